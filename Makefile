@@ -1,0 +1,124 @@
+# dpc compiles a pipeline schedule to prog.bin, dprun executes it.
+#
+#   make demo    installs what is missing, builds, compiles schedules/dualpipe.dps and trains with it (about a minute)
+#   make test    installs what is missing, builds, runs every test, plainly and under the sanitizers
+#
+#   make all     builds          make check     the tests, one build     make bench    the figures of HACKING.md
+#   make fuzz    both doors      make rebase    rewrites golden tests    make clean
+
+BUILD    ?= build
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
+SANITIZE ?=
+OPTIMIZE ?= -O2
+
+WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Werror
+CFLAGS   += -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -pthread -fPIC
+CPPFLAGS += -I. -I$(BUILD) -MMD -MP
+ifneq ($(SANITIZE),)
+CFLAGS   += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
+LDFLAGS  += -fsanitize=$(SANITIZE)
+endif
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+# --- sources: a folder is a library, main.c stays out of it ---
+sources = $(filter-out %/main.c,$(wildcard $(1)/*.c))
+objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
+
+BASE      := $(call objects,$(call sources,runtime/base))
+PROGRAM   := $(call objects,$(call sources,runtime/program))
+DEVICE    := $(call objects,$(call sources,runtime/device))
+TRANSPORT := $(filter-out %/mpi.o,$(call objects,$(call sources,runtime/transport)))
+MODEL     := $(call objects,$(call sources,runtime/model))
+VM        := $(call objects,$(call sources,runtime/vm))
+GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
+COMPILER  := $(GRAMMAR) $(call objects,$(call sources,compiler))
+
+LIBRARIES := base program device transport model vm compiler
+library    = $(BUILD)/lib$(1).a
+$(call library,base):      $(BASE)
+$(call library,program):   $(PROGRAM)
+$(call library,device):    $(DEVICE)
+$(call library,transport): $(TRANSPORT)
+$(call library,model):     $(MODEL)
+$(call library,vm):        $(VM)
+$(call library,compiler):  $(COMPILER)
+$(BUILD)/lib%.a:
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+# Who may link whom, lowest last.
+COMPILER_LIBRARIES := compiler program base
+DPRUN_LIBRARIES    := vm model device transport program base
+libraries = $(foreach name,$(1),$(call library,$(name)))
+
+DPC_LIBS   := -lz -lm
+DPRUN_LIBS := -ldnnl -lz -ldl -lm
+MPICC      := $(shell command -v mpicc 2>/dev/null)
+
+.PHONY: all
+all: $(BUILD)/dpc $(BUILD)/dprun $(if $(MPICC),$(BUILD)/dprun-mpi.so)
+
+$(BUILD)/dpc: $(BUILD)/compiler/main.o $(call libraries,$(COMPILER_LIBRARIES))
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(DPC_LIBS)
+
+$(BUILD)/dprun: $(BUILD)/runtime/vm/main.o $(call libraries,$(DPRUN_LIBRARIES))
+	$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $^ $(DPRUN_LIBS)
+
+# The one object that knows MPI; dprun loads it when mpirun started it.
+$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c
+	@mkdir -p $(@D)
+	OMPI_CC=$(CC) $(MPICC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
+
+# --- generated sources, only in the build folder ---
+$(BUILD)/grammar/schedule.tab.c $(BUILD)/grammar/schedule.tab.h &: grammar/schedule.y
+	@mkdir -p $(@D)
+	bison -Wall -Wcounterexamples -Werror --header=$(BUILD)/grammar/schedule.tab.h -o $(BUILD)/grammar/schedule.tab.c $<
+$(BUILD)/grammar/schedule.lex.c $(BUILD)/grammar/schedule.lex.h &: grammar/schedule.l
+	@mkdir -p $(@D)
+	flex --header-file=$(BUILD)/grammar/schedule.lex.h -o $(BUILD)/grammar/schedule.lex.c $<
+$(BUILD)/grammar/schedule.tab.o: $(BUILD)/grammar/schedule.lex.h
+$(BUILD)/grammar/schedule.lex.o: $(BUILD)/grammar/schedule.tab.h
+$(call objects,$(wildcard compiler/*.c)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+$(BUILD)/%.o: $(BUILD)/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+# --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment ---
+TEST_FOLDERS := base program parse prove golden device model transport exec
+TEST_LIBRARIES_base      := base
+TEST_LIBRARIES_program   := program base
+TEST_LIBRARIES_parse     := $(COMPILER_LIBRARIES)
+TEST_LIBRARIES_prove     := $(COMPILER_LIBRARIES)
+TEST_LIBRARIES_golden    := base
+TEST_LIBRARIES_device    := device base
+TEST_LIBRARIES_model     := model device base
+TEST_LIBRARIES_transport := transport base
+TEST_LIBRARIES_exec      := compiler $(DPRUN_LIBRARIES)
+tests_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
+TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
+
+define test_folder
+$(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
+	$$(CC) $$(CFLAGS) $$(LDFLAGS) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) -lcmocka
+.PHONY: check-$(1)
+check-$(1): $(call tests_of,$(1)) $(if $(filter golden exec transport,$(1)),all)
+	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) $$$$test || exit 1; done
+endef
+$(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
+
+.PHONY: check
+check: $(TEST_FOLDERS:%=check-%)
+
+.PHONY: clean
+clean:
+	rm -rf $(BUILD)
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,48 @@
+#ifndef COMPILER_DIAG_H
+#define COMPILER_DIAG_H
+
+/* Errors in a user's source: collected while the passes run, several to a run, reported together with line, column, source
+   line and caret. Places are byte offsets until then. */
+
+#include "runtime/base/arena.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef struct Span {
+    uint32_t begin, end; /* bytes [begin, end) of the source */
+} Span;
+
+typedef struct Source {
+    const char *path; /* as the user gave it */
+    const char *text;
+    size_t size;
+    uint32_t *line_starts; /* [line_count], made by source_lines */
+    uint32_t line_count;
+} Source;
+
+typedef struct Diagnostics Diagnostics;
+
+
+Diagnostics *diag_new(Arena *arena, const Source *source);
+
+/* One error: what is wrong. Followed by any number of notes (another place that explains it) and a help (what to do).
+   The same error at the same place is taken once. After 20 errors the rest is counted only. */
+void diag_error(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void diag_note(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+bool diag_failed(const Diagnostics *diagnostics);
+/* FILE:LINE:COLUMN: error: ... with source line and caret, in the order of the source. Columns count from 1, in
+   characters (UTF-8), a tab is one. */
+void diag_print(const Diagnostics *diagnostics, FILE *stream);
+
+/* Fills line_starts. */
+void source_lines(Source *source, Arena *arena);
+/* Line (from 1) of a byte offset. */
+uint32_t source_line(const Source *source, uint32_t offset);
+uint32_t source_column(const Source *source, uint32_t offset);
+
+#endif

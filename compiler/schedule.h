@@ -1,0 +1,73 @@
+#ifndef COMPILER_SCHEDULE_H
+#define COMPILER_SCHEDULE_H
+
+/* A schedule with all parameters filled in: where every stage lives, and in which order every rank runs its passes. Made from
+   a .dps file by place and expand, from a .csv file by csv; every later pass reads or refines it. */
+
+#include "compiler/diag.h"
+#include "runtime/base/arena.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What a rank does. The first four are passes, the others messages. */
+typedef enum ActionKind {
+    ACTION_F, /* forward */
+    ACTION_B, /* full backward, I and W together */
+    ACTION_I, /* backward for the input */
+    ACTION_W, /* backward for the weights */
+    ACTION_SEND_F,
+    ACTION_RECV_F,
+    ACTION_SEND_B,
+    ACTION_RECV_B,
+    ACTION_KINDS
+} ActionKind;
+
+typedef struct Action {
+    uint8_t kind;
+    uint8_t chunk;       /* of this rank */
+    bool overlap;        /* with the next action: the two are one F&B. Set on the F */
+    uint16_t pipe;
+    uint16_t stage;      /* of the pass; for a message as PyTorch writes it: sender's own stage in SEND, receiver's own in RECV */
+    uint16_t peer;       /* messages: the other rank */
+    uint32_t microbatch; /* of its pipe */
+    Span span;           /* the word, step or cell that it came from */
+} Action;
+
+typedef struct Order {
+    Action *actions;
+    uint32_t count, capacity;
+} Order;
+
+typedef struct PlacedPipe {
+    const char *name;
+    uint32_t stages, microbatches;
+    uint32_t first;      /* number of its first microbatch in the step: those of the pipes before it */
+    uint16_t *rank;      /* [stages] */
+    uint8_t *chunk;      /* [stages]: which chunk of that rank it is */
+    Span span;
+} PlacedPipe;
+
+typedef struct PlacedChunk {
+    uint16_t pipe, stage;
+} PlacedChunk;
+
+typedef struct Schedule {
+    const char *name;
+    uint32_t ranks;
+    uint32_t microbatches; /* of all pipes */
+    uint32_t pipe_count;
+    PlacedPipe *pipes;
+    uint32_t *chunk_counts; /* [ranks] */
+    PlacedChunk **chunks;   /* [ranks][chunk] */
+    Order *orders;          /* [ranks] */
+    bool has_messages;      /* the source wrote its own communication (.csv only) */
+} Schedule;
+
+/* Appends to an order; the memory is the arena's. */
+void order_append(Order *order, Arena *arena, const Action *action);
+
+/* "1F3" or, with several pipes, "p1:1F3"; "1SEND_F3" for messages. Returns what snprintf returns. */
+int action_text(const Schedule *schedule, const Action *action, char *text, size_t size);
+
+#endif

@@ -1,0 +1,97 @@
+#include "runtime/base/arena.h"
+
+#include <stdarg.h>
+#include <stdalign.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 1 << 16 };
+
+struct ArenaBlock {
+    ArenaBlock *previous;
+    alignas(max_align_t) char memory[];
+};
+
+static void *exhausted(Arena *arena)
+{
+    if (arena->exhausted)
+        longjmp(*arena->exhausted, 1);
+    return NULL;
+}
+
+void *arena_allocate(Arena *arena, size_t size)
+{
+    const size_t alignment = alignof(max_align_t);
+    if (size > SIZE_MAX / 2)
+        return exhausted(arena);
+    size = size ? (size + alignment - 1) / alignment * alignment : alignment;
+    if (size > (size_t)(arena->limit - arena->next)) {
+        const int large = size > BLOCK_BYTES / 4; /* a large piece gets a block of its own, the open block stays open */
+        const size_t memory = large ? size : BLOCK_BYTES;
+        ArenaBlock *block = calloc(1, sizeof *block + memory);
+        if (!block)
+            return exhausted(arena);
+        block->previous = arena->blocks;
+        arena->blocks = block;
+        if (large)
+            return block->memory;
+        arena->next = block->memory;
+        arena->limit = block->memory + memory;
+    }
+    void *piece = arena->next;
+    arena->next += size;
+    return piece;
+}
+
+void *arena_array(Arena *arena, size_t count, size_t size)
+{
+    if (size && count > SIZE_MAX / size)
+        return exhausted(arena);
+    return arena_allocate(arena, count * size);
+}
+
+void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size)
+{
+    void *grown = arena_allocate(arena, new_size);
+    if (grown && old_size)
+        memcpy(grown, block, old_size < new_size ? old_size : new_size);
+    return grown;
+}
+
+char *arena_text(Arena *arena, const char *text, size_t length)
+{
+    char *copy = arena_allocate(arena, length + 1);
+    if (copy && length)
+        memcpy(copy, text, length);
+    return copy;
+}
+
+char *arena_format(Arena *arena, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(NULL, 0, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        length = 0;
+    char *text = arena_allocate(arena, (size_t)length + 1);
+    if (!text)
+        return NULL;
+    va_start(arguments, format);
+    vsnprintf(text, (size_t)length + 1, format, arguments);
+    va_end(arguments);
+    return text;
+}
+
+void arena_free(Arena *arena)
+{
+    for (ArenaBlock *block = arena->blocks; block;) {
+        ArenaBlock *previous = block->previous;
+        free(block);
+        block = previous;
+    }
+    arena->blocks = NULL;
+    arena->next = arena->limit = NULL;
+}

@@ -1,0 +1,28 @@
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <setjmp.h>
+#include <stddef.h>
+
+/* Memory that is freed all at once. One arena lives as long as one compilation or one loaded program.
+   When the system has no more memory the arena jumps to `exhausted`, which the owner sets with setjmp before first use;
+   with `exhausted` NULL the arena returns NULL. */
+typedef struct ArenaBlock ArenaBlock;
+typedef struct Arena {
+    ArenaBlock *blocks;
+    char *next, *limit;
+    jmp_buf *exhausted;
+} Arena;
+
+/* Zeroed memory, aligned for any type. Size 0 gives a valid pointer. */
+void *arena_allocate(Arena *arena, size_t size);
+/* Zeroed array; jumps to `exhausted` as well when count * size overflows. */
+void *arena_array(Arena *arena, size_t count, size_t size);
+/* `block` of `old_size` bytes grown to `new_size`; what is new is zero. The old block stays until arena_free. */
+void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size);
+/* A copy of `length` bytes of text with a closing 0. */
+char *arena_text(Arena *arena, const char *text, size_t length);
+char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void arena_free(Arena *arena);
+
+#endif

@@ -1,0 +1,118 @@
+#include "runtime/base/file.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static Status read_all(FILE *stream, const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
+{
+    size_t capacity = 1 << 14, used = 0;
+    char *text = arena_allocate(arena, capacity + 1);
+    for (;;) {
+        used += fread(text + used, 1, capacity - used, stream);
+        if (ferror(stream))
+            return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
+        if (used < capacity)
+            break;
+        text = arena_grow(arena, text, capacity, 2 * capacity + 1);
+        capacity *= 2;
+    }
+    text[used] = '\0';
+    *bytes = text;
+    *size = used;
+    return STATUS_OK;
+}
+
+Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
+{
+    if (strcmp(path, "-") == 0)
+        return read_all(stdin, "standard input", arena, bytes, size, error);
+    FILE *stream = fopen(path, "rb");
+    if (!stream)
+        return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
+    Status status = read_all(stream, path, arena, bytes, size, error);
+    fclose(stream);
+    return status;
+}
+
+Status file_begin(const char *path, OutputFile *file, Error *error)
+{
+    *file = (OutputFile){0};
+    if (strcmp(path, "-") == 0) {
+        file->stream = stdout;
+        return STATUS_OK;
+    }
+    struct stat there;
+    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) { /* a device or a pipe (/dev/null, /dev/full): nothing to keep */
+        file->stream = fopen(path, "wb");
+        file->path = strdup(path);
+        if (file->stream && file->path)
+            return STATUS_OK;
+    } else if (asprintf(&file->temporary, "%s.XXXXXX", path) < 0) {
+        file->temporary = NULL;
+    } else {
+        file->path = strdup(path);
+        int descriptor = file->path ? mkstemp(file->temporary) : -1;
+        if (descriptor >= 0) {
+            const mode_t mask = umask(0);
+            umask(mask);
+            fchmod(descriptor, 0666 & ~mask);
+            file->stream = fdopen(descriptor, "wb");
+            if (file->stream)
+                return STATUS_OK;
+            close(descriptor);
+            unlink(file->temporary);
+        }
+    }
+    Status status = error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(errno));
+    if (file->stream)
+        fclose(file->stream);
+    free(file->temporary);
+    free(file->path);
+    *file = (OutputFile){0};
+    return status;
+}
+
+Status file_finish(OutputFile *file, Error *error)
+{
+    const char *path = file->path ? file->path : "standard output";
+    const int is_stdout = file->stream == stdout;
+    bool good = fflush(file->stream) == 0 && !ferror(file->stream);
+    if (good && file->temporary)
+        good = fsync(fileno(file->stream)) == 0;
+    int reason = errno;
+    if (!is_stdout && fclose(file->stream) != 0 && good) {
+        good = false;
+        reason = errno;
+    }
+    file->stream = NULL;
+    if (good && file->temporary && rename(file->temporary, file->path) != 0) {
+        good = false;
+        reason = errno;
+    }
+    Status status = STATUS_OK;
+    if (!good) {
+        status = error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(reason));
+        if (file->temporary)
+            unlink(file->temporary);
+    }
+    free(file->temporary);
+    free(file->path);
+    *file = (OutputFile){0};
+    return status;
+}
+
+void file_abandon(OutputFile *file)
+{
+    if (file->stream && file->stream != stdout)
+        fclose(file->stream);
+    if (file->temporary)
+        unlink(file->temporary);
+    free(file->temporary);
+    free(file->path);
+    *file = (OutputFile){0};
+}

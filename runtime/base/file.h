@@ -1,0 +1,28 @@
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* The whole file ("-" is standard input), with a 0 byte behind its end that `size` does not count. The arena owns it.
+   STATUS_BAD_INPUT names the path and the system's reason. */
+Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Error *error);
+
+/* A file that appears whole or not at all: what is written goes to a temporary name beside `path`, and only
+   file_finish, once everything has reached the disk, renames it. Until then, and after any failure, an old file of
+   that name is as it was. "-" is standard output. */
+typedef struct OutputFile {
+    FILE *stream; /* write here */
+    char *path, *temporary;
+} OutputFile;
+
+Status file_begin(const char *path, OutputFile *file, Error *error);
+/* Flushes, syncs and renames. STATUS_RUN_FAILED names the path and the system's reason; then nothing has changed. */
+Status file_finish(OutputFile *file, Error *error);
+/* Gives up: removes the temporary file. Harmless after file_finish. */
+void file_abandon(OutputFile *file);
+
+#endif

@@ -1,0 +1,31 @@
+#ifndef BASE_STATUS_H
+#define BASE_STATUS_H
+
+/* How a function ends. The values are the exit statuses of the command lines, so that main returns what reached it. */
+typedef enum Status {
+    STATUS_OK = 0,
+    STATUS_BAD_INPUT = 1,  /* a file's content is wrong */
+    STATUS_BAD_USAGE = 2,  /* the command line is wrong */
+    STATUS_RUN_FAILED = 3, /* a peer died, a deadline passed, a device or the system failed */
+} Status;
+
+/* What went wrong, in words. The caller owns it; it is written once, where the failure is found, and read in main. */
+typedef struct Error {
+    char text[1024];
+} Error;
+
+/* Writes the message and returns `status`, so that a failure is one line: return error_set(error, STATUS_..., "...", ...).
+   A message that does not fit is cut. */
+Status error_set(Error *error, Status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Puts words in front of the message that is there: the frames above add what they know (rank, instruction, file). */
+void error_prefix(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define TRY(call)                                    \
+    do {                                             \
+        Status try_status_ = (call);                 \
+        if (try_status_ != STATUS_OK)                \
+            return try_status_;                      \
+    } while (0)
+
+#endif

@@ -1,0 +1,105 @@
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+/* What the stages of a pipeline compute. A model is cut into stages by layers; a stage is a list of components (embedding,
+   attention, MLP, head, ...), each with its own F, I and W.
+
+   Sizes are in elements of the device's type (Device.element_size: 4 for the CPU device, 8 for the oracle). All buffers are
+   the caller's. Rows are tokens: a message is [microbatch_size * sequence, hidden], row-major. */
+
+#include "runtime/base/status.h"
+#include "runtime/device/device.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum ModelKind { MODEL_GPT, MODEL_MLP } ModelKind;
+
+typedef struct ModelConfig {
+    ModelKind kind;
+    uint32_t layers;           /* 0: one a stage */
+    uint32_t hidden, heads;
+    uint32_t sequence;         /* tokens of a sample; mlp: rows of a sample */
+    uint32_t microbatch_size;  /* samples of a microbatch */
+    uint32_t vocabulary;       /* 256: bytes; of no meaning for mlp */
+    uint64_t seed;
+    /* training */
+    double learning_rate, warmup_steps, beta1, beta2, epsilon, weight_decay, clip_norm;
+} ModelConfig;
+
+/* `name` is a built-in model ("gpt", the default; "mlp") or a file of lines `key = value` with `#` comments, whose first key
+   may be `model = gpt|mlp`; the keys are the names above. Unknown keys, bad values: STATUS_BAD_INPUT with file, line and the
+   nearest known key. */
+Status model_config_load(const char *name, ModelConfig *config, Error *error);
+/* One `key=value`, as in the file; STATUS_BAD_USAGE. */
+Status model_config_set(ModelConfig *config, const char *assignment, Error *error);
+/* Whether the values go together (hidden % heads == 0, layers >= stages, ...); fills in layers = stages where 0. */
+Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
+
+typedef struct StageSizes {
+    size_t parameters; /* also the size of the gradient and of each optimizer moment */
+    size_t message;    /* activation or gradient between stages; the same for every stage */
+    size_t context;    /* kept from F to I */
+    size_t stash;      /* kept from F to W */
+    size_t gradient;   /* kept from I to W */
+    size_t workspace;  /* of one pass; nothing lives on in it */
+    size_t inputs;     /* bytes of one microbatch's input data (first stage) */
+    size_t targets;    /* bytes of one microbatch's target data (last stage) */
+    size_t outputs;    /* elements of the last stage's output (gpt: logits [tokens, vocabulary]; mlp: [rows, hidden]) */
+} StageSizes;
+
+typedef struct Stage Stage;
+
+/* One stage of `stages`, ready to run on `device`: kernels are chosen and compiled here, not in the passes.
+   `microbatches` of a step scale the loss's gradient by 1/microbatches. */
+Status stage_open(const ModelConfig *config, Device *device, uint32_t stage, uint32_t stages, uint32_t microbatches,
+                  Stage **opened, Error *error);
+void stage_close(Stage *stage);
+const StageSizes *stage_sizes(const Stage *stage);
+
+/* Where a pass finds and leaves its data. Every pass gets the fields that the instruction's slots name; see
+   runtime/program/opcodes.def for who holds what how long. */
+typedef struct PassBuffers {
+    const void *parameters;
+    void *parameter_gradients;   /* W adds to it */
+    const void *x;               /* INPUT; NULL at the first stage, which reads `inputs` */
+    void *y;                     /* OUTPUT; NULL at the last stage, which writes *loss */
+    void *dx;                    /* DINPUT; NULL at the first stage */
+    const void *dy;              /* DOUTPUT; NULL at the last stage */
+    void *context, *stash, *gradient, *workspace;
+    const void *inputs;          /* first stage: gpt int32 tokens [tokens]; mlp float rows. Needed by F, I and W */
+    const void *targets;         /* last stage: the same forms. Needed by F */
+    void *outputs;               /* last stage, F: logits or rows as float; NULL: not wanted */
+    double *loss;                /* last stage, F: mean loss of the microbatch (nats a token; mlp: mean squared error) */
+} PassBuffers;
+
+Status stage_forward(Stage *stage, const PassBuffers *buffers, Error *error);
+Status stage_backward_input(Stage *stage, const PassBuffers *buffers, Error *error);
+Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error);
+
+/* Starting weights: a function of config.seed and of the parameter's place in the whole model, not of the cut into stages,
+   so that every schedule starts from equal weights. */
+Status stage_initialize(Stage *stage, void *parameters, Error *error);
+
+/* Sum of squares of the gradient, in double, in a fixed order. */
+Status stage_gradient_norm(Stage *stage, const void *parameter_gradients, double *sum_of_squares, Error *error);
+/* One AdamW step (Loshchilov & Hutter, 2019), decay on matrices only; `step` from 1, linear warm-up, then constant rate.
+   Gradients are multiplied by `clip` first and are zero afterwards. */
+Status stage_update(Stage *stage, void *parameters, void *parameter_gradients, void *moment1, void *moment2, uint64_t step,
+                    double clip, Error *error);
+
+/* --- data.c --- */
+typedef struct Dataset Dataset;
+/* gpt: the bytes of a file; NULL: a text that every Debian has. The last tenth is held out. mlp: seeded noise, no file.
+   A file shorter than twice sequence + 1 is STATUS_BAD_INPUT saying how long it must be. */
+Status dataset_open(const ModelConfig *config, const char *path, Dataset **opened, Error *error);
+void dataset_close(Dataset *dataset);
+const char *dataset_name(const Dataset *dataset);
+/* The data of microbatch `number` of step `step`: a function of (seed, step, number) alone. Either pointer may be NULL. */
+void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets);
+/* The held-out part, from its beginning on, wrapping; gpt only has one distinct from training data. */
+void dataset_held_out(const Dataset *dataset, uint32_t number, void *inputs, void *targets);
+/* Entropy of single bytes of the training part, nats; 0 for mlp. */
+double dataset_byte_entropy(const Dataset *dataset);
+
+#endif

@@ -1,0 +1,123 @@
+#ifndef PROGRAM_PROGRAM_H
+#define PROGRAM_PROGRAM_H
+
+/* A proven schedule, lowered: one instruction stream per rank, with its slot plan and source map. What the compiler writes,
+   prog.bin carries and the interpreter runs. */
+
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+typedef enum Opcode {
+#define OPCODE(name, text, operands, what) OP_##name,
+#include "runtime/program/opcodes.def"
+    OPCODE_COUNT
+} Opcode;
+
+typedef enum SlotClass { SLOT_MESSAGE, SLOT_CONTEXT, SLOT_STASH, SLOT_GRADIENT, SLOT_CLASSES } SlotClass;
+
+enum {
+    SLOT_NONE = 0xffff,
+    SLOT_OPERANDS = 6,
+    /* Limits of the format; the compiler refuses more by name, the decoder too. */
+    PROGRAM_RANKS_MAX = 4096,
+    PROGRAM_STAGES_MAX = 65535,
+    PROGRAM_PIPES_MAX = 64,
+    PROGRAM_CHUNKS_MAX = 255, /* chunks a rank */
+    PROGRAM_MICROBATCHES_MAX = 1 << 20, /* all pipes together */
+    PROGRAM_SLOTS_MAX = 65534, /* a class and rank */
+};
+
+typedef struct Instruction {
+    uint8_t opcode;
+    uint8_t chunk;
+    uint16_t peer; /* or group */
+    uint32_t microbatch;
+    uint16_t slot[SLOT_OPERANDS];
+    uint32_t line; /* of the source, from 1 */
+} Instruction;
+_Static_assert(sizeof(Instruction) == 24, "the interpreter walks these: keep them small");
+
+/* A flow of microbatches through one copy of all stages. Every pipe has Program.stages stages. A microbatch's number in the
+   step, by which its data is drawn, is `first` + its number in the pipe. */
+typedef struct Pipe {
+    uint32_t microbatches;
+    uint32_t first;
+} Pipe;
+
+typedef struct Chunk {
+    uint16_t pipe;
+    uint16_t stage;
+} Chunk;
+
+/* The copies of one stage: rank and chunk of each, in pipe order. Only stages with two copies or more have a group. */
+typedef struct GroupMember {
+    uint16_t rank;
+    uint8_t chunk;
+} GroupMember;
+
+typedef struct Group {
+    uint16_t stage;
+    uint16_t member_count;
+    GroupMember *members;
+} Group;
+
+typedef struct RankProgram {
+    uint32_t chunk_count;
+    Chunk *chunks;
+    uint32_t slots[SLOT_CLASSES]; /* how many of each class this rank needs */
+    uint32_t peak_activations;    /* most microbatches of a stage held at once, from F to the end of B or W */
+    uint32_t instruction_count;
+    Instruction *instructions;    /* the last is END, and no other */
+} RankProgram;
+
+typedef struct Program {
+    char *schedule; /* its name */
+    char *source;   /* file name, without folders */
+    bool forward_only;
+    uint32_t stages;
+    uint32_t microbatches; /* of all pipes */
+    uint32_t pipe_count;
+    Pipe *pipes;
+    uint32_t group_count;
+    Group *groups;
+    uint32_t rank_count;
+    RankProgram *ranks;
+} Program;
+
+/* --- prog.bin (encode.c, decode.c). Magic "DPSPROG\n", version, then varints, then the CRC-32 of all before it. --- */
+
+/* False when there is no memory. The same program gives the same bytes. */
+bool program_encode(const Program *program, ByteWriter *writer);
+/* Any bytes at all are either a well-formed program or STATUS_BAD_INPUT with the reason; never a crash, and no allocation
+   that the input's size does not justify. What it says still has to be verified. */
+Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program **program, Error *error);
+
+/* --- verify.c: runs the program on labels instead of tensors, every message a rendezvous without buffer ---
+   STATUS_OK proves: operands in range; every F and every B, or I and W, exactly once; every pass finds exactly the contents
+   it needs; no slot overwritten while it is live, every slot free again at END; messages pair up in the order of their
+   channel; nobody waits for ever; groups meet in one order; peak_activations and slot counts are what happens.
+   STATUS_BAD_INPUT names rank, instruction (as the disassembler writes it) and source line. Linear in the instructions. */
+Status program_verify(const Program *program, Error *error);
+
+/* --- disassemble.c: the one text of an instruction, in listings, traces, messages and golden tests --- */
+
+/* Such as "F0 m3 x2 y- c1 t4"; see the head of disassemble.c. Returns what snprintf returns. */
+int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text, size_t size);
+void program_disassemble(const Program *program, FILE *stream);
+void program_describe_opcodes(FILE *stream);
+
+/* --- derive.c: programs made from programs --- */
+
+/* The same without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY. Slots are as planned for
+   the full program. */
+Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);
+/* All stages on one rank, microbatch after microbatch: every F, then every B, in stage order. */
+Status program_reference(const Program *program, Arena *arena, Program **derived, Error *error);
+
+#endif

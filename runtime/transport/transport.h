@@ -1,0 +1,76 @@
+#ifndef TRANSPORT_TRANSPORT_H
+#define TRANSPORT_TRANSPORT_H
+
+/* How ranks hand blocks of memory to each other. A transport knows ranks, blocks and bytes; it never sees opcodes,
+   microbatches or schedules. It may rely on what the proof guarantees: on each directed pair of ranks, messages are sent and
+   received in the same order with the same sizes, and everything completes even if each message is a rendezvous. */
+
+#include "runtime/base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* One rank's side of a transport. Used by one thread only. */
+typedef struct Endpoint Endpoint;
+
+/* A message in flight. The caller owns it and leaves it alone from the post to the end of its wait. */
+typedef struct Message {
+    void **block;      /* where the owner keeps the pointer to the block */
+    size_t bytes;
+    int32_t peer;
+    bool is_send;
+    uint64_t sequence; /* transports' own: number on its channel */
+    void *request;     /* transports' own */
+} Message;
+
+typedef struct TransportConfig {
+    int ranks;
+    const int *rank_map;    /* [ranks]: process i is rank rank_map[i]; NULL: i. Only for one rank a process */
+    int messages_in_flight; /* most messages that a rank has posted and not waited for, in each direction */
+    double deadline;        /* seconds after which a wait without any answer fails; <= 0: never */
+} TransportConfig;
+
+typedef struct Transport {
+    const char *name;
+
+    /* Opens the endpoints that live in this process into endpoints[rank] and leaves the others NULL. Fails with
+       STATUS_BAD_USAGE when the number of processes is not the number of ranks, saying both. */
+    Status (*open)(const TransportConfig *config, Endpoint **endpoints, Error *error);
+
+    /* Posts a message and returns at once. From here until the wait has returned *message->block is the transport's.
+       A transport may exchange the block of the sender for that of the receiver instead of copying: all blocks handed to it
+       are of one size and belong to nobody in particular; after the wait *message->block is the block to use. */
+    Status (*send)(Endpoint *endpoint, Message *message, Error *error);
+    Status (*receive)(Endpoint *endpoint, Message *message, Error *error);
+
+    /* Returns when the block is free again (sent) or full (received). Fails with STATUS_RUN_FAILED, naming the peer, when the
+       deadline passes, when a peer is gone or when the run was aborted. Messages may be waited for in any order. */
+    Status (*wait)(Endpoint *endpoint, Message *message, Error *error);
+
+    /* Lets messages move while the caller computes; called between instructions. NULL where nothing is needed. */
+    Status (*progress)(Endpoint *endpoint, Error *error);
+
+    /* Every rank gives `bytes` bytes and gets all of them in rank order. A meeting of all ranks. */
+    Status (*gather)(Endpoint *endpoint, const void *mine, size_t bytes, void *all, Error *error);
+
+    /* buffer[i] becomes the sum over the `count` ranks of `members`, added in the order of `members`, with the same bits on
+       each of them; `elements` floats. A meeting of those ranks, of which this is one. */
+    Status (*reduce)(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error);
+
+    /* Ends the run for everybody: every wait on any rank, now or later, fails naming `rank` and `reason`. Any thread may call it. */
+    void (*abort)(Endpoint *endpoint, const char *reason);
+
+    void (*close)(Endpoint *endpoint);
+} Transport;
+
+extern const Transport transport_local; /* all ranks are threads of this process; hand-overs exchange blocks, nothing is copied */
+
+/* The MPI transport is a shared object of its own beside the program (dprun-mpi.so), so that dprun starts where no MPI is
+   installed. Loads it; STATUS_RUN_FAILED says what is missing. */
+Status transport_load_mpi(const Transport **transport, Error *error);
+
+/* True when this process was started by mpirun (or srun), by the environment that those set. */
+bool transport_under_mpirun(void);
+
+#endif
