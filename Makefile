@@ -116,6 +116,36 @@ $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 
 .PHONY: check
 check: $(TEST_FOLDERS:%=check-%)
+	@echo "all tests of $(BUILD) passed"
+
+.PHONY: rebase
+rebase: all $(BUILD)/tests/golden/golden
+	REBASE=1 BUILD=$(BUILD) $(BUILD)/tests/golden/golden
+
+# --- the two commands ---
+BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libdnnl-dev
+TEST_PACKAGES  := $(BUILD_PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin clang libclang-rt-14-dev
+
+.PHONY: demo
+demo:
+	@.ci/packages $(BUILD_PACKAGES)
+	@$(MAKE) --no-print-directory -s -j2 $(BUILD)/dpc $(BUILD)/dprun
+	@mkdir -p $(BUILD)/demo
+	$(BUILD)/dpc schedules/dualpipe.dps -o $(BUILD)/demo/dualpipe.bin
+	$(BUILD)/dprun --save $(BUILD)/demo/weights.bin --trace $(BUILD)/demo/trace.json $(BUILD)/demo/dualpipe.bin
+
+.PHONY: test
+test:
+	@.ci/packages $(TEST_PACKAGES)
+	$(MAKE) --no-print-directory -s -j2 all tests
+	$(MAKE) --no-print-directory -s check
+	$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)/asan SANITIZE=address,undefined all tests
+	$(MAKE) --no-print-directory -s BUILD=$(BUILD)/asan SANITIZE=address,undefined check
+	$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang all tests
+	$(MAKE) --no-print-directory -s BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang check
+
+.PHONY: tests
+tests: $(TESTS)
 
 .PHONY: clean
 clean:

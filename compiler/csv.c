@@ -1,0 +1,291 @@
+#include "compiler/csv.h"
+
+#include "runtime/program/program.h"
+
+#include <ctype.h>
+#include <string.h>
+
+typedef struct Reader {
+    const Source *source;
+    Arena *arena;
+    Diagnostics *diagnostics;
+    Schedule *schedule;
+    const char *next, *end; /* of the cell */
+    bool good;
+} Reader;
+
+static uint32_t offset(const Reader *reader, const char *place) { return (uint32_t)(place - reader->source->text); }
+
+static Span span_of(const Reader *reader, const char *begin, const char *end)
+{
+    return (Span){offset(reader, begin), offset(reader, end)};
+}
+
+static bool number(Reader *reader, uint32_t limit, uint32_t *value)
+{
+    const char *begin = reader->next;
+    uint64_t read = 0;
+    while (reader->next < reader->end && isdigit((unsigned char)*reader->next)) {
+        read = read * 10 + (uint64_t)(*reader->next++ - '0');
+        if (read > limit) {
+            diag_error(reader->diagnostics, span_of(reader, begin, reader->end), "the number is too large: at most %u", limit);
+            return false;
+        }
+    }
+    *value = (uint32_t)read;
+    return reader->next > begin;
+}
+
+/* The letters between stage and microbatch. */
+static bool kind_of(const char *name, size_t length, uint8_t *kind)
+{
+    static const char *const names[ACTION_KINDS] = {
+        [ACTION_F] = "F",           [ACTION_B] = "B",           [ACTION_I] = "I",           [ACTION_W] = "W",
+        [ACTION_SEND_F] = "SEND_F", [ACTION_RECV_F] = "RECV_F", [ACTION_SEND_B] = "SEND_B", [ACTION_RECV_B] = "RECV_B"};
+    for (uint8_t k = 0; k < ACTION_KINDS; k++)
+        if (strlen(names[k]) == length && memcmp(names[k], name, length) == 0) {
+            *kind = k;
+            return true;
+        }
+    return false;
+}
+
+static void bad_cell(Reader *reader, const char *begin, const char *end)
+{
+    static const char *const refused[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD"};
+    const Span span = span_of(reader, begin, end);
+    const int length = end - begin > 60 ? 60 : (int)(end - begin);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (memmem(begin, (size_t)(end - begin), refused[i], strlen(refused[i]))) {
+            diag_error(reader->diagnostics, span, "rank %u: %.*s: %s is not supported", reader->schedule->ranks, length, begin, refused[i]);
+            diag_help(reader->diagnostics, "weights are not sharded here and gradients are reduced by themselves: leave the cell out");
+            return;
+        }
+    diag_error(reader->diagnostics, span, "rank %u: '%.*s' is not a cell", reader->schedule->ranks, length, begin);
+    diag_help(reader->diagnostics, "a cell is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, or (0F7;7B3)OVERLAP_F_B");
+}
+
+static bool pass(Reader *reader, Action *action)
+{
+    const char *begin = reader->next;
+    uint32_t pipe = 0, stage, microbatch;
+    *action = (Action){0};
+    if (reader->end - reader->next > 1 && *reader->next == 'p' && isdigit((unsigned char)reader->next[1])) {
+        reader->next++;
+        if (!number(reader, PROGRAM_PIPES_MAX - 1, &pipe) || reader->next == reader->end || *reader->next++ != ':')
+            return false;
+    }
+    if (!number(reader, PROGRAM_STAGES_MAX - 1, &stage))
+        return false;
+    const char *name = reader->next;
+    while (reader->next < reader->end && (isupper((unsigned char)*reader->next) || *reader->next == '_'))
+        reader->next++;
+    if (!kind_of(name, (size_t)(reader->next - name), &action->kind) ||
+        !number(reader, PROGRAM_MICROBATCHES_MAX - 1, &microbatch))
+        return false;
+    action->pipe = (uint16_t)pipe;
+    action->stage = (uint16_t)stage;
+    action->microbatch = microbatch;
+    action->span = span_of(reader, begin, reader->next);
+    return true;
+}
+
+static bool take(Reader *reader, const char *word)
+{
+    const size_t length = strlen(word);
+    if ((size_t)(reader->end - reader->next) < length || memcmp(reader->next, word, length) != 0)
+        return false;
+    reader->next += length;
+    return true;
+}
+
+static bool cell(Reader *reader, Order *order)
+{
+    Action first, second;
+    if (!take(reader, "(")) {
+        if (!pass(reader, &first) || reader->next != reader->end)
+            return false;
+        order_append(order, reader->arena, &first);
+        reader->schedule->has_messages |= first.kind > ACTION_W;
+        return true;
+    }
+    if (!pass(reader, &first) || !take(reader, ";") || !pass(reader, &second) || !take(reader, ")OVERLAP_F_B") ||
+        reader->next != reader->end)
+        return false;
+    first.overlap = true;
+    order_append(order, reader->arena, &first);
+    order_append(order, reader->arena, &second);
+    return true;
+}
+
+static void row(Reader *reader, const char *begin, const char *end, Order *order)
+{
+    for (const char *next = begin; next <= end;) {
+        const char *comma = memchr(next, ',', (size_t)(end - next));
+        const char *stop = comma ? comma : end;
+        const char *from = next, *to = stop;
+        while (from < to && isspace((unsigned char)*from))
+            from++;
+        while (to > from && isspace((unsigned char)to[-1]))
+            to--;
+        reader->next = from;
+        reader->end = to;
+        if (from < to && !cell(reader, order)) {
+            bad_cell(reader, from, to);
+            reader->good = false;
+        }
+        next = stop + 1;
+    }
+}
+
+static void read_rows(Reader *reader)
+{
+    Schedule *schedule = reader->schedule;
+    const char *text = reader->source->text, *end = text + reader->source->size;
+    while (end > text && isspace((unsigned char)end[-1]))
+        end--;
+    uint32_t rows = 1;
+    for (const char *place = text; place < end; place++)
+        rows += *place == '\n';
+    if (rows > PROGRAM_RANKS_MAX) {
+        diag_error(reader->diagnostics, (Span){0, 1}, "%u rows: at most %d ranks", rows, PROGRAM_RANKS_MAX);
+        reader->good = false;
+        return;
+    }
+    schedule->orders = arena_array(reader->arena, rows, sizeof *schedule->orders);
+    for (const char *next = text; schedule->ranks < rows; schedule->ranks++) {
+        const char *newline = memchr(next, '\n', (size_t)(end - next));
+        const char *stop = newline ? newline : end;
+        Order *order = &schedule->orders[schedule->ranks];
+        row(reader, next, stop, order);
+        if (!order->count && reader->good) {
+            diag_error(reader->diagnostics, span_of(reader, next, stop), "rank %u has nothing to do: its row is empty", schedule->ranks);
+            reader->good = false;
+        }
+        next = newline ? newline + 1 : end;
+    }
+}
+
+/* The sizes of the pipes, from the highest numbers in the cells. */
+static void size_pipes(Reader *reader)
+{
+    Schedule *schedule = reader->schedule;
+    uint32_t *highest = arena_array(reader->arena, PROGRAM_PIPES_MAX, sizeof *highest);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (action->pipe >= schedule->pipe_count)
+                schedule->pipe_count = action->pipe + 1u;
+            if (action->microbatch >= highest[action->pipe])
+                highest[action->pipe] = action->microbatch + 1;
+        }
+    schedule->pipes = arena_array(reader->arena, schedule->pipe_count, sizeof *schedule->pipes);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        PlacedPipe *pipe = &schedule->pipes[p];
+        bool *seen = arena_array(reader->arena, highest[p], sizeof *seen);
+        pipe->name = arena_format(reader->arena, "p%u", p);
+        pipe->span = (Span){0, 1};
+        pipe->first = schedule->microbatches;
+        for (uint32_t r = 0; r < schedule->ranks; r++)
+            for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+                const Action *action = &schedule->orders[r].actions[i];
+                if (action->pipe != p || action->kind > ACTION_W)
+                    continue;
+                if (action->stage >= pipe->stages)
+                    pipe->stages = action->stage + 1u;
+                pipe->microbatches += !seen[action->microbatch];
+                seen[action->microbatch] = true;
+            }
+        schedule->microbatches += pipe->microbatches;
+    }
+}
+
+/* The stages of every pipe on the ranks that run them. */
+static void place_stages(Reader *reader)
+{
+    Schedule *schedule = reader->schedule;
+    enum { NOWHERE = UINT16_MAX };
+    Span *places = arena_array(reader->arena, PROGRAM_STAGES_MAX, sizeof *places);
+    schedule->chunk_counts = arena_array(reader->arena, schedule->ranks, sizeof *schedule->chunk_counts);
+    schedule->chunks = arena_array(reader->arena, schedule->ranks, sizeof *schedule->chunks);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        PlacedPipe *pipe = &schedule->pipes[p];
+        if (pipe->stages != schedule->pipes[0].stages) {
+            diag_error(reader->diagnostics, (Span){0, 1}, "pipe %u has %u stages, pipe 0 has %u", p, pipe->stages, schedule->pipes[0].stages);
+            diag_help(reader->diagnostics, "pipes are copies of the same stages");
+            reader->good = false;
+        }
+        pipe->rank = arena_array(reader->arena, pipe->stages, sizeof *pipe->rank);
+        pipe->chunk = arena_array(reader->arena, pipe->stages, sizeof *pipe->chunk);
+        memset(pipe->rank, 0xff, pipe->stages * sizeof *pipe->rank);
+        for (uint32_t r = 0; r < schedule->ranks; r++)
+            for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+                const Action *action = &schedule->orders[r].actions[i];
+                if (action->pipe != p || action->kind > ACTION_W)
+                    continue;
+                if (pipe->rank[action->stage] == NOWHERE) {
+                    pipe->rank[action->stage] = (uint16_t)r;
+                    places[action->stage] = action->span;
+                } else if (pipe->rank[action->stage] != r && reader->good) {
+                    char name[48];
+                    action_text(schedule, action, name, sizeof name);
+                    diag_error(reader->diagnostics, action->span, "rank %u: %s: stage %u is on rank %u already", r, name, action->stage,
+                               pipe->rank[action->stage]);
+                    diag_note(reader->diagnostics, places[action->stage], "it is placed here");
+                    diag_help(reader->diagnostics, "a stage lives on one rank");
+                    reader->good = false;
+                }
+            }
+        for (uint32_t s = 0; s < pipe->stages; s++) {
+            const uint32_t rank = pipe->rank[s];
+            if (rank == NOWHERE) {
+                diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u of %u", s, pipe->stages);
+                reader->good = false;
+                continue;
+            }
+            if (schedule->chunk_counts[rank] == PROGRAM_CHUNKS_MAX) {
+                diag_error(reader->diagnostics, places[s], "rank %u holds more than %d stages", rank, PROGRAM_CHUNKS_MAX);
+                reader->good = false;
+                return;
+            }
+            if (!schedule->chunks[rank])
+                schedule->chunks[rank] = arena_array(reader->arena, PROGRAM_CHUNKS_MAX, sizeof **schedule->chunks);
+            pipe->chunk[s] = (uint8_t)schedule->chunk_counts[rank];
+            schedule->chunks[rank][schedule->chunk_counts[rank]++] = (PlacedChunk){(uint16_t)p, (uint16_t)s};
+        }
+    }
+}
+
+/* What a cell leaves to be derived: its chunk, and the other rank of a message. */
+static void complete_actions(Reader *reader)
+{
+    const Schedule *schedule = reader->schedule;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            Action *action = &schedule->orders[r].actions[i];
+            const PlacedPipe *pipe = &schedule->pipes[action->pipe];
+            if (action->stage >= pipe->stages)
+                continue;
+            action->chunk = pipe->chunk[action->stage];
+            const bool upwards = action->kind == ACTION_SEND_F || action->kind == ACTION_RECV_B;
+            const uint32_t other = upwards ? action->stage + 1u : action->stage - 1u;
+            if (action->kind > ACTION_W && other < pipe->stages)
+                action->peer = pipe->rank[other];
+        }
+}
+
+bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
+{
+    Reader reader = {.source = source, .arena = arena, .diagnostics = diagnostics, .schedule = schedule, .good = true};
+    const char *slash = strrchr(source->path, '/');
+    const char *file = slash ? slash + 1 : source->path;
+    *schedule = (Schedule){.name = arena_text(arena, file, strcspn(file, "."))};
+    read_rows(&reader);
+    if (reader.good)
+        size_pipes(&reader);
+    if (reader.good)
+        place_stages(&reader);
+    if (reader.good)
+        complete_actions(&reader);
+    return reader.good;
+}

@@ -1,0 +1,18 @@
+#ifndef COMPILER_DUMP_H
+#define COMPILER_DUMP_H
+
+/* The forms between source and program, as text for people. Tokens and tree are shown by parse.h. */
+
+#include "compiler/plan.h"
+#include "compiler/timeline.h"
+
+#include <stdio.h>
+
+void dump_schedule(const Schedule *schedule, FILE *stream); /* pipes, and the stages of every rank */
+void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream); /* a pass a line: rank, start, end */
+void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream);     /* a step a line: its slots */
+
+/* What dpc says of a proven schedule when it is asked for nothing else. */
+void describe(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, FILE *stream);
+
+#endif

@@ -1,0 +1,106 @@
+#include "compiler/lower.h"
+
+#include <string.h>
+
+static const uint8_t opcode_of[ACTION_KINDS] = {
+    [ACTION_F] = OP_FORWARD,
+    [ACTION_B] = OP_BACKWARD,
+    [ACTION_I] = OP_BACKWARD_INPUT,
+    [ACTION_W] = OP_BACKWARD_WEIGHT,
+    [ACTION_SEND_F] = OP_SEND_FORWARD,
+    [ACTION_RECV_F] = OP_RECEIVE_FORWARD,
+    [ACTION_SEND_B] = OP_SEND_BACKWARD,
+    [ACTION_RECV_B] = OP_RECEIVE_BACKWARD,
+};
+
+static Instruction blank(Opcode opcode, uint32_t line)
+{
+    Instruction instruction = {.opcode = (uint8_t)opcode, .line = line};
+    memset(instruction.slot, 0xff, sizeof instruction.slot);
+    return instruction;
+}
+
+static Instruction lower_step(const PlannedStep *step, uint32_t line)
+{
+    Instruction instruction = blank(step->action ? opcode_of[step->action->kind] : OP_WAIT, line);
+    memcpy(instruction.slot, step->slot, sizeof instruction.slot);
+    if (step->action) {
+        instruction.chunk = step->action->chunk;
+        instruction.microbatch = step->action->microbatch;
+        instruction.peer = step->action->kind > ACTION_W ? step->action->peer : 0;
+    }
+    return instruction;
+}
+
+static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *plan, const Source *source, Arena *arena,
+                       RankProgram *lowered)
+{
+    const uint32_t chunks = schedule->chunk_counts[rank];
+    const bool copies = schedule->pipe_count > 1;
+    uint32_t count = plan->count + (copies ? chunks : 0) + 1 + chunks + 1;
+    for (uint32_t i = 0; i < plan->count; i++)
+        count += plan->steps[i].action && plan->steps[i].action->overlap;
+    lowered->chunk_count = chunks;
+    lowered->chunks = arena_array(arena, chunks, sizeof *lowered->chunks);
+    for (uint32_t c = 0; c < chunks; c++)
+        lowered->chunks[c] = (Chunk){schedule->chunks[rank][c].pipe, schedule->chunks[rank][c].stage};
+    memcpy(lowered->slots, plan->slots, sizeof lowered->slots);
+    lowered->peak_activations = plan->peak_activations;
+    lowered->instructions = arena_array(arena, count, sizeof *lowered->instructions);
+    lowered->instruction_count = count;
+
+    Instruction *next = lowered->instructions;
+    uint32_t line = 1;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const PlannedStep *step = &plan->steps[i];
+        line = source_line(source, step->span.begin);
+        if (step->action && step->action->overlap)
+            *next++ = blank(OP_OVERLAP, line);
+        *next++ = lower_step(step, line);
+    }
+    for (uint32_t stage = 0; copies && stage < schedule->pipes[0].stages; stage++)
+        for (uint32_t c = 0; c < chunks; c++)
+            if (lowered->chunks[c].stage == stage) {
+                *next = blank(OP_REDUCE, source_line(source, schedule->pipes[lowered->chunks[c].pipe].span.begin));
+                next->chunk = (uint8_t)c;
+                next++->peer = (uint16_t)stage;
+            }
+    *next++ = blank(OP_NORM, line);
+    for (uint32_t c = 0; c < chunks; c++) {
+        *next = blank(OP_UPDATE, line);
+        next++->chunk = (uint8_t)c;
+    }
+    *next++ = blank(OP_END, line);
+}
+
+Program *lower(const Schedule *schedule, const RankPlan *plans, const Source *source, Arena *arena)
+{
+    Program *program = arena_allocate(arena, sizeof *program);
+    const char *slash = strrchr(source->path, '/');
+    const char *file = slash ? slash + 1 : source->path;
+    program->schedule = arena_text(arena, schedule->name, strlen(schedule->name));
+    program->source = arena_text(arena, file, strlen(file));
+    program->stages = schedule->pipes[0].stages;
+    program->microbatches = schedule->microbatches;
+    program->pipe_count = schedule->pipe_count;
+    program->pipes = arena_array(arena, schedule->pipe_count, sizeof *program->pipes);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++)
+        program->pipes[p] = (Pipe){.microbatches = schedule->pipes[p].microbatches, .first = schedule->pipes[p].first};
+    if (schedule->pipe_count > 1) {
+        program->group_count = program->stages;
+        program->groups = arena_array(arena, program->stages, sizeof *program->groups);
+        for (uint32_t s = 0; s < program->stages; s++) {
+            Group *group = &program->groups[s];
+            group->stage = (uint16_t)s;
+            group->member_count = (uint16_t)schedule->pipe_count;
+            group->members = arena_array(arena, schedule->pipe_count, sizeof *group->members);
+            for (uint32_t p = 0; p < schedule->pipe_count; p++)
+                group->members[p] = (GroupMember){schedule->pipes[p].rank[s], schedule->pipes[p].chunk[s]};
+        }
+    }
+    program->rank_count = schedule->ranks;
+    program->ranks = arena_array(arena, schedule->ranks, sizeof *program->ranks);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        lower_rank(schedule, r, &plans[r], source, arena, &program->ranks[r]);
+    return program;
+}

@@ -1,0 +1,131 @@
+#include "compiler/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char options_help[] =
+    "dpc: compiles a pipeline schedule into a proven program\n"
+    "usage: dpc [options] FILE.dps|FILE.csv\n"
+    "  -o FILE                 writes the program that dprun executes\n"
+    "  --ranks N               ranks, instead of the file's own number\n"
+    "  --microbatches N        microbatches of a step, all pipes together\n"
+    "  -D NAME=VALUE           another parameter of the file\n"
+    "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B) and comm (latency of a message)\n"
+    "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
+    "                          asm (instruction streams), stats (times and memory, JSON)\n"
+    "  --dump=FORM             shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program;\n"
+    "                          or opcodes, the instruction set\n"
+    "  --help, --version\n"
+    "Without -o, --emit and --dump it only proves the schedule and says so.\n";
+
+static const char *const emit_names[EMIT_KINDS] = {"csv", "comms", "asm", "stats"};
+static const char *const dump_names[DUMP_FORMS] = {"tokens", "tree", "schedule", "order",  "times",
+                                                   "comms",  "plan", "program",  "opcodes"};
+
+static int find_name(const char *const *names, int count, const char *name, size_t length)
+{
+    for (int i = 0; i < count; i++)
+        if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
+            return i;
+    return -1;
+}
+
+static Status parse_number(const char *option, const char *text, int64_t *value, Error *error)
+{
+    char *end;
+    errno = 0;
+    const long long read = strtoll(text, &end, 10);
+    if (errno || end == text || *end)
+        return error_set(error, STATUS_BAD_USAGE, "%s needs a whole number, not '%s'", option, text);
+    *value = read;
+    return STATUS_OK;
+}
+
+static Status parse_emit(const char *text, Options *options, Error *error)
+{
+    const size_t length = strcspn(text, ":");
+    const int kind = find_name(emit_names, EMIT_KINDS, text, length);
+    if (kind < 0)
+        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no such kind; there are csv, comms, asm and stats", text);
+    if (options->emit_count == OUTPUTS_MAX)
+        return error_set(error, STATUS_BAD_USAGE, "more than %d --emit", OUTPUTS_MAX);
+    const char *file = text[length] ? text + length + 1 : "-";
+    if (!*file)
+        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no file name behind the colon", text);
+    options->emit[options->emit_count].kind = (EmitKind)kind;
+    options->emit[options->emit_count++].file = file;
+    return STATUS_OK;
+}
+
+Status options_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
+{
+    enum { RANKS = 256, MICROBATCHES, COST, EMIT, DUMP, HELP, VERSION };
+    static const struct option known[] = {
+        {"ranks", required_argument, NULL, RANKS}, {"microbatches", required_argument, NULL, MICROBATCHES},
+        {"cost", required_argument, NULL, COST},   {"emit", required_argument, NULL, EMIT},
+        {"dump", required_argument, NULL, DUMP},   {"help", no_argument, NULL, HELP},
+        {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
+    *options = (Options){.costs = costs_unit};
+    opterr = 0;
+    optind = 0; /* getopt starts anew: the tests call this more than once */
+    for (int option; (option = getopt_long(argc, argv, ":o:D:", known, NULL)) != -1;) {
+        int64_t value = 0;
+        switch (option) {
+        case 'o':
+            options->output = optarg;
+            break;
+        case 'D': {
+            const char *equals = strchr(optarg, '=');
+            if (!equals || equals == optarg)
+                return error_set(error, STATUS_BAD_USAGE, "-D %s: write -D NAME=VALUE", optarg);
+            const char *name = arena_text(arena, optarg, (size_t)(equals - optarg));
+            TRY(parse_number("-D", equals + 1, &value, error));
+            parameters_set(&options->parameters, arena, name, value);
+            break;
+        }
+        case RANKS:
+        case MICROBATCHES:
+            TRY(parse_number(option == RANKS ? "--ranks" : "--microbatches", optarg, &value, error));
+            if (value < 1)
+                return error_set(error, STATUS_BAD_USAGE, "%s needs at least 1", option == RANKS ? "--ranks" : "--microbatches");
+            if (option == RANKS)
+                parameters_set_ranks(&options->parameters, value);
+            else
+                parameters_set_microbatches(&options->parameters, value);
+            break;
+        case COST:
+            TRY(costs_set(&options->costs, optarg, error));
+            break;
+        case EMIT:
+            TRY(parse_emit(optarg, options, error));
+            break;
+        case DUMP: {
+            const int form = find_name(dump_names, DUMP_FORMS, optarg, strlen(optarg));
+            if (form < 0)
+                return error_set(error, STATUS_BAD_USAGE, "--dump=%s: no such form; there are tokens, tree, schedule, order, times, "
+                                                          "comms, plan, program and opcodes", optarg);
+            options->dump[form] = options->dumps = true;
+            break;
+        }
+        case HELP:
+            options->help = true;
+            return STATUS_OK;
+        case VERSION:
+            options->version = true;
+            return STATUS_OK;
+        case ':':
+            return error_set(error, STATUS_BAD_USAGE, "%s needs a value", argv[optind - 1]);
+        default:
+            return error_set(error, STATUS_BAD_USAGE, "unknown option %s; dpc --help lists them", argv[optind - 1]);
+        }
+    }
+    if (optind == argc && options->dump[DUMP_OPCODES])
+        return STATUS_OK;
+    if (optind + 1 != argc)
+        return error_set(error, STATUS_BAD_USAGE, optind == argc ? "no schedule given: dpc FILE.dps; dpc --help says more"
+                                                                 : "one schedule at a time");
+    options->input = argv[optind];
+    return STATUS_OK;
+}

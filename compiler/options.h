@@ -1,0 +1,48 @@
+#ifndef COMPILER_OPTIONS_H
+#define COMPILER_OPTIONS_H
+
+/* The command line of dpc. */
+
+#include "compiler/place.h"
+#include "compiler/timeline.h"
+#include "runtime/base/status.h"
+
+typedef enum EmitKind { EMIT_CSV, EMIT_COMMS, EMIT_ASM, EMIT_STATS, EMIT_KINDS } EmitKind;
+
+/* A form of the program on its way, in the order of the passes. */
+typedef enum DumpForm {
+    DUMP_TOKENS,
+    DUMP_TREE,
+    DUMP_SCHEDULE,
+    DUMP_ORDER,
+    DUMP_TIMES,
+    DUMP_COMMS,
+    DUMP_PLAN,
+    DUMP_PROGRAM,
+    DUMP_OPCODES,
+    DUMP_FORMS
+} DumpForm;
+
+enum { OUTPUTS_MAX = 64 };
+
+typedef struct Options {
+    bool help, version;
+    const char *input;  /* .dps or .csv; NULL only with help, version or dump of opcodes */
+    const char *output; /* -o */
+    struct {
+        EmitKind kind;
+        const char *file; /* "-": stdout */
+    } emit[OUTPUTS_MAX];
+    int emit_count;
+    bool dump[DUMP_FORMS];
+    bool dumps; /* any of them */
+    Costs costs;
+    Parameters parameters;
+} Options;
+
+extern const char options_help[];
+
+/* STATUS_BAD_USAGE says what is wrong and what would be right. The arena owns the parameters' names. */
+Status options_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
+
+#endif

@@ -1,0 +1,229 @@
+#include "compiler/plan.h"
+
+#include <string.h>
+
+/* What a microbatch of a chunk holds. */
+typedef struct Live {
+    uint16_t x, y, context, stash, dy, dx, gradient;
+} Live;
+
+typedef struct FreeSlots {
+    uint16_t *slots; /* a stack: what was freed last is still in the cache */
+    uint32_t count;
+} FreeSlots;
+
+typedef struct Pending {
+    uint16_t slot;
+    uint32_t passes; /* that had run when it was sent */
+} Pending;
+
+typedef struct Planner {
+    const Schedule *schedule;
+    Arena *arena;
+    RankPlan *plan;
+    uint32_t rank;
+    Live **live; /* [chunk][microbatch] */
+    FreeSlots free[SLOT_CLASSES];
+    Pending *pending; /* sends that nobody waited for, the oldest first */
+    uint32_t first_pending, pending_count;
+    bool *receiving; /* [message slot] */
+    uint32_t passes, activations;
+} Planner;
+
+static PlannedStep *add_step(Planner *planner, const Action *action, Span span)
+{
+    RankPlan *plan = planner->plan;
+    if (plan->count == plan->capacity) {
+        const uint32_t capacity = plan->capacity ? 2 * plan->capacity : 256;
+        plan->steps = arena_grow(planner->arena, plan->steps, plan->count * sizeof *plan->steps, capacity * sizeof *plan->steps);
+        plan->capacity = capacity;
+    }
+    PlannedStep *step = &plan->steps[plan->count++];
+    step->action = action;
+    step->span = span;
+    for (int i = 0; i < SLOT_OPERANDS; i++)
+        step->slot[i] = SLOT_NONE;
+    return step;
+}
+
+static uint16_t new_slot(Planner *planner, SlotClass class)
+{
+    const uint32_t slot = planner->plan->slots[class]++;
+    return slot < PROGRAM_SLOTS_MAX ? (uint16_t)slot : 0; /* too many: reported at the end */
+}
+
+static uint16_t take(Planner *planner, SlotClass class)
+{
+    FreeSlots *free = &planner->free[class];
+    return free->count ? free->slots[--free->count] : new_slot(planner, class);
+}
+
+static uint16_t take_message(Planner *planner, Span span)
+{
+    if (planner->free[SLOT_MESSAGE].count || planner->first_pending == planner->pending_count)
+        return take(planner, SLOT_MESSAGE);
+    const Pending *oldest = &planner->pending[planner->first_pending];
+    if (planner->passes - oldest->passes < SEND_SLACK)
+        return new_slot(planner, SLOT_MESSAGE);
+    planner->first_pending++;
+    add_step(planner, NULL, span)->slot[0] = oldest->slot;
+    return oldest->slot;
+}
+
+static void release(Planner *planner, SlotClass class, uint16_t *slot)
+{
+    if (*slot != SLOT_NONE)
+        planner->free[class].slots[planner->free[class].count++] = *slot;
+    *slot = SLOT_NONE;
+}
+
+/* The chunk of this rank that holds a neighbouring stage; NULL when it is elsewhere or does not exist. */
+static Live *neighbour(Planner *planner, const Action *pass, int direction)
+{
+    const PlacedPipe *pipe = &planner->schedule->pipes[pass->pipe];
+    const uint32_t stage = (uint32_t)(pass->stage + direction);
+    if (stage >= pipe->stages || pipe->rank[stage] != planner->rank)
+        return NULL;
+    return &planner->live[pipe->chunk[stage]][pass->microbatch];
+}
+
+static void await_receive(Planner *planner, uint16_t slot, Span span)
+{
+    if (slot == SLOT_NONE || !planner->receiving[slot])
+        return;
+    planner->receiving[slot] = false;
+    add_step(planner, NULL, span)->slot[0] = slot;
+}
+
+/* What has to stand before a pass: the waits for what it needs, and room for what it makes. */
+static void prepare_pass(Planner *planner, const Action *pass)
+{
+    Live *live = &planner->live[pass->chunk][pass->microbatch];
+    const PlacedPipe *pipe = &planner->schedule->pipes[pass->pipe];
+    if (pass->kind == ACTION_F) {
+        await_receive(planner, live->x, pass->span);
+        if (pass->stage + 1u < pipe->stages)
+            live->y = take_message(planner, pass->span);
+        live->context = take(planner, SLOT_CONTEXT);
+        live->stash = take(planner, SLOT_STASH);
+        if (++planner->activations > planner->plan->peak_activations)
+            planner->plan->peak_activations = planner->activations;
+    } else if (pass->kind != ACTION_W) {
+        await_receive(planner, live->dy, pass->span);
+        if (pass->stage > 0)
+            live->dx = take_message(planner, pass->span);
+        live->gradient = take(planner, SLOT_GRADIENT);
+    }
+}
+
+static void run_pass(Planner *planner, const Action *pass)
+{
+    Live *live = &planner->live[pass->chunk][pass->microbatch];
+    PlannedStep *step = add_step(planner, pass, pass->span);
+    planner->passes++;
+    step->slot[0] = live->x;
+    step->slot[3] = live->stash;
+    if (pass->kind == ACTION_F) {
+        step->slot[1] = live->y;
+        step->slot[2] = live->context;
+        Live *next = neighbour(planner, pass, 1);
+        if (next) {
+            next->x = live->y;
+            live->y = SLOT_NONE;
+        }
+        return;
+    }
+    step->slot[4] = live->dy;
+    step->slot[5] = live->gradient;
+    if (pass->kind != ACTION_W) {
+        step->slot[1] = live->dx;
+        step->slot[2] = live->context;
+        Live *previous = neighbour(planner, pass, -1);
+        if (previous) {
+            previous->dy = live->dx;
+            live->dx = SLOT_NONE;
+        }
+    }
+}
+
+/* Frees what the pass was the last to need. The halves of an F&B run at once: both are freed behind both. */
+static void release_after(Planner *planner, const Action *pass)
+{
+    Live *live = &planner->live[pass->chunk][pass->microbatch];
+    if (pass->kind == ACTION_B || pass->kind == ACTION_I)
+        release(planner, SLOT_CONTEXT, &live->context);
+    if (pass->kind == ACTION_B || pass->kind == ACTION_W) {
+        release(planner, SLOT_MESSAGE, &live->x);
+        release(planner, SLOT_MESSAGE, &live->dy);
+        release(planner, SLOT_STASH, &live->stash);
+        release(planner, SLOT_GRADIENT, &live->gradient);
+        planner->activations--;
+    }
+}
+
+static void plan_message(Planner *planner, const Action *message)
+{
+    Live *live = &planner->live[message->chunk][message->microbatch];
+    uint16_t *slot = message->kind == ACTION_SEND_F   ? &live->y
+                     : message->kind == ACTION_SEND_B ? &live->dx
+                     : message->kind == ACTION_RECV_F ? &live->x
+                                                      : &live->dy;
+    if (message->kind == ACTION_RECV_F || message->kind == ACTION_RECV_B) {
+        *slot = take_message(planner, message->span);
+        planner->receiving[*slot] = true;
+    }
+    add_step(planner, message, message->span)->slot[0] = *slot;
+    if (message->kind == ACTION_SEND_F || message->kind == ACTION_SEND_B) {
+        planner->pending[planner->pending_count++] = (Pending){*slot, planner->passes};
+        *slot = SLOT_NONE;
+    }
+}
+
+bool plan_rank(const Schedule *schedule, uint32_t rank, Arena *arena, Diagnostics *diagnostics, RankPlan *plan)
+{
+    const Order *order = &schedule->orders[rank];
+    Planner planner = {.schedule = schedule, .arena = arena, .plan = plan, .rank = rank};
+    *plan = (RankPlan){0};
+    planner.live = arena_array(arena, schedule->chunk_counts[rank], sizeof *planner.live);
+    for (uint32_t c = 0; c < schedule->chunk_counts[rank]; c++) {
+        const size_t size = schedule->pipes[schedule->chunks[rank][c].pipe].microbatches * sizeof **planner.live;
+        planner.live[c] = arena_allocate(arena, size);
+        memset(planner.live[c], 0xff, size); /* SLOT_NONE */
+    }
+    uint32_t sends = 0;
+    for (uint32_t i = 0; i < order->count; i++)
+        sends += order->actions[i].kind == ACTION_SEND_F || order->actions[i].kind == ACTION_SEND_B;
+    planner.pending = arena_array(arena, sends, sizeof *planner.pending);
+    planner.receiving = arena_array(arena, PROGRAM_SLOTS_MAX, sizeof *planner.receiving);
+    for (int class = 0; class < SLOT_CLASSES; class ++)
+        planner.free[class].slots = arena_array(arena, PROGRAM_SLOTS_MAX, sizeof(uint16_t));
+
+    for (uint32_t i = 0; i < order->count; i++) {
+        const Action *action = &order->actions[i];
+        if (action->kind > ACTION_W) {
+            plan_message(&planner, action);
+            continue;
+        }
+        const Action *second = action->overlap ? &order->actions[++i] : NULL;
+        prepare_pass(&planner, action);
+        if (second)
+            prepare_pass(&planner, second);
+        run_pass(&planner, action);
+        if (second)
+            run_pass(&planner, second);
+        release_after(&planner, action);
+        if (second)
+            release_after(&planner, second);
+    }
+    const Span end = order->count ? order->actions[order->count - 1].span : (Span){0, 0};
+    while (planner.first_pending < planner.pending_count)
+        add_step(&planner, NULL, end)->slot[0] = planner.pending[planner.first_pending++].slot;
+    for (int class = 0; class < SLOT_CLASSES; class ++)
+        if (plan->slots[class] > PROGRAM_SLOTS_MAX) {
+            diag_error(diagnostics, end, "rank %u holds %u buffers at once; at most %d fit into a program", rank,
+                       plan->slots[class], PROGRAM_SLOTS_MAX);
+            diag_help(diagnostics, "use fewer microbatches, or an order that runs backwards earlier");
+            return false;
+        }
+    return true;
+}

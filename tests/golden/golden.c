@@ -1,0 +1,164 @@
+/* Golden tests: every tests/FOLDER/NAME.test is one test, in the folder of the stage that it tests. A file is a list of sections:
+
+     # words about the test
+     --- file NAME          a file that the command finds in its folder; any number of them
+     --- command            one line for sh; dpc and dprun are found, $TOP is the project's top folder
+     --- status N           what the command must return (left out: 0)
+     --- stdout             what it must print
+     --- stderr             the same
+
+   REBASE=1 writes what really came instead (make rebase); read the difference before you commit it. */
+
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char *read_text(const char *path)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size), *in = fopen(path, "rb");
+    for (int c; in && (c = getc(in)) != EOF;)
+        putc(c, out);
+    if (in)
+        fclose(in);
+    fclose(out);
+    return text;
+}
+
+static void write_text(const char *folder, const char *name, const char *text, size_t size)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* The next line that begins a section, or the end of the text. */
+static const char *next_section(const char *text)
+{
+    if (strncmp(text, "--- ", 4) == 0)
+        return text;
+    const char *found = strstr(text, "\n--- ");
+    return found ? found + 1 : text + strlen(text);
+}
+
+typedef struct Expected {
+    char *command;
+    int status;
+    char *out, *error;
+    size_t kept; /* bytes of the file up to and with the command */
+} Expected;
+
+static Expected read_test(const char *text, const char *folder)
+{
+    Expected expected = {.out = strdup(""), .error = strdup("")};
+    for (const char *section = next_section(text); *section;) {
+        const char *body = strchr(section, '\n');
+        assert_non_null(body);
+        const char *end = next_section(++body);
+        char name[200];
+        snprintf(name, sizeof name, "%.*s", (int)(body - 1 - (section + 4)), section + 4);
+        const size_t size = (size_t)(end - body);
+        if (strncmp(name, "file ", 5) == 0) {
+            write_text(folder, name + 5, body, size);
+        } else if (strcmp(name, "command") == 0) {
+            expected.command = strndup(body, size);
+            expected.kept = (size_t)(end - text);
+        } else if (sscanf(name, "status %d", &expected.status) == 1) {
+            ;
+        } else if (strcmp(name, "stdout") == 0) {
+            free(expected.out);
+            expected.out = strndup(body, size);
+        } else if (strcmp(name, "stderr") == 0) {
+            free(expected.error);
+            expected.error = strndup(body, size);
+        } else {
+            fail_msg("unknown section '%s'", name);
+        }
+        section = end;
+    }
+    assert_non_null(expected.command);
+    return expected;
+}
+
+static void put_section(FILE *file, const char *name, const char *text)
+{
+    if (*text)
+        fprintf(file, "--- %s\n%s%s", name, text, text[strlen(text) - 1] == '\n' ? "" : "\n");
+}
+
+static void golden(void **state)
+{
+    const char *path = *state;
+    char folder[] = "/tmp/golden.XXXXXX", command[8192], output[64], top[4096];
+    assert_non_null(mkdtemp(folder));
+    assert_non_null(getcwd(top, sizeof top));
+    char *text = read_text(path);
+    Expected expected = read_test(text, folder);
+    const char *build = getenv("BUILD");
+    char *absolute = realpath(build ? build : "build", NULL);
+    assert_non_null(absolute);
+    snprintf(command, sizeof command, "cd %s && TOP=%s PATH=%s:$PATH && export TOP PATH && { %s\n} >.stdout 2>.stderr </dev/null",
+             folder, top, absolute, expected.command);
+    const int ended = system(command);
+    const int status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
+    snprintf(output, sizeof output, "%s/.stdout", folder);
+    char *out = read_text(output);
+    snprintf(output, sizeof output, "%s/.stderr", folder);
+    char *error = read_text(output);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+    if (getenv("REBASE")) {
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        fwrite(text, 1, expected.kept, file);
+        if (status)
+            fprintf(file, "--- status %d\n", status);
+        put_section(file, "stdout", out);
+        put_section(file, "stderr", error);
+        fclose(file);
+    } else {
+        if (status != expected.status || strcmp(error, expected.error) != 0)
+            print_error("%s: stderr:\n%s", path, error);
+        assert_string_equal(out, expected.out);
+        assert_string_equal(error, expected.error);
+        assert_int_equal(status, expected.status);
+    }
+    free(absolute);
+    free(text);
+    free(out);
+    free(error);
+    free(expected.command);
+    free(expected.out);
+    free(expected.error);
+}
+
+int main(void)
+{
+    glob_t found;
+    if (glob("tests/*/*.test", 0, NULL, &found) != 0) {
+        fprintf(stderr, "no tests/*/*.test here: run from the top folder\n");
+        return 1;
+    }
+    struct CMUnitTest *tests = calloc(found.gl_pathc, sizeof *tests);
+    if (!tests)
+        return 1;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        tests[i] = (struct CMUnitTest){.name = found.gl_pathv[i], .test_func = golden, .initial_state = found.gl_pathv[i]};
+    const int failures = _cmocka_run_group_tests("golden", tests, found.gl_pathc, NULL, NULL);
+    free(tests);
+    globfree(&found);
+    return failures != 0;
+}
