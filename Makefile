@@ -84,6 +84,9 @@ $(BUILD)/grammar/schedule.tab.o: $(BUILD)/grammar/schedule.lex.h
 $(BUILD)/grammar/schedule.lex.o: $(BUILD)/grammar/schedule.tab.h
 $(call objects,$(wildcard compiler/*.c)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
 
+# The CPU device's own loops become vectors only so. Sums stay in the order in which they are written.
+$(call objects,$(wildcard runtime/device/cpu*.c)): OPTIMIZE := -O3 -fno-math-errno
+
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<

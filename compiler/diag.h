@@ -25,7 +25,6 @@ typedef struct Source {
 
 typedef struct Diagnostics Diagnostics;
 
-
 Diagnostics *diag_new(Arena *arena, const Source *source);
 
 /* One error: what is wrong. Followed by any number of notes (another place that explains it) and a help (what to do).
@@ -35,6 +34,8 @@ void diag_note(Diagnostics *diagnostics, Span span, const char *format, ...) __a
 void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 bool diag_failed(const Diagnostics *diagnostics);
+/* Further errors will be counted only: no need to make much of them. */
+bool diag_full(const Diagnostics *diagnostics);
 /* FILE:LINE:COLUMN: error: ... with source line and caret, in the order of the source. Columns count from 1, in
    characters (UTF-8), a tab is one. */
 void diag_print(const Diagnostics *diagnostics, FILE *stream);

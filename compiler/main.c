@@ -15,6 +15,7 @@
 #include "compiler/prove.h"
 #include "compiler/timeline.h"
 #include "runtime/base/file.h"
+#include "runtime/base/version.h"
 
 #include <string.h>
 
@@ -33,19 +34,30 @@ typedef struct Compilation {
 static bool wants(const Compilation *c, DumpForm form) { return c->options->dump[form]; }
 
 /* source → schedule: where every stage lives and what every rank runs */
-static bool read_schedule(Compilation *c)
+static Status read_csv(Compilation *c, Error *error)
 {
-    const char *dot = strrchr(c->source.path, '.');
-    if (dot && strcmp(dot, ".csv") == 0)
-        return csv_read(&c->source, c->arena, c->diagnostics, &c->schedule);
+    const Parameters *parameters = &c->options->parameters;
+    if (parameters->has_ranks || parameters->has_microbatches || parameters->count)
+        return error_set(error, STATUS_BAD_USAGE, "%s: an order has no parameters: its rows are the ranks, its cells the microbatches",
+                         c->source.path);
+    return csv_read(&c->source, c->arena, c->diagnostics, &c->schedule) ? STATUS_OK : STATUS_BAD_INPUT;
+}
+
+static Status read_schedule(Compilation *c, Error *error)
+{
+    const Parameters *parameters = &c->options->parameters;
     if (wants(c, DUMP_TOKENS))
         dump_tokens(&c->source, stdout);
     Ast *tree = parse(&c->source, c->arena, c->diagnostics);
     if (tree && wants(c, DUMP_TREE))
         dump_tree(tree, stdout);
-    return tree && check(tree, c->arena, c->diagnostics) &&
-           place(tree, &c->options->parameters, c->arena, c->diagnostics, &c->schedule) &&
-           expand(tree, &c->options->parameters, c->arena, c->diagnostics, &c->schedule);
+    if (!tree || !check(tree, c->arena, c->diagnostics))
+        return STATUS_BAD_INPUT;
+    TRY(parameters_check(tree, parameters, error));
+    return place(tree, parameters, c->arena, c->diagnostics, &c->schedule) &&
+                   expand(tree, parameters, c->arena, c->diagnostics, &c->schedule)
+               ? STATUS_OK
+               : STATUS_BAD_INPUT;
 }
 
 /* schedule → proven schedule, messages included */
@@ -147,7 +159,9 @@ static Status compile(Compilation *c, Error *error)
         return error_set(error, STATUS_BAD_INPUT, "%s: too large: at most 2 GiB", c->source.path);
     source_lines(&c->source, c->arena);
     c->diagnostics = diag_new(c->arena, &c->source);
-    if (!read_schedule(c) || !prove(c))
+    const char *dot = strrchr(c->source.path, '.');
+    TRY(dot && strcmp(dot, ".csv") == 0 ? read_csv(c, error) : read_schedule(c, error));
+    if (!prove(c))
         return STATUS_BAD_INPUT;
     TRY(translate(c, error));
     timeline_run(&c->schedule, &c->table, &c->options->costs, c->arena, &c->times);
@@ -164,12 +178,12 @@ int main(int argc, char **argv)
         return STATUS_RUN_FAILED;
     }
     Options options;
-    Status status = options_parse(argc, argv, &arena, &options, &error);
+    Status status = command_line_parse(argc, argv, &arena, &options, &error);
     Compilation compilation = {.options = &options, .arena = &arena};
     if (status == STATUS_OK && options.help)
-        fputs(options_help, stdout);
+        fputs(command_line_help, stdout);
     else if (status == STATUS_OK && options.version)
-        puts("dpc " DPC_VERSION);
+        puts("dpc " PROJECT_VERSION);
     else if (status == STATUS_OK && options.dump[DUMP_OPCODES])
         program_describe_opcodes(stdout);
     else if (status == STATUS_OK)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char options_help[] =
+const char command_line_help[] =
     "dpc: compiles a pipeline schedule into a proven program\n"
     "usage: dpc [options] FILE.dps|FILE.csv\n"
     "  -o FILE                 writes the program that dprun executes\n"
@@ -59,7 +59,7 @@ static Status parse_emit(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-Status options_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
+Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
 {
     enum { RANKS = 256, MICROBATCHES, COST, EMIT, DUMP, HELP, VERSION };
     static const struct option known[] = {

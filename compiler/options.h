@@ -40,9 +40,9 @@ typedef struct Options {
     Parameters parameters;
 } Options;
 
-extern const char options_help[];
+extern const char command_line_help[];
 
 /* STATUS_BAD_USAGE says what is wrong and what would be right. The arena owns the parameters' names. */
-Status options_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
+Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
 
 #endif

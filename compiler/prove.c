@@ -7,10 +7,10 @@ enum { TEXT = 48 };
 /* What the halted rank waits for: a place in another rank's order (or its own) that is not reached. */
 typedef struct Wait {
     uint32_t rank, position;
+    uint32_t halted_at; /* the action that waits */
 } Wait;
 
 typedef struct Waits {
-    uint32_t halted_at;
     uint32_t count; /* 0: this rank does not wait */
     Wait on[2];     /* the halves of an F&B may each wait */
 } Waits;
@@ -65,7 +65,7 @@ static void report_circle(const Schedule *schedule, const Waits *waits, Arena *a
         const uint32_t rank = best[i], next = best[(i + 1) % best_length];
         const Waits *wait = &waits[rank];
         const Wait *on = wait->count == 2 && wait->on[0].rank != next ? &wait->on[1] : &wait->on[0];
-        const Action *halted = &schedule->orders[rank].actions[wait->halted_at];
+        const Action *halted = &schedule->orders[rank].actions[on->halted_at];
         char here[TEXT], there[TEXT];
         action_text(schedule, halted, here, sizeof here);
         action_text(schedule, &schedule->orders[on->rank].actions[on->position], there, sizeof there);
@@ -87,14 +87,14 @@ void prove_report_circle(const Schedule *schedule, const PassTable *table, const
     Waits *waits = arena_array(arena, schedule->ranks, sizeof *waits);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const Order *order = &schedule->orders[r];
-        uint32_t position = waits[r].halted_at = timeline->position[r];
+        uint32_t position = timeline->position[r];
         bool more = position < order->count;
         while (more) {
             const Action *pass = &order->actions[position];
             Dependence needed;
             if (pass->kind <= ACTION_W) {
                 if (pass_dependence(schedule, table, pass, &needed) && timeline->position[needed.rank] <= needed.position)
-                    waits[r].on[waits[r].count++] = (Wait){needed.rank, needed.position};
+                    waits[r].on[waits[r].count++] = (Wait){needed.rank, needed.position, position};
                 more = pass->overlap;
             }
             more = more && ++position < order->count;
@@ -304,8 +304,7 @@ static bool check_rendezvous(const Schedule *schedule, const MessageTable *messa
                                            [ACTION_SEND_B] = ACTION_RECV_B, [ACTION_RECV_B] = ACTION_SEND_B};
         other.kind = opposite[mine->kind];
         other.stage = (uint16_t)(upwards ? mine->stage + 1 : mine->stage - 1);
-        waits[r] = (Waits){.halted_at = position[r], .count = 1,
-                           .on = {{mine->peer, *message_entry(schedule, messages, &other)}}};
+        waits[r] = (Waits){.count = 1, .on = {{mine->peer, *message_entry(schedule, messages, &other), position[r]}}};
     }
     if (!complete)
         report_circle(schedule, waits, arena, diagnostics);

@@ -115,7 +115,9 @@ bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs 
                 waiter[blocker] = rank + 1;
                 break;
             }
-            const double cost = second == position ? pass_cost(costs, pass->kind) : overlap_cost(costs, order->actions[second].kind);
+            double cost = second == position ? pass_cost(costs, pass->kind) : overlap_cost(costs, order->actions[second].kind);
+            if (costs->measured)
+                cost = costs->measured[rank][position] + (second == position ? 0 : costs->measured[rank][second]);
             timeline->start[rank][position] = timeline->start[rank][second] = time;
             timeline->end[rank][position] = timeline->end[rank][second] = free_at[rank] = time + cost;
             timeline->position[rank] = second + 1;

@@ -12,6 +12,8 @@ typedef struct Costs {
     double backward; /* < 0: input + weight */
     double overlap;  /* of an F&B; < 0: forward + backward. An F&I takes its share of it */
     double message;
+    const double *const *measured; /* [rank][position]: times of single passes, instead of the above; NULL: none. An F&B
+                                      takes the sum of its halves */
 } Costs;
 
 extern const Costs costs_unit; /* F = I = W = 1, B = I + W, FB = F + B, comm = 0 */

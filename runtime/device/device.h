@@ -1,8 +1,150 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
-/* placeholder of the contract: the device's owner completes this file */
+/* What computes: a table of operations, chosen by name when the program starts. "cpu" is float on oneDNN, "oracle" is double
+   in plain loops, slow, against which every other device is held.
+
+   A Device belongs to one rank: a stream of operations, done in the order of the calls, with scratch memory of its own. Any
+   number may be open at once; one is used by one thread at a time. The same operation on the same data gives the same bits on
+   any Device of that name, in any thread or process of one machine, whatever runs beside it.
+
+   Pointers are device memory (`allocate`) unless called `host_`. Elements are of the device's type; `element_size` says how
+   large. Matrices are row-major and dense; a row is a token. Unless an operation says otherwise its outputs overlap none of its inputs. An operation
+   fails with STATUS_RUN_FAILED. */
+
 #include "runtime/base/status.h"
+
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
 typedef struct Device Device;
+
+/* Operations on matrices of fixed shape have kernels, made when a stage is opened and never in a pass. */
+typedef enum KernelKind { KERNEL_LINEAR, KERNEL_NORM, KERNEL_GELU, KERNEL_ATTENTION, KERNEL_CROSS_ENTROPY } KernelKind;
+
+typedef struct KernelShape {
+    KernelKind kind;
+    size_t rows, columns;    /* of the input; attention: columns = heads * width of a head, the input is three times as wide */
+    size_t outputs;          /* linear: columns of the output; else 0 */
+    size_t sequence, heads;  /* attention: rows is a multiple of sequence; else 0 */
+} KernelShape;
+
+typedef struct Kernel Kernel;
+struct Kernel {
+    KernelShape shape;
+    size_t context;          /* attention: elements kept from forward to backward; else 0 */
+    Kernel *next;            /* of the device */
+};
+
+/* Loshchilov & Hutter, 2019. `clip` multiplies the gradient first; `step` counts from 1 and corrects the moments' bias. */
+typedef struct AdamW {
+    double rate, beta1, beta2, epsilon, decay, clip;
+    uint64_t step;
+} AdamW;
+
+typedef struct DeviceTable {
+    const char *name;
+    size_t element_size;
+
+    Status (*open)(Device **opened, Error *error);
+    void (*close)(Device *device); /* without the kernels */
+    Status (*make_kernel)(Device *device, const KernelShape *shape, Kernel **kernel, Error *error);
+    void (*free_kernel)(Device *device, Kernel *kernel);
+
+    /* Memory that starts on a cache line and is zero; 0 bytes give a valid block. `deallocate` takes NULL. */
+    Status (*allocate)(Device *device, size_t bytes, void **memory, Error *error);
+    void (*deallocate)(Device *device, void *memory);
+
+    /* Between float in the host's memory and elements of the device. */
+    Status (*load_floats)(Device *device, size_t count, const float *host_source, void *destination, Error *error);
+    Status (*store_floats)(Device *device, size_t count, const void *source, float *host_destination, Error *error);
+
+    Status (*fill)(Device *device, size_t count, double value, void *destination, Error *error);
+    Status (*copy)(Device *device, size_t count, const void *source, void *destination, Error *error);
+    /* sum[i] += addend[i] */
+    Status (*accumulate)(Device *device, size_t count, const void *addend, void *sum, Error *error);
+
+    /* y = x w + bias + residual. w is [columns, outputs], bias [outputs], residual like y; either may be NULL. */
+    Status (*linear_forward)(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,
+                             const void *residual, void *y, Error *error);
+    /* dx = dy w^T */
+    Status (*linear_backward_input)(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
+                                    Error *error);
+    /* dw += x^T dy; dbias += the sum of dy's rows, unless NULL. */
+    Status (*linear_backward_weight)(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
+                                     void *dbias, Error *error);
+
+    /* Layer normalisation: y = (x - mean) / sqrt(variance + 1e-5) * gain + shift, by rows. `statistics` takes two elements a
+       row, in the order that the device likes, for the backward halves. */
+    Status (*norm_forward)(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift, void *y,
+                           void *statistics, Error *error);
+    /* dx = the gradient of x, plus residual unless NULL. */
+    Status (*norm_backward_input)(Device *device, const Kernel *norm, const void *x, const void *statistics,
+                                  const void *gain, const void *dy, const void *residual, void *dx, Error *error);
+    /* Adds to dgain and dshift. */
+    Status (*norm_backward_weight)(Device *device, const Kernel *norm, const void *x, const void *statistics, const void *dy,
+                                   void *dgain, void *dshift, Error *error);
+
+    /* y = x Phi(x), Phi the normal distribution's integral. */
+    Status (*gelu_forward)(Device *device, const Kernel *gelu, const void *x, void *y, Error *error);
+    /* dx may be dy. */
+    Status (*gelu_backward)(Device *device, const Kernel *gelu, const void *x, const void *dy, void *dx, Error *error);
+
+    /* Causal attention of several heads, each sequence for itself. A row of qkv is query, key and value, each with its heads
+       side by side; y is [rows, columns]. `context` takes kernel->context elements for the backward half. */
+    Status (*attention_forward)(Device *device, const Kernel *attention, const void *qkv, void *y, void *context,
+                                Error *error);
+    Status (*attention_backward)(Device *device, const Kernel *attention, const void *qkv, const void *y,
+                                 const void *context, const void *dy, void *dqkv, Error *error);
+
+    /* y[i] = token_table[tokens[i]] + position_table[i % sequence]; tokens are within the table. */
+    Status (*embedding_forward)(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
+                                const void *token_table, const void *position_table, void *y, Error *error);
+    /* Adds to both tables' gradients. */
+    Status (*embedding_backward)(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
+                                 const void *dy, void *dtoken_table, void *dposition_table, Error *error);
+
+    /* *host_loss = mean over rows of -log softmax(logits)[target]; the logits become the gradient of scale * loss. */
+    Status (*cross_entropy)(Device *device, const Kernel *cross_entropy, const int32_t *targets, double scale, void *logits,
+                            double *host_loss, Error *error);
+    /* *host_loss = mean of (y - targets)^2; dy = the gradient of scale * loss. */
+    Status (*squared_error)(Device *device, size_t count, const void *y, const float *targets, double scale, void *dy,
+                            double *host_loss, Error *error);
+
+    /* In double, in an order that depends on `count` alone. */
+    Status (*sum_of_squares)(Device *device, size_t count, const void *values, double *host_sum, Error *error);
+    /* Updates parameters and moments; the gradients are zero afterwards. */
+    Status (*adamw)(Device *device, const AdamW *settings, size_t count, void *parameters, void *gradients, void *moment1,
+                    void *moment2, Error *error);
+} DeviceTable;
+
+/* The time spent in matrix products, attention's included. Counts while `on`; whoever reads it resets it. */
+typedef struct ProductClock {
+    bool on;
+    uint64_t calls;
+    int64_t nanoseconds;
+    double operations; /* floating-point: 2 m n k a product */
+} ProductClock;
+
+struct Device {
+    const DeviceTable *run;
+    Kernel *kernels;
+    ProductClock products;
+};
+
+/* The names that device_open knows, in one line. */
+extern const char device_names[];
+
+/* STATUS_BAD_USAGE for a name that is none, with those that are; STATUS_RUN_FAILED when the device does not start. */
+Status device_open(const char *name, Device **opened, Error *error);
+/* With its kernels; what was allocated is the caller's to free before. NULL is harmless. */
+void device_close(Device *device);
+
+/* The kernel for `shape`, made when none is there. It lives as long as the device. */
+Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error);
+
+/* The implementations. */
+extern const DeviceTable device_cpu, device_oracle;
+
 #endif

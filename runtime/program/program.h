@@ -33,18 +33,19 @@ enum {
     PROGRAM_SLOTS_MAX = 65534, /* a class and rank */
 };
 
+/* What an opcode does not have is 0, a slot SLOT_NONE. */
 typedef struct Instruction {
     uint8_t opcode;
     uint8_t chunk;
     uint16_t peer; /* or group */
     uint32_t microbatch;
     uint16_t slot[SLOT_OPERANDS];
-    uint32_t line; /* of the source, from 1 */
+    uint32_t line; /* of the source, from 1; 0: none */
 } Instruction;
 _Static_assert(sizeof(Instruction) == 24, "the interpreter walks these: keep them small");
 
 /* A flow of microbatches through one copy of all stages. Every pipe has Program.stages stages. A microbatch's number in the
-   step, by which its data is drawn, is `first` + its number in the pipe. */
+   step, by which its data is drawn, is `first` + its number in the pipe; `first` is how many the pipes before it have. */
 typedef struct Pipe {
     uint32_t microbatches;
     uint32_t first;
@@ -55,7 +56,8 @@ typedef struct Chunk {
     uint16_t stage;
 } Chunk;
 
-/* The copies of one stage: rank and chunk of each, in pipe order. Only stages with two copies or more have a group. */
+/* The copies of one stage: rank and chunk of each, in pipe order, on ranks of their own. As every pipe has every stage, a program
+   with several pipes has one group for each stage, a program with one pipe has none. */
 typedef struct GroupMember {
     uint16_t rank;
     uint8_t chunk;
@@ -70,8 +72,8 @@ typedef struct Group {
 typedef struct RankProgram {
     uint32_t chunk_count;
     Chunk *chunks;
-    uint32_t slots[SLOT_CLASSES]; /* how many of each class this rank needs */
-    uint32_t peak_activations;    /* most microbatches of a stage held at once, from F to the end of B or W */
+    uint32_t slots[SLOT_CLASSES]; /* how many of each class this rank uses: every one below is used */
+    uint32_t peak_activations;    /* most microbatches of a stage held at once, from F to the end of B or W; forward only: 0 */
     uint32_t instruction_count;
     Instruction *instructions;    /* the last is END, and no other */
 } RankProgram;
@@ -99,25 +101,31 @@ bool program_encode(const Program *program, ByteWriter *writer);
 Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program **program, Error *error);
 
 /* --- verify.c: runs the program on labels instead of tensors, every message a rendezvous without buffer ---
-   STATUS_OK proves: operands in range; every F and every B, or I and W, exactly once; every pass finds exactly the contents
-   it needs; no slot overwritten while it is live, every slot free again at END; messages pair up in the order of their
-   channel; nobody waits for ever; groups meet in one order; peak_activations and slot counts are what happens.
-   STATUS_BAD_INPUT names rank, instruction (as the disassembler writes it) and source line. Linear in the instructions. */
+   STATUS_OK proves: operands in range; every stage of every pipe in one place, and its copies in one group; every F and every B,
+   or I and W, exactly once; every pass finds exactly the contents it needs; no slot overwritten while it is live, every slot free
+   again at END; messages pair up in the order of their channel; nobody waits for ever; gradients are complete before REDUCE,
+   reduced before NORM, and updated once after it; peak_activations and slot counts are what happens.
+   'Nobody waits for ever' is proven for ranks that stop at each SEND and RECEIVE until the other end is there, which is more than
+   the runtime needs (it stops at WAIT): so a program also runs where messages are handled strictly in the order of the stream.
+   STATUS_BAD_INPUT names rank, instruction (as the disassembler writes it) and source line; STATUS_RUN_FAILED: no memory.
+   Linear in the instructions. */
 Status program_verify(const Program *program, Error *error);
 
 /* --- disassemble.c: the one text of an instruction, in listings, traces, messages and golden tests --- */
 
-/* Such as "F0 m3 x2 y- c1 t4"; see the head of disassemble.c. Returns what snprintf returns. */
+/* Such as "F1 m3 x2 y- c0 t4"; see the head of disassemble.c. Returns what snprintf returns. */
 int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text, size_t size);
 void program_disassemble(const Program *program, FILE *stream);
+/* describe.c: the format of prog.bin and every opcode. */
 void program_describe_opcodes(FILE *stream);
 
-/* --- derive.c: programs made from programs --- */
+/* --- derive.c: programs made from verified programs; they pass program_verify as well. STATUS_RUN_FAILED: no memory --- */
 
-/* The same without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY. Slots are as planned for
-   the full program. */
+/* The same without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY. Slots are planned anew, as far
+   fewer are live at once. A program that is forward-only already comes out equal in what it does. */
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);
-/* All stages on one rank, microbatch after microbatch: every F, then every B, in stage order. */
+/* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every B from the
+   last stage back. Forward only where the program is. STATUS_BAD_INPUT when there are more stages than a rank can hold. */
 Status program_reference(const Program *program, Arena *arena, Program **derived, Error *error);
 
 #endif

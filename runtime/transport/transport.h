@@ -58,9 +58,12 @@ typedef struct Transport {
        each of them; `elements` floats. A meeting of those ranks, of which this is one. */
     Status (*reduce)(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error);
 
-    /* Ends the run for everybody: every wait on any rank, now or later, fails naming `rank` and `reason`. Any thread may call it. */
+    /* Ends the run for everybody: every wait on any rank, now or later, fails naming `rank` and `reason`. Any thread may call
+       it. Where ranks are processes, the process that met or caused a failure ends all others when it exits, and its exit
+       status is 3 then. */
     void (*abort)(Endpoint *endpoint, const char *reason);
 
+    /* After a good run a meeting of all ranks that live in other processes. Each endpoint is closed once, by any thread. */
     void (*close)(Endpoint *endpoint);
 } Transport;
 

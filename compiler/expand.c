@@ -1,0 +1,334 @@
+#include "compiler/expand.h"
+
+#include "compiler/rank_errors.h"
+#include "compiler/weight_queue.h"
+#include "runtime/program/program.h"
+
+#include <string.h>
+
+enum { PASSES_MAX = 1 << 27 }; /* of all ranks: 3 GiB of actions */
+
+/* A chunk of the rank whose turn it is. */
+typedef struct ChunkState {
+    uint32_t written;      /* microbatches that its steps speak of */
+    uint32_t microbatches; /* those that exist: passes of the others are left out */
+    uint32_t next_forward, next_backward;
+} ChunkState;
+
+typedef struct Expander {
+    const Ast *ast;
+    Arena *arena;
+    Schedule *schedule;
+    int64_t *values;
+    uint32_t *written; /* [pipe] */
+    RankErrors errors;
+    /* of one rank */
+    Arena scratch;
+    uint32_t rank;
+    ChunkState chunks[PROGRAM_CHUNKS_MAX];
+    WeightQueue weights;
+    Action *actions;
+    uint32_t count;
+    uint64_t passes, passes_max; /* those left out included */
+    uint64_t work, work_max;     /* nodes of expressions evaluated: what a loop that makes no passes costs */
+    bool ran_away;
+    /* where it is, for errors */
+    const Item *loops[BLOCK_DEPTH_MAX];
+    uint32_t loop_count;
+    const Item *step; /* NULL: in none */
+    int64_t repetition, repetitions;
+} Expander;
+
+/* --- errors --- */
+
+/* What explains an error: the values in the expression, or else in the step's count, and where the loops are. */
+static const char *circumstances(const Expander *x, const Expression *expression)
+{
+    if (!expression && x->step)
+        expression = x->step->value;
+    const char *text = expression ? values_text(x->ast, expression, x->values, x->arena) : "";
+    for (uint32_t i = 0; i < x->loop_count; i++)
+        text = arena_format(x->arena, "%s%s%s = %lld", text, *text ? ", " : "", x->loops[i]->name.symbol->text,
+                            (long long)x->values[x->loops[i]->slot]);
+    if (x->step && x->step->value)
+        text = arena_format(x->arena, "%s%sthe step's repetition %lld of %lld", text, *text ? ", in " : "", (long long)x->repetition + 1,
+                            (long long)x->repetitions);
+    return *text ? arena_format(x->arena, "here %s", text) : NULL;
+}
+
+#define FAIL(x, span, expression, ...)                                             \
+    do {                                                                           \
+        RankError *error_ = rank_error(&(x)->errors, (x)->rank, span, __VA_ARGS__); \
+        if (error_)                                                                \
+            error_->help = circumstances(x, expression);                           \
+        return false;                                                              \
+    } while (0)
+
+static bool value_of(Expander *x, const Expression *expression, int64_t *value)
+{
+    Fault fault;
+    x->work += expression->size;
+    if (evaluate(expression, x->values, value, &fault))
+        return true;
+    FAIL(x, fault.expression->span, fault.expression, "%s", fault_text(&fault, x->arena));
+}
+
+/* How often, or from which on. */
+static bool count_of(Expander *x, const Expression *expression, const char *what, int64_t *count)
+{
+    if (!value_of(x, expression, count))
+        return false;
+    if (*count >= 0)
+        return true;
+    RankError *error = rank_error(&x->errors, x->rank, expression->span, "%s is negative: %lld", what, (long long)*count);
+    const char *here = circumstances(x, expression);
+    if (error)
+        error->help = arena_format(x->arena, "%s%smax(0, ...) keeps it from going below 0", here ? here : "", here ? "; " : "");
+    return false;
+}
+
+/* --- passes --- */
+
+static bool chunk_of(Expander *x, const Pass *pass, uint8_t *chunk)
+{
+    static const char letters[] = "FBIW";
+    const uint32_t count = x->schedule->chunk_counts[x->rank];
+    int64_t number = pass->chunk;
+    if (pass->computed_chunk && !value_of(x, pass->computed_chunk, &number))
+        return false;
+    if (!pass->computed_chunk && pass->chunk == NO_CHUNK) {
+        if (count > 1)
+            FAIL(x, pass->span, NULL, "%c does not say which of the %u chunks: write %c0 to %c%u", letters[pass->kind], count,
+                 letters[pass->kind], letters[pass->kind], count - 1);
+        number = 0;
+    }
+    if (number < 0 || number >= count)
+        FAIL(x, pass->span, pass->computed_chunk, "there is no chunk %lld: this rank holds %u", (long long)number, count);
+    *chunk = (uint8_t)number;
+    return true;
+}
+
+static const char *pipe_name(const Expander *x, uint8_t chunk)
+{
+    return x->schedule->pipes[x->schedule->chunks[x->rank][chunk].pipe].name;
+}
+
+static bool take_weight(Expander *x, const Pass *pass, uint8_t *chunk, uint32_t *microbatch, bool is_named)
+{
+    if (pass->chunk == NO_CHUNK && !pass->computed_chunk && !is_named) {
+        if (weight_queue_take(&x->weights, chunk, microbatch))
+            return true;
+        FAIL(x, pass->span, NULL, "no weight pass is waiting for this W");
+    }
+    if (!chunk_of(x, pass, chunk))
+        return false;
+    if (is_named && *microbatch < x->chunks[*chunk].written && !weight_queue_take_this(&x->weights, *chunk, *microbatch))
+        FAIL(x, pass->span, pass->microbatch, "no weight pass of chunk %u, microbatch %u is waiting for this W", *chunk, *microbatch);
+    if (!is_named && !weight_queue_take_of(&x->weights, *chunk, microbatch))
+        FAIL(x, pass->span, pass->computed_chunk, "no weight pass of chunk %u is waiting for this W", *chunk);
+    return true;
+}
+
+/* Which chunk and microbatch a pass is of. */
+static bool resolve(Expander *x, const Pass *pass, ActionKind kind, uint8_t *chunk, uint32_t *microbatch)
+{
+    int64_t named = 0;
+    if (pass->microbatch) {
+        if (!value_of(x, pass->microbatch, &named))
+            return false;
+        if (named < 0 || named >= PROGRAM_MICROBATCHES_MAX)
+            FAIL(x, pass->span, pass->microbatch, "there is no microbatch %lld", (long long)named);
+        *microbatch = (uint32_t)named;
+    }
+    if (kind == ACTION_W ? !take_weight(x, pass, chunk, microbatch, pass->microbatch) : !chunk_of(x, pass, chunk))
+        return false;
+    ChunkState *state = &x->chunks[*chunk];
+    if (pass->microbatch) {
+        if (*microbatch >= state->written)
+            FAIL(x, pass->span, pass->microbatch, "there is no microbatch %u: pipe %s has %u", *microbatch, pipe_name(x, *chunk),
+                 state->written);
+    } else if (kind != ACTION_W) {
+        uint32_t *next = kind == ACTION_F ? &state->next_forward : &state->next_backward;
+        if (*next == state->written)
+            FAIL(x, pass->span, pass->computed_chunk, "one more %s of chunk %u than pipe %s has microbatches: %u",
+                 kind == ACTION_F ? "F" : "backward", *chunk, pipe_name(x, *chunk), state->written);
+        *microbatch = (*next)++;
+    }
+    return true;
+}
+
+/* Appends the pass, or leaves it out when its microbatch does not exist; `action` is NULL then. */
+static bool append(Expander *x, const Pass *pass, ActionKind kind, Action **action)
+{
+    uint8_t chunk;
+    uint32_t microbatch;
+    if (++x->passes > x->passes_max) {
+        x->ran_away = true;
+        FAIL(x, pass->span, NULL, "more passes than every microbatch can have: %llu", (unsigned long long)x->passes_max);
+    }
+    if (!resolve(x, pass, kind, &chunk, &microbatch))
+        return false;
+    if (kind == ACTION_I)
+        weight_queue_put(&x->weights, chunk, microbatch);
+    *action = NULL;
+    if (microbatch >= x->chunks[chunk].microbatches)
+        return true;
+    const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
+    *action = &x->actions[x->count++];
+    **action = (Action){.kind = (uint8_t)kind, .chunk = chunk, .pipe = placed->pipe, .stage = placed->stage, .microbatch = microbatch,
+                        .span = pass->span};
+    return true;
+}
+
+static bool is_backward(ActionKind kind) { return kind == ACTION_B || kind == ACTION_I; }
+
+static bool expand_step(Expander *x, const Item *item)
+{
+    int64_t count = 1, overlap_from = item->step.overlap ? 0 : INT64_MAX, split_from = INT64_MAX;
+    if ((item->value && !count_of(x, item->value, "the count", &count)) ||
+        (item->step.overlap_from && !count_of(x, item->step.overlap_from, "`from`", &overlap_from)) ||
+        (item->step.split_from && !count_of(x, item->step.split_from, "`from`", &split_from)))
+        return false;
+    int64_t pairs = 0, backwards = 0;
+    x->step = item;
+    x->repetitions = count;
+    for (x->repetition = 0; x->repetition < count; x->repetition++) {
+        Action *before = NULL; /* the F that the next pass overlaps with, if that is asked for */
+        for (const Pass *pass = item->step.passes; pass; pass = pass->next) {
+            ActionKind kind = pass->kind;
+            Action *action;
+            if (kind == ACTION_B && (item->step.spells_weight || backwards >= split_from))
+                kind = ACTION_I;
+            backwards += is_backward(kind);
+            if (!append(x, pass, kind, &action))
+                return false;
+            if (before && action)
+                before->overlap = true;
+            before = NULL;
+            if (pass->joined || (kind == ACTION_F && pass->next && is_backward(pass->next->kind) && pairs++ >= overlap_from))
+                before = action;
+        }
+    }
+    x->step = NULL;
+    return true;
+}
+
+/* --- blocks --- */
+
+static bool expand_items(Expander *x, const Item *items);
+
+static bool expand_repeat(Expander *x, const Item *item)
+{
+    int64_t count;
+    if (!count_of(x, item->value, "the count", &count))
+        return false;
+    x->loops[x->loop_count++] = item;
+    for (int64_t i = 0; i < count; i++) {
+        x->values[item->slot] = i;
+        if (!expand_items(x, item->block.body))
+            return false;
+        if (++x->work > x->work_max) {
+            x->ran_away = true;
+            FAIL(x, item->span, item->value, "this goes on for %lld times and makes no passes", (long long)count);
+        }
+    }
+    x->loop_count--;
+    return true;
+}
+
+static bool expand_item(Expander *x, const Item *item)
+{
+    int64_t value;
+    switch (item->kind) {
+    case ITEM_LET:
+        return value_of(x, item->value, &x->values[item->slot]);
+    case ITEM_STEP:
+        return expand_step(x, item);
+    case ITEM_REPEAT:
+        return expand_repeat(x, item);
+    default: /* if */
+        return value_of(x, item->value, &value) && expand_items(x, value ? item->block.body : item->block.otherwise);
+    }
+}
+
+static bool expand_items(Expander *x, const Item *items)
+{
+    for (const Item *item = items; item; item = item->next)
+        if (!expand_item(x, item))
+            return false;
+    return true;
+}
+
+/* --- ranks --- */
+
+static void expand_rank(Expander *x, uint32_t rank)
+{
+    const Schedule *schedule = x->schedule;
+    const uint32_t chunk_count = schedule->chunk_counts[rank];
+    uint32_t written[PROGRAM_CHUNKS_MAX];
+    uint64_t together = 0;
+    for (uint32_t c = 0; c < chunk_count; c++) {
+        const uint32_t pipe = schedule->chunks[rank][c].pipe;
+        written[c] = x->written[pipe];
+        x->chunks[c] = (ChunkState){.written = written[c], .microbatches = schedule->pipes[pipe].microbatches};
+        together += written[c];
+    }
+    arena_free(&x->scratch);
+    weight_queue_open(&x->weights, &x->scratch, chunk_count, written);
+    x->rank = rank;
+    x->passes_max = 3 * together;
+    x->actions = arena_array(&x->scratch, x->passes_max, sizeof *x->actions);
+    x->work_max = 64 * x->passes_max + 100000;
+    x->passes = x->work = 0;
+    x->count = x->loop_count = 0;
+    x->step = NULL;
+    Fault fault;
+    if (!values_for_rank(x->ast, rank, x->values, &fault)) /* place has evaluated the same */
+        return;
+    for (const Item *item = x->ast->items; item; item = item->next)
+        if (item->kind >= ITEM_STEP && !expand_item(x, item))
+            return;
+    Order *order = &x->schedule->orders[rank];
+    order->actions = arena_array(x->arena, x->count, sizeof *order->actions);
+    order->count = order->capacity = x->count;
+    if (x->count)
+        memcpy(order->actions, x->actions, x->count * sizeof *x->actions);
+}
+
+/* How many microbatches the steps speak of, and whether all their passes can be held in memory. */
+static bool measure(Expander *x, Diagnostics *diagnostics)
+{
+    const Schedule *schedule = x->schedule;
+    uint64_t passes = 0;
+    for (const Item *item = x->ast->items; item; item = item->next) {
+        Fault fault;
+        int64_t written;
+        if (item->kind != ITEM_PIPE)
+            continue;
+        const PlacedPipe *pipe = &schedule->pipes[item->pipe.number];
+        x->written[item->pipe.number] = pipe->microbatches;
+        if (item->pipe.written && evaluate(item->pipe.written, x->values, &written, &fault)) /* place has evaluated the same */
+            x->written[item->pipe.number] = (uint32_t)written;
+        passes += 2 * (uint64_t)pipe->stages * x->written[item->pipe.number];
+    }
+    if (passes <= PASSES_MAX)
+        return true;
+    diag_error(diagnostics, schedule->pipes[0].span, "%llu forward and backward passes: there can be %d", (unsigned long long)passes, PASSES_MAX);
+    return false;
+}
+
+bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
+{
+    Fault fault;
+    Expander *x = arena_allocate(arena, sizeof *x);
+    *x = (Expander){.ast = ast, .arena = arena, .schedule = schedule, .values = values_new(ast, arena), .errors = {.arena = arena},
+                    .written = arena_array(arena, schedule->pipe_count, sizeof *x->written),
+                    .scratch = {.exhausted = arena->exhausted}};
+    if (!values_for_all(ast, parameters, x->values, &fault) || !measure(x, diagnostics)) /* place has evaluated the same */
+        return false;
+    for (uint32_t rank = 0; rank < schedule->ranks && !x->ran_away; rank++)
+        expand_rank(x, rank);
+    arena_free(&x->scratch);
+    rank_errors_report(&x->errors, diagnostics);
+    return !x->errors.first;
+}

@@ -1,0 +1,238 @@
+#include "compiler/place.h"
+
+#include "compiler/require.h"
+#include "runtime/program/program.h"
+
+typedef struct Placer {
+    const Ast *ast;
+    Arena *arena;
+    Diagnostics *diagnostics;
+    Schedule *schedule;
+    int64_t *values;
+    RankErrors errors;
+} Placer;
+
+/* The value of something that must be in low..high. */
+static bool evaluate_within(Placer *p, const Expression *expression, const char *what, int64_t low, int64_t high, int64_t *value)
+{
+    Fault fault;
+    const Expression *culprit = expression;
+    if (!evaluate(expression, p->values, value, &fault)) {
+        culprit = fault.expression;
+        diag_error(p->diagnostics, culprit->span, "%s", fault_text(&fault, p->arena));
+    } else if (*value < low || *value > high) {
+        diag_error(p->diagnostics, expression->span, "%lld %s: there can be %lld to %lld", (long long)*value, what, (long long)low,
+                   (long long)high);
+    } else {
+        return true;
+    }
+    const char *text = values_text(p->ast, culprit, p->values, p->arena);
+    if (*text)
+        diag_help(p->diagnostics, "here %s", text);
+    return false;
+}
+
+/* --- pipes --- */
+
+static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
+{
+    pipe->rank = arena_array(p->arena, pipe->stages, sizeof *pipe->rank);
+    pipe->chunk = arena_array(p->arena, pipe->stages, sizeof *pipe->chunk);
+    for (uint32_t stage = 0; stage < pipe->stages; stage++) {
+        Fault fault;
+        int64_t rank;
+        p->values[item->pipe.stage_slot] = stage;
+        if (!evaluate(item->pipe.rank, p->values, &rank, &fault)) {
+            diag_error(p->diagnostics, fault.expression->span, "%s", fault_text(&fault, p->arena));
+        } else if (rank < 0 || rank >= p->schedule->ranks) {
+            diag_error(p->diagnostics, item->pipe.rank->span, "stage %u would live on rank %lld: the ranks are 0 to %u", stage,
+                       (long long)rank, p->schedule->ranks - 1);
+        } else {
+            pipe->rank[stage] = (uint16_t)rank;
+            continue;
+        }
+        diag_help(p->diagnostics, "here %s", values_text(p->ast, item->pipe.rank, p->values, p->arena));
+        return false;
+    }
+    return true;
+}
+
+static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
+{
+    int64_t stages, microbatches, written;
+    pipe->name = item->name.symbol->text;
+    pipe->span = item->name.span;
+    if (!evaluate_within(p, item->pipe.stages, "stages", 1, PROGRAM_STAGES_MAX, &stages) ||
+        !evaluate_within(p, item->pipe.microbatches, "microbatches in a pipe", 1, PROGRAM_MICROBATCHES_MAX, &microbatches))
+        return false;
+    if (item->pipe.written &&
+        !evaluate_within(p, item->pipe.written, "microbatches written in a pipe", microbatches, PROGRAM_MICROBATCHES_MAX, &written))
+        return false;
+    pipe->stages = (uint32_t)stages;
+    pipe->microbatches = (uint32_t)microbatches;
+    return place_stages(p, item, pipe);
+}
+
+static bool place_pipes(Placer *p)
+{
+    Schedule *schedule = p->schedule;
+    bool good = true;
+    uint64_t together = 0;
+    schedule->pipe_count = p->ast->pipe_count;
+    schedule->pipes = arena_array(p->arena, schedule->pipe_count, sizeof *schedule->pipes);
+    for (const Item *item = p->ast->items; item; item = item->next) {
+        if (item->kind != ITEM_PIPE)
+            continue;
+        PlacedPipe *pipe = &schedule->pipes[item->pipe.number];
+        if (!place_pipe(p, item, pipe)) {
+            good = false;
+            continue;
+        }
+        pipe->first = (uint32_t)together;
+        together += pipe->microbatches;
+        const PlacedPipe *first = &schedule->pipes[0];
+        if (good && pipe->stages != first->stages) {
+            diag_error(p->diagnostics, item->span, "pipe %s has %u stages", pipe->name, pipe->stages);
+            diag_note(p->diagnostics, first->span, "pipe %s has %u: all pipes are copies of the same stages", first->name, first->stages);
+            good = false;
+        }
+    }
+    if (good && together != schedule->microbatches) {
+        diag_error(p->diagnostics, schedule->pipes[0].span, "the microbatches of all pipes are %llu together, not the schedule's %u",
+                   (unsigned long long)together, schedule->microbatches);
+        diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
+        good = false;
+    }
+    return good;
+}
+
+/* --- chunks --- */
+
+static const char *stages_text(uint32_t count, Arena *arena)
+{
+    return count == 1 ? "1 stage" : arena_format(arena, "%u stages", count);
+}
+
+/* Without `chunk` items a rank's chunks are its stages, pipe after pipe, from the first stage on. */
+static bool chunks_by_pipe(Placer *p)
+{
+    Schedule *schedule = p->schedule;
+    schedule->chunk_counts = arena_array(p->arena, schedule->ranks, sizeof *schedule->chunk_counts);
+    schedule->chunks = arena_array(p->arena, schedule->ranks, sizeof *schedule->chunks);
+    for (uint32_t i = 0; i < schedule->pipe_count; i++)
+        for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++)
+            schedule->chunk_counts[schedule->pipes[i].rank[stage]]++;
+    for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
+        const uint32_t count = schedule->chunk_counts[rank];
+        if (count > PROGRAM_CHUNKS_MAX)
+            rank_error(&p->errors, rank, schedule->pipes[0].span, "%u stages live here: a rank holds at most %d", count, PROGRAM_CHUNKS_MAX);
+        else if (!count)
+            rank_error(&p->errors, rank, schedule->pipes[0].span, "no stage lives here");
+        schedule->chunks[rank] = arena_array(p->arena, count, sizeof **schedule->chunks);
+        schedule->chunk_counts[rank] = 0;
+    }
+    for (uint32_t i = 0; i < schedule->pipe_count; i++)
+        for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++) {
+            const uint32_t rank = schedule->pipes[i].rank[stage];
+            schedule->chunks[rank][schedule->chunk_counts[rank]++] = (PlacedChunk){.pipe = (uint16_t)i, .stage = (uint16_t)stage};
+        }
+    return !p->errors.first;
+}
+
+static uint32_t count_of_pipe(const PlacedChunk *chunks, uint32_t count, int64_t pipe)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        found += chunks[i].pipe == pipe;
+    return found;
+}
+
+/* `chunk N = e`: chunk N of this rank is its next stage of pipe e. */
+static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, const Item *last)
+{
+    Schedule *schedule = p->schedule;
+    const PlacedChunk *stages = schedule->chunks[rank];
+    const uint32_t count = schedule->chunk_counts[rank];
+    PlacedChunk chunks[PROGRAM_CHUNKS_MAX];
+    bool taken[PROGRAM_CHUNKS_MAX] = {false};
+    for (const Item *item = p->ast->items; item; item = item->next) {
+        Fault fault;
+        int64_t pipe;
+        if (item->kind != ITEM_CHUNK)
+            continue;
+        if (!evaluate(item->value, p->values, &pipe, &fault)) {
+            RankError *error = rank_error(&p->errors, rank, fault.expression->span, "%s", fault_text(&fault, p->arena));
+            if (error)
+                error->help = arena_format(p->arena, "here %s", values_text(p->ast, fault.expression, p->values, p->arena));
+            return;
+        }
+        if (pipe < 0 || pipe >= schedule->pipe_count) {
+            RankError *error = rank_error(&p->errors, rank, item->span, "chunk %u is no pipe: %lld", item->chunk, (long long)pipe);
+            if (error)
+                error->help = "the value is the name of a pipe: chunk 0 = a;";
+            return;
+        }
+        uint32_t next = 0;
+        while (next < count && (taken[next] || stages[next].pipe != pipe))
+            next++;
+        if (next == count) {
+            rank_error(&p->errors, rank, item->span, "chunk %u has no stage: of pipe %s only %s here", item->chunk,
+                       schedule->pipes[pipe].name, stages_text(count_of_pipe(stages, count, pipe), p->arena));
+            return;
+        }
+        taken[next] = true;
+        chunks[item->chunk] = stages[next];
+    }
+    if (declared < count) {
+        uint32_t left = 0;
+        while (taken[left])
+            left++;
+        rank_error(&p->errors, rank, last->span, "stage %u of pipe %s is no chunk of it: %s here, but %u chunks declared",
+                   stages[left].stage, schedule->pipes[stages[left].pipe].name, stages_text(count, p->arena), declared);
+        return;
+    }
+    for (uint32_t i = 0; i < declared; i++)
+        schedule->chunks[rank][i] = chunks[i];
+}
+
+static bool place_chunks(Placer *p)
+{
+    Schedule *schedule = p->schedule;
+    uint32_t declared = 0;
+    const Item *last = NULL;
+    for (const Item *item = p->ast->items; item; item = item->next)
+        if (item->kind == ITEM_CHUNK) {
+            declared++;
+            last = item;
+        }
+    for (uint32_t rank = 0; declared && rank < schedule->ranks; rank++) {
+        Fault fault;
+        if (values_for_rank(p->ast, rank, p->values, &fault)) /* it can: require_for_rank has seen to it */
+            chunks_as_declared(p, rank, declared, last);
+    }
+    if (p->errors.first)
+        return false;
+    for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+        for (uint32_t i = 0; i < schedule->chunk_counts[rank]; i++) {
+            const PlacedChunk *chunk = &schedule->chunks[rank][i];
+            schedule->pipes[chunk->pipe].chunk[chunk->stage] = (uint8_t)i;
+        }
+    return true;
+}
+
+bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
+{
+    Placer placer = {.ast = ast, .arena = arena, .diagnostics = diagnostics, .schedule = schedule, .values = values_new(ast, arena),
+                     .errors = {.arena = arena}};
+    *schedule = (Schedule){.name = ast->schedule};
+    if (!require_for_all(ast, parameters, placer.values, arena, diagnostics))
+        return false;
+    schedule->ranks = (uint32_t)placer.values[ast->ranks->slot];
+    schedule->microbatches = (uint32_t)placer.values[ast->microbatches->slot];
+    schedule->orders = arena_array(arena, schedule->ranks, sizeof *schedule->orders);
+    for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+        require_for_rank(ast, rank, placer.values, &placer.errors);
+    const bool good = !placer.errors.first && place_pipes(&placer) && chunks_by_pipe(&placer) && place_chunks(&placer);
+    rank_errors_report(&placer.errors, diagnostics);
+    return good;
+}

@@ -1,0 +1,344 @@
+/* The grammar of a schedule file: tokens → tree. LANGUAGE.md says the same to people. No meaning here: check gives it. */
+
+%define api.pure full
+%define api.prefix {schedule_}
+%define api.token.prefix {TOKEN_}
+%define api.value.type union
+%define api.location.type {Span}
+%define parse.error custom
+%define parse.lac full
+%locations
+%expect 0
+
+%param { yyscan_t scanner }
+%parse-param { Reader *reader }
+
+%code requires {
+#include "grammar/reader.h"
+
+#ifndef YY_TYPEDEF_YY_SCANNER_T
+#define YY_TYPEDEF_YY_SCANNER_T
+typedef void *yyscan_t;
+#endif
+
+typedef struct WrittenPass {
+    ActionKind kind;
+    int chunk;
+} WrittenPass;
+}
+
+%code {
+#include "compiler/parse.h"
+#include "compiler/syntax_error.h"
+#include "grammar/schedule.lex.h"
+
+#include <setjmp.h>
+
+#define YYLLOC_DEFAULT(place, right, count)                                               \
+    do {                                                                                  \
+        (place).begin = (count) ? YYRHSLOC(right, 1).begin : YYRHSLOC(right, 0).end;      \
+        (place).end = YYRHSLOC(right, count).end;                                         \
+    } while (0)
+
+static void schedule_error(const Span *place, yyscan_t scanner, Reader *reader, const char *message);
+static Expression *node(Reader *reader, ExpressionKind kind, Span span, Expression *left, Expression *right);
+static Expression *named(Reader *reader, ExpressionKind kind, Span span, Symbol *symbol, Expression *operands);
+static Item *item(Reader *reader, Item fields);
+
+#define APPEND(list, element)                                                             \
+    do {                                                                                  \
+        if ((list).last)                                                                  \
+            (list).last->next = (element);                                                \
+        else                                                                              \
+            (list).first = (element);                                                     \
+        (list).last = (element);                                                          \
+    } while (0)
+}
+
+%token SCHEDULE "schedule" RANKS "ranks" MICROBATCHES "microbatches" PARAM "param" LET "let" REQUIRE "require" PIPE "pipe"
+%token STAGES "stages" STAGE "stage" ON "on" OF "of" CHUNK "chunk" REPEAT "repeat" IF "if" ELSE "else"
+%token OVERLAP "overlap" SPLIT "split" FROM "from"
+%token AND "&&" OR "||" EQUAL "==" UNEQUAL "!=" LESS_EQUAL "<=" GREATER_EQUAL ">="
+%token <const char *> TITLE "name of the schedule"
+%token <Symbol *> NAME "name"
+%token <int64_t> NUMBER "number"
+%token <const char *> STRING "message"
+%token <WrittenPass> PASS "pass"
+%token EOF 0 "end of the file"
+
+%precedence '?'
+%precedence ':'
+%left "||"
+%left "&&"
+%nonassoc "==" "!="
+%nonassoc '<' "<=" '>' ">="
+%left '+' '-'
+%left '*' '/' '%'
+%precedence UNARY
+
+%type <ItemList> items block
+%type <Item *> item if
+%type <Item> modifiers
+%type <PassList> passes
+%type <Pass *> pass
+%type <Expression *> expression written
+%type <ExpressionList> arguments
+
+%%
+
+file: title items                       { reader->ast->items = $items.first; }
+
+title: "schedule" TITLE ';'             { reader->ast->schedule = $TITLE; }
+    | error ';'
+
+items: %empty                           { $$ = (ItemList){NULL, NULL}; }
+    | items[list] item                  { $$ = $list; if ($item) APPEND($$, $item); }
+
+item: "ranks" NAME '=' expression ';'
+                                        { $$ = item(reader, (Item){.kind = ITEM_RANKS, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
+    | "microbatches" NAME '=' expression ';'
+                                        { $$ = item(reader, (Item){.kind = ITEM_MICROBATCHES, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
+    | "param" NAME '=' expression ';'   { $$ = item(reader, (Item){.kind = ITEM_PARAM, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
+    | "let" NAME '=' expression ';'     { $$ = item(reader, (Item){.kind = ITEM_LET, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
+    | "require" expression ',' STRING ';'
+                                        { $$ = item(reader, (Item){.kind = ITEM_REQUIRE, .span = @expression, .value = $expression, .message = $STRING}); }
+    | "pipe" NAME[pipe] ':' expression[stages] "stages" ',' "stage" NAME[stage] "on" expression[rank] ','
+      expression[microbatches] written "microbatches" ';'
+                                        {
+        $$ = item(reader, (Item){.kind = ITEM_PIPE, .span = @$, .name = {$pipe, @pipe},
+                                 .pipe = {.stages = $stages, .stage = {$stage, @stage}, .rank = $rank,
+                                          .microbatches = $microbatches, .written = $written}});
+    }
+    | "chunk" NUMBER '=' expression ';' {
+        $$ = item(reader, (Item){.kind = ITEM_CHUNK, .span = @$, .value = $expression,
+                                 .chunk = $NUMBER < UINT32_MAX ? (uint32_t)$NUMBER : UINT32_MAX});
+    }
+    | passes modifiers ';'              {
+        $modifiers.span = (Span){@passes.begin, @modifiers.end};
+        $modifiers.step.passes = $passes.first;
+        $$ = item(reader, $modifiers);
+    }
+    | passes ':' expression modifiers ';'
+                                        {
+        $modifiers.span = (Span){@passes.begin, @modifiers.end};
+        $modifiers.step.passes = $passes.first;
+        $modifiers.value = $expression;
+        $$ = item(reader, $modifiers);
+    }
+    | "repeat" NAME '<' expression block
+                                        {
+        $$ = item(reader, (Item){.kind = ITEM_REPEAT, .span = {@1.begin, @expression.end}, .name = {$NAME, @NAME},
+                                 .value = $expression, .block = {.body = $block.first}});
+    }
+    | if
+    | error ';'                         { $$ = NULL; }
+
+if: "if" expression block               {
+        $$ = item(reader, (Item){.kind = ITEM_IF, .span = {@1.begin, @expression.end}, .value = $expression,
+                                 .block = {.body = $block.first}});
+    }
+    | "if" expression block[then] "else" block[otherwise]
+                                        {
+        $$ = item(reader, (Item){.kind = ITEM_IF, .span = {@1.begin, @expression.end}, .value = $expression,
+                                 .block = {.body = $then.first, .otherwise = $otherwise.first}});
+    }
+    | "if" expression block "else" if[otherwise]
+                                        {
+        $$ = item(reader, (Item){.kind = ITEM_IF, .span = {@1.begin, @expression.end}, .value = $expression,
+                                 .block = {.body = $block.first, .otherwise = $otherwise}});
+    }
+
+block: '{' items '}'                    { $$ = $items; }
+    | '{' items error '}'               { $$ = $items; }
+
+passes: pass                            { $$ = (PassList){$pass, $pass}; }
+    | passes[list] pass                 { $$ = $list; APPEND($$, $pass); }
+    | passes[list] '&' pass             { $$ = $list; $$.last->joined = true; APPEND($$, $pass); }
+
+pass: PASS                              {
+        $$ = arena_allocate(reader->arena, sizeof *$$);
+        *$$ = (Pass){.span = @PASS, .kind = $PASS.kind, .chunk = $PASS.chunk};
+    }
+    | pass[inner] '{' expression '}'    {
+        $$ = $inner;
+        if ($$->computed_chunk || $$->microbatch)
+            diag_error(reader->diagnostics, @$, "a pass is written F{chunk}[microbatch], each part once at most");
+        $$->computed_chunk = $expression;
+        $$->span.end = @$.end;
+    }
+    | pass[inner] '[' expression ']'    {
+        $$ = $inner;
+        if ($$->microbatch)
+            diag_error(reader->diagnostics, @$, "a pass names one microbatch");
+        $$->microbatch = $expression;
+        $$->span.end = @$.end;
+    }
+
+modifiers: %empty                       { $$ = (Item){.kind = ITEM_STEP}; }
+    | modifiers[list] "overlap"         {
+        $$ = $list;
+        if ($$.step.overlap)
+            diag_error(reader->diagnostics, @2, "`overlap` stands twice in this step");
+        $$.step.overlap = true;
+    }
+    | modifiers[list] "overlap" "from" expression
+                                        {
+        $$ = $list;
+        if ($$.step.overlap)
+            diag_error(reader->diagnostics, @2, "`overlap` stands twice in this step");
+        $$.step.overlap = true;
+        $$.step.overlap_from = $expression;
+    }
+    | modifiers[list] "split" "from" expression
+                                        {
+        $$ = $list;
+        if ($$.step.split_from)
+            diag_error(reader->diagnostics, @2, "`split` stands twice in this step");
+        $$.step.split_from = $expression;
+    }
+
+written: %empty                         { $$ = NULL; }
+    | "of" expression                   { $$ = $expression; }
+
+expression: NUMBER                      { $$ = node(reader, EXPRESSION_NUMBER, @$, NULL, NULL); $$->number = $NUMBER; }
+    | NAME                              { $$ = named(reader, EXPRESSION_NAME, @$, $NAME, NULL); }
+    | NAME '(' arguments ')'            { $$ = named(reader, EXPRESSION_CALL, @$, $NAME, $arguments.first); }
+    | '(' expression[inner] ')'         { $$ = $inner; $$->span = @$; }
+    | '-' expression[a] %prec UNARY     { $$ = node(reader, EXPRESSION_NEGATE, @$, $a, NULL); }
+    | '!' expression[a] %prec UNARY     { $$ = node(reader, EXPRESSION_NOT, @$, $a, NULL); }
+    | expression[a] '*' expression[b]   { $$ = node(reader, EXPRESSION_MULTIPLY, @$, $a, $b); }
+    | expression[a] '/' expression[b]   { $$ = node(reader, EXPRESSION_DIVIDE, @$, $a, $b); }
+    | expression[a] '%' expression[b]   { $$ = node(reader, EXPRESSION_REMAINDER, @$, $a, $b); }
+    | expression[a] '+' expression[b]   { $$ = node(reader, EXPRESSION_ADD, @$, $a, $b); }
+    | expression[a] '-' expression[b]   { $$ = node(reader, EXPRESSION_SUBTRACT, @$, $a, $b); }
+    | expression[a] '<' expression[b]   { $$ = node(reader, EXPRESSION_LESS, @$, $a, $b); }
+    | expression[a] "<=" expression[b]  { $$ = node(reader, EXPRESSION_LESS_EQUAL, @$, $a, $b); }
+    | expression[a] '>' expression[b]   { $$ = node(reader, EXPRESSION_GREATER, @$, $a, $b); }
+    | expression[a] ">=" expression[b]  { $$ = node(reader, EXPRESSION_GREATER_EQUAL, @$, $a, $b); }
+    | expression[a] "==" expression[b]  { $$ = node(reader, EXPRESSION_EQUAL, @$, $a, $b); }
+    | expression[a] "!=" expression[b]  { $$ = node(reader, EXPRESSION_UNEQUAL, @$, $a, $b); }
+    | expression[a] "&&" expression[b]  { $$ = node(reader, EXPRESSION_AND, @$, $a, $b); }
+    | expression[a] "||" expression[b]  { $$ = node(reader, EXPRESSION_OR, @$, $a, $b); }
+    | expression[a] '?' expression[b] ':' expression[c]
+                                        { $b->next = $c; $$ = node(reader, EXPRESSION_CHOOSE, @$, $a, $b); }
+
+arguments: expression                   { $$ = (ExpressionList){$expression, $expression}; }
+    | arguments[list] ',' expression    { $$ = $list; APPEND($$, $expression); }
+
+%%
+
+static void too_deep(Reader *reader, Span span)
+{
+    if (!reader->too_deep)
+        diag_error(reader->diagnostics, span, "nested too deeply, or too long to be read as one piece");
+    reader->too_deep = true;
+}
+
+/* bison calls this when its stack is full; syntax errors go to the function below. */
+static void schedule_error(const Span *place, yyscan_t scanner, Reader *reader, const char *message)
+{
+    (void)scanner;
+    (void)message;
+    too_deep(reader, *place);
+}
+
+static int yyreport_syntax_error(const yypcontext_t *context, yyscan_t scanner, Reader *reader)
+{
+    (void)scanner;
+    _Static_assert(TOKEN_CODES > YYMAXUTOK, "syntax_error.h counts too few");
+    yysymbol_kind_t expected[YYNTOKENS];
+    const int count = yypcontext_expected_tokens(context, expected, YYNTOKENS);
+    SyntaxError error = {.span = *yypcontext_location(context)};
+    for (int code = 0; code <= YYMAXUTOK; code++) {
+        if (YYTRANSLATE(code) == yypcontext_token(context))
+            error.found = code;
+        for (int i = 0; i < count; i++)
+            error.expected[code] |= YYTRANSLATE(code) == expected[i];
+    }
+    syntax_error(reader, &error);
+    return 0;
+}
+
+/* `right` may be a list; it follows `left`. */
+static Expression *node(Reader *reader, ExpressionKind kind, Span span, Expression *left, Expression *right)
+{
+    if (left)
+        left->next = right;
+    Expression *made = expression_new(reader->arena, kind, span, left);
+    if (made->depth > EXPRESSION_DEPTH_MAX)
+        too_deep(reader, span);
+    return made;
+}
+
+static Expression *named(Reader *reader, ExpressionKind kind, Span span, Symbol *symbol, Expression *operands)
+{
+    Expression *made = expression_new(reader->arena, kind, span, operands);
+    made->symbol = symbol;
+    return made;
+}
+
+static uint32_t deepest(const Item *items)
+{
+    uint32_t depth = 0;
+    for (; items; items = items->next)
+        depth = items->depth > depth ? items->depth : depth;
+    return depth;
+}
+
+static Item *item(Reader *reader, Item fields)
+{
+    Item *made = arena_allocate(reader->arena, sizeof *made);
+    *made = fields;
+    if (made->kind == ITEM_REPEAT || made->kind == ITEM_IF) {
+        const uint32_t body = deepest(made->block.body), otherwise = deepest(made->block.otherwise);
+        made->depth = 1 + (body > otherwise ? body : otherwise);
+        if (made->depth > BLOCK_DEPTH_MAX)
+            too_deep(reader, made->span);
+    }
+    return made;
+}
+
+static yyscan_t scanner_open(Reader *reader)
+{
+    yyscan_t scanner = NULL;
+    schedule_lex_init_extra(reader, &scanner);
+    schedule__scan_bytes(reader->source->text, (int)reader->source->size, scanner);
+    return scanner;
+}
+
+static Reader *reader_new(const Source *source, Arena *arena, Diagnostics *diagnostics)
+{
+    Reader *reader = arena_allocate(arena, sizeof *reader);
+    *reader = (Reader){.source = source, .arena = arena, .diagnostics = diagnostics};
+    reader->ast = arena_allocate(arena, sizeof *reader->ast);
+    reader->ast->rank = reader_symbol(reader, "r", 1);
+    return reader;
+}
+
+Ast *parse(const Source *source, Arena *arena, Diagnostics *diagnostics)
+{
+    enum { SOURCE_MAX = 1 << 24 };
+    if (source->size > SOURCE_MAX) {
+        diag_error(diagnostics, (Span){0, 0}, "a schedule file has at most %d MiB", SOURCE_MAX >> 20);
+        return NULL;
+    }
+    Reader *reader = reader_new(source, arena, diagnostics);
+    schedule_parse(scanner_open(reader), reader);
+    return diag_failed(diagnostics) ? NULL : reader->ast;
+}
+
+void dump_tokens(const Source *source, FILE *stream)
+{
+    jmp_buf exhausted;
+    Arena arena = {.exhausted = &exhausted};
+    if (setjmp(exhausted) == 0) {
+        Reader *reader = reader_new(source, &arena, diag_new(&arena, source)); /* parse reports what is wrong */
+        yyscan_t scanner = scanner_open(reader);
+        YYSTYPE value;
+        Span span;
+        for (int token; (token = schedule_lex(&value, &span, scanner)) != TOKEN_EOF;)
+            fprintf(stream, "%u:%u\t%-14s\t%.*s\n", source_line(source, span.begin), source_column(source, span.begin),
+                    yysymbol_name(YYTRANSLATE(token)), (int)(span.end - span.begin), source->text + span.begin);
+    }
+    arena_free(&arena);
+}

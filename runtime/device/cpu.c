@@ -1,0 +1,151 @@
+#include "runtime/device/cpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CACHE_LINE = 64 };
+
+static float *cache_lines(size_t bytes)
+{
+    if (bytes > SIZE_MAX - CACHE_LINE)
+        return NULL;
+    const size_t whole = (bytes + CACHE_LINE) / CACHE_LINE * CACHE_LINE;
+    float *memory = aligned_alloc(CACHE_LINE, whole);
+    if (memory)
+        memset(memory, 0, whole);
+    return memory;
+}
+
+static Status no_memory(size_t bytes, Error *error)
+{
+    return error_set(error, STATUS_RUN_FAILED, "out of memory: %zu bytes", bytes);
+}
+
+Status cpu_reserve(Buffer *buffer, size_t bytes, Error *error)
+{
+    if (bytes <= buffer->bytes)
+        return STATUS_OK;
+    free(buffer->memory);
+    buffer->memory = cache_lines(bytes);
+    buffer->bytes = buffer->memory ? bytes : 0;
+    return buffer->memory ? STATUS_OK : no_memory(bytes, error);
+}
+
+static void close_cpu(Device *device)
+{
+    CpuDevice *cpu = (CpuDevice *)device;
+    if (cpu->stream)
+        dnnl_stream_destroy(cpu->stream);
+    if (cpu->engine)
+        dnnl_engine_destroy(cpu->engine);
+    free(cpu->scratchpad.memory);
+    free(cpu->scratch.memory);
+    free(cpu);
+}
+
+static Status open_cpu(Device **opened, Error *error)
+{
+    CpuDevice *cpu = calloc(1, sizeof *cpu);
+    if (!cpu)
+        return no_memory(sizeof *cpu, error);
+    if (dnnl_engine_create(&cpu->engine, dnnl_cpu, 0) != dnnl_success ||
+        dnnl_stream_create(&cpu->stream, cpu->engine, dnnl_stream_default_flags) != dnnl_success) {
+        close_cpu(&cpu->device);
+        return error_set(error, STATUS_RUN_FAILED, "oneDNN does not start on this CPU");
+    }
+    *opened = &cpu->device;
+    return STATUS_OK;
+}
+
+static void free_kernel(Device *device, Kernel *kernel)
+{
+    (void)device;
+    CpuKernel *made = (CpuKernel *)kernel;
+    for (size_t i = 0; i < made->primitive_count; i++)
+        cpu_free_primitive(&made->primitives[i]);
+    free(made);
+}
+
+static Status make_primitives(CpuDevice *cpu, const KernelShape *shape, CpuKernel *kernel, Error *error)
+{
+    Primitive *forward = &kernel->primitives[PRIMITIVE_FORWARD], *backward = &kernel->primitives[PRIMITIVE_BACKWARD];
+    switch (shape->kind) {
+    case KERNEL_LINEAR:
+    case KERNEL_NORM:
+        return STATUS_OK;
+    case KERNEL_GELU:
+        return cpu_gelu_primitives(cpu, shape->rows * shape->columns, forward, backward, error);
+    case KERNEL_ATTENTION:
+        return cpu_attention_primitives(cpu, shape, kernel->primitives, error);
+    case KERNEL_CROSS_ENTROPY:
+        TRY(cpu_reserve(&cpu->scratch, shape->rows * sizeof(float), error));
+        return cpu_softmax_primitive(cpu, shape->rows, shape->columns, forward, error);
+    }
+    return error_set(error, STATUS_RUN_FAILED, "no kernel of kind %d", (int)shape->kind);
+}
+
+static Status make_kernel(Device *device, const KernelShape *shape, Kernel **kernel, Error *error)
+{
+    AttentionPlan plan = {.blocks = 2};
+    if (shape->kind == KERNEL_ATTENTION)
+        plan = cpu_attention_plan(shape);
+    CpuDevice *cpu = (CpuDevice *)device;
+    TRY(cpu_reserve(&cpu->scratch, plan.scratch * sizeof(float), error));
+    CpuKernel *made = calloc(1, sizeof *made + plan.blocks * sizeof *made->primitives);
+    if (!made)
+        return no_memory(sizeof *made, error);
+    made->primitive_count = plan.blocks;
+    made->kernel.context = plan.context;
+    const Status status = make_primitives(cpu, shape, made, error);
+    if (status != STATUS_OK) {
+        free_kernel(device, &made->kernel);
+        return status;
+    }
+    *kernel = &made->kernel;
+    return STATUS_OK;
+}
+
+static Status allocate(Device *device, size_t bytes, void **memory, Error *error)
+{
+    (void)device;
+    *memory = cache_lines(bytes);
+    return *memory ? STATUS_OK : no_memory(bytes, error);
+}
+
+static void deallocate(Device *device, void *memory)
+{
+    (void)device;
+    free(memory);
+}
+
+const DeviceTable device_cpu = {
+    .name = "cpu",
+    .element_size = sizeof(float),
+    .open = open_cpu,
+    .close = close_cpu,
+    .make_kernel = make_kernel,
+    .free_kernel = free_kernel,
+    .allocate = allocate,
+    .deallocate = deallocate,
+    .load_floats = cpu_load_floats,
+    .store_floats = cpu_store_floats,
+    .fill = cpu_fill,
+    .copy = cpu_copy,
+    .accumulate = cpu_accumulate,
+    .linear_forward = cpu_linear_forward,
+    .linear_backward_input = cpu_linear_backward_input,
+    .linear_backward_weight = cpu_linear_backward_weight,
+    .norm_forward = cpu_norm_forward,
+    .norm_backward_input = cpu_norm_backward_input,
+    .norm_backward_weight = cpu_norm_backward_weight,
+    .gelu_forward = cpu_gelu_forward,
+    .gelu_backward = cpu_gelu_backward,
+    .attention_forward = cpu_attention_forward,
+    .attention_backward = cpu_attention_backward,
+    .embedding_forward = cpu_embedding_forward,
+    .embedding_backward = cpu_embedding_backward,
+    .cross_entropy = cpu_cross_entropy,
+    .squared_error = cpu_squared_error,
+    .sum_of_squares = cpu_sum_of_squares,
+    .adamw = cpu_adamw,
+};

@@ -1,0 +1,92 @@
+#ifndef DEVICE_CPU_H
+#define DEVICE_CPU_H
+
+/* The inside of the CPU device. float32; matrix products and what has an exponential in its inner loop by oneDNN's generated
+   kernels, the rest, which only moves memory, in plain loops that the compiler turns into vectors. */
+
+#include "runtime/device/device.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+/* One operation of oneDNN with the memory objects of its arguments, which get their addresses when it runs. */
+enum { PRIMITIVE_ARGUMENTS = 8 };
+typedef struct Primitive {
+    dnnl_primitive_t primitive;
+    int argument_count, data_count; /* without and with the scratchpad, which is last */
+    dnnl_exec_arg_t arguments[PRIMITIVE_ARGUMENTS];
+} Primitive;
+
+typedef struct Buffer {
+    float *memory;
+    size_t bytes;
+} Buffer;
+
+typedef struct CpuDevice {
+    Device device; /* first: a Device of this table is a CpuDevice */
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    Buffer scratchpad; /* oneDNN's, of one primitive */
+    Buffer scratch;    /* our own, of one operation */
+} CpuDevice;
+
+typedef struct CpuKernel {
+    Kernel kernel; /* first */
+    size_t primitive_count;
+    Primitive primitives[];
+} CpuKernel;
+
+/* The kernels' primitives by place. Attention has a softmax for each block of rows. */
+enum { PRIMITIVE_FORWARD, PRIMITIVE_BACKWARD };
+
+/* --- cpu.c --- */
+/* Makes a buffer at least so large; what was in it is lost. */
+Status cpu_reserve(Buffer *buffer, size_t bytes, Error *error);
+
+/* --- cpu_library.c: what we ask of oneDNN --- */
+Status cpu_gelu_primitives(CpuDevice *cpu, size_t count, Primitive *forward, Primitive *backward, Error *error);
+Status cpu_softmax_primitive(CpuDevice *cpu, size_t rows, size_t columns, Primitive *forward, Error *error);
+/* `data` in the order in which the makers name the arguments. */
+Status cpu_run(CpuDevice *cpu, const Primitive *primitive, const void *const *data, Error *error);
+void cpu_free_primitive(Primitive *primitive);
+
+/* c[m, n] = alpha a b + beta c, where a is [m, k], or [k, m] if `transpose_a`; b likewise; the pitches are from row to row. */
+typedef struct Product {
+    bool transpose_a, transpose_b;
+    size_t m, n, k, a_pitch, b_pitch, c_pitch;
+    float alpha, beta;
+} Product;
+Status cpu_product(CpuDevice *cpu, const Product *product, const float *a, const float *b, float *c, Error *error);
+
+/* --- cpu_attention.c --- */
+/* The sizes of an attention's kernel: blocks of rows, elements of context, elements of scratch. */
+typedef struct AttentionPlan {
+    size_t blocks, context, scratch;
+} AttentionPlan;
+AttentionPlan cpu_attention_plan(const KernelShape *shape);
+Status cpu_attention_primitives(CpuDevice *cpu, const KernelShape *shape, Primitive *primitives, Error *error);
+
+/* --- the table's entries, as in device.h --- */
+Status cpu_load_floats(Device *, size_t, const float *, void *, Error *);
+Status cpu_store_floats(Device *, size_t, const void *, float *, Error *);
+Status cpu_fill(Device *, size_t, double, void *, Error *);
+Status cpu_copy(Device *, size_t, const void *, void *, Error *);
+Status cpu_accumulate(Device *, size_t, const void *, void *, Error *);
+Status cpu_linear_forward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *, Error *);
+Status cpu_linear_backward_input(Device *, const Kernel *, const void *, const void *, void *, Error *);
+Status cpu_linear_backward_weight(Device *, const Kernel *, const void *, const void *, void *, void *, Error *);
+Status cpu_norm_forward(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
+Status cpu_norm_backward_input(Device *, const Kernel *, const void *, const void *, const void *, const void *, const void *,
+                               void *, Error *);
+Status cpu_norm_backward_weight(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
+Status cpu_gelu_forward(Device *, const Kernel *, const void *, void *, Error *);
+Status cpu_gelu_backward(Device *, const Kernel *, const void *, const void *, void *, Error *);
+Status cpu_attention_forward(Device *, const Kernel *, const void *, void *, void *, Error *);
+Status cpu_attention_backward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *, Error *);
+Status cpu_embedding_forward(Device *, size_t, size_t, size_t, const int32_t *, const void *, const void *, void *, Error *);
+Status cpu_embedding_backward(Device *, size_t, size_t, size_t, const int32_t *, const void *, void *, void *, Error *);
+Status cpu_cross_entropy(Device *, const Kernel *, const int32_t *, double, void *, double *, Error *);
+Status cpu_squared_error(Device *, size_t, const void *, const float *, double, void *, double *, Error *);
+Status cpu_sum_of_squares(Device *, size_t, const void *, double *, Error *);
+Status cpu_adamw(Device *, const AdamW *, size_t, void *, void *, void *, void *, Error *);
+
+#endif

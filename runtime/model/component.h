@@ -1,0 +1,67 @@
+#ifndef MODEL_COMPONENT_H
+#define MODEL_COMPONENT_H
+
+/* A part of a stage with its own F, I and W. To add one: a file that fills in a ComponentKind, and a line in stage.c that
+   puts it where it belongs.
+
+   A pass of a component gets PassBuffers in which every pointer is the component's own: x is its input and y its output,
+   wherever they live, and context, stash, gradient and parameters are its parts of the stage's. x and dy are there until its
+   W. dx is NULL where nobody before it learns. */
+
+#include "runtime/model/model.h"
+
+enum { COMPONENT_PARAMETERS = 8, COMPONENT_KERNELS = 4 };
+
+typedef struct Parameter {
+    const char *name;
+    size_t elements;
+    bool is_matrix;   /* decays (Loshchilov & Hutter, 2019) */
+    double deviation; /* starts normally distributed about 0; 0: starts as `constant` */
+    double constant;
+} Parameter;
+
+typedef struct Component Component;
+
+typedef struct ComponentKind {
+    const char *name;
+    /* Fills in parameters, sizes and kernels; config, device and place are there. */
+    Status (*open)(Component *component, Error *error);
+    Status (*forward)(const Component *component, const PassBuffers *buffers, Error *error);
+    Status (*backward_input)(const Component *component, const PassBuffers *buffers, Error *error);
+    Status (*backward_weight)(const Component *component, const PassBuffers *buffers, Error *error); /* NULL: no weights */
+} ComponentKind;
+
+struct Component {
+    const ComponentKind *kind;
+    ModelConfig config;
+    Device *device;
+    uint32_t place;    /* in the whole model: the starting weights depend on it */
+    double loss_scale; /* the gradient is that of loss_scale * loss */
+    size_t rows;       /* tokens of a microbatch */
+    Parameter parameters[COMPONENT_PARAMETERS];
+    size_t parameter_count;
+    size_t context, stash, gradient, workspace; /* elements */
+    const Kernel *kernels[COMPONENT_KERNELS];
+};
+
+/* For `open`. */
+void component_parameter(Component *component, Parameter parameter);
+/* GPT-2's 0.02 at its width of 768, and the same variance of outputs at every other width. */
+double component_deviation(const Component *component);
+/* The same for what adds to the residual path: divided by the root of the number of such layers, as in GPT-2. */
+double component_residual_deviation(const Component *component);
+/* For the passes. Elements from the component's first parameter to the `index`-th; behind the last one, the size of all. */
+size_t component_offset(const Component *component, size_t index);
+const void *component_weights(const Component *component, const PassBuffers *buffers, size_t index);
+void *component_weight_gradients(const Component *component, const PassBuffers *buffers, size_t index);
+/* `buffer` from element `offset` on; NULL stays NULL. */
+void *component_at(const Component *component, void *buffer, size_t offset);
+const void *component_read_at(const Component *component, const void *buffer, size_t offset);
+
+/* Parts begin on a cache line whenever the buffer does. */
+size_t component_round(size_t elements);
+
+extern const ComponentKind component_embedding, component_attention, component_mlp, component_head; /* gpt */
+extern const ComponentKind component_rows, component_perceptron, component_squared_error;           /* mlp */
+
+#endif

@@ -1,0 +1,151 @@
+#include "runtime/base/arena.h"
+#include "runtime/base/file.h"
+#include "runtime/model/model.h"
+#include "runtime/model/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Debian's base-files. The first that is there is the default text. */
+static const char *const default_texts[] = {
+    "/usr/share/common-licenses/GPL-3", "/usr/share/common-licenses/GPL-2", "/usr/share/common-licenses/Apache-2.0",
+    "/usr/share/common-licenses/LGPL-2.1", "/usr/share/common-licenses/MPL-2.0",
+};
+
+struct Dataset {
+    ModelConfig config;
+    Arena arena; /* owns text and name */
+    const char *name;
+    const char *text;
+    size_t size, training; /* bytes; the first `training` of them are trained on */
+};
+
+static const char *default_text(void)
+{
+    for (size_t i = 0; i < sizeof default_texts / sizeof *default_texts; i++)
+        if (access(default_texts[i], R_OK) == 0)
+            return default_texts[i];
+    return NULL;
+}
+
+static Status open_text(Dataset *dataset, const char *path, Error *error)
+{
+    if (!path)
+        path = default_text();
+    if (!path)
+        return error_set(error, STATUS_BAD_INPUT, "%s is not there: name a text with --data FILE", default_texts[0]);
+    char *bytes;
+    TRY(file_read(path, &dataset->arena, &bytes, &dataset->size, error));
+    dataset->text = bytes;
+    dataset->name = arena_text(&dataset->arena, path, strlen(path));
+    if (!dataset->name)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    const size_t window = (size_t)dataset->config.sequence + 1;
+    if (dataset->size < 2 * window)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: %zu bytes are too few: sequences of %u bytes, to train on and held out, need %zu", path,
+                         dataset->size, (unsigned)dataset->config.sequence, 2 * window);
+    const size_t tenth = dataset->size / 10;
+    dataset->training = dataset->size - (tenth > window ? tenth : window);
+    return STATUS_OK;
+}
+
+Status dataset_open(const ModelConfig *config, const char *path, Dataset **opened, Error *error)
+{
+    *opened = NULL;
+    Dataset *dataset = calloc(1, sizeof *dataset);
+    if (!dataset)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    dataset->config = *config;
+    dataset->name = "noise";
+    const Status status = config->kind == MODEL_GPT ? open_text(dataset, path, error)
+                          : path                    ? error_set(error, STATUS_BAD_USAGE,
+                                                                "the mlp model reads no data: it trains on noise")
+                                                    : STATUS_OK;
+    if (status != STATUS_OK) {
+        dataset_close(dataset);
+        return status;
+    }
+    *opened = dataset;
+    return STATUS_OK;
+}
+
+void dataset_close(Dataset *dataset)
+{
+    if (!dataset)
+        return;
+    arena_free(&dataset->arena);
+    free(dataset);
+}
+
+const char *dataset_name(const Dataset *dataset)
+{
+    return dataset->name;
+}
+
+static void window_at(const Dataset *dataset, size_t sample, size_t start, int32_t *inputs, int32_t *targets)
+{
+    const size_t sequence = dataset->config.sequence;
+    const unsigned char *text = (const unsigned char *)dataset->text + start;
+    for (size_t i = 0; i < sequence; i++) {
+        if (inputs)
+            inputs[sample * sequence + i] = text[i];
+        if (targets)
+            targets[sample * sequence + i] = text[i + 1];
+    }
+}
+
+static void noise(const Dataset *dataset, uint64_t key, float *inputs, float *targets)
+{
+    const size_t count = (size_t)dataset->config.microbatch_size * dataset->config.sequence * dataset->config.hidden;
+    float *const wanted[2] = {inputs, targets};
+    for (uint64_t which = 0; which < 2; which++)
+        for (size_t i = 0; wanted[which] && i < count; i++)
+            wanted[which][i] = random_normal(random_key(key, which), i);
+}
+
+/* What the starting weights, the training data and the held-out data draw from. Weights use small places as numbers. */
+enum { TRAINING = 0x74726169, HELD_OUT = 0x68656c64 };
+
+void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets)
+{
+    const uint64_t key = random_key(random_key(random_key(dataset->config.seed, TRAINING), step), number);
+    if (dataset->config.kind == MODEL_MLP) {
+        noise(dataset, key, inputs, targets);
+        return;
+    }
+    const size_t starts = dataset->training - dataset->config.sequence; /* the last target is the last training byte */
+    for (uint32_t sample = 0; sample < dataset->config.microbatch_size; sample++)
+        window_at(dataset, sample, random_bits(key, sample) % starts, inputs, targets);
+}
+
+void dataset_held_out(const Dataset *dataset, uint32_t number, void *inputs, void *targets)
+{
+    if (dataset->config.kind == MODEL_MLP) {
+        noise(dataset, random_key(random_key(dataset->config.seed, HELD_OUT), number), inputs, targets);
+        return;
+    }
+    const size_t sequence = dataset->config.sequence, windows = (dataset->size - dataset->training - 1) / sequence;
+    for (uint32_t sample = 0; sample < dataset->config.microbatch_size; sample++) {
+        const size_t window = ((size_t)number * dataset->config.microbatch_size + sample) % windows;
+        window_at(dataset, sample, dataset->training + window * sequence, inputs, targets);
+    }
+}
+
+double dataset_byte_entropy(const Dataset *dataset)
+{
+    if (dataset->config.kind == MODEL_MLP)
+        return 0;
+    size_t counts[256] = {0};
+    for (size_t i = 0; i < dataset->training; i++)
+        counts[(unsigned char)dataset->text[i]]++;
+    double entropy = 0;
+    for (size_t byte = 0; byte < 256; byte++) {
+        const double share = (double)counts[byte] / (double)dataset->training;
+        if (counts[byte])
+            entropy -= share * log(share);
+    }
+    return entropy;
+}

@@ -1,0 +1,167 @@
+#include "runtime/model/stage.h"
+
+#include <stdlib.h>
+
+/* Layers are dealt as evenly as possible, the earlier stages getting one more. */
+static uint32_t first_layer(const ModelConfig *config, uint32_t stage, uint32_t stages)
+{
+    const uint32_t each = config->layers / stages, more = config->layers % stages;
+    return stage * each + (stage < more ? stage : more);
+}
+
+static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t place, uint32_t microbatches, Error *error)
+{
+    Part *part = &stage->parts[stage->part_count];
+    part->component = (Component){
+        .kind = kind, .config = stage->config, .device = stage->device, .place = place,
+        .loss_scale = 1.0 / (double)microbatches, .rows = (size_t)stage->config.microbatch_size * stage->config.sequence,
+    };
+    stage->part_count++;
+    return kind->open(&part->component, error);
+}
+
+/* The list of components: what a model is. */
+static Status add_components(Stage *stage, uint32_t number, uint32_t stages, uint32_t microbatches, Error *error)
+{
+    const ModelConfig *config = &stage->config;
+    const bool gpt = config->kind == MODEL_GPT;
+    if (number == 0)
+        TRY(add_component(stage, gpt ? &component_embedding : &component_rows, 0, microbatches, error));
+    for (uint32_t layer = first_layer(config, number, stages); layer < first_layer(config, number + 1, stages); layer++) {
+        if (gpt) {
+            TRY(add_component(stage, &component_attention, 1 + 2 * layer, microbatches, error));
+            TRY(add_component(stage, &component_mlp, 2 + 2 * layer, microbatches, error));
+        } else {
+            TRY(add_component(stage, &component_perceptron, 1 + layer, microbatches, error));
+        }
+    }
+    if (number + 1 == stages)
+        TRY(add_component(stage, gpt ? &component_head : &component_squared_error, 1 + 2 * config->layers, microbatches, error));
+    return STATUS_OK;
+}
+
+static void lay_out(Stage *stage, bool learns_before)
+{
+    StageSizes *sizes = &stage->sizes;
+    const size_t between = component_round(sizes->message);
+    for (size_t i = 0; i < stage->part_count; i++) {
+        Part *part = &stage->parts[i];
+        const Component *component = &part->component;
+        const size_t parameters = component_offset(component, component->parameter_count);
+        if (i > 0) {
+            part->x = sizes->stash;
+            sizes->stash += between;
+            if (learns_before) {
+                stage->parts[i - 1].dy = sizes->gradient;
+                sizes->gradient += between;
+            }
+        }
+        part->learns_before = learns_before;
+        learns_before = learns_before || parameters > 0;
+        part->parameters = sizes->parameters;
+        part->context = sizes->context;
+        part->stash = sizes->stash;
+        part->gradient = sizes->gradient;
+        sizes->parameters += parameters;
+        sizes->context += component_round(component->context);
+        sizes->stash += component_round(component->stash);
+        sizes->gradient += component_round(component->gradient);
+        if (sizes->workspace < component->workspace)
+            sizes->workspace = component->workspace;
+    }
+}
+
+static void data_sizes(Stage *stage, bool first, bool last)
+{
+    StageSizes *sizes = &stage->sizes;
+    const ModelConfig *config = &stage->config;
+    const bool gpt = config->kind == MODEL_GPT;
+    const size_t rows = (size_t)config->microbatch_size * config->sequence;
+    const size_t bytes = gpt ? rows * sizeof(int32_t) : rows * config->hidden * sizeof(float);
+    sizes->message = rows * config->hidden;
+    sizes->inputs = first ? bytes : 0;
+    sizes->targets = last ? bytes : 0;
+    sizes->outputs = !last ? 0 : gpt ? rows * config->vocabulary : rows * config->hidden;
+}
+
+Status stage_open(const ModelConfig *config, Device *device, uint32_t number, uint32_t stages, uint32_t microbatches,
+                  Stage **opened, Error *error)
+{
+    *opened = NULL;
+    const size_t most = 2 + 2 * (size_t)(first_layer(config, number + 1, stages) - first_layer(config, number, stages));
+    Stage *stage = calloc(1, sizeof *stage + most * sizeof *stage->parts);
+    if (!stage)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    stage->config = *config;
+    stage->device = device;
+    data_sizes(stage, number == 0, number + 1 == stages);
+    const Status status = add_components(stage, number, stages, microbatches, error);
+    if (status != STATUS_OK) {
+        error_prefix(error, "stage %u: ", (unsigned)number);
+        stage_close(stage);
+        return status;
+    }
+    lay_out(stage, number > 0);
+    *opened = stage;
+    return STATUS_OK;
+}
+
+void stage_close(Stage *stage)
+{
+    free(stage); /* its kernels are the device's */
+}
+
+const StageSizes *stage_sizes(const Stage *stage)
+{
+    return &stage->sizes;
+}
+
+/* The stage's buffers as the `index`-th component sees them. */
+static PassBuffers buffers_of(const Stage *stage, size_t index, const PassBuffers *whole)
+{
+    const Part *part = &stage->parts[index];
+    const Component *c = &part->component;
+    const bool first = index == 0, last = index + 1 == stage->part_count;
+    PassBuffers own = *whole;
+    own.parameters = component_read_at(c, whole->parameters, part->parameters);
+    own.parameter_gradients = component_at(c, whole->parameter_gradients, part->parameters);
+    own.context = component_at(c, whole->context, part->context);
+    own.stash = component_at(c, whole->stash, part->stash);
+    own.gradient = component_at(c, whole->gradient, part->gradient);
+    own.x = first ? whole->x : component_read_at(c, whole->stash, part->x);
+    own.y = last ? whole->y : component_at(c, whole->stash, part[1].x);
+    own.dy = last ? whole->dy : component_read_at(c, whole->gradient, part->dy);
+    own.dx = first ? whole->dx : part->learns_before ? component_at(c, whole->gradient, part[-1].dy) : NULL;
+    return own;
+}
+
+Status stage_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    for (size_t i = 0; i < stage->part_count; i++) {
+        const PassBuffers own = buffers_of(stage, i, buffers);
+        const Component *component = &stage->parts[i].component;
+        TRY(component->kind->forward(component, &own, error));
+    }
+    return STATUS_OK;
+}
+
+Status stage_backward_input(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    for (size_t i = stage->part_count; i-- > 0;) {
+        const PassBuffers own = buffers_of(stage, i, buffers);
+        const Component *component = &stage->parts[i].component;
+        TRY(component->kind->backward_input(component, &own, error));
+    }
+    return STATUS_OK;
+}
+
+Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    for (size_t i = stage->part_count; i-- > 0;) {
+        const PassBuffers own = buffers_of(stage, i, buffers);
+        const Component *component = &stage->parts[i].component;
+        if (component->kind->backward_weight)
+            TRY(component->kind->backward_weight(component, &own, error));
+    }
+    return STATUS_OK;
+}

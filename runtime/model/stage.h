@@ -1,0 +1,25 @@
+#ifndef MODEL_STAGE_H
+#define MODEL_STAGE_H
+
+/* The inside of a stage: its components one after another, each with its part of the stage's buffers. Between two of them
+   lies a message's worth of elements: the activation in the stash, its gradient in the gradient. */
+
+#include "runtime/model/component.h"
+
+/* Where a component's part begins, in elements. */
+typedef struct Part {
+    Component component;
+    size_t parameters, context, stash, gradient;
+    size_t x, dy;        /* in the stash and in the gradient; not for the first one's x and the last one's dy */
+    bool learns_before;  /* somebody before it wants its dx */
+} Part;
+
+struct Stage {
+    ModelConfig config;
+    Device *device;
+    StageSizes sizes;
+    size_t part_count;
+    Part parts[];
+};
+
+#endif

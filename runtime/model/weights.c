@@ -1,0 +1,67 @@
+/* What happens to a stage's weights outside the passes: their start, the norm of their gradient, their update. */
+
+#include "runtime/model/random.h"
+#include "runtime/model/stage.h"
+
+static Status initialize(const Component *component, size_t index, void *destination, Error *error)
+{
+    enum { PIECE = 4096 };
+    const DeviceTable *run = component->device->run;
+    const Parameter *parameter = &component->parameters[index];
+    if (parameter->deviation == 0)
+        return run->fill(component->device, parameter->elements, parameter->constant, destination, error);
+    const uint64_t key = random_key(random_key(component->config.seed, component->place), index);
+    float piece[PIECE];
+    for (size_t done = 0; done < parameter->elements;) {
+        const size_t left = parameter->elements - done, count = left < PIECE ? left : PIECE;
+        for (size_t i = 0; i < count; i++)
+            piece[i] = (float)parameter->deviation * random_normal(key, done + i);
+        TRY(run->load_floats(component->device, count, piece, component_at(component, destination, done), error));
+        done += count;
+    }
+    return STATUS_OK;
+}
+
+Status stage_initialize(Stage *stage, void *parameters, Error *error)
+{
+    TRY(stage->device->run->fill(stage->device, stage->sizes.parameters, 0, parameters, error));
+    for (size_t i = 0; i < stage->part_count; i++) {
+        const Part *part = &stage->parts[i];
+        for (size_t p = 0; p < part->component.parameter_count; p++)
+            TRY(initialize(&part->component, p,
+                           component_at(&part->component, parameters, part->parameters + component_offset(&part->component, p)),
+                           error));
+    }
+    return STATUS_OK;
+}
+
+/* The rest of a line behind a parameter is zero and stays so: it adds nothing here. */
+Status stage_gradient_norm(Stage *stage, const void *parameter_gradients, double *sum_of_squares, Error *error)
+{
+    return stage->device->run->sum_of_squares(stage->device, stage->sizes.parameters, parameter_gradients, sum_of_squares,
+                                              error);
+}
+
+Status stage_update(Stage *stage, void *parameters, void *parameter_gradients, void *moment1, void *moment2, uint64_t step,
+                    double clip, Error *error)
+{
+    const ModelConfig *config = &stage->config;
+    const double warm = config->warmup_steps > 0 ? (double)step / config->warmup_steps : 1;
+    AdamW settings = {
+        .rate = config->learning_rate * (warm < 1 ? warm : 1), .beta1 = config->beta1, .beta2 = config->beta2,
+        .epsilon = config->epsilon, .clip = clip, .step = step,
+    };
+    for (size_t i = 0; i < stage->part_count; i++) {
+        const Component *component = &stage->parts[i].component;
+        for (size_t p = 0; p < component->parameter_count; p++) {
+            const size_t offset = stage->parts[i].parameters + component_offset(component, p);
+            settings.decay = component->parameters[p].is_matrix ? config->weight_decay : 0;
+            TRY(stage->device->run->adamw(stage->device, &settings, component->parameters[p].elements,
+                                          component_at(component, parameters, offset),
+                                          component_at(component, parameter_gradients, offset),
+                                          component_at(component, moment1, offset), component_at(component, moment2, offset),
+                                          error));
+        }
+    }
+    return STATUS_OK;
+}

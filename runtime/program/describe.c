@@ -1,0 +1,67 @@
+#include "runtime/program/operands.h"
+
+/* The documentation of the format, from the table. */
+
+static void describe_slot(const Operand *operand, FILE *stream)
+{
+    static const char *const uses[] = {
+        [OPERAND_READ] = "must hold it, goes on holding it",
+        [OPERAND_FILL] = "must be free, holds it afterwards",
+        [OPERAND_TAKE] = "must hold it, is free afterwards",
+        [OPERAND_SCRATCH] = "must be free, is free afterwards",
+        [OPERAND_POST_SEND] = "must hold it, in flight until WAIT, which frees it",
+        [OPERAND_POST_RECEIVE] = "must be free, in flight until WAIT, which fills it",
+        [OPERAND_SETTLE] = "must be in flight, settled afterwards: free if it was sent, full if it was received",
+    };
+    const ContentInfo *content = &content_table[operand->content];
+    const bool has_content = operand->content != CONTENT_NONE;
+    fprintf(stream, "      %-2s %s slot%s%s: %s", operand_letters(operand), slot_class_names[operand->class],
+            has_content ? ", " : "", has_content ? content->what : "", uses[operand->kind]);
+    if (has_content && content->neighbour && operand->kind < OPERAND_POST_SEND)
+        fprintf(stream, "; none at the %s stage", content->neighbour < 0 ? "first" : "last");
+    fprintf(stream, "\n");
+}
+
+static void describe_opcode(int opcode, FILE *stream)
+{
+    const OpcodeInfo *info = &opcode_table[opcode];
+    fprintf(stream, "\n%4d  %s", opcode, info->text);
+    for (const Operand *operand = info->operands; operand->kind; operand++) {
+        static const char *const numbers[] = {
+            [OPERAND_CHUNK] = "<chunk>", [OPERAND_MICROBATCH] = " m<microbatch>", [OPERAND_PEER] = " r<rank>",
+            [OPERAND_GROUP] = " group<group>"};
+        if (operand_is_slot(operand))
+            fprintf(stream, " %s<slot>", operand_letters(operand));
+        else
+            fprintf(stream, "%s", numbers[operand->kind]);
+    }
+    fprintf(stream, "\n      %s\n", info->what);
+    for (const Operand *operand = info->operands; operand->kind; operand++)
+        if (operand_is_slot(operand))
+            describe_slot(operand, stream);
+}
+
+void program_describe_opcodes(FILE *stream)
+{
+    fprintf(stream,
+            "prog.bin, format %d. Numbers are varints: seven bits a byte, the lowest first, in the shortest form.\n"
+            "  magic \"DPSPROG\\n\", then the format's number in four bytes, little-endian\n"
+            "  schedule, source: length, then the bytes\n"
+            "  forward only (0 or 1), stages, microbatches\n"
+            "  pipe count; for each pipe: microbatches, number of the first in the step\n"
+            "  group count; for each group: stage, member count; for each member: rank, chunk\n"
+            "  rank count; for each rank:\n"
+            "    chunk count; for each chunk: pipe, stage\n"
+            "    slots of each class (",
+            PROGRAM_VERSION);
+    for (int class = 0; class < SLOT_CLASSES; class++)
+        fprintf(stream, "%s%s", class ? ", " : "", slot_class_names[class]);
+    fprintf(stream, "), most activations held, instruction count\n"
+                    "    for each instruction: opcode in one byte; its operands in the order below; the source line\n"
+                    "  CRC-32 of all before it in four bytes, little-endian\n"
+                    "A slot is its number + 1, 0 for none. A line is the difference d to that of the instruction before (0 before\n"
+                    "the first), as 2d where d >= 0 and as -2d-1 elsewhere; line 0 is no line.\n"
+                    "In the text of an instruction a rank with one chunk leaves the chunk out, and - is no slot.\n");
+    for (int opcode = 0; opcode < OPCODE_COUNT; opcode++)
+        describe_opcode(opcode, stream);
+}

@@ -1,0 +1,86 @@
+#include "runtime/program/operands.h"
+
+/* The text of an instruction:
+
+     F1 m3 x2 y- c0 t4
+
+   the opcode's text and, where the rank holds several chunks, the chunk; then the other operands in the order of the table:
+   m microbatch, r the other rank, group the group; slots by their letters and number, - for none:
+
+     x INPUT   y OUTPUT   dx DINPUT   dy DOUTPUT   c CONTEXT   t STASH   g GRADIENT
+
+   and s for a message slot that may hold any of these (WAIT). x, y, dx, dy and s count the same slots, those of messages.
+
+   A listing has a few lines about the program, and for each rank one about its chunks, one about its slots and one for each
+   instruction: index, text, source line. */
+
+enum { TEXT_SIZE = 160, TEXT_COLUMN = 36 };
+
+static int put_operand(const Instruction *instruction, const Operand *operand, bool several_chunks, char *text, size_t size)
+{
+    switch ((OperandKind)operand->kind) {
+    case OPERAND_CHUNK: return several_chunks ? snprintf(text, size, "%u", instruction->chunk) : snprintf(text, size, "%s", "");
+    case OPERAND_MICROBATCH: return snprintf(text, size, " m%u", instruction->microbatch);
+    case OPERAND_PEER: return snprintf(text, size, " r%u", instruction->peer);
+    case OPERAND_GROUP: return snprintf(text, size, " group%u", instruction->peer);
+    default: break;
+    }
+    const uint16_t slot = instruction->slot[operand->slot];
+    if (slot == SLOT_NONE)
+        return snprintf(text, size, " %s-", operand_letters(operand));
+    return snprintf(text, size, " %s%u", operand_letters(operand), slot);
+}
+
+int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text, size_t size)
+{
+    if (instruction->opcode >= OPCODE_COUNT)
+        return snprintf(text, size, "opcode %u", instruction->opcode);
+    const OpcodeInfo *info = &opcode_table[instruction->opcode];
+    const bool several_chunks = program->ranks[rank].chunk_count > 1;
+    int length = snprintf(text, size, "%s", info->text);
+    for (const Operand *operand = info->operands; operand->kind; operand++) {
+        const size_t used = (size_t)length < size ? (size_t)length : size;
+        length += put_operand(instruction, operand, several_chunks, text + used, size - used);
+    }
+    return length;
+}
+
+static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
+{
+    const RankProgram *rank = &program->ranks[r];
+    fprintf(stream, "\nrank %u:", r);
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        fprintf(stream, "%s chunk %u = stage %u", c ? "," : "", c, rank->chunks[c].stage);
+        if (program->pipe_count > 1)
+            fprintf(stream, " of pipe %u", rank->chunks[c].pipe);
+    }
+    fprintf(stream, "\n  slots:");
+    for (int class = 0; class < SLOT_CLASSES; class++)
+        fprintf(stream, "%s %u %s", class ? "," : "", rank->slots[class], slot_class_names[class]);
+    fprintf(stream, "; at most %u activations held\n", rank->peak_activations);
+    for (uint32_t i = 0; i < rank->instruction_count; i++) {
+        char text[TEXT_SIZE];
+        program_instruction_text(program, r, &rank->instructions[i], text, sizeof text);
+        if (rank->instructions[i].line)
+            fprintf(stream, "%6u  %-*s ; line %u\n", i, TEXT_COLUMN, text, rank->instructions[i].line);
+        else
+            fprintf(stream, "%6u  %s\n", i, text);
+    }
+}
+
+void program_disassemble(const Program *program, FILE *stream)
+{
+    fprintf(stream, "schedule %s from %s%s: %u ranks, %u stages, %u microbatches\n", program->schedule, program->source,
+            program->forward_only ? ", forward only" : "", program->rank_count, program->stages, program->microbatches);
+    for (uint32_t p = 0; p < program->pipe_count; p++)
+        fprintf(stream, "pipe %u: %u microbatches from %u on\n", p, program->pipes[p].microbatches, program->pipes[p].first);
+    for (uint32_t g = 0; g < program->group_count; g++) {
+        const Group *group = &program->groups[g];
+        fprintf(stream, "group %u: stage %u =", g, group->stage);
+        for (uint32_t m = 0; m < group->member_count; m++)
+            fprintf(stream, "%s rank %u chunk %u", m ? "," : "", group->members[m].rank, group->members[m].chunk);
+        fprintf(stream, "\n");
+    }
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        disassemble_rank(program, r, stream);
+}

@@ -1,0 +1,449 @@
+#include "runtime/program/verify.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+/* Runs all ranks on labels. A rank runs until it blocks: at a SEND or RECEIVE until the other end arrives, at a REDUCE or NORM
+   until all arrive. Who arrives last does the work for all and makes the others runnable, so that every instruction is looked
+   at once. What happens does not depend on the order in which ranks run, as each message has one place at both ends. */
+
+enum { TEXT_SIZE = 160 };
+
+int verifier_place_text(const Verifier *verifier, uint32_t rank, uint32_t index, char *text, size_t size)
+{
+    const Program *program = verifier->program;
+    const Instruction *instruction = &program->ranks[rank].instructions[index];
+    char words[TEXT_SIZE], line[16] = "";
+    program_instruction_text(program, rank, instruction, words, sizeof words);
+    if (instruction->line)
+        snprintf(line, sizeof line, ":%u", instruction->line);
+    return snprintf(text, size, "rank %u, instruction %u `%s` (%.200s%s)", rank, index, words, program->source, line);
+}
+
+static Status refuse(const Verifier *verifier, uint32_t rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static Status refuse(const Verifier *verifier, uint32_t rank, const char *format, ...)
+{
+    char place[2 * TEXT_SIZE + 200], words[sizeof verifier->error->text];
+    verifier_place_text(verifier, rank, verifier->ranks[rank].next, place, sizeof place);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof words, format, arguments);
+    va_end(arguments);
+    return error_set(verifier->error, STATUS_BAD_INPUT, "%s: %.600s", place, words);
+}
+
+/* "the activation made by stage 2 for microbatch 5", or what else a slot's word says. */
+static const char *word_text(const Verifier *verifier, uint64_t word, char text[static TEXT_SIZE])
+{
+    static const char *const kinds[] = {[LABEL_ACTIVATION] = "the activation made by",
+                                        [LABEL_DERIVATIVE] = "the gradient made by",
+                                        [LABEL_CONTEXT] = "the context of",
+                                        [LABEL_STASH] = "the stash of",
+                                        [LABEL_GRADIENT] = "what W needs of the I of"};
+    if (word <= SLOT_FREE)
+        return strcpy(text, "nothing");
+    const uint64_t state = word & SLOT_STATE;
+    const uint32_t pipe = word >> LABEL_PIPE_SHIFT & 0x3f;
+    char of_pipe[16] = "";
+    if (verifier->program->pipe_count > 1)
+        snprintf(of_pipe, sizeof of_pipe, "pipe %u ", pipe);
+    snprintf(text, TEXT_SIZE, "%s%s %sstage %u microbatch %u",
+             state == SLOT_SENDING ? "in flight " : state == SLOT_RECEIVING ? "not yet received " : "",
+             kinds[word >> LABEL_KIND_SHIFT & 7], of_pipe, (unsigned)(word >> LABEL_STAGE_SHIFT & 0xffff),
+             (unsigned)(word & ((1 << LABEL_STAGE_SHIFT) - 1)));
+    return text;
+}
+
+static Status refuse_slot(const Verifier *verifier, uint32_t rank, const Operand *operand, uint16_t slot, uint64_t word,
+                          const char *needs)
+{
+    char holds[TEXT_SIZE];
+    return refuse(verifier, rank, "slot %s%u holds %s, %s", operand_letters(operand), slot, word_text(verifier, word, holds), needs);
+}
+
+static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruction *instruction, const ChunkState *chunk,
+                         const Operand *operand)
+{
+    RankState *state = &verifier->ranks[rank];
+    const uint16_t slot = instruction->slot[operand->slot];
+    const char *letters = operand_letters(operand);
+    uint64_t label = 0;
+    if (operand->content != CONTENT_NONE) {
+        const ContentInfo *content = &content_table[operand->content];
+        const uint32_t neighbour = chunk->stage + (uint32_t)content->neighbour;
+        if (content->neighbour && neighbour >= verifier->program->stages) { /* -1 has wrapped round */
+            state->labels[operand->slot] = 0;
+            if (operand->kind == OPERAND_POST_SEND || operand->kind == OPERAND_POST_RECEIVE)
+                return refuse(verifier, rank, "stage %u of %u has no stage %s it to exchange messages with", chunk->stage,
+                              verifier->program->stages, content->neighbour > 0 ? "after" : "before");
+            if (slot != SLOT_NONE)
+                return refuse(verifier, rank, "slot %s%u is given, but stage %u of %u has none (%s)", letters, slot, chunk->stage,
+                              verifier->program->stages, content->what);
+            return STATUS_OK;
+        }
+        label = (chunk->label | instruction->microbatch | (uint64_t)content->label << LABEL_KIND_SHIFT) +
+                (uint64_t)((int64_t)content->maker * (1 << LABEL_STAGE_SHIFT));
+    }
+    state->labels[operand->slot] = label;
+    if (slot >= state->program->slots[operand->class]) {
+        if (slot == SLOT_NONE)
+            return refuse(verifier, rank, "slot %s is missing", letters);
+        return refuse(verifier, rank, "slot %s%u does not exist: the rank has %u %s slots", letters, slot,
+                      state->program->slots[operand->class], slot_class_names[operand->class]);
+    }
+    const uint64_t word = state->slots[operand->class][slot];
+    char needs[TEXT_SIZE + 32];
+    switch ((OperandKind)operand->kind) {
+    case OPERAND_READ:
+    case OPERAND_TAKE:
+    case OPERAND_POST_SEND:
+        if (word != (SLOT_FULL | label)) {
+            char label_text[TEXT_SIZE];
+            snprintf(needs, sizeof needs, "needs %s", word_text(verifier, label, label_text));
+            return refuse_slot(verifier, rank, operand, slot, word, needs);
+        }
+        break;
+    case OPERAND_SETTLE:
+        if ((word & SLOT_STATE) != SLOT_SENDING && (word & SLOT_STATE) != SLOT_RECEIVING)
+            return refuse_slot(verifier, rank, operand, slot, word, "no message in flight");
+        break;
+    default: /* FILL, SCRATCH, POST_RECEIVE */
+        if (word > SLOT_FREE)
+            return refuse_slot(verifier, rank, operand, slot, word, "must be free");
+        break;
+    }
+    return STATUS_OK;
+}
+
+/* --- passes --- */
+
+/* What a pass is to its stage and microbatch, and what must have been before. */
+static const struct {
+    uint8_t does, needs;
+} pass_table[OPCODE_COUNT] = {
+    [OP_FORWARD] = {PASS_F, 0},
+    [OP_FORWARD_ONLY] = {PASS_F, 0},
+    [OP_BACKWARD] = {PASS_I | PASS_W, PASS_F},
+    [OP_BACKWARD_INPUT] = {PASS_I, PASS_F},
+    [OP_BACKWARD_WEIGHT] = {PASS_W, PASS_I},
+};
+
+static Status check_pass(const Verifier *verifier, uint32_t rank, const Instruction *instruction, const ChunkState *chunk)
+{
+    const uint8_t passes = chunk->passes[instruction->microbatch];
+    const uint8_t twice = passes & pass_table[instruction->opcode].does;
+    const uint8_t missing = pass_table[instruction->opcode].needs & (uint8_t)~passes;
+    if (twice)
+        return refuse(verifier, rank, "stage %u microbatch %u has had its %s", chunk->stage, instruction->microbatch,
+                      twice & PASS_F ? "F" : twice & PASS_W ? "B or W" : "I");
+    if (missing)
+        return refuse(verifier, rank, "stage %u microbatch %u has not had its %s", chunk->stage, instruction->microbatch,
+                      missing & PASS_F ? "F" : "I");
+    return STATUS_OK;
+}
+
+/* All operands, against the state before the instruction: hence no slot that it takes or reads is one that it fills. */
+static Status check_operands(const Verifier *verifier, uint32_t rank, const Instruction *instruction)
+{
+    const Program *program = verifier->program;
+    const RankState *state = &verifier->ranks[rank];
+    const ChunkState *chunk = NULL;
+    for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
+        switch ((OperandKind)operand->kind) {
+        case OPERAND_CHUNK:
+            if (instruction->chunk >= state->program->chunk_count)
+                return refuse(verifier, rank, "the rank has no chunk %u, only %u", instruction->chunk, state->program->chunk_count);
+            chunk = &state->chunks[instruction->chunk];
+            break;
+        case OPERAND_MICROBATCH:
+            if (instruction->microbatch >= chunk->microbatches)
+                return refuse(verifier, rank, "there is no microbatch %u: the pipe has %u", instruction->microbatch,
+                              chunk->microbatches);
+            TRY(check_pass(verifier, rank, instruction, chunk));
+            break;
+        case OPERAND_PEER:
+            if (instruction->peer >= program->rank_count || instruction->peer == rank)
+                return refuse(verifier, rank, "rank %u is not another rank of %u", instruction->peer, program->rank_count);
+            break;
+        case OPERAND_GROUP:
+            if (chunk->group == GROUP_NONE || instruction->peer != chunk->group)
+                return refuse(verifier, rank, "stage %u is not in group %u", chunk->stage, instruction->peer);
+            break;
+        default:
+            TRY(check_slot(verifier, rank, instruction, chunk, operand));
+            break;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* What an instruction that passed check_operands does to its slots. */
+static void apply_operands(RankState *state, const Instruction *instruction)
+{
+    for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
+        if (!operand_is_slot(operand) || instruction->slot[operand->slot] == SLOT_NONE)
+            continue;
+        uint64_t *word = &state->slots[operand->class][instruction->slot[operand->slot]];
+        const uint64_t label = state->labels[operand->slot];
+        state->used[operand->class] += *word == SLOT_UNUSED;
+        switch ((OperandKind)operand->kind) {
+        case OPERAND_FILL:
+            *word = SLOT_FULL | label;
+            state->occupied++;
+            break;
+        case OPERAND_TAKE:
+            *word = SLOT_FREE;
+            state->occupied--;
+            break;
+        case OPERAND_SCRATCH: *word = SLOT_FREE; break;
+        case OPERAND_POST_SEND: *word = SLOT_SENDING | label; break;
+        case OPERAND_POST_RECEIVE:
+            *word = SLOT_RECEIVING | label;
+            state->occupied++;
+            break;
+        case OPERAND_SETTLE:
+            if ((*word & SLOT_STATE) == SLOT_SENDING) {
+                *word = SLOT_FREE;
+                state->occupied--;
+            } else {
+                *word = (*word & ~SLOT_STATE) | SLOT_FULL;
+            }
+            break;
+        default: break;
+        }
+    }
+}
+
+static void resume(Verifier *verifier, uint32_t rank)
+{
+    RankState *state = &verifier->ranks[rank];
+    state->blocked = false;
+    state->next++;
+    verifier->runnable[verifier->runnable_count++] = rank;
+}
+
+static void record_pass(const Verifier *verifier, RankState *state, const Instruction *instruction)
+{
+    const uint8_t does = pass_table[instruction->opcode].does;
+    const bool forward_only = verifier->program->forward_only;
+    ChunkState *chunk = &state->chunks[instruction->chunk];
+    chunk->passes[instruction->microbatch] |= does;
+    if (does & (forward_only ? PASS_F : PASS_W))
+        chunk->completed++;
+    if (does & PASS_W)
+        state->held--;
+    else if (does == PASS_F && !forward_only && ++state->held > state->peak)
+        state->peak = state->held;
+}
+
+/* The two halves of an F&B run at the same time. A B needs, over the stages, every F of its microbatch, and a microbatch has one
+   pipe; of another microbatch the two share nothing. Slots: F frees none, so what B fills was free before F. */
+static Status check_overlap(const Verifier *verifier, uint32_t rank)
+{
+    const RankState *state = &verifier->ranks[rank];
+    const RankProgram *program = state->program;
+    if (program->instruction_count - state->next < 3)
+        return refuse(verifier, rank, "two passes must follow");
+    const Instruction *forward = &program->instructions[state->next + 1], *backward = forward + 1;
+    if (forward->opcode != OP_FORWARD || (backward->opcode != OP_BACKWARD && backward->opcode != OP_BACKWARD_INPUT))
+        return refuse(verifier, rank, "an F and then a B or I must follow");
+    if (forward->chunk >= program->chunk_count || backward->chunk >= program->chunk_count)
+        return refuse(verifier, rank, "the rank has only %u chunks", program->chunk_count);
+    if (forward->microbatch == backward->microbatch &&
+        program->chunks[forward->chunk].pipe == program->chunks[backward->chunk].pipe)
+        return refuse(verifier, rank, "the F and the B are of one microbatch: the B needs the F, they cannot overlap");
+    return STATUS_OK;
+}
+
+/* --- meetings --- */
+
+static Status check_complete(const Verifier *verifier, uint32_t rank, const ChunkState *chunk)
+{
+    if (chunk->completed == chunk->microbatches)
+        return STATUS_OK;
+    const bool forward_only = verifier->program->forward_only;
+    const uint8_t last = forward_only ? PASS_F : PASS_W;
+    uint32_t missing = 0;
+    while (chunk->passes[missing] & last)
+        missing++;
+    const uint8_t passes = chunk->passes[missing];
+    return refuse(verifier, rank, "the %s of stage %u microbatch %u is missing",
+                  !(passes & PASS_F) ? "F" : passes & PASS_I ? "W" : "B (or I and W)", chunk->stage, missing);
+}
+
+/* The gradients of a chunk are final: every microbatch is in, and every copy. */
+static Status check_gradients(const Verifier *verifier, uint32_t rank)
+{
+    const RankState *state = &verifier->ranks[rank];
+    for (uint32_t c = 0; c < state->program->chunk_count; c++) {
+        TRY(check_complete(verifier, rank, &state->chunks[c]));
+        if (state->chunks[c].group != GROUP_NONE && !state->chunks[c].reduced)
+            return refuse(verifier, rank, "chunk %u has not been reduced over group %u", c, state->chunks[c].group);
+    }
+    return STATUS_OK;
+}
+
+static Status arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instruction *instruction)
+{
+    RankState *state = &verifier->ranks[rank];
+    ChunkState *chunk = &state->chunks[instruction->chunk];
+    if (chunk->reduced)
+        return refuse(verifier, rank, "the chunk has been reduced before");
+    TRY(check_complete(verifier, rank, chunk));
+    chunk->reduced = true;
+    state->blocked = true;
+    const Group *group = &verifier->program->groups[chunk->group];
+    if (++verifier->reduce_arrivals[chunk->group] == group->member_count)
+        for (uint32_t m = 0; m < group->member_count; m++)
+            resume(verifier, group->members[m].rank);
+    return STATUS_OK;
+}
+
+static Status arrive_at_norm(Verifier *verifier, uint32_t rank)
+{
+    RankState *state = &verifier->ranks[rank];
+    if (state->normed)
+        return refuse(verifier, rank, "a second NORM");
+    TRY(check_gradients(verifier, rank));
+    state->normed = true;
+    state->blocked = true;
+    if (++verifier->norm_arrivals == verifier->program->rank_count)
+        for (uint32_t r = 0; r < verifier->program->rank_count; r++)
+            resume(verifier, r);
+    return STATUS_OK;
+}
+
+static Status update(const Verifier *verifier, uint32_t rank, ChunkState *chunk)
+{
+    if (!verifier->ranks[rank].normed || chunk->updated)
+        return refuse(verifier, rank, chunk->updated ? "the chunk has been updated before" : "NORM must come first");
+    chunk->updated = true;
+    return STATUS_OK;
+}
+
+static Status arrive_at_end(Verifier *verifier, uint32_t rank)
+{
+    RankState *state = &verifier->ranks[rank];
+    const RankProgram *program = state->program;
+    if (state->next != program->instruction_count - 1)
+        return refuse(verifier, rank, "instructions follow END");
+    if (verifier->program->forward_only) {
+        for (uint32_t c = 0; c < program->chunk_count; c++)
+            TRY(check_complete(verifier, rank, &state->chunks[c]));
+    } else {
+        TRY(check_gradients(verifier, rank));
+        if (!state->normed)
+            return refuse(verifier, rank, "the rank has had no NORM");
+        for (uint32_t c = 0; c < program->chunk_count; c++)
+            if (!state->chunks[c].updated)
+                return refuse(verifier, rank, "chunk %u has not been updated", c);
+    }
+    for (int class = 0; class < SLOT_CLASSES; class++) {
+        for (uint32_t slot = 0; state->occupied && slot < program->slots[class]; slot++) {
+            char holds[TEXT_SIZE];
+            if (state->slots[class][slot] > SLOT_FREE)
+                return refuse(verifier, rank, "%s slot %u still holds %s", slot_class_names[class], slot,
+                              word_text(verifier, state->slots[class][slot], holds));
+        }
+        if (state->used[class] != program->slots[class])
+            return refuse(verifier, rank, "the rank has %u %s slots and uses %u", program->slots[class], slot_class_names[class],
+                          state->used[class]);
+    }
+    if (state->peak != program->peak_activations)
+        return refuse(verifier, rank, "the rank holds up to %u activations, recorded are %u", state->peak, program->peak_activations);
+    state->ended = true;
+    verifier->ended++;
+    return STATUS_OK;
+}
+
+/* --- messages --- */
+
+const Operand *verifier_message(const Instruction *instruction)
+{
+    for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++)
+        if (operand->kind == OPERAND_POST_SEND || operand->kind == OPERAND_POST_RECEIVE)
+            return operand;
+    return NULL;
+}
+
+static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruction *instruction)
+{
+    RankState *state = &verifier->ranks[rank];
+    const Operand *operand = verifier_message(instruction);
+    const ChunkState *chunk = &state->chunks[instruction->chunk];
+    const uint32_t neighbour = chunk->stage + (uint32_t)content_table[operand->content].neighbour;
+    const uint32_t owner = verifier_place(verifier, chunk->pipe, neighbour)->rank;
+    if (owner != instruction->peer)
+        return refuse(verifier, rank, "stage %u is on rank %u", neighbour, owner);
+    state->blocked = true;
+    const uint32_t peer = instruction->peer;
+    RankState *other = &verifier->ranks[peer];
+    if (!other->blocked)
+        return STATUS_OK;
+    const Instruction *theirs = &other->program->instructions[other->next];
+    const Operand *their_operand = verifier_message(theirs);
+    if (!their_operand || theirs->peer != rank || their_operand->kind == operand->kind)
+        return STATUS_OK; /* at another instruction, which is what it may wait at for ever */
+    const uint64_t mine = state->labels[operand->slot], their = other->labels[their_operand->slot];
+    if (mine != their) {
+        char place[2 * TEXT_SIZE + 200], my_text[TEXT_SIZE], their_text[TEXT_SIZE];
+        const bool sends = operand->kind == OPERAND_POST_SEND;
+        verifier_place_text(verifier, peer, other->next, place, sizeof place);
+        return refuse(verifier, rank, "%s %s, but the other end %s %s: %s", sends ? "sends" : "expects",
+                      word_text(verifier, mine, my_text), sends ? "expects" : "sends", word_text(verifier, their, their_text), place);
+    }
+    apply_operands(state, instruction);
+    apply_operands(other, theirs);
+    resume(verifier, rank);
+    resume(verifier, peer);
+    return STATUS_OK;
+}
+
+/* --- the run --- */
+
+/* Runs a rank until it arrives somewhere: there it may have to wait, and who wakes it puts it back on the stack. */
+static Status run_rank(Verifier *verifier, uint32_t rank)
+{
+    RankState *state = &verifier->ranks[rank];
+    for (;; state->next++) {
+        const Instruction *instruction = &state->program->instructions[state->next];
+        if (instruction->opcode >= OPCODE_COUNT)
+            return refuse(verifier, rank, "there is no such opcode");
+        if (verifier->program->forward_only ? !opcode_is_forward_only(instruction->opcode) : instruction->opcode == OP_FORWARD_ONLY)
+            return refuse(verifier, rank, "has no place in a %s program", verifier->program->forward_only ? "forward-only" : "full");
+        TRY(check_operands(verifier, rank, instruction));
+        switch ((Opcode)instruction->opcode) {
+        case OP_SEND_FORWARD:
+        case OP_RECEIVE_FORWARD:
+        case OP_SEND_BACKWARD:
+        case OP_RECEIVE_BACKWARD: return arrive_at_message(verifier, rank, instruction);
+        case OP_REDUCE: return arrive_at_reduce(verifier, rank, instruction);
+        case OP_NORM: return arrive_at_norm(verifier, rank);
+        case OP_END: return arrive_at_end(verifier, rank);
+        case OP_OVERLAP: TRY(check_overlap(verifier, rank)); break;
+        case OP_UPDATE: TRY(update(verifier, rank, &state->chunks[instruction->chunk])); break;
+        default: break;
+        }
+        apply_operands(state, instruction);
+        if (pass_table[instruction->opcode].does)
+            record_pass(verifier, state, instruction);
+    }
+}
+
+static Status run(Verifier *verifier)
+{
+    TRY(verifier_prepare(verifier));
+    for (uint32_t r = verifier->program->rank_count; r-- > 0;)
+        verifier->runnable[verifier->runnable_count++] = r;
+    while (verifier->runnable_count)
+        TRY(run_rank(verifier, verifier->runnable[--verifier->runnable_count]));
+    return verifier->ended == verifier->program->rank_count ? STATUS_OK : verifier_explain_deadlock(verifier);
+}
+
+Status program_verify(const Program *program, Error *error)
+{
+    Verifier verifier = {.program = program, .error = error};
+    const Status status = run(&verifier);
+    arena_free(&verifier.arena);
+    return status;
+}

@@ -1,0 +1,39 @@
+#include "runtime/transport/transport.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+Status transport_load_mpi(const Transport **transport, Error *error)
+{
+    char path[PATH_MAX];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof "dprun-mpi.so");
+    if (length <= 0)
+        return error_set(error, STATUS_RUN_FAILED, "cannot find dprun-mpi.so: /proc/self/exe is not readable");
+    path[length] = '\0';
+    strcpy(strrchr(path, '/') + 1, "dprun-mpi.so");
+    if (access(path, R_OK) != 0)
+        return error_set(error, STATUS_RUN_FAILED,
+                         "this dprun was built without MPI (no %s): install libopenmpi-dev and build again", path);
+    /* MPI loads components of its own, which look for its symbols in the global scope. */
+    void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+    if (!plugin)
+        return error_set(error, STATUS_RUN_FAILED, "cannot load MPI: %s; is its library installed (openmpi-bin)?", dlerror());
+    *transport = dlsym(plugin, "transport_mpi");
+    if (!*transport)
+        return error_set(error, STATUS_RUN_FAILED, "%s is not of this dprun: build again", path);
+    return STATUS_OK;
+}
+
+/* A launcher that starts one process is a launcher too: its user is told that the number is wrong. Slurm alone sets its
+   variables in the shell of a job as well, so there it takes a step of several tasks. */
+bool transport_under_mpirun(void)
+{
+    if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE")) /* OpenMPI's mpirun; MPICH's and its family's, srun --mpi=pmi2 */
+        return true;
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    return tasks && atoi(tasks) > 1 && getenv("SLURM_PROCID");
+}

@@ -1,0 +1,455 @@
+#include "runtime/base/clock.h"
+#include "runtime/transport/sum.h"
+#include "runtime/transport/transport.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One rank a process. The only file that knows MPI; built as a shared object of its own. */
+
+enum {
+    TAG_MESSAGE, /* between stages */
+    TAG_MEETING, /* of gather and reduce */
+    TAG_NOTICE,  /* the text of abort */
+    SPINS = 256,             /* tests before a wait gives way to others */
+    POKE_NANOSECONDS = 5000, /* progress does nothing more often than this */
+    REDUCE_PIECE = 1 << 20,  /* elements that are summed at a time: bounds the memory for what others send */
+};
+
+typedef struct Piece {
+    char *memory;
+    size_t bytes;
+} Piece;
+
+struct Endpoint {
+    MPI_Comm ranks; /* a process's number in it is its rank */
+    int rank, count;
+    double deadline;
+    bool crowded; /* more processes than processors: a wait must give its processor away */
+    pthread_mutex_t lock; /* held during every call of MPI after open: abort may come from any thread */
+    int64_t last_poke;
+    atomic_bool aborted; /* set once, after `reason` was written under the lock */
+    char reason[512];
+    MPI_Request *requests; /* [2 * count], of a meeting */
+    Piece *in, *out;       /* [count], of a meeting */
+    const float **parts;   /* [count], of reduce */
+    float *received;       /* of reduce; made when first used, grows up to about REDUCE_PIECE */
+    size_t received_elements;
+};
+
+/* The caller keeps an MPI_Request in Message.request: a pointer in some MPIs, a number in others. */
+_Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into the message");
+
+/* --- failure --- */
+
+/* After a failure MPI_Finalize would wait for peers that may never come. MPI_Abort ends the whole job at once, also where
+   the launcher does not care about the exit status of a process; it runs when everything has been said. */
+static void leave(void)
+{
+    fflush(NULL);
+    MPI_Abort(MPI_COMM_WORLD, STATUS_RUN_FAILED);
+}
+
+static atomic_bool leaving;
+
+static void leave_at_exit(void)
+{
+    if (!atomic_exchange(&leaving, true))
+        atexit(leave);
+}
+
+static Status failure_of(int code, const char *what, Error *error)
+{
+    char words[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    leave_at_exit();
+    MPI_Error_string(code, words, &length);
+    return error_set(error, STATUS_RUN_FAILED, "%s: %.*s", what, length, words);
+}
+
+static Status aborted_failure(const Endpoint *endpoint, Error *error)
+{
+    leave_at_exit();
+    return error_set(error, STATUS_RUN_FAILED, "%s", endpoint->reason);
+}
+
+/* Under the lock. Also drives MPI: this is what makes large messages move. */
+static int look_for_notice(Endpoint *endpoint)
+{
+    int there = 0;
+    MPI_Status from;
+    int code = MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, endpoint->ranks, &there, &from);
+    if (code != MPI_SUCCESS || !there || atomic_load(&endpoint->aborted))
+        return code;
+    code = MPI_Recv(endpoint->reason, sizeof endpoint->reason, MPI_CHAR, from.MPI_SOURCE, TAG_NOTICE, endpoint->ranks,
+                    MPI_STATUS_IGNORE);
+    atomic_store(&endpoint->aborted, true);
+    return code;
+}
+
+/* --- waiting --- */
+
+static void give_way(const Endpoint *endpoint, unsigned tries)
+{
+    if (tries < SPINS)
+        return;
+    if (!endpoint->crowded || tries < 2 * SPINS)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
+static Status await(Endpoint *endpoint, MPI_Request *request, int peer, Error *error)
+{
+    int64_t start = 0;
+    for (unsigned tries = 0;; tries++) {
+        int done = 0;
+        pthread_mutex_lock(&endpoint->lock);
+        int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if (code == MPI_SUCCESS && !done && tries % 16 == 15)
+            code = look_for_notice(endpoint);
+        pthread_mutex_unlock(&endpoint->lock);
+        if (code != MPI_SUCCESS)
+            return failure_of(code, "MPI_Test", error);
+        if (atomic_load(&endpoint->aborted))
+            return aborted_failure(endpoint, error);
+        if (done)
+            return STATUS_OK;
+        if (tries % 64 == 63 || (endpoint->crowded && tries > 2 * SPINS)) {
+            const int64_t now = clock_nanoseconds();
+            if (start == 0)
+                start = now;
+            if (endpoint->deadline > 0 && (double)(now - start) * 1e-9 > endpoint->deadline) {
+                leave_at_exit();
+                return error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s", peer, endpoint->deadline);
+            }
+        }
+        give_way(endpoint, tries);
+    }
+}
+
+/* --- messages --- */
+
+/* MPI counts in int: what is a number of floats goes up to 8 GiB. */
+static Status start(Endpoint *endpoint, bool is_send, int tag, void *memory, size_t bytes, int peer, MPI_Request *request,
+                    Error *error)
+{
+    const bool floats = bytes % sizeof(float) == 0;
+    const MPI_Datatype type = floats ? MPI_FLOAT : MPI_BYTE;
+    const size_t count = floats ? bytes / sizeof(float) : bytes;
+    if (count > INT_MAX) {
+        leave_at_exit();
+        return error_set(error, STATUS_RUN_FAILED, "a message of %zu bytes is more than MPI takes", bytes);
+    }
+    pthread_mutex_lock(&endpoint->lock);
+    const int code = is_send ? MPI_Isend(memory, (int)count, type, peer, tag, endpoint->ranks, request)
+                             : MPI_Irecv(memory, (int)count, type, peer, tag, endpoint->ranks, request);
+    pthread_mutex_unlock(&endpoint->lock);
+    if (code != MPI_SUCCESS)
+        return failure_of(code, is_send ? "MPI_Isend" : "MPI_Irecv", error);
+    return STATUS_OK;
+}
+
+static Status post(Endpoint *endpoint, bool is_send, Message *message, Error *error)
+{
+    MPI_Request request;
+    TRY(start(endpoint, is_send, TAG_MESSAGE, *message->block, message->bytes, message->peer, &request, error));
+    memcpy(&message->request, &request, sizeof request);
+    return STATUS_OK;
+}
+
+static Status mpi_send(Endpoint *endpoint, Message *message, Error *error)
+{
+    return post(endpoint, true, message, error);
+}
+
+static Status mpi_receive(Endpoint *endpoint, Message *message, Error *error)
+{
+    return post(endpoint, false, message, error);
+}
+
+static Status mpi_wait(Endpoint *endpoint, Message *message, Error *error)
+{
+    MPI_Request request;
+    memcpy(&request, &message->request, sizeof request);
+    Status status = await(endpoint, &request, message->peer, error);
+    memcpy(&message->request, &request, sizeof request);
+    return status;
+}
+
+static Status mpi_progress(Endpoint *endpoint, Error *error)
+{
+    const int64_t now = clock_nanoseconds();
+    if (now - endpoint->last_poke < POKE_NANOSECONDS)
+        return STATUS_OK;
+    endpoint->last_poke = now;
+    pthread_mutex_lock(&endpoint->lock);
+    const int code = look_for_notice(endpoint);
+    pthread_mutex_unlock(&endpoint->lock);
+    if (code != MPI_SUCCESS)
+        return failure_of(code, "MPI_Iprobe", error);
+    return atomic_load(&endpoint->aborted) ? aborted_failure(endpoint, error) : STATUS_OK;
+}
+
+/* --- meetings --- */
+
+/* Sends out[i] to the i-th of `members` and receives in[i] from it, for all but this rank. */
+static Status exchange(Endpoint *endpoint, const int *members, int count, Error *error)
+{
+    int posted = 0;
+    for (int i = 0; i < count; i++) {
+        const int peer = members ? members[i] : i;
+        if (peer == endpoint->rank)
+            continue;
+        const Piece in = endpoint->in[i], out = endpoint->out[i];
+        MPI_Request *requests = &endpoint->requests[2 * posted++];
+        TRY(start(endpoint, false, TAG_MEETING, in.memory, in.bytes, peer, &requests[0], error));
+        TRY(start(endpoint, true, TAG_MEETING, out.memory, out.bytes, peer, &requests[1], error));
+    }
+    for (int i = 0, next = 0; i < count; i++) {
+        const int peer = members ? members[i] : i;
+        if (peer == endpoint->rank)
+            continue;
+        TRY(await(endpoint, &endpoint->requests[next++], peer, error));
+        TRY(await(endpoint, &endpoint->requests[next++], peer, error));
+    }
+    return STATUS_OK;
+}
+
+static Status mpi_gather(Endpoint *endpoint, const void *mine, size_t bytes, void *all, Error *error)
+{
+    char *own = (char *)all + (size_t)endpoint->rank * bytes;
+    memmove(own, mine, bytes);
+    for (int rank = 0; rank < endpoint->count; rank++) {
+        endpoint->in[rank] = (Piece){(char *)all + (size_t)rank * bytes, bytes};
+        endpoint->out[rank] = (Piece){own, bytes};
+    }
+    return exchange(endpoint, NULL, endpoint->count, error);
+}
+
+/* Every member gets its slice of everybody's buffer, adds them up and sends the sums to everybody. */
+static Status reduce_piece(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error)
+{
+    const float **parts = endpoint->parts;
+    int self = 0;
+    while (members[self] != endpoint->rank)
+        self++;
+    const size_t own = elements * (size_t)self / (size_t)count;
+    const size_t length = elements * (size_t)(self + 1) / (size_t)count - own;
+    for (int i = 0; i < count; i++) {
+        float *slice = endpoint->received + (size_t)i * length;
+        const size_t first = elements * (size_t)i / (size_t)count;
+        const size_t end = elements * (size_t)(i + 1) / (size_t)count;
+        parts[i] = i == self ? buffer + own : slice;
+        endpoint->in[i] = (Piece){(char *)slice, length * sizeof(float)};
+        endpoint->out[i] = (Piece){(char *)(buffer + first), (end - first) * sizeof(float)};
+    }
+    TRY(exchange(endpoint, members, count, error));
+    for (size_t at = 0; at < length; at += SUM_BLOCK) {
+        float sums[SUM_BLOCK];
+        const size_t some = length - at < SUM_BLOCK ? length - at : SUM_BLOCK;
+        sum_in_order(parts, count, at, some, sums);
+        memcpy(buffer + own + at, sums, some * sizeof *sums);
+    }
+    for (int i = 0; i < count; i++) {
+        endpoint->in[i] = endpoint->out[i];
+        endpoint->out[i] = (Piece){(char *)(buffer + own), length * sizeof(float)};
+    }
+    return exchange(endpoint, members, count, error);
+}
+
+static Status mpi_reduce(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error)
+{
+    const size_t piece = elements < REDUCE_PIECE ? elements : REDUCE_PIECE;
+    const size_t needed = piece + (size_t)count; /* slices differ by one element */
+    if (needed > endpoint->received_elements) {
+        free(endpoint->received);
+        endpoint->received = malloc(needed * sizeof *endpoint->received);
+        endpoint->received_elements = endpoint->received ? needed : 0;
+        if (!endpoint->received) {
+            leave_at_exit();
+            return error_set(error, STATUS_RUN_FAILED, "no memory to sum over %d ranks", count);
+        }
+    }
+    for (size_t at = 0; at < elements; at += piece) {
+        const size_t some = elements - at < piece ? elements - at : piece;
+        TRY(reduce_piece(endpoint, members, count, buffer + at, some, error));
+    }
+    return STATUS_OK;
+}
+
+/* --- the run --- */
+
+static void mpi_abort(Endpoint *endpoint, const char *reason)
+{
+    leave_at_exit();
+    pthread_mutex_lock(&endpoint->lock);
+    if (!atomic_load(&endpoint->aborted)) {
+        snprintf(endpoint->reason, sizeof endpoint->reason, "rank %d ended the run: %s", endpoint->rank, reason);
+        atomic_store(&endpoint->aborted, true);
+        for (int rank = 0; rank < endpoint->count; rank++) {
+            MPI_Request request;
+            if (rank != endpoint->rank && MPI_Isend(endpoint->reason, (int)strlen(endpoint->reason) + 1, MPI_CHAR, rank, TAG_NOTICE,
+                                                    endpoint->ranks, &request) == MPI_SUCCESS)
+                MPI_Request_free(&request);
+        }
+    }
+    pthread_mutex_unlock(&endpoint->lock);
+}
+
+static void endpoint_free(Endpoint *endpoint)
+{
+    pthread_mutex_destroy(&endpoint->lock);
+    free(endpoint->requests);
+    free(endpoint->parts);
+    free(endpoint->in);
+    free(endpoint->out);
+    free(endpoint->received);
+    free(endpoint);
+}
+
+/* After a failure the endpoint stays: MPI may still be sending from it until the process leaves. */
+static void mpi_close(Endpoint *endpoint)
+{
+    if (atomic_load(&leaving))
+        return;
+    Error error;
+    MPI_Request *request = &endpoint->requests[0];
+    const int code = MPI_Ibarrier(endpoint->ranks, request);
+    if (code != MPI_SUCCESS) {
+        leave_at_exit();
+        return;
+    }
+    if (await(endpoint, request, 0, &error) != STATUS_OK)
+        return;
+    MPI_Comm_free(&endpoint->ranks);
+    MPI_Finalize();
+    endpoint_free(endpoint);
+}
+
+/* What makes a plain mpirun on one machine fast; whatever the user has set stays. */
+static void set_defaults(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    const char *all = getenv("OMPI_COMM_WORLD_SIZE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    if (strncmp(version, "Open MPI v4.", 12) != 0 || !all || !here || strcmp(all, here) != 0)
+        return;
+    setenv("OMPI_MCA_pml", "ob1", 0); /* looks for no network: half the time of starting */
+    setenv("OMPI_MCA_btl", "self,vader", 0);
+    /* Two copies through shared memory are faster than one by the kernel; with all pieces of a message under way at once few
+       calls of progress are enough to hide it behind computing. */
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", 0);
+}
+
+static int launched_processes(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]))
+            return atoi(getenv(names[i]));
+    return 1;
+}
+
+/* Whether the processes of this machine are more than the processors that they may use together. */
+static bool is_crowded(void)
+{
+    MPI_Comm here;
+    cpu_set_t allowed;
+    int processes = 0;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        CPU_ZERO(&allowed);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &processes);
+    MPI_Allreduce(MPI_IN_PLACE, &allowed, sizeof allowed, MPI_BYTE, MPI_BOR, here);
+    MPI_Comm_free(&here);
+    return CPU_COUNT(&allowed) > 0 && processes > CPU_COUNT(&allowed);
+}
+
+static Status wrong_processes(int ranks, int processes, Error *error)
+{
+    MPI_Finalize();
+    if (processes == 1 && launched_processes() > 1)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "%d processes were started by another MPI than the one that dprun was built with: each is alone",
+                         launched_processes());
+    return error_set(error, STATUS_BAD_USAGE, "this program has %d ranks, but mpirun started %d process%s: use mpirun -n %d", ranks,
+                     processes, processes == 1 ? "" : "es", ranks);
+}
+
+static bool is_permutation(const int *map, int count)
+{
+    for (int rank = 0; rank < count; rank++) {
+        int named = 0;
+        for (int process = 0; process < count; process++)
+            named += map[process] == rank;
+        if (named != 1)
+            return false;
+    }
+    return true;
+}
+
+static Status mpi_open(const TransportConfig *config, Endpoint **endpoints, Error *error)
+{
+    int provided = 0, processes = 0, process = 0;
+    set_defaults();
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
+    MPI_Comm_size(MPI_COMM_WORLD, &processes);
+    MPI_Comm_rank(MPI_COMM_WORLD, &process);
+    if (processes != config->ranks)
+        return wrong_processes(config->ranks, processes, error);
+    if (config->rank_map && !is_permutation(config->rank_map, processes)) {
+        MPI_Finalize();
+        return error_set(error, STATUS_BAD_USAGE, "the rank map must name each of the ranks 0 to %d once", processes - 1);
+    }
+    if (provided < MPI_THREAD_SERIALIZED) {
+        leave_at_exit();
+        return error_set(error, STATUS_RUN_FAILED, "this MPI was built without threads");
+    }
+
+    const size_t count = (size_t)processes;
+    Endpoint *endpoint = calloc(1, sizeof *endpoint);
+    if (endpoint) {
+        endpoint->requests = malloc(2 * count * sizeof *endpoint->requests);
+        endpoint->parts = malloc(count * sizeof *endpoint->parts);
+        endpoint->in = malloc(count * sizeof *endpoint->in);
+        endpoint->out = malloc(count * sizeof *endpoint->out);
+    }
+    if (!endpoint || !endpoint->requests || !endpoint->parts || !endpoint->in || !endpoint->out) {
+        leave_at_exit();
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the messages of %d ranks", config->ranks);
+    }
+    endpoint->rank = config->rank_map ? config->rank_map[process] : process;
+    endpoint->count = processes;
+    endpoint->deadline = config->deadline;
+    endpoint->crowded = is_crowded();
+    pthread_mutex_init(&endpoint->lock, NULL);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, endpoint->rank, &endpoint->ranks);
+    MPI_Comm_set_errhandler(endpoint->ranks, MPI_ERRORS_RETURN);
+    for (int rank = 0; rank < processes; rank++)
+        endpoints[rank] = NULL;
+    endpoints[endpoint->rank] = endpoint;
+    return STATUS_OK;
+}
+
+extern const Transport transport_mpi;
+const Transport transport_mpi = {
+    .name = "mpi",
+    .open = mpi_open,
+    .send = mpi_send,
+    .receive = mpi_receive,
+    .wait = mpi_wait,
+    .progress = mpi_progress,
+    .gather = mpi_gather,
+    .reduce = mpi_reduce,
+    .abort = mpi_abort,
+    .close = mpi_close,
+};

@@ -1,0 +1,204 @@
+/* A rank of a program gets its stages and its memory: all slots of the plan, weights, data of a step and tables. */
+#include "runtime/vm/machine.h"
+
+#include "runtime/device/device.h"
+
+enum { ALIGNMENT = 64 };
+
+/* Hands out one block of memory from its beginning on; with `base` NULL it only measures. */
+typedef struct Layout {
+    char *base;
+    size_t used;
+} Layout;
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static char *place(Layout *layout, size_t bytes)
+{
+    char *where = layout->base ? layout->base + layout->used : NULL;
+    layout->used += aligned(bytes);
+    return where;
+}
+
+static char *place_array(Layout *layout, uint32_t count, size_t bytes)
+{
+    return place(layout, count * aligned(bytes));
+}
+
+static void place_weights(Layout *layout, BoundChunk *chunk, bool learns)
+{
+    chunk->parameters = place(layout, chunk->weight_bytes);
+    if (!learns)
+        return;
+    chunk->gradients = place(layout, chunk->weight_bytes);
+    chunk->moment1 = place(layout, chunk->weight_bytes);
+    chunk->moment2 = place(layout, chunk->weight_bytes);
+}
+
+static void place_data(Layout *layout, BoundChunk *chunk, bool outputs)
+{
+    if (chunk->is_first)
+        chunk->inputs = place(layout, chunk->microbatches * chunk->sizes->inputs);
+    if (chunk->is_last)
+        chunk->targets = place(layout, chunk->microbatches * chunk->sizes->targets);
+    if (chunk->is_last && outputs)
+        chunk->outputs = place(layout, chunk->microbatches * chunk->sizes->outputs * sizeof(float));
+}
+
+/* Slots of a class are of one size, that of the rank's largest chunk: the plan counts activations, whichever chunk's. */
+static void place_everything(Rank *rank, Layout *layout)
+{
+    const uint32_t *slots = rank->slots;
+    const bool learns = !rank->session->loaded->program->forward_only;
+    size_t workspace = 0;
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        const size_t bytes = rank->chunks[c].sizes->workspace * rank->element_bytes;
+        workspace = bytes > workspace ? bytes : workspace;
+    }
+    char *messages = place_array(layout, slots[SLOT_MESSAGE], rank->message_bytes);
+    for (uint32_t i = 0; i < slots[SLOT_MESSAGE]; i++)
+        rank->blocks[i] = messages + i * aligned(rank->message_bytes);
+    rank->contexts = place_array(layout, slots[SLOT_CONTEXT], rank->context_bytes);
+    rank->stashes = place_array(layout, slots[SLOT_STASH], rank->stash_bytes);
+    rank->gradients = place_array(layout, slots[SLOT_GRADIENT], rank->gradient_bytes);
+    rank->workspace = place(layout, workspace);
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        place_weights(layout, &rank->chunks[c], learns);
+        place_data(layout, &rank->chunks[c], rank->session->options->outputs != NULL);
+    }
+}
+
+static Status open_stages(Rank *rank, Error *error)
+{
+    const Session *session = rank->session;
+    const Program *program = session->loaded->program;
+    const RankProgram *own = &program->ranks[rank->number];
+    double *losses = rank->record->losses;
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        BoundChunk *chunk = &rank->chunks[c];
+        const Pipe *pipe = &program->pipes[own->chunks[c].pipe];
+        *chunk = (BoundChunk){
+            .pipe = own->chunks[c].pipe,
+            .number = own->chunks[c].stage,
+            .first = pipe->first,
+            .microbatches = pipe->microbatches,
+            .is_first = own->chunks[c].stage == 0,
+            .is_last = own->chunks[c].stage + 1u == program->stages,
+            .counts = own->chunks[c].pipe == 0,
+        };
+        if (chunk->is_last) {
+            chunk->losses = losses;
+            losses += chunk->microbatches;
+        }
+        Status status = stage_open(&session->model, rank->device, chunk->number, program->stages, program->microbatches,
+                                   &chunk->stage, error);
+        if (status != STATUS_OK) {
+            error_prefix(error, "rank %d, stage %u: ", rank->number, chunk->number);
+            return status;
+        }
+        const StageSizes *sizes = chunk->sizes = stage_sizes(chunk->stage);
+        chunk->weight_bytes = sizes->parameters * rank->element_bytes;
+        const size_t context = aligned(sizes->context * rank->element_bytes);
+        const size_t stash = aligned(sizes->stash * rank->element_bytes);
+        const size_t gradient = aligned(sizes->gradient * rank->element_bytes);
+        rank->message_bytes = sizes->message * rank->element_bytes;
+        rank->context_bytes = context > rank->context_bytes ? context : rank->context_bytes;
+        rank->stash_bytes = stash > rank->stash_bytes ? stash : rank->stash_bytes;
+        rank->gradient_bytes = gradient > rank->gradient_bytes ? gradient : rank->gradient_bytes;
+        rank->record->parameters += chunk->counts ? sizes->parameters : 0;
+    }
+    return STATUS_OK;
+}
+
+static void *table(Rank *rank, size_t count, size_t bytes)
+{
+    rank->table_bytes += count * bytes;
+    return arena_array(&rank->tables, count, bytes);
+}
+
+/* All tables of the rank; false when there is no memory. */
+static bool make_tables(Rank *rank)
+{
+    const Session *session = rank->session;
+    const Program *program = session->loaded->program;
+    const RankProgram *own = &program->ranks[rank->number];
+    const size_t ranks = program->rank_count;
+    const RankProgram *forward = &session->loaded->forward->ranks[rank->number];
+    for (uint32_t class = 0; class < SLOT_CLASSES; class++)
+        rank->slots[class] = own->slots[class] > forward->slots[class] ? own->slots[class] : forward->slots[class];
+    rank->chunk_count = own->chunk_count;
+    rank->chunks = table(rank, own->chunk_count, sizeof *rank->chunks);
+    rank->blocks = table(rank, rank->slots[SLOT_MESSAGE], sizeof *rank->blocks);
+    rank->messages = table(rank, rank->slots[SLOT_MESSAGE], sizeof *rank->messages);
+    rank->squares = table(rank, ranks * session->most_chunks, sizeof *rank->squares);
+    rank->own_squares = table(rank, session->most_chunks, sizeof *rank->own_squares);
+    rank->clocks = table(rank, session->kept_steps + 1, (session->longest_stream + 1) * sizeof *rank->clocks);
+    rank->clock = rank->clocks;
+    rank->record = table(rank, 1, session->record_bytes);
+    rank->records = table(rank, ranks, session->record_bytes);
+    rank->losses = table(rank, program->microbatches, sizeof *rank->losses);
+    rank->busy = table(rank, ranks, sizeof *rank->busy);
+    if (session->piece_bytes) {
+        rank->piece = table(rank, 1, session->piece_bytes);
+        rank->pieces = table(rank, ranks, session->piece_bytes);
+    }
+    return rank->chunks && rank->blocks && rank->messages && rank->squares && rank->own_squares && rank->clocks &&
+           rank->record && rank->records && rank->losses && rank->busy && (!session->piece_bytes || (rank->piece && rank->pieces));
+}
+
+Status rank_bind(Rank *rank, Error *error)
+{
+    if (!make_tables(rank))
+        return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", rank->number,
+                         rank->table_bytes >> 20);
+    TRY(device_open(rank->session->device, &rank->device, error));
+    rank->element_bytes = rank->device->run->element_size;
+    TRY(open_stages(rank, error));
+    Layout layout = {0};
+    place_everything(rank, &layout);
+    rank->memory_bytes = layout.used;
+    Status status = rank->device->run->allocate(rank->device, layout.used, &rank->memory, error);
+    if (status != STATUS_OK) {
+        error_prefix(error, "rank %d, the %zu MiB of its plan: ", rank->number, layout.used >> 20);
+        return status;
+    }
+    layout = (Layout){.base = rank->memory};
+    place_everything(rank, &layout);
+    rank->record->planned_bytes = rank->memory_bytes + rank->table_bytes;
+    for (uint32_t i = 0; i < rank->slots[SLOT_MESSAGE]; i++)
+        rank->messages[i] = (Message){.block = &rank->blocks[i], .bytes = rank->message_bytes};
+    for (uint32_t c = 0; c < rank->chunk_count; c++)
+        TRY(stage_initialize(rank->chunks[c].stage, rank->chunks[c].parameters, error));
+    return STATUS_OK;
+}
+
+void rank_release(Rank *rank)
+{
+    for (uint32_t c = 0; rank->chunks && c < rank->chunk_count; c++)
+        if (rank->chunks[c].stage)
+            stage_close(rank->chunks[c].stage);
+    if (rank->device)
+        rank->device->run->deallocate(rank->device, rank->memory);
+    device_close(rank->device);
+    arena_free(&rank->tables);
+}
+
+void rank_fill(Rank *rank, uint64_t step, bool held_out)
+{
+    const Session *session = rank->session;
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        const BoundChunk *chunk = &rank->chunks[c];
+        for (uint32_t m = 0; m < chunk->microbatches && (chunk->inputs || chunk->targets); m++) {
+            char *inputs = chunk->inputs ? chunk->inputs + m * chunk->sizes->inputs : NULL;
+            char *targets = chunk->targets ? chunk->targets + m * chunk->sizes->targets : NULL;
+            const uint32_t number = chunk->first + m;
+            if (held_out)
+                dataset_held_out(session->dataset, (uint32_t)step * session->loaded->program->microbatches + number, inputs, targets);
+            else
+                dataset_microbatch(session->dataset, step, number, inputs, targets);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+/* File to proven program. */
+#include "runtime/vm/vm.h"
+
+#include "runtime/base/file.h"
+
+Status program_derive(Program *program, bool reference, bool forward_only, Arena *arena, LoadedProgram *loaded, Error *error)
+{
+    if (reference)
+        TRY(program_reference(program, arena, &program, error));
+    Program *forward = program;
+    if (!program->forward_only)
+        TRY(program_forward_only(program, arena, &forward, error));
+    TRY(program_verify(program, error));
+    if (forward != program)
+        TRY(program_verify(forward, error));
+    loaded->program = forward_only ? forward : program;
+    loaded->forward = forward;
+    return STATUS_OK;
+}
+
+Status program_load(const char *path, bool reference, bool forward_only, Arena *arena, LoadedProgram *loaded, Error *error)
+{
+    *loaded = (LoadedProgram){.path = path};
+    char *bytes;
+    size_t size;
+    TRY(file_read(path, arena, &bytes, &size, error));
+    Program *program = NULL;
+    Status status = program_decode((const uint8_t *)bytes, size, arena, &program, error);
+    if (status == STATUS_OK)
+        status = program_verify(program, error);
+    if (status == STATUS_OK)
+        status = program_derive(program, reference, forward_only, arena, loaded, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "%s: ", path);
+    return status;
+}

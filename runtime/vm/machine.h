@@ -1,0 +1,146 @@
+#ifndef VM_MACHINE_H
+#define VM_MACHINE_H
+
+/* What a running program is made of: shared by session, bind, run, train, collect, trace and save. */
+
+#include "runtime/vm/vm.h"
+
+#include <stdio.h>
+
+/* One stage that a rank holds, with all that is its own. */
+typedef struct BoundChunk {
+    Stage *stage;
+    const StageSizes *sizes;
+    uint16_t pipe, number;  /* number: which stage */
+    uint32_t first;         /* number in the step of the pipe's first microbatch */
+    uint32_t microbatches;
+    double *losses;         /* last stage: [microbatches], in Rank.record */
+    bool is_first, is_last; /* of the pipe */
+    bool counts;            /* the copy of the stage that the norm and the saved weights take: that of pipe 0 */
+    size_t weight_bytes;
+    char *parameters, *gradients, *moment1, *moment2; /* forward only: parameters alone */
+    char *inputs, *targets; /* [microbatches], first and last stage */
+    char *outputs;          /* [microbatches], last stage; NULL: not wanted */
+} BoundChunk;
+
+/* What a rank tells all others when a step has ended. Only values; padded by losses to one size for all ranks. */
+typedef struct RankRecord {
+    int64_t begun, ended;   /* first start and last end of a pass, ns */
+    int64_t busy;           /* ns in passes */
+    int64_t products;       /* ns in matrix products, */
+    double operations;      /* and the floating-point operations of these */
+    uint64_t parameters;    /* of the stages whose copy counts here; the two are told once, when the rank is ready */
+    uint64_t planned_bytes;
+    uint32_t stop;          /* asked to end after this step */
+    uint32_t reserved;
+    double losses[];        /* of the pipes that end here, in chunk order */
+} RankRecord;
+
+/* Where a stage of a pipe lives. */
+typedef struct Home {
+    uint16_t rank;
+    uint8_t chunk;
+    uint32_t first_loss; /* of a last stage: place of its first loss in its rank's record */
+} Home;
+
+/* A rank: one thread's. */
+typedef struct Rank {
+    Session *session;
+    int number;
+    const Transport *transport;
+    Endpoint *endpoint;
+    Progress *progress;
+    const Passes *passes;
+    BoundChunk *chunks;
+    uint32_t chunk_count;
+    uint32_t slots[SLOT_CLASSES];
+    void **blocks;          /* [message slots]; the transport may exchange them */
+    Message *messages;      /* [message slots] */
+    size_t element_bytes;   /* of the device's numbers */
+    char *contexts, *stashes, *gradients, *workspace;
+    size_t message_bytes, context_bytes, stash_bytes, gradient_bytes; /* from one slot to the next */
+    double *squares;        /* [ranks][most_chunks]: what NORM gathers */
+    double *own_squares;    /* [most_chunks] */
+    double norm, clip;      /* by the last NORM */
+    uint64_t step;          /* from 1 */
+    int64_t *clocks;        /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
+    int64_t *clock;         /* the row of the stream that runs; the last row is for held-out data */
+    RankRecord *record;     /* this rank's */
+    char *records;          /* everybody's: [ranks] of Session.record_bytes */
+    double *losses;         /* [microbatches] by number, of everybody */
+    double *busy;           /* [ranks] seconds */
+    char *piece, *pieces;   /* collect.c: [piece_bytes], [ranks][piece_bytes]; NULL when nothing is to be collected */
+    Device *device;
+    void *memory;           /* of the device; the slots, weights and data lie in it */
+    size_t memory_bytes;
+    Arena tables;           /* everything else */
+    size_t table_bytes;
+} Rank;
+
+struct Session {
+    const LoadedProgram *loaded;
+    const RunOptions *options;
+    SessionHooks hooks;
+    ModelConfig model;      /* checked */
+    const Transport *transport;
+    Endpoint **endpoints;   /* [ranks]; NULL: not in this process */
+    Dataset *dataset;
+    const char *device;     /* its name */
+    Rank *ranks;            /* [ranks]; those of this process are used */
+    Progress *own_progress; /* [ranks]; unless hooks.progress */
+    uint32_t longest_stream;
+    uint32_t most_chunks;   /* of a rank */
+    Home *counting;         /* [stages] the copy of each stage that counts */
+    Home *ends;             /* [pipes] the last stages */
+    size_t record_bytes;
+    size_t piece_bytes;
+    uint32_t kept_steps;    /* whose clocks the trace shows */
+    int64_t begun;          /* ns, session_run */
+    bool stuck;             /* a rank never came back */
+    Arena tables;
+};
+
+static inline const RankRecord *rank_record(const Rank *rank, uint32_t other)
+{
+    return (const RankRecord *)(const void *)(rank->records + other * rank->session->record_bytes);
+}
+
+/* --- bind.c: a rank's stages and memory, by the slot plan. After it nothing is allocated any more --- */
+
+Status rank_bind(Rank *rank, Error *error);
+void rank_release(Rank *rank);
+/* Draws the data of a step, or of round `step` over the held-out data. */
+void rank_fill(Rank *rank, uint64_t step, bool held_out);
+
+/* --- run.c: the interpreter --- */
+
+/* Runs a stream of this rank, of the program or of its forward half, from its first instruction to END. */
+Status rank_execute(Rank *rank, const Program *program, Error *error);
+bool opcode_is_pass(uint8_t opcode);
+/* "instruction I (TEXT, FILE.dps:LINE)". Returns what snprintf returns. */
+int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size);
+
+/* --- watchdog.c --- */
+
+/* Runs `work` for each rank of this process, each in a thread of its own, until all have come back. The first failure ends
+   the others and is returned; so is a standstill of all ranks for longer than the deadline. Sets session->stuck. */
+Status crew_run(Session *session, Status (*work)(Rank *rank, Error *error), Error *error);
+
+/* --- train.c --- */
+
+/* All of one rank: bind, the steps, the files at the end. */
+Status rank_train(Rank *rank, Error *error);
+
+/* --- save.c, trace.c: meetings of all ranks that write what belongs to all to `stream` on rank 0. Whether the writing went
+   well is found out there when the file is finished; on the other ranks `stream` is NULL --- */
+
+/* The `bytes` bytes at `mine` on rank `owner`; what the others say counts for nothing. */
+Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error);
+/* The weights, one copy of each stage; the head of the file says how they lie in it. */
+Status save_weights(Rank *rank, FILE *stream, Error *error);
+/* The last stages' outputs of the step that ran, by microbatch number. */
+Status save_outputs(Rank *rank, FILE *stream, Error *error);
+/* The last kept_steps steps up to rank->step as Chrome trace events. */
+Status trace_steps(Rank *rank, FILE *stream, Error *error);
+
+#endif

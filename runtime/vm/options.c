@@ -1,0 +1,195 @@
+/* The command line of dprun. */
+#include "runtime/vm/vm.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char options_help[] =
+    "usage: dprun [options] prog.bin               all ranks in this process\n"
+    "       mpirun -n P dprun [options] prog.bin   one rank a process\n"
+    "\n"
+    "Trains a model by a pipeline schedule that dpc compiled.\n"
+    "\n"
+    "  --steps N          steps to run (default 100; with --forward-only 1)\n"
+    "  --data FILE        train on the bytes of FILE (default: a text that every Debian has)\n"
+    "  --model NAME|FILE  gpt (default), mlp, or a file of 'key = value' lines\n"
+    "  --set KEY=VALUE    one setting of the model or the training, as in such a file; may be repeated\n"
+    "  --seed N           seed of the weights and the data order\n"
+    "  --device KIND      auto, cpu, cuda or sim\n"
+    "  --transport KIND   auto (mpi under mpirun, else local), local, mpi or nccl\n"
+    "  --rank-map LIST    process i runs rank LIST[i], such as 0,2,1,3; under mpirun\n"
+    "  --deadline SECONDS without any progress before the run is given up (default 60; 0: never)\n"
+    "  --forward-only     run the schedule without its backward half\n"
+    "  --reference        the whole model on one rank, microbatch after microbatch\n"
+    "  --outputs FILE     with --forward-only: the last stage's outputs, float32 little-endian, by microbatch number\n"
+    "  --save FILE        the weights at the end\n"
+    "  --trace FILE       the last steps as Chrome trace events\n"
+    "  --json             one JSON object a step on standard output\n"
+    "  --help, --version\n"
+    "\n"
+    "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed.\n";
+
+static const char hint[] = "'dprun --help' lists the options";
+
+static Status usage(Error *error, const char *option, const char *value, const char *wanted)
+{
+    return error_set(error, STATUS_BAD_USAGE, "%s: '%s' is not %s; %s", option, value, wanted, hint);
+}
+
+static Status parse_count(const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *value, Error *error)
+{
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    if (end == text || *end || errno || strchr(text, '-') || *value < least || *value > most) {
+        char wanted[96];
+        snprintf(wanted, sizeof wanted, "a whole number from %llu to %llu", (unsigned long long)least, (unsigned long long)most);
+        return usage(error, option, text, wanted);
+    }
+    return STATUS_OK;
+}
+
+static Status parse_seconds(const char *option, const char *text, double *seconds, Error *error)
+{
+    char *end;
+    *seconds = strtod(text, &end);
+    if (end == text || *end || !isfinite(*seconds) || *seconds < 0)
+        return usage(error, option, text, "a number of seconds");
+    return STATUS_OK;
+}
+
+static Status parse_rank_map(const char *text, Arena *arena, RunOptions *options, Error *error)
+{
+    static const char wanted[] = "a list of all ranks, each once, such as 0,2,1,3";
+    int count = 1;
+    for (const char *next = text; *next; next++)
+        count += *next == ',';
+    int *map = arena_array(arena, (size_t)count, sizeof *map);
+    bool *taken = arena_array(arena, (size_t)count, sizeof *taken);
+    for (int i = 0; i < count; i++) {
+        char *end;
+        const long rank = *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : -1;
+        if (rank < 0 || rank >= count || taken[rank] || *end != (i + 1 < count ? ',' : '\0'))
+            return usage(error, "--rank-map", optarg, wanted);
+        taken[rank] = true;
+        map[i] = (int)rank;
+        text = end + 1;
+    }
+    options->rank_map = map;
+    options->rank_map_count = count;
+    return STATUS_OK;
+}
+
+static Status parse_device(const char *name, Error *error)
+{
+    if (strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0)
+        return STATUS_OK;
+    if (strcmp(name, "cuda") == 0 || strcmp(name, "sim") == 0)
+        return error_set(error, STATUS_RUN_FAILED, "--device %s: this build has no such device; it has: cpu", name);
+    return usage(error, "--device", name, "auto, cpu, cuda or sim");
+}
+
+static Status parse_transport(const char *name, TransportChoice *choice, Error *error)
+{
+    if (strcmp(name, "auto") == 0)
+        *choice = transport_under_mpirun() ? TRANSPORT_MPI : TRANSPORT_LOCAL;
+    else if (strcmp(name, "local") == 0)
+        *choice = TRANSPORT_LOCAL;
+    else if (strcmp(name, "mpi") == 0)
+        *choice = TRANSPORT_MPI;
+    else if (strcmp(name, "nccl") == 0)
+        return error_set(error, STATUS_RUN_FAILED, "--transport nccl: not in this build; it has: local, mpi");
+    else
+        return usage(error, "--transport", name, "auto, local, mpi or nccl");
+    return STATUS_OK;
+}
+
+/* What holds between options, once all are known. */
+static Status check_together(const RunOptions *options, Error *error)
+{
+    if (options->outputs && !options->forward_only)
+        return error_set(error, STATUS_BAD_USAGE, "--outputs goes with --forward-only; %s", hint);
+    if (options->save && options->forward_only)
+        return error_set(error, STATUS_BAD_USAGE, "--save: with --forward-only no weights are learned; %s", hint);
+    if (options->rank_map && options->transport != TRANSPORT_MPI)
+        return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
+    return STATUS_OK;
+}
+
+enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_TRANSPORT, OPTION_RANK_MAP,
+       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_TRACE, OPTION_JSON,
+       OPTION_HELP, OPTION_VERSION };
+
+static const struct option long_options[] = {
+    {"steps", required_argument, NULL, OPTION_STEPS},
+    {"data", required_argument, NULL, OPTION_DATA},
+    {"model", required_argument, NULL, OPTION_MODEL},
+    {"set", required_argument, NULL, OPTION_SET},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"device", required_argument, NULL, OPTION_DEVICE},
+    {"transport", required_argument, NULL, OPTION_TRANSPORT},
+    {"rank-map", required_argument, NULL, OPTION_RANK_MAP},
+    {"deadline", required_argument, NULL, OPTION_DEADLINE},
+    {"forward-only", no_argument, NULL, OPTION_FORWARD_ONLY},
+    {"reference", no_argument, NULL, OPTION_REFERENCE},
+    {"outputs", required_argument, NULL, OPTION_OUTPUTS},
+    {"save", required_argument, NULL, OPTION_SAVE},
+    {"trace", required_argument, NULL, OPTION_TRACE},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {0},
+};
+
+Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, Error *error)
+{
+    *options = (RunOptions){
+        .model_name = "gpt",
+        .deadline = 60,
+        .transport = transport_under_mpirun() ? TRANSPORT_MPI : TRANSPORT_LOCAL,
+    };
+    const char **assignments = arena_array(arena, (size_t)argc + 1, sizeof *assignments);
+    int assignment_count = 0;
+    const char *seed = NULL;
+    optind = 0; /* glibc: start afresh, for callers that parse more than once */
+    opterr = 0;
+    for (int option; (option = getopt_long(argc, argv, ":", long_options, NULL)) != -1;) {
+        switch (option) {
+        case OPTION_STEPS: TRY(parse_count("--steps", optarg, 1, UINT32_MAX - 1, &options->steps, error)); break;
+        case OPTION_DATA: options->data = optarg; break;
+        case OPTION_MODEL: options->model_name = optarg; break;
+        case OPTION_SET: assignments[assignment_count++] = optarg; break;
+        case OPTION_SEED: seed = optarg; break;
+        case OPTION_DEVICE: TRY(parse_device(optarg, error)); break;
+        case OPTION_TRANSPORT: TRY(parse_transport(optarg, &options->transport, error)); break;
+        case OPTION_RANK_MAP: TRY(parse_rank_map(optarg, arena, options, error)); break;
+        case OPTION_DEADLINE: TRY(parse_seconds("--deadline", optarg, &options->deadline, error)); break;
+        case OPTION_FORWARD_ONLY: options->forward_only = true; break;
+        case OPTION_REFERENCE: options->reference = true; break;
+        case OPTION_OUTPUTS: options->outputs = optarg; break;
+        case OPTION_SAVE: options->save = optarg; break;
+        case OPTION_TRACE: options->trace = optarg; break;
+        case OPTION_JSON: options->json = true; break;
+        case OPTION_HELP: options->help = true; return STATUS_OK;
+        case OPTION_VERSION: options->version = true; return STATUS_OK;
+        case ':': return error_set(error, STATUS_BAD_USAGE, "%s needs a value; %s", argv[optind - 1], hint);
+        default: return error_set(error, STATUS_BAD_USAGE, "unknown option '%s'; %s", argv[optind - 1], hint);
+        }
+    }
+    if (argc - optind != 1)
+        return error_set(error, STATUS_BAD_USAGE, "%s; %s",
+                         argc == optind ? "no program: dprun runs the prog.bin that dpc made" : "more than one program", hint);
+    options->program = argv[optind];
+    TRY(check_together(options, error));
+    TRY(model_config_load(options->model_name, &options->model, error));
+    for (int i = 0; i < assignment_count; i++)
+        TRY(model_config_set(&options->model, assignments[i], error));
+    if (seed)
+        TRY(parse_count("--seed", seed, 0, UINT64_MAX, &options->model.seed, error));
+    if (options->steps == 0)
+        options->steps = options->forward_only ? 1 : 100;
+    return STATUS_OK;
+}

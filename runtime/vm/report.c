@@ -1,0 +1,140 @@
+#include "runtime/vm/report.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Whoever reads the output has had enough, or the disk is full: the run ends after this step. */
+static void flush_output(Report *report)
+{
+    if (fflush(stdout) == 0 || report->output_error)
+        return;
+    report->output_error = errno;
+    atomic_store(report->stop, true);
+}
+
+/* 1234567 as "1.23M". */
+static const char *short_number(double value, char text[static 16])
+{
+    static const char units[] = {'\0', 'k', 'M', 'G', 'T'};
+    size_t unit = 0;
+    for (; value >= 999.5 && unit + 1 < sizeof units; unit++)
+        value /= 1000;
+    snprintf(text, 16, "%.*f%c", unit == 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2, value, units[unit]);
+    return text;
+}
+
+static void print_header(const Report *report)
+{
+    const RunFacts *facts = &report->facts;
+    const Program *program = facts->program;
+    char parameters[16], bytes[16];
+    printf("schedule   %s (%s): %u rank%s, %u stages, %u microbatches%s\n", program->schedule, program->source,
+           program->rank_count, program->rank_count == 1 ? "" : "s", program->stages, program->microbatches,
+           program->forward_only ? ", forward only" : "");
+    printf("model      %s, %s parameters; %sB planned for all ranks\n", report->options->model_name,
+           short_number((double)facts->parameters, parameters), short_number((double)facts->planned_bytes, bytes));
+    printf("data       %s", facts->data);
+    if (facts->byte_entropy > 0)
+        printf(", %.4f nats a byte by the frequency of bytes alone", facts->byte_entropy);
+    printf("\nmachine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport, facts->ready_seconds * 1e3);
+    fflush(stdout);
+}
+
+static void ready(void *context, const RunFacts *facts)
+{
+    Report *report = context;
+    report->facts = *facts;
+    report->speaks = true;
+    report->tokens = (double)facts->program->microbatches * facts->model->microbatch_size * facts->model->sequence;
+    if (!report->options->json)
+        print_header(report);
+    flush_output(report);
+}
+
+static void print_json(const Report *report, const StepReport *step)
+{
+    const Program *program = report->facts.program;
+    printf("{\"step\":%llu,\"loss\":%.17g,\"losses\":[", (unsigned long long)step->step, step->loss);
+    for (uint32_t m = 0; m < program->microbatches; m++)
+        printf("%s%.17g", m ? "," : "", step->losses[m]);
+    printf("],\"gradient_norm\":%.17g,\"tokens_per_s\":%.6g,\"step_ms\":%.6g,\"bubble_rate\":%.6g,\"busy_ms\":[", step->gradient_norm,
+           report->tokens / step->seconds, step->seconds * 1e3, step->bubble_rate);
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        printf("%s%.6g", r ? "," : "", step->busy[r] * 1e3);
+    printf("],\"product_ms\":%.6g,\"product_gflops\":%.6g,\"planned_bytes\":%llu", step->product_seconds * 1e3,
+           step->product_seconds > 0 ? step->operations / step->product_seconds * 1e-9 : 0,
+           (unsigned long long)report->facts.planned_bytes);
+    if (step->has_held_out)
+        printf(",\"held_out_loss\":%.17g,\"byte_entropy\":%.17g", step->held_out_loss, report->facts.byte_entropy);
+    printf("}\n");
+}
+
+static void print_progress(const Report *report, const StepReport *step)
+{
+    enum { WIDTH = 24 };
+    const uint64_t steps = report->options->steps;
+    char tokens[16], bar[WIDTH + 1] = "";
+    const double left = report->seconds / (double)step->step * (double)(steps - step->step);
+    if (report->terminal) {
+        memset(bar, '-', WIDTH);
+        memset(bar, '#', (size_t)(step->step * WIDTH / steps));
+    }
+    fprintf(stderr, "%sstep %llu/%llu  %s  loss %.4f  %s tokens/s  bubble %.1f %%  %.0f s left%s", report->terminal ? "\r" : "",
+            (unsigned long long)step->step, (unsigned long long)steps, bar, step->loss,
+            short_number(report->tokens / step->seconds, tokens), step->bubble_rate * 100, left,
+            !report->terminal || step->last ? "\n" : "\033[K");
+    fflush(stderr);
+}
+
+static void take_step(void *context, const StepReport *step)
+{
+    Report *report = context;
+    report->seconds += step->seconds;
+    report->steps = step->step;
+    report->last_loss = step->loss;
+    report->has_held_out = step->has_held_out;
+    report->held_out_loss = step->held_out_loss;
+    const uint64_t tenth = (report->options->steps + 9) / 10;
+    if (report->options->json) {
+        print_json(report, step);
+        flush_output(report);
+    } else if (report->terminal || step->last || step->step == 1 || step->step % tenth == 0) {
+        print_progress(report, step);
+    }
+}
+
+void report_open(Report *report, const RunOptions *options, atomic_bool *stop, Observer *observer)
+{
+    *report = (Report){.options = options, .stop = stop, .terminal = isatty(STDERR_FILENO)};
+    *observer = (Observer){.context = report, .ready = ready, .step = take_step};
+}
+
+static void print_results(const Report *report)
+{
+    printf("steps      %llu in %.1f s, last loss %.4f\n", (unsigned long long)report->steps, report->seconds, report->last_loss);
+    if (report->has_held_out)
+        printf("held out   loss %.4f nats a byte; the frequency of bytes alone gives %.4f\n", report->held_out_loss,
+               report->facts.byte_entropy);
+}
+
+Status report_close(Report *report, Status status, Error *error)
+{
+    const RunOptions *options = report->options;
+    const char *const paths[] = {options->outputs, options->save, options->trace};
+    if (!report->speaks || status != STATUS_OK) {
+        if (report->speaks && report->terminal && !options->json)
+            fputc('\n', stderr);
+        return status;
+    }
+    if (!options->json)
+        print_results(report);
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] && strcmp(paths[i], "-") != 0)
+            fprintf(options->json ? stderr : stdout, "wrote      %s\n", paths[i]);
+    flush_output(report);
+    if (report->output_error && report->output_error != EPIPE)
+        return error_set(error, STATUS_RUN_FAILED, "cannot write standard output: %s", strerror(report->output_error));
+    return STATUS_OK;
+}

@@ -1,0 +1,219 @@
+/* The interpreter: a table of functions by opcode and a loop over the stream. */
+#include "runtime/vm/machine.h"
+
+#include "runtime/base/clock.h"
+
+#include <math.h>
+
+static void *message_block(const Rank *rank, uint16_t slot)
+{
+    return slot == SLOT_NONE ? NULL : rank->blocks[slot];
+}
+
+static void *slot_memory(char *first, size_t bytes, uint16_t slot)
+{
+    return slot == SLOT_NONE ? NULL : first + slot * bytes;
+}
+
+/* The instruction's slots and the chunk's own memory as the passes want them; y and dx are added by who has them. */
+static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk, const Instruction *instruction)
+{
+    const uint32_t microbatch = instruction->microbatch;
+    return (PassBuffers){
+        .parameters = chunk->parameters,
+        .parameter_gradients = chunk->gradients,
+        .x = message_block(rank, instruction->slot[0]),
+        .context = slot_memory(rank->contexts, rank->context_bytes, instruction->slot[2]),
+        .stash = slot_memory(rank->stashes, rank->stash_bytes, instruction->slot[3]),
+        .dy = message_block(rank, instruction->slot[4]),
+        .gradient = slot_memory(rank->gradients, rank->gradient_bytes, instruction->slot[5]),
+        .workspace = rank->workspace,
+        .inputs = chunk->inputs ? chunk->inputs + microbatch * chunk->sizes->inputs : NULL,
+        .targets = chunk->targets ? chunk->targets + microbatch * chunk->sizes->targets : NULL,
+        .outputs = chunk->outputs ? chunk->outputs + microbatch * chunk->sizes->outputs * sizeof(float) : NULL,
+        .loss = chunk->losses ? chunk->losses + microbatch : NULL,
+    };
+}
+
+#define EXECUTE(name) static Status execute_##name(Rank *rank, const Instruction *instruction, Error *error)
+
+EXECUTE(FORWARD)
+{
+    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    PassBuffers buffers = pass_buffers(rank, chunk, instruction);
+    buffers.y = message_block(rank, instruction->slot[1]);
+    return rank->passes->forward(chunk->stage, &buffers, error);
+}
+
+EXECUTE(FORWARD_ONLY)
+{
+    return execute_FORWARD(rank, instruction, error);
+}
+
+EXECUTE(BACKWARD)
+{
+    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    PassBuffers buffers = pass_buffers(rank, chunk, instruction);
+    buffers.dx = message_block(rank, instruction->slot[1]);
+    TRY(rank->passes->backward_input(chunk->stage, &buffers, error));
+    return rank->passes->backward_weight(chunk->stage, &buffers, error);
+}
+
+EXECUTE(BACKWARD_INPUT)
+{
+    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    PassBuffers buffers = pass_buffers(rank, chunk, instruction);
+    buffers.dx = message_block(rank, instruction->slot[1]);
+    return rank->passes->backward_input(chunk->stage, &buffers, error);
+}
+
+EXECUTE(BACKWARD_WEIGHT)
+{
+    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    const PassBuffers buffers = pass_buffers(rank, chunk, instruction);
+    return rank->passes->backward_weight(chunk->stage, &buffers, error);
+}
+
+/* This device runs the two halves of an F&B one after the other: they are the next two instructions. */
+EXECUTE(OVERLAP)
+{
+    (void)rank, (void)instruction, (void)error;
+    return STATUS_OK;
+}
+
+static Message *message_to_post(const Rank *rank, const Instruction *instruction, bool is_send)
+{
+    Message *message = &rank->messages[instruction->slot[0]];
+    message->peer = instruction->peer;
+    message->is_send = is_send;
+    return message;
+}
+
+EXECUTE(SEND_FORWARD)
+{
+    return rank->transport->send(rank->endpoint, message_to_post(rank, instruction, true), error);
+}
+
+EXECUTE(RECEIVE_FORWARD)
+{
+    return rank->transport->receive(rank->endpoint, message_to_post(rank, instruction, false), error);
+}
+
+EXECUTE(SEND_BACKWARD)
+{
+    return execute_SEND_FORWARD(rank, instruction, error);
+}
+
+EXECUTE(RECEIVE_BACKWARD)
+{
+    return execute_RECEIVE_FORWARD(rank, instruction, error);
+}
+
+EXECUTE(WAIT)
+{
+    return rank->transport->wait(rank->endpoint, &rank->messages[instruction->slot[0]], error);
+}
+
+EXECUTE(REDUCE)
+{
+    const Group *group = &rank->session->loaded->program->groups[instruction->peer];
+    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    int ranks[PROGRAM_PIPES_MAX];
+    for (int i = 0; i < group->member_count; i++)
+        ranks[i] = group->members[i].rank;
+    return rank->transport->reduce(rank->endpoint, ranks, group->member_count, (float *)(void *)chunk->gradients,
+                                   chunk->sizes->parameters, error);
+}
+
+/* Each rank gives the squares of the stages whose copy counts; everybody adds them up in the order of the stages. */
+EXECUTE(NORM)
+{
+    (void)instruction;
+    const Session *session = rank->session;
+    const Program *program = session->loaded->program;
+    for (uint32_t c = 0; c < rank->chunk_count; c++)
+        if (rank->chunks[c].counts)
+            TRY(stage_gradient_norm(rank->chunks[c].stage, rank->chunks[c].gradients, &rank->own_squares[c], error));
+    TRY(rank->transport->gather(rank->endpoint, rank->own_squares, session->most_chunks * sizeof(double), rank->squares, error));
+    double sum = 0;
+    for (uint32_t s = 0; s < program->stages; s++)
+        sum += rank->squares[session->counting[s].rank * session->most_chunks + session->counting[s].chunk];
+    rank->norm = sqrt(sum);
+    const double limit = session->model.clip_norm;
+    rank->clip = limit > 0 && rank->norm > limit ? limit / rank->norm : 1;
+    return STATUS_OK;
+}
+
+EXECUTE(UPDATE)
+{
+    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    const Observer *observer = &rank->session->hooks.observer;
+    if (observer->gradient)
+        observer->gradient(observer->context, &(GradientView){
+            .step = rank->step,
+            .rank = rank->number,
+            .chunk = instruction->chunk,
+            .pipe = chunk->pipe,
+            .stage = chunk->number,
+            .values = (const float *)(const void *)chunk->gradients,
+            .count = chunk->sizes->parameters,
+        });
+    return stage_update(chunk->stage, chunk->parameters, chunk->gradients, chunk->moment1, chunk->moment2, rank->step,
+                        rank->clip, error);
+}
+
+EXECUTE(END)
+{
+    (void)rank, (void)instruction, (void)error;
+    return STATUS_OK;
+}
+
+typedef Status Execute(Rank *rank, const Instruction *instruction, Error *error);
+
+static Execute *const execute[OPCODE_COUNT] = {
+#define OPCODE(name, text, operands, what) [OP_##name] = execute_##name,
+#include "runtime/program/opcodes.def"
+};
+
+bool opcode_is_pass(uint8_t opcode)
+{
+    return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY || opcode == OP_BACKWARD || opcode == OP_BACKWARD_INPUT ||
+           opcode == OP_BACKWARD_WEIGHT;
+}
+
+int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size)
+{
+    char words[160], line[16] = "";
+    const Instruction *place = &program->ranks[rank].instructions[instruction];
+    program_instruction_text(program, rank, place, words, sizeof words);
+    if (place->line)
+        snprintf(line, sizeof line, ":%u", place->line);
+    return snprintf(text, size, "instruction %u (%s, %s%s)", instruction, words, program->source, line);
+}
+
+Status rank_execute(Rank *rank, const Program *program, Error *error)
+{
+    const Instruction *instructions = program->ranks[rank->number].instructions;
+    const uint64_t step = rank->step << 32;
+    Status (*const progress)(Endpoint *, Error *) = rank->transport->progress;
+    _Atomic uint64_t *const place = &rank->progress->place;
+    int64_t *clock = rank->clock;
+    *clock = clock_nanoseconds();
+    for (const Instruction *next = instructions;; next++) {
+        atomic_store_explicit(place, step | (uint64_t)(next - instructions), memory_order_relaxed);
+        Status status = execute[next->opcode](rank, next, error);
+        *++clock = clock_nanoseconds();
+        if (status == STATUS_OK && next->opcode == OP_END) {
+            atomic_store_explicit(place, PROGRESS_IDLE, memory_order_relaxed);
+            return STATUS_OK;
+        }
+        if (status == STATUS_OK && progress)
+            status = progress(rank->endpoint, error);
+        if (status != STATUS_OK) {
+            char text[256];
+            instruction_place(program, (uint32_t)rank->number, (uint32_t)(next - instructions), text, sizeof text);
+            error_prefix(error, "rank %d, %s: ", rank->number, text);
+            return status;
+        }
+    }
+}

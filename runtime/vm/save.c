@@ -1,0 +1,80 @@
+/* What belongs to all ranks, brought to rank 0's process and written there: weights, outputs. */
+#include "runtime/vm/machine.h"
+
+#include "runtime/device/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error)
+{
+    const size_t most = rank->session->piece_bytes;
+    memcpy(rank->piece, &bytes, sizeof bytes);
+    TRY(rank->transport->gather(rank->endpoint, rank->piece, sizeof bytes, rank->pieces, error));
+    memcpy(&bytes, rank->pieces + (size_t)owner * sizeof bytes, sizeof bytes);
+    for (size_t done = 0; done < bytes; done += most) {
+        const size_t piece = bytes - done < most ? bytes - done : most;
+        if (rank->number == owner)
+            memcpy(rank->piece, (const char *)mine + done, piece);
+        TRY(rank->transport->gather(rank->endpoint, rank->piece, piece, rank->pieces, error));
+        if (stream)
+            fwrite(rank->pieces + (size_t)owner * piece, 1, piece, stream);
+    }
+    return STATUS_OK;
+}
+
+/* The head depends on the model alone, not on the schedule or the number of its ranks. */
+static void write_head(const ModelConfig *model, uint64_t parameters, FILE *stream)
+{
+    fprintf(stream,
+            "DPSWEIGHTS 1\n"
+            "# Lines of text up to the first empty one, then `parameters` numbers, float32 little-endian: the layers in the\n"
+            "# order of the model, of each layer its components, of each component its matrices and vectors, row by row.\n"
+            "model %s\nlayers %u\nhidden %u\n",
+            model->kind == MODEL_GPT ? "gpt" : "mlp", model->layers, model->hidden);
+    if (model->kind == MODEL_GPT)
+        fprintf(stream, "heads %u\nsequence %u\nvocabulary %u\n", model->heads, model->sequence, model->vocabulary);
+    fprintf(stream, "parameters %llu\n\n", (unsigned long long)parameters);
+}
+
+Status save_weights(Rank *rank, FILE *stream, Error *error)
+{
+    const Session *session = rank->session;
+    const Program *program = session->loaded->program;
+    uint64_t parameters = 0;
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        parameters += rank_record(rank, r)->parameters;
+    if (stream)
+        write_head(&session->model, parameters, stream);
+    Status status = STATUS_OK;
+    for (uint32_t s = 0; status == STATUS_OK && s < program->stages; s++) {
+        const Home *home = &session->counting[s];
+        float *weights = NULL;
+        size_t count = 0;
+        if (home->rank == rank->number) {
+            const BoundChunk *chunk = &rank->chunks[home->chunk];
+            count = chunk->sizes->parameters;
+            weights = malloc(count * sizeof *weights);
+            if (!weights)
+                return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its weights to be saved", rank->number);
+            status = rank->device->run->store_floats(rank->device, count, chunk->parameters, weights, error);
+        }
+        if (status == STATUS_OK)
+            status = collect(rank, home->rank, weights, count * sizeof *weights, stream, error);
+        free(weights);
+    }
+    return status;
+}
+
+Status save_outputs(Rank *rank, FILE *stream, Error *error)
+{
+    const Program *program = rank->session->loaded->program;
+    for (uint32_t p = 0; p < program->pipe_count; p++) {
+        const Home *home = &rank->session->ends[p];
+        const bool mine = home->rank == rank->number;
+        const BoundChunk *chunk = mine ? &rank->chunks[home->chunk] : NULL;
+        const size_t bytes = mine ? chunk->microbatches * chunk->sizes->outputs * sizeof(float) : 0;
+        TRY(collect(rank, home->rank, mine ? chunk->outputs : NULL, bytes, stream, error));
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,188 @@
+/* A run: what all its ranks in this process share, from opening to closing. */
+#include "runtime/vm/machine.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/base/file.h"
+
+#include <stdlib.h>
+
+enum {
+    PIECES_BYTES = 1 << 20,      /* what a rank takes to see pieces of all others */
+    KEPT_STEPS = 16,             /* most steps that a trace shows, */
+    KEPT_INSTRUCTIONS = 1 << 16, /* and about how many instructions of a rank */
+};
+
+/* The extents of the program, over all ranks; and where its stages live. */
+static bool survey(Session *session)
+{
+    const Program *program = session->loaded->program;
+    session->counting = arena_array(&session->tables, program->stages, sizeof *session->counting);
+    session->ends = arena_array(&session->tables, program->pipe_count, sizeof *session->ends);
+    if (!session->counting || !session->ends)
+        return false;
+    uint32_t most_losses = 0;
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        const RankProgram *rank = &program->ranks[r];
+        uint32_t losses = 0;
+        for (uint32_t c = 0; c < rank->chunk_count; c++) {
+            const Chunk *chunk = &rank->chunks[c];
+            const Home home = {.rank = (uint16_t)r, .chunk = (uint8_t)c, .first_loss = losses};
+            if (chunk->pipe == 0)
+                session->counting[chunk->stage] = home;
+            if (chunk->stage + 1u == program->stages) {
+                session->ends[chunk->pipe] = home;
+                losses += program->pipes[chunk->pipe].microbatches;
+            }
+        }
+        const uint32_t forward = session->loaded->forward->ranks[r].instruction_count;
+        const uint32_t length = rank->instruction_count > forward ? rank->instruction_count : forward;
+        session->longest_stream = length > session->longest_stream ? length : session->longest_stream;
+        session->most_chunks = rank->chunk_count > session->most_chunks ? rank->chunk_count : session->most_chunks;
+        most_losses = losses > most_losses ? losses : most_losses;
+    }
+    session->record_bytes = sizeof(RankRecord) + most_losses * sizeof(double);
+    return true;
+}
+
+static void plan_outputs(Session *session)
+{
+    const RunOptions *options = session->options;
+    session->kept_steps = 1;
+    if (options->trace) {
+        const uint32_t fit = KEPT_INSTRUCTIONS / session->longest_stream;
+        session->kept_steps = fit < 1 ? 1 : fit > KEPT_STEPS ? KEPT_STEPS : fit;
+    }
+    if (options->trace || options->save || options->outputs) {
+        const size_t piece = PIECES_BYTES / session->loaded->program->rank_count / sizeof(uint64_t) * sizeof(uint64_t);
+        session->piece_bytes = piece > 4096 ? piece : 4096;
+    }
+}
+
+/* Before any work: a path that cannot be written should not cost a training. */
+static Status check_outputs(const RunOptions *options, Error *error)
+{
+    const char *const paths[] = {options->outputs, options->save, options->trace};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        OutputFile file;
+        if (!paths[i])
+            continue;
+        TRY(file_begin(paths[i], &file, error));
+        file_abandon(&file);
+    }
+    return STATUS_OK;
+}
+
+static Status open_transport(Session *session, Error *error)
+{
+    const Program *program = session->loaded->program;
+    const RunOptions *options = session->options;
+    const bool is_local = options->transport == TRANSPORT_LOCAL;
+    if (options->rank_map && (uint32_t)options->rank_map_count != program->rank_count)
+        return error_set(error, STATUS_BAD_USAGE, "--rank-map names %d ranks, the program has %u", options->rank_map_count,
+                         program->rank_count);
+    session->transport = &transport_local;
+    if (!is_local)
+        TRY(transport_load_mpi(&session->transport, error));
+    TransportConfig config = {
+        .ranks = (int)program->rank_count,
+        .rank_map = options->rank_map,
+        .messages_in_flight = 1,
+        .deadline = options->deadline,
+    };
+    for (uint32_t r = 0; r < program->rank_count; r++) /* each of them is in a slot */
+        if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight)
+            config.messages_in_flight = (int)program->ranks[r].slots[SLOT_MESSAGE];
+    return session->transport->open(&config, session->endpoints, error);
+}
+
+static Status open_all(Session *session, Error *error)
+{
+    const RunOptions *options = session->options;
+    const Program *program = session->loaded->program;
+    const size_t ranks = program->rank_count;
+    session->endpoints = arena_array(&session->tables, ranks, sizeof *session->endpoints);
+    session->ranks = arena_array(&session->tables, ranks, sizeof *session->ranks);
+    session->own_progress = arena_array(&session->tables, ranks, sizeof *session->own_progress);
+    if (!session->endpoints || !session->ranks || !session->own_progress || !survey(session))
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the tables of %zu ranks", ranks);
+    plan_outputs(session);
+    TRY(model_config_check(&session->model, program->stages, error));
+    TRY(dataset_open(&session->model, options->data, &session->dataset, error));
+    TRY(open_transport(session, error));
+    if (session->endpoints[0])
+        TRY(check_outputs(options, error));
+    for (size_t r = 0; r < ranks; r++) {
+        Progress *progress = session->hooks.progress ? session->hooks.progress : &session->own_progress[r];
+        session->ranks[r] = (Rank){
+            .session = session,
+            .number = (int)r,
+            .transport = session->transport,
+            .endpoint = session->endpoints[r],
+            .progress = progress,
+            .passes = session->hooks.passes,
+            .clip = 1,
+        };
+        if (session->endpoints[r]) {
+            atomic_store(&progress->place, PROGRESS_IDLE);
+            atomic_store(&progress->rank, (int)r);
+        }
+    }
+    return STATUS_OK;
+}
+
+static const Passes model_passes = {
+    .forward = stage_forward,
+    .backward_input = stage_backward_input,
+    .backward_weight = stage_backward_weight,
+};
+
+Status session_open(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Session **opened,
+                    Error *error)
+{
+    Session *session = calloc(1, sizeof *session);
+    if (!session)
+        return error_set(error, STATUS_RUN_FAILED, "no memory");
+    session->loaded = loaded;
+    session->options = options;
+    session->hooks = *hooks;
+    session->model = options->model;
+    session->device = "cpu";
+    if (!session->hooks.passes)
+        session->hooks.passes = &model_passes;
+    Status status = open_all(session, error);
+    if (status == STATUS_OK)
+        *opened = session;
+    else
+        session_close(session);
+    return status;
+}
+
+Status session_run(Session *session, Error *error)
+{
+    session->begun = clock_nanoseconds();
+    if (session->options->transport == TRANSPORT_LOCAL)
+        return crew_run(session, rank_train, error);
+    Rank *rank = session->ranks; /* the one of this process: MPI belongs to the thread that started it */
+    while (!rank->endpoint)
+        rank++;
+    Status status = rank_train(rank, error);
+    if (status != STATUS_OK)
+        rank->transport->abort(rank->endpoint, error->text);
+    return status;
+}
+
+bool session_close(Session *session)
+{
+    if (session->stuck)
+        return false;
+    for (uint32_t r = 0; session->ranks && r < session->loaded->program->rank_count; r++)
+        if (session->endpoints[r]) {
+            rank_release(&session->ranks[r]);
+            session->transport->close(session->endpoints[r]);
+        }
+    if (session->dataset)
+        dataset_close(session->dataset);
+    arena_free(&session->tables);
+    free(session);
+    return true;
+}

@@ -1,0 +1,85 @@
+/* Under mpirun a rank that is killed cannot say where it was, and MPI does not tell the others. So the process that mpirun
+   started only guards: a child does all the work and keeps its place in a page that both share. */
+#include "runtime/vm/machine.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void report_death(const LoadedProgram *loaded, const Progress *progress, int killer)
+{
+    const int rank = atomic_load(&progress->rank);
+    const uint64_t place = atomic_load(&progress->place);
+    if (rank < 0) {
+        fprintf(stderr, "dprun: a rank was killed by signal %d (%s) before it was ready\n", killer, strsignal(killer));
+        return;
+    }
+    char text[256] = "between two steps";
+    if (place != PROGRESS_IDLE)
+        instruction_place(atomic_load(&progress->evaluating) ? loaded->forward : loaded->program, (uint32_t)rank,
+                          (uint32_t)place, text, sizeof text);
+    fprintf(stderr, "dprun: rank %d was killed by signal %d (%s) %s%s\n", rank, killer, strsignal(killer),
+            place == PROGRESS_IDLE ? "" : "at ", text);
+}
+
+/* Until the child has ended. A signal to end goes to the child as well, which ends in its own way; the child knows the same
+   signal sent to the whole group from a second one. */
+static Status guard(pid_t child, const LoadedProgram *loaded, const Progress *progress, const sigset_t *watched)
+{
+    bool asked_to_end = false;
+    for (;;) {
+        int ended, status;
+        const int number = sigwaitinfo(watched, NULL);
+        if (number > 0 && number != SIGCHLD) {
+            asked_to_end = true;
+            kill(child, number);
+            continue;
+        }
+        do
+            ended = waitpid(child, &status, WNOHANG);
+        while (ended < 0 && errno == EINTR);
+        if (ended != child)
+            continue;
+        if (WIFEXITED(status))
+            return (Status)WEXITSTATUS(status);
+        if (!asked_to_end)
+            report_death(loaded, progress, WTERMSIG(status));
+        return STATUS_RUN_FAILED;
+    }
+}
+
+bool supervise(const LoadedProgram *loaded, Progress **progress, Status *status)
+{
+    Progress *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return false; /* unguarded, but running */
+    atomic_store(&shared->place, PROGRESS_IDLE);
+    atomic_store(&shared->rank, -1);
+    sigset_t watched, before;
+    sigemptyset(&watched);
+    sigaddset(&watched, SIGCHLD);
+    sigaddset(&watched, SIGTERM);
+    sigaddset(&watched, SIGINT);
+    sigaddset(&watched, SIGHUP);
+    sigprocmask(SIG_BLOCK, &watched, &before);
+    const pid_t parent = getpid();
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child > 0) {
+        prctl(PR_SET_NAME, "pp-guard"); /* who looks for dprun finds the ranks */
+        *status = guard(child, loaded, shared, &watched);
+        return true;
+    }
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            raise(SIGKILL);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    *progress = shared;
+    return false;
+}

@@ -1,0 +1,205 @@
+/* All of one rank: it binds, runs the steps, and with all others writes what is to be kept. */
+#include "runtime/vm/machine.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/base/file.h"
+#include "runtime/device/device.h"
+
+#include <math.h>
+
+enum { HELD_OUT_MICROBATCHES = 16 }; /* at least so many make the held-out loss */
+
+/* Everybody's record to everybody: the end of a step for all. */
+static Status tell(Rank *rank, Error *error)
+{
+    const atomic_bool *stop = rank->session->hooks.stop;
+    rank->record->stop = stop && atomic_load_explicit(stop, memory_order_relaxed);
+    Status status = rank->transport->gather(rank->endpoint, rank->record, rank->session->record_bytes, rank->records, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "rank %d, end of step %llu: ", rank->number, (unsigned long long)rank->step);
+    return status;
+}
+
+/* When the stream's passes began and ended, and how much of that time they took. */
+static void note_times(Rank *rank, const Program *program)
+{
+    const Instruction *instructions = program->ranks[rank->number].instructions;
+    RankRecord *record = rank->record;
+    record->begun = record->ended = record->busy = 0;
+    for (uint32_t i = 0; instructions[i].opcode != OP_END; i++) {
+        if (!opcode_is_pass(instructions[i].opcode))
+            continue;
+        if (record->busy == 0)
+            record->begun = rank->clock[i];
+        record->ended = rank->clock[i + 1];
+        record->busy += record->ended - rank->clock[i];
+    }
+}
+
+static Status run_stream(Rank *rank, const Program *program, Error *error)
+{
+    ProductClock *products = &rank->device->products;
+    *products = (ProductClock){.on = true};
+    TRY(rank_execute(rank, program, error));
+    note_times(rank, program);
+    rank->record->products = products->nanoseconds;
+    rank->record->operations = products->operations;
+    return tell(rank, error);
+}
+
+/* The losses that all ranks have told, summed by microbatch number; into `losses` as well unless NULL. */
+static double sum_losses(const Rank *rank, double *losses)
+{
+    const Session *session = rank->session;
+    const Program *program = session->loaded->program;
+    double sum = 0;
+    for (uint32_t p = 0; p < program->pipe_count; p++) {
+        const Home *end = &session->ends[p];
+        const double *of_pipe = rank_record(rank, end->rank)->losses + end->first_loss;
+        for (uint32_t m = 0; m < program->pipes[p].microbatches; m++) {
+            sum += of_pipe[m];
+            if (losses)
+                losses[program->pipes[p].first + m] = of_pipe[m];
+        }
+    }
+    return sum;
+}
+
+/* The mean loss over the beginning of the held-out data. Losses and times of the last step are overwritten. */
+static Status evaluate(Rank *rank, double *loss, Error *error)
+{
+    const Session *session = rank->session;
+    const uint32_t microbatches = session->loaded->program->microbatches;
+    const uint32_t rounds = (HELD_OUT_MICROBATCHES + microbatches - 1) / microbatches;
+    rank->clock = rank->clocks + session->kept_steps * ((size_t)session->longest_stream + 1);
+    atomic_store_explicit(&rank->progress->evaluating, true, memory_order_relaxed);
+    double sum = 0;
+    for (uint32_t round = 0; round < rounds; round++) {
+        rank_fill(rank, round, true);
+        TRY(run_stream(rank, session->loaded->forward, error));
+        sum += sum_losses(rank, NULL);
+    }
+    *loss = sum / ((double)rounds * microbatches);
+    return STATUS_OK;
+}
+
+static bool anyone_stops(const Rank *rank)
+{
+    bool stops = false;
+    for (uint32_t r = 0; r < rank->session->loaded->program->rank_count; r++)
+        stops |= rank_record(rank, r)->stop != 0;
+    return stops;
+}
+
+/* What the records say about the step; rank->losses and rank->busy hold the arrays. */
+static StepReport make_report(Rank *rank, int64_t begun)
+{
+    const Program *program = rank->session->loaded->program;
+    StepReport report = {
+        .step = rank->step,
+        .last = rank->step == rank->session->options->steps || anyone_stops(rank),
+        .loss = sum_losses(rank, rank->losses) / program->microbatches,
+        .losses = rank->losses,
+        .gradient_norm = rank->norm,
+        .seconds = (double)(clock_nanoseconds() - begun) * 1e-9,
+        .busy = rank->busy,
+    };
+    double cost = 0, busy = 0;
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        const RankRecord *record = rank_record(rank, r);
+        const double span = (double)(record->ended - record->begun) * 1e-9;
+        cost = span > cost ? span : cost;
+        rank->busy[r] = (double)record->busy * 1e-9;
+        busy += rank->busy[r];
+        report.product_seconds += (double)record->products * 1e-9;
+        report.operations += record->operations;
+    }
+    const double all = cost * program->rank_count;
+    report.bubble_rate = all > 0 ? (all - busy) / all : 0;
+    return report;
+}
+
+static Status check_finite(const StepReport *report, uint32_t microbatches, Error *error)
+{
+    for (uint32_t m = 0; m < microbatches; m++)
+        if (!isfinite(report->losses[m]))
+            return error_set(error, STATUS_RUN_FAILED,
+                             "step %llu, microbatch %u: the loss is %g; the training has diverged (a smaller learning_rate helps)",
+                             (unsigned long long)report->step, m, report->losses[m]);
+    return STATUS_OK;
+}
+
+/* One step from its data to its report. */
+static Status step(Rank *rank, bool *last, Error *error)
+{
+    const Session *session = rank->session;
+    const Program *program = session->loaded->program;
+    const Observer *observer = &session->hooks.observer;
+    const int64_t begun = clock_nanoseconds();
+    rank->step++;
+    rank->clock = rank->clocks + (rank->step - 1) % session->kept_steps * ((size_t)session->longest_stream + 1);
+    rank_fill(rank, rank->step, false);
+    TRY(run_stream(rank, program, error));
+    StepReport report = make_report(rank, begun);
+    *last = report.last;
+    if (rank->number == 0)
+        TRY(check_finite(&report, program->microbatches, error));
+    report.has_held_out = report.last && !program->forward_only && session->model.kind == MODEL_GPT;
+    if (report.has_held_out)
+        TRY(evaluate(rank, &report.held_out_loss, error));
+    if (rank->number == 0 && observer->step)
+        observer->step(observer->context, &report);
+    return STATUS_OK;
+}
+
+/* Every rank is ready: rank 0 says what is about to run. */
+static Status tell_ready(Rank *rank, Error *error)
+{
+    const Session *session = rank->session;
+    const Observer *observer = &session->hooks.observer;
+    TRY(tell(rank, error));
+    RunFacts facts = {
+        .program = session->loaded->program,
+        .model = &session->model,
+        .data = dataset_name(session->dataset),
+        .byte_entropy = dataset_byte_entropy(session->dataset),
+        .device = session->device,
+        .transport = session->transport->name,
+        .steps = session->options->steps,
+        .ready_seconds = (double)(clock_nanoseconds() - session->begun) * 1e-9,
+    };
+    for (uint32_t r = 0; r < facts.program->rank_count; r++) {
+        facts.parameters += rank_record(rank, r)->parameters;
+        facts.planned_bytes += rank_record(rank, r)->planned_bytes;
+    }
+    if (rank->number == 0 && observer->ready)
+        observer->ready(observer->context, &facts);
+    return STATUS_OK;
+}
+
+static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, FILE *, Error *), Error *error)
+{
+    if (!path)
+        return STATUS_OK;
+    if (rank->number != 0)
+        return write(rank, NULL, error);
+    OutputFile file;
+    TRY(file_begin(path, &file, error));
+    Status status = write(rank, file.stream, error);
+    if (status == STATUS_OK)
+        return file_finish(&file, error);
+    file_abandon(&file);
+    return status;
+}
+
+Status rank_train(Rank *rank, Error *error)
+{
+    const RunOptions *options = rank->session->options;
+    TRY(rank_bind(rank, error));
+    TRY(tell_ready(rank, error));
+    for (bool last = false; !last;)
+        TRY(step(rank, &last, error));
+    TRY(write_file(rank, options->outputs, save_outputs, error));
+    TRY(write_file(rank, options->save, save_weights, error));
+    return write_file(rank, options->trace, trace_steps, error);
+}

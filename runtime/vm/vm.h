@@ -1,0 +1,144 @@
+#ifndef VM_VM_H
+#define VM_VM_H
+
+/* dprun without its command line: load a program, bind its ranks to memory and transport, run the steps. */
+
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+#include "runtime/model/model.h"
+#include "runtime/program/program.h"
+#include "runtime/transport/transport.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* --- load.c --- */
+
+/* What a step runs and, made from it, what a look at held-out data runs. Both are proven: nothing after this checks again.
+   They share one slot plan. */
+typedef struct LoadedProgram {
+    const char *path;  /* of the file, as the user gave it */
+    Program *program;  /* as in the file, or all of it on one rank, or its forward half */
+    Program *forward;  /* the forward half; the same as `program` when that is one */
+} LoadedProgram;
+
+/* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. All memory is the arena's. */
+Status program_load(const char *path, bool reference, bool forward_only, Arena *arena, LoadedProgram *loaded, Error *error);
+/* The same for a program that is already in memory (tests). */
+Status program_derive(Program *program, bool reference, bool forward_only, Arena *arena, LoadedProgram *loaded, Error *error);
+
+/* --- options.c --- */
+
+typedef enum TransportChoice { TRANSPORT_LOCAL, TRANSPORT_MPI } TransportChoice;
+
+typedef struct RunOptions {
+    const char *program;
+    ModelConfig model;
+    const char *model_name;
+    const char *data;         /* NULL: the default text */
+    uint64_t steps;
+    double deadline;          /* seconds; 0: none */
+    TransportChoice transport;
+    const int *rank_map;      /* [rank_map_count], NULL: none */
+    int rank_map_count;
+    const char *trace, *save, *outputs; /* paths to write, NULL: not wanted */
+    bool json, forward_only, reference;
+    bool help, version;       /* the caller prints what is asked for and runs nothing */
+} RunOptions;
+
+/* STATUS_BAD_USAGE with a one-line message; STATUS_BAD_INPUT for a model file; STATUS_RUN_FAILED for a device or transport
+   that this build does not have. Small memory is the arena's; strings are argv's. */
+Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, Error *error);
+extern const char options_help[];
+
+/* --- what a run tells while it runs --- */
+
+/* Known when every rank is ready. */
+typedef struct RunFacts {
+    const Program *program;
+    const ModelConfig *model;
+    const char *data;        /* its name */
+    double byte_entropy;     /* nats; 0: of no meaning */
+    const char *device, *transport;
+    uint64_t parameters;     /* of the whole model, one copy */
+    uint64_t planned_bytes;  /* all ranks: slots, weights, gradients, moments, data of a step, tables */
+    uint64_t steps;
+    double ready_seconds;    /* from session_run to every rank ready */
+} RunFacts;
+
+typedef struct StepReport {
+    uint64_t step;           /* from 1 */
+    bool last;
+    double loss;             /* mean over the step's microbatches */
+    const double *losses;    /* [Program.microbatches], by number */
+    double gradient_norm;    /* before clipping; 0 where nothing is learned */
+    double seconds;
+    double bubble_rate;      /* (ranks * cost - busy) / (ranks * cost), cost the longest start-to-end of a rank's passes */
+    const double *busy;      /* [ranks] seconds in passes */
+    double product_seconds;  /* of these, all ranks together: in matrix products, */
+    double operations;       /* and the floating-point operations of these */
+    bool has_held_out;       /* on the last step of a model that has held-out data */
+    double held_out_loss;
+} StepReport;
+
+/* The gradient of one stage as its update finds it: after all backward passes and the reduction over its copies. */
+typedef struct GradientView {
+    uint64_t step;
+    int rank;
+    uint32_t chunk, pipe, stage;
+    const float *values;
+    size_t count;
+} GradientView;
+
+typedef struct Observer {
+    void *context;
+    void (*ready)(void *context, const RunFacts *facts);        /* rank 0 */
+    void (*step)(void *context, const StepReport *report);      /* rank 0 */
+    void (*gradient)(void *context, const GradientView *view);  /* every rank, in its own thread */
+} Observer;
+
+/* Where a rank is, for those who look from outside: another thread or the process that guards this one. */
+typedef struct Progress {
+    _Atomic uint64_t place;   /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
+    _Atomic bool evaluating;  /* the stream is LoadedProgram.forward */
+    _Atomic int rank;         /* -1 until it is known */
+} Progress;
+#define PROGRESS_IDLE UINT64_MAX
+
+/* The pass functions, to be replaced in measurements and tests. */
+typedef struct Passes {
+    Status (*forward)(Stage *stage, const PassBuffers *buffers, Error *error);
+    Status (*backward_input)(Stage *stage, const PassBuffers *buffers, Error *error);
+    Status (*backward_weight)(Stage *stage, const PassBuffers *buffers, Error *error);
+} Passes;
+
+/* --- session.c --- */
+
+typedef struct Session Session;
+
+typedef struct SessionHooks {
+    Observer observer;
+    Progress *progress;         /* of a run with one rank in this process; NULL: the session has its own */
+    const Passes *passes;       /* NULL: the model's */
+    const atomic_bool *stop;    /* when it becomes true the run ends after the step; NULL: never */
+} SessionHooks;
+
+/* Opens data, transport and outputs. What is given must outlive the session. */
+Status session_open(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Session **opened,
+                    Error *error);
+/* Runs all steps on all ranks of this process and writes what the options ask for. The first failure of any rank ends all
+   ranks and is the one returned. */
+Status session_run(Session *session, Error *error);
+/* False when a rank never came back from a pass: its thread goes on using its memory, so nothing was freed, and the process
+   should end by _exit. */
+bool session_close(Session *session);
+
+/* --- supervise.c --- */
+
+/* Under mpirun: goes on in a child process, where it returns false; the process that mpirun started stays behind, sees the
+   child end and returns true with the status to exit with, having said on stderr which instruction a killed child was at. */
+bool supervise(const LoadedProgram *loaded, Progress **progress, Status *status);
+
+#endif

@@ -1,0 +1,229 @@
+/* The base library: arenas, bytes, files that appear whole or not at all, error texts. */
+
+#include "runtime/base/arena.h"
+#include "runtime/base/bytes.h"
+#include "runtime/base/file.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <signal.h>
+#include <unistd.h>
+
+static void arena_gives_zeroed_aligned_memory(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    for (size_t size = 0; size < 40000; size = size * 2 + 1) {
+        unsigned char *piece = arena_allocate(&arena, size);
+        assert_int_equal((uintptr_t)piece % 16, 0);
+        for (size_t i = 0; i < size; i++)
+            assert_int_equal(piece[i], 0);
+        memset(piece, 0xff, size);
+    }
+    char *grown = arena_grow(&arena, arena_text(&arena, "abc", 3), 4, 8);
+    assert_string_equal(grown, "abc");
+    assert_int_equal(grown[7], 0);
+    assert_string_equal(arena_format(&arena, "%d-%s", 7, "x"), "7-x");
+    arena_free(&arena);
+}
+
+static void arena_jumps_when_exhausted(void **state)
+{
+    (void)state;
+    jmp_buf exhausted;
+    Arena arena = {.exhausted = &exhausted};
+    if (setjmp(exhausted) == 0) {
+        arena_array(&arena, SIZE_MAX / 2, 16);
+        fail();
+    }
+    if (setjmp(exhausted) == 0) {
+        arena_allocate(&arena, SIZE_MAX - 10);
+        fail();
+    }
+    arena_free(&arena);
+    Arena plain = {0};
+    assert_null(arena_allocate(&plain, SIZE_MAX - 10));
+}
+
+static void bytes_come_back(void **state)
+{
+    (void)state;
+    static const uint64_t values[] = {0, 1, 127, 128, 300, 16383, 16384, UINT32_MAX, UINT64_MAX / 2, UINT64_MAX};
+    ByteWriter writer = {0};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        bytes_put_varint(&writer, values[i]);
+        bytes_put_u64(&writer, values[i]);
+        bytes_put_u32(&writer, (uint32_t)values[i]);
+        bytes_put_u8(&writer, (uint8_t)values[i]);
+    }
+    bytes_put_text(&writer, "text");
+    assert_false(writer.failed);
+    ByteReader reader = {writer.bytes, writer.bytes + writer.size, false};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        assert_true(bytes_get_varint(&reader) == values[i]);
+        assert_true(bytes_get_u64(&reader) == values[i]);
+        assert_true(bytes_get_u32(&reader) == (uint32_t)values[i]);
+        assert_true(bytes_get_u8(&reader) == (uint8_t)values[i]);
+    }
+    assert_int_equal(bytes_get_varint_up_to(&reader, 4), 4);
+    assert_int_equal(bytes_get_u32(&reader), 't' | 'e' << 8 | 'x' << 16 | 't' << 24);
+    assert_false(reader.failed);
+    assert_int_equal(bytes_get_u8(&reader), 0);
+    assert_true(reader.failed);
+    bytes_free(&writer);
+}
+
+static void one_value_has_one_varint(void **state)
+{
+    (void)state;
+    static const uint8_t bad[][11] = {{0x80, 0x00}, {0xff, 0x80, 0x00}, {0x80},
+                                      {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}};
+    static const size_t sizes[] = {2, 3, 1, 10};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        ByteReader reader = {bad[i], bad[i] + sizes[i], false};
+        bytes_get_varint(&reader);
+        assert_true(reader.failed);
+    }
+    const uint8_t five[] = {5};
+    ByteReader reader = {five, five + 1, false};
+    bytes_get_varint_up_to(&reader, 4);
+    assert_true(reader.failed);
+}
+
+static void checksum_is_the_known_one(void **state)
+{
+    (void)state;
+    assert_int_equal(bytes_checksum((const uint8_t *)"123456789", 9), 0xcbf43926); /* the check value of CRC-32/ISO-HDLC */
+}
+
+static char folder[] = "/tmp/base.XXXXXX";
+
+static int entries(void)
+{
+    int count = 0;
+    DIR *directory = opendir(folder);
+    for (struct dirent *entry; directory && (entry = readdir(directory));)
+        count += entry->d_name[0] != '.';
+    closedir(directory);
+    return count;
+}
+
+static void assert_content(const char *path, const char *expected)
+{
+    Arena arena = {0};
+    Error error;
+    char *text;
+    size_t size;
+    assert_int_equal(file_read(path, &arena, &text, &size, &error), STATUS_OK);
+    assert_string_equal(text, expected);
+    arena_free(&arena);
+}
+
+static void files_appear_whole_or_not_at_all(void **state)
+{
+    (void)state;
+    char path[200];
+    snprintf(path, sizeof path, "%s/out", folder);
+    OutputFile file;
+    Error error;
+    assert_int_equal(file_begin(path, &file, &error), STATUS_OK);
+    fputs("first", file.stream);
+    assert_int_equal(file_finish(&file, &error), STATUS_OK);
+    assert_content(path, "first");
+
+    assert_int_equal(file_begin(path, &file, &error), STATUS_OK);
+    fputs("given up", file.stream);
+    fflush(file.stream);
+    assert_content(path, "first");
+    file_abandon(&file);
+    file_abandon(&file);
+    assert_content(path, "first");
+    assert_int_equal(entries(), 1);
+
+    /* A disk that is full: here a limit on the size of files. */
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit before, small;
+    getrlimit(RLIMIT_FSIZE, &before);
+    small = before;
+    small.rlim_cur = 1000;
+    assert_int_equal(file_begin(path, &file, &error), STATUS_OK);
+    setrlimit(RLIMIT_FSIZE, &small);
+    for (int i = 0; i < 5000; i++)
+        putc('x', file.stream);
+    const Status full = file_finish(&file, &error);
+    setrlimit(RLIMIT_FSIZE, &before);
+    assert_int_equal(full, STATUS_RUN_FAILED);
+    assert_non_null(strstr(error.text, "out"));
+    assert_non_null(strstr(error.text, "File too large"));
+    assert_content(path, "first");
+    assert_int_equal(entries(), 1);
+}
+
+static void unwritable_and_unreadable_paths_are_named(void **state)
+{
+    (void)state;
+    OutputFile file;
+    Error error;
+    Arena arena = {0};
+    char *text;
+    size_t size;
+    assert_int_equal(file_begin("/nowhere/at/all", &file, &error), STATUS_RUN_FAILED);
+    assert_string_equal(error.text, "cannot write /nowhere/at/all: No such file or directory");
+    assert_int_equal(file_read("/nowhere/at/all", &arena, &text, &size, &error), STATUS_BAD_INPUT);
+    assert_int_equal(file_read(folder, &arena, &text, &size, &error), STATUS_BAD_INPUT);
+    assert_non_null(strstr(error.text, "directory"));
+    /* /dev/full takes nothing, and stays the device that it is */
+    assert_int_equal(file_begin("/dev/full", &file, &error), STATUS_OK);
+    fputs("x", file.stream);
+    assert_int_equal(file_finish(&file, &error), STATUS_RUN_FAILED);
+    assert_non_null(strstr(error.text, "No space left"));
+    struct stat there;
+    assert_int_equal(stat("/dev/full", &there), 0);
+    assert_true(S_ISCHR(there.st_mode));
+    arena_free(&arena);
+}
+
+static void error_texts_are_cut_not_overrun(void **state)
+{
+    (void)state;
+    Error error;
+    char long_text[3000];
+    memset(long_text, 'x', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = '\0';
+    assert_int_equal(error_set(&error, STATUS_BAD_INPUT, "%s", long_text), STATUS_BAD_INPUT);
+    assert_int_equal(strlen(error.text), sizeof error.text - 1);
+    error_prefix(&error, "rank %d: ", 3);
+    assert_int_equal(strlen(error.text), sizeof error.text - 1);
+    assert_int_equal(strncmp(error.text, "rank 3: xxx", 11), 0);
+    error_prefix(&error, "%s", long_text);
+    assert_int_equal(strlen(error.text), sizeof error.text - 1);
+    error_set(&error, STATUS_BAD_INPUT, "end");
+    error_prefix(&error, "front ");
+    assert_string_equal(error.text, "front end");
+}
+
+int main(void)
+{
+    if (!mkdtemp(folder))
+        return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arena_gives_zeroed_aligned_memory), cmocka_unit_test(arena_jumps_when_exhausted),
+        cmocka_unit_test(bytes_come_back),                   cmocka_unit_test(one_value_has_one_varint),
+        cmocka_unit_test(checksum_is_the_known_one),         cmocka_unit_test(files_appear_whole_or_not_at_all),
+        cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(error_texts_are_cut_not_overrun),
+    };
+    const int failures = cmocka_run_group_tests_name("base", tests, NULL, NULL);
+    char path[200];
+    snprintf(path, sizeof path, "%s/out", folder);
+    unlink(path);
+    rmdir(folder);
+    return failures;
+}

@@ -1,0 +1,234 @@
+/* What handing a block from rank to rank costs. Prints lines: name value unit. Run from the top folder with BUILD set. */
+
+#include "runtime/base/clock.h"
+#include "runtime/transport/transport.h"
+#include "tests/transport/plugin.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+enum {
+    BATCH = 20, /* round trips between two looks at the clock */
+    BATCHES = 2000,
+    BLOCK_BYTES = 256 << 10,
+    IN_FLIGHT = 8,
+    STREAM = 2000, /* blocks */
+    STARTED = 8,   /* ranks */
+    STARTS = 21,
+};
+
+typedef struct Rank {
+    const Transport *transport;
+    Endpoint *endpoint;
+    int rank;
+    int processor; /* -1: any */
+} Rank;
+
+static void must(Status status, const Error *error)
+{
+    if (status == STATUS_OK)
+        return;
+    fprintf(stderr, "handover: %s\n", error->text);
+    exit(status);
+}
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, compare);
+    return values[count / 2];
+}
+
+static void print(const Rank *rank, const char *what, double value, const char *unit)
+{
+    if (rank->rank == 0)
+        printf("%s.%s %.4g %s\n", rank->transport->name, what, value, unit);
+    fflush(stdout);
+}
+
+/* One way, from half a round trip of a small block: each side posts its receive, then sends, then waits for both. */
+static void measure_latency(const Rank *rank)
+{
+    static double batches[BATCHES];
+    uint64_t words[2] = {0};
+    void *blocks[2] = {&words[0], &words[1]};
+    const int peer = 1 - rank->rank;
+    Message in = {.block = &blocks[0], .bytes = sizeof words[0], .peer = peer};
+    Message out = {.block = &blocks[1], .bytes = sizeof words[1], .peer = peer, .is_send = true};
+    Error error;
+    for (int batch = 0; batch < BATCHES; batch++) {
+        const int64_t start = clock_nanoseconds();
+        for (int trip = 0; trip < BATCH; trip++) {
+            must(rank->transport->receive(rank->endpoint, &in, &error), &error);
+            if (rank->rank == 1)
+                must(rank->transport->wait(rank->endpoint, &in, &error), &error);
+            must(rank->transport->send(rank->endpoint, &out, &error), &error);
+            if (rank->rank == 0)
+                must(rank->transport->wait(rank->endpoint, &in, &error), &error);
+            must(rank->transport->wait(rank->endpoint, &out, &error), &error);
+        }
+        if (rank->rank == 0)
+            batches[batch] = (double)(clock_nanoseconds() - start) / (2.0 * BATCH);
+    }
+    if (rank->rank == 0)
+        print(rank, "handover_latency", median(batches, BATCHES), "ns");
+}
+
+static void measure_bandwidth(const Rank *rank)
+{
+    void *blocks[IN_FLIGHT];
+    Message messages[IN_FLIGHT];
+    Error error;
+    for (int i = 0; i < IN_FLIGHT; i++) {
+        blocks[i] = aligned_alloc(4096, BLOCK_BYTES);
+        memset(blocks[i], 1, BLOCK_BYTES);
+        messages[i] = (Message){.block = &blocks[i], .bytes = BLOCK_BYTES, .peer = 1 - rank->rank, .is_send = rank->rank == 0};
+    }
+    int64_t start = 0;
+    for (int i = 0; i < STREAM + IN_FLIGHT; i++) {
+        Message *message = &messages[i % IN_FLIGHT];
+        if (i >= IN_FLIGHT)
+            must(rank->transport->wait(rank->endpoint, message, &error), &error);
+        if (i == IN_FLIGHT)
+            start = clock_nanoseconds();
+        if (i < STREAM)
+            must((rank->rank == 0 ? rank->transport->send : rank->transport->receive)(rank->endpoint, message, &error), &error);
+    }
+    print(rank, "bandwidth_256k", (double)BLOCK_BYTES * (STREAM - 1) / (double)(clock_nanoseconds() - start), "GB/s");
+    for (int i = 0; i < IN_FLIGHT; i++)
+        free(blocks[i]);
+}
+
+/* How much of a message's time disappears behind computing that looks after the messages every 50 us. */
+static void measure_hiding(const Rank *rank)
+{
+    enum { MESSAGES = 200, STEPS = 20 };
+    static double waits[2][MESSAGES];
+    void *block = aligned_alloc(4096, BLOCK_BYTES);
+    Error error;
+    memset(block, 1, BLOCK_BYTES);
+    for (int computing = 0; computing < 2; computing++)
+        for (int i = 0; i < MESSAGES; i++) {
+            char together[2];
+            Message message = {.block = &block, .bytes = BLOCK_BYTES, .peer = 1 - rank->rank, .is_send = rank->rank == 0};
+            must(rank->transport->gather(rank->endpoint, "", 1, together, &error), &error);
+            int64_t start = clock_nanoseconds();
+            must((rank->rank == 0 ? rank->transport->send : rank->transport->receive)(rank->endpoint, &message, &error), &error);
+            for (int step = 0; computing && step < STEPS; step++) {
+                for (const int64_t end = clock_nanoseconds() + 50000; clock_nanoseconds() < end;)
+                    ;
+                if (step == STEPS - 1)
+                    start = clock_nanoseconds();
+                must(rank->transport->progress(rank->endpoint, &error), &error);
+            }
+            must(rank->transport->wait(rank->endpoint, &message, &error), &error);
+            waits[computing][i] = (double)(clock_nanoseconds() - start);
+        }
+    print(rank, "hidden_256k", 100 * (1 - median(waits[1], MESSAGES) / median(waits[0], MESSAGES)), "%");
+    free(block);
+}
+
+static void *run_rank(void *argument)
+{
+    const Rank *rank = argument;
+    if (rank->processor >= 0) {
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        CPU_SET((size_t)rank->processor, &one);
+        pthread_setaffinity_np(pthread_self(), sizeof one, &one);
+    }
+    measure_latency(rank);
+    measure_bandwidth(rank);
+    return NULL;
+}
+
+static void *meet_and_end(void *argument)
+{
+    const Rank *rank = argument;
+    char all[STARTED], mine = 0;
+    Error error;
+    must(rank->transport->gather(rank->endpoint, &mine, 1, all, &error), &error);
+    return NULL;
+}
+
+/* Opens `count` endpoints, runs `body` on a thread for each, and closes them. Returns the nanoseconds of opening. */
+static double run_threads(int count, void *(*body)(void *), const int *processors)
+{
+    Endpoint *endpoints[STARTED];
+    Rank ranks[STARTED];
+    pthread_t threads[STARTED];
+    Error error;
+    const TransportConfig config = {.ranks = count, .messages_in_flight = IN_FLIGHT, .deadline = 60};
+    const int64_t start = clock_nanoseconds();
+    must(transport_local.open(&config, endpoints, &error), &error);
+    const double opened = (double)(clock_nanoseconds() - start);
+    for (int rank = 0; rank < count; rank++) {
+        ranks[rank] = (Rank){&transport_local, endpoints[rank], rank, processors ? processors[rank] : -1};
+        if (pthread_create(&threads[rank], NULL, body, &ranks[rank]) != 0)
+            exit(STATUS_RUN_FAILED);
+    }
+    for (int rank = 0; rank < count; rank++) {
+        pthread_join(threads[rank], NULL);
+        transport_local.close(endpoints[rank]);
+    }
+    return opened;
+}
+
+static void measure_local(void)
+{
+    cpu_set_t allowed;
+    int processors[2] = {-1, -1};
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    for (int processor = 0, found = 0; processor < CPU_SETSIZE && found < 2; processor++)
+        if (CPU_ISSET((size_t)processor, &allowed))
+            processors[found++] = processor;
+    run_threads(2, run_rank, processors);
+
+    double opened[STARTS], ready[STARTS];
+    for (int i = 0; i < STARTS; i++) {
+        const int64_t start = clock_nanoseconds();
+        opened[i] = run_threads(STARTED, meet_and_end, NULL) * 1e-3;
+        ready[i] = (double)(clock_nanoseconds() - start) * 1e-3;
+    }
+    printf("local.open_8 %.4g us\n", median(opened, STARTS));
+    printf("local.open_8_and_meet_on_threads %.4g us\n", median(ready, STARTS));
+    fflush(stdout);
+}
+
+static int measure_mpi(void)
+{
+    const Transport *transport;
+    Endpoint *endpoints[2];
+    Error error;
+    const TransportConfig config = {.ranks = 2, .messages_in_flight = IN_FLIGHT, .deadline = 60};
+    const int64_t start = clock_nanoseconds();
+    must(transport_load_mpi(&transport, &error), &error);
+    must(transport->open(&config, endpoints, &error), &error);
+    const int number = endpoints[0] ? 0 : 1;
+    const Rank rank = {transport, endpoints[number], number, -1};
+    print(&rank, "open_2", (double)(clock_nanoseconds() - start) * 1e-6, "ms");
+    measure_latency(&rank);
+    measure_bandwidth(&rank);
+    measure_hiding(&rank);
+    transport->close(endpoints[number]);
+    return 0;
+}
+
+int main(int count, char **arguments)
+{
+    char program[PATH_MAX], link[PATH_MAX], command[PATH_MAX + 100];
+    if (count > 1 && strcmp(arguments[1], "mpi") == 0)
+        return measure_mpi();
+    measure_local();
+    if (!mpirun_is_there() || !link_plugin(program, link)) {
+        fprintf(stderr, "handover: no MPI here\n");
+        return 0;
+    }
+    snprintf(command, sizeof command, "mpirun %s -n 2 %s mpi", mpirun_options(), program);
+    return system(command) == 0 ? 0 : STATUS_RUN_FAILED;
+}

@@ -1,0 +1,412 @@
+/* Every operation of the CPU device against the oracle's, on random data and on outputs that are NaN before. */
+
+#include "runtime/device/device.h"
+#include "runtime/model/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CPU, ORACLE, DEVICES };
+static Device *devices[DEVICES];
+static Error error;
+
+#define OK(call)                                          \
+    do {                                                  \
+        error.text[0] = '\0';                             \
+        if ((call) != STATUS_OK)                          \
+            fail_msg("%s:%d: %s", #call, __LINE__, error.text); \
+    } while (0)
+
+/* The same tensor on both devices. */
+typedef struct Tensor {
+    size_t count;
+    void *at[DEVICES];
+} Tensor;
+
+static uint64_t next_key;
+
+static Tensor tensor_of(size_t count, const float *values)
+{
+    Tensor tensor = {.count = count};
+    for (int d = 0; d < DEVICES; d++) {
+        const DeviceTable *run = devices[d]->run;
+        OK(run->allocate(devices[d], count * run->element_size, &tensor.at[d], &error));
+        OK(run->load_floats(devices[d], count, values, tensor.at[d], &error));
+    }
+    return tensor;
+}
+
+static Tensor filled(size_t count, float deviation, float offset)
+{
+    float *values = malloc(count * sizeof *values + 1);
+    next_key++;
+    for (size_t i = 0; i < count; i++)
+        values[i] = offset + deviation * random_normal(next_key, i);
+    const Tensor tensor = tensor_of(count, values);
+    free(values);
+    return tensor;
+}
+
+static Tensor normal(size_t count) { return filled(count, 1, 0); }
+static Tensor poisoned(size_t count) { return filled(count, 0, NAN); }
+
+static void release(Tensor tensor)
+{
+    for (int d = 0; d < DEVICES; d++)
+        devices[d]->run->deallocate(devices[d], tensor.at[d]);
+}
+
+static void assert_within(Tensor tensor, double bound, const char *what, size_t rows, size_t columns)
+{
+    const float *got = tensor.at[CPU];
+    const double *expected = tensor.at[ORACLE];
+    for (size_t i = 0; i < tensor.count; i++)
+        if (!isfinite(got[i]) || !isfinite(expected[i]) || fabs((double)got[i] - expected[i]) > bound)
+            fail_msg("%s %zu x %zu: element %zu is %.9g, should be %.9g within %g", what, rows, columns, i, (double)got[i],
+                     expected[i], bound);
+}
+
+/* The bound is relative to the largest element. */
+static void assert_close(Tensor tensor, double bound, const char *what, size_t rows, size_t columns)
+{
+    double largest = 1e-30;
+    for (size_t i = 0; i < tensor.count; i++)
+        largest = fmax(largest, fabs(((double *)tensor.at[ORACLE])[i]));
+    assert_within(tensor, bound * largest, what, rows, columns);
+}
+
+static void assert_close_and_release(Tensor tensor, double bound, const char *what, size_t rows, size_t columns)
+{
+    assert_close(tensor, bound, what, rows, columns);
+    release(tensor);
+}
+
+static void kernels_for(KernelShape shape, const Kernel **kernels)
+{
+    for (int d = 0; d < DEVICES; d++)
+        OK(device_kernel(devices[d], &shape, &kernels[d], &error));
+}
+
+/* Calls an operation on both devices; inside, `d` is the device's number, `device` the device, `k` its kernel. */
+#define BOTH(...)                              \
+    for (int d = 0; d < DEVICES; d++) {        \
+        Device *device = devices[d];           \
+        OK(device->run->__VA_ARGS__);          \
+    }
+
+static void test_linear(void **state)
+{
+    (void)state;
+    static const size_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 65}, {64, 96, 384}, {130, 128, 128}, {7, 300, 2}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const size_t rows = shapes[s][0], columns = shapes[s][1], outputs = shapes[s][2];
+        const Kernel *k[DEVICES];
+        kernels_for((KernelShape){.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs}, k);
+        const Tensor x = normal(rows * columns), w = normal(columns * outputs), bias = normal(outputs);
+        const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
+        for (int with = 0; with < 4; with++) {
+            const Tensor y = poisoned(rows * outputs);
+            BOTH(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL, with & 2 ? residual.at[d] : NULL,
+                                y.at[d], &error));
+            assert_close_and_release(y, 1e-5, "linear forward", rows, columns);
+        }
+        const Tensor dx = poisoned(rows * columns), dw = normal(columns * outputs), dbias = normal(outputs);
+        BOTH(linear_backward_input(device, k[d], dy.at[d], w.at[d], dx.at[d], &error));
+        assert_close_and_release(dx, 1e-5, "linear dx", rows, columns);
+        BOTH(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], dbias.at[d], &error));
+        BOTH(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], NULL, &error));
+        assert_close_and_release(dw, 1e-5, "linear dw", rows, columns);
+        assert_close_and_release(dbias, 1e-5, "linear dbias", rows, columns);
+        release(x), release(w), release(bias), release(residual), release(dy);
+    }
+}
+
+static void test_norm(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = {{1, 3}, {5, 7}, {3, 16}, {64, 96}, {9, 1000}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
+        const Kernel *k[DEVICES];
+        kernels_for((KernelShape){.kind = KERNEL_NORM, .rows = rows, .columns = columns}, k);
+        const Tensor x = filled(count, 3, 5), gain = normal(columns), shift = normal(columns), dy = normal(count);
+        const Tensor residual = normal(count), y = poisoned(count), statistics = poisoned(2 * rows);
+        BOTH(norm_forward(device, k[d], x.at[d], gain.at[d], shift.at[d], y.at[d], statistics.at[d], &error));
+        assert_close_and_release(y, 1e-5, "norm forward", rows, columns);
+        for (int with = 0; with < 2; with++) {
+            const Tensor dx = poisoned(count);
+            BOTH(norm_backward_input(device, k[d], x.at[d], statistics.at[d], gain.at[d], dy.at[d],
+                                     with ? residual.at[d] : NULL, dx.at[d], &error));
+            assert_close_and_release(dx, 1e-4, "norm dx", rows, columns);
+        }
+        const Tensor dgain = normal(columns), dshift = normal(columns);
+        BOTH(norm_backward_weight(device, k[d], x.at[d], statistics.at[d], dy.at[d], dgain.at[d], dshift.at[d], &error));
+        assert_close_and_release(dgain, 1e-5, "norm dgain", rows, columns);
+        assert_close_and_release(dshift, 1e-5, "norm dshift", rows, columns);
+        release(x), release(gain), release(shift), release(dy), release(residual), release(statistics);
+    }
+}
+
+static void test_gelu(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = {{1, 1}, {3, 7}, {64, 384}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
+        const Kernel *k[DEVICES];
+        kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, k);
+        for (float deviation = 0.01f; deviation < 200; deviation *= 10) {
+            const Tensor x = filled(count, deviation, 0), y = poisoned(count), dx = poisoned(count), in_place = normal(count);
+            Tensor dy = in_place;
+            BOTH(gelu_forward(device, k[d], x.at[d], y.at[d], &error));
+            BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dx.at[d], &error));
+            BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dy.at[d], &error));
+            assert_memory_equal(dx.at[CPU], in_place.at[CPU], count * sizeof(float));
+            assert_close_and_release(y, 1e-5, "gelu forward", rows, columns);
+            assert_close_and_release(dx, 1e-5, "gelu dx", rows, columns);
+            release(x), release(in_place);
+        }
+    }
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t samples, sequence, heads, width;
+    } shapes[] = {{1, 1, 1, 1}, {2, 5, 3, 4}, {1, 64, 4, 24}, {2, 128, 2, 16}, {1, 129, 1, 8}, {1, 300, 2, 13}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const size_t columns = shapes[s].heads * shapes[s].width, rows = shapes[s].samples * shapes[s].sequence;
+        const Kernel *k[DEVICES];
+        kernels_for((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns, .sequence = shapes[s].sequence,
+                                  .heads = shapes[s].heads}, k);
+        const Tensor qkv = normal(3 * rows * columns), y = poisoned(rows * columns), dy = normal(rows * columns);
+        const Tensor dqkv = poisoned(3 * rows * columns);
+        const Tensor context[DEVICES] = {poisoned(k[CPU]->context), poisoned(k[ORACLE]->context)};
+        BOTH(attention_forward(device, k[d], qkv.at[d], y.at[d], context[d].at[d], &error));
+        assert_close(y, 1e-5, "attention forward", shapes[s].sequence, columns);
+        BOTH(attention_backward(device, k[d], qkv.at[d], y.at[d], context[d].at[d], dy.at[d], dqkv.at[d], &error));
+        assert_close_and_release(dqkv, 1e-5, "attention dqkv", shapes[s].sequence, columns);
+        release(qkv), release(y), release(dy), release(context[CPU]), release(context[ORACLE]);
+    }
+}
+
+/* What comes later in a sequence, or in another one, changes no bit of what came before. */
+static void test_attention_is_causal(void **state)
+{
+    (void)state;
+    enum { SEQUENCE = 150, COLUMNS = 16, ROWS = 2 * SEQUENCE, CHANGED = 131 };
+    const Kernel *k[DEVICES];
+    kernels_for((KernelShape){.kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE, .heads = 2}, k);
+    const Tensor qkv = normal(3 * ROWS * COLUMNS), before = poisoned(ROWS * COLUMNS), after = poisoned(ROWS * COLUMNS);
+    const Tensor context[DEVICES] = {poisoned(k[CPU]->context), poisoned(k[ORACLE]->context)};
+    BOTH(attention_forward(device, k[d], qkv.at[d], before.at[d], context[d].at[d], &error));
+    for (size_t i = 3 * COLUMNS * CHANGED; i < 3 * COLUMNS * SEQUENCE; i++) {
+        ((float *)qkv.at[CPU])[i] += 1000;
+        ((double *)qkv.at[ORACLE])[i] += 1000;
+    }
+    BOTH(attention_forward(device, k[d], qkv.at[d], after.at[d], context[d].at[d], &error));
+    for (int d = 0; d < DEVICES; d++) {
+        const size_t size = devices[d]->run->element_size, rest = SEQUENCE * COLUMNS * size;
+        assert_memory_equal(before.at[d], after.at[d], CHANGED * COLUMNS * size);
+        assert_memory_not_equal(before.at[d], after.at[d], rest);
+        assert_memory_equal((char *)before.at[d] + rest, (char *)after.at[d] + rest, rest);
+    }
+    release(qkv), release(before), release(after), release(context[CPU]), release(context[ORACLE]);
+}
+
+static void test_embedding(void **state)
+{
+    (void)state;
+    enum { SEQUENCE = 7, ROWS = 3 * SEQUENCE, COLUMNS = 19, VOCABULARY = 11 };
+    int32_t tokens[ROWS];
+    for (size_t i = 0; i < ROWS; i++)
+        tokens[i] = (int32_t)(random_bits(5, i) % VOCABULARY);
+    const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
+    const Tensor y = poisoned(ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
+    BOTH(embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens, by_token.at[d], by_position.at[d], y.at[d], &error));
+    assert_close_and_release(y, 1e-6, "embedding", ROWS, COLUMNS);
+    BOTH(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens, dy.at[d], by_token.at[d], by_position.at[d], &error));
+    assert_close_and_release(by_token, 1e-6, "embedding dtokens", ROWS, COLUMNS);
+    assert_close_and_release(by_position, 1e-6, "embedding dpositions", ROWS, COLUMNS);
+    release(dy);
+}
+
+static void test_cross_entropy(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = {{1, 2}, {5, 7}, {33, 256}, {2, 1001}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (float deviation = 0.1f; deviation < 20000; deviation *= 100) { /* also where most probabilities are 0 */
+            const size_t rows = shapes[s][0], columns = shapes[s][1];
+            const Kernel *k[DEVICES];
+            kernels_for((KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = rows, .columns = columns}, k);
+            int32_t targets[64];
+            for (size_t i = 0; i < rows; i++)
+                targets[i] = (int32_t)(random_bits(6, i) % columns);
+            const Tensor logits = filled(rows * columns, deviation, deviation);
+            double loss[DEVICES] = {NAN, NAN};
+            BOTH(cross_entropy(device, k[d], targets, 0.05, logits.at[d], &loss[d], &error));
+            assert_true(fabs(loss[CPU] - loss[ORACLE]) <= 1e-6 * fmax(1, loss[ORACLE]));
+            assert_within(logits, 1e-6 * 0.05 / (double)rows, "cross-entropy", rows, columns);
+            release(logits);
+        }
+}
+
+static void test_squared_error(void **state)
+{
+    (void)state;
+    enum { COUNT = 1003 };
+    float targets[COUNT];
+    for (size_t i = 0; i < COUNT; i++)
+        targets[i] = random_normal(9, i);
+    const Tensor y = normal(COUNT), dy = poisoned(COUNT);
+    double loss[DEVICES] = {NAN, NAN};
+    BOTH(squared_error(device, COUNT, y.at[d], targets, 0.25, dy.at[d], &loss[d], &error));
+    assert_true(fabs(loss[CPU] - loss[ORACLE]) <= 1e-6 * loss[ORACLE]);
+    assert_close_and_release(dy, 1e-6, "squared error", COUNT, 1);
+    release(y);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {0, 1, 7, 8, 1000};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        const size_t count = counts[c];
+        const Tensor x = normal(count), copied = poisoned(count), seven = poisoned(count), sum = normal(count);
+        BOTH(copy(device, count, x.at[d], copied.at[d], &error));
+        assert_memory_equal(x.at[CPU], copied.at[CPU], count * sizeof(float));
+        assert_close_and_release(copied, 1e-7, "copy", count, 1);
+        BOTH(fill(device, count, 7, seven.at[d], &error));
+        assert_close_and_release(seven, 1e-7, "fill", count, 1);
+        BOTH(accumulate(device, count, x.at[d], sum.at[d], &error));
+        assert_close_and_release(sum, 1e-6, "accumulate", count, 1);
+        double squares[DEVICES] = {NAN, NAN};
+        BOTH(sum_of_squares(device, count, x.at[d], &squares[d], &error));
+        assert_true(fabs(squares[CPU] - squares[ORACLE]) <= 1e-12 * squares[ORACLE]);
+        float *stored[DEVICES];
+        for (int d = 0; d < DEVICES; d++)
+            stored[d] = calloc(count + 1, sizeof **stored);
+        BOTH(store_floats(device, count, x.at[d], stored[d], &error));
+        assert_memory_equal(stored[CPU], x.at[CPU], count * sizeof(float));
+        assert_memory_equal(stored[CPU], stored[ORACLE], count * sizeof(float));
+        free(stored[CPU]), free(stored[ORACLE]);
+        release(x);
+    }
+    for (int d = 0; d < DEVICES; d++) {
+        unsigned char *memory;
+        OK(devices[d]->run->allocate(devices[d], 1000, (void **)&memory, &error));
+        assert_int_equal((uintptr_t)memory % 64, 0);
+        for (size_t i = 0; i < 1000; i++)
+            assert_int_equal(memory[i], 0);
+        devices[d]->run->deallocate(devices[d], memory);
+        devices[d]->run->deallocate(devices[d], NULL);
+        void *too_much = NULL;
+        assert_int_equal(devices[d]->run->allocate(devices[d], SIZE_MAX - 1, &too_much, &error), STATUS_RUN_FAILED);
+        assert_non_null(strstr(error.text, "out of memory"));
+    }
+}
+
+/* Three steps of one weight, by hand (Loshchilov & Hutter, 2019, algorithm 2). */
+static void test_adamw(void **state)
+{
+    (void)state;
+    AdamW settings = {.rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .decay = 0.5, .clip = 0.5};
+    static const double gradients[3] = {2, -4, 1};
+    double parameter = 3, moment1 = 0, moment2 = 0;
+    const Tensor p = filled(1, 0, 3), m = filled(1, 0, 0), v = filled(1, 0, 0);
+    for (settings.step = 1; settings.step <= 3; settings.step++) {
+        const double gradient = gradients[settings.step - 1] * 0.5;
+        moment1 = 0.9 * moment1 + 0.1 * gradient;
+        moment2 = 0.99 * moment2 + 0.01 * gradient * gradient;
+        const double mean = moment1 / (1 - pow(0.9, (double)settings.step));
+        const double deviation = sqrt(moment2 / (1 - pow(0.99, (double)settings.step)));
+        parameter = parameter - 0.1 * 0.5 * parameter - 0.1 * mean / (deviation + 1e-8);
+        const Tensor g = filled(1, 0, (float)gradients[settings.step - 1]);
+        BOTH(adamw(device, &settings, 1, p.at[d], g.at[d], m.at[d], v.at[d], &error));
+        assert_true(fabs(*(double *)p.at[ORACLE] - parameter) < 1e-12);
+        assert_true(fabs((double)*(float *)p.at[CPU] - parameter) < 1e-6);
+        assert_true(*(double *)g.at[ORACLE] == 0 && *(float *)g.at[CPU] == 0);
+        release(g);
+    }
+    release(p), release(m), release(v);
+}
+
+static void test_adamw_of_many(void **state)
+{
+    (void)state;
+    enum { COUNT = 1003 };
+    const AdamW settings = {.rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 0.3, .step = 5};
+    const Tensor p = normal(COUNT), g = normal(COUNT), m = normal(COUNT), v = filled(COUNT, 0.1f, 1);
+    BOTH(adamw(device, &settings, COUNT, p.at[d], g.at[d], m.at[d], v.at[d], &error));
+    assert_close_and_release(p, 1e-6, "adamw parameters", COUNT, 1);
+    assert_close_and_release(m, 1e-6, "adamw moment", COUNT, 1);
+    assert_close_and_release(v, 1e-6, "adamw second moment", COUNT, 1);
+    for (size_t i = 0; i < COUNT; i++)
+        assert_true(((float *)g.at[CPU])[i] == 0 && ((double *)g.at[ORACLE])[i] == 0);
+    release(g);
+}
+
+static void test_product_clock(void **state)
+{
+    (void)state;
+    for (int d = 0; d < DEVICES; d++) {
+        const KernelShape shape = {.kind = KERNEL_LINEAR, .rows = 8, .columns = 16, .outputs = 4};
+        const Kernel *kernel, *again;
+        OK(device_kernel(devices[d], &shape, &kernel, &error));
+        OK(device_kernel(devices[d], &shape, &again, &error));
+        assert_ptr_equal(kernel, again);
+        const Tensor x = normal(8 * 16), w = normal(16 * 4), y = poisoned(8 * 4);
+        devices[d]->products = (ProductClock){.on = true};
+        OK(devices[d]->run->linear_forward(devices[d], kernel, x.at[d], w.at[d], NULL, NULL, y.at[d], &error));
+        devices[d]->products.on = false;
+        OK(devices[d]->run->linear_forward(devices[d], kernel, x.at[d], w.at[d], NULL, NULL, y.at[d], &error));
+        assert_int_equal(devices[d]->products.calls, 1);
+        assert_true(devices[d]->products.operations == 2 * 8 * 16 * 4);
+        assert_true(devices[d]->products.nanoseconds > 0);
+        release(x), release(w), release(y);
+    }
+}
+
+static void test_open_names(void **state)
+{
+    (void)state;
+    Device *device = (Device *)1;
+    assert_int_equal(device_open("gpu", &device, &error), STATUS_BAD_USAGE);
+    assert_null(device);
+    assert_string_equal(error.text, "no device 'gpu'; this build has: cpu, oracle");
+    device_close(NULL);
+}
+
+static int open_devices(void **state)
+{
+    (void)state;
+    return device_open("cpu", &devices[CPU], &error) || device_open("oracle", &devices[ORACLE], &error);
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    device_close(devices[CPU]);
+    device_close(devices[ORACLE]);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear), cmocka_unit_test(test_norm), cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_is_causal), cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_squared_error), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_adamw), cmocka_unit_test(test_adamw_of_many), cmocka_unit_test(test_product_clock),
+        cmocka_unit_test(test_open_names),
+    };
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}

@@ -1,0 +1,309 @@
+/* dprun as a command: what it prints, how it exits, and how it ends when ranks die or stop. */
+#include "runtime/base/clock.h"
+#include "tests/exec/pipelines.h"
+#include "tests/transport/plugin.h"
+
+#include <glob.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { RANKS = 4 };
+
+static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
+static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX];
+static char output[1 << 16], diagnostics[1 << 16]; /* of the last command */
+
+static void read_text(const char *name, char *text, size_t size)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *stream = fopen(path, "r");
+    size_t length = 0;
+    if (stream) {
+        length = fread(text, 1, size - 1, stream);
+        fclose(stream);
+    }
+    text[length] = '\0';
+}
+
+/* A process running the shell command, which starts with exec when its own number matters. */
+static pid_t start(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static pid_t start(const char *format, ...)
+{
+    char command[2 * PATH_MAX], whole[3 * PATH_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    snprintf(whole, sizeof whole, "rm -f %s/out %s/err; exec >%s/out 2>%s/err; %s", folder, folder, folder, folder, command);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        execl("/bin/sh", "sh", "-c", whole, (char *)NULL);
+        _exit(127);
+    }
+    return child;
+}
+
+static int finish(pid_t child)
+{
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    read_text("out", output, sizeof output);
+    read_text("err", diagnostics, sizeof diagnostics);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void expect(int status, int wanted, const char *words)
+{
+    if (status != wanted || !strstr(diagnostics, words))
+        fail_msg("exit status %d instead of %d, or no \"%s\" in:\n%s", status, wanted, words, diagnostics);
+}
+
+static void need_mpirun(void)
+{
+    char plugin[PATH_MAX];
+    snprintf(plugin, sizeof plugin, "%.*s-mpi.so", PATH_MAX - 16, dprun);
+    if (mpirun_is_there() && access(plugin, R_OK) == 0)
+        return;
+    print_message("no mpirun or no dprun-mpi.so: skipped\n");
+    skip();
+}
+
+/* --- on one machine, in one process --- */
+
+static void test_json(void **state)
+{
+    (void)state;
+    expect(finish(start("%s --json --steps 3 %s %s", dprun, small, program)), 0, "");
+    static const char *const names[] = {"\"step\":1,", "\"step\":2,", "\"step\":3,", "\"loss\":", "\"losses\":[", "\"tokens_per_s\":",
+                                        "\"step_ms\":", "\"bubble_rate\":", "\"busy_ms\":[", "\"planned_bytes\":", "\"held_out_loss\":"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strstr(output, names[i]))
+            fail_msg("no %s in %s", names[i], output);
+    int lines = 0;
+    for (const char *next = output; (next = strchr(next, '\n')); next++)
+        lines++;
+    assert_int_equal(lines, 3);
+    assert_string_equal(diagnostics, "");
+}
+
+static void test_people(void **state)
+{
+    (void)state;
+    expect(finish(start("%s --steps 20 --save %s/weights %s %s", dprun, folder, small, program)), 0, "step 20/20  ");
+    assert_non_null(strstr(output, "pipeline (pipeline.dps): 4 ranks, 4 stages, 8 microbatches"));
+    assert_non_null(strstr(output, "held out"));
+    assert_non_null(strstr(output, "/weights\n"));
+    assert_non_null(strstr(diagnostics, "step 1/20  "));
+    assert_null(strstr(diagnostics, "step 3/20  ")); /* not on a terminal: every tenth of the run */
+}
+
+static void test_bad_inputs(void **state)
+{
+    (void)state;
+    expect(finish(start("%s %s/none.bin", dprun, folder)), 1, "none.bin: No such file");
+    expect(finish(start("%s /dev/null", dprun)), 1, "/dev/null: ");
+    expect(finish(start("head -c 100 %s >%s/cut.bin; %s %s/cut.bin", program, folder, dprun, folder)), 1, "cut.bin: ");
+    expect(finish(start("%s --steps 1 %s --data %s/none.txt %s", dprun, small, folder, program)), 1, "none.txt");
+    expect(finish(start("%s --steps", dprun)), 2, "needs a value");
+    expect(finish(start("%s --device cuda %s", dprun, program)), 3, "no such device");
+    expect(finish(start("%s --steps 1 %s %s --save /no/such/folder/w", dprun, small, program)), 3, "/no/such/folder/w");
+}
+
+/* A reader that leaves ends the run quietly; a full disk does not. */
+static void test_output_closed(void **state)
+{
+    (void)state;
+    expect(finish(start("(%s --json --steps 1000000 %s %s; echo status $? >&2) | head -n 1", dprun, small, program)), 0, "");
+    assert_string_equal(diagnostics, "status 0\n");
+    expect(finish(start("%s --json --steps 1000000 %s %s >/dev/full", dprun, small, program)), 3, "standard output: No space");
+}
+
+static void await_step(const char *words)
+{
+    const int64_t end = clock_nanoseconds() + 60000000000;
+    do {
+        usleep(10000);
+        read_text("out", output, sizeof output);
+    } while (!strstr(output, words) && clock_nanoseconds() < end);
+    assert_non_null(strstr(output, words));
+}
+
+static void test_interrupt(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/interrupted", folder);
+    const pid_t child = start("exec %s --json --steps 1000000 --save %s %s %s", dprun, path, small, program);
+    await_step("\"step\":2,");
+    kill(child, SIGINT);
+    expect(finish(child), 0, "");
+    assert_int_equal(access(path, F_OK), 0);
+    assert_non_null(strstr(output, "\"held_out_loss\":"));
+}
+
+/* --- under mpirun --- */
+
+/* The losses of all steps, as text. */
+static void take_losses(char *losses, size_t size)
+{
+    size_t used = 0;
+    *losses = '\0';
+    for (const char *next = output; (next = strstr(next, "\"losses\":[")); next++)
+        used += (size_t)snprintf(losses + used, size - used, "%.*s\n", (int)strcspn(next, "]"), next);
+    assert_true(used > 100 && used < size);
+}
+
+static void test_mpi_equals_local(void **state)
+{
+    (void)state;
+    need_mpirun();
+    static char local[1 << 14], mpi[1 << 14];
+    expect(finish(start("%s --json --steps 2 --save %s/local %s %s", dprun, folder, small, program)), 0, "");
+    take_losses(local, sizeof local);
+    expect(finish(start("mpirun %s -n 4 %s --json --steps 2 --save %s/mpi --trace %s/trace %s %s", mpirun_options(), dprun, folder, folder,
+                        small, program)),
+           0, "");
+    take_losses(mpi, sizeof mpi);
+    assert_string_equal(local, mpi);
+    expect(finish(start("cmp %s/local %s/mpi", folder, folder)), 0, "");
+    expect(finish(start("grep -c '\"ph\":\"X\"' %s/trace; tail -c 4 %s/trace", folder, folder)), 0, "");
+    assert_string_equal(output, "552\n\n]}\n");
+    expect(finish(start("mpirun %s -n 4 %s --json --steps 2 --rank-map 2,0,3,1 %s %s", mpirun_options(), dprun, small, program)), 0, "");
+    take_losses(mpi, sizeof mpi);
+    assert_string_equal(local, mpi);
+}
+
+static void test_wrong_number(void **state)
+{
+    (void)state;
+    need_mpirun();
+    expect(finish(start("mpirun %s -n 3 %s --steps 1 %s %s", mpirun_options(), dprun, small, program)), 2,
+           "this program has 4 ranks, but mpirun started 3 processes");
+}
+
+/* The processes that a process has started. */
+static int children(pid_t parent, pid_t *found, int most)
+{
+    char pattern[64];
+    glob_t tasks;
+    int count = 0;
+    snprintf(pattern, sizeof pattern, "/proc/%d/task/*/children", (int)parent);
+    if (glob(pattern, 0, NULL, &tasks) != 0)
+        return 0;
+    for (size_t i = 0; i < tasks.gl_pathc; i++) {
+        FILE *stream = fopen(tasks.gl_pathv[i], "r");
+        while (stream && count < most && fscanf(stream, "%d", &found[count]) == 1)
+            count++;
+        if (stream)
+            fclose(stream);
+    }
+    globfree(&tasks);
+    return count;
+}
+
+/* The process that is one of the ranks: mpirun's child is its guard. */
+static pid_t a_rank(pid_t mpirun)
+{
+    pid_t guards[RANKS + 1], worker[2];
+    const int count = children(mpirun, guards, RANKS + 1);
+    assert_int_equal(count, RANKS);
+    assert_int_equal(children(guards[1], worker, 2), 1);
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)worker[0]);
+    FILE *stream = fopen(path, "r");
+    assert_non_null(stream);
+    assert_non_null(fgets(name, sizeof name, stream));
+    fclose(stream);
+    assert_string_equal(name, "dprun\n");
+    return worker[0];
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    need_mpirun();
+    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 %s %s", mpirun_options(), dprun, small, program);
+    await_step("\"step\":2,");
+    kill(a_rank(mpirun), SIGKILL);
+    expect(finish(mpirun), 3, " was killed by signal 9 (Killed) ");
+    assert_non_null(strstr(diagnostics, "dprun: rank "));
+    assert_true(strstr(diagnostics, "at instruction ") ? strstr(diagnostics, "pipeline.dps:") != NULL
+                                                       : strstr(diagnostics, "between two steps") != NULL);
+}
+
+/* After ten seconds; whoever has only not been waited for is dead. */
+static bool is_alive(pid_t process)
+{
+    char path[64], state = 'X';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    for (int i = 0; i < 1000; i++) {
+        FILE *stream = fopen(path, "r");
+        if (!stream)
+            return false;
+        if (fscanf(stream, "%*d (%*[^)]) %c", &state) != 1)
+            state = 'X';
+        fclose(stream);
+        if (state == 'Z' || state == 'X')
+            return false;
+        usleep(10000);
+    }
+    return true;
+}
+
+static void test_stopped(void **state)
+{
+    (void)state;
+    need_mpirun();
+    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 --deadline 1 %s %s", mpirun_options(), dprun, small, program);
+    await_step("\"step\":2,");
+    const pid_t rank = a_rank(mpirun);
+    kill(rank, SIGSTOP);
+    expect(finish(mpirun), 3, "within 1 s");
+    const bool left = is_alive(rank);
+    if (left)
+        kill(rank, SIGKILL);
+    assert_false(left);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
+    snprintf(path, sizeof path, "%s/dprun", build);
+    if (!realpath(path, dprun) || !mkdtemp(folder))
+        return -1;
+    Arena arena = {0};
+    ByteWriter writer = {0};
+    snprintf(program, sizeof program, "%s/prog.bin", folder);
+    FILE *stream = fopen(program, "wb");
+    const bool good = stream && program_encode(pipeline_program(&arena, RANKS, 2, RANKS), &writer) &&
+                      fwrite(writer.bytes, 1, writer.size, stream) == writer.size;
+    bytes_free(&writer);
+    arena_free(&arena);
+    return stream && fclose(stream) == 0 && good ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return finish(start("rm -rf %s", folder));
+}
+
+int main(void)
+{
+    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json),          cmocka_unit_test(test_people),    cmocka_unit_test(test_bad_inputs),
+        cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt), cmocka_unit_test(test_mpi_equals_local),
+        cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed),    cmocka_unit_test(test_stopped),
+    };
+    return cmocka_run_group_tests_name("command", tests, set_up, tear_down);
+}

@@ -1,0 +1,119 @@
+/* The command line: what is understood, and that each mistake is told in one line with status 2. */
+#include "runtime/vm/vm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Status parse(Arena *arena, RunOptions *options, Error *error, char **arguments)
+{
+    int count = 0;
+    while (arguments[count])
+        count++;
+    *error = (Error){0};
+    return options_parse(count, arguments, arena, options, error);
+}
+
+#define PARSE(...) parse(&arena, &options, &error, (char *[]){"dprun", __VA_ARGS__, NULL})
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    RunOptions options;
+    Error error;
+    assert_int_equal(PARSE("prog.bin"), STATUS_OK);
+    assert_string_equal(options.program, "prog.bin");
+    assert_true(options.steps == 100 && options.deadline == 60.0 && options.model.kind == MODEL_GPT);
+    assert_true(!options.json && !options.reference && !options.forward_only && !options.save && !options.data);
+    assert_int_equal(PARSE("--forward-only", "prog.bin"), STATUS_OK);
+    assert_true(options.steps == 1 && options.forward_only);
+    arena_free(&arena);
+}
+
+static void test_all_options(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    RunOptions options;
+    Error error;
+    assert_int_equal(PARSE("--steps", "7", "--model=mlp", "--set", "hidden=32", "prog.bin", "--set=hidden=48", "--seed", "9", "--json",
+                           "--deadline", "0.5", "--device", "cpu", "--transport", "mpi", "--rank-map", "2,0,1", "--save", "w",
+                           "--trace", "t", "--data", "d", "--reference"),
+                     STATUS_OK);
+    assert_true(options.steps == 7 && options.model.kind == MODEL_MLP && options.model.hidden == 48 && options.model.seed == 9);
+    assert_true(options.json && options.reference && options.deadline == 0.5 && options.transport == TRANSPORT_MPI);
+    assert_int_equal(options.rank_map_count, 3);
+    assert_memory_equal(options.rank_map, ((int[]){2, 0, 1}), 3 * sizeof(int));
+    assert_string_equal(options.program, "prog.bin");
+    assert_string_equal(options.data, "d");
+    assert_int_equal(PARSE("--help"), STATUS_OK);
+    assert_true(options.help);
+    assert_int_equal(PARSE("--version"), STATUS_OK);
+    assert_true(options.version);
+    arena_free(&arena);
+}
+
+static void test_mistakes(void **state)
+{
+    (void)state;
+    static const struct {
+        char *arguments[5];
+        Status status;
+        const char *words;
+    } mistakes[] = {
+        {{"dprun"}, STATUS_BAD_USAGE, "no program"},
+        {{"dprun", "a.bin", "b.bin"}, STATUS_BAD_USAGE, "more than one program"},
+        {{"dprun", "--stepz", "prog.bin"}, STATUS_BAD_USAGE, "'--stepz'"},
+        {{"dprun", "prog.bin", "--steps"}, STATUS_BAD_USAGE, "--steps needs a value"},
+        {{"dprun", "--steps=0", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '0'"},
+        {{"dprun", "--steps=-3", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '-3'"},
+        {{"dprun", "--steps=3x", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '3x'"},
+        {{"dprun", "--steps=99999999999999999999", "prog.bin"}, STATUS_BAD_USAGE, "--steps"},
+        {{"dprun", "--deadline=soon", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'soon'"},
+        {{"dprun", "--deadline=-1", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '-1'"},
+        {{"dprun", "--deadline=inf", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'inf'"},
+        {{"dprun", "--seed=", "prog.bin"}, STATUS_BAD_USAGE, "--seed: ''"},
+        {{"dprun", "--device=tpu", "prog.bin"}, STATUS_BAD_USAGE, "--device: 'tpu'"},
+        {{"dprun", "--device=cuda", "prog.bin"}, STATUS_RUN_FAILED, "--device cuda: this build has no such device"},
+        {{"dprun", "--device=sim", "prog.bin"}, STATUS_RUN_FAILED, "--device sim: this build has no such device"},
+        {{"dprun", "--transport=tcp", "prog.bin"}, STATUS_BAD_USAGE, "--transport: 'tcp'"},
+        {{"dprun", "--transport=nccl", "prog.bin"}, STATUS_RUN_FAILED, "not in this build"},
+        {{"dprun", "--transport=mpi", "--rank-map=0,0", "prog.bin"}, STATUS_BAD_USAGE, "--rank-map: '0,0'"},
+        {{"dprun", "--transport=mpi", "--rank-map=0,2", "prog.bin"}, STATUS_BAD_USAGE, "--rank-map: '0,2'"},
+        {{"dprun", "--transport=mpi", "--rank-map=1;0", "prog.bin"}, STATUS_BAD_USAGE, "--rank-map: '1;0'"},
+        {{"dprun", "--transport=mpi", "--rank-map=", "prog.bin"}, STATUS_BAD_USAGE, "--rank-map: ''"},
+        {{"dprun", "--transport=local", "--rank-map=1,0", "prog.bin"}, STATUS_BAD_USAGE, "mpirun"},
+        {{"dprun", "--outputs=o", "prog.bin"}, STATUS_BAD_USAGE, "--forward-only"},
+        {{"dprun", "--save=w", "--forward-only", "prog.bin"}, STATUS_BAD_USAGE, "--save"},
+        {{"dprun", "--set=hiden=3", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
+        {{"dprun", "--set=hidden", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
+        {{"dprun", "--model=/no/such/model", "prog.bin"}, STATUS_BAD_INPUT, "/no/such/model"},
+    };
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        Arena arena = {0};
+        RunOptions options;
+        Error error;
+        char *arguments[6] = {0};
+        memcpy(arguments, mistakes[i].arguments, sizeof mistakes[i].arguments);
+        const Status status = parse(&arena, &options, &error, arguments);
+        if (status != mistakes[i].status || !strstr(error.text, mistakes[i].words) || strchr(error.text, '\n'))
+            fail_msg("case %zu: status %d, \"%s\"", i, (int)status, error.text);
+        arena_free(&arena);
+    }
+}
+
+int main(void)
+{
+    static const char *const launchers[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+        unsetenv(launchers[i]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_all_options),
+        cmocka_unit_test(test_mistakes),
+    };
+    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}

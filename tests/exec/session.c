@@ -1,0 +1,420 @@
+/* Whole runs in this process: equal numbers whatever the schedule, and every way of ending. */
+#include "runtime/base/clock.h"
+#include "runtime/base/file.h"
+#include "runtime/vm/vm.h"
+#include "tests/exec/pipelines.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { STEPS_MAX = 4, MICROBATCHES_MAX = 16, STAGES_MAX = 4, COPIES_MAX = 2 };
+
+typedef struct Outcome {
+    Status status;
+    Error error;
+    uint64_t steps;
+    double losses[STEPS_MAX][MICROBATCHES_MAX];
+    double held_out, bubble;
+    bool has_held_out, closed;
+    pthread_mutex_t lock;
+    float *gradients[STAGES_MAX][COPIES_MAX]; /* of the first step */
+    size_t counts[STAGES_MAX];
+    atomic_bool stop;
+    bool stop_after_first;
+    uint32_t microbatches;
+    double seconds;
+} Outcome;
+
+static void on_step(void *context, const StepReport *report)
+{
+    Outcome *outcome = context;
+    if (report->step <= STEPS_MAX)
+        memcpy(outcome->losses[report->step - 1], report->losses, outcome->microbatches * sizeof *report->losses);
+    outcome->steps = report->step;
+    outcome->has_held_out = report->has_held_out;
+    outcome->held_out = report->held_out_loss;
+    outcome->bubble = report->bubble_rate;
+    if (outcome->stop_after_first)
+        atomic_store(&outcome->stop, true);
+}
+
+static void on_gradient(void *context, const GradientView *view)
+{
+    Outcome *outcome = context;
+    if (view->step != 1)
+        return;
+    float *copy = malloc(view->count * sizeof *copy + 1);
+    if (!copy)
+        return;
+    memcpy(copy, view->values, view->count * sizeof *copy);
+    pthread_mutex_lock(&outcome->lock);
+    outcome->gradients[view->stage][view->pipe] = copy;
+    outcome->counts[view->stage] = view->count;
+    pthread_mutex_unlock(&outcome->lock);
+}
+
+typedef struct Setting {
+    uint32_t ranks, pipes, microbatches;
+    bool reference, forward_only;
+    const Passes *passes;
+    bool stop_after_first;
+    char *arguments[12];
+} Setting;
+
+static Outcome run(const Setting *setting)
+{
+    Arena arena = {0};
+    RunOptions options;
+    LoadedProgram loaded;
+    Session *session = NULL;
+    char *arguments[48] = {"dprun", "--set", "hidden=16", "--set", "heads=2", "--set", "sequence=8", "--set", "microbatch_size=2",
+                           "--deadline", "20", "--transport", "local"};
+    int count = 13;
+    for (size_t i = 0; i < 12 && setting->arguments[i]; i++)
+        arguments[count++] = setting->arguments[i];
+    if (setting->reference)
+        arguments[count++] = "--reference";
+    if (setting->forward_only)
+        arguments[count++] = "--forward-only";
+    arguments[count++] = "prog.bin";
+    Outcome outcome = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop_after_first = setting->stop_after_first, .closed = true};
+    Program *program = pipeline_program(&arena, setting->ranks, setting->pipes, setting->microbatches);
+    outcome.microbatches = program->microbatches;
+    outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
+    if (outcome.status == STATUS_OK)
+        outcome.status = program_derive(program, setting->reference, setting->forward_only, &arena, &loaded, &outcome.error);
+    const SessionHooks hooks = {
+        .observer = {.context = &outcome, .step = on_step, .gradient = on_gradient},
+        .passes = setting->passes,
+        .stop = &outcome.stop,
+    };
+    const int64_t begun = clock_nanoseconds();
+    if (outcome.status == STATUS_OK)
+        outcome.status = session_open(&loaded, &options, &hooks, &session, &outcome.error);
+    if (outcome.status == STATUS_OK) {
+        outcome.status = session_run(session, &outcome.error);
+        outcome.seconds = (double)(clock_nanoseconds() - begun) * 1e-9;
+        outcome.closed = session_close(session);
+    }
+    arena_free(&arena);
+    return outcome;
+}
+
+static void release(Outcome *outcome)
+{
+    for (int s = 0; s < STAGES_MAX; s++)
+        for (int c = 0; c < COPIES_MAX; c++)
+            free(outcome->gradients[s][c]);
+}
+
+static Outcome run_well(const Setting *setting)
+{
+    Outcome outcome = run(setting);
+    if (outcome.status != STATUS_OK)
+        fail_msg("status %d: %s", (int)outcome.status, outcome.error.text);
+    assert_true(outcome.closed);
+    return outcome;
+}
+
+static double difference(const float *x, const float *y, size_t count)
+{
+    double xx = 0, yy = 0, xy = 0;
+    for (size_t i = 0; i < count; i++) {
+        xx += (double)x[i] * x[i];
+        yy += (double)y[i] * y[i];
+        xy += (double)x[i] * y[i];
+    }
+    return 1 - 2 * xy / (xx + yy);
+}
+
+/* Losses bit for bit, gradients by DualPipe's criterion; copies have the same bits. */
+static void test_equals_reference(void **state)
+{
+    (void)state;
+    static const Setting shapes[] = {
+        {.ranks = 1, .pipes = 1, .microbatches = 3}, {.ranks = 3, .pipes = 1, .microbatches = 2}, {.ranks = 2, .pipes = 2, .microbatches = 2},
+        {.ranks = 4, .pipes = 2, .microbatches = 1},
+    };
+    for (size_t i = 0; i < 2 * (sizeof shapes / sizeof *shapes); i++) {
+        Setting setting = shapes[i / 2];
+        setting.arguments[0] = i % 2 ? "--model=mlp" : "--model=gpt";
+        setting.arguments[1] = "--steps=1";
+        Outcome pipeline = run_well(&setting);
+        setting.reference = true;
+        Outcome reference = run_well(&setting);
+        assert_memory_equal(pipeline.losses[0], reference.losses[0], pipeline.microbatches * sizeof(double));
+        assert_true(pipeline.losses[0][0] > 0);
+        for (uint32_t s = 0; s < setting.ranks; s++)
+            for (uint32_t c = 0; c < setting.pipes; c++) {
+                assert_int_equal(pipeline.counts[s], reference.counts[s]);
+                assert_true(difference(pipeline.gradients[s][c], reference.gradients[s][0], reference.counts[s]) < 1e-13);
+                assert_memory_equal(pipeline.gradients[s][c], pipeline.gradients[s][0], reference.counts[s] * sizeof(float));
+            }
+        release(&pipeline);
+        release(&reference);
+    }
+}
+
+static void test_runs_equal(void **state)
+{
+    (void)state;
+    const Setting setting = {.ranks = 4, .pipes = 2, .microbatches = 2, .arguments = {"--steps=3"}};
+    Outcome one = run_well(&setting), two = run_well(&setting);
+    assert_memory_equal(one.losses, two.losses, sizeof one.losses);
+    assert_true(one.steps == 3 && one.losses[0][0] != one.losses[2][0]);
+    assert_true(one.has_held_out && one.held_out == two.held_out && one.held_out > 0);
+    assert_true(one.bubble >= 0 && one.bubble < 1);
+    release(&one);
+    release(&two);
+}
+
+static void test_forward_only(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/outputs.XXXXXX";
+    close(mkstemp(path));
+    Setting setting = {.ranks = 4, .pipes = 2, .microbatches = 2, .arguments = {"--steps=1"}};
+    Outcome full = run_well(&setting);
+    setting.forward_only = true;
+    setting.arguments[0] = "--outputs";
+    setting.arguments[1] = path;
+    Outcome forward = run_well(&setting);
+    assert_memory_equal(full.losses[0], forward.losses[0], full.microbatches * sizeof(double));
+    assert_true(!forward.has_held_out && !forward.gradients[0][0]);
+    struct stat there;
+    assert_int_equal(stat(path, &there), 0);
+    assert_int_equal(there.st_size, 4 * 16 * 256 * sizeof(float)); /* microbatches * tokens * vocabulary */
+
+    char *outputs, *reference_outputs;
+    size_t size;
+    Arena arena = {0};
+    Error error;
+    assert_int_equal(file_read(path, &arena, &outputs, &size, &error), STATUS_OK);
+    setting.reference = true;
+    Outcome reference = run_well(&setting);
+    assert_int_equal(file_read(path, &arena, &reference_outputs, &size, &error), STATUS_OK);
+    assert_memory_equal(outputs, reference_outputs, size);
+    assert_memory_equal(reference.losses[0], forward.losses[0], full.microbatches * sizeof(double));
+    arena_free(&arena);
+    unlink(path);
+    release(&full);
+    release(&forward);
+    release(&reference);
+}
+
+static void test_stop(void **state)
+{
+    (void)state;
+    const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .stop_after_first = true, .arguments = {"--steps=1000"}};
+    Outcome outcome = run_well(&setting);
+    assert_true(outcome.steps >= 1 && outcome.steps <= 3 && outcome.has_held_out);
+    release(&outcome);
+}
+
+/* --- failures --- */
+
+static Status failing_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    (void)stage;
+    return buffers->dy || !buffers->y ? error_set(error, STATUS_RUN_FAILED, "the device is on fire") : STATUS_OK;
+}
+
+static Status empty_backward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    (void)stage, (void)buffers, (void)error;
+    return STATUS_OK;
+}
+
+static Status empty_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    (void)stage, (void)error;
+    if (buffers->loss)
+        *buffers->loss = 1;
+    return STATUS_OK;
+}
+
+/* The last stage's pass does not end for a while. */
+static Status slow_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    if (!buffers->y)
+        usleep(700000);
+    return empty_forward(stage, buffers, error);
+}
+
+static Status endless_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    while (!buffers->y)
+        pause();
+    return empty_forward(stage, buffers, error);
+}
+
+static Status diverged_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    (void)stage, (void)error;
+    if (buffers->loss)
+        *buffers->loss = NAN;
+    return STATUS_OK;
+}
+
+static void expect_failure(const Setting *setting, const char *const *words)
+{
+    Outcome outcome = run(setting);
+    assert_int_equal(outcome.status, STATUS_RUN_FAILED);
+    for (; *words; words++)
+        if (!strstr(outcome.error.text, *words))
+            fail_msg("\"%s\" is not in \"%s\"", *words, outcome.error.text);
+    assert_true(outcome.closed);
+    release(&outcome);
+}
+
+/* The failure that is told is the one that happened, not what the others make of it. */
+static void test_failing_pass(void **state)
+{
+    (void)state;
+    const Passes passes = {failing_forward, empty_backward, empty_backward};
+    const Setting setting = {.ranks = 4, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1"}};
+    expect_failure(&setting, (const char *const[]){"rank 3, instruction 2 (F", "pipeline.dps:10): the device is on fire", NULL});
+}
+
+static void test_divergence(void **state)
+{
+    (void)state;
+    const Passes passes = {diverged_forward, empty_backward, empty_backward};
+    const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=5"}};
+    expect_failure(&setting, (const char *const[]){"step 1, microbatch 0", "diverged", NULL});
+}
+
+static void test_deadline(void **state)
+{
+    (void)state;
+    const Passes passes = {slow_forward, empty_backward, empty_backward};
+    Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes, .arguments = {"--steps=1", "--deadline=0.2", "--model=mlp"}};
+    expect_failure(&setting, (const char *const[]){"rank 0, instruction", "pipeline.dps:20", "rank 1", "0.2 s", NULL});
+    /* Nobody else is there to notice. */
+    setting.reference = true;
+    expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s: rank 0 at instruction 1 (F", "pipeline.dps:10", NULL});
+    setting.arguments[1] = "--deadline=0";
+    Outcome patient = run_well(&setting);
+    release(&patient);
+}
+
+/* A rank that never comes back: the run ends nevertheless, the memory stays. In a process of its own, for its end. */
+static void test_endless_pass(void **state)
+{
+    (void)state;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        const Passes passes = {endless_forward, empty_backward, empty_backward};
+        const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes, .arguments = {"--steps=1", "--deadline=0.2"}};
+        const Outcome outcome = run(&setting);
+        const bool told = strstr(outcome.error.text, "not back yet: rank 1 at instruction 2 (F") != NULL;
+        if (!told)
+            fprintf(stderr, "%s\n", outcome.error.text);
+        _exit(outcome.status == STATUS_RUN_FAILED && !outcome.closed && told && outcome.seconds < 10 ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* --- files --- */
+
+static char *read_file(Arena *arena, const char *path, size_t *size)
+{
+    char **bytes = arena_allocate(arena, sizeof *bytes);
+    Error error;
+    assert_int_equal(file_read(path, arena, bytes, size, &error), STATUS_OK);
+    return *bytes;
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    char folder[] = "/tmp/session.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    char *weights = arena_format(&arena, "%s/weights", folder), *trace = arena_format(&arena, "%s/trace", folder);
+    Setting setting = {.ranks = 3, .pipes = 1, .microbatches = 2, .arguments = {"--steps=3", "--save", weights, "--trace", trace}};
+    Outcome outcome = run_well(&setting);
+    release(&outcome);
+    size_t size, again;
+    const char *first = read_file(&arena, weights, &size);
+    const char *head_end = strstr(first, "\n\n");
+    assert_non_null(head_end);
+    unsigned long long parameters = 0;
+    sscanf(strstr(first, "\nparameters ") + 1, "parameters %llu", &parameters);
+    assert_true(parameters > 0);
+    assert_int_equal(size, (size_t)(head_end + 2 - first) + parameters * sizeof(float));
+
+    const char *events = read_file(&arena, trace, &again);
+    assert_int_equal(strncmp(events, "{\"displayTimeUnit\"", 18), 0);
+    int count = 0;
+    for (const char *next = events; (next = strstr(next, "\"ph\":\"X\"")); next++)
+        count++;
+    assert_int_equal(count, 3 * (12 + 20 + 12 + 3 * 2)); /* steps * (passes, messages and waits of each rank; NORM, UPDATE) */
+    assert_non_null(strstr(events, "\"name\":\"rank 2\""));
+
+    /* The same training again, and its reference for one step: the same bytes. */
+    outcome = run_well(&setting);
+    release(&outcome);
+    assert_memory_equal(read_file(&arena, weights, &again), first, size);
+    setting.arguments[0] = "--steps=1";
+    outcome = run_well(&setting);
+    release(&outcome);
+    first = read_file(&arena, weights, &size);
+    setting.reference = true;
+    outcome = run_well(&setting);
+    release(&outcome);
+    const char *reference = read_file(&arena, weights, &again);
+    assert_int_equal(again, size);
+    assert_memory_equal(reference, first, (size_t)(strstr(first, "\n\n") - first)); /* the head does not know the schedule */
+    unlink(weights);
+    unlink(trace);
+    rmdir(folder);
+    arena_free(&arena);
+}
+
+/* Told before anything is trained, or at the end of it; an old file stays as it is. */
+static void test_unwritable(void **state)
+{
+    (void)state;
+    Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .arguments = {"--steps=2", "--save", "/no/such/folder/weights"}};
+    Outcome outcome = run(&setting);
+    assert_int_equal(outcome.status, STATUS_RUN_FAILED);
+    assert_non_null(strstr(outcome.error.text, "/no/such/folder/weights"));
+    assert_int_equal(outcome.steps, 0);
+    release(&outcome);
+    setting.arguments[2] = "/dev/full";
+    outcome = run(&setting);
+    assert_int_equal(outcome.status, STATUS_RUN_FAILED);
+    assert_non_null(strstr(outcome.error.text, "/dev/full"));
+    assert_int_equal(outcome.steps, 2);
+    release(&outcome);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_endless_pass), /* first: it forks */
+        cmocka_unit_test(test_equals_reference),
+        cmocka_unit_test(test_runs_equal),
+        cmocka_unit_test(test_forward_only),
+        cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_failing_pass),
+        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_unwritable),
+    };
+    return cmocka_run_group_tests_name("session", tests, NULL, NULL);
+}

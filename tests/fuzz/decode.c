@@ -1,0 +1,77 @@
+/* The door of the decoder. Any bytes are taken twice: as they are, and as what stands between a good version and a good
+   checksum, so that random changes get past the frame. What decodes is verified, written out and run through all that takes
+   programs.
+
+     make BUILD=F CC=clang SANITIZE=fuzzer-no-link,address,undefined F/libprogram.a F/libbase.a
+     clang -I. -g -fsanitize=fuzzer,address,undefined tests/fuzz/decode.c F/libprogram.a F/libbase.a -lz
+
+   tests/program/malformed.c runs the same without libFuzzer. */
+
+#include "runtime/program/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "%s\n", what);
+    abort();
+}
+
+static void try_verified(const Program *program, Arena *arena)
+{
+    Error error = {""};
+    Program *forward = NULL, *reference = NULL;
+    if (program_forward_only(program, arena, &forward, &error) != STATUS_OK || program_verify(forward, &error) != STATUS_OK)
+        fail(error.text);
+    if (program->stages <= PROGRAM_CHUNKS_MAX && (uint64_t)program->stages * program->microbatches < 100000)
+        if (program_reference(program, arena, &reference, &error) != STATUS_OK || program_verify(reference, &error) != STATUS_OK)
+            fail(error.text);
+}
+
+static void try_program(const uint8_t *bytes, size_t size)
+{
+    Arena arena = {0};
+    Error error = {""};
+    Program *program = NULL;
+    if (program_decode(bytes, size, &arena, &program, &error) == STATUS_OK) {
+        ByteWriter writer = {0};
+        if (!program_encode(program, &writer) || writer.size != size || memcmp(writer.bytes, bytes, size) != 0)
+            fail("what was decoded encodes to other bytes");
+        bytes_free(&writer);
+        char *text = NULL;
+        size_t text_size;
+        FILE *stream = open_memstream(&text, &text_size);
+        program_disassemble(program, stream);
+        fclose(stream);
+        free(text);
+        if (program_verify(program, &error) == STATUS_OK)
+            try_verified(program, &arena);
+        else if (!error.text[0])
+            fail("refused without a reason");
+    } else if (!error.text[0]) {
+        fail("refused without a reason");
+    }
+    arena_free(&arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    enum { FRAME = 12, CHECKSUM = 4 };
+    try_program(data, size);
+    if (size < FRAME + CHECKSUM)
+        return 0;
+    uint8_t *sealed = malloc(size);
+    if (!sealed)
+        return 0;
+    memcpy(sealed, data, size);
+    memcpy(sealed, "DPSPROG\n\1\0\0", FRAME);
+    const uint32_t checksum = bytes_checksum(sealed, size - CHECKSUM);
+    for (size_t i = 0; i < CHECKSUM; i++)
+        sealed[size - CHECKSUM + i] = (uint8_t)(checksum >> 8 * i);
+    try_program(sealed, size);
+    free(sealed);
+    return 0;
+}

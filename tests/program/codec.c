@@ -1,0 +1,255 @@
+#include "runtime/program/program.h"
+#include "tests/program/generator.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+enum { FRAME = 12 }; /* magic and version */
+
+static void assert_same_program(const Program *a, const Program *b)
+{
+    assert_string_equal(a->schedule, b->schedule);
+    assert_string_equal(a->source, b->source);
+    assert_int_equal(a->forward_only, b->forward_only);
+    assert_int_equal(a->stages, b->stages);
+    assert_int_equal(a->microbatches, b->microbatches);
+    assert_int_equal(a->pipe_count, b->pipe_count);
+    assert_memory_equal(a->pipes, b->pipes, a->pipe_count * sizeof *a->pipes);
+    assert_int_equal(a->group_count, b->group_count);
+    for (uint32_t g = 0; g < a->group_count; g++) {
+        assert_int_equal(a->groups[g].stage, b->groups[g].stage);
+        assert_int_equal(a->groups[g].member_count, b->groups[g].member_count);
+        for (uint32_t m = 0; m < a->groups[g].member_count; m++) {
+            assert_int_equal(a->groups[g].members[m].rank, b->groups[g].members[m].rank);
+            assert_int_equal(a->groups[g].members[m].chunk, b->groups[g].members[m].chunk);
+        }
+    }
+    assert_int_equal(a->rank_count, b->rank_count);
+    for (uint32_t r = 0; r < a->rank_count; r++) {
+        const RankProgram *x = &a->ranks[r], *y = &b->ranks[r];
+        assert_int_equal(x->chunk_count, y->chunk_count);
+        assert_int_equal(x->instruction_count, y->instruction_count);
+        assert_int_equal(x->peak_activations, y->peak_activations);
+        assert_memory_equal(x->slots, y->slots, sizeof x->slots);
+        for (uint32_t c = 0; c < x->chunk_count; c++)
+            assert_memory_equal(&x->chunks[c], &y->chunks[c], sizeof x->chunks[c]);
+        assert_memory_equal(x->instructions, y->instructions, x->instruction_count * sizeof *x->instructions);
+    }
+}
+
+static ByteWriter encoded(const Program *program)
+{
+    ByteWriter writer = {0};
+    assert_true(program_encode(program, &writer));
+    return writer;
+}
+
+/* Rewrites the checksum, so that what lies beneath it is looked at. */
+static void seal(uint8_t *bytes, size_t size)
+{
+    const uint32_t checksum = bytes_checksum(bytes, size - 4);
+    for (int i = 0; i < 4; i++)
+        bytes[size - 4 + (size_t)i] = (uint8_t)(checksum >> 8 * i);
+}
+
+static void assert_refused(const uint8_t *bytes, size_t size, const char *why)
+{
+    Arena arena = {0};
+    Error error = {""};
+    Program *program = NULL;
+    uint8_t *exact = malloc(size ? size : 1); /* of the right size, so that reading past it is seen */
+    if (size)
+        memcpy(exact, bytes, size);
+    assert_int_equal(program_decode(exact, size, &arena, &program, &error), STATUS_BAD_INPUT);
+    assert_null(program);
+    if (!strstr(error.text, why))
+        fail_msg("'%s' does not say '%s'", error.text, why);
+    free(exact);
+    arena_free(&arena);
+}
+
+static Program *small_program(Arena *arena)
+{
+    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 2, .microbatches = 2, .preference = PREFER_BACKWARD,
+                                   .split = 50, .overlap = 50, .seed = 7});
+}
+
+static void decode_gives_back_what_was_encoded(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    for (int i = 0; i < 300; i++) {
+        Arena arena = {0};
+        const Program *program = generate(&arena, random_shape(&seed));
+        ByteWriter first = encoded(program), second = {0};
+        Program *decoded = NULL;
+        Error error = {""};
+        if (program_decode(first.bytes, first.size, &arena, &decoded, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        assert_same_program(program, decoded);
+        assert_true(program_encode(decoded, &second));
+        assert_int_equal(first.size, second.size);
+        assert_memory_equal(first.bytes, second.bytes, first.size);
+        bytes_free(&first);
+        bytes_free(&second);
+        arena_free(&arena);
+    }
+}
+
+/* The extremes of every field, which no small schedule has. */
+static void decode_gives_back_extremes(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Program *program = copy_program(&arena, small_program(&arena));
+    Instruction *instructions = program->ranks[0].instructions;
+    program->schedule = arena_format(&arena, "%s", "");
+    program->source = arena_format(&arena, "%s", "größe\n.dps");
+    for (uint32_t i = 0; i + 1 < program->ranks[0].instruction_count; i++) {
+        instructions[i] = (Instruction){.opcode = OP_SEND_FORWARD,
+                                        .chunk = PROGRAM_CHUNKS_MAX - 1,
+                                        .peer = PROGRAM_RANKS_MAX - 1,
+                                        .microbatch = PROGRAM_MICROBATCHES_MAX - 1,
+                                        .slot = {i % 3 ? PROGRAM_SLOTS_MAX - 1 : SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE,
+                                                 SLOT_NONE},
+                                        .line = i % 2 ? UINT32_MAX : 0};
+    }
+    for (int class = 0; class < SLOT_CLASSES; class++)
+        program->ranks[1].slots[class] = PROGRAM_SLOTS_MAX;
+    program->ranks[1].peak_activations = UINT32_MAX;
+    ByteWriter writer = encoded(program);
+    Program *decoded = NULL;
+    Error error = {""};
+    if (program_decode(writer.bytes, writer.size, &arena, &decoded, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    assert_same_program(program, decoded);
+    bytes_free(&writer);
+    arena_free(&arena);
+}
+
+static void an_instruction_takes_ten_bytes(void **state)
+{
+    (void)state;
+    const Shape shapes[] = {{.ranks = 8, .stages = 8, .pipes = 1, .microbatches = 300, .preference = PREFER_BACKWARD, .seed = 3},
+                            {.ranks = 8, .stages = 8, .pipes = 2, .microbatches = 100, .preference = PREFER_BACKWARD, .split = 50,
+                             .overlap = 50, .seed = 4}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        Arena arena = {0};
+        const Program *program = generate(&arena, shapes[i]);
+        size_t instructions = 0;
+        for (uint32_t r = 0; r < program->rank_count; r++)
+            instructions += program->ranks[r].instruction_count;
+        ByteWriter writer = encoded(program);
+        assert_true(writer.size <= 10 * instructions);
+        bytes_free(&writer);
+        arena_free(&arena);
+    }
+}
+
+static void every_truncation_is_refused(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    ByteWriter writer = encoded(small_program(&arena));
+    for (size_t size = 0; size < writer.size; size++)
+        assert_refused(writer.bytes, size, size < 8 ? "not a dpc program" : size < 16 ? "cut off" : "checksum");
+    bytes_free(&writer);
+    arena_free(&arena);
+}
+
+static void every_flipped_bit_is_refused(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    ByteWriter writer = encoded(small_program(&arena));
+    for (size_t bit = 0; bit < 8 * writer.size; bit++) {
+        writer.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_refused(writer.bytes, writer.size,
+                       bit < 64 ? "not a dpc program" : bit < 96 ? "made by another version of dpc: format" : "checksum");
+        writer.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    bytes_free(&writer);
+    arena_free(&arena);
+}
+
+/* Cut off at any place, with a checksum that fits. */
+static void truncations_beneath_the_checksum_are_refused(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    ByteWriter writer = encoded(small_program(&arena));
+    uint8_t *bytes = malloc(writer.size);
+    for (size_t size = FRAME + 4; size < writer.size; size++) {
+        memcpy(bytes, writer.bytes, size);
+        seal(bytes, size);
+        assert_refused(bytes, size, "damaged");
+    }
+    free(bytes);
+    bytes_free(&writer);
+    arena_free(&arena);
+}
+
+typedef struct Forgery {
+    const char *why;
+    size_t size;
+    uint8_t body[32];
+} Forgery;
+
+static void forgeries_are_refused(void **state)
+{
+    (void)state;
+    /* name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0, no group, 1 rank of 1 chunk (pipe 0 stage 0) with no
+       slots, peak 0, 1 instruction, which is END on line 1: good, though it proves nothing. Then each with one thing changed. */
+    static const Forgery forgeries[] = {
+        {NULL, 21, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"something follows its end", 22, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
+        {"a name", 6, {5, 'a', 'b', 'c', 'd', 0}},
+        {"a name", 22, {1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"a name", 11, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0}},
+        {"damaged", 21, {0, 0, 2, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"damaged", 22, {0, 0, 0, 0x81, 0, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"damaged", 23, {0, 0, 0, 0x80, 0x80, 4, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"pipes", 21, {0, 0, 0, 1, 1, 65, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"groups", 24, {0, 0, 0, 1, 1, 1, 1, 0, 1, 0, 60, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
+        {"ranks", 22, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0xff, 0x1f, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"a rank's chunks", 21, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 100, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"a rank's chunks", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 15, OP_END, 2}},
+        {"an instruction", 21, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OPCODE_COUNT, 2}},
+        {"an instruction", 21, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 1}},
+        {"an instruction", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
+    };
+    for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
+        ByteWriter writer = {0};
+        for (const char *c = "DPSPROG\n"; *c; c++)
+            bytes_put_u8(&writer, (uint8_t)*c);
+        bytes_put_u32(&writer, 1);
+        for (size_t b = 0; b < forgeries[i].size; b++)
+            bytes_put_u8(&writer, forgeries[i].body[b]);
+        bytes_put_u32(&writer, 0);
+        seal(writer.bytes, writer.size);
+        Arena arena = {0};
+        Error error = {""};
+        Program *program;
+        if (forgeries[i].why)
+            assert_refused(writer.bytes, writer.size, forgeries[i].why);
+        else if (program_decode(writer.bytes, writer.size, &arena, &program, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        arena_free(&arena);
+        bytes_free(&writer);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decode_gives_back_what_was_encoded),
+        cmocka_unit_test(decode_gives_back_extremes),
+        cmocka_unit_test(an_instruction_takes_ten_bytes),
+        cmocka_unit_test(every_truncation_is_refused),
+        cmocka_unit_test(every_flipped_bit_is_refused),
+        cmocka_unit_test(truncations_beneath_the_checksum_are_refused),
+        cmocka_unit_test(forgeries_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

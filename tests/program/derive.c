@@ -1,0 +1,155 @@
+#include "runtime/program/program.h"
+#include "tests/program/generator.h"
+#include "tests/program/replay.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static void assert_good(const Program *program)
+{
+    Error error = {""};
+    if (program_verify(program, &error) != STATUS_OK) {
+        program_disassemble(program, stderr);
+        fail_msg("%s", error.text);
+    }
+    assert_true(replay(program, 1));
+}
+
+static Program *forward_only(const Program *program, Arena *arena)
+{
+    Program *derived = NULL;
+    Error error = {""};
+    assert_int_equal(program_forward_only(program, arena, &derived, &error), STATUS_OK);
+    return derived;
+}
+
+static Program *reference(const Program *program, Arena *arena)
+{
+    Program *derived = NULL;
+    Error error = {""};
+    assert_int_equal(program_reference(program, arena, &derived, &error), STATUS_OK);
+    return derived;
+}
+
+static uint32_t count_of(const RankProgram *rank, Opcode opcode)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rank->instruction_count; i++)
+        count += rank->instructions[i].opcode == opcode;
+    return count;
+}
+
+static void derived_programs_verify_and_come_out_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 21;
+    for (int i = 0; i < 300; i++) {
+        Arena arena = {0};
+        const Program *program = generate(&arena, random_shape(&seed));
+        assert_good(forward_only(program, &arena));
+        assert_good(reference(program, &arena));
+        assert_good(forward_only(reference(program, &arena), &arena));
+        assert_good(reference(forward_only(program, &arena), &arena));
+        arena_free(&arena);
+    }
+}
+
+static void forward_only_keeps_order_and_lines_and_fewer_slots(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    const Program *program = generate(&arena, (Shape){.ranks = 4, .stages = 4, .pipes = 2, .microbatches = 9,
+                                                      .preference = PREFER_FORWARD, .split = 50, .seed = 2});
+    const Program *forward = forward_only(program, &arena);
+    assert_true(forward->forward_only);
+    for (uint32_t r = 0; r < 4; r++) {
+        const RankProgram *full = &program->ranks[r], *half = &forward->ranks[r];
+        uint32_t next = 0;
+        for (uint32_t i = 0; i < full->instruction_count; i++) {
+            const Instruction *instruction = &full->instructions[i];
+            if (instruction->opcode != OP_FORWARD && instruction->opcode != OP_SEND_FORWARD && instruction->opcode != OP_RECEIVE_FORWARD)
+                continue;
+            while (half->instructions[next].opcode == OP_WAIT)
+                next++;
+            const Instruction *kept = &half->instructions[next++];
+            assert_int_equal(kept->opcode, instruction->opcode == OP_FORWARD ? OP_FORWARD_ONLY : instruction->opcode);
+            assert_int_equal(kept->chunk, instruction->chunk);
+            assert_int_equal(kept->microbatch, instruction->microbatch);
+            assert_int_equal(kept->line, instruction->line);
+        }
+        assert_int_equal(count_of(half, OP_WAIT), count_of(half, OP_SEND_FORWARD) + count_of(half, OP_RECEIVE_FORWARD));
+        assert_true(half->slots[SLOT_MESSAGE] < full->slots[SLOT_MESSAGE]);
+        assert_int_equal(half->slots[SLOT_CONTEXT], 1);
+        assert_int_equal(half->slots[SLOT_STASH], 1);
+        assert_int_equal(half->slots[SLOT_GRADIENT], 0);
+        assert_int_equal(half->peak_activations, 0);
+    }
+    arena_free(&arena);
+}
+
+static void forward_only_of_forward_only_is_the_same(void **state)
+{
+    (void)state;
+    uint64_t seed = 4;
+    Arena arena = {0};
+    const Program *once = forward_only(generate(&arena, random_shape(&seed)), &arena), *twice = forward_only(once, &arena);
+    for (uint32_t r = 0; r < once->rank_count; r++) {
+        assert_int_equal(once->ranks[r].instruction_count, twice->ranks[r].instruction_count);
+        assert_memory_equal(once->ranks[r].slots, twice->ranks[r].slots, sizeof once->ranks[r].slots);
+        for (uint32_t i = 0; i < once->ranks[r].instruction_count; i++)
+            assert_int_equal(once->ranks[r].instructions[i].opcode, twice->ranks[r].instructions[i].opcode);
+    }
+    arena_free(&arena);
+}
+
+static void the_reference_is_one_microbatch_after_the_other(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    const Program *program = generate(&arena, (Shape){.ranks = 2, .stages = 3, .pipes = 2, .microbatches = 2, .split = 100, .seed = 2});
+    const Program *one = reference(program, &arena);
+    static const char *const texts[] = {
+        "F0 m2 x- y0 c0 t0", "F1 m2 x0 y1 c1 t1", "F2 m2 x1 y- c2 t2",
+        "B2 m2 x1 dx2 c2 t2 dy- g0", "B1 m2 x0 dx1 c1 t1 dy2 g0", "B0 m2 x- dx- c0 t0 dy1 g0",
+    };
+    assert_int_equal(one->rank_count, 1);
+    assert_int_equal(one->ranks[0].slots[SLOT_MESSAGE], 3);
+    for (uint32_t i = 0; i < 6; i++) {
+        char text[100];
+        program_instruction_text(one, 0, &one->ranks[0].instructions[2 * 6 + i], text, sizeof text);
+        assert_string_equal(text, texts[i]);
+        assert_true(one->ranks[0].instructions[i].line > 0);
+    }
+    arena_free(&arena);
+}
+
+static void a_reference_of_too_many_stages_is_refused(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Program *derived = NULL;
+    Error error = {""};
+    for (uint32_t stages = PROGRAM_CHUNKS_MAX; stages <= PROGRAM_CHUNKS_MAX + 1; stages++) {
+        const Program *program = generate(&arena, (Shape){.ranks = 4, .stages = stages, .pipes = 1, .microbatches = 2, .seed = 2});
+        if (stages == PROGRAM_CHUNKS_MAX) {
+            assert_good(reference(program, &arena));
+        } else {
+            assert_int_equal(program_reference(program, &arena, &derived, &error), STATUS_BAD_INPUT);
+            assert_non_null(strstr(error.text, "256 stages"));
+        }
+    }
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(derived_programs_verify_and_come_out_right),
+        cmocka_unit_test(forward_only_keeps_order_and_lines_and_fewer_slots),
+        cmocka_unit_test(forward_only_of_forward_only_is_the_same),
+        cmocka_unit_test(the_reference_is_one_microbatch_after_the_other),
+        cmocka_unit_test(a_reference_of_too_many_stages_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,427 @@
+#ifndef TESTS_PROGRAM_GENERATOR_H
+#define TESTS_PROGRAM_GENERATOR_H
+
+/* Well-formed programs of many shapes. A list scheduler picks one ready pass after the other, anywhere; a message is written
+   into both ranks' streams at once, so that the order in which things were picked proves that nobody waits for ever. */
+
+#include "runtime/program/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum Placement { PLACE_LOOP, PLACE_V, PLACE_RANDOM } Placement;
+typedef enum Preference { PREFER_FORWARD, PREFER_BACKWARD, PREFER_ANY } Preference;
+
+typedef struct Shape {
+    uint32_t ranks, stages, pipes, microbatches; /* of each pipe */
+    Placement placement; /* LOOP: stage s on s % ranks, odd pipes mirrored; V: there and back */
+    Preference preference;
+    uint32_t split;      /* of 100 backwards so many are I and W */
+    uint32_t overlap;    /* of 100 chances so many are taken */
+    uint64_t seed;
+} Shape;
+
+static inline uint64_t random_next(uint64_t *state)
+{
+    /* splitmix64 (Steele, Lea, Flood, 2014) */
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+static inline uint32_t random_below(uint64_t *state, uint32_t limit)
+{
+    return (uint32_t)(random_next(state) % limit);
+}
+
+typedef struct PassState {
+    uint16_t x, y, dx, dy, context, stash, gradient; /* slots on the rank of the stage */
+    bool f, i, w, x_in_flight, dy_in_flight;
+} PassState;
+
+typedef struct SlotPool {
+    uint16_t *free;
+    uint32_t free_count, count;
+} SlotPool;
+
+typedef struct Stream {
+    Instruction *instructions;
+    uint32_t count, capacity, held, peak, line;
+    SlotPool pools[SLOT_CLASSES];
+    uint16_t *sending;
+    uint32_t sending_count;
+} Stream;
+
+typedef struct Generator {
+    Shape shape;
+    Arena *arena;
+    Program *program;
+    PassState *passes; /* [pipe][stage][microbatch] */
+    GroupMember *places; /* [pipe][stage] */
+    Stream *streams;
+} Generator;
+
+typedef struct Pass {
+    uint32_t pipe, stage, microbatch;
+} Pass;
+
+static inline PassState *pass_state(const Generator *generator, Pass pass)
+{
+    const Shape *shape = &generator->shape;
+    return &generator->passes[((size_t)pass.pipe * shape->stages + pass.stage) * shape->microbatches + pass.microbatch];
+}
+
+static inline GroupMember place_of(const Generator *generator, Pass pass)
+{
+    return generator->places[(size_t)pass.pipe * generator->shape.stages + pass.stage];
+}
+
+static inline Instruction *emit(Generator *generator, uint32_t rank, Opcode opcode)
+{
+    Stream *stream = &generator->streams[rank];
+    if (stream->count == stream->capacity) {
+        const uint32_t capacity = stream->capacity ? 2 * stream->capacity : 64;
+        stream->instructions = arena_grow(generator->arena, stream->instructions, stream->count * sizeof(Instruction),
+                                          capacity * sizeof(Instruction));
+        stream->capacity = capacity;
+    }
+    if (random_below(&generator->shape.seed, 4) == 0)
+        stream->line = 1 + random_below(&generator->shape.seed, 60);
+    Instruction *instruction = &stream->instructions[stream->count++];
+    *instruction = (Instruction){.opcode = (uint8_t)opcode, .line = stream->line};
+    for (int i = 0; i < SLOT_OPERANDS; i++)
+        instruction->slot[i] = SLOT_NONE;
+    return instruction;
+}
+
+static inline uint16_t slot_take(Generator *generator, uint32_t rank, SlotClass class)
+{
+    SlotPool *pool = &generator->streams[rank].pools[class];
+    return pool->free_count ? pool->free[--pool->free_count] : (uint16_t)pool->count++;
+}
+
+static inline void slot_give(Generator *generator, uint32_t rank, SlotClass class, uint16_t slot)
+{
+    SlotPool *pool = &generator->streams[rank].pools[class];
+    if (slot != SLOT_NONE)
+        pool->free[pool->free_count++] = slot;
+}
+
+static inline void settle_sends(Generator *generator, uint32_t rank)
+{
+    Stream *stream = &generator->streams[rank];
+    for (uint32_t i = 0; i < stream->sending_count; i++) {
+        emit(generator, rank, OP_WAIT)->slot[0] = stream->sending[i];
+        slot_give(generator, rank, SLOT_MESSAGE, stream->sending[i]);
+    }
+    stream->sending_count = 0;
+}
+
+static inline Instruction *emit_pass(Generator *generator, Opcode opcode, Pass pass)
+{
+    const GroupMember place = place_of(generator, pass);
+    Instruction *instruction = emit(generator, place.rank, opcode);
+    instruction->chunk = place.chunk;
+    instruction->microbatch = pass.microbatch;
+    return instruction;
+}
+
+/* A message from `pass` to the stage `to`, or a hand-over on one rank. */
+static inline void hand_over(Generator *generator, Pass from, uint32_t to, bool forward)
+{
+    const Pass target = {from.pipe, to, from.microbatch};
+    const uint16_t sender = place_of(generator, from).rank, receiver = place_of(generator, target).rank;
+    const uint16_t slot = forward ? pass_state(generator, from)->y : pass_state(generator, from)->dx;
+    uint16_t arrives = slot;
+    if (sender != receiver) {
+        Instruction *send = emit_pass(generator, forward ? OP_SEND_FORWARD : OP_SEND_BACKWARD, from);
+        send->peer = receiver;
+        send->slot[0] = slot;
+        generator->streams[sender].sending[generator->streams[sender].sending_count++] = slot;
+        arrives = slot_take(generator, receiver, SLOT_MESSAGE);
+        Instruction *receive = emit_pass(generator, forward ? OP_RECEIVE_FORWARD : OP_RECEIVE_BACKWARD, target);
+        receive->peer = sender;
+        receive->slot[0] = arrives;
+    }
+    PassState *state = pass_state(generator, target);
+    *(forward ? &state->x : &state->dy) = arrives;
+    *(forward ? &state->x_in_flight : &state->dy_in_flight) = sender != receiver;
+}
+
+static inline void await(Generator *generator, Pass pass, bool forward)
+{
+    PassState *state = pass_state(generator, pass);
+    bool *in_flight = forward ? &state->x_in_flight : &state->dy_in_flight;
+    if (*in_flight)
+        emit(generator, place_of(generator, pass).rank, OP_WAIT)->slot[0] = forward ? state->x : state->dy;
+    *in_flight = false;
+}
+
+static inline void compute_forward(Generator *generator, Pass pass)
+{
+    const uint32_t rank = place_of(generator, pass).rank;
+    PassState *state = pass_state(generator, pass);
+    Stream *stream = &generator->streams[rank];
+    state->y = pass.stage + 1 < generator->shape.stages ? slot_take(generator, rank, SLOT_MESSAGE) : SLOT_NONE;
+    state->context = slot_take(generator, rank, SLOT_CONTEXT);
+    state->stash = slot_take(generator, rank, SLOT_STASH);
+    Instruction *instruction = emit_pass(generator, OP_FORWARD, pass);
+    const uint16_t slots[4] = {state->x, state->y, state->context, state->stash};
+    memcpy(instruction->slot, slots, sizeof slots);
+    state->f = true;
+    if (++stream->held > stream->peak)
+        stream->peak = stream->held;
+}
+
+static inline void compute_backward(Generator *generator, Pass pass, bool split)
+{
+    const uint32_t rank = place_of(generator, pass).rank;
+    PassState *state = pass_state(generator, pass);
+    state->dx = pass.stage > 0 ? slot_take(generator, rank, SLOT_MESSAGE) : SLOT_NONE;
+    state->gradient = slot_take(generator, rank, SLOT_GRADIENT);
+    Instruction *instruction = emit_pass(generator, split ? OP_BACKWARD_INPUT : OP_BACKWARD, pass);
+    const uint16_t slots[6] = {state->x, state->dx, state->context, state->stash, state->dy, state->gradient};
+    memcpy(instruction->slot, slots, sizeof slots);
+    slot_give(generator, rank, SLOT_CONTEXT, state->context);
+    state->i = true;
+    if (split)
+        return;
+    state->w = true;
+    slot_give(generator, rank, SLOT_MESSAGE, state->x);
+    slot_give(generator, rank, SLOT_MESSAGE, state->dy);
+    slot_give(generator, rank, SLOT_STASH, state->stash);
+    slot_give(generator, rank, SLOT_GRADIENT, state->gradient);
+    generator->streams[rank].held--;
+}
+
+static inline void compute_weight(Generator *generator, Pass pass)
+{
+    const uint32_t rank = place_of(generator, pass).rank;
+    PassState *state = pass_state(generator, pass);
+    Instruction *instruction = emit_pass(generator, OP_BACKWARD_WEIGHT, pass);
+    instruction->slot[0] = state->x;
+    instruction->slot[3] = state->stash;
+    instruction->slot[4] = state->dy;
+    instruction->slot[5] = state->gradient;
+    slot_give(generator, rank, SLOT_MESSAGE, state->x);
+    slot_give(generator, rank, SLOT_MESSAGE, state->dy);
+    slot_give(generator, rank, SLOT_STASH, state->stash);
+    slot_give(generator, rank, SLOT_GRADIENT, state->gradient);
+    state->w = true;
+    generator->streams[rank].held--;
+}
+
+typedef enum PassKind { PASS_KIND_FORWARD, PASS_KIND_BACKWARD, PASS_KIND_WEIGHT, PASS_KINDS } PassKind;
+
+static inline bool is_ready(const Generator *generator, PassKind kind, Pass pass)
+{
+    const PassState *state = pass_state(generator, pass);
+    const Pass before = {pass.pipe, pass.stage - 1, pass.microbatch}, after = {pass.pipe, pass.stage + 1, pass.microbatch};
+    switch (kind) {
+    case PASS_KIND_FORWARD: return !state->f && (pass.stage == 0 || pass_state(generator, before)->f);
+    case PASS_KIND_BACKWARD:
+        return state->f && !state->i && (pass.stage + 1 == generator->shape.stages || pass_state(generator, after)->i);
+    default: return state->i && !state->w;
+    }
+}
+
+/* The lowest ready microbatch of a kind on a rank, looking at its chunks from a random one on. */
+static inline bool find_ready(Generator *generator, uint32_t rank, PassKind kind, Pass *found)
+{
+    const RankProgram *chunks = &generator->program->ranks[rank];
+    const uint32_t count = chunks->chunk_count;
+    const uint32_t begin = count ? random_below(&generator->shape.seed, count) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const Chunk *chunk = &chunks->chunks[(begin + i) % count];
+        for (uint32_t m = 0; m < generator->shape.microbatches; m++) {
+            *found = (Pass){chunk->pipe, chunk->stage, m};
+            if (is_ready(generator, kind, *found))
+                return true;
+        }
+    }
+    return false;
+}
+
+static inline bool step_rank(Generator *generator, uint32_t rank)
+{
+    uint64_t *seed = &generator->shape.seed;
+    static const PassKind preferences[][PASS_KINDS] = {{PASS_KIND_FORWARD, PASS_KIND_BACKWARD, PASS_KIND_WEIGHT},
+                                                       {PASS_KIND_BACKWARD, PASS_KIND_FORWARD, PASS_KIND_WEIGHT},
+                                                       {PASS_KIND_WEIGHT, PASS_KIND_BACKWARD, PASS_KIND_FORWARD}};
+    const Preference preference = generator->shape.preference;
+    const PassKind *kinds = preferences[preference == PREFER_ANY ? random_below(seed, 3) : (uint32_t)preference];
+    Pass pass = {0}, other = {0};
+    int chosen = 0;
+    while (chosen < PASS_KINDS && !find_ready(generator, rank, kinds[chosen], &pass))
+        chosen++;
+    if (chosen == PASS_KINDS)
+        return false;
+    if (random_below(seed, 2))
+        settle_sends(generator, rank);
+    const uint32_t last = generator->shape.stages - 1;
+    const PassKind kind = kinds[chosen];
+    if (kind == PASS_KIND_WEIGHT) {
+        compute_weight(generator, pass);
+        return true;
+    }
+    bool pair = random_below(seed, 100) < generator->shape.overlap &&
+                find_ready(generator, rank, kind == PASS_KIND_FORWARD ? PASS_KIND_BACKWARD : PASS_KIND_FORWARD, &other);
+    pair = pair && (pass.pipe != other.pipe || pass.microbatch != other.microbatch);
+    const Pass forward = kind == PASS_KIND_FORWARD ? pass : other, backward = kind == PASS_KIND_FORWARD ? other : pass;
+    const bool has_forward = pair || kind == PASS_KIND_FORWARD, has_backward = pair || kind == PASS_KIND_BACKWARD;
+    if (has_forward)
+        await(generator, forward, true);
+    if (has_backward)
+        await(generator, backward, false);
+    if (pair)
+        emit(generator, rank, OP_OVERLAP);
+    if (has_forward)
+        compute_forward(generator, forward);
+    if (has_backward)
+        compute_backward(generator, backward, random_below(seed, 100) < generator->shape.split);
+    if (has_forward && forward.stage < last)
+        hand_over(generator, forward, forward.stage + 1, true);
+    if (has_backward && backward.stage > 0)
+        hand_over(generator, backward, backward.stage - 1, false);
+    return true;
+}
+
+static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t stage)
+{
+    const Shape *shape = &generator->shape;
+    const uint32_t around = stage % (2 * shape->ranks);
+    uint32_t rank = shape->placement == PLACE_V && around >= shape->ranks ? 2 * shape->ranks - 1 - around : stage % shape->ranks;
+    if (shape->placement != PLACE_RANDOM)
+        return pipe % 2 ? shape->ranks - 1 - rank : rank;
+    for (bool again = true; again;) {
+        rank = random_below(&generator->shape.seed, shape->ranks);
+        again = false;
+        for (uint32_t p = 0; p < pipe; p++)
+            again |= generator->places[p * shape->stages + stage].rank == rank;
+    }
+    return rank;
+}
+
+static inline void place_stages(Generator *generator)
+{
+    const Shape *shape = &generator->shape;
+    Program *program = generator->program;
+    for (uint32_t p = 0; p < shape->pipes; p++) {
+        program->pipes[p] = (Pipe){shape->microbatches, p * shape->microbatches};
+        for (uint32_t s = 0; s < shape->stages; s++) {
+            const uint32_t r = place_rank(generator, p, s);
+            RankProgram *rank = &program->ranks[r];
+            rank->chunks[rank->chunk_count] = (Chunk){(uint16_t)p, (uint16_t)s};
+            generator->places[p * shape->stages + s] = (GroupMember){(uint16_t)r, (uint8_t)rank->chunk_count++};
+        }
+    }
+    program->group_count = shape->pipes > 1 ? shape->stages : 0;
+    for (uint32_t g = 0; g < program->group_count; g++) {
+        Group *group = &program->groups[g];
+        *group = (Group){(uint16_t)g, (uint16_t)shape->pipes, arena_array(generator->arena, shape->pipes, sizeof(GroupMember))};
+        for (uint32_t p = 0; p < shape->pipes; p++)
+            group->members[p] = generator->places[p * shape->stages + g];
+    }
+}
+
+static inline void finish(Generator *generator)
+{
+    Program *program = generator->program;
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        settle_sends(generator, r);
+    for (uint32_t g = 0; g < program->group_count; g++) {
+        for (uint32_t m = 0; m < program->groups[g].member_count; m++) {
+            Instruction *reduce = emit(generator, program->groups[g].members[m].rank, OP_REDUCE);
+            reduce->chunk = program->groups[g].members[m].chunk;
+            reduce->peer = (uint16_t)g;
+        }
+    }
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        RankProgram *rank = &program->ranks[r];
+        Stream *stream = &generator->streams[r];
+        emit(generator, r, OP_NORM);
+        for (uint32_t c = 0; c < rank->chunk_count; c++)
+            emit(generator, r, OP_UPDATE)->chunk = (uint8_t)c;
+        emit(generator, r, OP_END);
+        rank->instructions = stream->instructions;
+        rank->instruction_count = stream->count;
+        rank->peak_activations = stream->peak;
+        for (int class = 0; class < SLOT_CLASSES; class++)
+            rank->slots[class] = stream->pools[class].count;
+    }
+}
+
+/* The arena ends the test when there is no memory: give it no `exhausted`. */
+static inline Program *generate(Arena *arena, Shape shape)
+{
+    Generator generator = {.shape = shape, .arena = arena};
+    const size_t passes = (size_t)shape.pipes * shape.stages * shape.microbatches;
+    Program *program = generator.program = arena_allocate(arena, sizeof *program);
+    *program = (Program){.schedule = arena_format(arena, "generated"),
+                         .source = arena_format(arena, "generated.dps"),
+                         .stages = shape.stages,
+                         .microbatches = shape.pipes * shape.microbatches,
+                         .pipe_count = shape.pipes,
+                         .pipes = arena_array(arena, shape.pipes, sizeof(Pipe)),
+                         .groups = arena_array(arena, shape.stages, sizeof(Group)),
+                         .rank_count = shape.ranks,
+                         .ranks = arena_array(arena, shape.ranks, sizeof(RankProgram))};
+    generator.passes = arena_array(arena, passes, sizeof *generator.passes);
+    generator.places = arena_array(arena, (size_t)shape.pipes * shape.stages, sizeof *generator.places);
+    generator.streams = arena_array(arena, shape.ranks, sizeof *generator.streams);
+    for (size_t i = 0; i < passes; i++)
+        generator.passes[i].x = generator.passes[i].dy = SLOT_NONE;
+    for (uint32_t r = 0; r < shape.ranks; r++) {
+        Stream *stream = &generator.streams[r];
+        program->ranks[r].chunks = arena_array(arena, (size_t)shape.pipes * shape.stages, sizeof(Chunk));
+        stream->sending = arena_array(arena, 2 * passes, sizeof *stream->sending);
+        for (int class = 0; class < SLOT_CLASSES; class++)
+            stream->pools[class].free = arena_array(arena, 2 * passes, sizeof(uint16_t));
+        stream->line = 1;
+    }
+    place_stages(&generator);
+    for (uint32_t idle = 0, rank = 0; idle < 8 * shape.ranks; idle++) {
+        rank = shape.preference == PREFER_ANY ? random_below(&generator.shape.seed, shape.ranks) : (rank + 1) % shape.ranks;
+        if (step_rank(&generator, rank))
+            idle = 0;
+    }
+    for (uint32_t r = 0; r < shape.ranks; r++) /* a random pick of ranks may have left some work */
+        if (step_rank(&generator, r))
+            r = UINT32_MAX;
+    finish(&generator);
+    return program;
+}
+
+/* Shapes of all kinds, small enough to try much on each. */
+static inline Shape random_shape(uint64_t *seed)
+{
+    Shape shape = {.ranks = 1 + random_below(seed, 6),
+                   .stages = 1 + random_below(seed, 8),
+                   .microbatches = 1 + random_below(seed, 6),
+                   .placement = (Placement)random_below(seed, 3),
+                   .preference = (Preference)random_below(seed, 3),
+                   .split = random_below(seed, 3) * 50,
+                   .overlap = random_below(seed, 3) * 50,
+                   .seed = random_next(seed)};
+    shape.pipes = 1 + random_below(seed, shape.ranks < 2 ? 1 : shape.ranks % 2 && shape.placement != PLACE_RANDOM ? 1 : 2);
+    if (shape.pipes == 2 && shape.placement == PLACE_RANDOM && shape.ranks > 2)
+        shape.pipes += random_below(seed, 2);
+    return shape;
+}
+
+static inline Program *copy_program(Arena *arena, const Program *program)
+{
+    Program *copy = arena_allocate(arena, sizeof *copy);
+    *copy = *program;
+    copy->ranks = arena_array(arena, program->rank_count, sizeof *copy->ranks);
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        RankProgram *rank = &copy->ranks[r];
+        *rank = program->ranks[r];
+        rank->instructions = arena_array(arena, rank->instruction_count + 4, sizeof *rank->instructions); /* a few may be added */
+        memcpy(rank->instructions, program->ranks[r].instructions, rank->instruction_count * sizeof *rank->instructions);
+    }
+    return copy;
+}
+
+#endif

@@ -1,0 +1,76 @@
+/* The fuzz target of the decoder without a fuzzer: on generated programs, and on these with a few bytes changed. The generated
+   ones are left in $BUILD/tests/fuzz/decode, for a fuzzer to begin with. */
+
+#include "tests/fuzz/decode.c"
+#include "tests/program/generator.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+enum { SEEDS = 40, CHANGES = 300 };
+
+static void save_seed(const ByteWriter *writer, int number)
+{
+    const char *build = getenv("BUILD");
+    static const char *const folders[] = {"tests", "tests/fuzz", "tests/fuzz/decode"};
+    char path[300];
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s/%s", build ? build : "build", folders[i]);
+        mkdir(path, 0777);
+    }
+    snprintf(path, sizeof path, "%s/tests/fuzz/decode/%02d", build ? build : "build", number);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(writer->bytes, 1, writer->size, file), writer->size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void change(uint8_t *bytes, size_t *size, uint64_t *seed)
+{
+    const size_t place = 12 + random_next(seed) % (*size - 16);
+    switch (random_below(seed, 5)) {
+    case 0: bytes[place] = (uint8_t)random_next(seed); break;
+    case 1: bytes[place] = (uint8_t)(bytes[place] + 1); break;
+    case 2: bytes[place] ^= (uint8_t)(1 << random_below(seed, 8)); break;
+    case 3: /* one byte less */
+        memmove(&bytes[place], &bytes[place + 1], --*size - place);
+        break;
+    default: /* some bytes twice */
+        memmove(&bytes[place + 1], &bytes[place], (*size)++ - place);
+        break;
+    }
+}
+
+static void changed_programs_crash_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = 99;
+    for (int i = 0; i < SEEDS; i++) {
+        Arena arena = {0};
+        ByteWriter writer = {0};
+        assert_true(program_encode(generate(&arena, random_shape(&seed)), &writer));
+        save_seed(&writer, i);
+        LLVMFuzzerTestOneInput(writer.bytes, writer.size);
+        uint8_t *bytes = malloc(writer.size + 8);
+        for (int k = 0; k < CHANGES; k++) {
+            size_t size = writer.size;
+            memcpy(bytes, writer.bytes, size);
+            for (uint32_t times = 1 + random_below(&seed, 4); times-- > 0;)
+                change(bytes, &size, &seed);
+            LLVMFuzzerTestOneInput(bytes, size);
+        }
+        free(bytes);
+        bytes_free(&writer);
+        arena_free(&arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(changed_programs_crash_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

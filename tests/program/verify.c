@@ -1,0 +1,491 @@
+#include "runtime/program/program.h"
+#include "tests/program/generator.h"
+#include "tests/program/replay.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static void assert_verified(const Program *program)
+{
+    Error error = {""};
+    if (program_verify(program, &error) != STATUS_OK) {
+        program_disassemble(program, stderr);
+        fail_msg("%s", error.text);
+    }
+}
+
+/* Every one of `words`, parted by '|', is in the message. */
+static void assert_refused(const Program *program, const char *words)
+{
+    Error error = {""};
+    assert_int_equal(program_verify(program, &error), STATUS_BAD_INPUT);
+    char list[400];
+    snprintf(list, sizeof list, "%s", words);
+    for (char *next = list, *word; (word = strsep(&next, "|"));)
+        if (!strstr(error.text, word))
+            fail_msg("'%s' does not say '%s'", error.text, word);
+}
+
+static void generated_programs_verify_and_come_out_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 11;
+    for (int i = 0; i < 1000; i++) {
+        Arena arena = {0};
+        const Program *program = generate(&arena, random_shape(&seed));
+        assert_verified(program);
+        assert_true(replay(program, seed));
+        arena_free(&arena);
+    }
+}
+
+/* --- mutations --- */
+
+static void mutate_operand(Program *program, RankProgram *rank, Instruction *instruction, uint64_t *seed)
+{
+    uint16_t *slot = &instruction->slot[random_below(seed, SLOT_OPERANDS)];
+    switch (random_below(seed, 8)) {
+    case 0: instruction->chunk = (uint8_t)random_below(seed, rank->chunk_count + 1); break;
+    case 1: instruction->peer = (uint16_t)random_below(seed, program->rank_count + 1); break;
+    case 2: instruction->microbatch = random_below(seed, program->microbatches + 1); break;
+    case 3: instruction->opcode = (uint8_t)random_below(seed, OPCODE_COUNT + 1); break;
+    case 4: *slot = SLOT_NONE; break;
+    default: *slot = (uint16_t)random_below(seed, 8); break;
+    }
+}
+
+static void mutate(Program *program, uint64_t *seed)
+{
+    RankProgram *rank = &program->ranks[random_below(seed, program->rank_count)];
+    Instruction *instructions = rank->instructions;
+    const uint32_t count = rank->instruction_count, i = random_below(seed, count);
+    switch (random_below(seed, 4)) {
+    case 0: /* drop */
+        memmove(&instructions[i], &instructions[i + 1], (count - i - 1) * sizeof *instructions);
+        rank->instruction_count--;
+        break;
+    case 1: /* double */
+        memmove(&instructions[i + 1], &instructions[i], (count - i) * sizeof *instructions);
+        rank->instruction_count++;
+        break;
+    case 2: { /* swap, mostly with a near one */
+        const uint32_t j = random_below(seed, 2) ? random_below(seed, count) : i + 1 < count ? i + 1 : 0;
+        const Instruction kept = instructions[i];
+        instructions[i] = instructions[j];
+        instructions[j] = kept;
+        break;
+    }
+    default: mutate_operand(program, rank, &instructions[i], seed); break;
+    }
+}
+
+/* Whatever is done to a program, it is refused, or it still computes the step. */
+static void mutations_are_refused_or_harmless(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    uint32_t accepted = 0, refused = 0;
+    for (int i = 0; i < 150; i++) {
+        Arena arena = {0};
+        const Shape shape = random_shape(&seed);
+        const Program *program = generate(&arena, shape);
+        for (int k = 0; k < 100; k++) {
+            Program *mutant = copy_program(&arena, program);
+            for (uint32_t times = 1 + random_below(&seed, 2); times-- > 0;)
+                mutate(mutant, &seed);
+            Error error = {""};
+            if (program_verify(mutant, &error) == STATUS_OK) {
+                accepted++;
+                for (uint64_t order = 0; order < 3; order++)
+                    if (!replay(mutant, order)) {
+                        program_disassemble(mutant, stderr);
+                        fail_msg("accepted, but comes out wrong");
+                    }
+            } else {
+                refused++;
+                assert_true(error.text[0]);
+            }
+        }
+        arena_free(&arena);
+    }
+    assert_true(accepted > 500); /* swaps of what is independent, lines, unread operands */
+    assert_true(refused > 5000);
+}
+
+/* --- one fault at a time --- */
+
+static Program *two_ranks(Arena *arena)
+{
+    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 3, .preference = PREFER_BACKWARD, .split = 100,
+                                   .seed = 3});
+}
+
+static Program *bidirectional(Arena *arena)
+{
+    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 2, .microbatches = 2, .preference = PREFER_FORWARD, .overlap = 100,
+                                   .seed = 6});
+}
+
+static uint32_t find(const Program *program, uint32_t rank, Opcode opcode, uint32_t number)
+{
+    for (uint32_t i = 0; i < program->ranks[rank].instruction_count; i++)
+        if (program->ranks[rank].instructions[i].opcode == opcode && number-- == 0)
+            return i;
+    fail_msg("rank %u has too few of opcode %d", rank, (int)opcode);
+    return 0;
+}
+
+static Instruction *at(Program *program, uint32_t rank, Opcode opcode, uint32_t number)
+{
+    return &program->ranks[rank].instructions[find(program, rank, opcode, number)];
+}
+
+static void drop(Program *program, uint32_t rank, uint32_t i)
+{
+    RankProgram *stream = &program->ranks[rank];
+    memmove(&stream->instructions[i], &stream->instructions[i + 1], (--stream->instruction_count - i) * sizeof *stream->instructions);
+}
+
+static void insert(Program *program, uint32_t rank, uint32_t i, Instruction instruction)
+{
+    RankProgram *stream = &program->ranks[rank];
+    memmove(&stream->instructions[i + 1], &stream->instructions[i], (stream->instruction_count++ - i) * sizeof *stream->instructions);
+    stream->instructions[i] = instruction;
+}
+
+typedef struct Fault {
+    Program *(*base)(Arena *arena);
+    void (*damage)(Program *program);
+    const char *words;
+} Fault;
+
+static void no_ranks(Program *program) { program->rank_count = 0; }
+static void no_stages(Program *program) { program->stages = 0; }
+static void no_pipes(Program *program) { program->pipe_count = 0; }
+static void pipes_overlap(Program *program) { program->pipes[1].first = 1; }
+static void empty_pipe(Program *program) { program->pipes[0].microbatches = 0; }
+static void wrong_total(Program *program) { program->microbatches++; }
+static void stage_missing(Program *program) { program->ranks[1].chunk_count = 0; }
+static void stage_twice(Program *program) { program->ranks[1].chunks[0].stage = program->ranks[0].chunks[0].stage; }
+static void stage_out_of_range(Program *program) { program->ranks[1].chunks[0].stage = 2; }
+static void pipe_out_of_range(Program *program) { program->ranks[1].chunks[0].pipe = 1; }
+static void groups_missing(Program *program) { program->group_count = 0; }
+static void group_wrong_rank(Program *program) { program->groups[1].members[0].rank = 0; }
+static void group_wrong_stage(Program *program) { program->groups[1].stage = 7; }
+static void group_twice(Program *program) { program->groups[1] = program->groups[0]; }
+static void group_too_small(Program *program) { program->groups[1].member_count = 1; }
+static void copies_on_one_rank(Program *program)
+{
+    const Chunk kept = program->ranks[0].chunks[1];
+    program->ranks[0].chunks[1] = (Chunk){1, 0};
+    program->ranks[1].chunks[program->ranks[1].chunks[0].pipe == 1 ? 0 : 1] = kept;
+    for (uint32_t g = 0; g < 2; g++)
+        for (uint32_t p = 0; p < 2; p++)
+            for (uint16_t r = 0; r < 2; r++)
+                for (uint8_t c = 0; c < 2; c++)
+                    if (program->ranks[r].chunks[c].pipe == p && program->ranks[r].chunks[c].stage == program->groups[g].stage)
+                        program->groups[g].members[p] = (GroupMember){r, c};
+}
+static void no_end(Program *program) { program->ranks[1].instruction_count--; }
+static void no_instructions(Program *program) { program->ranks[1].instruction_count = 0; }
+static void too_many_passes(Program *program)
+{
+    program->pipes[0].microbatches = program->microbatches = PROGRAM_MICROBATCHES_MAX;
+}
+static void too_many_slots(Program *program) { program->ranks[0].slots[SLOT_STASH] = 60000; }
+static void unused_slot(Program *program) { program->ranks[0].slots[SLOT_STASH]++; }
+static void slot_out_of_range(Program *program) { program->ranks[0].slots[SLOT_CONTEXT] = 0; }
+static void wrong_peak(Program *program) { program->ranks[1].peak_activations++; }
+static void early_end(Program *program) { at(program, 0, OP_NORM, 0)->opcode = OP_END; }
+static void end_inside(Program *program)
+{
+    insert(program, 0, program->ranks[0].instruction_count, *at(program, 0, OP_END, 0));
+}
+static void no_such_opcode(Program *program) { at(program, 1, OP_FORWARD, 1)->opcode = 99; }
+static void forward_only_inside(Program *program) { at(program, 1, OP_FORWARD, 1)->opcode = OP_FORWARD_ONLY; }
+static void backward_inside(Program *program) { program->forward_only = true; }
+static void wrong_chunk(Program *program) { at(program, 0, OP_FORWARD, 1)->chunk = 3; }
+static void wrong_microbatch(Program *program) { at(program, 0, OP_FORWARD, 1)->microbatch = 3; }
+static void forward_twice(Program *program) { at(program, 0, OP_FORWARD, 1)->microbatch = 0; }
+static void input_twice(Program *program) { at(program, 1, OP_BACKWARD_INPUT, 1)->microbatch = 0; }
+static void weight_first(Program *program)
+{
+    const uint32_t i = find(program, 1, OP_BACKWARD_INPUT, 0);
+    Instruction weight = *at(program, 1, OP_BACKWARD_WEIGHT, 0);
+    insert(program, 1, i, weight);
+}
+static void backward_first(Program *program)
+{
+    const Instruction backward = *at(program, 0, OP_BACKWARD_INPUT, 0);
+    insert(program, 0, 0, backward);
+}
+static void weight_missing(Program *program) { drop(program, 0, find(program, 0, OP_BACKWARD_WEIGHT, 2)); }
+static void output_missing(Program *program) { at(program, 0, OP_FORWARD, 0)->slot[1] = SLOT_NONE; }
+static void output_at_last(Program *program) { at(program, 1, OP_FORWARD, 0)->slot[1] = 0; }
+static void send_at_last(Program *program)
+{
+    Instruction send = *at(program, 0, OP_SEND_FORWARD, 0);
+    send.peer = 0;
+    insert(program, 1, find(program, 1, OP_FORWARD, 0), send);
+}
+static void not_waited(Program *program) { drop(program, 1, find(program, 1, OP_WAIT, 0)); }
+static void waited_twice(Program *program)
+{
+    const uint32_t i = find(program, 1, OP_WAIT, 0);
+    insert(program, 1, i, program->ranks[1].instructions[i]);
+}
+static void overwritten(Program *program)
+{
+    Instruction *second = at(program, 0, OP_FORWARD, 1);
+    second->slot[2] = at(program, 0, OP_FORWARD, 0)->slot[2];
+}
+static void peer_itself(Program *program) { at(program, 0, OP_SEND_FORWARD, 0)->peer = 0; }
+static void peer_nobody(Program *program) { at(program, 0, OP_SEND_FORWARD, 0)->peer = 2; }
+static void swapped_messages(Program *program)
+{
+    Instruction *first = at(program, 1, OP_RECEIVE_FORWARD, 0), *second = at(program, 1, OP_RECEIVE_FORWARD, 1);
+    first->microbatch = 1;
+    second->microbatch = 0;
+}
+static void no_norm(Program *program)
+{
+    for (uint32_t r = 0; r < 2; r++)
+        drop(program, r, find(program, r, OP_NORM, 0));
+}
+static void two_norms(Program *program)
+{
+    for (uint32_t r = 0; r < 2; r++)
+        insert(program, r, find(program, r, OP_NORM, 0), *at(program, r, OP_NORM, 0));
+}
+static void no_update(Program *program) { drop(program, 0, find(program, 0, OP_UPDATE, 0)); }
+static void two_updates(Program *program) { insert(program, 0, find(program, 0, OP_UPDATE, 0), *at(program, 0, OP_UPDATE, 0)); }
+static void no_reduce(Program *program)
+{
+    for (uint32_t r = 0; r < 2; r++)
+        for (uint32_t n = 0; n < 1; n++)
+            drop(program, r, find(program, r, OP_REDUCE, 0));
+}
+static void reduce_twice(Program *program)
+{
+    for (uint32_t r = 0; r < 2; r++)
+        insert(program, r, find(program, r, OP_REDUCE, 0), *at(program, r, OP_REDUCE, 0));
+}
+static void reduce_early(Program *program)
+{
+    const uint32_t i = find(program, 0, OP_REDUCE, 0);
+    const Instruction reduce = program->ranks[0].instructions[i];
+    drop(program, 0, i);
+    insert(program, 0, 0, reduce);
+}
+static void wrong_group(Program *program) { at(program, 0, OP_REDUCE, 0)->peer = 1; }
+static void group_without_copies(Program *program)
+{
+    Instruction reduce = *at(program, 0, OP_UPDATE, 0);
+    reduce.opcode = OP_REDUCE;
+    insert(program, 0, find(program, 0, OP_NORM, 0), reduce);
+}
+static void overlap_alone(Program *program)
+{
+    insert(program, 0, find(program, 0, OP_NORM, 0), (Instruction){.opcode = OP_OVERLAP, .line = 77});
+}
+static void overlap_at_the_end(Program *program)
+{
+    insert(program, 0, find(program, 0, OP_END, 0), (Instruction){.opcode = OP_OVERLAP, .line = 77});
+}
+static void overlap_dependent(Program *program)
+{
+    /* the last stage can run F and B of one microbatch in turn, not at once */
+    const uint32_t f = find(program, 1, OP_FORWARD, 0), i = find(program, 1, OP_BACKWARD_INPUT, 0);
+    const Instruction backward = program->ranks[1].instructions[i];
+    drop(program, 1, i);
+    insert(program, 1, f + 1, backward);
+    insert(program, 1, f, (Instruction){.opcode = OP_OVERLAP, .line = 77});
+}
+
+static void faults_are_named(void **state)
+{
+    (void)state;
+    static const Fault faults[] = {
+        {two_ranks, no_ranks, "0 ranks"},
+        {two_ranks, no_stages, "0 stages"},
+        {two_ranks, no_pipes, "0 pipes"},
+        {bidirectional, pipes_overlap, "pipe 1 begins at microbatch 1"},
+        {two_ranks, empty_pipe, "pipe 0 has 0 microbatches"},
+        {two_ranks, wrong_total, "3 microbatches, the program 4"},
+        {two_ranks, stage_missing, "1 chunks for 2 stages"},
+        {two_ranks, stage_twice, "stage 0 of pipe 0 is rank 0 chunk 0 and also rank 1 chunk 0"},
+        {two_ranks, stage_out_of_range, "rank 1 chunk 0 is stage 2"},
+        {two_ranks, pipe_out_of_range, "of pipe 1: there are 2 stages, 1 pipes"},
+        {bidirectional, groups_missing, "0 groups"},
+        {bidirectional, group_wrong_rank, "group 1 names rank 0"},
+        {bidirectional, group_wrong_stage, "group 1 is stage 7"},
+        {bidirectional, group_twice, "stage 0 is in group 0 and in group 1"},
+        {bidirectional, group_too_small, "group 1 is stage 1 with 1 copies"},
+        {bidirectional, copies_on_one_rank, "stage 0 has two copies on rank 0"},
+        {two_ranks, no_end, "rank 1|not END"},
+        {two_ranks, no_instructions, "rank 1|not END"},
+        {two_ranks, too_many_passes, "for 1048576 forward passes"},
+        {two_ranks, too_many_slots, "rank 0 has 60000 stash slots"},
+        {two_ranks, unused_slot, "rank 0|`END`|stash slots and uses"},
+        {two_ranks, slot_out_of_range, "rank 0|`F m0|slot c0 does not exist: the rank has 0 context slots"},
+        {two_ranks, wrong_peak, "rank 1|holds up to"},
+        {two_ranks, early_end, "rank 0|instructions follow END"},
+        {two_ranks, end_inside, "rank 0|instructions follow END"},
+        {two_ranks, no_such_opcode, "rank 1|opcode 99|no such opcode"},
+        {two_ranks, forward_only_inside, "rank 1|`FO m1|no place in a full program"},
+        {two_ranks, backward_inside, "no place in a forward-only program"},
+        {two_ranks, wrong_chunk, "rank 0|no chunk 3"},
+        {two_ranks, wrong_microbatch, "rank 0|no microbatch 3: the pipe has 3"},
+        {two_ranks, forward_twice, "rank 0|`F m0|stage 0 microbatch 0 has had its F"},
+        {two_ranks, input_twice, "rank 1|`I m0|stage 1 microbatch 0 has had its I"},
+        {two_ranks, weight_first, "rank 1|`W m0|stage 1 microbatch 0 has not had its I"},
+        {two_ranks, backward_first, "rank 0|`I m0|has not had its F|generated.dps:"},
+        {two_ranks, weight_missing, "rank 0|`NORM`|the W of stage 0 microbatch 2 is missing"},
+        {two_ranks, output_missing, "rank 0|`F m0 x- y- |slot y is missing"},
+        {two_ranks, output_at_last, "rank 1|slot y0 is given, but stage 1 of 2 has none"},
+        {two_ranks, send_at_last, "rank 1|`SEND_F|stage 1 of 2 has no stage after it"},
+        {two_ranks, not_waited, "rank 1|`F m0|not yet received the activation made by stage 0 microbatch 0, needs"},
+        {two_ranks, waited_twice, "rank 1|`WAIT s|no message in flight"},
+        {two_ranks, overwritten, "rank 0|`F m1|the context of stage 0 microbatch 0, must be free"},
+        {two_ranks, peer_itself, "rank 0|rank 0 is not another rank of 2"},
+        {two_ranks, peer_nobody, "rank 0|rank 2 is not another rank of 2"},
+        {two_ranks, swapped_messages, "RECV_F m1|SEND_F m0|the activation made by stage 0 microbatch 1|stage 0 microbatch 0|rank 0|rank 1"},
+        {two_ranks, no_norm, "NORM must come first"},
+        {two_ranks, two_norms, "a second NORM"},
+        {two_ranks, no_update, "rank 0|`END`|chunk 0 has not been updated"},
+        {two_ranks, two_updates, "rank 0|`UPDATE`|updated before"},
+        {bidirectional, no_reduce, "has not been reduced over group 0"},
+        {bidirectional, reduce_twice, "reduced before"},
+        {bidirectional, reduce_early, "rank 0, instruction 0 `REDUCE|is missing"},
+        {bidirectional, wrong_group, "is not in group 1"},
+        {two_ranks, group_without_copies, "rank 0|stage 0 is not in group 0"},
+        {two_ranks, overlap_alone, "rank 0|`OVERLAP` (generated.dps:77): an F and then a B or I must follow"},
+        {two_ranks, overlap_at_the_end, "rank 0|`OVERLAP` (generated.dps:77): two passes must follow"},
+        {two_ranks, overlap_dependent, "rank 1|`OVERLAP` (generated.dps:77)|of one microbatch"},
+    };
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        Arena arena = {0};
+        const Program *base = faults[i].base(&arena);
+        assert_verified(base);
+        Program *program = copy_program(&arena, base);
+        faults[i].damage(program);
+        assert_refused(program, faults[i].words);
+        arena_free(&arena);
+    }
+}
+
+/* --- deadlocks --- */
+
+/* Both ranks send first. */
+static void a_circle_of_two_is_shown(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Program *program = copy_program(&arena, bidirectional(&arena));
+    /* Move each rank's first SEND_F behind its F and before its first RECV_F. */
+    for (uint32_t r = 0; r < 2; r++) {
+        const Instruction receive = *at(program, r, OP_RECEIVE_FORWARD, 0);
+        const uint32_t i = find(program, r, OP_RECEIVE_FORWARD, 0), send = find(program, r, OP_SEND_FORWARD, 0);
+        if (i < send) {
+            drop(program, r, i);
+            insert(program, r, send, receive);
+        }
+    }
+    assert_refused(program, "deadlock: 2 ranks wait for each other in a circle|"
+                            "\n  rank 0, instruction|SEND_F|(generated.dps:|waits for rank 1\n  rank 1|waits for rank 0");
+    arena_free(&arena);
+}
+
+/* In a ring of ranks each waits for the one before: a circle longer than what is printed of it, and one rank beside it. */
+static void a_long_circle_is_cut_short(void **state)
+{
+    (void)state;
+    enum { RANKS = 9, RING = 8 };
+    Arena arena = {0};
+    Program *program = arena_allocate(&arena, sizeof *program);
+    *program = (Program){.schedule = arena_format(&arena, "ring"),
+                         .source = arena_format(&arena, "ring.dps"),
+                         .stages = 16,
+                         .microbatches = 1,
+                         .pipe_count = 1,
+                         .pipes = arena_array(&arena, 1, sizeof(Pipe)),
+                         .rank_count = RANKS,
+                         .ranks = arena_array(&arena, RANKS, sizeof(RankProgram))};
+    program->pipes[0].microbatches = 1;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        RankProgram *rank = &program->ranks[r];
+        rank->instructions = arena_array(&arena, 4, sizeof *rank->instructions);
+        rank->chunk_count = r < RING ? 2 : 0;
+        rank->chunks = arena_array(&arena, 2, sizeof *rank->chunks);
+        /* stages 0..7 round the ring, then 8..15 once more, so that rank 0 too has somebody before it */
+        for (uint32_t c = 0; c < rank->chunk_count; c++)
+            rank->chunks[c].stage = (uint16_t)(r + c * RING);
+        if (r < RING) {
+            rank->slots[SLOT_MESSAGE] = 1;
+            rank->instructions[0] = (Instruction){.opcode = OP_RECEIVE_FORWARD, .chunk = r ? 0 : 1, .line = 40 + r,
+                                                  .peer = (uint16_t)((r + RING - 1) % RING)};
+            rank->instructions[1] = rank->instructions[0]; /* as many instructions as passes */
+        } else {
+            rank->instructions[0].opcode = OP_NORM;
+            rank->instructions[1].opcode = OP_NORM;
+        }
+        rank->instructions[2].opcode = OP_END;
+        rank->instruction_count = 3;
+    }
+    assert_refused(program, "deadlock: 8 ranks wait for each other|rank 0, instruction 0 `RECV_F1 m0 r7 x0` (ring.dps:40) waits for "
+                            "rank 7|... and so on over 5 more|besides, rank 8, instruction 0 `NORM`");
+    arena_free(&arena);
+}
+
+static void waiting_for_a_rank_that_ends_is_shown(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    /* A rank that holds no stage takes part in the NORM all the same; here it goes home without. */
+    Program *program = copy_program(&arena, generate(&arena, (Shape){.ranks = 2, .stages = 1, .pipes = 1, .microbatches = 2, .seed = 1}));
+    assert_verified(program);
+    program->forward_only = false;
+    drop(program, 1, find(program, 1, OP_NORM, 0));
+    assert_refused(program, "rank 1|has had no NORM");
+
+    /* One receive too many: it is still waited at when the rank that should send has ended. */
+    program = generate(&arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD, .seed = 1});
+    Program *forward = NULL;
+    Error error = {""};
+    assert_int_equal(program_forward_only(program, &arena, &forward, &error), STATUS_OK);
+    forward = copy_program(&arena, forward);
+    const Instruction receive = *at(forward, 1, OP_RECEIVE_FORWARD, 1);
+    insert(forward, 1, find(forward, 1, OP_RECEIVE_FORWARD, 1), receive);
+    at(forward, 1, OP_RECEIVE_FORWARD, 2)->slot[0] = (uint16_t)forward->ranks[1].slots[SLOT_MESSAGE]++;
+    assert_refused(forward, "deadlock: rank 1, instruction|RECV_F m1|waits for rank 0, which has ended");
+    arena_free(&arena);
+}
+
+/* Two groups, met in different orders. */
+static void reductions_in_different_orders_are_a_deadlock(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Program *program = copy_program(&arena, bidirectional(&arena));
+    Instruction *first = at(program, 1, OP_REDUCE, 0), *second = at(program, 1, OP_REDUCE, 1);
+    const Instruction kept = *first;
+    *first = *second;
+    *second = kept;
+    assert_refused(program, "deadlock: 2 ranks|REDUCE0 group0|REDUCE|group1|waits for rank 1|waits for rank 0");
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(generated_programs_verify_and_come_out_right),
+        cmocka_unit_test(mutations_are_refused_or_harmless),
+        cmocka_unit_test(faults_are_named),
+        cmocka_unit_test(a_circle_of_two_is_shown),
+        cmocka_unit_test(a_long_circle_is_cut_short),
+        cmocka_unit_test(waiting_for_a_rank_that_ends_is_shown),
+        cmocka_unit_test(reductions_in_different_orders_are_a_deadlock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

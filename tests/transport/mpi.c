@@ -1,0 +1,285 @@
+#include "tests/transport/plugin.h"
+#include "tests/transport/scenarios.h"
+
+#include "runtime/base/clock.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* The scenarios under mpirun: without arguments this is the cmocka program, with arguments it is one of the processes that
+   the tests start: SCENARIO RANKS FOLDER. FOLDER is where processes leave notes for each other. */
+
+/* --- as a process --- */
+
+static void note_path(char path[PATH_MAX], const char *folder, int number)
+{
+    snprintf(path, PATH_MAX, "%s/%d", folder, number);
+}
+
+static bool leave_note(const char *folder, int number)
+{
+    char path[PATH_MAX];
+    note_path(path, folder, number);
+    const int file = open(path, O_CREAT | O_WRONLY, 0600);
+    return file >= 0 && close(file) == 0;
+}
+
+/* False after 20 s. */
+static bool find_note(const char *folder, int number)
+{
+    char path[PATH_MAX];
+    note_path(path, folder, number);
+    const int64_t end = clock_nanoseconds() + 20000000000;
+    while (access(path, F_OK) != 0) {
+        if (clock_nanoseconds() > end)
+            return false;
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    return true;
+}
+
+static bool scenario_messages(const Transport *transport, Endpoint *endpoint, int rank, int ranks)
+{
+    void *blocks[IN_FLIGHT];
+    for (int i = 0; i < IN_FLIGHT; i++)
+        EXPECT((blocks[i] = malloc(BLOCK_WORDS * sizeof(uint64_t))));
+    for (uint64_t seed = 1; seed <= 2; seed++)
+        EXPECT(exchange_at_random(transport, endpoint, rank, ranks, seed, blocks));
+    for (int i = 0; i < IN_FLIGHT; i++)
+        free(blocks[i]);
+    return true;
+}
+
+static bool scenario_abort(const Transport *transport, Endpoint *endpoint, int rank, int ranks)
+{
+    if (rank != 1)
+        return be_aborted(transport, endpoint, rank, ranks);
+    transport->abort(endpoint, abort_reason);
+    return true;
+}
+
+static int run_process(const char *scenario, int ranks, const char *folder)
+{
+    const Transport *transport;
+    Endpoint *endpoints[64];
+    Error error;
+    int reversed[64];
+    const int nonsense[64] = {0};
+    for (int i = 0; i < ranks; i++)
+        reversed[i] = ranks - 1 - i;
+    TransportConfig config = {.ranks = ranks, .messages_in_flight = IN_FLIGHT, .deadline = 60};
+    if (strcmp(scenario, "messages") == 0 || strcmp(scenario, "stopped") == 0)
+        config.rank_map = reversed;
+    if (strcmp(scenario, "wrong-map") == 0)
+        config.rank_map = nonsense;
+    if (strcmp(scenario, "vain") == 0 || strcmp(scenario, "stopped") == 0)
+        config.deadline = 0.5;
+
+    Status status = transport_load_mpi(&transport, &error);
+    if (status == STATUS_OK)
+        status = transport->open(&config, endpoints, &error);
+    if (status != STATUS_OK) {
+        fprintf(stderr, "%s\n", error.text);
+        return (int)status;
+    }
+    int rank = 0;
+    while (!endpoints[rank])
+        rank++;
+    Endpoint *endpoint = endpoints[rank];
+    bool good = rank < ranks;
+    if (config.rank_map)
+        good &= rank == ranks - 1 - atoi(getenv("OMPI_COMM_WORLD_RANK"));
+
+    if (strcmp(scenario, "messages") == 0)
+        good &= scenario_messages(transport, endpoint, rank, ranks);
+    else if (strcmp(scenario, "meetings") == 0)
+        good &= meet_and_compare(transport, endpoint, rank, ranks);
+    else if (strcmp(scenario, "vain") == 0)
+        good &= wait_in_vain(transport, endpoint, rank, "0.5");
+    else if (strcmp(scenario, "abort") == 0)
+        good &= scenario_abort(transport, endpoint, rank, ranks);
+    else if (strcmp(scenario, "stopped") == 0 && rank == 1)
+        good &= leave_note(folder, rank) && raise(SIGSTOP) == 0;
+    else if (strcmp(scenario, "stopped") == 0)
+        good &= wait_in_vain(transport, endpoint, rank, "0.5");
+    else
+        good = false;
+    if (good && rank == 0)
+        fprintf(stderr, "%s: good\n", scenario);
+    /* Whoever leaves after a failure ends the run for all, so everybody first lets the others finish. */
+    good &= leave_note(folder, rank);
+    for (int other = 0; other < ranks; other++)
+        good &= find_note(folder, other);
+    transport->close(endpoint);
+    return good ? 0 : 1;
+}
+
+/* --- as the test --- */
+
+static char program[PATH_MAX], plugin[PATH_MAX];
+static char output[1 << 16]; /* of the last mpirun */
+
+/* Runs the scenario under mpirun (without it for 0 processes) with its output in `output`; its exit status, or -1 after two minutes. */
+static int run_mpi(int processes, const char *scenario, int ranks)
+{
+    char folder[] = "/tmp/transport-XXXXXX", command[3 * PATH_MAX];
+    assert_non_null(mkdtemp(folder));
+    char launcher[100] = "";
+    if (processes > 0)
+        snprintf(launcher, sizeof launcher, "mpirun %s -n %d", mpirun_options(), processes);
+    snprintf(command, sizeof command, "timeout -k 5 120 %s %s %s %d %s >%s/output 2>&1", launcher, program, scenario, ranks,
+             folder, folder);
+    const int status = system(command);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/output", folder);
+    FILE *stream = fopen(path, "r");
+    assert_non_null(stream);
+    output[fread(output, 1, sizeof output - 1, stream)] = '\0';
+    fclose(stream);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    assert_int_equal(system(command), 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) != 124 ? WEXITSTATUS(status) : -1;
+}
+
+static void expect_run(int processes, const char *scenario, int ranks, int status, const char *text)
+{
+    if (!mpirun_is_there()) {
+        print_message("mpirun is not installed: skipped\n");
+        skip();
+    }
+    const int ended = run_mpi(processes, scenario, ranks);
+    if (ended != status || !strstr(output, text))
+        print_error("exit status %d instead of %d, or no \"%s\" in:\n%s\n", ended, status, text, output);
+    assert_int_equal(ended, status);
+    assert_non_null(strstr(output, text));
+}
+
+static void messages_arrive_whole(void **state)
+{
+    (void)state;
+    expect_run(2, "messages", 2, 0, "messages: good");
+    expect_run(8, "messages", 8, 0, "messages: good");
+}
+
+/* The expected bits are computed as in the test of `local`. */
+static void meetings_give_the_same_bits(void **state)
+{
+    (void)state;
+    expect_run(3, "meetings", 3, 0, "meetings: good");
+    expect_run(8, "meetings", 8, 0, "meetings: good");
+}
+
+static void a_wrong_number_of_processes_is_refused(void **state)
+{
+    (void)state;
+    expect_run(4, "meetings", 8, 2, "this program has 8 ranks, but mpirun started 4 processes: use mpirun -n 8");
+    expect_run(1, "meetings", 2, 2, "this program has 2 ranks, but mpirun started 1 process: use mpirun -n 2");
+}
+
+/* Started by one MPI and built with another, every process thinks that it is alone. */
+static void a_foreign_launcher_is_named(void **state)
+{
+    (void)state;
+    setenv("PMI_SIZE", "4", 1);
+    expect_run(0, "meetings", 4, 2, "4 processes were started by another MPI than the one that dprun was built with");
+    unsetenv("PMI_SIZE");
+}
+
+static void a_wrong_map_is_refused(void **state)
+{
+    (void)state;
+    expect_run(2, "wrong-map", 2, 2, "the rank map must name each of the ranks 0 to 1 once");
+}
+
+/* A failed run ends with 3, whatever the program returns, and nobody waits for the others. */
+static void a_deadline_names_who_is_missing(void **state)
+{
+    (void)state;
+    expect_run(2, "vain", 2, 3, "vain: good");
+}
+
+static void a_stopped_process_ends_the_run(void **state)
+{
+    (void)state;
+    const int64_t start = clock_nanoseconds();
+    expect_run(3, "stopped", 3, 3, "stopped: good");
+    assert_true(clock_nanoseconds() - start < 60000000000);
+}
+
+static void an_abort_reaches_every_rank(void **state)
+{
+    (void)state;
+    expect_run(8, "abort", 8, 3, "abort: good");
+    assert_null(strstr(output, "not so"));
+}
+
+static void the_launcher_is_recognised(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+    assert_false(transport_under_mpirun());
+    setenv("SLURM_PROCID", "0", 1); /* the shell of a job */
+    assert_false(transport_under_mpirun());
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    assert_false(transport_under_mpirun());
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    assert_true(transport_under_mpirun());
+    unsetenv("SLURM_STEP_NUM_TASKS");
+    unsetenv("SLURM_PROCID");
+    setenv("PMI_SIZE", "4", 1);
+    assert_true(transport_under_mpirun());
+    unsetenv("PMI_SIZE");
+    setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+    assert_true(transport_under_mpirun());
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+}
+
+/* Last: takes away the plugin. */
+static void a_missing_plugin_is_said(void **state)
+{
+    (void)state;
+    unlink(plugin);
+    const Transport *transport;
+    Error error;
+    assert_int_equal(transport_load_mpi(&transport, &error), STATUS_RUN_FAILED);
+    assert_non_null(strstr(error.text, "built without MPI"));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return link_plugin(program, plugin) || !mpirun_is_there() ? 0 : -1;
+}
+
+int main(int count, char **arguments)
+{
+    if (count == 4)
+        return run_process(arguments[1], atoi(arguments[2]), arguments[3]);
+    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_launcher_is_recognised),
+        cmocka_unit_test(messages_arrive_whole),
+        cmocka_unit_test(meetings_give_the_same_bits),
+        cmocka_unit_test(a_wrong_number_of_processes_is_refused),
+        cmocka_unit_test(a_foreign_launcher_is_named),
+        cmocka_unit_test(a_wrong_map_is_refused),
+        cmocka_unit_test(a_deadline_names_who_is_missing),
+        cmocka_unit_test(a_stopped_process_ends_the_run),
+        cmocka_unit_test(an_abort_reaches_every_rank),
+        cmocka_unit_test(a_missing_plugin_is_said),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
