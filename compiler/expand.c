@@ -41,6 +41,16 @@ typedef struct Expander {
 
 /* --- errors --- */
 
+static bool mentions(const Expression *expression, uint32_t slot)
+{
+    if (expression->kind == EXPRESSION_NAME && expression->slot == slot)
+        return true;
+    for (const Expression *operand = expression->operands; operand; operand = operand->next)
+        if (mentions(operand, slot))
+            return true;
+    return false;
+}
+
 /* What explains an error: the values in the expression, or else in the step's count, and where the loops are. */
 static const char *circumstances(const Expander *x, const Expression *expression)
 {
@@ -48,8 +58,9 @@ static const char *circumstances(const Expander *x, const Expression *expression
         expression = x->step->value;
     const char *text = expression ? values_text(x->ast, expression, x->values, x->arena) : "";
     for (uint32_t i = 0; i < x->loop_count; i++)
-        text = arena_format(x->arena, "%s%s%s = %lld", text, *text ? ", " : "", x->loops[i]->name.symbol->text,
-                            (long long)x->values[x->loops[i]->slot]);
+        if (!expression || !mentions(expression, x->loops[i]->slot))
+            text = arena_format(x->arena, "%s%s%s = %lld", text, *text ? ", " : "", x->loops[i]->name.symbol->text,
+                                (long long)x->values[x->loops[i]->slot]);
     if (x->step && x->step->value)
         text = arena_format(x->arena, "%s%sthe step's repetition %lld of %lld", text, *text ? ", in " : "", (long long)x->repetition + 1,
                             (long long)x->repetitions);
@@ -229,7 +240,7 @@ static bool expand_repeat(Expander *x, const Item *item)
             return false;
         if (++x->work > x->work_max) {
             x->ran_away = true;
-            FAIL(x, item->span, item->value, "this goes on for %lld times and makes no passes", (long long)count);
+            FAIL(x, item->span, item->value, "this loop goes on and on: %lld times", (long long)count);
         }
     }
     x->loop_count--;

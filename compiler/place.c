@@ -176,7 +176,7 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         while (next < count && (taken[next] || stages[next].pipe != pipe))
             next++;
         if (next == count) {
-            rank_error(&p->errors, rank, item->span, "chunk %u has no stage: of pipe %s only %s here", item->chunk,
+            rank_error(&p->errors, rank, item->span, "chunk %u has no stage: pipe %s has %s here", item->chunk,
                        schedule->pipes[pipe].name, stages_text(count_of_pipe(stages, count, pipe), p->arena));
             return;
         }
@@ -187,8 +187,8 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         uint32_t left = 0;
         while (taken[left])
             left++;
-        rank_error(&p->errors, rank, last->span, "stage %u of pipe %s is no chunk of it: %s here, but %u chunks declared",
-                   stages[left].stage, schedule->pipes[stages[left].pipe].name, stages_text(count, p->arena), declared);
+        rank_error(&p->errors, rank, last->span, "stage %u of pipe %s lives here, but is none of the %u declared chunks",
+                   stages[left].stage, schedule->pipes[stages[left].pipe].name, declared);
         return;
     }
     for (uint32_t i = 0; i < declared; i++)

@@ -31,7 +31,7 @@ void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics)
 {
     for (const RankError *error = errors->first; error; error = error->next) {
         if (error->ranks > 1)
-            diag_error(diagnostics, error->span, "rank %u: %s (and so on %u ranks in all)", error->first_rank, error->text, error->ranks);
+            diag_error(diagnostics, error->span, "rank %u (and %u more): %s", error->first_rank, error->ranks - 1, error->text);
         else
             diag_error(diagnostics, error->span, "rank %u: %s", error->first_rank, error->text);
         if (error->help)

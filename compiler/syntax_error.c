@@ -149,7 +149,7 @@ void syntax_error(Reader *reader, const SyntaxError *error)
         /* What is missing is missing behind the token before: there the caret says more. */
         const bool missing_end = error->expected[';'] && !e.item && error->found != '=' && error->found != '}' && !is_comparison(error->found) &&
                                  source_line(reader->source, reader->previous_end) < source_line(reader->source, error->span.begin);
-        const Span place = missing_end ? (Span){reader->previous_end, reader->previous_end} : error->span;
+        const Span place = missing_end || error->found == TOKEN_EOF ? (Span){reader->previous_end, reader->previous_end} : error->span;
         if (error->found == TOKEN_EOF)
             diag_error(reader->diagnostics, place, "expected %s, but the file ends", join(&e, reader->arena));
         else

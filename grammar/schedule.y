@@ -88,37 +88,37 @@ static Item *item(Reader *reader, Item fields);
 
 file: title items                       { reader->ast->items = $items.first; }
 
-title: "schedule" TITLE ';'             { reader->ast->schedule = $TITLE; }
-    | error ';'
+title: "schedule" TITLE end             { reader->ast->schedule = $TITLE; }
+    | error
 
 items: %empty                           { $$ = (ItemList){NULL, NULL}; }
     | items[list] item                  { $$ = $list; if ($item) APPEND($$, $item); }
 
-item: "ranks" NAME '=' expression ';'
+item: "ranks" NAME '=' expression end
                                         { $$ = item(reader, (Item){.kind = ITEM_RANKS, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
-    | "microbatches" NAME '=' expression ';'
+    | "microbatches" NAME '=' expression end
                                         { $$ = item(reader, (Item){.kind = ITEM_MICROBATCHES, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
-    | "param" NAME '=' expression ';'   { $$ = item(reader, (Item){.kind = ITEM_PARAM, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
-    | "let" NAME '=' expression ';'     { $$ = item(reader, (Item){.kind = ITEM_LET, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
-    | "require" expression ',' STRING ';'
+    | "param" NAME '=' expression end   { $$ = item(reader, (Item){.kind = ITEM_PARAM, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
+    | "let" NAME '=' expression end     { $$ = item(reader, (Item){.kind = ITEM_LET, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
+    | "require" expression ',' STRING end
                                         { $$ = item(reader, (Item){.kind = ITEM_REQUIRE, .span = @expression, .value = $expression, .message = $STRING}); }
     | "pipe" NAME[pipe] ':' expression[stages] "stages" ',' "stage" NAME[stage] "on" expression[rank] ','
-      expression[microbatches] written "microbatches" ';'
+      expression[microbatches] written "microbatches" end
                                         {
         $$ = item(reader, (Item){.kind = ITEM_PIPE, .span = @$, .name = {$pipe, @pipe},
                                  .pipe = {.stages = $stages, .stage = {$stage, @stage}, .rank = $rank,
                                           .microbatches = $microbatches, .written = $written}});
     }
-    | "chunk" NUMBER '=' expression ';' {
+    | "chunk" NUMBER '=' expression end {
         $$ = item(reader, (Item){.kind = ITEM_CHUNK, .span = @$, .value = $expression,
                                  .chunk = $NUMBER < UINT32_MAX ? (uint32_t)$NUMBER : UINT32_MAX});
     }
-    | passes modifiers ';'              {
+    | passes modifiers end              {
         $modifiers.span = (Span){@passes.begin, @modifiers.end};
         $modifiers.step.passes = $passes.first;
         $$ = item(reader, $modifiers);
     }
-    | passes ':' expression modifiers ';'
+    | passes ':' expression modifiers end
                                         {
         $modifiers.span = (Span){@passes.begin, @modifiers.end};
         $modifiers.step.passes = $passes.first;
@@ -130,8 +130,16 @@ item: "ranks" NAME '=' expression ';'
         $$ = item(reader, (Item){.kind = ITEM_REPEAT, .span = {@1.begin, @expression.end}, .name = {$NAME, @NAME},
                                  .value = $expression, .block = {.body = $block.first}});
     }
+    | "repeat" error block              { $$ = NULL; }
     | if
-    | error ';'                         { $$ = NULL; }
+    | error ';'                         {
+        $$ = NULL;
+        if (!reader->open) /* inside brackets more may follow from the same mistake */
+            yyerrok;
+    }
+
+end: ';'
+    | error /* a missing one: the next item is read as usual */
 
 if: "if" expression block               {
         $$ = item(reader, (Item){.kind = ITEM_IF, .span = {@1.begin, @expression.end}, .value = $expression,
@@ -147,6 +155,7 @@ if: "if" expression block               {
         $$ = item(reader, (Item){.kind = ITEM_IF, .span = {@1.begin, @expression.end}, .value = $expression,
                                  .block = {.body = $block.first, .otherwise = $otherwise}});
     }
+    | "if" error block                  { $$ = NULL; }
 
 block: '{' items '}'                    { $$ = $items; }
     | '{' items error '}'               { $$ = $items; }
