@@ -117,13 +117,47 @@ check-$(1): $(call tests_of,$(1)) $(if $(filter golden exec transport,$(1)),all)
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 
+# --- fuzzing: both doors, the sources' and the program's ---
+FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
+FUZZ_SECONDS ?= 60
+
+$(BUILD)/tests/fuzz/compile: $(BUILD)/tests/fuzz/compile.o $(BUILD)/tests/fuzz/corpus.o $(call libraries,$(COMPILER_LIBRARIES))
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(DPC_LIBS) -lcmocka
+.PHONY: check-fuzz
+check-fuzz: $(BUILD)/tests/fuzz/compile
+	$< $(FUZZ_SEEDS)
+
+FUZZ := $(BUILD)/fuzz
+.PHONY: fuzz fuzzers
+fuzz:
+	@.ci/packages $(TEST_PACKAGES)
+	$(MAKE) --no-print-directory -s -j2 BUILD=$(FUZZ) CC=clang SANITIZE=fuzzer-no-link,address,undefined fuzzers
+	mkdir -p $(FUZZ)/seeds/compile $(FUZZ)/seeds/decode
+	cp $(FUZZ_SEEDS) $(FUZZ)/seeds/compile
+	for schedule in schedules/*.dps; do $(FUZZ)/dpc --ranks 2 --microbatches 4 $$schedule -o $(FUZZ)/seeds/decode/$$(basename $$schedule).bin; done
+	cd $(FUZZ) && ./fuzz-compile -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/compile
+	cd $(FUZZ) && ./fuzz-decode -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/decode
+fuzzers: $(BUILD)/fuzz-compile $(BUILD)/fuzz-decode $(BUILD)/dpc
+$(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(call libraries,$(COMPILER_LIBRARIES))
+	$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(DPC_LIBS)
+
 .PHONY: check
-check: $(TEST_FOLDERS:%=check-%)
+check: $(TEST_FOLDERS:%=check-%) check-fuzz
 	@echo "all tests of $(BUILD) passed"
 
 .PHONY: rebase
 rebase: all $(BUILD)/tests/golden/golden
 	REBASE=1 BUILD=$(BUILD) $(BUILD)/tests/golden/golden
+
+# --- figures: name, value, unit a line. Ratios come from one run; absolute times are this machine's ---
+BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
+$(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler $(DPRUN_LIBRARIES))
+	$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $^ $(DPRUN_LIBS)
+.PHONY: bench
+bench:
+	@.ci/packages $(TEST_PACKAGES) libopenblas0-pthread
+	@$(MAKE) --no-print-directory -s -j2 all $(BENCHES)
+	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; env -u OPENBLAS_CORETYPE BUILD=$(BUILD) $$bench || exit 1; done
 
 # --- the two commands ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libdnnl-dev
@@ -148,7 +182,7 @@ test:
 	$(MAKE) --no-print-directory -s BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang check
 
 .PHONY: tests
-tests: $(TESTS)
+tests: $(TESTS) $(BUILD)/tests/fuzz/compile
 
 .PHONY: clean
 clean:

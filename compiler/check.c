@@ -133,6 +133,7 @@ static void check_expression(Checker *c, Expression *expression)
     }
 }
 
+/* Returns what the value depends on; not on the rank: if it did, that is reported here and once. */
 static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const char *what)
 {
     if (!expression)
@@ -140,7 +141,7 @@ static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const cha
     c->without_rank = what;
     check_expression(c, expression);
     c->without_rank = NULL;
-    return expression->depends;
+    return expression->depends & (uint8_t)~DEPENDS_ON_RANK;
 }
 
 /* --- items --- */

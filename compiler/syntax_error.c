@@ -122,7 +122,7 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
     else if (error->found == '}' && e->item && !error->expected['}'])
         diag_help(diagnostics, "this } closes nothing");
     else if (error->found == ';' && e->item)
-        diag_help(diagnostics, "no ; after a }");
+        diag_help(diagnostics, "one ; ends an item; none is needed behind a }");
     const OpenBracket *open = reader->open;
     if (error->found == '{' || error->found == '(' || error->found == '[')
         open = open->outer; /* the scanner has opened it already */

@@ -11,7 +11,7 @@ typedef struct OpenBracket {
     struct OpenBracket *outer;
 } OpenBracket;
 
-enum { SYMBOL_BUCKETS = 1024 };
+enum { SYMBOL_BUCKETS = 8192 };
 
 typedef struct Reader {
     const Source *source;

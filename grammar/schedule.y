@@ -134,7 +134,9 @@ item: "ranks" NAME '=' expression end
     | if
     | error ';'                         {
         $$ = NULL;
-        if (!reader->open) /* inside brackets more may follow from the same mistake */
+        while (reader->open && reader->open->bracket != '{')
+            reader->open = reader->open->outer;
+        if (!reader->open) /* inside a block more may follow from the same mistake */
             yyerrok;
     }
 

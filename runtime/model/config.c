@@ -45,8 +45,8 @@ static const struct {
     ModelConfig config;
 } models[] = {
     {"gpt",
-     {.kind = MODEL_GPT, .hidden = 192, .heads = 6, .sequence = 128, .microbatch_size = 1, .vocabulary = 256, .seed = 1,
-      .learning_rate = 2e-3, .warmup_steps = 20, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1,
+     {.kind = MODEL_GPT, .hidden = 96, .heads = 4, .sequence = 64, .microbatch_size = 1, .vocabulary = 256, .seed = 1,
+      .learning_rate = 4e-3, .warmup_steps = 20, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1,
       .clip_norm = 1}},
     {"mlp",
      {.kind = MODEL_MLP, .hidden = 256, .heads = 1, .sequence = 64, .microbatch_size = 1, .vocabulary = 256, .seed = 1,

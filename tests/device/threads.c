@@ -1,0 +1,123 @@
+/* Rank threads side by side: each with a device of its own, none starting teams of threads, all computing the same bits. */
+
+#include "runtime/device/device.h"
+#include "runtime/model/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <dirent.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 96, SEQUENCE = 48, COLUMNS = 64, HEADS = 2, WIDE = 4 * COLUMNS, ROUNDS = 20, THREADS = 4 };
+
+typedef struct Worker {
+    Device *device;
+    uint64_t digest; /* of every bit computed */
+    Status status;
+    Error error;
+    pthread_t thread;
+} Worker;
+
+static uint64_t digest_of(uint64_t digest, const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        digest = random_key(digest, bits);
+    }
+    return digest;
+}
+
+/* A bit of everything that the library computes. */
+static Status compute(Worker *worker)
+{
+    Device *device = worker->device;
+    Error *error = &worker->error;
+    const DeviceTable *run = device->run;
+    const Kernel *linear, *gelu, *attention, *loss;
+    TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_LINEAR, .rows = ROWS, .columns = COLUMNS, .outputs = WIDE}, &linear,
+                      error));
+    TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_GELU, .rows = ROWS, .columns = WIDE}, &gelu, error));
+    TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE,
+                                             .heads = HEADS}, &attention, error));
+    TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = ROWS, .columns = WIDE}, &loss, error));
+    enum { X, W, Y, ACTIVE, CONTEXT, DW, BUFFERS };
+    const size_t counts[BUFFERS] = {ROWS * WIDE, COLUMNS * WIDE, ROWS * WIDE, ROWS * WIDE, attention->context, COLUMNS * WIDE};
+    void *buffers[BUFFERS];
+    for (size_t b = 0; b < BUFFERS; b++) {
+        TRY(run->allocate(device, counts[b] * sizeof(float), &buffers[b], error));
+        for (size_t i = 0; i < counts[b]; i++)
+            ((float *)buffers[b])[i] = random_normal(b, i);
+    }
+    int32_t targets[ROWS];
+    for (int32_t i = 0; i < ROWS; i++)
+        targets[i] = i;
+    worker->digest = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        double host_loss;
+        TRY(run->attention_forward(device, attention, buffers[X], buffers[Y], buffers[CONTEXT], error));
+        TRY(run->linear_forward(device, linear, buffers[Y], buffers[W], NULL, NULL, buffers[ACTIVE], error));
+        TRY(run->gelu_forward(device, gelu, buffers[ACTIVE], buffers[X], error));
+        TRY(run->linear_backward_weight(device, linear, buffers[Y], buffers[X], buffers[DW], NULL, error));
+        TRY(run->cross_entropy(device, loss, targets, 1, buffers[ACTIVE], &host_loss, error));
+        worker->digest = digest_of(worker->digest, buffers[X], counts[X]);
+        worker->digest = digest_of(worker->digest, buffers[DW], counts[DW]);
+        worker->digest = digest_of(worker->digest, (const float[]){(float)host_loss}, 1);
+    }
+    for (size_t b = 0; b < BUFFERS; b++)
+        run->deallocate(device, buffers[b]);
+    return STATUS_OK;
+}
+
+static void *work(void *argument)
+{
+    Worker *worker = argument;
+    worker->status = compute(worker);
+    return NULL;
+}
+
+static size_t thread_count(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    size_t count = 0;
+    for (struct dirent *entry; (entry = readdir(tasks));)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+/* Devices are opened here and used elsewhere, as a runtime may well do. */
+static void test_bits_are_the_same_in_every_thread(void **state)
+{
+    (void)state;
+    static Worker alone, workers[THREADS];
+    assert_int_equal(device_open("cpu", &alone.device, &alone.error), STATUS_OK);
+    const size_t before = thread_count();
+    work(&alone);
+    assert_int_equal(alone.status, STATUS_OK);
+    assert_int_equal(thread_count(), before); /* no team was started */
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(device_open("cpu", &workers[i].device, &workers[i].error), STATUS_OK);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(workers[i].status, STATUS_OK);
+        assert_true(workers[i].digest == alone.digest);
+        device_close(workers[i].device);
+    }
+    device_close(alone.device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits_are_the_same_in_every_thread)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
