@@ -46,7 +46,7 @@ static void reach(Search *search, uint32_t rank, uint32_t from, uint32_t distanc
     search->queue[search->queued++] = rank;
 }
 
-/* Breadth first along the waits: the length of the shortest circle through `start`; NOBODY when there is none below `limit`. */
+/* Breadth first along the waits: the length of the shortest circle through `start`, NOBODY when none is below `limit`. */
 static uint32_t circle_through(Search *search, uint32_t start, uint32_t limit)
 {
     const Verifier *verifier = search->verifier;
@@ -96,7 +96,7 @@ static Status explain(Search *search, uint32_t best_start, uint32_t best)
     for (uint32_t i = best; i-- > 0; rank = search->came_from[rank])
         search->queue[i] = search->came_from[rank];
     char text[TEXT_SIZE];
-    snprintf(text, sizeof text, "deadlock: %u ranks wait for each other in a circle, even if every message is taken at once", best);
+    snprintf(text, sizeof text, "deadlock: %u ranks wait for each other in a circle", best);
     error_set(verifier->error, STATUS_BAD_INPUT, "%s", text);
     const uint32_t shown = best <= CIRCLE_MAX ? best : CIRCLE_MAX - 1;
     for (uint32_t i = 0; i < shown; i++)

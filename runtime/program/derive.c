@@ -214,7 +214,8 @@ static Status reference_rank(const Program *program, Arena *arena, RankProgram *
 Status program_reference(const Program *program, Arena *arena, Program **derived, Error *error)
 {
     if (program->stages > PROGRAM_CHUNKS_MAX)
-        return error_set(error, STATUS_BAD_INPUT, "%u stages: a reference on one rank can hold %d", program->stages, PROGRAM_CHUNKS_MAX);
+        return error_set(error, STATUS_BAD_INPUT, "%u stages: a reference on one rank can hold %d", program->stages,
+                         PROGRAM_CHUNKS_MAX);
     Program *result = begin(program, arena);
     if (!result)
         return no_memory(error);

@@ -19,7 +19,7 @@ enum { TEXT_SIZE = 160, TEXT_COLUMN = 36 };
 static int put_operand(const Instruction *instruction, const Operand *operand, bool several_chunks, char *text, size_t size)
 {
     switch ((OperandKind)operand->kind) {
-    case OPERAND_CHUNK: return several_chunks ? snprintf(text, size, "%u", instruction->chunk) : snprintf(text, size, "%s", "");
+    case OPERAND_CHUNK: return several_chunks ? snprintf(text, size, "%u", instruction->chunk) : 0;
     case OPERAND_MICROBATCH: return snprintf(text, size, " m%u", instruction->microbatch);
     case OPERAND_PEER: return snprintf(text, size, " r%u", instruction->peer);
     case OPERAND_GROUP: return snprintf(text, size, " group%u", instruction->peer);

@@ -3,6 +3,8 @@
 /* What verify checks before the run. All memory that it takes is bounded by what the program really contains: a count that
    the chunks or instructions do not justify is refused first. */
 
+#define refuse(verifier, ...) error_set((verifier)->error, STATUS_BAD_INPUT, __VA_ARGS__)
+
 static Status no_memory(const Verifier *verifier)
 {
     return error_set(verifier->error, STATUS_RUN_FAILED, "no memory to verify the program");
@@ -11,44 +13,42 @@ static Status no_memory(const Verifier *verifier)
 static Status check_pipes(const Verifier *verifier)
 {
     const Program *program = verifier->program;
-    Error *error = verifier->error;
     if (program->rank_count == 0 || program->rank_count > PROGRAM_RANKS_MAX)
-        return error_set(error, STATUS_BAD_INPUT, "%u ranks: there can be 1 to %d", program->rank_count, PROGRAM_RANKS_MAX);
+        return refuse(verifier, "%u ranks: there can be 1 to %d", program->rank_count, PROGRAM_RANKS_MAX);
     if (program->stages == 0 || program->stages > PROGRAM_STAGES_MAX)
-        return error_set(error, STATUS_BAD_INPUT, "%u stages: there can be 1 to %d", program->stages, PROGRAM_STAGES_MAX);
+        return refuse(verifier, "%u stages: there can be 1 to %d", program->stages, PROGRAM_STAGES_MAX);
     if (program->pipe_count == 0 || program->pipe_count > PROGRAM_PIPES_MAX)
-        return error_set(error, STATUS_BAD_INPUT, "%u pipes: there can be 1 to %d", program->pipe_count, PROGRAM_PIPES_MAX);
+        return refuse(verifier, "%u pipes: there can be 1 to %d", program->pipe_count, PROGRAM_PIPES_MAX);
     uint64_t first = 0;
     for (uint32_t p = 0; p < program->pipe_count; p++) {
         if (program->pipes[p].first != first)
-            return error_set(error, STATUS_BAD_INPUT, "pipe %u begins at microbatch %u of the step, the pipes before it end at %llu",
-                             p, program->pipes[p].first, (unsigned long long)first);
+            return refuse(verifier, "pipe %u begins at microbatch %u of the step, the pipes before it end at %llu",
+                          p, program->pipes[p].first, (unsigned long long)first);
         first += program->pipes[p].microbatches;
         if (program->pipes[p].microbatches == 0 || first > PROGRAM_MICROBATCHES_MAX)
-            return error_set(error, STATUS_BAD_INPUT, "pipe %u has %u microbatches: each needs one, all together at most %d", p,
-                             program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
+            return refuse(verifier, "pipe %u has %u microbatches: each needs one, all together at most %d", p,
+                          program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
     }
     if (first != program->microbatches)
-        return error_set(error, STATUS_BAD_INPUT, "the pipes have %llu microbatches, the program %u", (unsigned long long)first,
-                         program->microbatches);
+        return refuse(verifier, "the pipes have %llu microbatches, the program %u", (unsigned long long)first,
+                      program->microbatches);
     return STATUS_OK;
 }
 
 static Status place_stages(Verifier *verifier)
 {
     const Program *program = verifier->program;
-    Error *error = verifier->error;
     uint64_t chunks = 0;
     for (uint32_t r = 0; r < program->rank_count; r++) {
         if (program->ranks[r].chunk_count > PROGRAM_CHUNKS_MAX)
-            return error_set(error, STATUS_BAD_INPUT, "rank %u has %u chunks: at most %d", r, program->ranks[r].chunk_count,
-                             PROGRAM_CHUNKS_MAX);
+            return refuse(verifier, "rank %u has %u chunks: at most %d", r, program->ranks[r].chunk_count,
+                          PROGRAM_CHUNKS_MAX);
         chunks += program->ranks[r].chunk_count;
     }
     const uint64_t places = (uint64_t)program->pipe_count * program->stages;
     if (chunks != places)
-        return error_set(error, STATUS_BAD_INPUT, "the ranks hold %llu chunks for %llu stages (of %u pipes)",
-                         (unsigned long long)chunks, (unsigned long long)places, program->pipe_count);
+        return refuse(verifier, "the ranks hold %llu chunks for %llu stages (of %u pipes)",
+                      (unsigned long long)chunks, (unsigned long long)places, program->pipe_count);
     verifier->places = arena_array(&verifier->arena, places, sizeof *verifier->places);
     if (!verifier->places)
         return no_memory(verifier);
@@ -56,12 +56,12 @@ static Status place_stages(Verifier *verifier)
         for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++) {
             const Chunk *chunk = &program->ranks[r].chunks[c];
             if (chunk->pipe >= program->pipe_count || chunk->stage >= program->stages)
-                return error_set(error, STATUS_BAD_INPUT, "rank %u chunk %u is stage %u of pipe %u: there are %u stages, %u pipes",
-                                 r, c, chunk->stage, chunk->pipe, program->stages, program->pipe_count);
+                return refuse(verifier, "rank %u chunk %u is stage %u of pipe %u: there are %u stages, %u pipes",
+                              r, c, chunk->stage, chunk->pipe, program->stages, program->pipe_count);
             Place *place = &verifier->places[(size_t)chunk->pipe * program->stages + chunk->stage];
             if (place->taken)
-                return error_set(error, STATUS_BAD_INPUT, "stage %u of pipe %u is rank %u chunk %u and also rank %u chunk %u",
-                                 chunk->stage, chunk->pipe, place->rank, place->chunk, r, c);
+                return refuse(verifier, "stage %u of pipe %u is rank %u chunk %u and also rank %u chunk %u",
+                              chunk->stage, chunk->pipe, place->rank, place->chunk, r, c);
             *place = (Place){(uint16_t)r, (uint8_t)c, true};
         }
     }
@@ -72,30 +72,28 @@ static Status place_stages(Verifier *verifier)
 static Status check_groups(Verifier *verifier)
 {
     const Program *program = verifier->program;
-    Error *error = verifier->error;
     const uint32_t expected = program->pipe_count > 1 ? program->stages : 0;
     if (program->group_count != expected)
-        return error_set(error, STATUS_BAD_INPUT, "%u groups: %u stages in %u pipes have %u", program->group_count, program->stages,
-                         program->pipe_count, expected);
+        return refuse(verifier, "%u groups: %u stages in %u pipes have %u", program->group_count, program->stages,
+                      program->pipe_count, expected);
     for (uint32_t g = 0; g < program->group_count; g++) {
         const Group *group = &program->groups[g];
         if (group->stage >= program->stages || group->member_count != program->pipe_count)
-            return error_set(error, STATUS_BAD_INPUT, "group %u is stage %u with %u copies: there are %u stages in %u pipes", g,
-                             group->stage, group->member_count, program->stages, program->pipe_count);
+            return refuse(verifier, "group %u is stage %u with %u copies: there are %u stages in %u pipes", g,
+                          group->stage, group->member_count, program->stages, program->pipe_count);
         for (uint32_t p = 0; p < program->pipe_count; p++) {
             const GroupMember *member = &group->members[p];
             const Place *place = verifier_place(verifier, p, group->stage);
             if (member->rank != place->rank || member->chunk != place->chunk)
-                return error_set(error, STATUS_BAD_INPUT,
-                                 "group %u names rank %u chunk %u as copy %u of stage %u, which is rank %u chunk %u", g,
-                                 member->rank, member->chunk, p, group->stage, place->rank, place->chunk);
+                return refuse(verifier, "group %u names rank %u chunk %u as copy %u of stage %u, which is rank %u chunk %u", g,
+                              member->rank, member->chunk, p, group->stage, place->rank, place->chunk);
             for (uint32_t other = 0; other < p; other++)
                 if (group->members[other].rank == member->rank)
-                    return error_set(error, STATUS_BAD_INPUT, "stage %u has two copies on rank %u: a rank can hold one",
-                                     group->stage, member->rank);
+                    return refuse(verifier, "stage %u has two copies on rank %u: a rank can hold one",
+                                  group->stage, member->rank);
             ChunkState *chunk = &verifier->ranks[place->rank].chunks[place->chunk];
             if (chunk->group != GROUP_NONE)
-                return error_set(error, STATUS_BAD_INPUT, "stage %u is in group %u and in group %u", group->stage, chunk->group, g);
+                return refuse(verifier, "stage %u is in group %u and in group %u", group->stage, chunk->group, g);
             chunk->group = (uint16_t)g;
         }
     }
@@ -107,15 +105,14 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     const Program *program = verifier->program;
     const RankProgram *rank = &program->ranks[r];
     RankState *state = &verifier->ranks[r];
-    Error *error = verifier->error;
     state->program = rank;
     if (rank->instruction_count == 0 || rank->instructions[rank->instruction_count - 1].opcode != OP_END)
-        return error_set(error, STATUS_BAD_INPUT, "rank %u: the last of its %u instructions is not END", r, rank->instruction_count);
+        return refuse(verifier, "rank %u: the last of its %u instructions is not END", r, rank->instruction_count);
     for (int class = 0; class < SLOT_CLASSES; class++) {
         /* An instruction fills at most one slot of a class. */
         if (rank->slots[class] > PROGRAM_SLOTS_MAX || rank->slots[class] > rank->instruction_count)
-            return error_set(error, STATUS_BAD_INPUT, "rank %u has %u %s slots for %u instructions", r, rank->slots[class],
-                             slot_class_names[class], rank->instruction_count);
+            return refuse(verifier, "rank %u has %u %s slots for %u instructions", r, rank->slots[class],
+                          slot_class_names[class], rank->instruction_count);
         state->slots[class] = arena_array(&verifier->arena, rank->slots[class], sizeof *state->slots[class]);
         if (!state->slots[class])
             return no_memory(verifier);
@@ -127,8 +124,8 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     for (uint32_t c = 0; c < rank->chunk_count; c++)
         passes += program->pipes[rank->chunks[c].pipe].microbatches;
     if (passes >= rank->instruction_count)
-        return error_set(error, STATUS_BAD_INPUT, "rank %u has %u instructions for %llu forward passes", r, rank->instruction_count,
-                         (unsigned long long)passes);
+        return refuse(verifier, "rank %u has %u instructions for %llu forward passes", r, rank->instruction_count,
+                      (unsigned long long)passes);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         ChunkState *chunk = &state->chunks[c];
         chunk->pipe = rank->chunks[c].pipe;

@@ -4,8 +4,8 @@
 #include <string.h>
 
 /* Runs all ranks on labels. A rank runs until it blocks: at a SEND or RECEIVE until the other end arrives, at a REDUCE or NORM
-   until all arrive. Who arrives last does the work for all and makes the others runnable, so that every instruction is looked
-   at once. What happens does not depend on the order in which ranks run, as each message has one place at both ends. */
+   until all arrive. Who arrives last does the work for all and makes the others runnable, so that every instruction
+   is looked at once. What happens does not depend on the order in which ranks run, as each message has one place at both ends. */
 
 enum { TEXT_SIZE = 160 };
 
@@ -58,7 +58,8 @@ static Status refuse_slot(const Verifier *verifier, uint32_t rank, const Operand
                           const char *needs)
 {
     char holds[TEXT_SIZE];
-    return refuse(verifier, rank, "slot %s%u holds %s, %s", operand_letters(operand), slot, word_text(verifier, word, holds), needs);
+    return refuse(verifier, rank, "slot %s%u holds %s, %s", operand_letters(operand), slot, word_text(verifier, word, holds),
+                  needs);
 }
 
 static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruction *instruction, const ChunkState *chunk,
@@ -72,7 +73,6 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
         const ContentInfo *content = &content_table[operand->content];
         const uint32_t neighbour = chunk->stage + (uint32_t)content->neighbour;
         if (content->neighbour && neighbour >= verifier->program->stages) { /* -1 has wrapped round */
-            state->labels[operand->slot] = 0;
             if (operand->kind == OPERAND_POST_SEND || operand->kind == OPERAND_POST_RECEIVE)
                 return refuse(verifier, rank, "stage %u of %u has no stage %s it to exchange messages with", chunk->stage,
                               verifier->program->stages, content->neighbour > 0 ? "after" : "before");
@@ -152,7 +152,8 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
         switch ((OperandKind)operand->kind) {
         case OPERAND_CHUNK:
             if (instruction->chunk >= state->program->chunk_count)
-                return refuse(verifier, rank, "the rank has no chunk %u, only %u", instruction->chunk, state->program->chunk_count);
+                return refuse(verifier, rank, "the rank has no chunk %u, only %u", instruction->chunk,
+                              state->program->chunk_count);
             chunk = &state->chunks[instruction->chunk];
             break;
         case OPERAND_MICROBATCH:
@@ -350,7 +351,8 @@ static Status arrive_at_end(Verifier *verifier, uint32_t rank)
                           state->used[class]);
     }
     if (state->peak != program->peak_activations)
-        return refuse(verifier, rank, "the rank holds up to %u activations, recorded are %u", state->peak, program->peak_activations);
+        return refuse(verifier, rank, "the rank holds up to %u activations, recorded are %u", state->peak,
+                      program->peak_activations);
     state->ended = true;
     verifier->ended++;
     return STATUS_OK;
@@ -390,7 +392,8 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
         const bool sends = operand->kind == OPERAND_POST_SEND;
         verifier_place_text(verifier, peer, other->next, place, sizeof place);
         return refuse(verifier, rank, "%s %s, but the other end %s %s: %s", sends ? "sends" : "expects",
-                      word_text(verifier, mine, my_text), sends ? "expects" : "sends", word_text(verifier, their, their_text), place);
+                      word_text(verifier, mine, my_text), sends ? "expects" : "sends",
+                      word_text(verifier, their, their_text), place);
     }
     apply_operands(state, instruction);
     apply_operands(other, theirs);
@@ -405,12 +408,13 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
 static Status run_rank(Verifier *verifier, uint32_t rank)
 {
     RankState *state = &verifier->ranks[rank];
+    const bool forward_only = verifier->program->forward_only;
     for (;; state->next++) {
         const Instruction *instruction = &state->program->instructions[state->next];
         if (instruction->opcode >= OPCODE_COUNT)
             return refuse(verifier, rank, "there is no such opcode");
-        if (verifier->program->forward_only ? !opcode_is_forward_only(instruction->opcode) : instruction->opcode == OP_FORWARD_ONLY)
-            return refuse(verifier, rank, "has no place in a %s program", verifier->program->forward_only ? "forward-only" : "full");
+        if (forward_only ? !opcode_is_forward_only(instruction->opcode) : instruction->opcode == OP_FORWARD_ONLY)
+            return refuse(verifier, rank, "has no place in a %s program", forward_only ? "forward-only" : "full");
         TRY(check_operands(verifier, rank, instruction));
         switch ((Opcode)instruction->opcode) {
         case OP_SEND_FORWARD:

@@ -46,7 +46,7 @@ typedef struct RankState {
     uint32_t used[SLOT_CLASSES]; /* how many have been touched */
     uint32_t occupied;           /* slots that hold something or are in flight */
     uint32_t held, peak;         /* activations */
-    uint64_t labels[SLOT_OPERANDS]; /* of the instruction that it is at; 0 where a slot is absent or has no content */
+    uint64_t labels[SLOT_OPERANDS]; /* of the instruction that it is at, where it has such a slot */
 } RankState;
 
 /* Where one stage of one pipe is. */

@@ -23,11 +23,6 @@ static char *place(Layout *layout, size_t bytes)
     return where;
 }
 
-static char *place_array(Layout *layout, uint32_t count, size_t bytes)
-{
-    return place(layout, count * aligned(bytes));
-}
-
 static void place_weights(Layout *layout, BoundChunk *chunk, bool learns)
 {
     chunk->parameters = place(layout, chunk->weight_bytes);
@@ -58,12 +53,11 @@ static void place_everything(Rank *rank, Layout *layout)
         const size_t bytes = rank->chunks[c].sizes->workspace * rank->element_bytes;
         workspace = bytes > workspace ? bytes : workspace;
     }
-    char *messages = place_array(layout, slots[SLOT_MESSAGE], rank->message_bytes);
     for (uint32_t i = 0; i < slots[SLOT_MESSAGE]; i++)
-        rank->blocks[i] = messages + i * aligned(rank->message_bytes);
-    rank->contexts = place_array(layout, slots[SLOT_CONTEXT], rank->context_bytes);
-    rank->stashes = place_array(layout, slots[SLOT_STASH], rank->stash_bytes);
-    rank->gradients = place_array(layout, slots[SLOT_GRADIENT], rank->gradient_bytes);
+        rank->blocks[i] = place(layout, rank->message_bytes);
+    rank->contexts = place(layout, slots[SLOT_CONTEXT] * rank->context_bytes);
+    rank->stashes = place(layout, slots[SLOT_STASH] * rank->stash_bytes);
+    rank->gradients = place(layout, slots[SLOT_GRADIENT] * rank->gradient_bytes);
     rank->workspace = place(layout, workspace);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         place_weights(layout, &rank->chunks[c], learns);

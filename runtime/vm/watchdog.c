@@ -18,7 +18,8 @@ typedef struct Worker {
     Rank *rank;
     pthread_t thread;
     uint64_t seen;  /* its progress at the last look */
-    bool started, finished;
+    bool started;   /* and still to be joined */
+    bool finished;
 } Worker;
 
 struct Crew {
@@ -190,12 +191,17 @@ Status crew_run(Session *session, Status (*work)(Rank *rank, Error *error), Erro
     session->stuck = !all_came_back(crew);
     const Status status = crew->status;
     *error = crew->error;
+    for (int i = 0; i < crew->count; i++)
+        if (crew->workers[i].started && !crew->workers[i].finished) {
+            pthread_detach(crew->workers[i].thread);
+            crew->workers[i].started = false;
+        }
     pthread_mutex_unlock(&crew->lock);
-    if (session->stuck)
-        return status; /* the ranks that are left behind still use all this */
     for (int i = 0; i < crew->count; i++)
         if (crew->workers[i].started)
             pthread_join(crew->workers[i].thread, NULL);
+    if (session->stuck)
+        return status; /* the ranks that are left behind still use all this */
     pthread_cond_destroy(&crew->changed);
     pthread_mutex_destroy(&crew->lock);
     free(crew);

@@ -118,7 +118,7 @@ int main(void)
         return 1;
     int failed = shell("%s/dpc --ranks 2 --microbatches 8 schedules/1f1b.dps -o %s/prog.bin", folder) ||
                  shell("%s/dpc --ranks 2 --microbatches 8 schedules/1f1b.dps --emit=csv:%s/order.csv", folder) ||
-                 shell("%1$s/dprun --set hidden=256 --set sequence=256 --set microbatch_size=2 --set layers=4 --steps 16 --json "
+                 shell("%1$s/dprun --set hidden=256 --set heads=8 --set sequence=256 --set microbatch_size=2 --set layers=4 --steps 16 --json "
                        "--trace %2$s/trace.json %2$s/prog.bin >/dev/null",
                        folder) ||
                  measure(folder, &arena);

@@ -1,11 +1,6 @@
 /* The door of the decoder. Any bytes are taken twice: as they are, and as what stands between a good version and a good
    checksum, so that random changes get past the frame. What decodes is verified, written out and run through all that takes
-   programs.
-
-     make BUILD=F CC=clang SANITIZE=fuzzer-no-link,address,undefined F/libprogram.a F/libbase.a
-     clang -I. -g -fsanitize=fuzzer,address,undefined tests/fuzz/decode.c F/libprogram.a F/libbase.a -lz
-
-   tests/program/malformed.c runs the same without libFuzzer. */
+   programs. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
 
 #include "runtime/program/program.h"
 

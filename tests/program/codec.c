@@ -111,9 +111,9 @@ static void decode_gives_back_extremes(void **state)
                                         .chunk = PROGRAM_CHUNKS_MAX - 1,
                                         .peer = PROGRAM_RANKS_MAX - 1,
                                         .microbatch = PROGRAM_MICROBATCHES_MAX - 1,
-                                        .slot = {i % 3 ? PROGRAM_SLOTS_MAX - 1 : SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE,
-                                                 SLOT_NONE},
+                                        .slot = {SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE},
                                         .line = i % 2 ? UINT32_MAX : 0};
+        instructions[i].slot[0] = i % 3 ? PROGRAM_SLOTS_MAX - 1 : SLOT_NONE;
     }
     for (int class = 0; class < SLOT_CLASSES; class++)
         program->ranks[1].slots[class] = PROGRAM_SLOTS_MAX;

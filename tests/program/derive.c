@@ -68,7 +68,8 @@ static void forward_only_keeps_order_and_lines_and_fewer_slots(void **state)
         uint32_t next = 0;
         for (uint32_t i = 0; i < full->instruction_count; i++) {
             const Instruction *instruction = &full->instructions[i];
-            if (instruction->opcode != OP_FORWARD && instruction->opcode != OP_SEND_FORWARD && instruction->opcode != OP_RECEIVE_FORWARD)
+            if (instruction->opcode != OP_FORWARD && instruction->opcode != OP_SEND_FORWARD &&
+                instruction->opcode != OP_RECEIVE_FORWARD)
                 continue;
             while (half->instructions[next].opcode == OP_WAIT)
                 next++;
@@ -107,7 +108,8 @@ static void the_reference_is_one_microbatch_after_the_other(void **state)
 {
     (void)state;
     Arena arena = {0};
-    const Program *program = generate(&arena, (Shape){.ranks = 2, .stages = 3, .pipes = 2, .microbatches = 2, .split = 100, .seed = 2});
+    const Program *program = generate(&arena, (Shape){.ranks = 2, .stages = 3, .pipes = 2, .microbatches = 2,
+                                                      .split = 100, .seed = 2});
     const Program *one = reference(program, &arena);
     static const char *const texts[] = {
         "F0 m2 x- y0 c0 t0", "F1 m2 x0 y1 c1 t1", "F2 m2 x1 y- c2 t2",
@@ -131,7 +133,8 @@ static void a_reference_of_too_many_stages_is_refused(void **state)
     Program *derived = NULL;
     Error error = {""};
     for (uint32_t stages = PROGRAM_CHUNKS_MAX; stages <= PROGRAM_CHUNKS_MAX + 1; stages++) {
-        const Program *program = generate(&arena, (Shape){.ranks = 4, .stages = stages, .pipes = 1, .microbatches = 2, .seed = 2});
+        const Program *program = generate(&arena, (Shape){.ranks = 4, .stages = stages, .pipes = 1,
+                                                          .microbatches = 2, .seed = 2});
         if (stages == PROGRAM_CHUNKS_MAX) {
             assert_good(reference(program, &arena));
         } else {

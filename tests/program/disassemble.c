@@ -94,8 +94,8 @@ static void every_opcode_is_described(void **state)
         assert_non_null(strstr(text, head));
         assert_non_null(strstr(text, opcode_table[opcode].what));
     }
-    assert_non_null(strstr(text, "dy message slot, the gradient of the output, made by the next stage: must hold it, is free afterwards; "
-                                 "none at the last stage\n"));
+    assert_non_null(strstr(text, "dy message slot, the gradient of the output, made by the next stage: must hold it, "
+                                 "is free afterwards; none at the last stage\n"));
     free(text);
 }
 
@@ -117,7 +117,8 @@ static void the_table_is_in_order(void **state)
             assert_true(operand->content == CONTENT_NONE || (chunk && microbatch));
             assert_true(operand->slot < SLOT_OPERANDS && !slot_seen[operand->slot]);
             slot_seen[operand->slot] = true;
-            fills[operand->class] += operand->kind == OPERAND_FILL || operand->kind == OPERAND_SCRATCH || operand->kind == OPERAND_POST_RECEIVE;
+            fills[operand->class] += operand->kind == OPERAND_FILL || operand->kind == OPERAND_SCRATCH ||
+                                     operand->kind == OPERAND_POST_RECEIVE;
         }
         assert_true(count <= OPERANDS_MAX);
         for (int class = 0; class < SLOT_CLASSES; class++) /* two would have to be told apart */

@@ -1,31 +1,13 @@
-/* The fuzz target of the decoder without a fuzzer: on generated programs, and on these with a few bytes changed. The generated
-   ones are left in $BUILD/tests/fuzz/decode, for a fuzzer to begin with. */
+/* The fuzz target of the decoder without a fuzzer: on generated programs, and on these with a few bytes changed. */
 
 #include "tests/fuzz/decode.c"
 #include "tests/program/generator.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <sys/stat.h>
 #include <cmocka.h>
 
 enum { SEEDS = 40, CHANGES = 300 };
-
-static void save_seed(const ByteWriter *writer, int number)
-{
-    const char *build = getenv("BUILD");
-    static const char *const folders[] = {"tests", "tests/fuzz", "tests/fuzz/decode"};
-    char path[300];
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        snprintf(path, sizeof path, "%s/%s", build ? build : "build", folders[i]);
-        mkdir(path, 0777);
-    }
-    snprintf(path, sizeof path, "%s/tests/fuzz/decode/%02d", build ? build : "build", number);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(writer->bytes, 1, writer->size, file), writer->size);
-    assert_int_equal(fclose(file), 0);
-}
 
 static void change(uint8_t *bytes, size_t *size, uint64_t *seed)
 {
@@ -51,7 +33,6 @@ static void changed_programs_crash_nothing(void **state)
         Arena arena = {0};
         ByteWriter writer = {0};
         assert_true(program_encode(generate(&arena, random_shape(&seed)), &writer));
-        save_seed(&writer, i);
         LLVMFuzzerTestOneInput(writer.bytes, writer.size);
         uint8_t *bytes = malloc(writer.size + 8);
         for (int k = 0; k < CHANGES; k++) {

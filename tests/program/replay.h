@@ -55,7 +55,8 @@ static inline uint64_t expected_gradient(const Program *program, uint32_t stage,
     *loss = activation[program->stages];
     uint64_t derivative = 0;
     for (uint32_t s = program->stages; s-- > stage;) {
-        const uint64_t stash = pass_value(3, s, data, activation[s], 0), gradient = pass_value(4, s, data, activation[s], derivative);
+        const uint64_t stash = pass_value(3, s, data, activation[s], 0);
+        const uint64_t gradient = pass_value(4, s, data, activation[s], derivative);
         result = mix(mix(activation[s], stash), mix(derivative, gradient));
         derivative = pass_value(5, s, data, pass_value(2, s, data, activation[s], 0), derivative);
     }
@@ -181,7 +182,7 @@ static inline bool replay_step(Replay *replay, ReplayRank *rank)
         if (instruction->peer >= replay->program->group_count || instruction->chunk >= rank->program->chunk_count)
             replay->wrong = true;
         else
-            for (uint32_t r = 0; r < replay->program->rank_count; r++) /* ranks may be at any place: what is there now is summed */
+            for (uint32_t r = 0; r < replay->program->rank_count; r++) /* wherever they are: now is the sum made */
                 for (uint32_t c = 0; c < replay->ranks[r].program->chunk_count; c++)
                     if (replay->ranks[r].program->chunks[c].stage == rank->program->chunks[instruction->chunk].stage)
                         replay->ranks[r].reduced[c] += rank->gradients[instruction->chunk];
@@ -211,9 +212,10 @@ static inline bool replay(const Program *program, uint64_t seed)
         for (int class = 0; class < SLOT_CLASSES; class++)
             rank->slots[class] = arena_array(&arena, rank->program->slots[class], sizeof(uint64_t));
         rank->in_flight = arena_array(&arena, rank->program->slots[SLOT_MESSAGE], sizeof *rank->in_flight);
-        rank->posted = arena_array(&arena, 2 * (size_t)program->rank_count * rank->program->instruction_count, sizeof *rank->posted);
-        rank->first = arena_array(&arena, 2 * (size_t)program->rank_count, sizeof *rank->first);
-        rank->last = arena_array(&arena, 2 * (size_t)program->rank_count, sizeof *rank->last);
+        const size_t channels = 2 * (size_t)program->rank_count;
+        rank->posted = arena_array(&arena, channels * rank->program->instruction_count, sizeof *rank->posted);
+        rank->first = arena_array(&arena, channels, sizeof *rank->first);
+        rank->last = arena_array(&arena, channels, sizeof *rank->last);
         rank->gradients = arena_array(&arena, rank->program->chunk_count, sizeof *rank->gradients);
         rank->reduced = arena_array(&arena, rank->program->chunk_count, sizeof *rank->reduced);
         rank->updates = arena_array(&arena, rank->program->chunk_count, sizeof *rank->updates);

@@ -117,14 +117,29 @@ static void mutations_are_refused_or_harmless(void **state)
 
 static Program *two_ranks(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 3, .preference = PREFER_BACKWARD, .split = 100,
+    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 3, .preference = PREFER_BACKWARD,
+                                   .split = 100, .seed = 3});
+}
+
+static Program *three_ranks(Arena *arena)
+{
+    return generate(arena, (Shape){.ranks = 3, .stages = 3, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD,
                                    .seed = 3});
+}
+
+/* The last thing on rank 0 is a send. */
+static Program *ends_with_a_send(Arena *arena)
+{
+    Program *forward = NULL;
+    Error error = {""};
+    assert_int_equal(program_forward_only(two_ranks(arena), arena, &forward, &error), STATUS_OK);
+    return forward;
 }
 
 static Program *bidirectional(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 2, .microbatches = 2, .preference = PREFER_FORWARD, .overlap = 100,
-                                   .seed = 6});
+    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 2, .microbatches = 2, .preference = PREFER_FORWARD,
+                                   .overlap = 100, .seed = 6});
 }
 
 static uint32_t find(const Program *program, uint32_t rank, Opcode opcode, uint32_t number)
@@ -144,14 +159,16 @@ static Instruction *at(Program *program, uint32_t rank, Opcode opcode, uint32_t 
 static void drop(Program *program, uint32_t rank, uint32_t i)
 {
     RankProgram *stream = &program->ranks[rank];
-    memmove(&stream->instructions[i], &stream->instructions[i + 1], (--stream->instruction_count - i) * sizeof *stream->instructions);
+    Instruction *place = &stream->instructions[i];
+    memmove(place, place + 1, (--stream->instruction_count - i) * sizeof *place);
 }
 
 static void insert(Program *program, uint32_t rank, uint32_t i, Instruction instruction)
 {
     RankProgram *stream = &program->ranks[rank];
-    memmove(&stream->instructions[i + 1], &stream->instructions[i], (stream->instruction_count++ - i) * sizeof *stream->instructions);
-    stream->instructions[i] = instruction;
+    Instruction *place = &stream->instructions[i];
+    memmove(place + 1, place, (stream->instruction_count++ - i) * sizeof *place);
+    *place = instruction;
 }
 
 typedef struct Fault {
@@ -242,6 +259,14 @@ static void overwritten(Program *program)
 }
 static void peer_itself(Program *program) { at(program, 0, OP_SEND_FORWARD, 0)->peer = 0; }
 static void peer_nobody(Program *program) { at(program, 0, OP_SEND_FORWARD, 0)->peer = 2; }
+static void peer_elsewhere(Program *program) { at(program, 0, OP_SEND_FORWARD, 0)->peer = 2; }
+static void send_not_waited(Program *program)
+{
+    uint32_t last = find(program, 0, OP_END, 0);
+    while (program->ranks[0].instructions[last].opcode != OP_WAIT)
+        last--;
+    drop(program, 0, last);
+}
 static void swapped_messages(Program *program)
 {
     Instruction *first = at(program, 1, OP_RECEIVE_FORWARD, 0), *second = at(program, 1, OP_RECEIVE_FORWARD, 1);
@@ -350,7 +375,9 @@ static void faults_are_named(void **state)
         {two_ranks, overwritten, "rank 0|`F m1|the context of stage 0 microbatch 0, must be free"},
         {two_ranks, peer_itself, "rank 0|rank 0 is not another rank of 2"},
         {two_ranks, peer_nobody, "rank 0|rank 2 is not another rank of 2"},
-        {two_ranks, swapped_messages, "RECV_F m1|SEND_F m0|the activation made by stage 0 microbatch 1|stage 0 microbatch 0|rank 0|rank 1"},
+        {three_ranks, peer_elsewhere, "rank 0|`SEND_F m0 r2|stage 1 is on rank 1"},
+        {ends_with_a_send, send_not_waited, "rank 0|`END`|message slot|still holds in flight the activation made by stage 0"},
+        {two_ranks, swapped_messages, "RECV_F m1|SEND_F m0|by stage 0 microbatch 1|by stage 0 microbatch 0|rank 0|rank 1"},
         {two_ranks, no_norm, "NORM must come first"},
         {two_ranks, two_norms, "a second NORM"},
         {two_ranks, no_update, "rank 0|`END`|chunk 0 has not been updated"},
@@ -433,8 +460,9 @@ static void a_long_circle_is_cut_short(void **state)
         rank->instructions[2].opcode = OP_END;
         rank->instruction_count = 3;
     }
-    assert_refused(program, "deadlock: 8 ranks wait for each other|rank 0, instruction 0 `RECV_F1 m0 r7 x0` (ring.dps:40) waits for "
-                            "rank 7|... and so on over 5 more|besides, rank 8, instruction 0 `NORM`");
+    assert_refused(program, "deadlock: 8 ranks wait for each other|"
+                            "rank 0, instruction 0 `RECV_F1 m0 r7 x0` (ring.dps:40) waits for rank 7|"
+                            "... and so on over 5 more|besides, rank 8, instruction 0 `NORM`");
     arena_free(&arena);
 }
 
@@ -443,14 +471,16 @@ static void waiting_for_a_rank_that_ends_is_shown(void **state)
     (void)state;
     Arena arena = {0};
     /* A rank that holds no stage takes part in the NORM all the same; here it goes home without. */
-    Program *program = copy_program(&arena, generate(&arena, (Shape){.ranks = 2, .stages = 1, .pipes = 1, .microbatches = 2, .seed = 1}));
+    const Shape shape = {.ranks = 2, .stages = 1, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD, .seed = 1};
+    Program *program = copy_program(&arena, generate(&arena, shape));
     assert_verified(program);
-    program->forward_only = false;
     drop(program, 1, find(program, 1, OP_NORM, 0));
     assert_refused(program, "rank 1|has had no NORM");
 
     /* One receive too many: it is still waited at when the rank that should send has ended. */
-    program = generate(&arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD, .seed = 1});
+    Shape longer = shape;
+    longer.stages = 2;
+    program = generate(&arena, longer);
     Program *forward = NULL;
     Error error = {""};
     assert_int_equal(program_forward_only(program, &arena, &forward, &error), STATUS_OK);

@@ -115,7 +115,11 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         good &= wait_in_vain(transport, endpoint, rank, "0.5");
     else
         good = false;
-    if (good && rank == 0)
+    if (!good) {
+        transport->abort(endpoint, "its test failed");
+        return 1;
+    }
+    if (rank == 0)
         fprintf(stderr, "%s: good\n", scenario);
     /* Whoever leaves after a failure ends the run for all, so everybody first lets the others finish. */
     good &= leave_note(folder, rank);

@@ -1,0 +1,272 @@
+/* Model files and assignments, starting weights, the optimizer's settings. */
+
+#include "tests/model/harness.h"
+
+#include "runtime/model/stage.h"
+
+#include <stdio.h>
+
+static char path[4096];
+
+static int name_file(void **state)
+{
+    (void)state;
+    const char *build = getenv("BUILD");
+    snprintf(path, sizeof path, "%s/settings.model", build ? build : ".");
+    return 0;
+}
+
+static int remove_file(void **state)
+{
+    (void)state;
+    remove(path);
+    return 0;
+}
+
+static Status load_text(const char *text, ModelConfig *config, Error *error)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    return model_config_load(path, config, error);
+}
+
+static void test_built_in(void **state)
+{
+    (void)state;
+    ModelConfig config;
+    OK(model_config_load("gpt", &config, error));
+    assert_int_equal(config.kind, MODEL_GPT);
+    assert_int_equal(config.vocabulary, 256);
+    assert_int_equal(config.layers, 0);
+    OK(model_config_check(&config, 8, error));
+    assert_int_equal(config.layers, 8);
+    OK(model_config_load("mlp", &config, error));
+    assert_int_equal(config.kind, MODEL_MLP);
+    OK(model_config_check(&config, 4, error));
+}
+
+static void test_file(void **state)
+{
+    (void)state;
+    ModelConfig config;
+    OK(load_text("# a comment\n\nmodel = mlp # another\n  hidden=48\r\nlearning_rate = 2.5e-3\nseed = 18446744073709551615\n",
+                 &config, error));
+    assert_int_equal(config.kind, MODEL_MLP);
+    assert_int_equal(config.hidden, 48);
+    assert_true(config.learning_rate == 2.5e-3);
+    assert_true(config.seed == UINT64_MAX);
+    OK(load_text("heads = 3\nlayers = 12", &config, error)); /* gpt is the default */
+    assert_int_equal(config.kind, MODEL_GPT);
+    assert_int_equal(config.heads, 3);
+    assert_int_equal(config.layers, 12);
+    OK(load_text("", &config, error));
+    assert_int_equal(config.kind, MODEL_GPT);
+}
+
+static void assert_refused(const char *text, const char *message)
+{
+    ModelConfig config;
+    Error failure;
+    char expected[5000];
+    assert_int_equal(load_text(text, &config, &failure), STATUS_BAD_INPUT);
+    snprintf(expected, sizeof expected, "%s:%s", path, message);
+    assert_string_equal(failure.text, expected);
+}
+
+static void test_file_errors(void **state)
+{
+    (void)state;
+    assert_refused("hidden = 8\nlearning_rat = 1\n", "2: no key 'learning_rat'; the nearest is 'learning_rate'");
+    assert_refused("\n\nbeta3 = 1", "3: no key 'beta3'; the nearest is 'beta1'");
+    assert_refused("hidden", "1: 'hidden' is not 'key = value'");
+    assert_refused("hidden = ", "1: hidden = : it must be a whole number from 1 to 65536");
+    assert_refused("hidden = 0", "1: hidden = 0: it must be a whole number from 1 to 65536");
+    assert_refused("hidden = -1", "1: hidden = -1: it must be a whole number from 1 to 65536");
+    assert_refused("hidden = 8x", "1: hidden = 8x: it must be a whole number from 1 to 65536");
+    assert_refused("hidden = 99999999999999999999", "1: hidden = 99999999999999999999: it must be a whole number from 1 to 65536");
+    assert_refused("seed = 18446744073709551616", "1: seed = 18446744073709551616: it must be a whole number below 2^64");
+    assert_refused("beta1 = 1", "1: beta1 = 1: it must be a number from 0 to 0.9999999");
+    assert_refused("learning_rate = nan", "1: learning_rate = nan: it must be a number from 0 to 1000000");
+    assert_refused("learning_rate = 1e999", "1: learning_rate = 1e999: it must be a number from 0 to 1000000");
+    assert_refused("hidden = 8\nmodel = mlp", "2: 'model' must be the first key: it sets all others");
+    assert_refused("model = bert", "1: no model 'bert'; there are gpt and mlp");
+    ModelConfig config;
+    Error failure;
+    assert_int_equal(model_config_load("no-such-model", &config, &failure), STATUS_BAD_INPUT);
+    assert_non_null(strstr(failure.text, "no-such-model"));
+    assert_non_null(strstr(failure.text, "gpt, mlp"));
+    FILE *file = fopen(path, "wb");
+    fwrite("hidden = 8\0", 1, 11, file);
+    fclose(file);
+    assert_int_equal(model_config_load(path, &config, &failure), STATUS_BAD_INPUT);
+}
+
+static void test_assignments(void **state)
+{
+    (void)state;
+    ModelConfig config;
+    Error failure;
+    OK(model_config_load("gpt", &config, error));
+    OK(model_config_set(&config, "weight_decay=0.25", error));
+    OK(model_config_set(&config, " clip_norm = 3 ", error));
+    assert_true(config.weight_decay == 0.25 && config.clip_norm == 3);
+    assert_int_equal(model_config_set(&config, "hiden=4", &failure), STATUS_BAD_USAGE);
+    assert_string_equal(failure.text, "no key 'hiden'; the nearest is 'hidden'");
+    assert_int_equal(model_config_set(&config, "hidden=four", &failure), STATUS_BAD_USAGE);
+    assert_int_equal(model_config_set(&config, "hidden", &failure), STATUS_BAD_USAGE);
+}
+
+static void test_check(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *assignment, *message;
+    } cases[] = {
+        {"heads=7", "heads = 7 does not divide hidden = 96"},
+        {"vocabulary=255", "vocabulary = 255: bytes need 256"},
+        {"layers=3", "layers = 3: 4 stages need a layer each"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ModelConfig config;
+        Error failure;
+        OK(model_config_load("gpt", &config, error));
+        OK(model_config_set(&config, "hidden=96", error));
+        OK(model_config_set(&config, cases[i].assignment, error));
+        assert_int_equal(model_config_check(&config, 4, &failure), STATUS_BAD_INPUT);
+        assert_string_equal(failure.text, cases[i].message);
+    }
+    static const char *const huge[] = {"hidden=65536", "sequence=65536", "microbatch_size=2"};
+    for (size_t model = 0; model < 2; model++) {
+        ModelConfig config;
+        Error failure;
+        OK(model_config_load(model ? "mlp" : "gpt", &config, error));
+        for (size_t i = 0; i < 3; i++)
+            OK(model_config_set(&config, huge[i], error));
+        assert_int_equal(model_config_check(&config, 1, &failure), STATUS_BAD_INPUT);
+        assert_non_null(strstr(failure.text, "4294967296"));
+    }
+}
+
+/* Layers are dealt evenly: 10 over 4 are 3, 3, 2, 2. */
+static void test_layers_of_stages(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"hidden=8", "sequence=4", "layers=10", NULL};
+    static const size_t expected[] = {1 + 2 * 3, 2 * 3, 2 * 2, 2 * 2 + 1};
+    const ModelConfig config = config_of("gpt", settings, 4);
+    Device *device;
+    OK(device_open("oracle", &device, error));
+    uint32_t place = 0;
+    for (uint32_t s = 0; s < 4; s++) {
+        Stage *stage;
+        OK(stage_open(&config, device, s, 4, 1, &stage, error));
+        assert_int_equal(stage->part_count, expected[s]);
+        for (size_t i = 0; i < stage->part_count; i++)
+            assert_int_equal(stage->parts[i].component.place, place++);
+        stage_close(stage);
+    }
+    device_close(device);
+}
+
+/* Starting weights: by the seed; as deviating as they should; gains 1 and biases 0. */
+static void test_initialization(void **state)
+{
+    (void)state;
+    static const char *const one[] = {"hidden=32", "layers=2", "seed=1", NULL}, *const two[] = {"hidden=32", "layers=2", "seed=2", NULL};
+    Device *device;
+    OK(device_open("cpu", &device, error));
+    float *weights[3];
+    Stage *stage = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < 3; i++) {
+        const ModelConfig config = config_of("gpt", i == 2 ? two : one, 1);
+        stage_close(stage);
+        OK(stage_open(&config, device, 0, 1, 1, &stage, error));
+        count = stage_sizes(stage)->parameters;
+        weights[i] = elements(device, count);
+        poison(device, weights[i], count);
+        OK(stage_initialize(stage, weights[i], error));
+    }
+    assert_memory_equal(weights[0], weights[1], count * sizeof(float));
+    assert_memory_not_equal(weights[0], weights[2], count * sizeof(float));
+    for (size_t p = 0; p < stage->part_count; p++) {
+        const Part *part = &stage->parts[p];
+        for (size_t i = 0; i < part->component.parameter_count; i++) {
+            const Parameter *parameter = &part->component.parameters[i];
+            const float *values = weights[0] + part->parameters + component_offset(&part->component, i);
+            double mean = 0, square = 0;
+            for (size_t e = 0; e < parameter->elements; e++) {
+                mean += (double)values[e] / (double)parameter->elements;
+                square += (double)values[e] * (double)values[e] / (double)parameter->elements;
+            }
+            if (parameter->deviation > 0) {
+                assert_true(parameter->is_matrix);
+                assert_true(fabs(mean) < 0.1 * parameter->deviation);
+                assert_true(fabs(sqrt(square) / parameter->deviation - 1) < 0.05);
+            } else {
+                assert_false(parameter->is_matrix);
+                assert_true(mean == parameter->constant && square == parameter->constant);
+            }
+        }
+    }
+    for (size_t i = 0; i < 3; i++)
+        device->run->deallocate(device, weights[i]);
+    stage_close(stage);
+    device_close(device);
+}
+
+/* The first step of AdamW moves every weight by the rate against the gradient's sign, whatever its size, after the decay. */
+static void test_update(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"hidden=8", "sequence=4", "heads=2", "learning_rate=0.1", "warmup_steps=4",
+                                           "weight_decay=0.5", "epsilon=1e-30", NULL};
+    const ModelConfig config = config_of("gpt", settings, 1);
+    for (uint64_t step = 1; step < 20; step += 6) {
+        Device *device;
+        Stage *stage;
+        OK(device_open("oracle", &device, error));
+        OK(stage_open(&config, device, 0, 1, 1, &stage, error));
+        const size_t count = stage_sizes(stage)->parameters;
+        const Weights weights = weights_of(device, stage);
+        double *before = elements(device, count);
+        memcpy(before, weights.parameters, count * sizeof *before);
+        randomize(device, weights.gradients, count, 9, 3);
+        double *gradients = elements(device, count);
+        memcpy(gradients, weights.gradients, count * sizeof *gradients);
+        OK(stage_update(stage, weights.parameters, weights.gradients, weights.moment1, weights.moment2, step, 0.25, error));
+        const double rate = 0.1 * (step < 4 ? (double)step / 4 : 1);
+        for (size_t p = 0; p < stage->part_count; p++) {
+            const Part *part = &stage->parts[p];
+            for (size_t i = 0; i < part->component.parameter_count; i++) {
+                const size_t offset = part->parameters + component_offset(&part->component, i);
+                const double decay = part->component.parameters[i].is_matrix ? 0.5 : 0;
+                for (size_t e = offset; e < offset + part->component.parameters[i].elements; e++) {
+                    const double g = 0.25 * gradients[e];
+                    const double mean = 0.1 * g / (1 - pow(0.9, (double)step));
+                    const double square = 0.05 * g * g / (1 - pow(0.95, (double)step));
+                    const double expected = before[e] - rate * decay * before[e] - rate * mean / sqrt(square);
+                    assert_true(fabs(((double *)weights.parameters)[e] - expected) < 1e-12);
+                    assert_true(((double *)weights.gradients)[e] == 0);
+                }
+            }
+        }
+        device->run->deallocate(device, before);
+        device->run->deallocate(device, gradients);
+        free_weights(device, weights);
+        stage_close(stage);
+        device_close(device);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_built_in), cmocka_unit_test(test_file), cmocka_unit_test(test_file_errors),
+        cmocka_unit_test(test_assignments), cmocka_unit_test(test_check), cmocka_unit_test(test_layers_of_stages),
+        cmocka_unit_test(test_initialization), cmocka_unit_test(test_update),
+    };
+    return cmocka_run_group_tests(tests, name_file, remove_file);
+}
