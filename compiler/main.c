@@ -195,5 +195,5 @@ int main(int argc, char **argv)
     arena_free(&arena);
     if (status == STATUS_OK && fflush(stdout) != 0)
         status = STATUS_RUN_FAILED;
-    return status;
+    return (int)status;
 }

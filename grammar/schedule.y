@@ -66,8 +66,7 @@ static Item *item(Reader *reader, Item fields);
 %token <WrittenPass> PASS "pass"
 %token EOF 0 "end of the file"
 
-%precedence '?'
-%precedence ':'
+%right '?' ':'
 %left "||"
 %left "&&"
 %nonassoc "==" "!="

@@ -9,7 +9,7 @@
 #include <oneapi/dnnl/dnnl.h>
 
 /* One operation of oneDNN with the memory objects of its arguments, which get their addresses when it runs. */
-enum { PRIMITIVE_ARGUMENTS = 8 };
+enum { PRIMITIVE_ARGUMENTS = 4 };
 typedef struct Primitive {
     dnnl_primitive_t primitive;
     int argument_count, data_count; /* without and with the scratchpad, which is last */

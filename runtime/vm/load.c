@@ -20,7 +20,6 @@ Status program_derive(Program *program, bool reference, bool forward_only, Arena
 
 Status program_load(const char *path, bool reference, bool forward_only, Arena *arena, LoadedProgram *loaded, Error *error)
 {
-    *loaded = (LoadedProgram){.path = path};
     char *bytes;
     size_t size;
     TRY(file_read(path, arena, &bytes, &size, error));

@@ -81,10 +81,10 @@ static void print_progress(const Report *report, const StepReport *step)
         memset(bar, '-', WIDTH);
         memset(bar, '#', (size_t)(step->step * WIDTH / steps));
     }
-    fprintf(stderr, "%sstep %llu/%llu  %s  loss %.4f  %s tokens/s  bubble %.1f %%  %.0f s left%s", report->terminal ? "\r" : "",
+    fprintf(stderr, "%sstep %llu/%llu  %s  loss %.4f  %s tokens/s  bubble %.1f %%  %.0f s left%s%s", report->terminal ? "\r" : "",
             (unsigned long long)step->step, (unsigned long long)steps, bar, step->loss,
             short_number(report->tokens / step->seconds, tokens), step->bubble_rate * 100, left,
-            !report->terminal || step->last ? "\n" : "\033[K");
+            report->terminal ? "\033[K" : "", !report->terminal || step->last ? "\n" : "");
     fflush(stderr);
 }
 

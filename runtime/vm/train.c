@@ -126,6 +126,10 @@ static Status check_finite(const StepReport *report, uint32_t microbatches, Erro
             return error_set(error, STATUS_RUN_FAILED,
                              "step %llu, microbatch %u: the loss is %g; the training has diverged (a smaller learning_rate helps)",
                              (unsigned long long)report->step, m, report->losses[m]);
+    if (!isfinite(report->gradient_norm))
+        return error_set(error, STATUS_RUN_FAILED,
+                         "step %llu: the norm of the gradients is %g; the training has diverged (a smaller learning_rate helps)",
+                         (unsigned long long)report->step, report->gradient_norm);
     return STATUS_OK;
 }
 

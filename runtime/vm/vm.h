@@ -19,7 +19,6 @@
 /* What a step runs and, made from it, what a look at held-out data runs. Both are proven: nothing after this checks again.
    They share one slot plan. */
 typedef struct LoadedProgram {
-    const char *path;  /* of the file, as the user gave it */
     Program *program;  /* as in the file, or all of it on one rank, or its forward half */
     Program *forward;  /* the forward half; the same as `program` when that is one */
 } LoadedProgram;
@@ -104,6 +103,7 @@ typedef struct Progress {
     _Atomic uint64_t place;   /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
     _Atomic bool evaluating;  /* the stream is LoadedProgram.forward */
     _Atomic int rank;         /* -1 until it is known */
+    char apart[48];           /* each rank writes its own cache line */
 } Progress;
 #define PROGRESS_IDLE UINT64_MAX
 

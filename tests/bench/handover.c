@@ -29,7 +29,7 @@ static void must(Status status, const Error *error)
     if (status == STATUS_OK)
         return;
     fprintf(stderr, "handover: %s\n", error->text);
-    exit(status);
+    exit((int)status);
 }
 
 static int compare(const void *left, const void *right)

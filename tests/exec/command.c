@@ -186,6 +186,8 @@ static void test_wrong_number(void **state)
     need_mpirun();
     expect(finish(start("mpirun %s -n 3 %s --steps 1 %s %s", mpirun_options(), dprun, small, program)), 2,
            "this program has 4 ranks, but mpirun started 3 processes");
+    expect(finish(start("mpirun %s -n 4 %s --rank-map 1,0 --steps 1 %s %s", mpirun_options(), dprun, small, program)), 2,
+           "--rank-map names 2 ranks, the program has 4");
 }
 
 /* The processes that a process has started. */

@@ -1,0 +1,125 @@
+/* What the interpreter costs, and whether memory is what the plan says. Prints lines: name value unit. */
+
+#include "runtime/vm/vm.h"
+#include "tests/exec/pipelines.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { INSTRUCTIONS = 40000, STEPS = 15 };
+
+typedef struct Seen {
+    double busy[STEPS];            /* seconds of all passes of a step, rank 0 */
+    size_t resident;               /* bytes, after the last step */
+    uint64_t planned;
+    double ready;                  /* seconds */
+} Seen;
+
+static size_t resident_bytes(void)
+{
+    unsigned long pages = 0;
+    FILE *stream = fopen("/proc/self/statm", "r");
+    if (stream && fscanf(stream, "%*u %lu", &pages) != 1)
+        pages = 0;
+    if (stream)
+        fclose(stream);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void on_ready(void *context, const RunFacts *facts)
+{
+    Seen *seen = context;
+    seen->planned = facts->planned_bytes;
+    seen->ready = facts->ready_seconds;
+}
+
+static void on_step(void *context, const StepReport *report)
+{
+    Seen *seen = context;
+    seen->busy[report->step - 1] = report->busy[0];
+    if (report->last)
+        seen->resident = resident_bytes();
+}
+
+static Status empty_pass(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    (void)stage, (void)error;
+    if (buffers->loss)
+        *buffers->loss = 1;
+    return STATUS_OK;
+}
+
+static Seen run(uint32_t ranks, uint32_t microbatches, bool reference, const Passes *passes, int count, char **arguments)
+{
+    Arena arena = {0};
+    Error error = {0};
+    RunOptions options;
+    LoadedProgram loaded;
+    Session *session;
+    Seen seen = {0};
+    Program *program = pipeline_program(&arena, ranks, 1, microbatches);
+    const SessionHooks hooks = {.observer = {.context = &seen, .ready = on_ready, .step = on_step}, .passes = passes};
+    Status status = options_parse(count, arguments, &arena, &options, &error);
+    if (status == STATUS_OK)
+        status = program_derive(program, reference, false, &arena, &loaded, &error);
+    if (status == STATUS_OK)
+        status = session_open(&loaded, &options, &hooks, &session, &error);
+    if (status == STATUS_OK) {
+        status = session_run(session, &error);
+        session_close(session);
+    }
+    if (status != STATUS_OK) {
+        fprintf(stderr, "interpreter: %s\n", error.text);
+        exit((int)status);
+    }
+    arena_free(&arena);
+    return seen;
+}
+
+#define RUN(ranks, microbatches, reference, passes, ...) \
+    run(ranks, microbatches, reference, passes, sizeof((char *[]){__VA_ARGS__}) / sizeof(char *), (char *[]){__VA_ARGS__, NULL})
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* One rank, F and B in turn; from the end of one pass to the end of the next is all that an instruction takes. */
+static void measure_instructions(void)
+{
+    const Passes empty = {empty_pass, empty_pass, empty_pass};
+    Seen seen = RUN(1, INSTRUCTIONS / 2, true, &empty, "dprun", "--model=mlp", "--set=hidden=8", "--set=sequence=1",
+                    "--set=microbatch_size=1", "--steps=15", "--transport=local", "prog.bin");
+    qsort(seen.busy, STEPS, sizeof *seen.busy, compare);
+    printf("interpreter.instruction %.1f ns (median of %d steps, %.1f..%.1f; goal 50)\n", seen.busy[STEPS / 2] * 1e9 / INSTRUCTIONS, STEPS,
+           seen.busy[0] * 1e9 / INSTRUCTIONS, seen.busy[STEPS - 1] * 1e9 / INSTRUCTIONS);
+}
+
+/* What a first, tiny run has loaded is the library's. */
+static void measure_memory(void)
+{
+    const Seen first = RUN(4, 2, false, NULL, "dprun", "--set=hidden=64", "--set=heads=2", "--set=sequence=16", "--steps=1", "--transport=local", "prog.bin");
+    printf("start.first_run %.1f ms (the library's own start and 4 ranks)\n", first.ready * 1e3);
+    const size_t before = resident_bytes();
+    const Seen seen = RUN(4, 8, false, NULL, "dprun", "--set=hidden=256", "--set=heads=4", "--set=sequence=128", "--set=microbatch_size=2",
+                          "--steps=2", "--transport=local", "prog.bin");
+    const double planned = (double)seen.planned, resident = (double)(seen.resident - before);
+    printf("memory.planned %.1f MiB\nmemory.resident %.1f MiB\n", planned / (1 << 20), resident / (1 << 20));
+    printf("memory.resident_over_planned %.4f ratio (goal 0.9..1.1)\n", resident / planned);
+}
+
+static void measure_start(void)
+{
+    const Seen seen = RUN(8, 2, false, NULL, "dprun", "--steps=1", "--transport=local", "prog.bin");
+    printf("start.ready_8 %.1f ms (goal 50)\n", seen.ready * 1e3);
+}
+
+int main(void)
+{
+    measure_instructions();
+    measure_memory();
+    measure_start();
+    return 0;
+}

@@ -1,0 +1,271 @@
+/* What the compiler says about files that are wrong. */
+
+#include "tests/parse/front.h"
+
+#include "grammar/schedule.tab.h"
+
+static void form_of_a_report(void **state)
+{
+    (void)state;
+    Front front;
+    front_run(&front, TWO "let ä\n");
+    assert_string_equal(front.report, "t.dps:2:4: error: expected a name, but the file ends\n" /* behind the last token */
+                                      "    let ä\n"
+                                      "       ^\n"
+                                      "t.dps:2:5: error: the language has no `ä`\n"
+                                      "    let ä\n"
+                                      "        ^\n");
+    front_close(&front);
+    front_run(&front, TWO "let x = 3;\n\tlet x = 4 + nothing;");
+    assert_string_equal(front.report, "t.dps:3:6: error: `x` is declared twice\n"
+                                      "     let x = 4 + nothing;\n"
+                                      "         ^\n"
+                                      "t.dps:2:5: note: first here\n"
+                                      "    let x = 3;\n"
+                                      "        ^\n"
+                                      "t.dps:3:14: error: unknown name `nothing`\n"
+                                      "     let x = 4 + nothing;\n"
+                                      "                 ^~~~~~~\n");
+    front_close(&front);
+}
+
+static void long_lines_are_cut(void **state)
+{
+    (void)state;
+    enum { LONG = 100000 };
+    char *text = malloc(LONG + 64);
+    const size_t before = (size_t)sprintf(text, "schedule t;");
+    memset(text + before, ' ', LONG);
+    strcpy(text + LONG / 2, "oops;");
+    text[LONG / 2 + 5] = ' ';
+    strcpy(text + LONG, "#");
+    Front front;
+    front_run(&front, text);
+    assert_non_null(strstr(front.report, "t.dps:1:50001: error"));
+    assert_non_null(strstr(front.report, "    ...  "));
+    assert_non_null(strstr(front.report, "oops;  "));
+    assert_non_null(strstr(front.report, "^~~~\n"));
+    assert_true(front.report_size < 1000);
+    front_close(&front);
+    free(text);
+}
+
+static void no_control_characters_reach_the_terminal(void **state)
+{
+    (void)state;
+    Front front;
+    front_run(&front, TWO "require 0, \"\033[31m red\"; # \033[0m");
+    assert_non_null(strstr(front.report, "error: ?[31m red"));
+    assert_null(strchr(front.report, '\033'));
+    front_close(&front);
+}
+
+static void many_errors(void **state)
+{
+    (void)state;
+    char text[4096] = TWO;
+    for (int i = 0; i < 50; i++)
+        sprintf(text + strlen(text), "let x%d = y%d;\n", i, i);
+    REPORTS(text, "unknown name `y0`", "unknown name `y19`", "t.dps: and 30 more errors");
+}
+
+static void syntax(void **state)
+{
+    (void)state;
+    REPORTS("schedule t\nranks P = 4;\nlet a = 2P;\nlet F = 3;\nlet stage = 2;\nlet b = 1 < 2 < 3;\nlet c = (1 + 2;\nnF0X1 : 3;\nlett x = 3;\n"
+            "if P = 3 { F; }\nF : B;\n",
+            "t.dps:1:11: error: expected `;`, not `ranks`",                       /* behind what it is missing */
+            "t.dps:3:10: error: expected `;`, not `P`", "help: a product is written with *",
+            "t.dps:4:5: error: `F` is a pass and cannot be a name",
+            "t.dps:5:5: error: `stage` is a word of the language and cannot be a name",
+            "t.dps:6:15: error: expected `;`, not `<`", "help: comparisons do not chain",
+            "t.dps:7:15: error: expected `)`, not `;`", "t.dps:7:9: note: to close this `(`",
+            "t.dps:8:1: error: `nF0X1` is no word of passes",
+            "t.dps:9:1: error: expected an item of the schedule, not `lett`", "help: did you mean `let`?",
+            "t.dps:10:6: error: expected `{`, not `=`", "help: write == to compare",
+            "t.dps:11:5: error: `B` is a pass: it has no value");
+    REPORTS("ranks P = 4;", "t.dps:1:1: error: expected `schedule NAME;`, not `ranks`", "help: the file begins with its name");
+    REPORTS("", "t.dps:1:1: error: expected `schedule NAME;`, but the file ends");
+    REPORTS(TWO "}", "error: expected an item of the schedule or the end of the file, not `}`", "help: this } closes nothing");
+    REPORTS(TWO "repeat i < 3 { F;", "t.dps:2:18: error: expected an item of the schedule or `}`, but the file ends",
+            "t.dps:2:14: note: this `{` is not closed");
+    REPORTS(TWO "F : M overlap overlap split from 1 split from 1;", "`overlap` stands twice", "`split` stands twice");
+    REPORTS(TWO "F[1][2]; F{0}{0};", "a pass names one microbatch", "each part once at most");
+    REPORTS(TWO "pipe b: P stages, stage t on t M microbatches;", "expected `,`, not `M`");
+    REPORTS(TWO "let x = min();", "expected an expression, not `)`");
+}
+
+static void characters(void **state)
+{
+    (void)state;
+    REPORTS(TWO "let x = 3 @ 4;", "t.dps:2:11: error: the language has no `@`");
+    REPORTS(TWO "let x = 3 ≤ 4;", "the language has no `≤`", "help: write <=");
+    REPORTS(TWO "require 1, \"never;\nlet x = 99999999999999999999;", "t.dps:2:12: error: this message does not end on its line",
+            "t.dps:3:9: error: this number is too large");
+    static const char zero[] = TWO "F\0 : 2;";
+    Front front;
+    front_run_bytes(&front, "t.dps", zero, sizeof zero - 1, NULL);
+    assert_non_null(strstr(front.report, "t.dps:2:2: error: a byte 0x00 that is no text"));
+    front_close(&front);
+    front_run(&front, "\xef\xbb\xbf" TWO "nFB : M;\r\n");
+    assert_true(front.good);
+    front_close(&front);
+}
+
+static void names(void **state)
+{
+    (void)state;
+    REPORTS("schedule t;\nranks P = r;\nmicrobatches M = h;\nlet h = min(r, P-1-r);\npipe a: P+h stages, stage s on s+r, mm microbatches;\n",
+            "t.dps:2:11: error: there is no rank r here: the number of ranks is the same for all ranks",
+            "t.dps:3:18: error: unknown name `h`", "t.dps:4:5: note: it is declared below its use",
+            "t.dps:5:11: error: `h` differs from rank to rank, but the number of stages is the same for all", "t.dps:4:5: note: it is computed from r here",
+            "t.dps:5:34: error: there is no rank r here: where a stage lives is", "t.dps:5:37: error: unknown name `mm`");
+    REPORTS(TWO "let warmup = 1; F : warmpu;", "unknown name `warmpu`", "help: did you mean `warmup`?");
+    REPORTS(TWO "ranks Q = 3; microbatches N = 2;", "a second `ranks`", "note: the first", "a second `microbatches`");
+    REPORTS(TWO "let r = 3; let max = 2; let P = 3;", "`r` is declared twice", "help: r is the rank", "`max` is a function",
+            "`P` is declared twice", "t.dps:1:19: note: first here");
+    REPORTS(TWO "let x = abs(1, 2) + mx(1, 2) + min(3) + M(2);", "abs takes one value", "unknown function `mx`", "help: did you mean `max`?",
+            "min takes two values or more", "unknown function `M`", "help: a product is written with *: M*(...)");
+    REPORTS(TWO "repeat k < 3 { let z = k; } F : z + k;", "unknown name `z`", "unknown name `k`");
+    REPORTS(TWO "repeat k < 3 { ranks Q = 3; repeat k < 2 { F; } }", "this belongs at the top of the file", "`k` is declared twice");
+    REPORTS("schedule t;", "does not say its number of ranks", "does not say its number of microbatches", "has no pipe");
+}
+
+static void steps(void **state)
+{
+    (void)state;
+    REPORTS(TWO "F0&B0 F0 : 3 overlap;", "either `overlap` or &");
+    REPORTS(TWO "B0&F0;", "an F&B joins one F and the B or I behind it", "help: write the F first");
+    REPORTS(TWO "F&W; F&B&F;", "an F&B joins", "an F&B joins");
+    REPORTS(TWO "F W overlap;", "`overlap` needs an F directly followed by a B or I");
+    REPORTS(TWO "F W split from 0; W B split from 0;", "`split` needs a backward pass", "`split` says nothing here");
+    REPORTS(TWO "F300; F0{1};", "chunk 300: a rank holds at most 255", "has its chunk twice");
+    REPORTS(TWO "chunk 0 = a; chunk 0 = a; chunk 3 = a;", "chunk 0 is declared twice", "chunk 3, but no chunk 1: the numbers go from 0 on");
+}
+
+static void placement(void **state)
+{
+    (void)state;
+    REPORTS("schedule t; ranks P = 4; microbatches M = 2; pipe a: P stages, stage s on s+1, M microbatches;",
+            "1:75: error: stage 3 would live on rank 4: the ranks are 0 to 3", "help: here s = 3");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: P stages, stage s on s, M/2 microbatches;\n"
+            "pipe b: P stages, stage s on 1-s, M/2 microbatches;",
+            "the microbatches of all pipes are 2 together, not the schedule's 3", "note: declared here");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M/2 microbatches;\n"
+            "pipe b: P+1 stages, stage s on 0, M/2 microbatches;",
+            "pipe b has 3 stages", "note: pipe a has 2: all pipes are copies of the same stages");
+    REPORTS("schedule t; ranks P = 3; microbatches M = 2; pipe a: P stages, stage s on 2*(s/2), M microbatches;",
+            "rank 1: no stage lives here");
+    REPORTS("schedule t; ranks P = 0; microbatches M = 2; pipe a: 2 stages, stage s on s, M microbatches;", "0 ranks: there can be 1 to 4096");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 65536 stages, stage s on 0, M microbatches;", "65536 stages: there can be");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 256 stages, stage s on 0, M microbatches;",
+            "rank 0: 256 stages live here: a rank holds at most 255");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 1 microbatches;",
+            "1 microbatches written in a pipe: there can be 2 to");
+    REPORTS(TWO "chunk 0 = r; ", "rank 1: chunk 0 is no pipe: 1");
+    REPORTS(TWO "chunk 0 = a; chunk 1 = a;", "rank 0 (and 1 more): chunk 1 has no stage: pipe a has 1 stage here");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: 2*P stages, stage s on s%P, M microbatches; chunk 0 = a;",
+            "rank 0 (and 1 more): stage 2 of pipe a lives here, but is none of the 1 declared chunks");
+}
+
+static void requirements(void **state)
+{
+    (void)state;
+    const char *const folds = "schedule t; ranks P = 7; microbatches M = 4; require P % 2 == 0, \"fold\"; require M % 2 == 0 && M >= P, \"more\";\n"
+                              "pipe a: P stages, stage s on s, M microbatches; nFB : M;";
+    REPORTS(folds, "t.dps:1:54: error: fold", "help: here P = 7", "help: nearest: --ranks 4", "error: more", "help: here M = 4, P = 7");
+    REPORTS("schedule t; ranks P = 7; microbatches M = 4; require P % 2 == 0, \"fold\";", "t.dps:1:1: error: the schedule has no pipe");
+    REPORTS("schedule t; ranks P = 7; require P % 2 == 0, \"fold\"; microbatches M = P+1; pipe a: P stages, stage s on s, M microbatches;",
+            "fold", "help: nearest: --ranks 6 or 8");
+    REPORTS("schedule t; ranks P = 4; microbatches M = 9; let q = M/P; require M % q == 0, \"whole\"; pipe a: P stages, stage s on s, M microbatches;",
+            "whole", "help: here M = 9, q = 2", "help: nearest: --microbatches 8 or 10");
+    REPORTS(TWO "require r < 1, \"only rank 0\";", "rank 1: only rank 0", "help: here r = 1");
+    REPORTS(TWO "require P > 2, \"first\"; let x = 1/(P-2);", "error: first"); /* what it keeps out is not reported beside it */
+    Front front;
+    front_run(&front, TWO "require P > 2, \"first\"; let x = 1/(P-2);");
+    assert_null(strstr(front.report, "division"));
+    front_close(&front);
+}
+
+static void parameters(void **state)
+{
+    (void)state;
+    Front front;
+    Error error;
+    Parameters given = {0};
+    front_run(&front, TWO "param chunks = 2; param depth = 3; nFB : M;");
+    assert_true(front.good);
+    parameters_set(&given, &front.arena, "depth", 1);
+    assert_int_equal(parameters_check(front.ast, &given, &error), STATUS_OK);
+    parameters_set(&given, &front.arena, "chunk", 1);
+    assert_int_equal(parameters_check(front.ast, &given, &error), STATUS_BAD_USAGE);
+    assert_string_equal(error.text, "-D chunk: no such parameter; did you mean chunks?; schedule t has: chunks, depth");
+    given = (Parameters){0};
+    parameters_set(&given, &front.arena, "P", 1);
+    assert_int_equal(parameters_check(front.ast, &given, &error), STATUS_BAD_USAGE);
+    assert_non_null(strstr(error.text, "--ranks"));
+    front_close(&front);
+}
+
+static void depth_is_bounded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *middle, *after;
+    } nests[] = {{"(", "1", ")"}, {"-", "1", ""}, {"1+", "1", ""}, {"1?", "1", ":1"}, {"min(1,", "1", ")"}, {"if 1 {", "", "}"}, {"if 1 {} else ", "{}", ""}};
+    enum { LEVELS = 100000 };
+    char *text = malloc(LEVELS * 32);
+    for (size_t i = 0; i < sizeof nests / sizeof *nests; i++) {
+        char *end = stpcpy(text, TWO);
+        if (nests[i].before[0] != 'i')
+            end = stpcpy(end, "let x = ");
+        for (int level = 0; level < LEVELS; level++)
+            end = stpcpy(end, nests[i].before);
+        end = stpcpy(end, nests[i].middle);
+        for (int level = 0; level < LEVELS; level++)
+            end = stpcpy(end, nests[i].after);
+        strcpy(end, ";");
+        REPORTS(text, "nested too deeply");
+    }
+    free(text);
+}
+
+/* LANGUAGE.md names every word that the scanner knows, and its example is one. */
+static void the_page_is_true(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Error error;
+    char *page, *scanner;
+    size_t size;
+    assert_int_equal(file_read("grammar/LANGUAGE.md", &arena, &page, &size, &error), STATUS_OK);
+    assert_int_equal(file_read("grammar/schedule.l", &arena, &scanner, &size, &error), STATUS_OK);
+    int words = 0;
+    for (char *line = strtok(scanner, "\n"); line; line = strtok(NULL, "\n")) {
+        if (line[0] != '"' || line[1] < 'a' || line[1] > 'z')
+            continue;
+        const char *word = arena_text(&arena, line, strcspn(line + 1, "\"") + 2);
+        if (!strstr(page, word))
+            fail_msg("LANGUAGE.md does not know %s", word);
+        words++;
+    }
+    assert_int_equal(words, TOKEN_FROM - TOKEN_SCHEDULE + 1);
+    const char *example = strstr(page, "    schedule ");
+    Front front;
+    front_run_bytes(&front, "LANGUAGE.md", example, (size_t)(strstr(example, "## ") - example), NULL);
+    assert_true(front.good);
+    front_close(&front);
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(form_of_a_report), cmocka_unit_test(long_lines_are_cut), cmocka_unit_test(no_control_characters_reach_the_terminal),
+        cmocka_unit_test(many_errors),      cmocka_unit_test(syntax),             cmocka_unit_test(characters),
+        cmocka_unit_test(names),            cmocka_unit_test(steps),              cmocka_unit_test(placement),
+        cmocka_unit_test(requirements),     cmocka_unit_test(parameters),         cmocka_unit_test(depth_is_bounded),
+        cmocka_unit_test(the_page_is_true),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

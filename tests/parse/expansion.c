@@ -1,0 +1,230 @@
+/* What steps become: orders, and the values of the expressions in them. */
+
+#include "compiler/emit.h"
+#include "tests/parse/front.h"
+
+static char *csv_of(const Schedule *schedule, bool messages)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    emit_csv(schedule, messages, stream);
+    fclose(stream);
+    return text;
+}
+
+static void assert_order(const char *text, const char *expected)
+{
+    Front front;
+    front_run(&front, text);
+    if (!front.good)
+        fail_msg("%s", front.report);
+    char *order = csv_of(&front.schedule, false);
+    assert_string_equal(order, expected);
+    free(order);
+    front_close(&front);
+}
+
+/* The fixture is pytorch/pytorch's, test/distributed/pipelining/artifacts. */
+static void dualpipev_equals_pytorch(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Error error;
+    char *fixture;
+    size_t size;
+    assert_int_equal(file_read("tests/parse/dualpipev_4rank_10mb.csv", &arena, &fixture, &size, &error), STATUS_OK);
+    Parameters parameters = {0};
+    parameters_set_ranks(&parameters, 4);
+    parameters_set_microbatches(&parameters, 10);
+    Front front;
+    front_run_file(&front, "schedules/dualpipev.dps", &parameters);
+    assert_true(front.good);
+    char *order = csv_of(&front.schedule, false);
+    assert_string_equal(order, fixture);
+    free(order);
+    front_close(&front);
+    arena_free(&arena);
+}
+
+#define ONE(stages) "schedule t; ranks P = 1; microbatches M = 3; pipe a: " #stages " stages, stage s on 0, M microbatches;\n"
+
+static void words(void **state)
+{
+    (void)state;
+    assert_order(ONE(2) "nF0F1 : M; nB1B0 : M;", "0F0,1F0,0F1,1F1,0F2,1F2,1B0,0B0,1B1,0B1,1B2,0B2\n");
+    assert_order(ONE(2) "F0 F1; F0F1 : 2; B1 : 3; B0 : 3;", "0F0,1F0,0F1,1F1,0F2,1F2,1B0,1B1,1B2,0B0,0B1,0B2\n");
+    assert_order(ONE(1) "F B : 2; F0; I0; W0;", "0F0,0B0,0F1,0B1,0F2,0I2,0W2\n");
+    /* beside a W, B is I; W takes the oldest of the rank, W0 of its chunk */
+    assert_order(ONE(2) "nF0F1 : 3; nI1 : 3; nI0 : 3; nW0 : 1; W : 4; W0;",
+                 "0F0,1F0,0F1,1F1,0F2,1F2,1I0,1I1,1I2,0I0,0I1,0I2,0W0,1W0,1W1,1W2,0W1,0W2\n");
+    assert_order(ONE(1) "nF : 3; nB; nBW : 1; nB;", "0F0,0F1,0F2,0B0,0I1,0W1,0B2\n");
+}
+
+static void named_and_computed(void **state)
+{
+    (void)state;
+    assert_order(ONE(2) "repeat k < 6 { F{k/3}; } repeat k < 3 { B1[2-k]; } repeat k < 3 { B{1-1}[k]; }",
+                 "0F0,0F1,0F2,1F0,1F1,1F2,1B2,1B1,1B0,0B0,0B1,0B2\n");
+    /* a named microbatch leaves the order of the others as it is */
+    assert_order(ONE(1) "F[2]; F : 2; I : 2; W[1]; W; B[2];", "0F2,0F0,0F1,0I0,0I1,0W1,0W0,0B2\n");
+}
+
+static void overlaps_and_splits(void **state)
+{
+    (void)state;
+    assert_order(ONE(1) "F; nFB : 2 overlap; B;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
+    assert_order(ONE(1) "F; nFB : 2 overlap from 1; B;", "0F0,0F1,0B0,(0F2;0B1)OVERLAP_F_B,0B2\n");
+    assert_order(ONE(1) "F; F&B : 2; B;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
+    assert_order(ONE(1) "F; nFB : 2 split from 1 overlap; B; W;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0I1)OVERLAP_F_B,0B2,0W1\n");
+    /* the second F of F0F1B0 is the pair; the k-th backward is counted through the word's repetitions */
+    assert_order(ONE(2) "F0F1; nF0F1B1B0 : 2 overlap from 1 split from 1; B1B0; W : 3;",
+                 "0F0,1F0,0F1,1F1,1B0,0I0,0F2,(1F2;1I1)OVERLAP_F_B,0I1,1B2,0B2,0W0,1W1,0W1\n");
+}
+
+/* `M of N`: the order for N without the microbatches that do not exist, and without their share of a pair. */
+static void microbatches_that_do_not_exist(void **state)
+{
+    (void)state;
+    const char *const text = "schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 4 microbatches;\n"
+                             "nF : 2; nFI : 2 overlap; nI : 2; nW : 4;";
+    assert_order(text, "0F0,0F1,0I0,0I1,0W0,0W1\n");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 4 microbatches; F : 5;",
+            "one more F of chunk 0 than pipe a has microbatches: 4");
+}
+
+static void blocks(void **state)
+{
+    (void)state;
+    assert_order("schedule t; ranks P = 3; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
+                 "let late = r > 0; if !late { F : M; B : M; } else if r == 1 { let n = M; repeat i < n { let j = 1; FB : j; } }\n"
+                 "else { FIW : M; }",
+                 "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n2F0,2I0,2W0,2F1,2I1,2W1\n");
+}
+
+static void pipes_and_messages(void **state)
+{
+    (void)state;
+    Front front;
+    front_run(&front, "schedule t; ranks P = 2; microbatches M = 2; pipe down: P stages, stage s on s, 1 microbatches;\n"
+                      "pipe up: P stages, stage s on P-1-s, 1 microbatches; chunk 0 = r == 0 ? down : up; chunk 1 = r == 0 ? up : down;\n"
+                      "nF0F1 : 1; nB1B0 : 1;");
+    assert_true(front.good);
+    const Schedule *schedule = &front.schedule;
+    char *order = csv_of(schedule, false);
+    assert_string_equal(order, "p0:0F0,p1:1F0,p1:1B0,p0:0B0\np1:0F0,p0:1F0,p0:1B0,p1:0B0\n");
+    free(order);
+    assert_int_equal(schedule->pipes[1].first, 1);
+    assert_int_equal(schedule->pipes[1].rank[0], 1);
+    assert_int_equal(schedule->pipes[1].chunk[0], 0);
+    assert_int_equal(schedule->pipes[0].chunk[1], 1);
+    assert_int_equal(source_line(&front.source, schedule->orders[0].actions[0].span.begin), 3);
+    assert_int_equal(source_column(&front.source, schedule->orders[0].actions[1].span.begin), 4); /* the F1 in nF0F1 */
+    const Action message = {.kind = ACTION_RECV_B, .pipe = 1, .stage = 0, .microbatch = 0};
+    order_append(&schedule->orders[0], &front.arena, &message);
+    order = csv_of(schedule, true);
+    assert_non_null(strstr(order, "p0:0B0,p1:0RECV_B0\n"));
+    free(order);
+    order = csv_of(schedule, false);
+    assert_non_null(strstr(order, "p0:0B0\n"));
+    free(order);
+    front_close(&front);
+}
+
+/* --- values --- */
+
+static void assert_value(const char *expression, int64_t expected)
+{
+    char text[512];
+    snprintf(text, sizeof text, TWO "let x = %s; require x == %lld, \"wrong\"; nFB : M;", expression, (long long)expected);
+    Front front;
+    front_run(&front, text);
+    if (!front.good)
+        fail_msg("%s", front.report);
+    front_close(&front);
+}
+
+static void values(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *expression;
+        int64_t value;
+    } cases[] = {
+        {"1+2*3", 7}, {"(1+2)*3", 9}, {"7/2", 3}, {"-7/2", -3}, {"-7%3", -1}, {"7-3-2", 2}, {"2*-3", -6}, {"!3", 0}, {"!!3", 1},
+        {"1 < 2 && 2 < 3", 1}, {"0 || 5", 1}, {"0 && 1/0", 0}, {"1 || 1/0", 1}, {"1 ? 2 : 1/0", 2}, {"0 ? 1/0 : 3", 3},
+        {"0 ? 1 : 0 ? 2 : 3", 3}, {"1 ? 2 : 0 ? 3 : 4", 2}, {"1 ? 0 ? 5 : 6 : 7", 6}, {"1 || 0 && 0", 1}, {"1 + 1 == 2", 1}, {"3 != 3", 0},
+        {"2 >= 2", 1}, {"2 <= 1", 0}, {"min(3,1,2)", 1}, {"max(3,1,7,2)", 7}, {"abs(-4)", 4}, {"abs(4)", 4},
+        {"9223372036854775807", INT64_MAX}, {"-9223372036854775807 - 1 < 0", 1}, {"- - 3", 3}, {"P*M + 1", 5},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_value(cases[i].expression, cases[i].value);
+}
+
+static void expressions_without_value(void **state)
+{
+    (void)state;
+    REPORTS(TWO "let x = 9223372036854775807 + P;", "2:9: error: 9223372036854775807 + 2 does not fit in 64 bits", "P = 2");
+    REPORTS(TWO "let x = -9223372036854775807 - P;", "-9223372036854775807 - 2 does not fit in 64 bits");
+    REPORTS(TWO "let x = 4611686018427387904 * P;", "4611686018427387904 * 2 does not fit");
+    REPORTS(TWO "let low = -9223372036854775807 - 1; let x = low / -1;", "-9223372036854775808 / -1 does not fit");
+    REPORTS(TWO "let low = -9223372036854775807 - 1; let x = low % -1;", "-9223372036854775808 % -1 does not fit");
+    REPORTS(TWO "let low = -9223372036854775807 - 1; let x = -low;", "-(-9223372036854775808) does not fit");
+    REPORTS(TWO "let low = -9223372036854775807 - 1; let x = abs(low);", "abs(-9223372036854775808) does not fit");
+    REPORTS(TWO "let x = 10 / (P-2);", "2:9: error: division by zero: 10 / 0", "P = 2");
+    REPORTS(TWO "let x = 10 % (r-1);", "rank 1: division by zero: 10 % 0", "here r = 1");
+    REPORTS(TWO "F : M/(r-r);", "rank 0 (and 1 more): division by zero: 2 / 0");
+    REPORTS("schedule t; ranks P = 1/0; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;", "1:23: error: division by zero");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: P/0 stages, stage s on s, M microbatches;", "division by zero: 1 / 0");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: P stages, stage s on s/s, M microbatches;", "division by zero: 0 / 0", "here s = 0");
+}
+
+/* --- steps that cannot be --- */
+
+static void wrong_steps(void **state)
+{
+    (void)state;
+    REPORTS(TWO "nF : M+r; nB : M;", "t.dps:2:2: error: rank 1: one more F of chunk 0 than pipe a has microbatches: 2",
+            "help: here M = 2, r = 1, in the step's repetition 3 of 3");
+    REPORTS(TWO "nF : M; nB : M+1;", "2:10: error: rank 0 (and 1 more): one more backward of chunk 0 than pipe a has microbatches: 2");
+    REPORTS(TWO "nF : M-3;", "2:6: error: rank 0 (and 1 more): the count is negative: -1", "help: here M = 2; max(0, ...)");
+    REPORTS(TWO "repeat i < r-1 { F; }", "rank 0: the count is negative: -1");
+    REPORTS(TWO "nFB : M overlap from -1;", "`from` is negative: -1");
+    REPORTS(TWO "nF : M; I; W : 1+r;", "2:12: error: rank 1: no weight pass is waiting for this W", "help: here r = 1, in the step's repetition 2 of 2");
+    REPORTS(TWO "nF : M; nI : M; W[1]; W0[1];", "no weight pass of chunk 0, microbatch 1 is waiting");
+    REPORTS(TWO "nF : M; W0;", "no weight pass of chunk 0 is waiting");
+    REPORTS(ONE(2) "F;", "rank 0: F does not say which of the 2 chunks: write F0 to F1");
+    REPORTS(ONE(2) "F2;", "rank 0: there is no chunk 2: this rank holds 2");
+    REPORTS(ONE(2) "repeat k < 3 { F{k}; }", "rank 0: there is no chunk 2: this rank holds 2", "help: here k = 2");
+    REPORTS(ONE(1) "F[3];", "there is no microbatch 3: pipe a has 3");
+    REPORTS(ONE(1) "F[0-1];", "there is no microbatch -1");
+}
+
+static void loops_that_run_away(void **state)
+{
+    (void)state;
+    REPORTS(TWO "repeat i < 2000000000 { }", "rank 0: this loop goes on and on: 2000000000 times");
+    REPORTS(TWO "repeat i < 2000000000 { repeat j < 1000000 { if i > 3 { F; } } }", "this loop goes on and on: 1000000 times");
+    REPORTS(TWO "F[0] : 2000000000;", "rank 0: more passes than every microbatch can have: 6");
+    REPORTS(TWO "F : 2000000000;", "one more F");
+    REPORTS("schedule t; ranks P = 4096; microbatches M = 1048576; pipe a: P stages, stage s on s, M microbatches; nFB : M;",
+            "8589934592 forward and backward passes: there can be 134217728");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dualpipev_equals_pytorch),
+        cmocka_unit_test(words),
+        cmocka_unit_test(named_and_computed),
+        cmocka_unit_test(overlaps_and_splits),
+        cmocka_unit_test(microbatches_that_do_not_exist),
+        cmocka_unit_test(blocks),
+        cmocka_unit_test(pipes_and_messages),
+        cmocka_unit_test(values),
+        cmocka_unit_test(expressions_without_value),
+        cmocka_unit_test(wrong_steps),
+        cmocka_unit_test(loops_that_run_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

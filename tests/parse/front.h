@@ -1,0 +1,90 @@
+#ifndef TESTS_PARSE_FRONT_H
+#define TESTS_PARSE_FRONT_H
+
+/* The front of the compiler on a text, for tests: bytes to Schedule, or to what it says about them. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "compiler/check.h"
+#include "compiler/expand.h"
+#include "compiler/parse.h"
+#include "compiler/place.h"
+#include "runtime/base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Front {
+    Arena arena;
+    Source source;
+    Ast *ast; /* NULL: it did not parse */
+    bool good;
+    Schedule schedule;
+    char *report; /* what diag_print wrote */
+    size_t report_size;
+} Front;
+
+static inline void front_run_bytes(Front *front, const char *path, const char *bytes, size_t size, const Parameters *parameters)
+{
+    static const Parameters none = {0};
+    parameters = parameters ? parameters : &none;
+    *front = (Front){.source = {.path = path, .text = bytes, .size = size}};
+    source_lines(&front->source, &front->arena);
+    Diagnostics *diagnostics = diag_new(&front->arena, &front->source);
+    front->ast = parse(&front->source, &front->arena, diagnostics);
+    front->good = front->ast && check(front->ast, &front->arena, diagnostics) &&
+                  place(front->ast, parameters, &front->arena, diagnostics, &front->schedule) &&
+                  expand(front->ast, parameters, &front->arena, diagnostics, &front->schedule);
+    FILE *stream = open_memstream(&front->report, &front->report_size);
+    diag_print(diagnostics, stream);
+    fclose(stream);
+    assert_int_equal(front->good, !diag_failed(diagnostics));
+}
+
+static inline void front_run(Front *front, const char *text) { front_run_bytes(front, "t.dps", text, strlen(text), NULL); }
+
+static inline void front_run_file(Front *front, const char *path, const Parameters *parameters)
+{
+    Arena arena = {0};
+    Error error;
+    char *text;
+    size_t size;
+    assert_int_equal(file_read(path, &arena, &text, &size, &error), STATUS_OK);
+    front_run_bytes(front, path, text, size, parameters);
+    front->source.text = NULL; /* it goes with the local arena; nothing behind expand reads it */
+    arena_free(&arena);
+}
+
+static inline void front_close(Front *front)
+{
+    free(front->report);
+    arena_free(&front->arena);
+}
+
+/* The text has to be reported so, part by part in this order; the parts end with NULL. */
+static inline void assert_reports(const char *text, const char *const *parts)
+{
+    Front front;
+    front_run(&front, text);
+    assert_false(front.good);
+    const char *rest = front.report;
+    for (; *parts; parts++) {
+        const char *found = strstr(rest, *parts);
+        if (!found)
+            fail_msg("expected\n%s\nin what is left of the report:\n%s\nwhole report:\n%s", *parts, rest, front.report);
+        rest = found + strlen(*parts);
+    }
+    front_close(&front);
+}
+
+#define REPORTS(text, ...) assert_reports(text, (const char *const[]){__VA_ARGS__, NULL})
+
+/* A schedule of 2 ranks and 2 microbatches that goes on with `items`. */
+#define TWO "schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
+
+#endif

@@ -1,0 +1,292 @@
+/* Every schedule of schedules/ at many sizes: legal by an independent check, and with the bubble and the peaks that its source
+   states. */
+
+#include "tests/parse/front.h"
+
+/* When the passes of a schedule end, if F, I and W take 1 each, B 2, and messages nothing. */
+typedef struct Run {
+    const Schedule *schedule;
+    int *forward, *backward; /* [pipe][stage][microbatch] one after another: when it ended; 0: not yet */
+    unsigned char *seen;     /* the same: bits of ActionKind */
+    size_t per_pipe;
+    int makespan, cost;      /* cost: the largest end-start of a rank */
+    uint32_t *peak;          /* [rank] activations, held from F to B or W */
+} Run;
+
+static size_t place_of(const Run *run, const Action *action, uint32_t stage)
+{
+    const PlacedPipe *pipe = &run->schedule->pipes[action->pipe];
+    return action->pipe * run->per_pipe + (size_t)stage * pipe->microbatches + action->microbatch;
+}
+
+/* Whether all that a pass needs has ended; then `start` is at least when. */
+static bool is_ready(const Run *run, const Action *action, int *start)
+{
+    const PlacedPipe *pipe = &run->schedule->pipes[action->pipe];
+    const size_t here = place_of(run, action, action->stage);
+    int needs[2] = {1, 1};
+    if (action->kind == ACTION_F)
+        needs[0] = action->stage ? run->forward[place_of(run, action, action->stage - 1u)] : 1;
+    else
+        needs[0] = action->kind == ACTION_W ? run->backward[here] : run->forward[here];
+    if (action->kind != ACTION_F && action->kind != ACTION_W && action->stage + 1u < pipe->stages)
+        needs[1] = run->backward[place_of(run, action, action->stage + 1u)];
+    for (int i = 0; i < 2; i++)
+        *start = needs[i] > *start ? needs[i] : *start;
+    return needs[0] && needs[1];
+}
+
+static void end_pass(Run *run, const Action *action, int end)
+{
+    const size_t here = place_of(run, action, action->stage);
+    assert_int_equal(run->seen[here] & 1 << action->kind, 0);
+    run->seen[here] |= (unsigned char)(1 << action->kind);
+    if (action->kind == ACTION_F)
+        run->forward[here] = end;
+    else if (action->kind != ACTION_W)
+        run->backward[here] = end;
+}
+
+/* Runs every rank as far as it comes, again and again. Times count from 1, so that 0 is not yet. */
+static void simulate(Run *run)
+{
+    const Schedule *schedule = run->schedule;
+    const uint32_t ranks = schedule->ranks;
+    uint32_t *next = calloc(ranks, sizeof *next), *held = calloc(ranks, sizeof *held);
+    int *now = calloc(ranks, sizeof *now), *begin = calloc(ranks, sizeof *begin);
+    for (bool progress = true; progress;) {
+        progress = false;
+        for (uint32_t r = 0; r < ranks; r++)
+            while (next[r] < schedule->orders[r].count) {
+                const Action *action = &schedule->orders[r].actions[next[r]];
+                int start = now[r] ? now[r] : 1;
+                assert_true(action->kind <= ACTION_W);
+                assert_true(action->microbatch < schedule->pipes[action->pipe].microbatches);
+                assert_int_equal(schedule->pipes[action->pipe].rank[action->stage], r);
+                assert_int_equal(schedule->pipes[action->pipe].chunk[action->stage], action->chunk);
+                if (!is_ready(run, action, &start))
+                    break;
+                begin[r] = begin[r] ? begin[r] : start;
+                now[r] = start + (action->kind == ACTION_B ? 2 : 1);
+                end_pass(run, action, now[r]);
+                held[r] += action->kind == ACTION_F;
+                run->peak[r] = held[r] > run->peak[r] ? held[r] : run->peak[r];
+                held[r] -= action->kind == ACTION_B || action->kind == ACTION_W;
+                next[r]++;
+                progress = true;
+            }
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        assert_int_equal(next[r], schedule->orders[r].count); /* otherwise the ranks wait for each other */
+        run->makespan = now[r] - 1 > run->makespan ? now[r] - 1 : run->makespan;
+        run->cost = now[r] - begin[r] > run->cost ? now[r] - begin[r] : run->cost;
+    }
+    free(next);
+    free(held);
+    free(now);
+    free(begin);
+}
+
+static void check_each_once(const Run *run)
+{
+    enum { F = 1 << ACTION_F, B = 1 << ACTION_B, I = 1 << ACTION_I, W = 1 << ACTION_W };
+    for (uint32_t p = 0; p < run->schedule->pipe_count; p++) {
+        const PlacedPipe *pipe = &run->schedule->pipes[p];
+        for (size_t i = 0; i < (size_t)pipe->stages * pipe->microbatches; i++) {
+            const int seen = run->seen[p * run->per_pipe + i];
+            assert_true(seen == (F | B) || seen == (F | I | W));
+        }
+    }
+}
+
+static void check_pairs(const Schedule *schedule)
+{
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (!action->overlap)
+                continue;
+            assert_true(i + 1 < schedule->orders[r].count);
+            assert_int_equal(action->kind, ACTION_F);
+            assert_true(action[1].kind == ACTION_B || action[1].kind == ACTION_I);
+            assert_false(action[1].overlap);
+            assert_true(action->pipe != action[1].pipe || action->microbatch != action[1].microbatch);
+        }
+}
+
+typedef struct Size {
+    int ranks, microbatches, chunks;
+} Size;
+
+typedef struct Case {
+    const char *name;
+    bool (*fits)(Size size);                    /* NULL: always */
+    void (*facts)(const Run *run, Size size);   /* of the source; NULL: none */
+    bool has_chunks;
+} Case;
+
+static void check_size(const Case *of, Size size)
+{
+    char path[64];
+    snprintf(path, sizeof path, "schedules/%s.dps", of->name);
+    Parameters parameters = {0};
+    Arena arena = {0};
+    parameters_set_ranks(&parameters, size.ranks);
+    parameters_set_microbatches(&parameters, size.microbatches);
+    if (of->has_chunks)
+        parameters_set(&parameters, &arena, "chunks", size.chunks);
+    Front front;
+    front_run_file(&front, path, &parameters);
+    const bool fits = !of->fits || of->fits(size);
+    if (fits != front.good)
+        fail_msg("%s with %d ranks, %d microbatches, %d chunks: %s", of->name, size.ranks, size.microbatches, size.chunks,
+                 fits ? front.report : "should have been refused");
+    if (fits) {
+        const Schedule *schedule = &front.schedule;
+        Run run = {.schedule = schedule};
+        for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+            const size_t passes = (size_t)schedule->pipes[p].stages * schedule->pipes[p].microbatches;
+            run.per_pipe = passes > run.per_pipe ? passes : run.per_pipe;
+        }
+        run.forward = arena_array(&arena, schedule->pipe_count * run.per_pipe, sizeof *run.forward);
+        run.backward = arena_array(&arena, schedule->pipe_count * run.per_pipe, sizeof *run.backward);
+        run.seen = arena_array(&arena, schedule->pipe_count * run.per_pipe, 1);
+        run.peak = arena_array(&arena, schedule->ranks, sizeof *run.peak);
+        simulate(&run);
+        check_each_once(&run);
+        check_pairs(schedule);
+        if (of->facts)
+            of->facts(&run, size);
+    }
+    front_close(&front);
+    arena_free(&arena);
+}
+
+/* --- what the sources say; F = I = W = 1, B = 2 --- */
+
+static int most(int a, int b) { return a > b ? a : b; }
+static int least(int a, int b) { return a < b ? a : b; }
+
+static uint32_t largest_peak(const Run *run)
+{
+    uint32_t peak = 0;
+    for (uint32_t r = 0; r < run->schedule->ranks; r++)
+        peak = run->peak[r] > peak ? run->peak[r] : peak;
+    return peak;
+}
+
+static void naive_facts(const Run *run, Size size)
+{
+    assert_int_equal(run->makespan, 3 * size.microbatches * size.ranks);
+    assert_int_equal(largest_peak(run), 1);
+}
+
+static void gpipe_facts(const Run *run, Size size)
+{
+    assert_int_equal(run->makespan, 3 * (size.microbatches + size.ranks - 1));
+    for (int r = 0; r < size.ranks; r++)
+        assert_int_equal(run->peak[r], size.microbatches);
+}
+
+static void one_facts(const Run *run, Size size)
+{
+    assert_int_equal(run->makespan, 3 * (size.microbatches + size.ranks - 1));
+    for (int r = 0; r < size.ranks; r++)
+        assert_int_equal(run->peak[r], least(size.microbatches, size.ranks - r));
+}
+
+static void eager_facts(const Run *run, Size size) { assert_int_equal(run->makespan, 3 * (size.microbatches + size.ranks - 1)); }
+
+static bool interleaved_fits(Size size) { return size.microbatches % most(1, size.microbatches / size.ranks) == 0; }
+
+static void interleaved_facts(const Run *run, Size size)
+{
+    if (size.microbatches % size.ranks || size.chunks == 1)
+        return;
+    const int passes = size.microbatches * size.chunks;
+    assert_int_equal(run->cost - 3 * passes, 3 * (size.ranks - 1));
+    for (int r = 0; r < size.ranks; r++)
+        assert_int_equal(run->peak[r], least(passes, 2 * (size.ranks - 1 - r) + (size.chunks - 1) * size.ranks + 1));
+}
+
+static void h1_facts(const Run *run, Size size)
+{
+    if (size.microbatches >= size.ranks)
+        assert_int_equal(run->cost - 3 * size.microbatches, size.ranks - 1);
+}
+
+static void h2_facts(const Run *run, Size size)
+{
+    if (size.microbatches >= 2 * size.ranks - 1)
+        assert_int_equal(run->cost, 3 * size.microbatches);
+}
+
+static void v_facts(const Run *run, Size size)
+{
+    assert_true(largest_peak(run) <= (uint32_t)(2 * size.ranks));
+    if (size.microbatches >= 2 * size.ranks - 1)
+        assert_int_equal(run->cost, 6 * size.microbatches);
+}
+
+static bool dualpipe_fits(Size size) { return size.ranks % 2 == 0 && size.microbatches % 2 == 0 && size.microbatches >= 2 * size.ranks; }
+static bool dualpipev_fits(Size size) { return size.microbatches >= 2 * size.ranks; }
+
+/* Peak: the number of stages + 1; one less where there are not microbatches enough for it. */
+static void dualpipe_facts(const Run *run, Size size)
+{
+    assert_in_range(largest_peak(run), size.ranks, size.ranks + 1);
+    if (size.microbatches >= 2 * size.ranks + 2)
+        assert_int_equal(largest_peak(run), size.ranks + 1);
+}
+
+static void dualpipev_facts(const Run *run, Size size)
+{
+    assert_in_range(largest_peak(run), 2 * size.ranks, 2 * size.ranks + 1);
+    if (size.microbatches >= 2 * size.ranks + 2)
+        assert_int_equal(largest_peak(run), 2 * size.ranks + 1);
+}
+
+static const Case cases[] = {
+    {"naive", NULL, naive_facts, false},
+    {"gpipe", NULL, gpipe_facts, false},
+    {"1f1b", NULL, one_facts, false},
+    {"eager-1f1b", NULL, eager_facts, false},
+    {"interleaved-1f1b", interleaved_fits, interleaved_facts, true},
+    {"zb-h1", NULL, h1_facts, false},
+    {"zb-h2", NULL, h2_facts, false},
+    {"zb-v", NULL, v_facts, false},
+    {"dualpipe", dualpipe_fits, dualpipe_facts, false},
+    {"dualpipev", dualpipev_fits, dualpipev_facts, false},
+};
+
+static void check_sizes(int ranks, int microbatches)
+{
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int chunks = 1; chunks <= (cases[i].has_chunks ? 4 : 1); chunks++)
+            check_size(&cases[i], (Size){ranks, microbatches, chunks});
+}
+
+static void small_sizes(void **state)
+{
+    (void)state;
+    for (int ranks = 1; ranks <= 9; ranks++)
+        for (int microbatches = 1; microbatches <= 3 * ranks + 2; microbatches++)
+            check_sizes(ranks, microbatches);
+}
+
+static void large_sizes(void **state)
+{
+    (void)state;
+    static const int ranks[] = {16, 33, 64};
+    for (int i = 0; i < 3; i++) {
+        const int p = ranks[i], microbatches[] = {1, p - 1, p, 2 * p - 1, 2 * p, 2 * p + 2, 4 * p};
+        for (int k = 0; k < 7; k++)
+            check_sizes(p, microbatches[k]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(small_sizes), cmocka_unit_test(large_sizes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
