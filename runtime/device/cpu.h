@@ -81,7 +81,8 @@ Status cpu_norm_backward_weight(Device *, const Kernel *, const void *, const vo
 Status cpu_gelu_forward(Device *, const Kernel *, const void *, void *, Error *);
 Status cpu_gelu_backward(Device *, const Kernel *, const void *, const void *, void *, Error *);
 Status cpu_attention_forward(Device *, const Kernel *, const void *, void *, void *, Error *);
-Status cpu_attention_backward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *, Error *);
+Status cpu_attention_backward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
+                              Error *);
 Status cpu_embedding_forward(Device *, size_t, size_t, size_t, const int32_t *, const void *, const void *, void *, Error *);
 Status cpu_embedding_backward(Device *, size_t, size_t, size_t, const int32_t *, const void *, void *, void *, Error *);
 Status cpu_cross_entropy(Device *, const Kernel *, const int32_t *, double, void *, double *, Error *);

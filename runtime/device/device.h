@@ -9,8 +9,8 @@
    any Device of that name, in any thread or process of one machine, whatever runs beside it.
 
    Pointers are device memory (`allocate`) unless called `host_`. Elements are of the device's type; `element_size` says how
-   large. Matrices are row-major and dense; a row is a token. Unless an operation says otherwise its outputs overlap none of its inputs. An operation
-   fails with STATUS_RUN_FAILED. */
+   large. Matrices are row-major and dense; a row is a token. Unless an operation says otherwise its outputs overlap none of
+   its inputs. An operation fails with STATUS_RUN_FAILED. */
 
 #include "runtime/base/status.h"
 
@@ -25,9 +25,9 @@ typedef enum KernelKind { KERNEL_LINEAR, KERNEL_NORM, KERNEL_GELU, KERNEL_ATTENT
 
 typedef struct KernelShape {
     KernelKind kind;
-    size_t rows, columns;    /* of the input; attention: columns = heads * width of a head, the input is three times as wide */
-    size_t outputs;          /* linear: columns of the output; else 0 */
-    size_t sequence, heads;  /* attention: rows is a multiple of sequence; else 0 */
+    size_t rows, columns;   /* of the input; attention: of the output, the input being three times as wide */
+    size_t outputs;         /* linear: columns of the output; else 0 */
+    size_t sequence, heads; /* attention: sequence divides rows, heads divides columns; else 0 */
 } KernelShape;
 
 typedef struct Kernel Kernel;

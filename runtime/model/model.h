@@ -4,8 +4,8 @@
 /* What the stages of a pipeline compute. A model is cut into stages by layers; a stage is a list of components (embedding,
    attention, MLP, head, ...), each with its own F, I and W.
 
-   Sizes are in elements of the device's type (Device.element_size: 4 for the CPU device, 8 for the oracle). All buffers are
-   the caller's. Rows are tokens: a message is [microbatch_size * sequence, hidden], row-major. */
+   Sizes are in elements of the device's type (Device.run->element_size: 4 for the CPU device, 8 for the oracle). All buffers
+   are the caller's, in the device's memory, and all passes of a Stage are one thread's at a time. Rows are tokens: a message is [microbatch_size * sequence, hidden], row-major. */
 
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"

@@ -38,7 +38,8 @@ static Status forward(const Component *c, const PassBuffers *b, Error *error)
 static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
 {
     const DeviceTable *run = c->device->run;
-    TRY(run->linear_backward_input(c->device, c->kernels[TO_NARROW], b->dy, component_weights(c, b, DOWN), b->gradient, error));
+    TRY(run->linear_backward_input(c->device, c->kernels[TO_NARROW], b->dy, component_weights(c, b, DOWN), b->gradient,
+                                   error));
     TRY(run->gelu_backward(c->device, c->kernels[GELU], b->context, b->gradient, b->gradient, error));
     return b->dx ? run->linear_backward_input(c->device, c->kernels[TO_WIDE], b->gradient, component_weights(c, b, UP), b->dx,
                                               error)

@@ -36,7 +36,8 @@ static Status add_components(Stage *stage, uint32_t number, uint32_t stages, uin
         }
     }
     if (number + 1 == stages)
-        TRY(add_component(stage, gpt ? &component_head : &component_squared_error, 1 + 2 * config->layers, microbatches, error));
+        TRY(add_component(stage, gpt ? &component_head : &component_squared_error, 1 + 2 * config->layers, microbatches,
+                          error));
     return STATUS_OK;
 }
 

@@ -27,10 +27,10 @@ Status stage_initialize(Stage *stage, void *parameters, Error *error)
     TRY(stage->device->run->fill(stage->device, stage->sizes.parameters, 0, parameters, error));
     for (size_t i = 0; i < stage->part_count; i++) {
         const Part *part = &stage->parts[i];
-        for (size_t p = 0; p < part->component.parameter_count; p++)
-            TRY(initialize(&part->component, p,
-                           component_at(&part->component, parameters, part->parameters + component_offset(&part->component, p)),
-                           error));
+        for (size_t p = 0; p < part->component.parameter_count; p++) {
+            const size_t offset = part->parameters + component_offset(&part->component, p);
+            TRY(initialize(&part->component, p, component_at(&part->component, parameters, offset), error));
+        }
     }
     return STATUS_OK;
 }

@@ -32,7 +32,9 @@ Status transport_load_mpi(const Transport **transport, Error *error)
    variables in the shell of a job as well, so there it takes a step of several tasks. */
 bool transport_under_mpirun(void)
 {
-    if (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE")) /* OpenMPI's mpirun; MPICH's and its family's, srun --mpi=pmi2 */
+    if (getenv("OMPI_COMM_WORLD_SIZE")) /* OpenMPI's mpirun */
+        return true;
+    if (getenv("PMI_SIZE")) /* the mpirun of MPICH and its family, srun --mpi=pmi2 */
         return true;
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
     return tasks && atoi(tasks) > 1 && getenv("SLURM_PROCID");

@@ -295,8 +295,9 @@ static void mpi_abort(Endpoint *endpoint, const char *reason)
         atomic_store(&endpoint->aborted, true);
         for (int rank = 0; rank < endpoint->count; rank++) {
             MPI_Request request;
-            if (rank != endpoint->rank && MPI_Isend(endpoint->reason, (int)strlen(endpoint->reason) + 1, MPI_CHAR, rank, TAG_NOTICE,
-                                                    endpoint->ranks, &request) == MPI_SUCCESS)
+            if (rank != endpoint->rank &&
+                MPI_Isend(endpoint->reason, (int)strlen(endpoint->reason) + 1, MPI_CHAR, rank, TAG_NOTICE, endpoint->ranks,
+                          &request) == MPI_SUCCESS)
                 MPI_Request_free(&request);
         }
     }
@@ -381,8 +382,9 @@ static Status wrong_processes(int ranks, int processes, Error *error)
         return error_set(error, STATUS_BAD_USAGE,
                          "%d processes were started by another MPI than the one that dprun was built with: each is alone",
                          launched_processes());
-    return error_set(error, STATUS_BAD_USAGE, "this program has %d ranks, but mpirun started %d process%s: use mpirun -n %d", ranks,
-                     processes, processes == 1 ? "" : "es", ranks);
+    return error_set(error, STATUS_BAD_USAGE,
+                     "this program has %d ranks, but mpirun started %d process%s: use mpirun -n %d", ranks, processes,
+                     processes == 1 ? "" : "es", ranks);
 }
 
 static bool is_permutation(const int *map, int count)

@@ -6,8 +6,8 @@
 
 enum { SUM_BLOCK = 1024 };
 
-/* block[i] = parts[0][start + i] + parts[1][start + i] + ..., added from left to right: the one order in which every transport
-   adds, so that all of them give the same bits. `length` is at most SUM_BLOCK. */
+/* block[i] = parts[0][start + i] + parts[1][start + i] + ..., added from left to right: the one order in which every
+   transport adds, so that all of them give the same bits. `length` is at most SUM_BLOCK. */
 static inline void sum_in_order(const float *const *parts, int count, size_t start, size_t length, float block[SUM_BLOCK])
 {
     memcpy(block, parts[0] + start, length * sizeof *block);

@@ -21,7 +21,8 @@ typedef struct Shape {
     int tokens, from, to;
 } Shape;
 
-static const Shape shapes[] = {{512, 1024, 4096}, {512, 4096, 1024}, {512, 1024, 1024}, {256, 128, 512}, {128, 128, 512}, {128, 128, 128}};
+static const Shape shapes[] = {{512, 1024, 4096}, {512, 4096, 1024}, {512, 1024, 1024},
+                               {256, 128, 512},   {128, 128, 512},   {128, 128, 128}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* C[m, n] = A B, row-major; either operand may be stored transposed. */
@@ -216,8 +217,8 @@ int main(void)
         print_start_up(what, start);
     }
     for (int threads = 1; threads <= 2; threads++) {
-        printf("\n%d thread%s, GFLOP/s each%s\n%18s %-12s", threads, threads == 1 ? "" : "s at once", threads == 1 ? "" : " (the slower)",
-               "tokens from to", "");
+        printf("\n%d thread%s, GFLOP/s each%s\n%18s %-12s", threads, threads == 1 ? "" : "s at once",
+               threads == 1 ? "" : " (the slower)", "tokens from to", "");
         for (int library = 0; library < LIBRARIES; library++)
             printf(" %11s", library_names[library]);
         printf("\n");
@@ -232,7 +233,8 @@ int main(void)
                     }
                     Job jobs[2];
                     for (int i = 0; i < threads; i++) {
-                        jobs[i] = (Job){.engine = engine, .library = library, .shape = shapes[shape], .layout = (Layout)layout};
+                        jobs[i] = (Job){.engine = engine, .library = library, .shape = shapes[shape],
+                                        .layout = (Layout)layout};
                         if (pthread_create(&jobs[i].thread, NULL, work, &jobs[i]))
                             return 3;
                     }

@@ -32,7 +32,8 @@ static void *elements(Device *device, size_t count)
 }
 
 /* Nanoseconds of the fastest of several calls. */
-static int64_t library_time(const float *a, const float *b, float *c, char ta, char tb, size_t m, size_t n, size_t k, float beta)
+static int64_t library_time(const float *a, const float *b, float *c, char ta, char tb, size_t m, size_t n, size_t k,
+                            float beta)
 {
     int64_t best = INT64_MAX;
     for (int round = 0; round < ROUNDS; round++) {

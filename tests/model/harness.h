@@ -62,7 +62,8 @@ typedef struct Weights {
 static inline Weights weights_of(Device *device, Stage *stage)
 {
     const size_t count = stage_sizes(stage)->parameters;
-    const Weights weights = {elements(device, count), elements(device, count), elements(device, count), elements(device, count)};
+    const Weights weights = {elements(device, count), elements(device, count), elements(device, count),
+                             elements(device, count)};
     poison(device, weights.parameters, count);
     OK(stage_initialize(stage, weights.parameters, error));
     return weights;
@@ -101,7 +102,8 @@ static inline void make_slots(Device *device, const StageSizes *sizes, bool firs
     *slots = (Slots){
         .x = first ? NULL : elements(device, sizes->message), .y = last ? NULL : elements(device, sizes->message),
         .dx = first ? NULL : elements(device, sizes->message), .dy = last ? NULL : elements(device, sizes->message),
-        .inputs = sizes->inputs ? calloc(1, sizes->inputs) : NULL, .targets = sizes->targets ? calloc(1, sizes->targets) : NULL,
+        .inputs = sizes->inputs ? calloc(1, sizes->inputs) : NULL,
+        .targets = sizes->targets ? calloc(1, sizes->targets) : NULL,
         .outputs = sizes->outputs ? calloc(sizes->outputs, sizeof(float)) : NULL,
     };
     slots->buffers = (PassBuffers){

@@ -85,7 +85,8 @@ static void test_file_errors(void **state)
     assert_refused("hidden = 0", "1: hidden = 0: it must be a whole number from 1 to 65536");
     assert_refused("hidden = -1", "1: hidden = -1: it must be a whole number from 1 to 65536");
     assert_refused("hidden = 8x", "1: hidden = 8x: it must be a whole number from 1 to 65536");
-    assert_refused("hidden = 99999999999999999999", "1: hidden = 99999999999999999999: it must be a whole number from 1 to 65536");
+    assert_refused("hidden = 99999999999999999999",
+                   "1: hidden = 99999999999999999999: it must be a whole number from 1 to 65536");
     assert_refused("seed = 18446744073709551616", "1: seed = 18446744073709551616: it must be a whole number below 2^64");
     assert_refused("beta1 = 1", "1: beta1 = 1: it must be a number from 0 to 0.9999999");
     assert_refused("learning_rate = nan", "1: learning_rate = nan: it must be a number from 0 to 1000000");
@@ -174,7 +175,8 @@ static void test_layers_of_stages(void **state)
 static void test_initialization(void **state)
 {
     (void)state;
-    static const char *const one[] = {"hidden=32", "layers=2", "seed=1", NULL}, *const two[] = {"hidden=32", "layers=2", "seed=2", NULL};
+    static const char *const one[] = {"hidden=32", "layers=2", "seed=1", NULL};
+    static const char *const two[] = {"hidden=32", "layers=2", "seed=2", NULL};
     Device *device;
     OK(device_open("cpu", &device, error));
     float *weights[3];

@@ -142,7 +142,8 @@ static int run_mpi(int processes, const char *scenario, int ranks)
     /* Looking for leaks takes seconds a process: few of them see as much as many. */
     setenv("LSAN_OPTIONS",
            processes <= 3 ? "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0"
-                          : "detect_leaks=0", 1);
+                          : "detect_leaks=0",
+           1);
     char launcher[100] = "";
     if (processes > 0)
         snprintf(launcher, sizeof launcher, "mpirun %s -n %d", mpirun_options(), processes);
