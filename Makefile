@@ -69,7 +69,7 @@ $(BUILD)/dprun: $(BUILD)/runtime/vm/main.o $(call libraries,$(DPRUN_LIBRARIES))
 	$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 
 # The one object that knows MPI; dprun loads it when mpirun started it.
-$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c
+$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/transport/sum.h runtime/transport/transport.h runtime/base/status.h
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
 

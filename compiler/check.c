@@ -124,10 +124,11 @@ static void check_expression(Checker *c, Expression *expression)
     expression->depends = declaration->depends;
     if (c->without_rank && declaration->depends & DEPENDS_ON_RANK) {
         if (expression->slot == RANK_SLOT) {
-            diag_error(c->diagnostics, expression->span, "there is no rank r here: %s the same for all ranks", c->without_rank);
-        } else {
-            diag_error(c->diagnostics, expression->span, "`%s` differs from rank to rank, but %s the same for all", declaration->name,
+            diag_error(c->diagnostics, expression->span, "there is no rank r here: %s the same for all ranks",
                        c->without_rank);
+        } else {
+            diag_error(c->diagnostics, expression->span, "`%s` differs from rank to rank, but %s the same for all",
+                       declaration->name, c->without_rank);
             diag_note(c->diagnostics, declaration->span, "it is computed from r here");
         }
     }
@@ -245,7 +246,8 @@ static void check_block(Checker *c, Item *items)
         if (item->kind == ITEM_LET || item->kind >= ITEM_STEP)
             check_body_item(c, item);
         else
-            diag_error(c->diagnostics, item->span, "this belongs at the top of the file: a block holds steps, let, repeat and if");
+            diag_error(c->diagnostics, item->span,
+                       "this belongs at the top of the file: a block holds steps, let, repeat and if");
     }
     leave_scope(c, scope);
 }

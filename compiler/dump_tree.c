@@ -12,7 +12,8 @@ static void dump_expression(const Expression *expression, FILE *stream)
     default:
         break;
     }
-    fprintf(stream, "(%s", expression->kind == EXPRESSION_CALL ? expression->symbol->text : expression_text(expression->kind));
+    const bool is_call = expression->kind == EXPRESSION_CALL;
+    fprintf(stream, "(%s", is_call ? expression->symbol->text : expression_text(expression->kind));
     for (const Expression *operand = expression->operands; operand; operand = operand->next) {
         putc(' ', stream);
         dump_expression(operand, stream);
@@ -57,7 +58,8 @@ static void dump_step(const Item *item, FILE *stream)
 
 static void dump_items(const Item *items, int indent, FILE *stream)
 {
-    static const char *const names[] = {"ranks", "microbatches", "param", "let", "require", "pipe", "chunk", "step", "repeat", "if"};
+    static const char *const names[] = {"ranks", "microbatches", "param", "let",    "require",
+                                        "pipe",  "chunk",        "step",  "repeat", "if"};
     for (const Item *item = items; item; item = item->next) {
         fprintf(stream, "%*s", indent, "");
         if (item->kind == ITEM_STEP) {
@@ -70,7 +72,8 @@ static void dump_items(const Item *items, int indent, FILE *stream)
             fprintf(stream, " %s", item->name.symbol->text);
         if (item->kind == ITEM_CHUNK)
             fprintf(stream, " %u", item->chunk);
-        dump_field(item->kind == ITEM_REPEAT ? "<" : item->name.symbol || item->kind == ITEM_CHUNK ? "=" : ":", item->value, stream);
+        const bool is_equation = item->name.symbol || item->kind == ITEM_CHUNK;
+        dump_field(item->kind == ITEM_REPEAT ? "<" : is_equation ? "=" : ":", item->value, stream);
         if (item->kind == ITEM_REQUIRE)
             fprintf(stream, " \"%s\"", item->message);
         if (item->kind == ITEM_PIPE) {

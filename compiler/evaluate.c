@@ -158,6 +158,7 @@ const char *values_text(const Ast *ast, const Expression *expression, const int6
     const uint32_t count = collect_names(expression, slots, 0);
     const char *text = "";
     for (uint32_t i = 0; i < count; i++)
-        text = arena_format(arena, "%s%s%s = %lld", text, i ? ", " : "", ast->declarations[slots[i]].name, (long long)values[slots[i]]);
+        text = arena_format(arena, "%s%s%s = %lld", text, i ? ", " : "", ast->declarations[slots[i]].name,
+                            (long long)values[slots[i]]);
     return text;
 }

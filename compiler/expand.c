@@ -62,8 +62,8 @@ static const char *circumstances(const Expander *x, const Expression *expression
             text = arena_format(x->arena, "%s%s%s = %lld", text, *text ? ", " : "", x->loops[i]->name.symbol->text,
                                 (long long)x->values[x->loops[i]->slot]);
     if (x->step && x->step->value)
-        text = arena_format(x->arena, "%s%sthe step's repetition %lld of %lld", text, *text ? ", in " : "", (long long)x->repetition + 1,
-                            (long long)x->repetitions);
+        text = arena_format(x->arena, "%s%sthe step's repetition %lld of %lld", text, *text ? ", in " : "",
+                            (long long)x->repetition + 1, (long long)x->repetitions);
     return *text ? arena_format(x->arena, "here %s", text) : NULL;
 }
 
@@ -94,7 +94,8 @@ static bool count_of(Expander *x, const Expression *expression, const char *what
     RankError *error = rank_error(&x->errors, x->rank, expression->span, "%s is negative: %lld", what, (long long)*count);
     const char *here = circumstances(x, expression);
     if (error)
-        error->help = arena_format(x->arena, "%s%smax(0, ...) keeps it from going below 0", here ? here : "", here ? "; " : "");
+        error->help = arena_format(x->arena, "%s%smax(0, ...) keeps it from going below 0", here ? here : "",
+                                   here ? "; " : "");
     return false;
 }
 
@@ -134,7 +135,8 @@ static bool take_weight(Expander *x, const Pass *pass, uint8_t *chunk, uint32_t 
     if (!chunk_of(x, pass, chunk))
         return false;
     if (is_named && *microbatch < x->chunks[*chunk].written && !weight_queue_take_this(&x->weights, *chunk, *microbatch))
-        FAIL(x, pass->span, pass->microbatch, "no weight pass of chunk %u, microbatch %u is waiting for this W", *chunk, *microbatch);
+        FAIL(x, pass->span, pass->microbatch, "no weight pass of chunk %u, microbatch %u is waiting for this W", *chunk,
+             *microbatch);
     if (!is_named && !weight_queue_take_of(&x->weights, *chunk, microbatch))
         FAIL(x, pass->span, pass->computed_chunk, "no weight pass of chunk %u is waiting for this W", *chunk);
     return true;
@@ -186,8 +188,8 @@ static bool append(Expander *x, const Pass *pass, ActionKind kind, Action **acti
         return true;
     const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
     *action = &x->actions[x->count++];
-    **action = (Action){.kind = (uint8_t)kind, .chunk = chunk, .pipe = placed->pipe, .stage = placed->stage, .microbatch = microbatch,
-                        .span = pass->span};
+    **action = (Action){.kind = (uint8_t)kind, .chunk = chunk, .pipe = placed->pipe, .stage = placed->stage,
+                        .microbatch = microbatch, .span = pass->span};
     return true;
 }
 
@@ -324,7 +326,8 @@ static bool measure(Expander *x, Diagnostics *diagnostics)
     }
     if (passes <= PASSES_MAX)
         return true;
-    diag_error(diagnostics, schedule->pipes[0].span, "%llu forward and backward passes: there can be %d", (unsigned long long)passes, PASSES_MAX);
+    diag_error(diagnostics, schedule->pipes[0].span, "%llu forward and backward passes: there can be %d",
+               (unsigned long long)passes, PASSES_MAX);
     return false;
 }
 
@@ -332,8 +335,8 @@ bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnost
 {
     Fault fault;
     Expander *x = arena_allocate(arena, sizeof *x);
-    *x = (Expander){.ast = ast, .arena = arena, .schedule = schedule, .values = values_new(ast, arena), .errors = {.arena = arena},
-                    .written = arena_array(arena, schedule->pipe_count, sizeof *x->written),
+    *x = (Expander){.ast = ast, .arena = arena, .schedule = schedule, .values = values_new(ast, arena),
+                    .errors = {.arena = arena}, .written = arena_array(arena, schedule->pipe_count, sizeof *x->written),
                     .scratch = {.exhausted = arena->exhausted}};
     if (!values_for_all(ast, parameters, x->values, &fault) || !measure(x, diagnostics)) /* place has evaluated the same */
         return false;

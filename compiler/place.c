@@ -21,8 +21,8 @@ static bool evaluate_within(Placer *p, const Expression *expression, const char 
         culprit = fault.expression;
         diag_error(p->diagnostics, culprit->span, "%s", fault_text(&fault, p->arena));
     } else if (*value < low || *value > high) {
-        diag_error(p->diagnostics, expression->span, "%lld %s: there can be %lld to %lld", (long long)*value, what, (long long)low,
-                   (long long)high);
+        diag_error(p->diagnostics, expression->span, "%lld %s: there can be %lld to %lld", (long long)*value, what,
+                   (long long)low, (long long)high);
     } else {
         return true;
     }
@@ -93,13 +93,15 @@ static bool place_pipes(Placer *p)
         const PlacedPipe *first = &schedule->pipes[0];
         if (good && pipe->stages != first->stages) {
             diag_error(p->diagnostics, item->span, "pipe %s has %u stages", pipe->name, pipe->stages);
-            diag_note(p->diagnostics, first->span, "pipe %s has %u: all pipes are copies of the same stages", first->name, first->stages);
+            diag_note(p->diagnostics, first->span, "pipe %s has %u: all pipes are copies of the same stages", first->name,
+                      first->stages);
             good = false;
         }
     }
     if (good && together != schedule->microbatches) {
-        diag_error(p->diagnostics, schedule->pipes[0].span, "the microbatches of all pipes are %llu together, not the schedule's %u",
-                   (unsigned long long)together, schedule->microbatches);
+        diag_error(p->diagnostics, schedule->pipes[0].span,
+                   "the microbatches of all pipes are %llu together, not the schedule's %u", (unsigned long long)together,
+                   schedule->microbatches);
         diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
         good = false;
     }
@@ -125,7 +127,8 @@ static bool chunks_by_pipe(Placer *p)
     for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
         const uint32_t count = schedule->chunk_counts[rank];
         if (count > PROGRAM_CHUNKS_MAX)
-            rank_error(&p->errors, rank, schedule->pipes[0].span, "%u stages live here: a rank holds at most %d", count, PROGRAM_CHUNKS_MAX);
+            rank_error(&p->errors, rank, schedule->pipes[0].span, "%u stages live here: a rank holds at most %d", count,
+                       PROGRAM_CHUNKS_MAX);
         else if (!count)
             rank_error(&p->errors, rank, schedule->pipes[0].span, "no stage lives here");
         schedule->chunks[rank] = arena_array(p->arena, count, sizeof **schedule->chunks);
@@ -134,7 +137,8 @@ static bool chunks_by_pipe(Placer *p)
     for (uint32_t i = 0; i < schedule->pipe_count; i++)
         for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++) {
             const uint32_t rank = schedule->pipes[i].rank[stage];
-            schedule->chunks[rank][schedule->chunk_counts[rank]++] = (PlacedChunk){.pipe = (uint16_t)i, .stage = (uint16_t)stage};
+            schedule->chunks[rank][schedule->chunk_counts[rank]++] =
+                (PlacedChunk){.pipe = (uint16_t)i, .stage = (uint16_t)stage};
         }
     return !p->errors.first;
 }
@@ -163,11 +167,13 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         if (!evaluate(item->value, p->values, &pipe, &fault)) {
             RankError *error = rank_error(&p->errors, rank, fault.expression->span, "%s", fault_text(&fault, p->arena));
             if (error)
-                error->help = arena_format(p->arena, "here %s", values_text(p->ast, fault.expression, p->values, p->arena));
+                error->help =
+                    arena_format(p->arena, "here %s", values_text(p->ast, fault.expression, p->values, p->arena));
             return;
         }
         if (pipe < 0 || pipe >= schedule->pipe_count) {
-            RankError *error = rank_error(&p->errors, rank, item->span, "chunk %u is no pipe: %lld", item->chunk, (long long)pipe);
+            RankError *error =
+                rank_error(&p->errors, rank, item->span, "chunk %u is no pipe: %lld", item->chunk, (long long)pipe);
             if (error)
                 error->help = "the value is the name of a pipe: chunk 0 = a;";
             return;
@@ -222,8 +228,8 @@ static bool place_chunks(Placer *p)
 
 bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
 {
-    Placer placer = {.ast = ast, .arena = arena, .diagnostics = diagnostics, .schedule = schedule, .values = values_new(ast, arena),
-                     .errors = {.arena = arena}};
+    Placer placer = {.ast = ast, .arena = arena, .diagnostics = diagnostics, .schedule = schedule,
+                     .values = values_new(ast, arena), .errors = {.arena = arena}};
     *schedule = (Schedule){.name = ast->schedule};
     if (!require_for_all(ast, parameters, placer.values, arena, diagnostics))
         return false;

@@ -17,8 +17,8 @@ RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     RankError *added = arena_allocate(errors->arena, sizeof *added);
-    *added = (RankError){.span = span, .format = format, .text = arena_text(errors->arena, text, strlen(text)), .first_rank = rank,
-                         .last_rank = rank, .ranks = 1};
+    *added = (RankError){.span = span, .format = format, .text = arena_text(errors->arena, text, strlen(text)),
+                         .first_rank = rank, .last_rank = rank, .ranks = 1};
     if (errors->last)
         errors->last->next = added;
     else
@@ -31,7 +31,8 @@ void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics)
 {
     for (const RankError *error = errors->first; error; error = error->next) {
         if (error->ranks > 1)
-            diag_error(diagnostics, error->span, "rank %u (and %u more): %s", error->first_rank, error->ranks - 1, error->text);
+            diag_error(diagnostics, error->span, "rank %u (and %u more): %s", error->first_rank, error->ranks - 1,
+                       error->text);
         else
             diag_error(diagnostics, error->span, "rank %u: %s", error->first_rank, error->text);
         if (error->help)

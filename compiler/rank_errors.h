@@ -20,7 +20,8 @@ typedef struct RankErrors {
 } RankErrors;
 
 /* Returns the error when it is new, so that its help can be set, NULL when it only counts one more rank. */
-RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...) __attribute__((format(printf, 4, 5)));
+RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics);
 
 #endif

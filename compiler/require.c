@@ -91,7 +91,8 @@ static void report_fault(const Ast *ast, const Fault *fault, const int64_t *valu
 static bool report_limit(const Item *item, const int64_t *values, Diagnostics *diagnostics)
 {
     const char *const what = item->kind == ITEM_RANKS ? "ranks" : "microbatches";
-    diag_error(diagnostics, item->span, "%lld %s: there can be 1 to %lld", (long long)values[item->slot], what, (long long)limit_of(item));
+    diag_error(diagnostics, item->span, "%lld %s: there can be 1 to %lld", (long long)values[item->slot], what,
+               (long long)limit_of(item));
     return false;
 }
 
@@ -148,7 +149,8 @@ void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors
         if (outcome == FAILS || good) {
             const Expression *culprit = outcome == FAILS ? item->value : fault.expression;
             RankError *error = outcome == FAILS ? rank_error(errors, rank, item->span, "%s", item->message)
-                                                : rank_error(errors, rank, culprit->span, "%s", fault_text(&fault, errors->arena));
+                                                : rank_error(errors, rank, culprit->span, "%s",
+                                                             fault_text(&fault, errors->arena));
             if (error)
                 error->help = arena_format(errors->arena, "here %s", values_text(ast, culprit, values, errors->arena));
         }

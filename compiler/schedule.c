@@ -6,7 +6,8 @@ void order_append(Order *order, Arena *arena, const Action *action)
 {
     if (order->count == order->capacity) {
         const uint32_t grown = order->capacity ? 2 * order->capacity : 64;
-        order->actions = arena_grow(arena, order->actions, order->capacity * sizeof *order->actions, grown * sizeof *order->actions);
+        order->actions = arena_grow(arena, order->actions, order->capacity * sizeof *order->actions,
+                                    grown * sizeof *order->actions);
         order->capacity = grown;
     }
     order->actions[order->count++] = *action;

@@ -11,8 +11,9 @@ typedef struct Word {
 } Word;
 
 static const Word items[] = {
-    {TOKEN_RANKS, "ranks"},   {TOKEN_MICROBATCHES, "microbatches"}, {TOKEN_PARAM, "param"},   {TOKEN_LET, "let"}, {TOKEN_REQUIRE, "require"},
-    {TOKEN_PIPE, "pipe"},     {TOKEN_CHUNK, "chunk"},               {TOKEN_REPEAT, "repeat"}, {TOKEN_IF, "if"},
+    {TOKEN_RANKS, "ranks"},     {TOKEN_MICROBATCHES, "microbatches"}, {TOKEN_PARAM, "param"},
+    {TOKEN_LET, "let"},         {TOKEN_REQUIRE, "require"},           {TOKEN_PIPE, "pipe"},
+    {TOKEN_CHUNK, "chunk"},     {TOKEN_REPEAT, "repeat"},             {TOKEN_IF, "if"},
 };
 
 /* Words and marks that end or join; operators of expressions are not among them: they fit nearly everywhere. */
@@ -99,8 +100,8 @@ static void unknown_item(Reader *reader, Span span, const char *text)
     if (nearest.word)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
-        diag_help(reader->diagnostics, "items begin with ranks, microbatches, param, let, require, pipe, chunk, repeat or if, or are "
-                                       "steps such as nF0B1 : 3;");
+        diag_help(reader->diagnostics, "items begin with ranks, microbatches, param, let, require, pipe, chunk, repeat "
+                                       "or if, or are steps such as nF0B1 : 3;");
 }
 
 static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
@@ -138,8 +139,8 @@ void syntax_error(Reader *reader, const SyntaxError *error)
     const int length = (int)(error->span.end - error->span.begin);
     const char *text = arena_text(reader->arena, reader->source->text + error->span.begin, (size_t)length);
     if (error->found == TOKEN_PASS && (e.value || e.name)) {
-        diag_error(reader->diagnostics, error->span, e.name ? "`%s` is a pass and cannot be a name" : "`%s` is a pass: it has no value",
-                   text);
+        diag_error(reader->diagnostics, error->span,
+                   e.name ? "`%s` is a pass and cannot be a name" : "`%s` is a pass: it has no value", text);
         diag_help(reader->diagnostics, "what is spelt with F, B, I, W and digits only is a word of passes");
     } else if (is_word_of_language(error->found) && e.name && !e.value) {
         diag_error(reader->diagnostics, error->span, "`%s` is a word of the language and cannot be a name", text);
@@ -147,9 +148,10 @@ void syntax_error(Reader *reader, const SyntaxError *error)
         unknown_item(reader, error->span, text);
     } else {
         /* What is missing is missing behind the token before: there the caret says more. */
-        const bool missing_end = error->expected[';'] && !e.item && error->found != '=' && error->found != '}' && !is_comparison(error->found) &&
-                                 source_line(reader->source, reader->previous_end) < source_line(reader->source, error->span.begin);
-        const Span place = missing_end || error->found == TOKEN_EOF ? (Span){reader->previous_end, reader->previous_end} : error->span;
+        const uint32_t behind = reader->previous_end;
+        const bool missing_end = error->expected[';'] && !e.item &&
+                                 source_line(reader->source, behind) < source_line(reader->source, error->span.begin);
+        const Span place = missing_end || error->found == TOKEN_EOF ? (Span){behind, behind} : error->span;
         if (error->found == TOKEN_EOF)
             diag_error(reader->diagnostics, place, "expected %s, but the file ends", join(&e, reader->arena));
         else

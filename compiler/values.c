@@ -51,7 +51,8 @@ static Status unknown_parameter(const Ast *ast, const char *name, Error *error)
     if (!used)
         return error_set(error, STATUS_BAD_USAGE, "-D %s: schedule %s has no parameters of its own", name, ast->schedule);
     return error_set(error, STATUS_BAD_USAGE, "-D %s: no such parameter%s%s%s; schedule %s has: %s", name,
-                     nearest.word ? "; did you mean " : "", nearest.word ? nearest.word : "", nearest.word ? "?" : "", ast->schedule, list);
+                     nearest.word ? "; did you mean " : "", nearest.word ? nearest.word : "", nearest.word ? "?" : "",
+                     ast->schedule, list);
 }
 
 Status parameters_check(const Ast *ast, const Parameters *parameters, Error *error)
@@ -70,7 +71,8 @@ int64_t *values_new(const Ast *ast, Arena *arena) { return arena_array(arena, as
 
 bool item_per_rank(const Item *item)
 {
-    return item->kind == ITEM_CHUNK || ((item->kind == ITEM_LET || item->kind == ITEM_REQUIRE) && item->value->depends & DEPENDS_ON_RANK);
+    return item->kind == ITEM_CHUNK ||
+           ((item->kind == ITEM_LET || item->kind == ITEM_REQUIRE) && item->value->depends & DEPENDS_ON_RANK);
 }
 
 bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault)

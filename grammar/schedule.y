@@ -44,6 +44,7 @@ static void schedule_error(const Span *place, yyscan_t scanner, Reader *reader, 
 static Expression *node(Reader *reader, ExpressionKind kind, Span span, Expression *left, Expression *right);
 static Expression *named(Reader *reader, ExpressionKind kind, Span span, Symbol *symbol, Expression *operands);
 static Item *item(Reader *reader, Item fields);
+static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expression *value);
 
 #define APPEND(list, element)                                                             \
     do {                                                                                  \
@@ -93,14 +94,15 @@ title: "schedule" TITLE end             { reader->ast->schedule = $TITLE; }
 items: %empty                           { $$ = (ItemList){NULL, NULL}; }
     | items[list] item                  { $$ = $list; if ($item) APPEND($$, $item); }
 
-item: "ranks" NAME '=' expression end
-                                        { $$ = item(reader, (Item){.kind = ITEM_RANKS, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
+item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, (Name){$NAME, @NAME}, $expression); }
     | "microbatches" NAME '=' expression end
-                                        { $$ = item(reader, (Item){.kind = ITEM_MICROBATCHES, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
-    | "param" NAME '=' expression end   { $$ = item(reader, (Item){.kind = ITEM_PARAM, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
-    | "let" NAME '=' expression end     { $$ = item(reader, (Item){.kind = ITEM_LET, .span = @$, .name = {$NAME, @NAME}, .value = $expression}); }
+                                        { $$ = declared(reader, ITEM_MICROBATCHES, @$, (Name){$NAME, @NAME}, $expression); }
+    | "param" NAME '=' expression end   { $$ = declared(reader, ITEM_PARAM, @$, (Name){$NAME, @NAME}, $expression); }
+    | "let" NAME '=' expression end     { $$ = declared(reader, ITEM_LET, @$, (Name){$NAME, @NAME}, $expression); }
     | "require" expression ',' STRING end
-                                        { $$ = item(reader, (Item){.kind = ITEM_REQUIRE, .span = @expression, .value = $expression, .message = $STRING}); }
+                                        {
+        $$ = item(reader, (Item){.kind = ITEM_REQUIRE, .span = @expression, .value = $expression, .message = $STRING});
+    }
     | "pipe" NAME[pipe] ':' expression[stages] "stages" ',' "stage" NAME[stage] "on" expression[rank] ','
       expression[microbatches] written "microbatches" end
                                         {
@@ -306,6 +308,11 @@ static Item *item(Reader *reader, Item fields)
             too_deep(reader, made->span);
     }
     return made;
+}
+
+static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expression *value)
+{
+    return item(reader, (Item){.kind = kind, .span = span, .name = name, .value = value});
 }
 
 static yyscan_t scanner_open(Reader *reader)

@@ -5,7 +5,9 @@
    attention, MLP, head, ...), each with its own F, I and W.
 
    Sizes are in elements of the device's type (Device.run->element_size: 4 for the CPU device, 8 for the oracle). All buffers
-   are the caller's, in the device's memory, and all passes of a Stage are one thread's at a time. Rows are tokens: a message is [microbatch_size * sequence, hidden], row-major. */
+   are the caller's; *loss and outputs are in the host's memory, all others in the device's. Gradients and moments are zero
+   at first. A Stage is used by one thread at a time. Rows are tokens: a message is [microbatch_size * sequence, hidden],
+   row-major. */
 
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"

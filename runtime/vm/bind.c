@@ -190,7 +190,8 @@ void rank_fill(Rank *rank, uint64_t step, bool held_out)
             char *targets = chunk->targets ? chunk->targets + m * chunk->sizes->targets : NULL;
             const uint32_t number = chunk->first + m;
             if (held_out)
-                dataset_held_out(session->dataset, (uint32_t)step * session->loaded->program->microbatches + number, inputs, targets);
+                dataset_held_out(session->dataset, (uint32_t)step * session->loaded->program->microbatches + number,
+                                 inputs, targets);
             else
                 dataset_microbatch(session->dataset, step, number, inputs, targets);
         }

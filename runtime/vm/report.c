@@ -38,7 +38,8 @@ static void print_header(const Report *report)
     printf("data       %s", facts->data);
     if (facts->byte_entropy > 0)
         printf(", %.4f nats a byte by the frequency of bytes alone", facts->byte_entropy);
-    printf("\nmachine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport, facts->ready_seconds * 1e3);
+    printf("\nmachine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport,
+           facts->ready_seconds * 1e3);
     fflush(stdout);
 }
 
@@ -59,7 +60,8 @@ static void print_json(const Report *report, const StepReport *step)
     printf("{\"step\":%llu,\"loss\":%.17g,\"losses\":[", (unsigned long long)step->step, step->loss);
     for (uint32_t m = 0; m < program->microbatches; m++)
         printf("%s%.17g", m ? "," : "", step->losses[m]);
-    printf("],\"gradient_norm\":%.17g,\"tokens_per_s\":%.6g,\"step_ms\":%.6g,\"bubble_rate\":%.6g,\"busy_ms\":[", step->gradient_norm,
+    printf("],\"gradient_norm\":%.17g,\"tokens_per_s\":%.6g,\"step_ms\":%.6g,\"bubble_rate\":%.6g,\"busy_ms\":[",
+           step->gradient_norm,
            report->tokens / step->seconds, step->seconds * 1e3, step->bubble_rate);
     for (uint32_t r = 0; r < program->rank_count; r++)
         printf("%s%.6g", r ? "," : "", step->busy[r] * 1e3);

@@ -97,7 +97,8 @@ static void append_places(const Crew *crew, Error *error)
         instruction_place(evaluating ? loaded->forward : loaded->program, (uint32_t)worker->rank->number, (uint32_t)place, text,
                           sizeof text);
         const size_t used = strlen(error->text);
-        snprintf(error->text + used, sizeof error->text - used, "%srank %d at %s", listed++ ? ", " : "", worker->rank->number, text);
+        snprintf(error->text + used, sizeof error->text - used, "%srank %d at %s",
+                 listed++ ? ", " : "", worker->rank->number, text);
     }
 }
 
@@ -162,7 +163,8 @@ static void start_threads(Crew *crew)
         pthread_mutex_unlock(&crew->lock);
         if (failed) {
             Error error;
-            Status status = error_set(&error, STATUS_RUN_FAILED, "no thread for rank %d: %s", worker->rank->number, strerror(failed));
+            Status status = error_set(&error, STATUS_RUN_FAILED, "no thread for rank %d: %s",
+                                      worker->rank->number, strerror(failed));
             crew_fail(crew, worker->rank, status, &error);
         }
     }

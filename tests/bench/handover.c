@@ -79,6 +79,18 @@ static void measure_latency(const Rank *rank)
         print(rank, "handover_latency", median(batches, BATCHES), "ns");
 }
 
+/* Blocks go from rank 0 to rank 1. */
+static void post(const Rank *rank, Message *message)
+{
+    Error error;
+    message->peer = 1 - rank->rank;
+    message->is_send = rank->rank == 0;
+    if (message->is_send)
+        must(rank->transport->send(rank->endpoint, message, &error), &error);
+    else
+        must(rank->transport->receive(rank->endpoint, message, &error), &error);
+}
+
 static void measure_bandwidth(const Rank *rank)
 {
     void *blocks[IN_FLIGHT];
@@ -87,7 +99,7 @@ static void measure_bandwidth(const Rank *rank)
     for (int i = 0; i < IN_FLIGHT; i++) {
         blocks[i] = aligned_alloc(4096, BLOCK_BYTES);
         memset(blocks[i], 1, BLOCK_BYTES);
-        messages[i] = (Message){.block = &blocks[i], .bytes = BLOCK_BYTES, .peer = 1 - rank->rank, .is_send = rank->rank == 0};
+        messages[i] = (Message){.block = &blocks[i], .bytes = BLOCK_BYTES};
     }
     int64_t start = 0;
     for (int i = 0; i < STREAM + IN_FLIGHT; i++) {
@@ -97,7 +109,7 @@ static void measure_bandwidth(const Rank *rank)
         if (i == IN_FLIGHT)
             start = clock_nanoseconds();
         if (i < STREAM)
-            must((rank->rank == 0 ? rank->transport->send : rank->transport->receive)(rank->endpoint, message, &error), &error);
+            post(rank, message);
     }
     print(rank, "bandwidth_256k", (double)BLOCK_BYTES * (STREAM - 1) / (double)(clock_nanoseconds() - start), "GB/s");
     for (int i = 0; i < IN_FLIGHT; i++)
@@ -115,10 +127,10 @@ static void measure_hiding(const Rank *rank)
     for (int computing = 0; computing < 2; computing++)
         for (int i = 0; i < MESSAGES; i++) {
             char together[2];
-            Message message = {.block = &block, .bytes = BLOCK_BYTES, .peer = 1 - rank->rank, .is_send = rank->rank == 0};
+            Message message = {.block = &block, .bytes = BLOCK_BYTES};
             must(rank->transport->gather(rank->endpoint, "", 1, together, &error), &error);
             int64_t start = clock_nanoseconds();
-            must((rank->rank == 0 ? rank->transport->send : rank->transport->receive)(rank->endpoint, &message, &error), &error);
+            post(rank, &message);
             for (int step = 0; computing && step < STEPS; step++) {
                 for (const int64_t end = clock_nanoseconds() + 50000; clock_nanoseconds() < end;)
                     ;

@@ -93,17 +93,20 @@ static void measure_instructions(void)
     Seen seen = RUN(1, INSTRUCTIONS / 2, true, &empty, "dprun", "--model=mlp", "--set=hidden=8", "--set=sequence=1",
                     "--set=microbatch_size=1", "--steps=15", "--transport=local", "prog.bin");
     qsort(seen.busy, STEPS, sizeof *seen.busy, compare);
-    printf("interpreter.instruction %.1f ns (median of %d steps, %.1f..%.1f; goal 50)\n", seen.busy[STEPS / 2] * 1e9 / INSTRUCTIONS, STEPS,
+    printf("interpreter.instruction %.1f ns (median of %d steps, %.1f..%.1f; goal 50)\n",
+           seen.busy[STEPS / 2] * 1e9 / INSTRUCTIONS, STEPS,
            seen.busy[0] * 1e9 / INSTRUCTIONS, seen.busy[STEPS - 1] * 1e9 / INSTRUCTIONS);
 }
 
 /* What a first, tiny run has loaded is the library's. */
 static void measure_memory(void)
 {
-    const Seen first = RUN(4, 2, false, NULL, "dprun", "--set=hidden=64", "--set=heads=2", "--set=sequence=16", "--steps=1", "--transport=local", "prog.bin");
+    const Seen first = RUN(4, 2, false, NULL, "dprun", "--set=hidden=64", "--set=heads=2",
+                           "--set=sequence=16", "--steps=1", "--transport=local", "prog.bin");
     printf("start.first_run %.1f ms (the library's own start and 4 ranks)\n", first.ready * 1e3);
     const size_t before = resident_bytes();
-    const Seen seen = RUN(4, 8, false, NULL, "dprun", "--set=hidden=256", "--set=heads=4", "--set=sequence=128", "--set=microbatch_size=2",
+    const Seen seen = RUN(4, 8, false, NULL, "dprun", "--set=hidden=256", "--set=heads=4",
+                          "--set=sequence=128", "--set=microbatch_size=2",
                           "--steps=2", "--transport=local", "prog.bin");
     const double planned = (double)seen.planned, resident = (double)(seen.resident - before);
     printf("memory.planned %.1f MiB\nmemory.resident %.1f MiB\n", planned / (1 << 20), resident / (1 << 20));

@@ -81,8 +81,10 @@ static void test_json(void **state)
 {
     (void)state;
     expect(finish(start("%s --json --steps 3 %s %s", dprun, small, program)), 0, "");
-    static const char *const names[] = {"\"step\":1,", "\"step\":2,", "\"step\":3,", "\"loss\":", "\"losses\":[", "\"tokens_per_s\":",
-                                        "\"step_ms\":", "\"bubble_rate\":", "\"busy_ms\":[", "\"planned_bytes\":", "\"held_out_loss\":"};
+    static const char *const names[] = {"\"step\":1,", "\"step\":2,", "\"step\":3,", "\"loss\":", "\"losses\":[",
+                                        "\"tokens_per_s\":",
+                                        "\"step_ms\":", "\"bubble_rate\":", "\"busy_ms\":[",
+        "\"planned_bytes\":", "\"held_out_loss\":"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strstr(output, names[i]))
             fail_msg("no %s in %s", names[i], output);
@@ -167,7 +169,8 @@ static void test_mpi_equals_local(void **state)
     static char local[1 << 14], mpi[1 << 14];
     expect(finish(start("%s --json --steps 2 --save %s/local %s %s", dprun, folder, small, program)), 0, "");
     take_losses(local, sizeof local);
-    expect(finish(start("mpirun %s -n 4 %s --json --steps 2 --save %s/mpi --trace %s/trace %s %s", mpirun_options(), dprun, folder, folder,
+    expect(finish(start("mpirun %s -n 4 %s --json --steps 2 --save %s/mpi --trace %s/trace %s %s",
+                        mpirun_options(), dprun, folder, folder,
                         small, program)),
            0, "");
     take_losses(mpi, sizeof mpi);
@@ -175,7 +178,8 @@ static void test_mpi_equals_local(void **state)
     expect(finish(start("cmp %s/local %s/mpi", folder, folder)), 0, "");
     expect(finish(start("grep -c '\"ph\":\"X\"' %s/trace; tail -c 4 %s/trace", folder, folder)), 0, "");
     assert_string_equal(output, "552\n\n]}\n");
-    expect(finish(start("mpirun %s -n 4 %s --json --steps 2 --rank-map 2,0,3,1 %s %s", mpirun_options(), dprun, small, program)), 0, "");
+    expect(finish(start("mpirun %s -n 4 %s --json --steps 2 --rank-map 2,0,3,1 %s %s",
+                        mpirun_options(), dprun, small, program)), 0, "");
     take_losses(mpi, sizeof mpi);
     assert_string_equal(local, mpi);
 }
@@ -263,7 +267,8 @@ static void test_stopped(void **state)
 {
     (void)state;
     need_mpirun();
-    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 --deadline 5 %s %s", mpirun_options(), dprun, small, program);
+    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 --deadline 5 %s %s",
+                               mpirun_options(), dprun, small, program);
     await_step("\"step\":2,");
     const pid_t rank = a_rank(mpirun);
     kill(rank, SIGSTOP);

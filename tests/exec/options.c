@@ -39,7 +39,8 @@ static void test_all_options(void **state)
     Arena arena = {0};
     RunOptions options;
     Error error;
-    assert_int_equal(PARSE("--steps", "7", "--model=mlp", "--set", "hidden=32", "prog.bin", "--set=hidden=48", "--seed", "9", "--json",
+    assert_int_equal(PARSE("--steps", "7", "--model=mlp", "--set", "hidden=32", "prog.bin", "--set=hidden=48",
+                           "--seed", "9", "--json",
                            "--deadline", "0.5", "--device", "cpu", "--transport", "mpi", "--rank-map", "2,0,1", "--save", "w",
                            "--trace", "t", "--data", "d", "--reference"),
                      STATUS_OK);

@@ -35,7 +35,8 @@ static inline Instruction *pipeline_message(Instruction *next, uint8_t opcode, u
     return next + 1;
 }
 
-static inline Instruction *pipeline_pass(Instruction *next, bool forward, uint32_t chunk, uint32_t microbatch, uint32_t microbatches,
+static inline Instruction *pipeline_pass(Instruction *next, bool forward, uint32_t chunk, uint32_t microbatch,
+                                         uint32_t microbatches,
                                          uint32_t stage, uint32_t stages, uint32_t before, uint32_t after)
 {
     const uint32_t line = forward ? 10 + chunk : 20 + chunk;
@@ -108,7 +109,8 @@ static inline Program *pipeline_program(Arena *arena, uint32_t ranks, uint32_t p
                 const uint32_t stage = p == 0 ? r : ranks - 1 - r;
                 rank->chunks[p] = (Chunk){(uint16_t)p, (uint16_t)stage};
                 for (uint32_t m = 0; m < microbatches; m++)
-                    next = pipeline_pass(next, forward, p, m, microbatches, stage, ranks, p == 0 ? r - 1 : r + 1, p == 0 ? r + 1 : r - 1);
+                    next = pipeline_pass(next, forward, p, m, microbatches, stage, ranks,
+                                         p == 0 ? r - 1 : r + 1, p == 0 ? r + 1 : r - 1);
             }
         for (uint32_t s = 0; s < program->group_count; s++)
             for (uint32_t p = 0; p < pipes; p++)

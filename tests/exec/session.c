@@ -141,7 +141,8 @@ static void test_equals_reference(void **state)
 {
     (void)state;
     static const Setting shapes[] = {
-        {.ranks = 1, .pipes = 1, .microbatches = 3}, {.ranks = 3, .pipes = 1, .microbatches = 2}, {.ranks = 2, .pipes = 2, .microbatches = 2},
+        {.ranks = 1, .pipes = 1, .microbatches = 3}, {.ranks = 3, .pipes = 1, .microbatches = 2},
+        {.ranks = 2, .pipes = 2, .microbatches = 2},
         {.ranks = 4, .pipes = 2, .microbatches = 1},
     };
     for (size_t i = 0; i < 2 * (sizeof shapes / sizeof *shapes); i++) {
@@ -297,11 +298,13 @@ static void test_deadline(void **state)
 {
     (void)state;
     const Passes passes = {slow_forward, empty_backward, empty_backward};
-    Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes, .arguments = {"--steps=1", "--deadline=0.2", "--model=mlp"}};
+    Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
+                       .arguments = {"--steps=1", "--deadline=0.2", "--model=mlp"}};
     expect_failure(&setting, (const char *const[]){"rank 0, instruction", "pipeline.dps:20", "rank 1", "0.2 s", NULL});
     /* Nobody else is there to notice. */
     setting.reference = true;
-    expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s: rank 0 at instruction 1 (F", "pipeline.dps:10", NULL});
+    expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s: rank 0 at instruction 1 (F",
+                                                   "pipeline.dps:10", NULL});
     setting.arguments[1] = "--deadline=0";
     Outcome patient = run_well(&setting);
     release(&patient);
@@ -315,7 +318,8 @@ static void test_endless_pass(void **state)
     const pid_t child = fork();
     if (child == 0) {
         const Passes passes = {endless_forward, empty_backward, empty_backward};
-        const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes, .arguments = {"--steps=1", "--deadline=0.2"}};
+        const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
+                                 .arguments = {"--steps=1", "--deadline=0.2"}};
         const Outcome outcome = run(&setting);
         const bool told = strstr(outcome.error.text, "not back yet: rank 1 at instruction 2 (F") != NULL;
         if (!told)

@@ -134,7 +134,8 @@ static int run_process(const char *scenario, int ranks, const char *folder)
 static char program[PATH_MAX], plugin[PATH_MAX];
 static char output[1 << 16]; /* of the last mpirun */
 
-/* Runs the scenario under mpirun (without it for 0 processes) with its output in `output`; its exit status, or -1 after two minutes. */
+/* Runs the scenario under mpirun (without it for 0 processes) with its output in `output`; its exit status, or -1 after
+   two minutes. */
 static int run_mpi(int processes, const char *scenario, int ranks)
 {
     char folder[] = "/tmp/transport-XXXXXX", command[3 * PATH_MAX];
