@@ -7,6 +7,8 @@
 #   make fuzz    both doors      make rebase    rewrites golden tests    make clean
 
 BUILD    ?= build
+# oneDNN and OpenMPI are not instrumented: what they do among themselves is not TSan's to judge
+export TSAN_OPTIONS ?= ignore_noninstrumented_modules=1
 ifeq ($(origin CC),default)
 CC       := gcc
 endif

@@ -1,13 +1,12 @@
 /* dprun runs what dpc has compiled: options → load → open → run → close. */
 #include "runtime/base/clock.h"
+#include "runtime/base/version.h"
 #include "runtime/vm/report.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-#define VERSION "0.1"
 
 static atomic_bool stop;
 static _Atomic int64_t first_signal;
@@ -58,7 +57,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     Status status;
     TRY(options_parse(argc, argv, arena, &options, error));
     if (options.help || options.version) {
-        fputs(options.help ? options_help : "dprun " VERSION "\n", stdout);
+        fputs(options.help ? options_help : "dprun " PROJECT_VERSION "\n", stdout);
         return STATUS_OK;
     }
     TRY(program_load(options.program, options.reference, options.forward_only, arena, &loaded, error));

@@ -13,7 +13,7 @@ const char options_help[] =
     "\n"
     "Trains a model by a pipeline schedule that dpc compiled.\n"
     "\n"
-    "  --steps N          steps to run (default 100; with --forward-only 1)\n"
+    "  --steps N          steps to run (default 400; with --forward-only 1)\n"
     "  --data FILE        train on the bytes of FILE (default: a text that every Debian has)\n"
     "  --model NAME|FILE  gpt (default), mlp, or a file of 'key = value' lines\n"
     "  --set KEY=VALUE    one setting of the model or the training, as in such a file; may be repeated\n"
@@ -190,6 +190,6 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
     if (seed)
         TRY(parse_count("--seed", seed, 0, UINT64_MAX, &options->model.seed, error));
     if (options->steps == 0)
-        options->steps = options->forward_only ? 1 : 100;
+        options->steps = options->forward_only ? 1 : 400;
     return STATUS_OK;
 }

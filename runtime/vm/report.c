@@ -40,6 +40,10 @@ static void print_header(const Report *report)
         printf(", %.4f nats a byte by the frequency of bytes alone", facts->byte_entropy);
     printf("\nmachine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport,
            facts->ready_seconds * 1e3);
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (processors > 0 && program->rank_count > (unsigned long)processors) /* what the bubble below is then made of */
+        printf("           %u ranks share %ld processors: each is idle about %.0f %% of the time, whatever the schedule\n",
+               program->rank_count, processors, 100.0 * (1.0 - (double)processors / program->rank_count));
     fflush(stdout);
 }
 

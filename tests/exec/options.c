@@ -26,7 +26,7 @@ static void test_defaults(void **state)
     Error error;
     assert_int_equal(PARSE("prog.bin"), STATUS_OK);
     assert_string_equal(options.program, "prog.bin");
-    assert_true(options.steps == 100 && options.deadline == 60.0 && options.model.kind == MODEL_GPT);
+    assert_true(options.steps == 400 && options.deadline == 60.0 && options.model.kind == MODEL_GPT);
     assert_true(!options.json && !options.reference && !options.forward_only && !options.save && !options.data);
     assert_int_equal(PARSE("--forward-only", "prog.bin"), STATUS_OK);
     assert_true(options.steps == 1 && options.forward_only);
