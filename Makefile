@@ -86,6 +86,9 @@ $(BUILD)/grammar/schedule.tab.o: $(BUILD)/grammar/schedule.lex.h
 $(BUILD)/grammar/schedule.lex.o: $(BUILD)/grammar/schedule.tab.h
 $(call objects,$(wildcard compiler/*.c)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
 
+# emit_html.c holds the page (.incbin).
+$(BUILD)/compiler/emit_html.o: compiler/timeline.html
+
 # The CPU device's own loops become vectors only so. Sums stay in the order in which they are written.
 $(call objects,$(wildcard runtime/device/cpu*.c)): OPTIMIZE := -O3 -fno-math-errno
 
@@ -97,11 +100,12 @@ $(BUILD)/%.o: $(BUILD)/%.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment ---
-TEST_FOLDERS := base program parse prove golden device model transport exec
+TEST_FOLDERS := base program parse prove picture golden device model transport exec
 TEST_LIBRARIES_base      := base
 TEST_LIBRARIES_program   := program base
 TEST_LIBRARIES_parse     := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_prove     := $(COMPILER_LIBRARIES)
+TEST_LIBRARIES_picture   := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_golden    := base
 TEST_LIBRARIES_device    := device base
 TEST_LIBRARIES_model     := model device base
@@ -114,7 +118,7 @@ define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
 	$$(CC) $$(CFLAGS) $$(LDFLAGS) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) -lcmocka
 .PHONY: check-$(1)
-check-$(1): $(call tests_of,$(1)) $(if $(filter golden exec transport,$(1)),all)
+check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec transport,$(1)),all)
 	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) $$$$test || exit 1; done
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))

@@ -110,6 +110,7 @@ struct Item {
         } pipe;
         uint32_t chunk;
         struct {
+            Expression *slot; /* `at`; NULL: none */
             Pass *passes;
             bool overlap;
             Expression *overlap_from, *split_from; /* NULL: not there; overlap without `from` is from 0 */
@@ -136,6 +137,7 @@ typedef struct Ast {
     Declaration *declarations; /* [declaration_count], by slot */
     uint32_t declaration_count;
     uint32_t pipe_count;
+    bool has_slots; /* some step is `at` one */
     const Item *ranks, *microbatches;
 } Ast;
 

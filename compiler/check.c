@@ -199,6 +199,8 @@ static void check_step(Checker *c, Item *item)
         check_expression(c, pass->computed_chunk);
         check_expression(c, pass->microbatch);
     }
+    check_expression(c, item->step.slot);
+    c->ast->has_slots |= item->step.slot != NULL;
     check_expression(c, item->value);
     check_expression(c, item->step.overlap_from);
     check_expression(c, item->step.split_from);

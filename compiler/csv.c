@@ -110,7 +110,7 @@ static bool cell(Reader *reader, Order *order)
         return true;
     }
     if (!pass(reader, &first) || !take(reader, ";") || !pass(reader, &second) || !take(reader, ")OVERLAP_F_B") ||
-        reader->next != reader->end)
+        reader->next != reader->end || first.kind > ACTION_W || second.kind > ACTION_W)
         return false;
     first.overlap = true;
     order_append(order, reader->arena, &first);

@@ -32,6 +32,7 @@ static void dump_field(const char *name, const Expression *expression, FILE *str
 static void dump_step(const Item *item, FILE *stream)
 {
     fputs("step", stream);
+    dump_field("at", item->step.slot, stream);
     for (const Pass *pass = item->step.passes; pass; pass = pass->next) {
         fprintf(stream, " %c", "FBIW"[pass->kind]);
         if (pass->chunk != NO_CHUNK)

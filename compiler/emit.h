@@ -3,8 +3,8 @@
 
 /* The forms in which a schedule leaves the compiler as text. */
 
-#include "compiler/plan.h"
-#include "compiler/timeline.h"
+#include "compiler/picture.h"
+#include "compiler/terminal.h"
 
 #include <stdio.h>
 
@@ -15,5 +15,19 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
    peak_activations. Times in the unit of the costs. cost is the largest end-start of a rank; bubble_rate is
    (cost - work) / cost with work the mean busy time of a rank. */
 void emit_stats(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, FILE *stream);
+
+/* --- pictures of the timeline --- */
+
+/* As papers draw it: rows are ranks, a cell a pass. */
+void emit_svg(const Picture *picture, FILE *stream);
+
+/* In characters: blocks of rows as wide as the terminal. Colours are the 256 that terminals have. */
+void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream);
+
+/* As Chrome trace events, in the form of dprun --trace. */
+void emit_trace(const Picture *picture, Arena *arena, FILE *stream);
+
+/* As one page that needs nothing else: the timeline to be moved about in, with what each pass is and waits for. */
+void emit_html(const Picture *picture, Arena *arena, FILE *stream);
 
 #endif

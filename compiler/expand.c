@@ -1,6 +1,7 @@
 #include "compiler/expand.h"
 
 #include "compiler/rank_errors.h"
+#include "compiler/slots.h"
 #include "compiler/weight_queue.h"
 #include "runtime/program/program.h"
 
@@ -14,6 +15,17 @@ typedef struct ChunkState {
     uint32_t microbatches; /* those that exist: passes of the others are left out */
     uint32_t next_forward, next_backward;
 } ChunkState;
+
+/* A pass as its step asks for it: which microbatch it takes is known when its turn comes. */
+typedef struct Request {
+    const Pass *pass;
+    ActionKind kind;
+    int chunk;          /* NO_CHUNK: of whichever chunk, a W */
+    int64_t microbatch; /* -1: the next */
+    int64_t slot;
+    bool has_slot;
+    bool joined; /* an F&B with the request behind it */
+} Request;
 
 typedef struct Expander {
     const Ast *ast;
@@ -29,6 +41,9 @@ typedef struct Expander {
     WeightQueue weights;
     Action *actions;
     uint32_t count;
+    Action *forward;             /* the F that the next pass overlaps with; NULL: it does not, or the F is left out */
+    Request *requests;           /* of a file with slots: all passes of the rank, until their order is known */
+    uint32_t request_count;
     uint64_t passes, passes_max; /* those left out included */
     uint64_t work, work_max;     /* nodes of expressions evaluated: what a loop that makes no passes costs */
     bool ran_away;
@@ -37,6 +52,7 @@ typedef struct Expander {
     uint32_t loop_count;
     const Item *step; /* NULL: in none */
     int64_t repetition, repetitions;
+    const Request *turn; /* NULL: none waits for its slot any more, or not yet */
 } Expander;
 
 /* --- errors --- */
@@ -54,6 +70,8 @@ static bool mentions(const Expression *expression, uint32_t slot)
 /* What explains an error: the values in the expression, or else in the step's count, and where the loops are. */
 static const char *circumstances(const Expander *x, const Expression *expression)
 {
+    if (x->turn) /* the values are of another time */
+        return x->turn->has_slot ? arena_format(x->arena, "here in slot %lld", (long long)x->turn->slot) : NULL;
     if (!expression && x->step)
         expression = x->step->value;
     const char *text = expression ? values_text(x->ast, expression, x->values, x->arena) : "";
@@ -120,109 +138,193 @@ static bool chunk_of(Expander *x, const Pass *pass, uint8_t *chunk)
     return true;
 }
 
-static const char *pipe_name(const Expander *x, uint8_t chunk)
+static const char *pipe_name(const Expander *x, int chunk)
 {
     return x->schedule->pipes[x->schedule->chunks[x->rank][chunk].pipe].name;
 }
 
-static bool take_weight(Expander *x, const Pass *pass, uint8_t *chunk, uint32_t *microbatch, bool is_named)
-{
-    if (pass->chunk == NO_CHUNK && !pass->computed_chunk && !is_named) {
-        if (weight_queue_take(&x->weights, chunk, microbatch))
-            return true;
-        FAIL(x, pass->span, NULL, "no weight pass is waiting for this W");
-    }
-    if (!chunk_of(x, pass, chunk))
-        return false;
-    if (is_named && *microbatch < x->chunks[*chunk].written && !weight_queue_take_this(&x->weights, *chunk, *microbatch))
-        FAIL(x, pass->span, pass->microbatch, "no weight pass of chunk %u, microbatch %u is waiting for this W", *chunk,
-             *microbatch);
-    if (!is_named && !weight_queue_take_of(&x->weights, *chunk, microbatch))
-        FAIL(x, pass->span, pass->computed_chunk, "no weight pass of chunk %u is waiting for this W", *chunk);
-    return true;
-}
-
-/* Which chunk and microbatch a pass is of. */
-static bool resolve(Expander *x, const Pass *pass, ActionKind kind, uint8_t *chunk, uint32_t *microbatch)
-{
-    int64_t named = 0;
-    if (pass->microbatch) {
-        if (!value_of(x, pass->microbatch, &named))
-            return false;
-        if (named < 0 || named >= PROGRAM_MICROBATCHES_MAX)
-            FAIL(x, pass->span, pass->microbatch, "there is no microbatch %lld", (long long)named);
-        *microbatch = (uint32_t)named;
-    }
-    if (kind == ACTION_W ? !take_weight(x, pass, chunk, microbatch, pass->microbatch) : !chunk_of(x, pass, chunk))
-        return false;
-    ChunkState *state = &x->chunks[*chunk];
-    if (pass->microbatch) {
-        if (*microbatch >= state->written)
-            FAIL(x, pass->span, pass->microbatch, "there is no microbatch %u: pipe %s has %u", *microbatch, pipe_name(x, *chunk),
-                 state->written);
-    } else if (kind != ACTION_W) {
-        uint32_t *next = kind == ACTION_F ? &state->next_forward : &state->next_backward;
-        if (*next == state->written)
-            FAIL(x, pass->span, pass->computed_chunk, "one more %s of chunk %u than pipe %s has microbatches: %u",
-                 kind == ACTION_F ? "F" : "backward", *chunk, pipe_name(x, *chunk), state->written);
-        *microbatch = (*next)++;
-    }
-    return true;
-}
-
-/* Appends the pass, or leaves it out when its microbatch does not exist; `action` is NULL then. */
-static bool append(Expander *x, const Pass *pass, ActionKind kind, Action **action)
+/* What the pass says of its chunk and microbatch. */
+static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request *request)
 {
     uint8_t chunk;
-    uint32_t microbatch;
-    if (++x->passes > x->passes_max) {
-        x->ran_away = true;
-        FAIL(x, pass->span, NULL, "more passes than every microbatch can have: %llu", (unsigned long long)x->passes_max);
+    *request = (Request){.pass = pass, .kind = kind, .chunk = NO_CHUNK, .microbatch = -1};
+    if (pass->microbatch) {
+        if (!value_of(x, pass->microbatch, &request->microbatch))
+            return false;
+        if (request->microbatch < 0 || request->microbatch >= PROGRAM_MICROBATCHES_MAX)
+            FAIL(x, pass->span, pass->microbatch, "there is no microbatch %lld", (long long)request->microbatch);
     }
-    if (!resolve(x, pass, kind, &chunk, &microbatch))
-        return false;
-    if (kind == ACTION_I)
-        weight_queue_put(&x->weights, chunk, microbatch);
-    *action = NULL;
-    if (microbatch >= x->chunks[chunk].microbatches)
+    if (kind == ACTION_W && pass->chunk == NO_CHUNK && !pass->computed_chunk && !pass->microbatch)
         return true;
+    if (!chunk_of(x, pass, &chunk))
+        return false;
+    request->chunk = chunk;
+    const uint32_t written = x->chunks[chunk].written;
+    if (request->microbatch >= written)
+        FAIL(x, pass->span, pass->microbatch, "there is no microbatch %lld: pipe %s has %u", (long long)request->microbatch,
+             pipe_name(x, chunk), written);
+    return true;
+}
+
+/* False when no such weight pass is waiting. */
+static bool take_weight(Expander *x, const Request *request, uint8_t *chunk, uint32_t *microbatch)
+{
+    if (request->chunk == NO_CHUNK)
+        return weight_queue_take(&x->weights, chunk, microbatch);
+    *chunk = (uint8_t)request->chunk;
+    if (request->microbatch < 0)
+        return weight_queue_take_of(&x->weights, *chunk, microbatch);
+    *microbatch = (uint32_t)request->microbatch;
+    return weight_queue_take_this(&x->weights, *chunk, *microbatch);
+}
+
+static bool no_weight(Expander *x, const Request *request)
+{
+    const Pass *pass = request->pass;
+    if (request->chunk == NO_CHUNK)
+        FAIL(x, pass->span, NULL, "no weight pass is waiting for this W");
+    if (request->microbatch < 0)
+        FAIL(x, pass->span, pass->computed_chunk, "no weight pass of chunk %d is waiting for this W", request->chunk);
+    FAIL(x, pass->span, pass->microbatch, "no weight pass of chunk %d, microbatch %lld is waiting for this W", request->chunk,
+         (long long)request->microbatch);
+}
+
+/* Appends the pass, or leaves it out when its microbatch does not exist. */
+static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t microbatch)
+{
+    Action *forward = x->forward;
+    x->forward = NULL;
+    if (request->kind == ACTION_I)
+        weight_queue_put(&x->weights, chunk, microbatch);
+    if (microbatch >= x->chunks[chunk].microbatches)
+        return;
     const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
-    *action = &x->actions[x->count++];
-    **action = (Action){.kind = (uint8_t)kind, .chunk = chunk, .pipe = placed->pipe, .stage = placed->stage,
-                        .microbatch = microbatch, .span = pass->span};
+    Action *action = &x->actions[x->count++];
+    *action = (Action){.kind = (uint8_t)request->kind, .chunk = chunk, .pipe = placed->pipe, .stage = placed->stage,
+                       .microbatch = microbatch, .span = request->pass->span};
+    if (forward)
+        forward->overlap = true;
+    if (request->joined)
+        x->forward = action;
+}
+
+/* It is the pass's turn: it takes its microbatch. */
+static bool serve(Expander *x, const Request *request)
+{
+    uint8_t chunk = (uint8_t)request->chunk;
+    uint32_t microbatch = (uint32_t)request->microbatch;
+    if (request->kind == ACTION_W) {
+        if (!take_weight(x, request, &chunk, &microbatch))
+            return no_weight(x, request);
+    } else if (request->microbatch < 0) {
+        ChunkState *state = &x->chunks[chunk];
+        uint32_t *next = request->kind == ACTION_F ? &state->next_forward : &state->next_backward;
+        if (*next == state->written)
+            FAIL(x, request->pass->span, request->pass->computed_chunk,
+                 "one more %s of chunk %u than pipe %s has microbatches: %u", request->kind == ACTION_F ? "F" : "backward", chunk,
+                 pipe_name(x, chunk), state->written);
+        microbatch = (*next)++;
+    }
+    append(x, request, chunk, microbatch);
     return true;
 }
 
 static bool is_backward(ActionKind kind) { return kind == ACTION_B || kind == ACTION_I; }
 
+/* From which slot, pair or backward on: of a step, evaluated once. */
+typedef struct StepValues {
+    int64_t count, slot, overlap_from, split_from;
+} StepValues;
+
+static bool step_values(Expander *x, const Item *item, StepValues *values)
+{
+    *values = (StepValues){.count = 1, .overlap_from = item->step.overlap ? 0 : INT64_MAX, .split_from = INT64_MAX};
+    return (!item->step.slot || value_of(x, item->step.slot, &values->slot)) &&
+           (!item->value || count_of(x, item->value, "the count", &values->count)) &&
+           (!item->step.overlap_from || count_of(x, item->step.overlap_from, "`from`", &values->overlap_from)) &&
+           (!item->step.split_from || count_of(x, item->step.split_from, "`from`", &values->split_from));
+}
+
 static bool expand_step(Expander *x, const Item *item)
 {
-    int64_t count = 1, overlap_from = item->step.overlap ? 0 : INT64_MAX, split_from = INT64_MAX;
-    if ((item->value && !count_of(x, item->value, "the count", &count)) ||
-        (item->step.overlap_from && !count_of(x, item->step.overlap_from, "`from`", &overlap_from)) ||
-        (item->step.split_from && !count_of(x, item->step.split_from, "`from`", &split_from)))
+    StepValues values;
+    if (!step_values(x, item, &values))
         return false;
     int64_t pairs = 0, backwards = 0;
     x->step = item;
-    x->repetitions = count;
-    for (x->repetition = 0; x->repetition < count; x->repetition++) {
-        Action *before = NULL; /* the F that the next pass overlaps with, if that is asked for */
+    x->repetitions = values.count;
+    for (x->repetition = 0; x->repetition < values.count; x->repetition++)
         for (const Pass *pass = item->step.passes; pass; pass = pass->next) {
             ActionKind kind = pass->kind;
-            Action *action;
-            if (kind == ACTION_B && (item->step.spells_weight || backwards >= split_from))
+            Request request;
+            if (kind == ACTION_B && (item->step.spells_weight || backwards >= values.split_from))
                 kind = ACTION_I;
             backwards += is_backward(kind);
-            if (!append(x, pass, kind, &action))
+            if (++x->passes > x->passes_max) {
+                x->ran_away = true;
+                FAIL(x, pass->span, NULL, "more passes than every microbatch can have: %llu", (unsigned long long)x->passes_max);
+            }
+            if (!request_pass(x, pass, kind, &request))
                 return false;
-            if (before && action)
-                before->overlap = true;
-            before = NULL;
-            if (pass->joined || (kind == ACTION_F && pass->next && is_backward(pass->next->kind) && pairs++ >= overlap_from))
-                before = action;
+            request.joined = pass->joined ||
+                             (kind == ACTION_F && pass->next && is_backward(pass->next->kind) && pairs++ >= values.overlap_from);
+            request.has_slot = item->step.slot;
+            request.slot = values.slot;
+            if (x->requests)
+                x->requests[x->request_count++] = request;
+            else if (!serve(x, &request))
+                return false;
         }
-    }
     x->step = NULL;
+    return true;
+}
+
+/* --- slots --- */
+
+/* Serves the passes that have no slot, all W, as long as a slot is free before `end` and the weight pass is waiting. */
+static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const SlotKey *next, const SlotKey *last)
+{
+    uint8_t chunk;
+    uint32_t microbatch;
+    for (; slot < end && next < last && take_weight(x, &x->requests[next->index], &chunk, &microbatch); slot++)
+        append(x, &x->requests[next++->index], chunk, microbatch);
+    return next;
+}
+
+/* All requests of the rank, by slot. */
+static bool serve_in_slots(Expander *x)
+{
+    const uint32_t count = x->request_count;
+    SlotKey *keys = arena_array(&x->scratch, count, sizeof *keys);
+    uint32_t slotted = 0, fill = count; /* those without a slot from the end on, backwards */
+    for (uint32_t i = 0; i < count; i++)
+        if (x->requests[i].has_slot)
+            keys[slotted++] = (SlotKey){.slot = x->requests[i].slot, .index = i};
+    for (uint32_t i = count; i-- > 0;) {
+        const Request *request = &x->requests[i];
+        if (request->has_slot)
+            continue;
+        if (slotted && request->kind != ACTION_W) {
+            x->turn = request;
+            FAIL(x, request->pass->span, NULL, "this pass has no slot: beside passes that have one, only W can do without");
+        }
+        keys[--fill].index = i;
+    }
+    slots_sort(keys, arena_array(&x->scratch, slotted, sizeof *keys), slotted);
+    const SlotKey *next = keys + slotted, *const last = keys + count;
+    int64_t slot = slotted ? keys[0].slot : 0; /* the first that may be free */
+    for (uint32_t i = 0; i < slotted; i++) {
+        x->turn = &x->requests[keys[i].index];
+        next = fill_slots(x, slot, keys[i].slot, next, last);
+        if (!serve(x, x->turn))
+            return false;
+        slot = keys[i].slot < INT64_MAX ? keys[i].slot + 1 : INT64_MAX;
+    }
+    for (; next < last; next++) {
+        x->turn = &x->requests[next->index];
+        if (!serve(x, x->turn))
+            return false;
+    }
     return true;
 }
 
@@ -291,16 +393,21 @@ static void expand_rank(Expander *x, uint32_t rank)
     x->rank = rank;
     x->passes_max = 3 * together;
     x->actions = arena_array(&x->scratch, x->passes_max, sizeof *x->actions);
+    x->requests = x->ast->has_slots ? arena_array(&x->scratch, x->passes_max, sizeof *x->requests) : NULL;
     x->work_max = 64 * x->passes_max + 100000;
     x->passes = x->work = 0;
-    x->count = x->loop_count = 0;
+    x->count = x->request_count = x->loop_count = 0;
+    x->forward = NULL;
     x->step = NULL;
+    x->turn = NULL;
     Fault fault;
     if (!values_for_rank(x->ast, rank, x->values, &fault)) /* place has evaluated the same */
         return;
     for (const Item *item = x->ast->items; item; item = item->next)
         if (item->kind >= ITEM_STEP && !expand_item(x, item))
             return;
+    if (x->requests && !serve_in_slots(x))
+        return;
     Order *order = &x->schedule->orders[rank];
     order->actions = arena_array(x->arena, x->count, sizeof *order->actions);
     order->count = order->capacity = x->count;

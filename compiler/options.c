@@ -8,19 +8,25 @@
 const char command_line_help[] =
     "dpc: compiles a pipeline schedule into a proven program\n"
     "usage: dpc [options] FILE.dps|FILE.csv\n"
+    "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
+    "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
     "  -o FILE                 writes the program that dprun executes\n"
     "  --ranks N               ranks, instead of the file's own number\n"
     "  --microbatches N        microbatches of a step, all pipes together\n"
     "  -D NAME=VALUE           another parameter of the file\n"
     "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B) and comm (latency of a message)\n"
     "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
-    "                          asm (instruction streams), stats (times and memory, JSON)\n"
+    "                          asm (instruction streams), stats (times and memory, JSON),\n"
+    "                          svg, html, text and trace (the timeline; trace for Perfetto)\n"
     "  --dump=FORM             shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program;\n"
     "                          or opcodes, the instruction set\n"
+    "  --explain               what became of every step on every rank, and what it waits for; the same as --emit=explain\n"
+    "  --sweep NAME=A..B,...   proves every combination that the file's requires admit; NAME is ranks, microbatches or a\n"
+    "                          parameter, and A..B..STEP goes in steps\n"
     "  --help, --version\n"
     "Without -o, --emit and --dump it only proves the schedule and says so.\n";
 
-static const char *const emit_names[EMIT_KINDS] = {"csv", "comms", "asm", "stats"};
+static const char *const emit_names[EMIT_KINDS] = {"csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain"};
 static const char *const dump_names[DUMP_FORMS] = {"tokens", "tree", "schedule", "order",  "times",
                                                    "comms",  "plan", "program",  "opcodes"};
 
@@ -48,7 +54,7 @@ static Status parse_emit(const char *text, Options *options, Error *error)
     const size_t length = strcspn(text, ":");
     const int kind = find_name(emit_names, EMIT_KINDS, text, length);
     if (kind < 0)
-        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no such kind; there are csv, comms, asm and stats", text);
+        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no such kind; there are csv, comms, asm, stats, svg, html, text, trace and explain", text);
     if (options->emit_count == OUTPUTS_MAX)
         return error_set(error, STATUS_BAD_USAGE, "more than %d --emit", OUTPUTS_MAX);
     const char *file = text[length] ? text + length + 1 : "-";
@@ -61,13 +67,19 @@ static Status parse_emit(const char *text, Options *options, Error *error)
 
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
 {
-    enum { RANKS = 256, MICROBATCHES, COST, EMIT, DUMP, HELP, VERSION };
+    enum { RANKS = 256, MICROBATCHES, COST, EMIT, DUMP, EXPLAIN, SWEEP, HELP, VERSION };
     static const struct option known[] = {
         {"ranks", required_argument, NULL, RANKS}, {"microbatches", required_argument, NULL, MICROBATCHES},
         {"cost", required_argument, NULL, COST},   {"emit", required_argument, NULL, EMIT},
-        {"dump", required_argument, NULL, DUMP},   {"help", no_argument, NULL, HELP},
+        {"dump", required_argument, NULL, DUMP},   {"sweep", required_argument, NULL, SWEEP},
+        {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
     *options = (Options){.costs = costs_unit};
+    if (argc > 1 && strcmp(argv[1], "show") == 0) {
+        TRY(parse_emit("text", options, error));
+        argc--;
+        argv++;
+    }
     opterr = 0;
     optind = 0; /* getopt starts anew: the tests call this more than once */
     for (int option; (option = getopt_long(argc, argv, ":o:D:", known, NULL)) != -1;) {
@@ -109,6 +121,12 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             options->dump[form] = options->dumps = true;
             break;
         }
+        case EXPLAIN:
+            TRY(parse_emit("explain", options, error));
+            break;
+        case SWEEP:
+            TRY(sweep_parse(optarg, arena, &options->sweep, error));
+            break;
         case HELP:
             options->help = true;
             return STATUS_OK;
@@ -118,6 +136,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         case ':':
             return error_set(error, STATUS_BAD_USAGE, "%s needs a value", argv[optind - 1]);
         default:
+            if (optopt > 0 && optopt < 256) /* one of several letters: getopt has not moved on */
+                return error_set(error, STATUS_BAD_USAGE, "unknown option -%c; dpc --help lists them", optopt);
             return error_set(error, STATUS_BAD_USAGE, "unknown option %s; dpc --help lists them", argv[optind - 1]);
         }
     }
@@ -126,6 +146,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     if (optind + 1 != argc)
         return error_set(error, STATUS_BAD_USAGE, optind == argc ? "no schedule given: dpc FILE.dps; dpc --help says more"
                                                                  : "one schedule at a time");
+    if (options->sweep.text && (options->output || options->emit_count || options->dumps))
+        return error_set(error, STATUS_BAD_USAGE, "--sweep only proves: it goes with no -o, --emit or --dump");
     options->input = argv[optind];
     return STATUS_OK;
 }

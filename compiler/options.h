@@ -3,11 +3,22 @@
 
 /* The command line of dpc. */
 
-#include "compiler/place.h"
+#include "compiler/sweep.h"
 #include "compiler/timeline.h"
 #include "runtime/base/status.h"
 
-typedef enum EmitKind { EMIT_CSV, EMIT_COMMS, EMIT_ASM, EMIT_STATS, EMIT_KINDS } EmitKind;
+typedef enum EmitKind {
+    EMIT_CSV,
+    EMIT_COMMS,
+    EMIT_ASM,
+    EMIT_STATS,
+    EMIT_SVG,
+    EMIT_HTML,
+    EMIT_TEXT,
+    EMIT_TRACE,
+    EMIT_EXPLAIN,
+    EMIT_KINDS
+} EmitKind;
 
 /* A form of the program on its way, in the order of the passes. */
 typedef enum DumpForm {
@@ -38,6 +49,7 @@ typedef struct Options {
     bool dumps; /* any of them */
     Costs costs;
     Parameters parameters;
+    Sweep sweep;
 } Options;
 
 extern const char command_line_help[];

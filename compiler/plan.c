@@ -33,11 +33,6 @@ typedef struct Planner {
 static PlannedStep *add_step(Planner *planner, const Action *action, Span span)
 {
     RankPlan *plan = planner->plan;
-    if (plan->count == plan->capacity) {
-        const uint32_t capacity = plan->capacity ? 2 * plan->capacity : 256;
-        plan->steps = arena_grow(planner->arena, plan->steps, plan->count * sizeof *plan->steps, capacity * sizeof *plan->steps);
-        plan->capacity = capacity;
-    }
     PlannedStep *step = &plan->steps[plan->count++];
     step->action = action;
     step->span = span;
@@ -190,13 +185,14 @@ bool plan_rank(const Schedule *schedule, uint32_t rank, Arena *arena, Diagnostic
         planner.live[c] = arena_allocate(arena, size);
         memset(planner.live[c], 0xff, size); /* SLOT_NONE */
     }
-    uint32_t sends = 0;
+    uint32_t messages = 0;
     for (uint32_t i = 0; i < order->count; i++)
-        sends += order->actions[i].kind == ACTION_SEND_F || order->actions[i].kind == ACTION_SEND_B;
-    planner.pending = arena_array(arena, sends, sizeof *planner.pending);
-    planner.receiving = arena_array(arena, PROGRAM_SLOTS_MAX, sizeof *planner.receiving);
+        messages += order->actions[i].kind > ACTION_W;
+    plan->steps = arena_array(arena, (size_t)order->count + messages, sizeof *plan->steps); /* each is waited for once */
+    planner.pending = arena_array(arena, messages, sizeof *planner.pending);
+    planner.receiving = arena_array(arena, order->count, sizeof *planner.receiving);
     for (int class = 0; class < SLOT_CLASSES; class ++)
-        planner.free[class].slots = arena_array(arena, PROGRAM_SLOTS_MAX, sizeof(uint16_t));
+        planner.free[class].slots = arena_array(arena, order->count, sizeof(uint16_t)); /* an action takes one of a class at most */
 
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];

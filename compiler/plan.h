@@ -15,7 +15,7 @@ typedef struct PlannedStep {
 
 typedef struct RankPlan {
     PlannedStep *steps; /* the overlap flag of an F stands for the step right behind it: no wait comes between */
-    uint32_t count, capacity;
+    uint32_t count;
     uint32_t slots[SLOT_CLASSES];
     uint32_t peak_activations; /* most microbatches of a stage held at once, from F to the end of B or W */
 } RankPlan;

@@ -2,6 +2,19 @@
 
 enum { TEXT = 48 };
 
+/* The text of an action, as an argument of one diagnostic. */
+typedef struct ActionText {
+    char text[TEXT];
+} ActionText;
+
+static ActionText text_of(const Schedule *schedule, const Action *action)
+{
+    ActionText made;
+    action_text(schedule, action, made.text, sizeof made.text);
+    return made;
+}
+#define TEXT_OF(action) text_of(schedule, action).text
+
 /* --- circles of waits --- */
 
 /* What the halted rank waits for: a place in another rank's order (or its own) that is not reached. */
@@ -140,28 +153,27 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
                           uint32_t position, Diagnostics *diagnostics)
 {
     const Action *message = &schedule->orders[rank].actions[position];
-    char here[TEXT];
-    action_text(schedule, message, here, sizeof here);
     const PlacedPipe *pipe = &schedule->pipes[message->pipe];
     uint32_t producer = 0, consumer = 0;
     if (!message_stages(pipe, message, &producer, &consumer) || message->microbatch >= pipe->microbatches) {
-        diag_error(diagnostics, message->span, "rank %u: %s leads nowhere: stages are 0..%u, microbatches 0..%u", rank, here,
-                   pipe->stages - 1, pipe->microbatches - 1);
+        diag_error(diagnostics, message->span, "rank %u: %s leads nowhere: stages are 0..%u, microbatches 0..%u", rank,
+                   TEXT_OF(message), pipe->stages - 1, pipe->microbatches - 1);
         return false;
     }
     if (pipe->rank[message->stage] != rank) {
-        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on rank %u", rank, here, message->stage,
+        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on rank %u", rank, TEXT_OF(message), message->stage,
                    pipe->rank[message->stage]);
         return false;
     }
     const uint32_t other = is_send(message) ? consumer : producer;
     if (pipe->rank[other] == rank) {
-        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on this rank too, nothing has to be sent", rank, here, other);
+        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on this rank too, nothing has to be sent", rank,
+                   TEXT_OF(message), other);
         return false;
     }
     uint32_t *entry = message_entry(schedule, messages, message);
     if (*entry != POSITION_NONE) {
-        diag_error(diagnostics, message->span, "rank %u has %s twice", rank, here);
+        diag_error(diagnostics, message->span, "rank %u has %s twice", rank, TEXT_OF(message));
         diag_note(diagnostics, schedule->orders[rank].actions[*entry].span, "the first is here");
         return false;
     }
@@ -169,11 +181,9 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     const size_t mine = pass_index(pipe, message->stage, message->microbatch);
     const uint32_t pass = (is_gradient(message) ? table->backward : table->forward)[message->pipe][mine];
     if (is_send(message) ? position < pass : position > pass) {
-        char there[TEXT];
-        action_text(schedule, &schedule->orders[rank].actions[pass], there, sizeof there);
         diag_error(diagnostics, message->span, is_send(message) ? "rank %u: %s comes before %s has made what it sends"
                                                                 : "rank %u: %s comes behind %s, which needs it",
-                   rank, here, there);
+                   rank, TEXT_OF(message), TEXT_OF(&schedule->orders[rank].actions[pass]));
         return false;
     }
     return true;

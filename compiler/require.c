@@ -28,20 +28,33 @@ static Outcome examine(const Item *item, const Parameters *parameters, int64_t *
 
 /* --- the nearest parameters that would do --- */
 
-static bool all_hold(const Ast *ast, const Parameters *parameters, int64_t *values)
+/* The first outcome, in the order in which they are checked, that is not HOLDS. */
+static Outcome examine_all(const Ast *ast, const Parameters *parameters, int64_t *values)
 {
     Fault fault;
-    for (const Item *item = ast->items; item; item = item->next)
-        if (!item_per_rank(item) && (examine(item, parameters, values, &fault) != HOLDS || !within_limit(item, values)))
-            return false;
+    Outcome outcome;
+    for (const Item *item = ast->items; item; item = item->next) {
+        if (item_per_rank(item))
+            continue;
+        if ((outcome = examine(item, parameters, values, &fault)) != HOLDS)
+            return outcome;
+        if (!within_limit(item, values))
+            return HAS_FAULT;
+    }
     const int64_t ranks = values[ast->ranks->slot];
     for (uint32_t rank = 0; rank < ranks; rank++) {
         values[RANK_SLOT] = rank;
         for (const Item *item = ast->items; item; item = item->next)
-            if (item_per_rank(item) && item->kind != ITEM_CHUNK && examine(item, parameters, values, &fault) != HOLDS)
-                return false;
+            if (item_per_rank(item) && item->kind != ITEM_CHUNK &&
+                (outcome = examine(item, parameters, values, &fault)) != HOLDS)
+                return outcome;
     }
-    return true;
+    return HOLDS;
+}
+
+bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values)
+{
+    return examine_all(ast, parameters, values) != FAILS;
 }
 
 /* The first number from `number` on in steps of `step` with which all requires hold; 0: none near. */
@@ -57,7 +70,7 @@ static int64_t search(const Ast *ast, Parameters parameters, bool of_ranks, int6
             parameters_set_ranks(&parameters, number);
         else
             parameters_set_microbatches(&parameters, number);
-        if (all_hold(ast, &parameters, values))
+        if (examine_all(ast, &parameters, values) == HOLDS)
             return number;
     }
     return 0;

@@ -10,6 +10,8 @@
    numbers of ranks and microbatches. A require that fails is reported with its message, the values in it and, where it
    depends on the ranks or microbatches, the nearest ones that would do. */
 bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena, Diagnostics *diagnostics);
+/* Whether no require fails. What has no value at all is let through: the two others report it. */
+bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values);
 /* The same for what depends on the rank, after values_for_all. */
 void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors *errors);
 

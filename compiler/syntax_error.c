@@ -13,7 +13,8 @@ typedef struct Word {
 static const Word items[] = {
     {TOKEN_RANKS, "ranks"},     {TOKEN_MICROBATCHES, "microbatches"}, {TOKEN_PARAM, "param"},
     {TOKEN_LET, "let"},         {TOKEN_REQUIRE, "require"},           {TOKEN_PIPE, "pipe"},
-    {TOKEN_CHUNK, "chunk"},     {TOKEN_REPEAT, "repeat"},             {TOKEN_IF, "if"},
+    {TOKEN_CHUNK, "chunk"},     {TOKEN_AT, "at"},                     {TOKEN_REPEAT, "repeat"},
+    {TOKEN_IF, "if"},
 };
 
 /* Words and marks that end or join; operators of expressions are not among them: they fit nearly everywhere. */
@@ -100,8 +101,8 @@ static void unknown_item(Reader *reader, Span span, const char *text)
     if (nearest.word)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
-        diag_help(reader->diagnostics, "items begin with ranks, microbatches, param, let, require, pipe, chunk, repeat "
-                                       "or if, or are steps such as nF0B1 : 3;");
+        diag_help(reader->diagnostics, "items begin with ranks, microbatches, param, let, require, pipe, chunk, at, "
+                                       "repeat or if, or are steps such as nF0B1 : 3;");
 }
 
 static void help(Reader *reader, const SyntaxError *error, const Expectation *e)

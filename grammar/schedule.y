@@ -57,7 +57,7 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 }
 
 %token SCHEDULE "schedule" RANKS "ranks" MICROBATCHES "microbatches" PARAM "param" LET "let" REQUIRE "require" PIPE "pipe"
-%token STAGES "stages" STAGE "stage" ON "on" OF "of" CHUNK "chunk" REPEAT "repeat" IF "if" ELSE "else"
+%token STAGES "stages" STAGE "stage" ON "on" OF "of" CHUNK "chunk" AT "at" REPEAT "repeat" IF "if" ELSE "else"
 %token OVERLAP "overlap" SPLIT "split" FROM "from"
 %token AND "&&" OR "||" EQUAL "==" UNEQUAL "!=" LESS_EQUAL "<=" GREATER_EQUAL ">="
 %token <const char *> TITLE "name of the schedule"
@@ -78,7 +78,7 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 
 %type <ItemList> items block
 %type <Item *> item if
-%type <Item> modifiers
+%type <Item> step modifiers
 %type <PassList> passes
 %type <Pass *> pass
 %type <Expression *> expression written
@@ -114,17 +114,11 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
         $$ = item(reader, (Item){.kind = ITEM_CHUNK, .span = @$, .value = $expression,
                                  .chunk = $NUMBER < UINT32_MAX ? (uint32_t)$NUMBER : UINT32_MAX});
     }
-    | passes modifiers end              {
-        $modifiers.span = (Span){@passes.begin, @modifiers.end};
-        $modifiers.step.passes = $passes.first;
-        $$ = item(reader, $modifiers);
-    }
-    | passes ':' expression modifiers end
-                                        {
-        $modifiers.span = (Span){@passes.begin, @modifiers.end};
-        $modifiers.step.passes = $passes.first;
-        $modifiers.value = $expression;
-        $$ = item(reader, $modifiers);
+    | step end                          { $$ = item(reader, $step); }
+    | "at" expression ':' step end      {
+        $step.span.begin = @1.begin;
+        $step.step.slot = $expression;
+        $$ = item(reader, $step);
     }
     | "repeat" NAME '<' expression block
                                         {
@@ -162,6 +156,18 @@ if: "if" expression block               {
 
 block: '{' items '}'                    { $$ = $items; }
     | '{' items error '}'               { $$ = $items; }
+
+step: passes modifiers                  {
+        $$ = $modifiers;
+        $$.span = @$;
+        $$.step.passes = $passes.first;
+    }
+    | passes ':' expression modifiers   {
+        $$ = $modifiers;
+        $$.span = @$;
+        $$.step.passes = $passes.first;
+        $$.value = $expression;
+    }
 
 passes: pass                            { $$ = (PassList){$pass, $pass}; }
     | passes[list] pass                 { $$ = $list; APPEND($$, $pass); }
@@ -344,18 +350,35 @@ Ast *parse(const Source *source, Arena *arena, Diagnostics *diagnostics)
     return diag_failed(diagnostics) ? NULL : reader->ast;
 }
 
+Token *read_tokens(const Source *source, Arena *arena, uint32_t *count)
+{
+    Reader *reader = reader_new(source, arena, diag_new(arena, source)); /* parse reports what is wrong */
+    yyscan_t scanner = scanner_open(reader);
+    YYSTYPE value;
+    Token token, *tokens = NULL;
+    uint32_t capacity = *count = 0;
+    for (int code; (code = schedule_lex(&value, &token.span, scanner)) != TOKEN_EOF;) {
+        if (*count == capacity) {
+            capacity = capacity ? 2 * capacity : 256;
+            tokens = arena_grow(arena, tokens, *count * sizeof *tokens, capacity * sizeof *tokens);
+        }
+        token.kind = yysymbol_name(YYTRANSLATE(code));
+        tokens[(*count)++] = token;
+    }
+    return tokens;
+}
+
 void dump_tokens(const Source *source, FILE *stream)
 {
     jmp_buf exhausted;
     Arena arena = {.exhausted = &exhausted};
     if (setjmp(exhausted) == 0) {
-        Reader *reader = reader_new(source, &arena, diag_new(&arena, source)); /* parse reports what is wrong */
-        yyscan_t scanner = scanner_open(reader);
-        YYSTYPE value;
-        Span span;
-        for (int token; (token = schedule_lex(&value, &span, scanner)) != TOKEN_EOF;)
-            fprintf(stream, "%u:%u\t%-14s\t%.*s\n", source_line(source, span.begin), source_column(source, span.begin),
-                    yysymbol_name(YYTRANSLATE(token)), (int)(span.end - span.begin), source->text + span.begin);
+        uint32_t count;
+        const Token *tokens = read_tokens(source, &arena, &count);
+        for (const Token *token = tokens; count--; token++)
+            fprintf(stream, "%u:%u\t%-14s\t%.*s\n", source_line(source, token->span.begin),
+                    source_column(source, token->span.begin), token->kind, (int)(token->span.end - token->span.begin),
+                    source->text + token->span.begin);
     }
     arena_free(&arena);
 }

@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-enum { BLOCK_BYTES = 1 << 16 };
+enum { FIRST_BLOCK_BYTES = 1 << 16, LAST_BLOCK_BYTES = 1 << 23, HUGE_PAGE_BYTES = 1 << 21 };
 
 struct ArenaBlock {
     ArenaBlock *previous;
+    size_t size; /* of `memory` */
     alignas(max_align_t) char memory[];
 };
 
@@ -21,6 +23,22 @@ static void *exhausted(Arena *arena)
     return NULL;
 }
 
+/* Blocks grow with the arena. */
+static size_t next_block_bytes(const Arena *arena)
+{
+    const size_t last = arena->blocks ? arena->blocks->size : 0;
+    return last < FIRST_BLOCK_BYTES ? FIRST_BLOCK_BYTES : last < LAST_BLOCK_BYTES / 2 ? 2 * last : LAST_BLOCK_BYTES;
+}
+
+/* A first touch of a page costs more than what most passes do with the memory in it. */
+static void use_huge_pages(void *block, size_t size)
+{
+    if (size < 2 * (size_t)HUGE_PAGE_BYTES)
+        return;
+    const uintptr_t begin = ((uintptr_t)block + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    madvise((void *)begin, ((uintptr_t)block + size - begin) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE);
+}
+
 void *arena_allocate(Arena *arena, size_t size)
 {
     const size_t alignment = alignof(max_align_t);
@@ -28,12 +46,15 @@ void *arena_allocate(Arena *arena, size_t size)
         return exhausted(arena);
     size = size ? (size + alignment - 1) / alignment * alignment : alignment;
     if (size > (size_t)(arena->limit - arena->next)) {
-        const int large = size > BLOCK_BYTES / 4; /* a large piece gets a block of its own, the open block stays open */
-        const size_t memory = large ? size : BLOCK_BYTES;
+        const size_t open = next_block_bytes(arena);
+        const int large = size > open / 4; /* a large piece gets a block of its own, the open block stays open */
+        const size_t memory = large ? size : open;
         ArenaBlock *block = calloc(1, sizeof *block + memory);
         if (!block)
             return exhausted(arena);
+        use_huge_pages(block, sizeof *block + memory);
         block->previous = arena->blocks;
+        block->size = memory;
         arena->blocks = block;
         if (large)
             return block->memory;

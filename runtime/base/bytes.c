@@ -34,7 +34,6 @@ static void put_little_endian(ByteWriter *writer, uint64_t value, size_t count)
 
 void bytes_put_u8(ByteWriter *writer, uint8_t value) { put_little_endian(writer, value, 1); }
 void bytes_put_u32(ByteWriter *writer, uint32_t value) { put_little_endian(writer, value, 4); }
-void bytes_put_u64(ByteWriter *writer, uint64_t value) { put_little_endian(writer, value, 8); }
 
 void bytes_put_varint(ByteWriter *writer, uint64_t value)
 {
@@ -79,7 +78,6 @@ static uint64_t get_little_endian(ByteReader *reader, size_t count)
 
 uint8_t bytes_get_u8(ByteReader *reader) { return (uint8_t)get_little_endian(reader, 1); }
 uint32_t bytes_get_u32(ByteReader *reader) { return (uint32_t)get_little_endian(reader, 4); }
-uint64_t bytes_get_u64(ByteReader *reader) { return get_little_endian(reader, 8); }
 
 uint64_t bytes_get_varint(ByteReader *reader)
 {

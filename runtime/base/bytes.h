@@ -15,7 +15,6 @@ typedef struct ByteWriter {
 
 void bytes_put_u8(ByteWriter *writer, uint8_t value);
 void bytes_put_u32(ByteWriter *writer, uint32_t value);
-void bytes_put_u64(ByteWriter *writer, uint64_t value);
 /* LEB128: seven bits a byte, the lowest first. */
 void bytes_put_varint(ByteWriter *writer, uint64_t value);
 void bytes_put_text(ByteWriter *writer, const char *text); /* varint length, then the bytes */
@@ -28,7 +27,6 @@ typedef struct ByteReader {
 
 uint8_t bytes_get_u8(ByteReader *reader);
 uint32_t bytes_get_u32(ByteReader *reader);
-uint64_t bytes_get_u64(ByteReader *reader);
 uint64_t bytes_get_varint(ByteReader *reader);
 /* A varint that must be at most `limit`; more sets `failed`. */
 uint64_t bytes_get_varint_up_to(ByteReader *reader, uint64_t limit);

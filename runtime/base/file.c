@@ -8,11 +8,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* A file goes into memory of its own size at once; what has no size beforehand into memory that grows. */
 static Status read_all(FILE *stream, const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
 {
+    struct stat there;
     size_t capacity = 1 << 14, used = 0;
+    if (fstat(fileno(stream), &there) == 0 && S_ISREG(there.st_mode) && (size_t)there.st_size >= capacity)
+        capacity = (size_t)there.st_size + 1; /* and one to see the end */
     char *text = arena_allocate(arena, capacity + 1);
     for (;;) {
+        if (!text)
+            return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its bytes", path);
         used += fread(text + used, 1, capacity - used, stream);
         if (ferror(stream))
             return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
@@ -47,7 +53,9 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
         return STATUS_OK;
     }
     struct stat there;
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) { /* a device or a pipe (/dev/null, /dev/full): nothing to keep */
+    if (!*path) {
+        errno = ENOENT; /* the temporary name would be a good one */
+    } else if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) { /* a device or a pipe (/dev/null, /dev/full): nothing to keep */
         file->stream = fopen(path, "wb");
         file->path = strdup(path);
         if (file->stream && file->path)

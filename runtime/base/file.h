@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 /* The whole file ("-" is standard input), with a 0 byte behind its end that `size` does not count. The arena owns it.
-   STATUS_BAD_INPUT names the path and the system's reason. */
+   STATUS_BAD_INPUT names the path and the system's reason; STATUS_RUN_FAILED when the arena returns NULL. */
 Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Error *error);
 
 /* A file that appears whole or not at all: what is written goes to a temporary name beside `path`, and only

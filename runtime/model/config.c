@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of a message, so that no size made from it overflows. */
+/* Elements of a message, and of all that a microbatch leaves in the model: 2^44 of 8 bytes in 2^16 slots are a size yet. */
 static const uint64_t message_most = (uint64_t)1 << 32;
+static const double kept_most = 0x1p44;
 
 typedef enum KeyType { KEY_U32, KEY_U64, KEY_REAL } KeyType;
 
@@ -220,7 +221,9 @@ Status model_config_set(ModelConfig *config, const char *assignment, Error *erro
     if (!text)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     Status status = split(text, &name, &value, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && strcmp(name, "model") == 0)
+        status = error_set(error, STATUS_BAD_INPUT, "model = %s: a model sets all keys and comes first: --model %s", value, value);
+    else if (status == STATUS_OK)
         status = set_value(config, name, value, error);
     free(text);
     return status == STATUS_BAD_INPUT ? STATUS_BAD_USAGE : status;
@@ -237,6 +240,11 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
     if (rows > message_most / config->hidden)
         return error_set(error, STATUS_BAD_INPUT, "microbatch_size * sequence * hidden is over %llu",
                          (unsigned long long)message_most);
+    /* generously: of a layer its context, stash, gradient and what lies between; the head's logits and their gradient */
+    const double kept = (double)rows * (config->layers * (32.0 * config->hidden + (double)config->heads * config->sequence) +
+                                        2.0 * config->vocabulary);
+    if (kept > kept_most)
+        return error_set(error, STATUS_BAD_INPUT, "this model is too large: a microbatch leaves about %.1g numbers in it", kept);
     if (config->kind == MODEL_MLP)
         return STATUS_OK;
     if (config->hidden % config->heads != 0)

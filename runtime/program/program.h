@@ -76,6 +76,7 @@ typedef struct RankProgram {
     uint32_t peak_activations;    /* most microbatches of a stage held at once, from F to the end of B or W; forward only: 0 */
     uint32_t instruction_count;
     Instruction *instructions;    /* the last is END, and no other */
+    uint32_t *numbers;            /* of the instructions in the file, after program_post_early; NULL: their places */
 } RankProgram;
 
 typedef struct Program {
@@ -127,5 +128,14 @@ Status program_forward_only(const Program *program, Arena *arena, Program **deri
 /* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every B from the
    last stage back. Forward only where the program is. STATUS_BAD_INPUT when there are more stages than a rank can hold. */
 Status program_reference(const Program *program, Arena *arena, Program **derived, Error *error);
+
+/* --- post_early.c --- */
+
+/* Rewrites a verified program for transports that do not block at a post: every SEND stands right behind what fills its slot,
+   every RECEIVE right behind what frees it, past no other message of its channel and not inside an F&B. All else stays where it
+   is, each WAIT too: what a rank waits for is posted no later than before on either end, so nobody waits longer. Where messages
+   are handled strictly in the order of the stream the result may hang, and program_verify refuses it. Each rank has `numbers`
+   then, the arena's. STATUS_RUN_FAILED: no memory. Linear. */
+Status program_post_early(Program *program, Arena *arena, Error *error);
 
 #endif

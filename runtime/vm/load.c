@@ -13,6 +13,9 @@ Status program_derive(Program *program, bool reference, bool forward_only, Arena
     TRY(program_verify(program, error));
     if (forward != program)
         TRY(program_verify(forward, error));
+    TRY(program_post_early(program, arena, error)); /* no transport that there is blocks at a post */
+    if (forward != program)
+        TRY(program_post_early(forward, arena, error));
     loaded->program = forward_only ? forward : program;
     loaded->forward = forward;
     return STATUS_OK;

@@ -21,7 +21,7 @@ const char options_help[] =
     "  --device KIND      auto, cpu, cuda or sim\n"
     "  --transport KIND   auto (mpi under mpirun, else local), local, mpi or nccl\n"
     "  --rank-map LIST    process i runs rank LIST[i], such as 0,2,1,3; under mpirun\n"
-    "  --deadline SECONDS without any progress before the run is given up (default 60; 0: never)\n"
+    "  --deadline SECONDS the longest that a rank waits for another before the run is given up (default 60; 0: for ever)\n"
     "  --forward-only     run the schedule without its backward half\n"
     "  --reference        the whole model on one rank, microbatch after microbatch\n"
     "  --outputs FILE     with --forward-only: the last stage's outputs, float32 little-endian, by microbatch number\n"
@@ -176,7 +176,10 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_HELP: options->help = true; return STATUS_OK;
         case OPTION_VERSION: options->version = true; return STATUS_OK;
         case ':': return error_set(error, STATUS_BAD_USAGE, "%s needs a value; %s", argv[optind - 1], hint);
-        default: return error_set(error, STATUS_BAD_USAGE, "unknown option '%s'; %s", argv[optind - 1], hint);
+        default:
+            if (optopt > 0 && optopt < OPTION_STEPS) /* one of several letters: getopt has not moved on */
+                return error_set(error, STATUS_BAD_USAGE, "unknown option '-%c'; %s", optopt, hint);
+            return error_set(error, STATUS_BAD_USAGE, "unknown option '%s'; %s", argv[optind - 1], hint);
         }
     }
     if (argc - optind != 1)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* Whoever reads the output has had enough, or the disk is full: the run ends after this step. */
@@ -77,20 +78,41 @@ static void print_json(const Report *report, const StepReport *step)
     printf("}\n");
 }
 
+static int terminal_columns(void)
+{
+    struct winsize window;
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : 80;
+}
+
+/* In place: a line that is wider than the terminal would not be overwritten by the next. The bar takes what is left. */
+static void draw_progress(const char *count, const char *figures, double done, bool last)
+{
+    enum { WIDEST = 24 };
+    const int columns = terminal_columns() - 1;
+    char line[256], bar[WIDEST + 3] = "";
+    int width = columns - (int)strlen(count) - (int)strlen(figures) - 4;
+    width = width > WIDEST ? WIDEST : width;
+    if (width > 0) {
+        memset(bar, '-', (size_t)width);
+        memset(bar, '#', (size_t)(done * width));
+        memcpy(bar + width, "  ", 3);
+    }
+    snprintf(line, sizeof line, "%s  %s%s", count, bar, figures);
+    fprintf(stderr, "\r%.*s\033[K%s", columns, line, last ? "\n" : "");
+}
+
 static void print_progress(const Report *report, const StepReport *step)
 {
-    enum { WIDTH = 24 };
     const uint64_t steps = report->options->steps;
-    char tokens[16], bar[WIDTH + 1] = "";
     const double left = report->seconds / (double)step->step * (double)(steps - step->step);
-    if (report->terminal) {
-        memset(bar, '-', WIDTH);
-        memset(bar, '#', (size_t)(step->step * WIDTH / steps));
-    }
-    fprintf(stderr, "%sstep %llu/%llu  %s  loss %.4f  %s tokens/s  bubble %.1f %%  %.0f s left%s%s", report->terminal ? "\r" : "",
-            (unsigned long long)step->step, (unsigned long long)steps, bar, step->loss,
-            short_number(report->tokens / step->seconds, tokens), step->bubble_rate * 100, left,
-            report->terminal ? "\033[K" : "", !report->terminal || step->last ? "\n" : "");
+    char tokens[16], count[64], figures[128];
+    snprintf(count, sizeof count, "step %llu/%llu", (unsigned long long)step->step, (unsigned long long)steps);
+    snprintf(figures, sizeof figures, "loss %.4f  %s tokens/s  bubble %.1f %%  %.0f s left", step->loss,
+             short_number(report->tokens / step->seconds, tokens), step->bubble_rate * 100, left);
+    if (report->terminal)
+        draw_progress(count, figures, (double)step->step / (double)steps, step->last);
+    else
+        fprintf(stderr, "%s  %s\n", count, figures);
     fflush(stderr);
 }
 

@@ -184,11 +184,13 @@ bool opcode_is_pass(uint8_t opcode)
 int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size)
 {
     char words[160], line[16] = "";
-    const Instruction *place = &program->ranks[rank].instructions[instruction];
+    const RankProgram *own = &program->ranks[rank];
+    const Instruction *place = &own->instructions[instruction];
     program_instruction_text(program, rank, place, words, sizeof words);
     if (place->line)
         snprintf(line, sizeof line, ":%u", place->line);
-    return snprintf(text, size, "instruction %u (%s, %s%s)", instruction, words, program->source, line);
+    const uint32_t number = own->numbers ? own->numbers[instruction] : instruction;
+    return snprintf(text, size, "instruction %u (%s, %s%s)", number, words, program->source, line);
 }
 
 Status rank_execute(Rank *rank, const Program *program, Error *error)

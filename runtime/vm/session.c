@@ -130,6 +130,16 @@ static Status open_all(Session *session, Error *error)
     return STATUS_OK;
 }
 
+/* Other processes may be through already and wait for this one: they hear of the failure now, not at the deadline. */
+static void tell_failure(const Session *session, const Error *error)
+{
+    for (uint32_t r = 0; session->endpoints && r < session->loaded->program->rank_count; r++)
+        if (session->endpoints[r]) {
+            session->transport->abort(session->endpoints[r], error->text);
+            return;
+        }
+}
+
 static const Passes model_passes = {
     .forward = stage_forward,
     .backward_input = stage_backward_input,
@@ -150,10 +160,12 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
     if (!session->hooks.passes)
         session->hooks.passes = &model_passes;
     Status status = open_all(session, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         *opened = session;
-    else
-        session_close(session);
+        return STATUS_OK;
+    }
+    tell_failure(session, error);
+    session_close(session);
     return status;
 }
 

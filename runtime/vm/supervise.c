@@ -59,6 +59,7 @@ bool supervise(const LoadedProgram *loaded, Progress **progress, Status *status)
         return false; /* unguarded, but running */
     atomic_store(&shared->place, PROGRESS_IDLE);
     atomic_store(&shared->rank, -1);
+    signal(SIGCHLD, SIG_DFL); /* where a parent has had it ignored no end of a child is ever told */
     sigset_t watched, before;
     sigemptyset(&watched);
     sigaddset(&watched, SIGCHLD);

@@ -154,12 +154,14 @@ static bool all_came_back(Crew *crew)
 
 static void start_threads(Crew *crew)
 {
-    for (int i = 0; i < crew->count && crew->status == STATUS_OK; i++) {
+    bool good = true;
+    for (int i = 0; i < crew->count && good; i++) {
         Worker *worker = &crew->workers[i];
         const int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
         pthread_mutex_lock(&crew->lock);
         worker->started = !failed;
         crew->running += !failed;
+        good = !failed && crew->status == STATUS_OK;
         pthread_mutex_unlock(&crew->lock);
         if (failed) {
             Error error;

@@ -177,6 +177,7 @@ static void unwritable_and_unreadable_paths_are_named(void **state)
     size_t size;
     assert_int_equal(file_begin("/nowhere/at/all", &file, &error), STATUS_RUN_FAILED);
     assert_string_equal(error.text, "cannot write /nowhere/at/all: No such file or directory");
+    assert_int_equal(file_begin("", &file, &error), STATUS_RUN_FAILED); /* although a temporary name beside it is a good one */
     assert_int_equal(file_read("/nowhere/at/all", &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_int_equal(file_read(folder, &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_non_null(strstr(error.text, "directory"));
@@ -189,6 +190,52 @@ static void unwritable_and_unreadable_paths_are_named(void **state)
     assert_int_equal(stat("/dev/full", &there), 0);
     assert_true(S_ISCHR(there.st_mode));
     arena_free(&arena);
+}
+
+/* Bytes of address space that this process has. */
+static size_t address_space(void)
+{
+    size_t pages = 0;
+    FILE *stream = fopen("/proc/self/statm", "r");
+    assert_non_null(stream);
+    assert_int_equal(fscanf(stream, "%zu", &pages), 1);
+    fclose(stream);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void a_file_is_read_at_its_size(void **state)
+{
+    (void)state;
+    enum { SIZE = 1 << 28, MARGIN = 1 << 26 };
+    char path[200];
+    snprintf(path, sizeof path, "%s/out", folder);
+    FILE *stream = fopen(path, "wb");
+    assert_non_null(stream);
+    assert_int_equal(ftruncate(fileno(stream), SIZE), 0);
+    fclose(stream);
+    const size_t used = address_space();
+    if (used > (size_t)1 << 40)
+        skip(); /* a sanitizer's shadow: no limit would fit */
+    struct rlimit before, small;
+    getrlimit(RLIMIT_AS, &before);
+    small = before;
+    Arena arena = {0}; /* without a jump: allocation gives NULL */
+    Error error;
+    char *text = NULL;
+    size_t size = 0;
+    small.rlim_cur = used + SIZE + MARGIN;
+    setrlimit(RLIMIT_AS, &small);
+    const Status fits = file_read(path, &arena, &text, &size, &error);
+    arena_free(&arena);
+    small.rlim_cur = used + SIZE / 2;
+    setrlimit(RLIMIT_AS, &small);
+    const Status fits_not = file_read(path, &arena, &text, &size, &error);
+    setrlimit(RLIMIT_AS, &before);
+    arena_free(&arena);
+    assert_int_equal(fits, STATUS_OK);
+    assert_int_equal(size, SIZE);
+    assert_int_equal(fits_not, STATUS_RUN_FAILED);
+    assert_non_null(strstr(error.text, "/out: no memory"));
 }
 
 static void error_texts_are_cut_not_overrun(void **state)
@@ -218,7 +265,8 @@ int main(void)
         cmocka_unit_test(arena_gives_zeroed_aligned_memory), cmocka_unit_test(arena_jumps_when_exhausted),
         cmocka_unit_test(bytes_come_back),                   cmocka_unit_test(one_value_has_one_varint),
         cmocka_unit_test(checksum_is_the_known_one),         cmocka_unit_test(files_appear_whole_or_not_at_all),
-        cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(error_texts_are_cut_not_overrun),
+        cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(a_file_is_read_at_its_size),
+        cmocka_unit_test(error_texts_are_cut_not_overrun),
     };
     const int failures = cmocka_run_group_tests_name("base", tests, NULL, NULL);
     char path[200];

@@ -40,7 +40,12 @@ static pid_t start(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(command, sizeof command, format, arguments);
     va_end(arguments);
-    snprintf(whole, sizeof whole, "rm -f %s/out %s/err; exec >%s/out 2>%s/err; %s", folder, folder, folder, folder, command);
+    static const char *const names[] = {"out", "err"}; /* gone before anybody looks for what the new process says */
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(whole, sizeof whole, "%s/%s", folder, names[i]);
+        unlink(whole);
+    }
+    snprintf(whole, sizeof whole, "exec >%s/out 2>%s/err; %s", folder, folder, command);
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
@@ -104,6 +109,23 @@ static void test_people(void **state)
     assert_non_null(strstr(output, "/weights\n"));
     assert_non_null(strstr(diagnostics, "step 1/20  "));
     assert_null(strstr(diagnostics, "step 3/20  ")); /* not on a terminal: every tenth of the run */
+}
+
+/* On a terminal the progress is one line in place: it is never wider than that. */
+static void test_terminal(void **state)
+{
+    (void)state;
+    for (int columns = 40; columns <= 120; columns += 40) {
+        expect(finish(start("script -qec 'stty columns %d; %s --steps 20 %s %s' /dev/null", columns, dprun, small, program)), 0, "");
+        int lines = 0;
+        for (const char *line = output; (line = strstr(line, "\rstep ")); lines++) {
+            const size_t length = strcspn(++line, "\033");
+            if ((int)length >= columns)
+                fail_msg("%zu columns of %d: %.*s", length, columns, (int)length, line);
+        }
+        assert_int_equal(lines, 20);
+    }
+    assert_non_null(strstr(output, "step 20/20  ########################  loss"));
 }
 
 static void test_bad_inputs(void **state)
@@ -192,6 +214,27 @@ static void test_wrong_number(void **state)
            "this program has 4 ranks, but mpirun started 3 processes");
     expect(finish(start("mpirun %s -n 4 %s --rank-map 1,0 --steps 1 %s %s", mpirun_options(), dprun, small, program)), 2,
            "--rank-map names 2 ranks, the program has 4");
+}
+
+/* What only one process finds out before the first step ends all of them at once, not at the deadline. */
+static void test_one_cannot_start(void **state)
+{
+    (void)state;
+    need_mpirun();
+    expect(finish(start("mpirun %s -n 4 %s --deadline 20 --save /no/such/folder/w %s %s", mpirun_options(), dprun, small,
+                        program)),
+           3, "/no/such/folder/w");
+    assert_null(strstr(diagnostics, "no answer"));
+}
+
+/* A parent that ignores SIGCHLD hands that down; the guard has to see its child end all the same. */
+static void test_guard_of_careless_parent(void **state)
+{
+    (void)state;
+    need_mpirun();
+    expect(finish(start("timeout -s KILL 60 mpirun %s -n 3 env --ignore-signal=CHLD %s --steps 1 %s %s", mpirun_options(), dprun,
+                        small, program)),
+           2, "mpirun started 3 processes");
 }
 
 /* The processes that a process has started. */
@@ -309,8 +352,10 @@ int main(void)
     setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),          cmocka_unit_test(test_people),    cmocka_unit_test(test_bad_inputs),
+        cmocka_unit_test(test_terminal),
         cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt), cmocka_unit_test(test_mpi_equals_local),
         cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed),    cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_one_cannot_start), cmocka_unit_test(test_guard_of_careless_parent),
     };
     return cmocka_run_group_tests_name("command", tests, set_up, tear_down);
 }

@@ -68,6 +68,8 @@ static void test_mistakes(void **state)
         {{"dprun"}, STATUS_BAD_USAGE, "no program"},
         {{"dprun", "a.bin", "b.bin"}, STATUS_BAD_USAGE, "more than one program"},
         {{"dprun", "--stepz", "prog.bin"}, STATUS_BAD_USAGE, "'--stepz'"},
+        {{"dprun", "-xyz", "prog.bin"}, STATUS_BAD_USAGE, "'-x'"},
+        {{"dprun", "--json=1", "prog.bin"}, STATUS_BAD_USAGE, "'--json=1'"},
         {{"dprun", "prog.bin", "--steps"}, STATUS_BAD_USAGE, "--steps needs a value"},
         {{"dprun", "--steps=0", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '0'"},
         {{"dprun", "--steps=-3", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '-3'"},
@@ -91,6 +93,7 @@ static void test_mistakes(void **state)
         {{"dprun", "--save=w", "--forward-only", "prog.bin"}, STATUS_BAD_USAGE, "--save"},
         {{"dprun", "--set=hiden=3", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=hidden", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
+        {{"dprun", "--set=model=mlp", "prog.bin"}, STATUS_BAD_USAGE, "--model"},
         {{"dprun", "--model=/no/such/model", "prog.bin"}, STATUS_BAD_INPUT, "/no/such/model"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {

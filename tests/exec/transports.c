@@ -30,8 +30,9 @@ static const char *build;
 
 static void shell(const char *command)
 {
-    if (system(command) != 0)
-        fail_msg("failed: %s", command);
+    const int status = system(command);
+    if (status != 0)
+        fail_msg("wait status %#x of: %s", (unsigned)status, command);
 }
 
 /* One run of two steps: what it says that is not a time goes to NAME.json, the weights to NAME.weights. */
@@ -40,8 +41,9 @@ static void run(const char *launcher, const char *model, const char *name)
     char command[4096];
     snprintf(command, sizeof command,
              "%s %s/dprun --model %s --set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2 --steps 2 --json "
-             "--save %s/%s.weights %s/prog.bin >%s/out && sed 's/\"tokens_per_s\".*//' %s/out >%s/%s.json",
-             launcher, build, model, folder, name, folder, folder, folder, folder, name);
+             "--save %s/%s.weights %s/prog.bin >%s/out 2>%s/err || { status=$?; cat %s/err >&2; exit $status; }; "
+             "sed 's/\"tokens_per_s\".*//' %s/out >%s/%s.json",
+             launcher, build, model, folder, name, folder, folder, folder, folder, folder, folder, name);
     shell(command);
 }
 

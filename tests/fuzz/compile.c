@@ -1,15 +1,9 @@
 /* The first door: any bytes as a schedule, .dps or .csv (by the first byte), through every pass. Either there is a diagnostic
-   or a program that passes its verification; never a crash, a leak or a hang. */
+   or a program that passes its verification; never a crash, a leak or a hang. And formatting keeps what it formats. */
 
-#include "compiler/check.h"
-#include "compiler/communicate.h"
-#include "compiler/csv.h"
-#include "compiler/expand.h"
-#include "compiler/lower.h"
+#include "compiler/compile.h"
+#include "compiler/format.h"
 #include "compiler/parse.h"
-#include "compiler/passes.h"
-#include "compiler/place.h"
-#include "compiler/prove.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -28,56 +22,54 @@ static void demand(bool good, const char *what)
     abort();
 }
 
-static bool read_schedule(const Source *source, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
+static Status stop_large(const Compilation *c, Form form)
 {
-    if (source->size && (isdigit((unsigned char)*source->text) || strchr("p(,", *source->text)))
-        return csv_read(source, arena, diagnostics, schedule);
-    const Parameters parameters = {0};
-    const Ast *tree = parse(source, arena, diagnostics);
-    if (!tree || !check((Ast *)(uintptr_t)tree, arena, diagnostics) || !place(tree, &parameters, arena, diagnostics, schedule))
-        return false;
-    if ((uint64_t)schedule->microbatches * schedule->pipes[0].stages > PASSES_MAX)
-        return false;
-    return expand(tree, &parameters, arena, diagnostics, schedule);
+    const bool large = form == FORM_SCHEDULE && (uint64_t)c->schedule.microbatches * c->schedule.pipes[0].stages > PASSES_MAX;
+    return large ? STATUS_RUN_FAILED : STATUS_OK;
 }
 
-static void compile(const Source *source, Arena *arena, Diagnostics *diagnostics)
+/* Formatting changes nothing but blanks, and nothing at all the second time. */
+static void check_format(const Source *source, Arena *arena)
 {
-    Schedule schedule;
-    PassTable table;
-    Timeline timeline;
-    if (!read_schedule(source, arena, diagnostics, &schedule) || !legal(&schedule, arena, diagnostics, &table))
-        return;
-    if (!timeline_run(&schedule, &table, &costs_unit, arena, &timeline)) {
-        prove_report_circle(&schedule, &table, &timeline, arena, diagnostics);
-        demand(diag_failed(diagnostics), "a circle without a diagnostic");
-        return;
+    Source formatted = {.path = "formatted", .text = source->text, .size = source->size}, again = formatted;
+    Diagnostics *diagnostics = diag_new(arena, source);
+    formatted.text = format_source(source, arena, diagnostics, &formatted.size);
+    demand(formatted.text, "what was parsed cannot be formatted");
+    source_lines(&formatted, arena);
+    uint32_t count, formatted_count;
+    const Token *tokens = read_tokens(source, arena, &count), *kept = read_tokens(&formatted, arena, &formatted_count);
+    demand(count == formatted_count, "formatting changes the number of tokens");
+    for (uint32_t i = 0; i < count; i++) {
+        const Span old = tokens[i].span, new = kept[i].span;
+        demand(tokens[i].kind == kept[i].kind && old.end - old.begin == new.end - new.begin &&
+                   memcmp(source->text + old.begin, formatted.text + new.begin, old.end - old.begin) == 0,
+               "formatting changes a token");
     }
-    if (!schedule.has_messages)
-        communicate(&schedule, &table, &timeline, arena);
-    if (!prove_messages(&schedule, &table, arena, diagnostics))
-        return;
-    RankPlan *plans = arena_array(arena, schedule.ranks, sizeof *plans);
-    for (uint32_t r = 0; r < schedule.ranks; r++)
-        if (!plan_rank(&schedule, r, arena, diagnostics, &plans[r]))
-            return;
-    Error error = {""};
-    const Program *program = lower(&schedule, plans, source, arena);
-    demand(program_verify(program, &error) == STATUS_OK, error.text);
+    again.text = format_source(&formatted, arena, diagnostics, &again.size);
+    demand(again.text && again.size == formatted.size && memcmp(again.text, formatted.text, again.size) == 0,
+           "formatting twice is not the same as once");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     Arena arena = {0};
-    Source source = {.path = "fuzz", .text = arena_text(&arena, (const char *)data, size), .size = size};
+    const bool is_order = size && (isdigit(*data) || strchr("p(,", *data));
+    Source source = {.path = is_order ? "fuzz.csv" : "fuzz.dps", .text = arena_text(&arena, (const char *)data, size), .size = size};
     source_lines(&source, &arena);
-    Diagnostics *diagnostics = diag_new(&arena, &source);
-    compile(&source, &arena, diagnostics);
+    const Parameters parameters = {0};
+    Compilation compilation = {.arena = &arena, .source = &source, .parameters = &parameters, .reached = stop_large};
+    Error error = {""};
+    const Status status = compile(&compilation, &error);
+    demand(!*error.text, error.text);
+    demand(status != STATUS_BAD_INPUT || diag_failed(compilation.diagnostics), "refused without a diagnostic");
+    demand(status != STATUS_OK || !diag_failed(compilation.diagnostics), "a diagnostic, but not refused");
+    if (compilation.tree)
+        check_format(&source, &arena);
     char *text = NULL;
     size_t length = 0;
     FILE *stream = open_memstream(&text, &length);
     if (stream) {
-        diag_print(diagnostics, stream);
+        diag_print(compilation.diagnostics, stream);
         fclose(stream);
     }
     free(text);

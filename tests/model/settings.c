@@ -115,6 +115,8 @@ static void test_assignments(void **state)
     assert_true(config.weight_decay == 0.25 && config.clip_norm == 3);
     assert_int_equal(model_config_set(&config, "hiden=4", &failure), STATUS_BAD_USAGE);
     assert_string_equal(failure.text, "no key 'hiden'; the nearest is 'hidden'");
+    assert_int_equal(model_config_set(&config, "model = mlp", &failure), STATUS_BAD_USAGE);
+    assert_non_null(strstr(failure.text, "--model mlp"));
     assert_int_equal(model_config_set(&config, "hidden=four", &failure), STATUS_BAD_USAGE);
     assert_int_equal(model_config_set(&config, "hidden", &failure), STATUS_BAD_USAGE);
 }
@@ -148,6 +150,15 @@ static void test_check(void **state)
         assert_int_equal(model_config_check(&config, 1, &failure), STATUS_BAD_INPUT);
         assert_non_null(strstr(failure.text, "4294967296"));
     }
+    /* within every single limit, and yet the sizes of its stages would not fit 64 bits */
+    static const char *const deep[] = {"hidden=1", "heads=1", "sequence=65536", "microbatch_size=65536", "layers=1048576"};
+    ModelConfig config;
+    Error failure;
+    OK(model_config_load("gpt", &config, error));
+    for (size_t i = 0; i < sizeof deep / sizeof *deep; i++)
+        OK(model_config_set(&config, deep[i], error));
+    assert_int_equal(model_config_check(&config, 1, &failure), STATUS_BAD_INPUT);
+    assert_non_null(strstr(failure.text, "too large"));
 }
 
 /* Layers are dealt evenly: 10 over 4 are 3, 3, 2, 2. */

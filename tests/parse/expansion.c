@@ -1,6 +1,7 @@
 /* What steps become: orders, and the values of the expressions in them. */
 
 #include "compiler/emit.h"
+#include "compiler/slots.h"
 #include "tests/parse/front.h"
 
 static char *csv_of(const Schedule *schedule, bool messages)
@@ -25,26 +26,45 @@ static void assert_order(const char *text, const char *expected)
     front_close(&front);
 }
 
-/* The fixture is pytorch/pytorch's, test/distributed/pipelining/artifacts. */
-static void dualpipev_equals_pytorch(void **state)
+/* An empty cell of an order is idle time. */
+static void drop_empty_cells(char *text)
 {
-    (void)state;
+    char *to = text;
+    for (const char *from = text; *from; from++) {
+        const bool empty_before = to == text || to[-1] == ',' || to[-1] == '\n';
+        if (*from != ',' || !empty_before)
+            *to++ = *from;
+    }
+    *to = '\0';
+}
+
+static void assert_equals_fixture(const char *schedule, int ranks, int microbatches, const char *fixture)
+{
     Arena arena = {0};
     Error error;
-    char *fixture;
+    char *expected;
     size_t size;
-    assert_int_equal(file_read("tests/parse/dualpipev_4rank_10mb.csv", &arena, &fixture, &size, &error), STATUS_OK);
+    assert_int_equal(file_read(fixture, &arena, &expected, &size, &error), STATUS_OK);
+    drop_empty_cells(expected);
     Parameters parameters = {0};
-    parameters_set_ranks(&parameters, 4);
-    parameters_set_microbatches(&parameters, 10);
+    parameters_set_ranks(&parameters, ranks);
+    parameters_set_microbatches(&parameters, microbatches);
     Front front;
-    front_run_file(&front, "schedules/dualpipev.dps", &parameters);
+    front_run_file(&front, schedule, &parameters);
     assert_true(front.good);
     char *order = csv_of(&front.schedule, false);
-    assert_string_equal(order, fixture);
+    assert_string_equal(order, expected);
     free(order);
     front_close(&front);
     arena_free(&arena);
+}
+
+/* The fixtures are pytorch/pytorch's, test/distributed/pipelining/artifacts. */
+static void orders_equal_pytorch(void **state)
+{
+    (void)state;
+    assert_equals_fixture("schedules/dualpipev.dps", 4, 10, "tests/parse/dualpipev_4rank_10mb.csv");
+    assert_equals_fixture("schedules/interleaved-zb.dps", 2, 8, "tests/parse/zb1p_2rank_2stagep_compute.csv");
 }
 
 #define ONE(stages) "schedule t; ranks P = 1; microbatches M = 3; pipe a: " #stages " stages, stage s on 0, M microbatches;\n"
@@ -91,6 +111,70 @@ static void microbatches_that_do_not_exist(void **state)
     assert_order(text, "0F0,0F1,0I0,0I1,0W0,0W1\n");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 4 microbatches; F : 5;",
             "one more F of chunk 0 than pipe a has microbatches: 4");
+}
+
+static void slots(void **state)
+{
+    (void)state;
+    /* the order is that of the slots, in one slot that of the file; microbatches are taken in that order */
+    assert_order(ONE(2) "repeat m < M { at 4*m+3 : B0; at 4*m : F0; at 4*m+2 : B1; at 4*m+1 : F1; }",
+                 "0F0,1F0,1B0,0B0,0F1,1F1,1B1,0B1,0F2,1F2,1B2,0B2\n");
+    assert_order(ONE(1) "at 1 : B : 3; at -5 : F : 2; at 1 : F[2];", "0F0,0F1,0B0,0B1,0B2,0F2\n");
+    assert_order(ONE(1) "at P ? 2 : 3 : F; at 4 : F&B; at 3 : F; at 6 : B; at 5 : B;",
+                 "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n");
+    /* W fills the slots that are free, as soon as a weight pass waits, and comes last when there is none */
+    assert_order(ONE(1) "repeat m < M { at 3*m : F; at 3*m+1 : I; } W : 3;", "0F0,0I0,0W0,0F1,0I1,0W1,0F2,0I2,0W2\n");
+    assert_order(ONE(1) "repeat m < M { at 2*m : F; at 2*m+3 : I; } W : 3;", "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2\n");
+    assert_order(ONE(2) "W0 : 3; at 0 : F0 F1 : 3; at 10 : I1; at 12 : I0 : 3; at 20 : I1 : 2; W1 : 3;",
+                 "0F0,1F0,0F1,1F1,0F2,1F2,1I0,0I0,0I1,0I2,0W0,0W1,0W2,1W0,1I1,1I2,1W1,1W2\n");
+    assert_order(ONE(1) "W[2]; at 0 : F I : 3; W[0]; at 4 : W;", "0F0,0I0,0F1,0I1,0F2,0I2,0W2,0W0,0W1\n");
+    /* a rank of such a file may do without slots */
+    assert_order("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
+                 "if r == 0 { at 1 : B : M; at 0 : F : M; } else { nFIW : M; }",
+                 "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
+}
+
+static void slots_that_are_wrong(void **state)
+{
+    (void)state;
+    REPORTS(ONE(1) "F; at 0 : F : 2; at 1 : B : 3;", "t.dps:2:1: error: rank 0: this pass has no slot: beside passes that have one, only W can");
+    REPORTS(ONE(1) "at 4 : F; at 1/(M-3) : F;", "division by zero");
+    REPORTS(ONE(1) "at 4 : F : 3; at 7 : F; at 5 : B : 3;", "2:22: error: rank 0: one more F of chunk 0 than pipe a has microbatches: 3",
+            "help: here in slot 7");
+    REPORTS(ONE(1) "at 4 : F; at 3 : W; at 5 : I;", "2:18: error: rank 0: no weight pass is waiting for this W", "help: here in slot 3");
+    REPORTS(ONE(1) "at 4 : F : 2; W : 3; at 5 : I : 2;", "rank 0: no weight pass is waiting for this W");
+    REPORTS(ONE(1) "at 0 F;", "expected `:`, not `F`");
+    REPORTS(ONE(1) "at 0 : repeat i < 2 { F; }", "expected a pass, not `repeat`");
+    REPORTS(ONE(1) "att 0 : F;", "expected an item of the schedule, not `att`", "help: did you mean `at`?");
+}
+
+/* Far apart and in no order, they come out as an independent sort has them. */
+static void many_slots(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    SlotKey *keys = calloc(COUNT, sizeof *keys), *scratch = calloc(COUNT, sizeof *scratch);
+    const int64_t ranges[] = {1, 7, 2048, 5000, INT64_C(1) << 33, INT64_MAX};
+    uint64_t random = 1;
+    for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++) {
+        for (uint32_t i = 0; i < COUNT; i++) {
+            random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            const int64_t slot = (int64_t)(random >> 1) % ranges[k];
+            keys[i] = (SlotKey){.slot = random & 1 ? slot : -slot, .index = i};
+        }
+        keys[COUNT / 2].slot = ranges[k] == INT64_MAX ? INT64_MIN : 0;
+        slots_sort(keys, scratch, COUNT);
+        bool seen[COUNT] = {false};
+        for (uint32_t i = 0; i < COUNT; i++) {
+            assert_false(seen[keys[i].index]);
+            seen[keys[i].index] = true;
+            assert_true(i == 0 || keys[i - 1].slot < keys[i].slot ||
+                        (keys[i - 1].slot == keys[i].slot && keys[i - 1].index < keys[i].index));
+        }
+    }
+    slots_sort(keys, scratch, 0);
+    free(keys);
+    free(scratch);
 }
 
 static void blocks(void **state)
@@ -214,11 +298,14 @@ static void loops_that_run_away(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dualpipev_equals_pytorch),
+        cmocka_unit_test(orders_equal_pytorch),
         cmocka_unit_test(words),
         cmocka_unit_test(named_and_computed),
         cmocka_unit_test(overlaps_and_splits),
         cmocka_unit_test(microbatches_that_do_not_exist),
+        cmocka_unit_test(slots),
+        cmocka_unit_test(slots_that_are_wrong),
+        cmocka_unit_test(many_slots),
         cmocka_unit_test(blocks),
         cmocka_unit_test(pipes_and_messages),
         cmocka_unit_test(values),

@@ -1,0 +1,108 @@
+/* The list of the compiler's passes. */
+
+#include "compiler/compile.h"
+
+#include "compiler/check.h"
+#include "compiler/communicate.h"
+#include "compiler/csv.h"
+#include "compiler/expand.h"
+#include "compiler/lower.h"
+#include "compiler/parse.h"
+#include "compiler/place.h"
+#include "compiler/prove.h"
+#include "runtime/base/file.h"
+
+#include <string.h>
+
+/* What a pass that has failed returns: it has said why in a diagnostic. */
+#define PASS(call)                       \
+    do {                                 \
+        if (!(call))                     \
+            return STATUS_BAD_INPUT;     \
+    } while (0)
+
+#define REACHED(c, form) TRY((c)->reached ? (c)->reached(c, form) : STATUS_OK)
+
+bool source_is_order(const Source *source)
+{
+    const char *dot = strrchr(source->path, '.');
+    return dot && strcmp(dot, ".csv") == 0;
+}
+
+Status source_read(const char *path, Arena *arena, Source *source, Error *error)
+{
+    char *text;
+    *source = (Source){.path = path};
+    TRY(file_read(path, arena, &text, &source->size, error));
+    source->text = text;
+    if (source->size > UINT32_MAX / 2)
+        return error_set(error, STATUS_BAD_INPUT, "%s: too large: at most 2 GiB", path);
+    source_lines(source, arena);
+    return STATUS_OK;
+}
+
+/* source → schedule: where every stage lives and what every rank runs */
+static Status read_csv(Compilation *c, Error *error)
+{
+    const Parameters *parameters = c->parameters;
+    if (parameters->has_ranks || parameters->has_microbatches || parameters->count)
+        return error_set(error, STATUS_BAD_USAGE, "%s: an order has no parameters: its rows are the ranks, its cells the microbatches",
+                         c->source->path);
+    PASS(csv_read(c->source, c->arena, c->diagnostics, &c->schedule));
+    REACHED(c, FORM_SCHEDULE);
+    return STATUS_OK;
+}
+
+static Status read_schedule(Compilation *c, Error *error)
+{
+    REACHED(c, FORM_TOKENS);
+    PASS(c->tree = parse(c->source, c->arena, c->diagnostics));
+    REACHED(c, FORM_TREE);
+    PASS(check(c->tree, c->arena, c->diagnostics));
+    TRY(parameters_check(c->tree, c->parameters, error));
+    PASS(place(c->tree, c->parameters, c->arena, c->diagnostics, &c->schedule));
+    REACHED(c, FORM_SCHEDULE);
+    PASS(expand(c->tree, c->parameters, c->arena, c->diagnostics, &c->schedule));
+    return STATUS_OK;
+}
+
+/* schedule → proven schedule, messages included */
+static Status prove(Compilation *c)
+{
+    REACHED(c, FORM_ORDER);
+    PASS(legal(&c->schedule, c->arena, c->diagnostics, &c->table));
+    if (!timeline_run(&c->schedule, &c->table, &costs_unit, c->arena, &c->unit_times)) {
+        prove_report_circle(&c->schedule, &c->table, &c->unit_times, c->arena, c->diagnostics);
+        return STATUS_BAD_INPUT;
+    }
+    if (!c->schedule.has_messages)
+        communicate(&c->schedule, &c->table, c->arena);
+    REACHED(c, FORM_COMMS);
+    PASS(prove_messages(&c->schedule, &c->table, c->arena, c->diagnostics));
+    return STATUS_OK;
+}
+
+/* proven schedule → program */
+static Status translate(Compilation *c, Error *error)
+{
+    c->plans = arena_array(c->arena, c->schedule.ranks, sizeof *c->plans);
+    for (uint32_t r = 0; r < c->schedule.ranks; r++)
+        PASS(plan_rank(&c->schedule, r, c->arena, c->diagnostics, &c->plans[r]));
+    REACHED(c, FORM_PLAN);
+    c->program = lower(&c->schedule, c->plans, c->source, c->arena);
+    Status status = program_verify(c->program, error);
+    if (status != STATUS_OK) { /* our own mistake, and better found here than by dprun */
+        error_prefix(error, "internal error, the program that was made does not pass its verification: ");
+        return status;
+    }
+    REACHED(c, FORM_PROGRAM);
+    return STATUS_OK;
+}
+
+Status compile(Compilation *c, Error *error)
+{
+    c->diagnostics = diag_new(c->arena, c->source);
+    TRY(source_is_order(c->source) ? read_csv(c, error) : read_schedule(c, error));
+    TRY(prove(c));
+    return translate(c, error);
+}

@@ -1,0 +1,52 @@
+#ifndef COMPILER_COMPILE_H
+#define COMPILER_COMPILE_H
+
+/* A schedule's way from source to verified program, for one set of parameters. No state is kept outside the Compilation:
+   several may run at once, each with an arena of its own. */
+
+#include "compiler/ast.h"
+#include "compiler/plan.h"
+#include "compiler/timeline.h"
+#include "compiler/values.h"
+
+/* A form on the way, in the order of the passes. */
+typedef enum Form {
+    FORM_TOKENS,
+    FORM_TREE,
+    FORM_SCHEDULE, /* where every stage lives; the orders are not there yet, except a .csv's */
+    FORM_ORDER,
+    FORM_COMMS,
+    FORM_PLAN,
+    FORM_PROGRAM,
+} Form;
+
+typedef struct Compilation Compilation;
+struct Compilation {
+    /* what the caller gives */
+    Arena *arena;
+    const Source *source; /* .csv by its path: an order; otherwise a .dps */
+    const Parameters *parameters;
+    Status (*reached)(const Compilation *compilation, Form form); /* called with each form as it is there; what is not
+                                                                     STATUS_OK ends the compilation. NULL: none */
+    const void *context;                                          /* for `reached` */
+    /* what there is when it ends; the arena's */
+    Diagnostics *diagnostics;
+    Ast *tree; /* NULL: of a .csv, or it did not parse */
+    Schedule schedule;
+    PassTable table;
+    Timeline unit_times; /* in costs_unit */
+    RankPlan *plans;
+    Program *program;
+};
+
+/* Whether it is read as a .csv. */
+bool source_is_order(const Source *source);
+
+/* The file's text and lines. */
+Status source_read(const char *path, Arena *arena, Source *source, Error *error);
+
+/* STATUS_OK: everything is there and verified. STATUS_BAD_INPUT: the diagnostics say why, or `error`
+   where there is no place to point at; STATUS_BAD_USAGE: `parameters` name what the source does not have. */
+Status compile(Compilation *compilation, Error *error);
+
+#endif

@@ -1,0 +1,261 @@
+#include "compiler/sweep.h"
+
+#include "compiler/check.h"
+#include "compiler/parse.h"
+#include "compiler/require.h"
+#include "runtime/base/clock.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- ranges --- */
+
+static bool read_number(const char **next, int64_t *value)
+{
+    char *end;
+    if (!isdigit((unsigned char)**next) && **next != '-')
+        return false;
+    errno = 0;
+    const long long read = strtoll(*next, &end, 10);
+    if (errno || end == *next)
+        return false;
+    *value = read;
+    *next = end;
+    return true;
+}
+
+/* a, a..b or a..b..step at `next`, which goes on behind it. */
+static bool read_range(const char **next, SweepRange *range)
+{
+    int64_t last;
+    range->step = 1;
+    if (!read_number(next, &range->first))
+        return false;
+    last = range->first;
+    if (strncmp(*next, "..", 2) == 0) {
+        *next += 2;
+        if (!read_number(next, &last))
+            return false;
+        if (strncmp(*next, "..", 2) == 0) {
+            *next += 2;
+            if (!read_number(next, &range->step))
+                return false;
+        }
+    }
+    if (range->step < 1 || last < range->first || (range->first < 0 && last > INT64_MAX + range->first))
+        return false;
+    range->count = (uint64_t)(last - range->first) / (uint64_t)range->step + 1;
+    return true;
+}
+
+static bool is_size(const char *name) { return strcmp(name, "ranks") == 0 || strcmp(name, "microbatches") == 0; }
+
+Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
+{
+    *sweep = (Sweep){.text = text, .combinations = 1};
+    for (const char *next = text;;) {
+        const char *const written = next;
+        const size_t shown = strcspn(written, ","), length = strcspn(next, "=,");
+        if (sweep->range_count == SWEEP_RANGES_MAX)
+            return error_set(error, STATUS_BAD_USAGE, "--sweep: more than %d ranges", SWEEP_RANGES_MAX);
+        SweepRange *range = &sweep->ranges[sweep->range_count];
+        range->name = arena_text(arena, next, length);
+        next += length + 1;
+        if (!length || written[length] != '=' || !read_range(&next, range) || (*next && *next != ','))
+            return error_set(error, STATUS_BAD_USAGE, "--sweep: '%.*s' is not NAME=FIRST..LAST, NAME=FIRST..LAST..STEP or NAME=NUMBER",
+                             (int)shown, written);
+        if (is_size(range->name) && range->first < 1)
+            return error_set(error, STATUS_BAD_USAGE, "--sweep: %s needs at least 1", range->name);
+        for (uint32_t i = 0; i < sweep->range_count; i++)
+            if (strcmp(sweep->ranges[i].name, range->name) == 0)
+                return error_set(error, STATUS_BAD_USAGE, "--sweep: %s has two ranges", range->name);
+        if (__builtin_mul_overflow(sweep->combinations, range->count, &sweep->combinations))
+            return error_set(error, STATUS_BAD_USAGE, "--sweep: more combinations than can be counted");
+        sweep->range_count++;
+        if (!*next++)
+            return STATUS_OK;
+    }
+}
+
+static int64_t value_of(const Sweep *sweep, uint32_t range, uint64_t index)
+{
+    for (uint32_t i = sweep->range_count - 1; i > range; i--)
+        index /= sweep->ranges[i].count;
+    return sweep->ranges[range].first + (int64_t)(index % sweep->ranges[range].count) * sweep->ranges[range].step;
+}
+
+static Parameters parameters_of(const Sweep *sweep, const Parameters *given, uint64_t index, Arena *arena)
+{
+    Parameters made = *given;
+    made.others = NULL; /* an array of its own */
+    made.count = made.capacity = 0;
+    for (uint32_t i = 0; i < given->count; i++)
+        parameters_set(&made, arena, given->others[i].name, given->others[i].value);
+    for (uint32_t i = 0; i < sweep->range_count; i++) {
+        const int64_t value = value_of(sweep, i, index);
+        if (strcmp(sweep->ranges[i].name, "ranks") == 0)
+            parameters_set_ranks(&made, value);
+        else if (strcmp(sweep->ranges[i].name, "microbatches") == 0)
+            parameters_set_microbatches(&made, value);
+        else
+            parameters_set(&made, arena, sweep->ranges[i].name, value);
+    }
+    return made;
+}
+
+/* As on the command line of a single compilation. */
+static const char *options_text(const Sweep *sweep, uint64_t index, Arena *arena)
+{
+    const char *text = "";
+    for (uint32_t i = 0; i < sweep->range_count; i++) {
+        const char *name = sweep->ranges[i].name;
+        text = arena_format(arena, is_size(name) ? "%s%s--%s %" PRId64 : "%s%s-D %s=%" PRId64, text, i ? " " : "", name,
+                            value_of(sweep, i, index));
+    }
+    return text;
+}
+
+/* --- the work --- */
+
+typedef enum Outcome { PROVEN, NOT_ADMITTED, FAILED, NO_MEMORY } Outcome;
+
+typedef struct Work {
+    const Sweep *sweep;
+    const Source *source;
+    const Parameters *given;
+    const Ast *tree; /* for its requires */
+    FILE *progress;
+    pthread_mutex_t mutex; /* of all that follows */
+    uint64_t next, done, failed; /* failed: the first combination so far; the number of combinations when none */
+    uint64_t proven, not_admitted;
+    bool no_memory;
+    int64_t last_shown;
+} Work;
+
+static Outcome prove_combination(const Work *work, uint64_t index, Arena *arena)
+{
+    Error error = {""};
+    const Parameters parameters = parameters_of(work->sweep, work->given, index, arena);
+    Compilation compilation = {.arena = arena, .source = work->source, .parameters = &parameters};
+    if (!require_admits(work->tree, &parameters, values_new(work->tree, arena)))
+        return NOT_ADMITTED;
+    return compile(&compilation, &error) == STATUS_OK ? PROVEN : FAILED;
+}
+
+static Outcome try_combination(const Work *work, uint64_t index)
+{
+    jmp_buf exhausted;
+    Arena arena = {.exhausted = &exhausted};
+    volatile Outcome outcome = NO_MEMORY;
+    if (setjmp(exhausted) == 0)
+        outcome = prove_combination(work, index, &arena);
+    arena_free(&arena);
+    return outcome;
+}
+
+static void show_progress(Work *work)
+{
+    enum { WIDTH = 40, EVERY = 100000000 };
+    const int64_t now = clock_nanoseconds();
+    if (!work->progress || now - work->last_shown < EVERY)
+        return;
+    work->last_shown = now;
+    const uint64_t all = work->sweep->combinations;
+    const int filled = (int)((double)work->done / (double)all * WIDTH);
+    fprintf(work->progress, "\r[%.*s%*s] %" PRIu64 " of %" PRIu64, filled, "########################################",
+            WIDTH - filled, "", work->done, all);
+    fflush(work->progress);
+}
+
+static void *work_on(void *argument)
+{
+    Work *work = argument;
+    pthread_mutex_lock(&work->mutex);
+    while (work->next < work->failed && !work->no_memory) { /* none behind one that failed can be the first */
+        const uint64_t index = work->next++;
+        pthread_mutex_unlock(&work->mutex);
+        const Outcome outcome = try_combination(work, index);
+        pthread_mutex_lock(&work->mutex);
+        work->done++;
+        work->proven += outcome == PROVEN;
+        work->not_admitted += outcome == NOT_ADMITTED;
+        work->no_memory |= outcome == NO_MEMORY;
+        if (outcome == FAILED && index < work->failed)
+            work->failed = index;
+        show_progress(work);
+    }
+    pthread_mutex_unlock(&work->mutex);
+    return NULL;
+}
+
+static void work_on_all_cores(Work *work)
+{
+    enum { THREADS_MAX = 256 };
+    pthread_t threads[THREADS_MAX];
+    cpu_set_t cores;
+    uint64_t wanted = sched_getaffinity(0, sizeof cores, &cores) == 0 ? (uint64_t)CPU_COUNT(&cores) : 1;
+    int started = 0;
+    /* What one combination frees, the next one needs: give nothing back to the system, it costs as much as the proofs. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 25);
+    mallopt(M_TRIM_THRESHOLD, 1 << 28);
+    if (wanted > work->sweep->combinations)
+        wanted = work->sweep->combinations;
+    while ((uint64_t)started + 1 < wanted && started < THREADS_MAX &&
+           pthread_create(&threads[started], NULL, work_on, work) == 0)
+        started++;
+    work_on(work);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* Compiles one combination for its diagnostics. */
+static Status fail_with(const Work *work, uint64_t index, Compilation *compilation, Error *error)
+{
+    Arena *arena = compilation->arena;
+    Parameters *parameters = arena_allocate(arena, sizeof *parameters);
+    *parameters = parameters_of(work->sweep, work->given, index, arena);
+    compilation->parameters = parameters;
+    Error reason = {""};
+    const Status status = compile(compilation, &reason);
+    const char *options = options_text(work->sweep, index, arena);
+    if (work->not_admitted == work->sweep->combinations)
+        error_set(error, status, "%s: its requires admit none of the %" PRIu64 " combinations of %s, the first of them %s",
+                  work->source->path, work->sweep->combinations, work->sweep->text, options);
+    else
+        error_set(error, status, "%s: fails with %s, combination %" PRIu64 " of %" PRIu64 "%s%s", work->source->path, options,
+                  index + 1, work->sweep->combinations, *reason.text ? ": " : "", reason.text);
+    return status;
+}
+
+Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, SweepResult *result, Error *error)
+{
+    if (source_is_order(compilation->source))
+        return error_set(error, STATUS_BAD_USAGE, "--sweep: %s is an order, and has no parameters", compilation->source->path);
+    const int64_t start = clock_nanoseconds();
+    Arena *arena = compilation->arena;
+    const Parameters first = parameters_of(sweep, compilation->parameters, 0, arena);
+    compilation->diagnostics = diag_new(arena, compilation->source);
+    compilation->tree = parse(compilation->source, arena, compilation->diagnostics);
+    if (!compilation->tree || !check(compilation->tree, arena, compilation->diagnostics))
+        return STATUS_BAD_INPUT;
+    TRY(parameters_check(compilation->tree, &first, error));
+    Work work = {.sweep = sweep, .source = compilation->source, .given = compilation->parameters, .tree = compilation->tree,
+                 .progress = progress && isatty(fileno(progress)) ? progress : NULL, .mutex = PTHREAD_MUTEX_INITIALIZER,
+                 .failed = sweep->combinations};
+    work_on_all_cores(&work);
+    if (work.progress)
+        fputs("\r\033[K", work.progress);
+    *result = (SweepResult){work.proven, work.not_admitted, (double)(clock_nanoseconds() - start) * 1e-9};
+    if (work.no_memory)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    if (work.failed < sweep->combinations)
+        return fail_with(&work, work.failed, compilation, error);
+    return work.proven ? STATUS_OK : fail_with(&work, 0, compilation, error);
+}

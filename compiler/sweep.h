@@ -1,0 +1,39 @@
+#ifndef COMPILER_SWEEP_H
+#define COMPILER_SWEEP_H
+
+/* Proves one schedule for many parameters. */
+
+#include "compiler/compile.h"
+
+enum { SWEEP_RANGES_MAX = 16 };
+
+typedef struct SweepRange {
+    const char *name; /* "ranks", "microbatches" or a param of the file */
+    int64_t first, step;
+    uint64_t count;
+} SweepRange;
+
+/* All combinations of the ranges' numbers, in order: the last range runs fastest. */
+typedef struct Sweep {
+    const char *text; /* as the user wrote it; NULL: no sweep */
+    SweepRange ranges[SWEEP_RANGES_MAX];
+    uint32_t range_count;
+    uint64_t combinations;
+} Sweep;
+
+/* `text` is NAME=RANGE,... with RANGE a number, a..b or a..b..step. It must live as long as the sweep, the names are the
+   arena's. STATUS_BAD_USAGE says what is wrong. */
+Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error);
+
+typedef struct SweepResult {
+    uint64_t proven, not_admitted; /* combinations */
+    double seconds;
+} SweepResult;
+
+/* Compiles every combination that the file's requires admit, several at once on the machine's cores, with the compilation's
+   own parameters where no range sets them. A combination that fails ends the sweep: the first one, in their order, is
+   compiled once more as `compilation` itself, so that its diagnostics say why, and `error` says which it is. When none is
+   admitted, that is a failure of the first. On a terminal `progress` shows a bar; NULL: none. */
+Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, SweepResult *result, Error *error);
+
+#endif

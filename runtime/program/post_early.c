@@ -1,0 +1,91 @@
+#include "runtime/program/operands.h"
+
+#include <string.h>
+
+/* A place in the stream is how many instructions of the old one stand before it; messages only stand where they are put. */
+typedef struct Stream {
+    uint32_t *used;           /* [message slot]: the place behind the last instruction that names it */
+    uint32_t *sent, *received; /* [peer]: the place of the last message to and from it */
+    uint32_t *first, *last;   /* [place]: the messages there, as numbers of old instructions + 1; 0: none */
+    uint32_t *next;           /* [instruction]: the one behind it at its place, + 1; 0: none */
+    Instruction *old;
+} Stream;
+
+static void put(Stream *stream, uint32_t message, uint32_t place)
+{
+    if (stream->last[place])
+        stream->next[stream->last[place] - 1] = message + 1;
+    else
+        stream->first[place] = message + 1;
+    stream->last[place] = message + 1;
+}
+
+static void place_messages(Stream *stream, uint32_t count)
+{
+    uint32_t unit = 0; /* behind the last F&B: nothing goes between its halves */
+    for (uint32_t i = 0; i < count; i++) {
+        const Instruction *instruction = &stream->old[i];
+        if (instruction->opcode == OP_OVERLAP)
+            unit = i + 3;
+        uint32_t place = i + 1 > unit ? i + 1 : unit;
+        for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
+            const uint16_t slot = operand_is_slot(operand) ? instruction->slot[operand->slot] : SLOT_NONE;
+            if (slot == SLOT_NONE || operand->class != SLOT_MESSAGE)
+                continue;
+            if (operand->kind == OPERAND_POST_SEND || operand->kind == OPERAND_POST_RECEIVE) {
+                uint32_t *before = &(operand->kind == OPERAND_POST_SEND ? stream->sent : stream->received)[instruction->peer];
+                place = *before = *before > stream->used[slot] ? *before : stream->used[slot];
+                put(stream, i, place);
+            }
+            stream->used[slot] = place;
+        }
+    }
+}
+
+static bool is_message(const Instruction *instruction)
+{
+    return instruction->opcode == OP_SEND_FORWARD || instruction->opcode == OP_RECEIVE_FORWARD ||
+           instruction->opcode == OP_SEND_BACKWARD || instruction->opcode == OP_RECEIVE_BACKWARD;
+}
+
+static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *scratch)
+{
+    const uint32_t count = rank->instruction_count;
+    Stream stream = {
+        .used = arena_array(scratch, rank->slots[SLOT_MESSAGE], sizeof *stream.used),
+        .sent = arena_array(scratch, ranks, sizeof *stream.sent),
+        .received = arena_array(scratch, ranks, sizeof *stream.received),
+        .first = arena_array(scratch, (size_t)count + 1, sizeof *stream.first),
+        .last = arena_array(scratch, (size_t)count + 1, sizeof *stream.last),
+        .next = arena_array(scratch, count, sizeof *stream.next),
+        .old = arena_array(scratch, count, sizeof *stream.old),
+    };
+    rank->numbers = arena_array(arena, count, sizeof *rank->numbers);
+    if (!rank->numbers || !stream.used || !stream.sent || !stream.received || !stream.first || !stream.last || !stream.next ||
+        !stream.old)
+        return false;
+    memcpy(stream.old, rank->instructions, count * sizeof *stream.old);
+    place_messages(&stream, count);
+    uint32_t next = 0;
+    for (uint32_t place = 0; place <= count; place++) {
+        if (place > 0 && !is_message(&stream.old[place - 1]))
+            rank->numbers[next++] = place - 1;
+        for (uint32_t message = stream.first[place]; message; message = stream.next[message - 1])
+            rank->numbers[next++] = message - 1;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        rank->instructions[i] = stream.old[rank->numbers[i]];
+    return true;
+}
+
+Status program_post_early(Program *program, Arena *arena, Error *error)
+{
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        Arena scratch = {0};
+        const bool good = post_early(&program->ranks[r], program->rank_count, arena, &scratch);
+        arena_free(&scratch);
+        if (!good)
+            return error_set(error, STATUS_RUN_FAILED, "no memory for the program");
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,140 @@
+/* The cells of the svg are the passes of the schedule, in its order and at their times. */
+#include "tests/picture/run.h"
+
+#include <math.h>
+
+static double attribute(const char *tag, const char *name)
+{
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, " %s=\"", name);
+    const char *found = strstr(tag, wanted);
+    assert_non_null(found);
+    return strtod(found + strlen(wanted), NULL);
+}
+
+static bool is_tag(const char *tag, const char *begin) { return strncmp(tag, begin, strlen(begin)) == 0; }
+
+typedef struct Reading {
+    FILE *order;       /* what the picture says, in the form of --emit=csv */
+    bool in_pair, first_cell, first_of_pair;
+    double edge;       /* right edge of the cell before, pixels */
+    double pair_left, pair_right;
+    double scale;      /* pixels a unit of time, from the first cell */
+    double left;       /* x of time 0 */
+    double last_end;
+} Reading;
+
+static void read_cell(Reading *reading, const char *tag)
+{
+    const double x = attribute(tag, "x"), width = attribute(tag, "width");
+    const double start = attribute(tag, "data-start"), end = attribute(tag, "data-end");
+    if (reading->scale == 0) {
+        reading->scale = width / (end - start);
+        reading->left = x - start * reading->scale;
+    }
+    assert_true(fabs(x - reading->left - start * reading->scale) < 1 + 1e-3 * x);
+    assert_true(fabs(width - (end - start) * reading->scale) < 1);
+    assert_true(x > reading->edge - 0.02);
+    reading->edge = x + width;
+    if (reading->in_pair && reading->first_of_pair)
+        reading->pair_left = x;
+    reading->pair_right = x + width;
+    reading->last_end = end > reading->last_end ? end : reading->last_end;
+
+    const char *name = strstr(tag, " data-pass=\"") + strlen(" data-pass=\"");
+    if (!reading->first_cell && (!reading->in_pair || reading->first_of_pair))
+        putc(',', reading->order);
+    if (reading->in_pair)
+        putc(reading->first_of_pair ? '(' : ';', reading->order);
+    fprintf(reading->order, "%.*s", (int)strcspn(name, "\""), name);
+    reading->first_cell = reading->first_of_pair = false;
+}
+
+static char *read_picture(const char *svg, double *last_end)
+{
+    char *order = NULL;
+    size_t size = 0;
+    Reading reading = {.order = open_memstream(&order, &size)};
+    bool in_rank = false;
+    for (const char *tag = strchr(svg, '<'); tag; tag = strchr(tag + 1, '<')) {
+        if (is_tag(tag, "<g class=\"rank\"")) {
+            in_rank = reading.first_cell = true;
+            reading.edge = 0;
+        } else if (is_tag(tag, "<g class=\"pair\"")) {
+            reading.in_pair = reading.first_of_pair = true;
+        } else if (is_tag(tag, "<rect class=\"frame\"") && in_rank) {
+            assert_true(fabs(attribute(tag, "x") - reading.pair_left) < 0.02);
+            assert_true(fabs(attribute(tag, "x") + attribute(tag, "width") - reading.pair_right) < 0.02);
+        } else if (is_tag(tag, "<rect class=\"pass") && in_rank) {
+            read_cell(&reading, tag);
+        } else if (is_tag(tag, "</g>")) {
+            fputs(reading.in_pair ? ")OVERLAP_F_B" : "\n", reading.order);
+            in_rank = reading.in_pair;
+            reading.in_pair = false;
+        }
+    }
+    fclose(reading.order);
+    *last_end = reading.last_end;
+    return order;
+}
+
+static void test_cells_are_passes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PICTURED; i++) {
+        char *svg = run("dpc --emit=svg %s", pictured[i]), *csv = run("dpc --emit=csv %s", pictured[i]);
+        char *stats = run("dpc --emit=stats %s", pictured[i]);
+        double last_end;
+        char *order = read_picture(svg, &last_end);
+        assert_string_equal(order, csv);
+        assert_true(fabs(last_end - strtod(strstr(stats, "\"makespan\": ") + 12, NULL)) < 1e-9 * last_end);
+        free(svg);
+        free(csv);
+        free(stats);
+        free(order);
+    }
+}
+
+/* Every tag is closed in its turn, and text holds no bare & or <: what an XML parser asks for first. */
+static void check_well_formed(const char *xml)
+{
+    char open[16][16];
+    int depth = 0;
+    for (const char *c = xml; *c; c++) {
+        if (*c == '&')
+            assert_true(is_tag(c, "&amp;") || is_tag(c, "&lt;") || is_tag(c, "&gt;") || is_tag(c, "&quot;"));
+        if (*c != '<')
+            continue;
+        const bool closes = c[1] == '/';
+        const char *name = c + 1 + closes, *end = strchr(c, '>');
+        assert_non_null(end);
+        const size_t length = strcspn(name, " >/\n");
+        assert_true(length > 0 && length < sizeof *open);
+        if (closes) {
+            assert_true(depth > 0 && strlen(open[depth - 1]) == length && strncmp(open[depth - 1], name, length) == 0);
+            depth--;
+        } else if (end[-1] != '/') {
+            assert_true(depth < 16);
+            snprintf(open[depth++], sizeof *open, "%.*s", (int)length, name);
+        }
+    }
+    assert_int_equal(depth, 0);
+}
+
+static void test_well_formed(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/picture.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    char *svg = run("dpc --emit=csv schedules/dualpipe.dps > '%s/a&b<\"c>.csv' && dpc --emit=svg '%s/a&b<\"c>.csv'; rm -r %s", folder,
+                    folder, folder);
+    check_well_formed(svg);
+    assert_non_null(strstr(svg, "a&amp;b&lt;&quot;c&gt;"));
+    free(svg);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells_are_passes), cmocka_unit_test(test_well_formed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/* Programs rewritten for transports that do not block: the same step, everything posted no later, nothing else moved. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "tests/program/replay.h"
+
+static bool is_message(const Instruction *instruction)
+{
+    return instruction->opcode == OP_SEND_FORWARD || instruction->opcode == OP_RECEIVE_FORWARD ||
+           instruction->opcode == OP_SEND_BACKWARD || instruction->opcode == OP_RECEIVE_BACKWARD;
+}
+
+/* Every instruction once; those that are no messages in their order, as far behind as before or less; counts the moved. */
+static uint32_t check_rank(const RankProgram *before, const RankProgram *after)
+{
+    bool *seen = calloc(before->instruction_count, sizeof *seen);
+    uint32_t last = 0, moved = 0, messages_before = 0;
+    assert_int_equal(before->instruction_count, after->instruction_count);
+    for (uint32_t i = 0; i < after->instruction_count; i++) {
+        const uint32_t number = after->numbers[i];
+        assert_in_range(number, 0, before->instruction_count - 1);
+        assert_false(seen[number]);
+        seen[number] = true;
+        assert_memory_equal(&after->instructions[i], &before->instructions[number], sizeof *after->instructions);
+        if (is_message(&after->instructions[i])) {
+            /* The other instructions in front of it: no more than before. */
+            uint32_t others = 0;
+            for (uint32_t k = 0; k < number; k++)
+                others += !is_message(&before->instructions[k]);
+            assert_true(i - messages_before <= others);
+            moved += i - messages_before < others;
+            messages_before++;
+            assert_true(i == 0 || after->instructions[i - 1].opcode != OP_OVERLAP);
+            assert_true(i < 2 || after->instructions[i - 2].opcode != OP_OVERLAP);
+        } else {
+            assert_true(number >= last);
+            last = number;
+        }
+    }
+    free(seen);
+    return moved;
+}
+
+static Program *copy_of(const Program *program, Arena *arena)
+{
+    ByteWriter writer = {0};
+    Program *copied = NULL;
+    Error error = {""};
+    assert_true(program_encode(program, &writer));
+    assert_int_equal(program_decode(writer.bytes, writer.size, arena, &copied, &error), STATUS_OK);
+    bytes_free(&writer);
+    return copied;
+}
+
+static void the_step_stays_the_same(void **state)
+{
+    (void)state;
+    uint32_t moved = 0;
+    uint64_t seed = 33;
+    for (int i = 0; i < 150; i++) {
+        Arena arena = {0};
+        Program *program = generate(&arena, random_shape(&seed));
+        Error error = {""};
+        if (i % 3 == 0)
+            assert_int_equal(program_forward_only(program, &arena, &program, &error), STATUS_OK);
+        assert_int_equal(program_verify(program, &error), STATUS_OK);
+        Program *early = copy_of(program, &arena);
+        assert_int_equal(program_post_early(early, &arena, &error), STATUS_OK);
+        for (uint32_t r = 0; r < program->rank_count; r++)
+            moved += check_rank(&program->ranks[r], &early->ranks[r]);
+        for (uint64_t turns = 0; turns < 5; turns++)
+            assert_true(replay(early, turns));
+        arena_free(&arena);
+    }
+    assert_true(moved > 500);
+}
+
+/* A send that a blocking transport makes wait for its receiver's wish is posted behind its pass. */
+static void a_send_follows_its_pass(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Error error = {""};
+    Program *program = generate(&arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 4, .seed = 3});
+    assert_int_equal(program_post_early(program, &arena, &error), STATUS_OK);
+    const RankProgram *first = &program->ranks[0];
+    for (uint32_t i = 0; i < first->instruction_count; i++)
+        if (first->instructions[i].opcode == OP_SEND_FORWARD) {
+            uint32_t before = i;
+            while (is_message(&first->instructions[before]))
+                before--;
+            assert_int_equal(first->instructions[before].opcode, OP_FORWARD);
+            assert_int_equal(first->instructions[before].microbatch, first->instructions[i].microbatch);
+        }
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_step_stays_the_same), cmocka_unit_test(a_send_follows_its_pass)};
+    return cmocka_run_group_tests_name("post_early", tests, NULL, NULL);
+}
