@@ -43,21 +43,21 @@ static bool in_place(Check *check, const Action *pass)
 {
     const Schedule *schedule = check->schedule;
     char here[TEXT];
-    text(check, pass, here);
     if (pass->pipe >= schedule->pipe_count || pass->stage >= schedule->pipes[pass->pipe].stages) {
-        diag_error(check->diagnostics, pass->span, "rank %u: %s: there is no such stage", check->rank, here);
+        diag_error(check->diagnostics, pass->span, "rank %u: %s: there is no such stage", check->rank,
+                   text(check, pass, here));
         return check->good = false;
     }
     const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
     if (pass->microbatch >= pipe->microbatches) {
-        diag_error(check->diagnostics, pass->span, "rank %u: %s: microbatch %u of %u", check->rank, here, pass->microbatch,
-                   pipe->microbatches);
+        diag_error(check->diagnostics, pass->span, "rank %u: %s: microbatch %u of %u", check->rank, text(check, pass, here),
+                   pass->microbatch, pipe->microbatches);
         diag_help(check->diagnostics, "microbatches are numbered 0..%u here", pipe->microbatches - 1);
         return check->good = false;
     }
     if (pipe->rank[pass->stage] != check->rank) {
-        diag_error(check->diagnostics, pass->span, "rank %u: %s: stage %u is on rank %u", check->rank, here, pass->stage,
-                   pipe->rank[pass->stage]);
+        diag_error(check->diagnostics, pass->span, "rank %u: %s: stage %u is on rank %u", check->rank, text(check, pass, here),
+                   pass->stage, pipe->rank[pass->stage]);
         return check->good = false;
     }
     return true;
