@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <cmocka.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -49,6 +50,7 @@ static pid_t start(const char *format, ...)
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that fails leaves nothing running behind */
         execl("/bin/sh", "sh", "-c", whole, (char *)NULL);
         _exit(127);
     }
