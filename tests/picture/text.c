@@ -57,6 +57,24 @@ static char *lines_with(const char *text, const char *begin, const char *cut)
     return found;
 }
 
+/* A row of a head that is too long for the page ends in ... : so shall the one that is compared with it. */
+static void cut_as(char *rows, const char *head)
+{
+    char *to = rows;
+    for (const char *from = rows, *next; *from && *head; from = next) {
+        const size_t length = strcspn(from, "\n"), wanted = strcspn(head, "\n");
+        next = from + length + 1;
+        const bool cut = wanted > 3 && wanted < length && strncmp(head + wanted - 3, "...", 3) == 0;
+        const size_t kept = cut ? wanted - 3 : length;
+        memmove(to, from, kept);
+        to += kept;
+        to += sprintf(to, "%s", cut ? "..." : "");
+        *to++ = '\n';
+        head += wanted + 1;
+    }
+    *to = '\0';
+}
+
 static void test_heads(void **state)
 {
     (void)state;
@@ -69,6 +87,7 @@ static void test_heads(void **state)
         if (*head && head_options(source, options, sizeof options)) {
             char *shown = run("unset COLUMNS; dpc show %s %s", options, files.gl_pathv[i]);
             char *rows = lines_with(shown, "r", "");
+            cut_as(rows, head);
             assert_string_equal(rows, head);
             compared++;
             free(shown);
