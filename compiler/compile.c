@@ -88,6 +88,8 @@ static Status translate(Compilation *c, Error *error)
     c->plans = arena_array(c->arena, c->schedule.ranks, sizeof *c->plans);
     for (uint32_t r = 0; r < c->schedule.ranks; r++)
         PASS(plan_rank(&c->schedule, r, c->arena, c->diagnostics, &c->plans[r]));
+    if (c->memory)
+        PASS(memory_check(c->memory, &c->schedule, c->plans, c->diagnostics));
     REACHED(c, FORM_PLAN);
     c->program = lower(&c->schedule, c->plans, c->source, c->arena);
     Status status = program_verify(c->program, error);

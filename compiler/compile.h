@@ -5,6 +5,7 @@
    several may run at once, each with an arena of its own. */
 
 #include "compiler/ast.h"
+#include "compiler/memory.h"
 #include "compiler/plan.h"
 #include "compiler/timeline.h"
 #include "compiler/values.h"
@@ -26,6 +27,7 @@ struct Compilation {
     Arena *arena;
     const Source *source; /* .csv by its path: an order; otherwise a .dps */
     const Parameters *parameters;
+    const Memory *memory; /* whose limits it has to keep; NULL: none */
     Status (*reached)(const Compilation *compilation, Form form); /* called with each form as it is there; what is not
                                                                      STATUS_OK ends the compilation. NULL: none */
     const void *context;                                          /* for `reached` */

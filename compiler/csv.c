@@ -200,6 +200,25 @@ static void size_pipes(Reader *reader)
     }
 }
 
+/* A stage that no pass runs, maybe one that a message speaks of. */
+static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
+{
+    const Schedule *schedule = reader->schedule;
+    const uint32_t stages = schedule->pipes[pipe].stages;
+    reader->good = false;
+    for (uint32_t r = 0; r < schedule->ranks && !diag_full(reader->diagnostics); r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (action->pipe != pipe || action->stage != stage)
+                continue;
+            char name[48];
+            action_text(schedule, action, name, sizeof name);
+            diag_error(reader->diagnostics, action->span, "rank %u: %s: no rank runs stage %u of %u", r, name, stage, stages);
+            return;
+        }
+    diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u of %u", stage, stages);
+}
+
 /* The stages of every pipe on the ranks that run them. */
 static void place_stages(Reader *reader)
 {
@@ -239,8 +258,7 @@ static void place_stages(Reader *reader)
         for (uint32_t s = 0; s < pipe->stages; s++) {
             const uint32_t rank = pipe->rank[s];
             if (rank == NOWHERE) {
-                diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u of %u", s, pipe->stages);
-                reader->good = false;
+                report_nowhere(reader, p, s);
                 continue;
             }
             if (schedule->chunk_counts[rank] == PROGRAM_CHUNKS_MAX) {

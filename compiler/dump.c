@@ -43,16 +43,17 @@ void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream)
                 plan->peak_activations);
         for (uint32_t i = 0; i < plan->count; i++) {
             const PlannedStep *step = &plan->steps[i];
+            const Action *action = &schedule->orders[r].actions[step->action];
             char text[48] = "wait";
-            if (step->action)
-                action_text(schedule, step->action, text, sizeof text);
+            if (!step->waits)
+                action_text(schedule, action, text, sizeof text);
             fprintf(stream, "  %-14s", text);
-            const bool backward = step->action && (step->action->kind == ACTION_B || step->action->kind == ACTION_I);
+            const bool pass = !step->waits && action->kind <= ACTION_W;
+            const bool backward = action->kind == ACTION_B || action->kind == ACTION_I;
             for (int k = 0; k < SLOT_OPERANDS; k++)
                 if (step->slot[k] != SLOT_NONE)
-                    fprintf(stream, " %s=%u", !step->action || step->action->kind > ACTION_W ? "slot" : backward && k == 1 ? "dx" : names[k],
-                            step->slot[k]);
-            fputs(step->action && step->action->overlap ? "  overlaps the next\n" : "\n", stream);
+                    fprintf(stream, " %s=%u", !pass ? "slot" : backward && k == 1 ? "dx" : names[k], step->slot[k]);
+            fputs(pass && action->overlap ? "  overlaps the next\n" : "\n", stream);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 /* The forms in which a schedule leaves the compiler as text. */
 
+#include "compiler/memory.h"
 #include "compiler/picture.h"
 #include "compiler/terminal.h"
 
@@ -12,9 +13,9 @@
 void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
 
 /* One JSON object: schedule, ranks, microbatches, makespan, cost, bubble_rate, per_rank with start, end, busy,
-   peak_activations. Times in the unit of the costs. cost is the largest end-start of a rank; bubble_rate is
-   (cost - work) / cost with work the mean busy time of a rank. */
-void emit_stats(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, FILE *stream);
+   peak_activations, slots of each class and, where the memory has sizes, bytes. Times in the unit of the costs. cost is the
+   largest end-start of a rank; bubble_rate is (cost - work) / cost with work the mean busy time of a rank. */
+void emit_stats(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, const Memory *memory, FILE *stream);
 
 /* --- pictures of the timeline --- */
 

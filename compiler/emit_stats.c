@@ -15,7 +15,7 @@ static void put_json_text(const char *text, FILE *stream)
     putc('"', stream);
 }
 
-void emit_stats(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, FILE *stream)
+void emit_stats(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, const Memory *memory, FILE *stream)
 {
     double cost = 0, work = 0;
     for (uint32_t r = 0; r < schedule->ranks; r++) {
@@ -30,8 +30,14 @@ void emit_stats(const Schedule *schedule, const Timeline *timeline, const RankPl
             schedule->ranks, schedule->microbatches, timeline->makespan, cost, cost > 0 ? (cost - work) / cost : 0);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const RankTimes times = timeline_rank(schedule, timeline, r);
-        fprintf(stream, "%s\n  {\"start\": %.17g, \"end\": %.17g, \"busy\": %.17g, \"peak_activations\": %u}", r ? "," : "", times.start,
+        fprintf(stream, "%s\n  {\"start\": %.17g, \"end\": %.17g, \"busy\": %.17g, \"peak_activations\": %u,\n", r ? "," : "", times.start,
                 times.end, times.busy, plans[r].peak_activations);
+        const uint32_t *slots = plans[r].slots;
+        fprintf(stream, "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u}", slots[SLOT_MESSAGE],
+                slots[SLOT_CONTEXT], slots[SLOT_STASH], slots[SLOT_GRADIENT]);
+        if (memory->has_sizes)
+            fprintf(stream, ", \"bytes\": %llu", (unsigned long long)memory_bytes(memory, schedule, plans, r));
+        putc('}', stream);
     }
     fputs("]}\n", stream);
 }

@@ -20,14 +20,14 @@ static Instruction blank(Opcode opcode, uint32_t line)
     return instruction;
 }
 
-static Instruction lower_step(const PlannedStep *step, uint32_t line)
+static Instruction lower_step(const PlannedStep *step, const Action *action, uint32_t line)
 {
-    Instruction instruction = blank(step->action ? opcode_of[step->action->kind] : OP_WAIT, line);
+    Instruction instruction = blank(step->waits ? OP_WAIT : opcode_of[action->kind], line);
     memcpy(instruction.slot, step->slot, sizeof instruction.slot);
-    if (step->action) {
-        instruction.chunk = step->action->chunk;
-        instruction.microbatch = step->action->microbatch;
-        instruction.peer = step->action->kind > ACTION_W ? step->action->peer : 0;
+    if (!step->waits) {
+        instruction.chunk = action->chunk;
+        instruction.microbatch = action->microbatch;
+        instruction.peer = action->kind > ACTION_W ? action->peer : 0;
     }
     return instruction;
 }
@@ -37,9 +37,10 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
 {
     const uint32_t chunks = schedule->chunk_counts[rank];
     const bool copies = schedule->pipe_count > 1;
+    const Order *order = &schedule->orders[rank];
     uint32_t count = plan->count + (copies ? chunks : 0) + 1 + chunks + 1;
-    for (uint32_t i = 0; i < plan->count; i++)
-        count += plan->steps[i].action && plan->steps[i].action->overlap;
+    for (uint32_t i = 0; i < order->count; i++)
+        count += order->actions[i].overlap;
     lowered->chunk_count = chunks;
     lowered->chunks = arena_array(arena, chunks, sizeof *lowered->chunks);
     for (uint32_t c = 0; c < chunks; c++)
@@ -50,13 +51,15 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
     lowered->instruction_count = count;
 
     Instruction *next = lowered->instructions;
-    uint32_t line = 1;
+    uint32_t line = 1, line_of = 0;
     for (uint32_t i = 0; i < plan->count; i++) {
         const PlannedStep *step = &plan->steps[i];
-        line = source_line(source, step->span.begin);
-        if (step->action && step->action->overlap)
+        const Action *action = &order->actions[step->action];
+        if (action->span.begin != line_of || i == 0)
+            line = source_line(source, line_of = action->span.begin);
+        if (action->overlap && !step->waits)
             *next++ = blank(OP_OVERLAP, line);
-        *next++ = lower_step(step, line);
+        *next++ = lower_step(step, action, line);
     }
     for (uint32_t stage = 0; copies && stage < schedule->pipes[0].stages; stage++)
         for (uint32_t c = 0; c < chunks; c++)

@@ -75,7 +75,7 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
         emit_text(&picture, terminal_of(stream), c->arena, stream);
         break;
     default:
-        emit_stats(&c->schedule, &job->times, c->plans, stream);
+        emit_stats(&c->schedule, &job->times, c->plans, &job->options.memory, stream);
         break;
     }
 }
@@ -167,8 +167,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "dpc: out of memory\n");
         return STATUS_RUN_FAILED;
     }
-    Job job = {.compilation = {.arena = &arena, .source = &job.source, .parameters = &job.options.parameters, .reached = show,
-                               .context = &job.options}};
+    Job job = {.compilation = {.arena = &arena, .source = &job.source, .parameters = &job.options.parameters,
+                               .memory = &job.options.memory, .reached = show, .context = &job.options}};
     Status status = obey(&job, argc, argv, &error);
     if (job.compilation.diagnostics)
         diag_print(job.compilation.diagnostics, stderr);

@@ -15,6 +15,8 @@ const char command_line_help[] =
     "  --microbatches N        microbatches of a step, all pipes together\n"
     "  -D NAME=VALUE           another parameter of the file\n"
     "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B) and comm (latency of a message)\n"
+    "  --slot-bytes NAME=N,... bytes of a message, context, stash or gradient slot, and of a stage's weights\n"
+    "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"
     "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
     "                          asm (instruction streams), stats (times and memory, JSON),\n"
     "                          svg, html, text and trace (the timeline; trace for Perfetto)\n"
@@ -67,11 +69,12 @@ static Status parse_emit(const char *text, Options *options, Error *error)
 
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
 {
-    enum { RANKS = 256, MICROBATCHES, COST, EMIT, DUMP, EXPLAIN, SWEEP, HELP, VERSION };
+    enum { RANKS = 256, MICROBATCHES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, HELP, VERSION };
     static const struct option known[] = {
         {"ranks", required_argument, NULL, RANKS}, {"microbatches", required_argument, NULL, MICROBATCHES},
         {"cost", required_argument, NULL, COST},   {"emit", required_argument, NULL, EMIT},
         {"dump", required_argument, NULL, DUMP},   {"sweep", required_argument, NULL, SWEEP},
+        {"slot-bytes", required_argument, NULL, SLOT_BYTES}, {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
         {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
     *options = (Options){.costs = costs_unit};
@@ -121,6 +124,12 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             options->dump[form] = options->dumps = true;
             break;
         }
+        case SLOT_BYTES:
+            TRY(memory_set_sizes(&options->memory, optarg, error));
+            break;
+        case MEMORY_LIMIT:
+            TRY(memory_set_limit(&options->memory, optarg, error));
+            break;
         case EXPLAIN:
             TRY(parse_emit("explain", options, error));
             break;
@@ -149,5 +158,5 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     if (options->sweep.text && (options->output || options->emit_count || options->dumps))
         return error_set(error, STATUS_BAD_USAGE, "--sweep only proves: it goes with no -o, --emit or --dump");
     options->input = argv[optind];
-    return STATUS_OK;
+    return memory_check_options(&options->memory, error);
 }

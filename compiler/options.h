@@ -3,6 +3,7 @@
 
 /* The command line of dpc. */
 
+#include "compiler/memory.h"
 #include "compiler/sweep.h"
 #include "compiler/timeline.h"
 #include "runtime/base/status.h"
@@ -49,6 +50,7 @@ typedef struct Options {
     bool dumps; /* any of them */
     Costs costs;
     Parameters parameters;
+    Memory memory;
     Sweep sweep;
 } Options;
 

@@ -28,22 +28,30 @@ typedef struct Planner {
     uint32_t first_pending, pending_count;
     bool *receiving; /* [message slot] */
     uint32_t passes, activations;
+    const Action *action; /* that it is at */
 } Planner;
 
-static PlannedStep *add_step(Planner *planner, const Action *action, Span span)
+static PlannedStep *add_step(Planner *planner, const Action *action)
 {
     RankPlan *plan = planner->plan;
     PlannedStep *step = &plan->steps[plan->count++];
-    step->action = action;
-    step->span = span;
+    step->action = (uint32_t)(action - planner->schedule->orders[planner->rank].actions);
     for (int i = 0; i < SLOT_OPERANDS; i++)
         step->slot[i] = SLOT_NONE;
     return step;
 }
 
+static void add_wait(Planner *planner, uint16_t slot)
+{
+    PlannedStep *step = add_step(planner, planner->action);
+    step->waits = true;
+    step->slot[0] = slot;
+}
+
 static uint16_t new_slot(Planner *planner, SlotClass class)
 {
     const uint32_t slot = planner->plan->slots[class]++;
+    planner->plan->slots_at[class] = planner->action;
     return slot < PROGRAM_SLOTS_MAX ? (uint16_t)slot : 0; /* too many: reported at the end */
 }
 
@@ -53,7 +61,7 @@ static uint16_t take(Planner *planner, SlotClass class)
     return free->count ? free->slots[--free->count] : new_slot(planner, class);
 }
 
-static uint16_t take_message(Planner *planner, Span span)
+static uint16_t take_message(Planner *planner)
 {
     if (planner->free[SLOT_MESSAGE].count || planner->first_pending == planner->pending_count)
         return take(planner, SLOT_MESSAGE);
@@ -61,7 +69,7 @@ static uint16_t take_message(Planner *planner, Span span)
     if (planner->passes - oldest->passes < SEND_SLACK)
         return new_slot(planner, SLOT_MESSAGE);
     planner->first_pending++;
-    add_step(planner, NULL, span)->slot[0] = oldest->slot;
+    add_wait(planner, oldest->slot);
     return oldest->slot;
 }
 
@@ -82,31 +90,34 @@ static Live *neighbour(Planner *planner, const Action *pass, int direction)
     return &planner->live[pipe->chunk[stage]][pass->microbatch];
 }
 
-static void await_receive(Planner *planner, uint16_t slot, Span span)
+static void await_receive(Planner *planner, uint16_t slot)
 {
     if (slot == SLOT_NONE || !planner->receiving[slot])
         return;
     planner->receiving[slot] = false;
-    add_step(planner, NULL, span)->slot[0] = slot;
+    add_wait(planner, slot);
 }
 
 /* What has to stand before a pass: the waits for what it needs, and room for what it makes. */
 static void prepare_pass(Planner *planner, const Action *pass)
 {
     Live *live = &planner->live[pass->chunk][pass->microbatch];
+    planner->action = pass;
     const PlacedPipe *pipe = &planner->schedule->pipes[pass->pipe];
     if (pass->kind == ACTION_F) {
-        await_receive(planner, live->x, pass->span);
+        await_receive(planner, live->x);
         if (pass->stage + 1u < pipe->stages)
-            live->y = take_message(planner, pass->span);
+            live->y = take_message(planner);
         live->context = take(planner, SLOT_CONTEXT);
         live->stash = take(planner, SLOT_STASH);
-        if (++planner->activations > planner->plan->peak_activations)
+        if (++planner->activations > planner->plan->peak_activations) {
             planner->plan->peak_activations = planner->activations;
+            planner->plan->peak_activations_at = pass;
+        }
     } else if (pass->kind != ACTION_W) {
-        await_receive(planner, live->dy, pass->span);
+        await_receive(planner, live->dy);
         if (pass->stage > 0)
-            live->dx = take_message(planner, pass->span);
+            live->dx = take_message(planner);
         live->gradient = take(planner, SLOT_GRADIENT);
     }
 }
@@ -114,7 +125,7 @@ static void prepare_pass(Planner *planner, const Action *pass)
 static void run_pass(Planner *planner, const Action *pass)
 {
     Live *live = &planner->live[pass->chunk][pass->microbatch];
-    PlannedStep *step = add_step(planner, pass, pass->span);
+    PlannedStep *step = add_step(planner, pass);
     planner->passes++;
     step->slot[0] = live->x;
     step->slot[3] = live->stash;
@@ -158,16 +169,17 @@ static void release_after(Planner *planner, const Action *pass)
 
 static void plan_message(Planner *planner, const Action *message)
 {
+    planner->action = message;
     Live *live = &planner->live[message->chunk][message->microbatch];
     uint16_t *slot = message->kind == ACTION_SEND_F   ? &live->y
                      : message->kind == ACTION_SEND_B ? &live->dx
                      : message->kind == ACTION_RECV_F ? &live->x
                                                       : &live->dy;
     if (message->kind == ACTION_RECV_F || message->kind == ACTION_RECV_B) {
-        *slot = take_message(planner, message->span);
+        *slot = take_message(planner);
         planner->receiving[*slot] = true;
     }
-    add_step(planner, message, message->span)->slot[0] = *slot;
+    add_step(planner, message)->slot[0] = *slot;
     if (message->kind == ACTION_SEND_F || message->kind == ACTION_SEND_B) {
         planner->pending[planner->pending_count++] = (Pending){*slot, planner->passes};
         *slot = SLOT_NONE;
@@ -211,9 +223,9 @@ bool plan_rank(const Schedule *schedule, uint32_t rank, Arena *arena, Diagnostic
         if (second)
             release_after(&planner, second);
     }
-    const Span end = order->count ? order->actions[order->count - 1].span : (Span){0, 0};
     while (planner.first_pending < planner.pending_count)
-        add_step(&planner, NULL, end)->slot[0] = planner.pending[planner.first_pending++].slot;
+        add_wait(&planner, planner.pending[planner.first_pending++].slot);
+    const Span end = order->count ? order->actions[order->count - 1].span : (Span){0, 0};
     for (int class = 0; class < SLOT_CLASSES; class ++)
         if (plan->slots[class] > PROGRAM_SLOTS_MAX) {
             diag_error(diagnostics, end, "rank %u holds %u buffers at once; at most %d fit into a program", rank,

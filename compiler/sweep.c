@@ -130,6 +130,7 @@ typedef struct Work {
     const Sweep *sweep;
     const Source *source;
     const Parameters *given;
+    const Memory *memory;
     const Ast *tree; /* for its requires */
     FILE *progress;
     pthread_mutex_t mutex; /* of all that follows */
@@ -143,7 +144,7 @@ static Outcome prove_combination(const Work *work, uint64_t index, Arena *arena)
 {
     Error error = {""};
     const Parameters parameters = parameters_of(work->sweep, work->given, index, arena);
-    Compilation compilation = {.arena = arena, .source = work->source, .parameters = &parameters};
+    Compilation compilation = {.arena = arena, .source = work->source, .parameters = &parameters, .memory = work->memory};
     if (!require_admits(work->tree, &parameters, values_new(work->tree, arena)))
         return NOT_ADMITTED;
     return compile(&compilation, &error) == STATUS_OK ? PROVEN : FAILED;
@@ -246,9 +247,9 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
     if (!compilation->tree || !check(compilation->tree, arena, compilation->diagnostics))
         return STATUS_BAD_INPUT;
     TRY(parameters_check(compilation->tree, &first, error));
-    Work work = {.sweep = sweep, .source = compilation->source, .given = compilation->parameters, .tree = compilation->tree,
-                 .progress = progress && isatty(fileno(progress)) ? progress : NULL, .mutex = PTHREAD_MUTEX_INITIALIZER,
-                 .failed = sweep->combinations};
+    Work work = {.sweep = sweep, .source = compilation->source, .given = compilation->parameters, .memory = compilation->memory,
+                 .tree = compilation->tree, .progress = progress && isatty(fileno(progress)) ? progress : NULL,
+                 .mutex = PTHREAD_MUTEX_INITIALIZER, .failed = sweep->combinations};
     work_on_all_cores(&work);
     if (work.progress)
         fputs("\r\033[K", work.progress);
