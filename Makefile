@@ -100,11 +100,12 @@ $(BUILD)/%.o: $(BUILD)/%.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment ---
-TEST_FOLDERS := base program parse prove picture golden device model transport exec
+TEST_FOLDERS := base program parse prove search picture golden device model transport exec
 TEST_LIBRARIES_base      := base
 TEST_LIBRARIES_program   := program base
 TEST_LIBRARIES_parse     := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_prove     := $(COMPILER_LIBRARIES)
+TEST_LIBRARIES_search    := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_picture   := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_golden    := base
 TEST_LIBRARIES_device    := device base

@@ -1,0 +1,73 @@
+/* How good are the orders that the search finds, and how long does it take? A line a placement: bubble rate, what no order can beat,
+   what is published, seconds. */
+
+#include "compiler/search.h"
+#include "runtime/base/clock.h"
+#include "tests/search/placement.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static uint32_t effort = 1;
+
+/* Memory in half activations, the same for all ranks. `known`: a rate to compare with; < 0: none. */
+static void find(const char *name, Schedule *schedule, const Costs *costs, int64_t memory, double known, Arena *arena)
+{
+    int64_t *limits = arena_array(arena, schedule->ranks, sizeof *limits), least;
+    double work = 0;
+    uint32_t rank;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        limits[r] = memory;
+    for (uint32_t c = 0; c < schedule->chunk_counts[0]; c++)
+        work += (costs->forward + costs->input + costs->weight) * schedule->pipes[schedule->chunks[0][c].pipe].microbatches;
+    const SearchLimits with = {SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits};
+    const SearchControl control = {.effort = effort};
+    SearchProgress result;
+    const int64_t start = clock_nanoseconds();
+    if (!search_order(schedule, costs, &with, &control, (Span){0, 0}, arena, &result, &rank, &least)) {
+        printf("%s needs memory %lld\n", name, (long long)least);
+        return;
+    }
+    printf("search_%s_p%u_m%u_memory%lld %.4f bubble rate (no order below %.4f", name, schedule->ranks, schedule->microbatches,
+           (long long)memory, 1 - work / result.cost, 1 - work / result.bound);
+    if (known >= 0)
+        printf(", published %.4f", known);
+    printf("; %u orders, %.2f s)\n", result.tried, (double)(clock_nanoseconds() - start) / 1e9);
+}
+
+int main(int argc, char **argv)
+{
+    Arena arena = {0};
+    if (argc > 1)
+        effort = (uint32_t)strtoul(argv[1], NULL, 10);
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+        for (uint32_t times = 3; times <= 8; times += times == 3 ? 1 : 4)
+            for (uint32_t memory = 1; memory <= 2; memory++) {
+                const uint32_t p = published[i].ranks;
+                const Costs costs = {published[i].forward, published[i].input, published[i].weight, -1, -1, published[i].message, NULL};
+                Schedule schedule;
+                placement_usual(&arena, p, 1, false, 1, times * p, &schedule);
+                find(published[i].model, &schedule, &costs, 2 * memory * p,
+                     schedule.microbatches == published[i].microbatches ? published[i].published[memory - 1] : -1, &arena);
+                arena_free(&arena);
+            }
+    static const struct {
+        const char *name;
+        uint32_t chunks, pipes, memory; /* memory in activations of a stage, of `ranks` microbatches */
+        bool waves;
+    } placements[] = {{"v", 2, 1, 2, true}, {"v_half", 2, 1, 1, true}, {"loop2", 2, 1, 3, false}, {"loop4", 4, 1, 4, false},
+                      {"waves4", 4, 1, 4, true}, {"bidirectional", 1, 2, 1, false}};
+    for (uint32_t p = 4; p <= 16; p *= 2)
+        for (size_t i = 0; i < sizeof placements / sizeof *placements; i++)
+            for (int paper = 0; paper < 2; paper++) {
+                const Costs costs = paper ? (Costs){29.718, 29.444, 19.927, -1, -1, 0.527, NULL} : costs_unit;
+                Schedule schedule;
+                char name[40];
+                snprintf(name, sizeof name, "%s%s", placements[i].name, paper ? "_6.2B" : "");
+                placement_usual(&arena, p, placements[i].chunks, placements[i].waves, placements[i].pipes, 3 * p / placements[i].pipes,
+                                &schedule);
+                find(name, &schedule, &costs, 2 * (placements[i].memory * p + 1), -1, &arena);
+                arena_free(&arena);
+            }
+    return 0;
+}

@@ -1,0 +1,114 @@
+/* The orders that the search finds: legal, within the memory, the same in every run, and with a bubble rate not above that of the
+   zero-bubble paper's schedulers for its models. */
+
+#include "compiler/search.h"
+#include "tests/search/placement.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <string.h>
+
+/* The bubble rate, by the timeline and not by what the search says of itself. */
+static double checked_rate(Schedule *schedule, const Costs *costs, int64_t memory, Arena *arena)
+{
+    const Source source = {.path = "search", .text = "", .size = 0};
+    Diagnostics *diagnostics = diag_new(arena, &source);
+    PassTable table;
+    Timeline timeline;
+    assert_true(legal(schedule, arena, diagnostics, &table));
+    assert_true(timeline_run(schedule, &table, costs, arena, &timeline));
+    double cost = 0, work = 0;
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const RankTimes times = timeline_rank(schedule, &timeline, r);
+        cost = times.end - times.start > cost ? times.end - times.start : cost;
+        work += times.busy / schedule->ranks;
+        int64_t held = 0;
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            held += schedule->orders[r].actions[i].kind == ACTION_F ? SEARCH_FORWARD : -1;
+            assert_true(held <= memory);
+        }
+        assert_int_equal(held, 0);
+    }
+    return (cost - work) / cost;
+}
+
+static void search(Schedule *schedule, const Costs *costs, int64_t memory, uint32_t effort, Arena *arena)
+{
+    int64_t *limits = arena_array(arena, schedule->ranks, sizeof *limits), least;
+    uint32_t rank;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        limits[r] = memory;
+    const SearchLimits with = {SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits};
+    const SearchControl control = {.effort = effort};
+    assert_true(search_order(schedule, costs, &with, &control, (Span){0, 0}, arena, NULL, &rank, &least));
+}
+
+static void never_above_the_published_rate(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++)
+        for (uint32_t times = 1; times <= 2; times++) {
+            Arena arena = {0};
+            Schedule schedule;
+            const Costs costs = {published[i].forward, published[i].input, published[i].weight, -1, -1, published[i].message, NULL};
+            const int64_t memory = 2 * (int64_t)times * published[i].ranks;
+            placement_usual(&arena, published[i].ranks, 1, false, 1, published[i].microbatches, &schedule);
+            search(&schedule, &costs, memory, 1, &arena);
+            const double rate = checked_rate(&schedule, &costs, memory, &arena);
+            print_message("%s, memory of %u 1F1B: %.4f, published %.4f\n", published[i].model, times, rate,
+                          published[i].published[times - 1]);
+            assert_true(rate < published[i].published[times - 1] + 0.00005);
+            arena_free(&arena);
+        }
+}
+
+static void any_placement_and_always_the_same(void **state)
+{
+    (void)state;
+    for (uint32_t chunks = 1; chunks <= 2; chunks++)
+        for (int waves = 0; waves < 2; waves++)
+            for (uint32_t pipes = 1; pipes <= 2; pipes++) {
+                Arena arena = {0};
+                Schedule one, two;
+                const Costs costs = {2, 3, 1, -1, -1, 0.25, NULL};
+                const int64_t memory = 2 * 4 * (int64_t)(chunks * pipes + 1);
+                placement_usual(&arena, 4, chunks, waves, pipes, 6, &one);
+                placement_usual(&arena, 4, chunks, waves, pipes, 6, &two);
+                search(&one, &costs, memory, 1, &arena);
+                search(&two, &costs, memory, 1, &arena);
+                const double rate = checked_rate(&one, &costs, memory, &arena);
+                assert_true(rate >= 0 && rate < 0.5);
+                for (uint32_t r = 0; r < one.ranks; r++) {
+                    assert_int_equal(one.orders[r].count, two.orders[r].count);
+                    for (uint32_t i = 0; i < one.orders[r].count; i++) {
+                        const Action *a = &one.orders[r].actions[i], *b = &two.orders[r].actions[i];
+                        assert_true(a->kind == b->kind && a->pipe == b->pipe && a->stage == b->stage && a->microbatch == b->microbatch);
+                    }
+                }
+                arena_free(&arena);
+            }
+}
+
+static void too_little_memory_is_said(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Schedule schedule;
+    int64_t limits[2] = {1, 2}, least = 0;
+    uint32_t rank = 9;
+    const SearchLimits with = {SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits};
+    const SearchControl control = {.effort = 1};
+    placement_usual(&arena, 2, 1, false, 1, 2, &schedule);
+    assert_false(search_order(&schedule, &costs_unit, &with, &control, (Span){0, 0}, &arena, NULL, &rank, &least));
+    assert_int_equal(rank, 0);
+    assert_int_equal(least, 2);
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(never_above_the_published_rate), cmocka_unit_test(any_placement_and_always_the_same),
+                                       cmocka_unit_test(too_little_memory_is_said)};
+    return cmocka_run_group_tests_name("search", tests, NULL, NULL);
+}
