@@ -25,28 +25,13 @@ typedef struct Replay {
     uint64_t arrows;
 } Replay;
 
-static const char *category(uint8_t opcode)
-{
-    switch (opcode) {
-    case OP_WAIT: return "wait";
-    case OP_SEND_FORWARD:
-    case OP_SEND_BACKWARD:
-    case OP_RECEIVE_FORWARD:
-    case OP_RECEIVE_BACKWARD: return "message";
-    case OP_REDUCE:
-    case OP_NORM:
-    case OP_UPDATE: return "update";
-    default: return "compute";
-    }
-}
-
 static void put_event(const Replay *replay, uint32_t i, const char *name, double start, double end)
 {
     const Instruction *instruction = &replay->program->instructions[i];
     fprintf(replay->stream,
             ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":0,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,"
             "\"args\":{\"step\":1,\"instruction\":%u,\"line\":%u}}",
-            name, category(instruction->opcode), replay->rank, start * microseconds, (end - start) * microseconds, i,
+            name, program_trace_category(instruction->opcode), replay->rank, start * microseconds, (end - start) * microseconds, i,
             instruction->line);
 }
 
@@ -74,7 +59,7 @@ static void take_receive(Replay *replay, const Instruction *receive)
 /* True when another message is waited for between this instruction and the next pass. */
 static bool waits_again(const Replay *replay, uint32_t i)
 {
-    for (const Instruction *next = &replay->program->instructions[i + 1]; category(next->opcode)[0] != 'c'; next++)
+    for (const Instruction *next = &replay->program->instructions[i + 1]; program_trace_category(next->opcode)[0] != 'c'; next++)
         if (next->opcode == OP_WAIT && replay->arrivals[next->slot[0]].expected)
             return true;
     return false;

@@ -5,21 +5,6 @@
 
 enum { TEXT_BYTES = 160 };
 
-static const char *category(uint8_t opcode)
-{
-    switch (opcode) {
-    case OP_WAIT: return "wait";
-    case OP_SEND_FORWARD:
-    case OP_SEND_BACKWARD:
-    case OP_RECEIVE_FORWARD:
-    case OP_RECEIVE_BACKWARD: return "message";
-    case OP_REDUCE:
-    case OP_NORM:
-    case OP_UPDATE: return "update";
-    default: return "compute";
-    }
-}
-
 /* Instruction i of the step with these clocks; an F&B, which is three instructions, is one event. Returns the next. */
 static uint32_t write_event(const Rank *rank, const int64_t *clock, uint32_t i, uint64_t step, int64_t origin, FILE *stream)
 {
@@ -39,7 +24,7 @@ static uint32_t write_event(const Rank *rank, const int64_t *clock, uint32_t i, 
     fprintf(stream,
             ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":0,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,"
             "\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u}}",
-            name, category(instruction->opcode), number, (double)(clock[i] - origin) / 1e3,
+            name, program_trace_category(instruction->opcode), number, (double)(clock[i] - origin) / 1e3,
             (double)(clock[next] - clock[i]) / 1e3, (unsigned long long)step, i, instruction->line);
     return next;
 }
