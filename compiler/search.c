@@ -6,7 +6,7 @@
 
 enum {
     RUNS = 8000,                /* a unit of effort: so many orders, */
-    RUN_PASSES = 40 * 1000000,  /* but not more than so many passes in them */
+    RUN_PASSES = 40 * 1000000,  /* but not more than so many passes in them, times the chunks of a rank */
     OPENING = 12,               /* courses that are always tried */
     REPORT = 64,                /* runs from report to report */
 };
@@ -19,7 +19,7 @@ static const int64_t WHATEVER_IT_TAKES = NEVER / 4; /* sums of times stay below 
 typedef struct Searcher {
     const SearchProblem *problem;
     SearchList *list;
-    SearchPolicy best_policy, current, policy;
+    SearchPolicy current, policy;
     int64_t current_cost, current_idle;
     SearchOrder best, order;
     int64_t *end_path;  /* [pipes]: when the I of a lone microbatch would begin */
@@ -39,7 +39,6 @@ static uint32_t below(Searcher *s, uint32_t limit)
     return (uint32_t)((s->random >> 33) % limit);
 }
 
-/* a thousandth of -1000 .. 1000 */
 static int64_t scaled(int64_t time, int64_t thousandths) { return time / 1000 * thousandths + time % 1000 * thousandths / 1000; }
 
 /* --- policies --- */
@@ -197,11 +196,11 @@ static bool goes_on(const Searcher *s)
            (s->tried < s->planned && s->best.cost > s->problem->bound && !(s->control->stop && *s->control->stop));
 }
 
-/* Runs the policy. It becomes the current one when its order is as good as the current one's, but for `slack`: so the search
-   walks on over plateaus and out of small hollows. */
-static void try_policy(Searcher *s, int64_t slack)
+/* Runs the policy. It becomes the current one when its order is as good as the current one's: so the search walks on over
+   plateaus. */
+static void try_policy(Searcher *s)
 {
-    const int64_t beat = s->current_cost == NEVER ? NEVER : s->current_cost + slack + 1;
+    const int64_t beat = s->current_cost == NEVER ? NEVER : s->current_cost + 1;
     bool good;
     if (s->policy.sees_latency)
         good = search_list_run(s->list, &s->policy, beat, &s->order);
@@ -216,7 +215,6 @@ static void try_policy(Searcher *s, int64_t slack)
             const SearchOrder better = s->order;
             s->order = s->best;
             s->best = better;
-            policy_copy(s->problem, &s->best_policy, &s->policy);
         }
     }
     if (s->control->progress && s->tried % REPORT == 0) {
@@ -226,29 +224,33 @@ static void try_policy(Searcher *s, int64_t slack)
     }
 }
 
-#include <stdlib.h>
 static void find(Searcher *s)
 {
-    if(getenv("SEED"))s->random=(uint64_t)atoi(getenv("SEED"));
     /* one chunk a rank: from I always before F to F always before I; V: where memory is just as much as 1F1B's */
     static const Course courses[OPENING] = {{1000, 0, 1000},    {1000, 500, 1000},  {1000, 750, 1000},  {1000, 1000, 1000},
                                             {1000, 1250, 1000}, {1000, 1500, 1000}, {1000, 2000, 1000}, {1000, 3000, 1000},
                                             {1000, 100000, 1000}, {2300, 2300, 1000}, {3000, 3400, 1000}, {2500, 3700, 1000}};
     for (uint32_t i = 0; i < 4 * OPENING && goes_on(s); i++) {
         follow(s, &courses[i / 4], i & 1, i & 2);
-        try_policy(s, 0);
+        try_policy(s);
     }
-    const uint32_t half = getenv("Q")?s->planned / (unsigned)atoi(getenv("Q")):s->planned/2;
-    while (s->tried < half && goes_on(s)) {
-        random_policy(s);
-        try_policy(s, 0);
-    }
-    const uint32_t from = s->tried; int64_t tau=getenv("TAU")?atoi(getenv("TAU")):0; 
-    while (goes_on(s)) {
-        policy_copy(s->problem, &s->policy, &s->current);
-        for (uint32_t changes = 1 + below(s, 3); changes; changes--)
-            change(s);
-        try_policy(s, scaled((s->best.cost - s->problem->bound), tau*(s->planned-s->tried)/(s->planned-from)));
+    /* random ones, then around the best of them; and where there is time for it
+       again from others, so that one bad start does not decide */
+    const uint32_t rounds = s->planned < RUNS ? 1 : 2;
+    for (uint32_t i = 0; i < rounds; i++) {
+        const uint32_t end = s->planned / rounds * (i + 1), middle = end - s->planned / rounds / 2;
+        if (i)
+            s->current_cost = s->current_idle = NEVER;
+        while (s->tried < middle && goes_on(s)) {
+            random_policy(s);
+            try_policy(s);
+        }
+        while (s->tried < end && goes_on(s)) {
+            policy_copy(s->problem, &s->policy, &s->current);
+            for (uint32_t changes = 1 + below(s, 3); changes; changes--)
+                change(s);
+            try_policy(s);
+        }
     }
 }
 
@@ -274,7 +276,6 @@ static void write_orders(const Searcher *s, Schedule *schedule, Span span, Arena
 static void open_searcher(Searcher *s, const SearchProblem *problem, Arena *arena)
 {
     s->list = search_list_new(problem, arena);
-    s->best_policy = policy_new(problem, arena);
     s->policy = policy_new(problem, arena);
     s->current = policy_new(problem, arena);
     s->current_cost = s->current_idle = NEVER;
@@ -295,7 +296,7 @@ static void open_searcher(Searcher *s, const SearchProblem *problem, Arena *aren
         const uint32_t held = room < rank->passes / 3 ? (uint32_t)room : rank->passes / 3;
         s->most_held = held > s->most_held ? held : s->most_held;
     }
-    const uint64_t affordable = 1 + (uint64_t)s->control->effort * RUN_PASSES / (problem->passes + 1);
+    const uint64_t affordable = 1 + (uint64_t)s->control->effort * RUN_PASSES / (problem->passes * s->chunks + 1);
     const uint64_t wanted = (uint64_t)s->control->effort * RUNS;
     s->planned = (uint32_t)(wanted < affordable ? wanted : affordable);
 }

@@ -84,6 +84,8 @@ static void find_paths(SearchProblem *problem, const Schedule *schedule)
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+enum { CHAINS_MAX = 100 * 1000000 }; /* (rank, node) pairs: they are not looked at where there are more */
+
 /* A rank is idle at its head, when memory holds no more F before the first I can come, and at its tail, when the I and W of
    what memory holds are done before the I of the last F comes. */
 static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *rank)
@@ -99,19 +101,29 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
         weight = larger(weight, node->time[ACTION_W]);
         forwards += node->microbatches;
     }
-    const int64_t held = problem->memory[ACTION_F] > 0 ? smaller(forwards, rank->limit / problem->memory[ACTION_F]) : forwards;
-    int64_t left = 0; /* most work that memory can hold behind the last F */
-    for (int64_t k = 1; k <= held; k++) {
-        const int64_t room = rank->limit - k * problem->memory[ACTION_F];
-        const int64_t waiting = problem->memory[ACTION_W] < 0 ? room / -problem->memory[ACTION_W] : forwards;
-        left = larger(left, k * (input + weight) + smaller(waiting, forwards - k) * weight);
+    const int64_t held = smaller(forwards, rank->limit / problem->memory[ACTION_F]);
+    int64_t left = forwards * (input + weight); /* most work that can wait behind the last F */
+    if (held < forwards) {
+        /* k microbatches before I and w before W alone: a concave function of k, with its corner where memory would hold all W */
+        const int64_t unit = -problem->memory[ACTION_W], step = problem->memory[ACTION_F] - unit;
+        int64_t corner = unit && step ? (rank->limit - unit * forwards) / step : 1;
+        corner = larger(1, smaller(corner, held));
+        const int64_t candidates[] = {1, corner, smaller(corner + 1, held), held};
+        left = 0;
+        for (size_t i = 0; i < sizeof candidates / sizeof *candidates; i++) {
+            const int64_t k = candidates[i], room = rank->limit - k * problem->memory[ACTION_F];
+            left = larger(left, k * (input + weight) + smaller(unit ? room / unit : forwards, forwards - k) * weight);
+        }
+        if (unit && problem->memory[ACTION_F] % unit)
+            left += weight; /* what the corners do not see: room / unit is rounded */
     }
     const int64_t head = larger(0, back - held * forward), tail = larger(0, last - left);
     return held < forwards ? head + tail : larger(head, tail);
 }
 
-/* From the start of rank `from` until `through` can begin, all F and I there, and back. 0: nothing links the two. */
-static int64_t chain(const SearchProblem *problem, const SearchRank *from, const SearchRank *through, const uint32_t *entry)
+/* From the start of a rank, whose first node of each pipe is `entry`, until rank `through` can begin, all F and I there, and back.
+   0: `through` could begin before. */
+static int64_t chain(const SearchProblem *problem, const SearchRank *through, const uint32_t *entry)
 {
     int64_t head = NEVER, tail = NEVER, work = 0;
     for (uint32_t i = through->first_node; i < through->first_node + through->node_count; i++) {
@@ -125,7 +137,6 @@ static int64_t chain(const SearchProblem *problem, const SearchRank *from, const
                                  first->time[ACTION_W]);
         work += (node->time[ACTION_F] + node->time[ACTION_I]) * node->microbatches;
     }
-    (void)from;
     return head + work + tail;
 }
 
@@ -140,8 +151,8 @@ static int64_t lower_bound(const SearchProblem *problem, Arena *arena)
         for (uint32_t i = rank->first_node; i < rank->first_node + rank->node_count; i++)
             entry[problem->nodes[i].pipe] = problem->nodes[i].home;
         bound = larger(bound, rank->work + idle_of_memory(problem, rank));
-        for (uint32_t q = 0; q < problem->rank_count; q++)
-            bound = larger(bound, chain(problem, rank, &problem->ranks[q], entry));
+        for (uint32_t q = 0; q < problem->rank_count && (uint64_t)problem->rank_count * problem->node_count <= CHAINS_MAX; q++)
+            bound = larger(bound, chain(problem, &problem->ranks[q], entry));
     }
     return bound;
 }
