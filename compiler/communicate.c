@@ -57,7 +57,7 @@ static bool consumer(const Communicator *c, const Action *pass, Dependence *need
     else
         return false;
     uint32_t *const *positions = pass->kind == ACTION_F ? c->table->forward : c->table->backward;
-    needs_it->rank = pipe->rank[stage];
+    needs_it->rank = stage_home(pipe, stage, pass->microbatch).rank;
     needs_it->position = positions[pass->pipe][pass_index(pipe, stage, pass->microbatch)];
     return true;
 }

@@ -196,6 +196,7 @@ static void size_pipes(Reader *reader)
                 pipe->microbatches += !seen[action->microbatch];
                 seen[action->microbatch] = true;
             }
+        pipe->written = pipe->microbatches;
         schedule->microbatches += pipe->microbatches;
     }
 }
@@ -234,29 +235,28 @@ static void place_stages(Reader *reader)
             diag_help(reader->diagnostics, "pipes are copies of the same stages");
             reader->good = false;
         }
-        pipe->rank = arena_array(reader->arena, pipe->stages, sizeof *pipe->rank);
-        pipe->chunk = arena_array(reader->arena, pipe->stages, sizeof *pipe->chunk);
-        memset(pipe->rank, 0xff, pipe->stages * sizeof *pipe->rank);
+        pipe->homes = arena_array(reader->arena, pipe->stages, sizeof *pipe->homes);
+        memset(pipe->homes, 0xff, pipe->stages * sizeof *pipe->homes);
         for (uint32_t r = 0; r < schedule->ranks; r++)
             for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
                 const Action *action = &schedule->orders[r].actions[i];
                 if (action->pipe != p || action->kind > ACTION_W)
                     continue;
-                if (pipe->rank[action->stage] == NOWHERE) {
-                    pipe->rank[action->stage] = (uint16_t)r;
+                if (pipe->homes[action->stage].rank == NOWHERE) {
+                    pipe->homes[action->stage].rank = (uint16_t)r;
                     places[action->stage] = action->span;
-                } else if (pipe->rank[action->stage] != r && reader->good) {
+                } else if (pipe->homes[action->stage].rank != r && reader->good) {
                     char name[48];
                     action_text(schedule, action, name, sizeof name);
                     diag_error(reader->diagnostics, action->span, "rank %u: %s: stage %u is on rank %u already", r, name, action->stage,
-                               pipe->rank[action->stage]);
+                               pipe->homes[action->stage].rank);
                     diag_note(reader->diagnostics, places[action->stage], "it is placed here");
                     diag_help(reader->diagnostics, "a stage lives on one rank");
                     reader->good = false;
                 }
             }
         for (uint32_t s = 0; s < pipe->stages; s++) {
-            const uint32_t rank = pipe->rank[s];
+            const uint32_t rank = pipe->homes[s].rank;
             if (rank == NOWHERE) {
                 report_nowhere(reader, p, s);
                 continue;
@@ -268,7 +268,7 @@ static void place_stages(Reader *reader)
             }
             if (!schedule->chunks[rank])
                 schedule->chunks[rank] = arena_array(reader->arena, PROGRAM_CHUNKS_MAX, sizeof **schedule->chunks);
-            pipe->chunk[s] = (uint8_t)schedule->chunk_counts[rank];
+            pipe->homes[s].chunk = (uint8_t)schedule->chunk_counts[rank];
             schedule->chunks[rank][schedule->chunk_counts[rank]++] = (PlacedChunk){(uint16_t)p, (uint16_t)s};
         }
     }
@@ -284,11 +284,11 @@ static void complete_actions(Reader *reader)
             const PlacedPipe *pipe = &schedule->pipes[action->pipe];
             if (action->stage >= pipe->stages)
                 continue;
-            action->chunk = pipe->chunk[action->stage];
+            action->chunk = stage_home(pipe, action->stage, action->microbatch).chunk;
             const bool upwards = action->kind == ACTION_SEND_F || action->kind == ACTION_RECV_B;
             const uint32_t other = upwards ? action->stage + 1u : action->stage - 1u;
             if (action->kind > ACTION_W && other < pipe->stages)
-                action->peer = pipe->rank[other];
+                action->peer = stage_home(pipe, other, action->microbatch).rank;
         }
 }
 

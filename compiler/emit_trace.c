@@ -44,7 +44,7 @@ static void other_end(const Replay *replay, const Instruction *message, int dire
     const bool forward = message->opcode == OP_SEND_FORWARD || message->opcode == OP_RECEIVE_FORWARD;
     const uint32_t stage = (uint32_t)(chunk->stage + (forward ? direction : -direction));
     uint32_t *const *positions = forward ? replay->picture->table->forward : replay->picture->table->backward;
-    *rank = pipe->rank[stage];
+    *rank = stage_home(pipe, stage, message->microbatch).rank;
     *position = positions[chunk->pipe][pass_index(pipe, stage, message->microbatch)];
 }
 

@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-enum { PASSES_MAX = 1 << 27 }; /* of all ranks: 3 GiB of actions */
-
 /* A chunk of the rank whose turn it is. */
 typedef struct ChunkState {
     uint32_t written;      /* microbatches that its steps speak of */
@@ -32,7 +30,6 @@ typedef struct Expander {
     Arena *arena;
     Schedule *schedule;
     int64_t *values;
-    uint32_t *written; /* [pipe] */
     RankErrors errors;
     /* of one rank */
     Arena scratch;
@@ -383,9 +380,9 @@ static void expand_rank(Expander *x, uint32_t rank)
     uint32_t written[PROGRAM_CHUNKS_MAX];
     uint64_t together = 0;
     for (uint32_t c = 0; c < chunk_count; c++) {
-        const uint32_t pipe = schedule->chunks[rank][c].pipe;
-        written[c] = x->written[pipe];
-        x->chunks[c] = (ChunkState){.written = written[c], .microbatches = schedule->pipes[pipe].microbatches};
+        const PlacedPipe *pipe = &schedule->pipes[schedule->chunks[rank][c].pipe];
+        written[c] = pipe->written;
+        x->chunks[c] = (ChunkState){.written = pipe->written, .microbatches = pipe->microbatches};
         together += written[c];
     }
     arena_free(&x->scratch);
@@ -415,37 +412,13 @@ static void expand_rank(Expander *x, uint32_t rank)
         memcpy(order->actions, x->actions, x->count * sizeof *x->actions);
 }
 
-/* How many microbatches the steps speak of, and whether all their passes can be held in memory. */
-static bool measure(Expander *x, Diagnostics *diagnostics)
-{
-    const Schedule *schedule = x->schedule;
-    uint64_t passes = 0;
-    for (const Item *item = x->ast->items; item; item = item->next) {
-        Fault fault;
-        int64_t written;
-        if (item->kind != ITEM_PIPE)
-            continue;
-        const PlacedPipe *pipe = &schedule->pipes[item->pipe.number];
-        x->written[item->pipe.number] = pipe->microbatches;
-        if (item->pipe.written && evaluate(item->pipe.written, x->values, &written, &fault)) /* place has evaluated the same */
-            x->written[item->pipe.number] = (uint32_t)written;
-        passes += 2 * (uint64_t)pipe->stages * x->written[item->pipe.number];
-    }
-    if (passes <= PASSES_MAX)
-        return true;
-    diag_error(diagnostics, schedule->pipes[0].span, "%llu forward and backward passes: there can be %d",
-               (unsigned long long)passes, PASSES_MAX);
-    return false;
-}
-
 bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
 {
     Fault fault;
     Expander *x = arena_allocate(arena, sizeof *x);
     *x = (Expander){.ast = ast, .arena = arena, .schedule = schedule, .values = values_new(ast, arena),
-                    .errors = {.arena = arena}, .written = arena_array(arena, schedule->pipe_count, sizeof *x->written),
-                    .scratch = {.exhausted = arena->exhausted}};
-    if (!values_for_all(ast, parameters, x->values, &fault) || !measure(x, diagnostics)) /* place has evaluated the same */
+                    .errors = {.arena = arena}, .scratch = {.exhausted = arena->exhausted}};
+    if (!values_for_all(ast, parameters, x->values, &fault)) /* place has evaluated the same */
         return false;
     for (uint32_t rank = 0; rank < schedule->ranks && !x->ran_away; rank++)
         expand_rank(x, rank);

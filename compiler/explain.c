@@ -341,7 +341,7 @@ static Traffic *count_traffic(const Explainer *x, uint32_t rank, uint32_t *count
                 continue;
             made.keeps = true;
             made.gradients = action->kind != ACTION_F;
-            made.other = pipe->chunk[made.gradients ? action->stage + 1 : action->stage - 1];
+            made.other = stage_home(pipe, made.gradients ? action->stage + 1u : action->stage - 1u, action->microbatch).chunk;
         }
         uint32_t k = 0;
         while (k < *count && (all[k].sends != made.sends || all[k].keeps != made.keeps || all[k].gradients != made.gradients ||

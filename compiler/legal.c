@@ -55,9 +55,10 @@ static bool in_place(Check *check, const Action *pass)
         diag_help(check->diagnostics, "microbatches are numbered 0..%u here", pipe->microbatches - 1);
         return check->good = false;
     }
-    if (pipe->rank[pass->stage] != check->rank) {
+    const uint32_t home = stage_home(pipe, pass->stage, pass->microbatch).rank;
+    if (home != check->rank) {
         diag_error(check->diagnostics, pass->span, "rank %u: %s: stage %u is on rank %u", check->rank, text(check, pass, here),
-                   pass->stage, pipe->rank[pass->stage]);
+                   pass->stage, home);
         return check->good = false;
     }
     return true;
@@ -170,10 +171,10 @@ static void check_copies(Check *check)
     for (uint32_t p = 1; p < schedule->pipe_count; p++)
         for (uint32_t q = 0; q < p; q++)
             for (uint32_t s = 0; s < schedule->pipes[p].stages; s++)
-                if (schedule->pipes[p].rank[s] == schedule->pipes[q].rank[s]) {
+                if (stage_home(&schedule->pipes[p], s, 0).rank == stage_home(&schedule->pipes[q], s, 0).rank) {
                     check->good = false;
                     diag_error(check->diagnostics, schedule->pipes[p].span, "rank %u holds stage %u of both pipe %s and pipe %s",
-                               schedule->pipes[p].rank[s], s, schedule->pipes[q].name, schedule->pipes[p].name);
+                               stage_home(&schedule->pipes[p], s, 0).rank, s, schedule->pipes[q].name, schedule->pipes[p].name);
                     diag_help(check->diagnostics, "give the copies of a stage different ranks");
                     break;
                 }
@@ -238,7 +239,7 @@ bool pass_dependence(const Schedule *schedule, const PassTable *table, const Act
     else
         return false;
     uint32_t *const *positions = pass->kind == ACTION_F ? table->forward : table->backward;
-    dependence->rank = pipe->rank[stage];
+    dependence->rank = stage_home(pipe, stage, pass->microbatch).rank;
     dependence->position = positions[pass->pipe][pass_index(pipe, stage, pass->microbatch)];
     return true;
 }

@@ -97,8 +97,10 @@ Program *lower(const Schedule *schedule, const RankPlan *plans, const Source *so
             group->stage = (uint16_t)s;
             group->member_count = (uint16_t)schedule->pipe_count;
             group->members = arena_array(arena, schedule->pipe_count, sizeof *group->members);
-            for (uint32_t p = 0; p < schedule->pipe_count; p++)
-                group->members[p] = (GroupMember){schedule->pipes[p].rank[s], schedule->pipes[p].chunk[s]};
+            for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+                const Home home = stage_home(&schedule->pipes[p], s, 0);
+                group->members[p] = (GroupMember){home.rank, home.chunk};
+            }
         }
     }
     program->rank_count = schedule->ranks;

@@ -3,6 +3,8 @@
 #include "compiler/require.h"
 #include "runtime/program/program.h"
 
+enum { PASSES_MAX = 1 << 27 }; /* of all ranks: 3 GiB of actions */
+
 typedef struct Placer {
     const Ast *ast;
     Arena *arena;
@@ -36,8 +38,7 @@ static bool evaluate_within(Placer *p, const Expression *expression, const char 
 
 static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
 {
-    pipe->rank = arena_array(p->arena, pipe->stages, sizeof *pipe->rank);
-    pipe->chunk = arena_array(p->arena, pipe->stages, sizeof *pipe->chunk);
+    pipe->homes = arena_array(p->arena, pipe->stages, sizeof *pipe->homes);
     for (uint32_t stage = 0; stage < pipe->stages; stage++) {
         Fault fault;
         int64_t rank;
@@ -48,7 +49,7 @@ static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
             diag_error(p->diagnostics, item->pipe.rank->span, "stage %u would live on rank %lld: the ranks are 0 to %u", stage,
                        (long long)rank, p->schedule->ranks - 1);
         } else {
-            pipe->rank[stage] = (uint16_t)rank;
+            pipe->homes[stage].rank = (uint16_t)rank;
             continue;
         }
         diag_help(p->diagnostics, "here %s", values_text(p->ast, item->pipe.rank, p->values, p->arena));
@@ -70,6 +71,7 @@ static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
         return false;
     pipe->stages = (uint32_t)stages;
     pipe->microbatches = (uint32_t)microbatches;
+    pipe->written = item->pipe.written ? (uint32_t)written : pipe->microbatches;
     return place_stages(p, item, pipe);
 }
 
@@ -77,7 +79,7 @@ static bool place_pipes(Placer *p)
 {
     Schedule *schedule = p->schedule;
     bool good = true;
-    uint64_t together = 0;
+    uint64_t together = 0, passes = 0;
     schedule->pipe_count = p->ast->pipe_count;
     schedule->pipes = arena_array(p->arena, schedule->pipe_count, sizeof *schedule->pipes);
     for (const Item *item = p->ast->items; item; item = item->next) {
@@ -88,6 +90,7 @@ static bool place_pipes(Placer *p)
             good = false;
             continue;
         }
+        passes += 2 * (uint64_t)pipe->stages * pipe->written;
         pipe->first = (uint32_t)together;
         together += pipe->microbatches;
         const PlacedPipe *first = &schedule->pipes[0];
@@ -103,6 +106,11 @@ static bool place_pipes(Placer *p)
                    "the microbatches of all pipes are %llu together, not the schedule's %u", (unsigned long long)together,
                    schedule->microbatches);
         diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
+        good = false;
+    }
+    if (good && passes > PASSES_MAX) {
+        diag_error(p->diagnostics, schedule->pipes[0].span, "%llu forward and backward passes: there can be %d",
+                   (unsigned long long)passes, PASSES_MAX);
         good = false;
     }
     return good;
@@ -123,7 +131,7 @@ static bool chunks_by_pipe(Placer *p)
     schedule->chunks = arena_array(p->arena, schedule->ranks, sizeof *schedule->chunks);
     for (uint32_t i = 0; i < schedule->pipe_count; i++)
         for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++)
-            schedule->chunk_counts[schedule->pipes[i].rank[stage]]++;
+            schedule->chunk_counts[schedule->pipes[i].homes[stage].rank]++;
     for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
         const uint32_t count = schedule->chunk_counts[rank];
         if (count > PROGRAM_CHUNKS_MAX)
@@ -136,7 +144,7 @@ static bool chunks_by_pipe(Placer *p)
     }
     for (uint32_t i = 0; i < schedule->pipe_count; i++)
         for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++) {
-            const uint32_t rank = schedule->pipes[i].rank[stage];
+            const uint32_t rank = schedule->pipes[i].homes[stage].rank;
             schedule->chunks[rank][schedule->chunk_counts[rank]++] =
                 (PlacedChunk){.pipe = (uint16_t)i, .stage = (uint16_t)stage};
         }
@@ -221,7 +229,7 @@ static bool place_chunks(Placer *p)
     for (uint32_t rank = 0; rank < schedule->ranks; rank++)
         for (uint32_t i = 0; i < schedule->chunk_counts[rank]; i++) {
             const PlacedChunk *chunk = &schedule->chunks[rank][i];
-            schedule->pipes[chunk->pipe].chunk[chunk->stage] = (uint8_t)i;
+            schedule->pipes[chunk->pipe].homes[chunk->stage].chunk = (uint8_t)i;
         }
     return true;
 }

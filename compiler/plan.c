@@ -85,9 +85,10 @@ static Live *neighbour(Planner *planner, const Action *pass, int direction)
 {
     const PlacedPipe *pipe = &planner->schedule->pipes[pass->pipe];
     const uint32_t stage = (uint32_t)(pass->stage + direction);
-    if (stage >= pipe->stages || pipe->rank[stage] != planner->rank)
+    if (stage >= pipe->stages)
         return NULL;
-    return &planner->live[pipe->chunk[stage]][pass->microbatch];
+    const Home home = stage_home(pipe, stage, pass->microbatch);
+    return home.rank == planner->rank ? &planner->live[home.chunk][pass->microbatch] : NULL;
 }
 
 static void await_receive(Planner *planner, uint16_t slot)

@@ -160,13 +160,13 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
                    TEXT_OF(message), pipe->stages - 1, pipe->microbatches - 1);
         return false;
     }
-    if (pipe->rank[message->stage] != rank) {
-        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on rank %u", rank, TEXT_OF(message), message->stage,
-                   pipe->rank[message->stage]);
+    const uint32_t home = stage_home(pipe, message->stage, message->microbatch).rank;
+    if (home != rank) {
+        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on rank %u", rank, TEXT_OF(message), message->stage, home);
         return false;
     }
     const uint32_t other = is_send(message) ? consumer : producer;
-    if (pipe->rank[other] == rank) {
+    if (stage_home(pipe, other, message->microbatch).rank == rank) {
         diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on this rank too, nothing has to be sent", rank,
                    TEXT_OF(message), other);
         return false;
@@ -202,7 +202,8 @@ static bool check_pass(const Schedule *schedule, const MessageTable *messages, u
         message.kind = kinds[i];
         uint32_t producer, consumer;
         if (pass->kind == ACTION_W || !message_stages(pipe, &message, &producer, &consumer) ||
-            pipe->rank[producer] == pipe->rank[consumer] || *message_entry(schedule, messages, &message) != POSITION_NONE)
+            stage_home(pipe, producer, pass->microbatch).rank == stage_home(pipe, consumer, pass->microbatch).rank ||
+            *message_entry(schedule, messages, &message) != POSITION_NONE)
             continue;
         char here[TEXT], missing[TEXT];
         action_text(schedule, pass, here, sizeof here);

@@ -39,12 +39,19 @@ typedef struct Order {
     uint32_t count, capacity;
 } Order;
 
+/* Where a stage lives. */
+typedef struct Home {
+    uint16_t rank;
+    uint8_t chunk; /* of that rank */
+} Home;
+
 typedef struct PlacedPipe {
     const char *name;
     uint32_t stages, microbatches;
+    uint32_t written;    /* microbatches that the steps speak of; from `microbatches` on there are none */
     uint32_t first;      /* number of its first microbatch in the step: those of the pipes before it */
-    uint16_t *rank;      /* [stages] */
-    uint8_t *chunk;      /* [stages]: which chunk of that rank it is */
+    bool replicated;     /* where a stage lives depends on the microbatch */
+    Home *homes;         /* [stages], or [stages * written] of a replicated pipe: read by stage_home */
     Span span;
 } PlacedPipe;
 
@@ -63,6 +70,12 @@ typedef struct Schedule {
     Order *orders;          /* [ranks] */
     bool has_messages;      /* the source wrote its own communication (.csv only) */
 } Schedule;
+
+/* Where a microbatch below `written` passes a stage. */
+static inline Home stage_home(const PlacedPipe *pipe, uint32_t stage, uint32_t microbatch)
+{
+    return pipe->homes[pipe->replicated ? (size_t)stage * pipe->written + microbatch : stage];
+}
 
 /* Appends to an order; the memory is the arena's. */
 void order_append(Order *order, Arena *arena, const Action *action);

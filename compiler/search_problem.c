@@ -29,14 +29,14 @@ static void make_node(SearchProblem *problem, const Schedule *schedule, const Co
     node->time[ACTION_I] = llround(costs->input * problem->ticks);
     node->time[ACTION_W] = llround(costs->weight * problem->ticks);
     if (placed->stage > 0) {
-        const uint32_t there = pipe->rank[placed->stage - 1];
-        node->before = search_node_of(problem, there, pipe->chunk[placed->stage - 1]);
-        node->from_before = there == rank ? 0 : llround(costs->message * problem->ticks);
+        const Home there = stage_home(pipe, placed->stage - 1u, 0);
+        node->before = search_node_of(problem, there.rank, there.chunk);
+        node->from_before = there.rank == rank ? 0 : llround(costs->message * problem->ticks);
     }
     if (placed->stage + 1u < pipe->stages) {
-        const uint32_t there = pipe->rank[placed->stage + 1];
-        node->after = search_node_of(problem, there, pipe->chunk[placed->stage + 1]);
-        node->from_after = there == rank ? 0 : llround(costs->message * problem->ticks);
+        const Home there = stage_home(pipe, placed->stage + 1u, 0);
+        node->after = search_node_of(problem, there.rank, there.chunk);
+        node->from_after = there.rank == rank ? 0 : llround(costs->message * problem->ticks);
     }
     SearchRank *of = &problem->ranks[rank];
     const int64_t together = node->time[ACTION_F] + node->time[ACTION_I] + node->time[ACTION_W];
@@ -52,12 +52,14 @@ static void find_paths(SearchProblem *problem, const Schedule *schedule)
         const PlacedPipe *pipe = &schedule->pipes[p];
         int64_t time = 0;
         for (uint32_t s = 0; s < pipe->stages; s++) {
-            SearchNode *node = &problem->nodes[search_node_of(problem, pipe->rank[s], pipe->chunk[s])];
+            const Home home = stage_home(pipe, s, 0);
+            SearchNode *node = &problem->nodes[search_node_of(problem, home.rank, home.chunk)];
             node->forward_path = time += node->from_before;
             time += node->time[ACTION_F];
         }
         for (uint32_t s = pipe->stages; s-- > 0;) {
-            SearchNode *node = &problem->nodes[search_node_of(problem, pipe->rank[s], pipe->chunk[s])];
+            const Home home = stage_home(pipe, s, 0);
+            SearchNode *node = &problem->nodes[search_node_of(problem, home.rank, home.chunk)];
             node->backward_path = time += node->from_after;
             time += node->time[ACTION_I];
         }

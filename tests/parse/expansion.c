@@ -199,9 +199,9 @@ static void pipes_and_messages(void **state)
     assert_string_equal(order, "p0:0F0,p1:1F0,p1:1B0,p0:0B0\np1:0F0,p0:1F0,p0:1B0,p1:0B0\n");
     free(order);
     assert_int_equal(schedule->pipes[1].first, 1);
-    assert_int_equal(schedule->pipes[1].rank[0], 1);
-    assert_int_equal(schedule->pipes[1].chunk[0], 0);
-    assert_int_equal(schedule->pipes[0].chunk[1], 1);
+    assert_int_equal(stage_home(&schedule->pipes[1], 0, 0).rank, 1);
+    assert_int_equal(stage_home(&schedule->pipes[1], 0, 0).chunk, 0);
+    assert_int_equal(stage_home(&schedule->pipes[0], 1, 0).chunk, 1);
     assert_int_equal(source_line(&front.source, schedule->orders[0].actions[0].span.begin), 3);
     assert_int_equal(source_column(&front.source, schedule->orders[0].actions[1].span.begin), 4); /* the F1 in nF0F1 */
     const Action message = {.kind = ACTION_RECV_B, .pipe = 1, .stage = 0, .microbatch = 0};

@@ -63,8 +63,9 @@ static void simulate(Run *run)
                 int start = now[r] ? now[r] : 1;
                 assert_true(action->kind <= ACTION_W);
                 assert_true(action->microbatch < schedule->pipes[action->pipe].microbatches);
-                assert_int_equal(schedule->pipes[action->pipe].rank[action->stage], r);
-                assert_int_equal(schedule->pipes[action->pipe].chunk[action->stage], action->chunk);
+                const Home home = stage_home(&schedule->pipes[action->pipe], action->stage, action->microbatch);
+                assert_int_equal(home.rank, r);
+                assert_int_equal(home.chunk, action->chunk);
                 if (!is_ready(run, action, &start))
                     break;
                 begin[r] = begin[r] ? begin[r] : start;

@@ -18,12 +18,11 @@ static inline void placement_make(Arena *arena, uint32_t ranks, uint32_t pipes, 
         schedule->chunks[r] = arena_array(arena, pipes * stages, sizeof **schedule->chunks);
     for (uint32_t p = 0; p < pipes; p++) {
         PlacedPipe *pipe = &schedule->pipes[p];
-        *pipe = (PlacedPipe){.name = "p", .stages = stages, .microbatches = microbatches, .first = p * microbatches};
-        pipe->rank = arena_array(arena, stages, sizeof *pipe->rank);
-        pipe->chunk = arena_array(arena, stages, sizeof *pipe->chunk);
+        *pipe = (PlacedPipe){.name = "p", .stages = stages, .microbatches = microbatches, .written = microbatches,
+                              .first = p * microbatches, .homes = arena_array(arena, stages, sizeof *pipe->homes)};
         for (uint32_t s = 0; s < stages; s++) {
-            const uint16_t rank = pipe->rank[s] = home[p * stages + s];
-            pipe->chunk[s] = (uint8_t)schedule->chunk_counts[rank];
+            const uint16_t rank = home[p * stages + s];
+            pipe->homes[s] = (Home){rank, (uint8_t)schedule->chunk_counts[rank]};
             schedule->chunks[rank][schedule->chunk_counts[rank]++] = (PlacedChunk){(uint16_t)p, (uint16_t)s};
         }
     }
