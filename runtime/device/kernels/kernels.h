@@ -1,0 +1,365 @@
+#ifndef DEVICE_KERNELS_KERNELS_H
+#define DEVICE_KERNELS_KERNELS_H
+
+/* The kernels' names, parameters and launches: the one header that the host (C11) and the kernels (CUDA C++, compiled without
+   any include path, so nothing is included here) share.
+
+   Each operation is a set of independent tiles. A plain kernel NAME takes the operation's parameters by value as its only
+   argument and works on tile blockIdx.x with TILE_THREADS threads; all its shared memory is dynamic. NAME ends in _f32 or
+   _bf16 where elements ("T" below) may be either: see KERNELS. Weight gradients, moments, statistics and master weights are
+   float in both modes, losses and sums double.
+
+   Pointers are to device memory, at 16 bytes or more; rows are dense, of any length (a length that is a multiple of 16 bytes
+   is fast). Unless it says otherwise an output overlaps no input. Same inputs, same bits: no sum depends on the order in
+   which blocks run. */
+
+enum { TILE_THREADS = 256 };
+
+typedef struct Launch {
+    unsigned grid, block, shared; /* blocks; threads a block; bytes of dynamic shared memory (above 48 KiB: opt in) */
+} Launch;
+
+/* file.cu, name, parameters. _f32 and _bf16 of each. */
+#define KERNELS_OF_ELEMENTS(X)                                   \
+    X(product, product_forward, Product)                         \
+    X(product, product_input, Product)                           \
+    X(product, product_weight, Product)                          \
+    X(attention, attention_forward, Attention)                   \
+    X(attention, attention_delta, Attention)                     \
+    X(attention, attention_backward, Attention)                  \
+    X(layers, norm_forward, Norm)                                \
+    X(layers, norm_backward_input, Norm)                         \
+    X(layers, norm_backward_weight, Norm)                        \
+    X(layers, gelu_forward, Elementwise)                         \
+    X(layers, gelu_backward, Elementwise)                        \
+    X(layers, embedding_forward, Embedding)                      \
+    X(layers, embedding_backward, Embedding)                     \
+    X(training, cross_entropy, CrossEntropy)                     \
+    X(training, squared_error, SquaredError)                     \
+    X(training, accumulate, Elementwise)                         \
+    X(training, fill, Elementwise)                               \
+    X(training, to_float, Elementwise)                           \
+    X(training, from_float, Elementwise)
+
+/* These have one form. */
+#define KERNELS_OF_FLOATS(X)                                     \
+    X(training, sum_of_squares, Sum)                             \
+    X(training, finish_sum, Sum)                                 \
+    X(training, adamw, AdamWStep)                                \
+    X(training, copy_bytes, Copy)
+
+/* sm_90a only, bfloat16 only, grid and block of hopper_launch; see HopperProduct. */
+#define KERNELS_OF_HOPPER(X)                                     \
+    X(hopper, hopper_forward, HopperProduct)                     \
+    X(hopper, hopper_input, HopperProduct)                       \
+    X(hopper, hopper_weight, HopperProduct)
+
+/* ---- matrix products ---- */
+
+/* product_forward  c[m, n]  = a[m, k] b[k, n] + bias + residual;  gelu = GELU(c)   y = x w
+   product_input    c[m, n]  = a[m, k] b[n, k]^T, times the GELU's derivative at `gelu_input`   dx = dy w^T
+   product_weight   c[m, n] += a[k, m]^T b[k, n];  column_sums[n] += the sum of b's rows   dw += x^T dy, dbias += sums of dy
+   c is T, for product_weight float; what is NULL is left out. */
+typedef struct Product {
+    const void *a, *b;
+    void *c;
+    const void *bias, *residual; /* forward: T[n], T[m, n]; the residual may be c */
+    void *gelu;                  /* forward: T[m, n] */
+    const void *gelu_input;      /* input: T[m, n] */
+    float *column_sums;          /* weight */
+    unsigned m, n, k;
+} Product;
+
+/* ---- causal attention ---- */
+
+/* attention_forward   writes y and logsumexp
+   attention_delta     writes delta from y and dy; before
+   attention_backward  writes dqkv from all others
+   columns / heads is at most ATTENTION_WIDTH. */
+enum { ATTENTION_WIDTH = 128 };
+
+typedef struct Attention {
+    const void *qkv;            /* T[rows, 3 columns] */
+    void *y;                    /* T[rows, columns] */
+    const void *dy;             /* T[rows, columns] */
+    void *dqkv;                 /* T[rows, 3 columns] */
+    float *logsumexp, *delta;   /* [rows, heads] each */
+    unsigned rows, columns, sequence, heads;
+} Attention;
+
+/* ---- layers ---- */
+
+/* norm_forward          y and statistics of x, gain, shift
+   norm_backward_input   dx (may be residual) of x, statistics, gain, dy and residual unless NULL
+   norm_backward_weight  adds to dgain and dshift */
+typedef struct Norm {
+    const void *x, *gain, *shift, *dy, *residual; /* T */
+    void *y, *dx;                                 /* T */
+    float *statistics;                            /* [rows, 2] */
+    float *dgain, *dshift;
+    unsigned rows, columns;
+} Norm;
+
+/* gelu_forward   to = GELU(from)
+   gelu_backward  to = other * GELU'(from); to may be other
+   accumulate     to += from
+   fill           to = value
+   to_float       float to = T from
+   from_float     T to = float from */
+typedef struct Elementwise {
+    const void *from, *other;
+    void *to;
+    float value;
+    unsigned long long count;
+} Elementwise;
+
+/* embedding_forward   y of tokens and tables
+   embedding_backward  adds to the tables' gradients */
+typedef struct Embedding {
+    const int *tokens; /* [rows] */
+    const void *token_table, *position_table, *dy;
+    void *y;
+    float *dtoken_table, *dposition_table;
+    unsigned rows, columns, sequence;
+} Embedding;
+
+/* ---- training ---- */
+
+/* The logits become the gradient; row_losses[rows] is for finish_sum with scale 1 / rows. */
+typedef struct CrossEntropy {
+    void *logits; /* T[rows, columns] */
+    const int *targets;
+    double *row_losses;
+    float scale;
+    unsigned rows, columns;
+} CrossEntropy;
+
+/* dy = 2 (y - targets) scale / count; partial[sum_partials(count)] is for finish_sum with scale 1 / count. */
+typedef struct SquaredError {
+    const void *y;
+    const float *targets;
+    void *dy;
+    double *partial;
+    float scale;
+    unsigned long long count;
+} SquaredError;
+
+/* sum_of_squares  partial[sum_partials(count)] of values[count]
+   finish_sum      *result = scale * the sum of partial[count]: one block, in fixed order */
+typedef struct Sum {
+    const float *values;
+    double *partial;
+    double *result;
+    double scale;
+    unsigned long long count;
+} Sum;
+
+enum { SUM_CHUNK = 16384 }; /* elements a partial sum */
+
+/* Loshchilov & Hutter, 2019. The host fills in what depends on the step alone: root_correction = sqrt(1 - beta2^step),
+   rate_corrected = rate / (1 - beta1^step). A gradient is multiplied by `clip` first and is zero afterwards. */
+typedef struct AdamWStep {
+    float *parameters, *gradients, *moment1, *moment2;
+    void *bf16_copy; /* of the parameters; NULL in float mode */
+    float rate, rate_corrected, beta1, beta2, one_minus_beta1, one_minus_beta2, inverse_root_correction, epsilon, decay, clip;
+    unsigned long long count;
+} AdamWStep;
+
+typedef struct Copy {
+    const void *from;
+    void *to;
+    unsigned long long bytes;
+} Copy;
+
+/* ---- Hopper: products by TMA and wgmma ---- */
+
+/* CUtensorMap's bytes; filled in by cuTensorMapEncodeTiled on the host from tensor_map_shape. */
+typedef struct TensorMap {
+#ifdef __cplusplus
+    alignas(64) unsigned char bytes[128];
+#else
+    _Alignas(64) unsigned char bytes[128];
+#endif
+} TensorMap;
+
+/* Persistent: hopper_launch gives at most a block for each multiprocessor. */
+typedef struct HopperProduct {
+    TensorMap a, b;
+    Product product;
+} HopperProduct;
+
+enum { HOPPER_TILE_M = 128, HOPPER_TILE_N = 256, HOPPER_TILE_K = 64, HOPPER_STAGES = 4, HOPPER_THREADS = 384 };
+
+typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
+
+/* What cuTensorMapEncodeTiled takes for operand 0 (a) or 1 (b): bfloat16, rank 2, element strides 1, no interleave, swizzle
+   128B, promotion to 256 bytes, out of bounds filled with zeros. */
+typedef struct TensorMapShape {
+    unsigned long long sizes[2];   /* elements, the contiguous one first */
+    unsigned long long pitch;      /* bytes from row to row */
+    unsigned box[2];               /* elements */
+} TensorMapShape;
+
+/* ---- launches ---- */
+
+#ifdef __CUDACC__
+#define KERNELS_BOTH static inline __host__ __device__
+#else
+#define KERNELS_BOTH static inline
+#endif
+
+KERNELS_BOTH unsigned tiles_of(unsigned long long count, unsigned tile)
+{
+    return (unsigned)((count + tile - 1) / tile);
+}
+
+enum {
+    PRODUCT_TILE = 128,          /* rows and columns */
+    PRODUCT_SUM_COLUMNS = 32,    /* of a tile that sums columns */
+    PRODUCT_SHARED = 64 * 1024,
+    ATTENTION_TILE = 64,         /* queries or keys */
+    NORM_TILE_ROWS = 8,
+    NORM_TILE_COLUMNS = 32,
+    ELEMENTWISE_TILE = 4096,
+    EMBEDDING_TILE_COLUMNS = 256,
+    COPY_TILE = 32768            /* bytes */
+};
+
+KERNELS_BOTH unsigned product_tiles(unsigned m, unsigned n)
+{
+    return tiles_of(m, PRODUCT_TILE) * tiles_of(n, PRODUCT_TILE);
+}
+
+/* The tiles of the columns' sums stand behind the product's. */
+KERNELS_BOTH Launch product_launch(const Product *p)
+{
+    const unsigned sums = p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0;
+    const Launch launch = {product_tiles(p->m, p->n) + sums, TILE_THREADS, PRODUCT_SHARED};
+    return launch;
+}
+
+KERNELS_BOTH unsigned attention_blocks(const Attention *p)
+{
+    return tiles_of(p->sequence, ATTENTION_TILE) * (p->rows / p->sequence) * p->heads;
+}
+
+KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size, int backward)
+{
+    const unsigned width = (p->columns / p->heads + 31) / 32 * 32;
+    const unsigned pitch = width * element_size + 16;              /* bytes; padded against bank conflicts */
+    const unsigned score_pitch = ATTENTION_TILE * element_size + 16;
+    return ATTENTION_TILE * ((backward ? 4 : 3) * pitch + (backward ? 2 : 1) * score_pitch) + 2 * ATTENTION_TILE * 4;
+}
+
+/* Of T with `element_size` 2 or 4. */
+KERNELS_BOTH Launch attention_forward_launch(const Attention *p, unsigned element_size)
+{
+    const Launch launch = {attention_blocks(p), TILE_THREADS, attention_shared(p, element_size, 0)};
+    return launch;
+}
+
+KERNELS_BOTH Launch attention_delta_launch(const Attention *p)
+{
+    const Launch launch = {tiles_of((unsigned long long)p->rows * p->heads, TILE_THREADS / 32), TILE_THREADS, 0};
+    return launch;
+}
+
+/* First the tiles that give the gradients of keys and values, then those of queries. */
+KERNELS_BOTH Launch attention_backward_launch(const Attention *p, unsigned element_size)
+{
+    const Launch launch = {2 * attention_blocks(p), TILE_THREADS, attention_shared(p, element_size, 1)};
+    return launch;
+}
+
+KERNELS_BOTH Launch norm_rows_launch(const Norm *p) /* norm_forward, norm_backward_input */
+{
+    const Launch launch = {tiles_of(p->rows, NORM_TILE_ROWS), TILE_THREADS, 0};
+    return launch;
+}
+
+KERNELS_BOTH Launch norm_columns_launch(const Norm *p) /* norm_backward_weight */
+{
+    const Launch launch = {tiles_of(p->columns, NORM_TILE_COLUMNS), TILE_THREADS, 2 * TILE_THREADS * 4 * 4};
+    return launch;
+}
+
+KERNELS_BOTH Launch elementwise_launch(unsigned long long count) /* gelu, accumulate, fill, conversions, adamw */
+{
+    const Launch launch = {tiles_of(count, ELEMENTWISE_TILE), TILE_THREADS, 0};
+    return launch;
+}
+
+KERNELS_BOTH Launch embedding_forward_launch(const Embedding *p)
+{
+    return elementwise_launch((unsigned long long)p->rows * p->columns);
+}
+
+/* A tile a row and strip of columns for the tokens, then a tile a position and strip. */
+KERNELS_BOTH Launch embedding_backward_launch(const Embedding *p)
+{
+    const unsigned strips = tiles_of(p->columns, EMBEDDING_TILE_COLUMNS);
+    const unsigned positions = p->rows < p->sequence ? p->rows : p->sequence;
+    const Launch launch = {(p->rows + positions) * strips, TILE_THREADS, (TILE_THREADS + 16) * 4};
+    return launch;
+}
+
+KERNELS_BOTH Launch cross_entropy_launch(const CrossEntropy *p)
+{
+    const Launch launch = {p->rows, TILE_THREADS, 32 * 8};
+    return launch;
+}
+
+KERNELS_BOTH unsigned sum_partials(unsigned long long count)
+{
+    return tiles_of(count, SUM_CHUNK);
+}
+
+KERNELS_BOTH Launch sum_launch(unsigned long long count) /* sum_of_squares, squared_error */
+{
+    const Launch launch = {sum_partials(count), TILE_THREADS, 32 * 8};
+    return launch;
+}
+
+KERNELS_BOTH Launch finish_sum_launch(void)
+{
+    const Launch launch = {1, TILE_THREADS, 32 * 8};
+    return launch;
+}
+
+KERNELS_BOTH Launch copy_launch(unsigned long long bytes)
+{
+    const Launch launch = {tiles_of(bytes, COPY_TILE), TILE_THREADS, 0};
+    return launch;
+}
+
+/* Whether TMA can read the operands: rows whose length in bytes is a multiple of 16. Else product_* does it. */
+KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
+{
+    const unsigned a_row = layout == PRODUCT_WEIGHT ? p->m : p->k, b_row = layout == PRODUCT_INPUT ? p->k : p->n;
+    return a_row % 8 == 0 && b_row % 8 == 0 && p->n % 8 == 0;
+}
+
+/* `column_sums` is done by a launch of product_weight's tiles behind the product's: hopper_weight does them itself, too. */
+KERNELS_BOTH Launch hopper_launch(const Product *p, unsigned multiprocessors)
+{
+    const unsigned sums = p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0;
+    const unsigned tiles = tiles_of(p->m, HOPPER_TILE_M) * tiles_of(p->n, HOPPER_TILE_N) + sums;
+    const Launch launch = {tiles < multiprocessors ? tiles : multiprocessors, HOPPER_THREADS,
+                           HOPPER_STAGES * (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2 + 2048};
+    return launch;
+}
+
+KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product *p, int operand)
+{
+    const unsigned extent = operand ? p->n : p->m, tile = operand ? (unsigned)HOPPER_TILE_N : (unsigned)HOPPER_TILE_M;
+    const int k_contiguous = operand ? layout == PRODUCT_INPUT : layout != PRODUCT_WEIGHT;
+    TensorMapShape shape;
+    shape.sizes[0] = k_contiguous ? p->k : extent;
+    shape.sizes[1] = k_contiguous ? extent : p->k;
+    shape.pitch = shape.sizes[0] * 2;
+    shape.box[0] = 64; /* 128 bytes, the swizzle's row: other extents take several boxes */
+    shape.box[1] = k_contiguous ? tile : (unsigned)HOPPER_TILE_K;
+    return shape;
+}
+
+#endif
