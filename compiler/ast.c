@@ -1,6 +1,7 @@
 #include "compiler/ast.h"
 
 const char *const function_names[FUNCTIONS] = {"min", "max", "abs"};
+const char *const setting_names[SETTINGS] = {"memory", "input", "weight", "effort"};
 
 const char *expression_text(ExpressionKind kind)
 {

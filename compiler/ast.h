@@ -75,6 +75,16 @@ typedef struct Pass {
     struct Pass *next;
 } Pass;
 
+/* What `order auto` is told. */
+typedef enum Setting { SETTING_MEMORY, SETTING_INPUT, SETTING_WEIGHT, SETTING_EFFORT, SETTINGS } Setting;
+extern const char *const setting_names[SETTINGS];
+
+typedef struct WrittenSetting {
+    Name name;
+    Expression *value;
+    struct WrittenSetting *next;
+} WrittenSetting;
+
 typedef enum ItemKind {
     ITEM_RANKS,
     ITEM_MICROBATCHES,
@@ -83,6 +93,7 @@ typedef enum ItemKind {
     ITEM_REQUIRE,
     ITEM_PIPE,
     ITEM_CHUNK,
+    ITEM_ORDER,
     ITEM_STEP,
     ITEM_REPEAT,
     ITEM_IF,
@@ -109,6 +120,10 @@ struct Item {
             Expression *written;   /* `M of N microbatches`: N; NULL: M */
         } pipe;
         uint32_t chunk;
+        struct {
+            WrittenSetting *written;
+            Expression *settings[SETTINGS]; /* NULL: not there. Filled in by check */
+        } order;
         struct {
             Expression *slot; /* `at`; NULL: none */
             Pass *passes;
@@ -139,6 +154,7 @@ typedef struct Ast {
     uint32_t pipe_count;
     bool has_slots; /* some step is `at` one */
     const Item *ranks, *microbatches;
+    const Item *order; /* `order auto`; NULL: steps say the orders */
 } Ast;
 
 const char *expression_text(ExpressionKind kind);

@@ -254,6 +254,56 @@ static void check_block(Checker *c, Item *items)
     leave_scope(c, scope);
 }
 
+static void check_setting(Checker *c, Item *item, const WrittenSetting *written)
+{
+    NearestWord nearest = nearest_to(written->name.symbol->text);
+    for (Setting setting = 0; setting < SETTINGS; setting++) {
+        nearest_consider(&nearest, setting_names[setting]);
+        if (strcmp(written->name.symbol->text, setting_names[setting]) != 0)
+            continue;
+        if (item->order.settings[setting])
+            diag_error(c->diagnostics, written->name.span, "`%s` stands twice", setting_names[setting]);
+        item->order.settings[setting] = written->value;
+        if (setting == SETTING_MEMORY)
+            check_expression(c, written->value);
+        else
+            check_for_all_ranks(c, written->value, "this setting is");
+        return;
+    }
+    diag_error(c->diagnostics, written->name.span, "`order auto` has no setting `%s`", written->name.symbol->text);
+    if (nearest.word)
+        diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
+    else
+        diag_help(c->diagnostics, "there are memory, input, weight and effort");
+}
+
+static void check_order(Checker *c, Item *item)
+{
+    check_only_one(c, &c->ast->order, item, "order");
+    for (const WrittenSetting *written = item->order.written; written; written = written->next)
+        check_setting(c, item, written);
+    if (item->order.settings[SETTING_MEMORY])
+        return;
+    diag_error(c->diagnostics, item->span, "`order auto` does not say how much memory a rank has");
+    diag_help(c->diagnostics, "in halves of a stage's activation; as much as 1F1B: order auto(memory = 2*P);");
+}
+
+/* What speaks of steps has nothing to say beside an order that is searched. */
+static void check_order_alone(Checker *c)
+{
+    const Item *step = c->ast->items;
+    while (step && step->kind < ITEM_STEP)
+        step = step->next;
+    if (step) {
+        diag_error(c->diagnostics, step->span, "`order auto` stands in place of all steps");
+        diag_note(c->diagnostics, c->ast->order->span, "here");
+    }
+    for (const Item *item = c->ast->items; item; item = item->next)
+        if (item->kind == ITEM_PIPE && item->pipe.written)
+            diag_error(c->diagnostics, item->pipe.written->span,
+                       "`of` is for steps: `order auto` knows the microbatches that there are");
+}
+
 static void check_item(Checker *c, Item *item)
 {
     switch (item->kind) {
@@ -280,6 +330,9 @@ static void check_item(Checker *c, Item *item)
         check_expression(c, item->value);
         if (item->chunk >= PROGRAM_CHUNKS_MAX)
             diag_error(c->diagnostics, item->span, "a rank holds at most %d chunks, numbered from 0", PROGRAM_CHUNKS_MAX);
+        break;
+    case ITEM_ORDER:
+        check_order(c, item);
         break;
     default:
         check_body_item(c, item);
@@ -317,6 +370,8 @@ bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
     for (Item *item = ast->items; item; item = item->next)
         check_item(&checker, item);
     check_chunk_numbers(&checker);
+    if (ast->order)
+        check_order_alone(&checker);
     if (!ast->ranks) {
         diag_error(diagnostics, start, "the schedule does not say its number of ranks");
         diag_help(diagnostics, "write: ranks P = 4;");

@@ -7,6 +7,7 @@
 #include "compiler/csv.h"
 #include "compiler/expand.h"
 #include "compiler/lower.h"
+#include "compiler/order_auto.h"
 #include "compiler/parse.h"
 #include "compiler/place.h"
 #include "compiler/prove.h"
@@ -62,7 +63,11 @@ static Status read_schedule(Compilation *c, Error *error)
     TRY(parameters_check(c->tree, c->parameters, error));
     PASS(place(c->tree, c->parameters, c->arena, c->diagnostics, &c->schedule));
     REACHED(c, FORM_SCHEDULE);
-    PASS(expand(c->tree, c->parameters, c->arena, c->diagnostics, &c->schedule));
+    if (c->tree->order)
+        PASS(order_auto(c->tree, c->parameters, c->costs ? c->costs : &costs_unit, c->search, c->arena, c->diagnostics, &c->schedule,
+                        &c->found));
+    else
+        PASS(expand(c->tree, c->parameters, c->arena, c->diagnostics, &c->schedule));
     return STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "compiler/ast.h"
 #include "compiler/memory.h"
 #include "compiler/plan.h"
+#include "compiler/search.h"
 #include "compiler/timeline.h"
 #include "compiler/values.h"
 
@@ -28,6 +29,8 @@ struct Compilation {
     const Source *source; /* .csv by its path: an order; otherwise a .dps */
     const Parameters *parameters;
     const Memory *memory; /* whose limits it has to keep; NULL: none */
+    const Costs *costs;   /* under which `order auto` searches; NULL: costs_unit */
+    const SearchControl *search; /* of `order auto`; NULL: to its end */
     Status (*reached)(const Compilation *compilation, Form form); /* called with each form as it is there; what is not
                                                                      STATUS_OK ends the compilation. NULL: none */
     const void *context;                                          /* for `reached` */
@@ -35,6 +38,7 @@ struct Compilation {
     Diagnostics *diagnostics;
     Ast *tree; /* NULL: of a .csv, or it did not parse */
     Schedule schedule;
+    SearchProgress found; /* of `order auto` */
     PassTable table;
     Timeline unit_times; /* in costs_unit */
     RankPlan *plans;

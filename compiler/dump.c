@@ -58,8 +58,10 @@ void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream)
     }
 }
 
-void describe(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, FILE *stream)
+void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream)
 {
+    const Schedule *schedule = &compilation->schedule;
+    const RankPlan *plans = compilation->plans;
     double cost = 0, work = 0;
     uint32_t peak = 0, passes = 0, messages = 0;
     for (uint32_t r = 0; r < schedule->ranks; r++) {
@@ -78,4 +80,12 @@ void describe(const Schedule *schedule, const Timeline *timeline, const RankPlan
     fprintf(stream, "  %u messages, paired in order; no deadlock, even with unbuffered rendezvous\n", messages);
     fprintf(stream, "  makespan %g, bubble %.1f %% under the given times; at most %u activations on a rank\n", timeline->makespan,
             cost > 0 ? 100 * (cost - work) / cost : 0, peak);
+    if (compilation->tree && compilation->tree->order)
+        describe_search(&compilation->found, stream);
+}
+
+void describe_search(const SearchProgress *found, FILE *stream)
+{
+    fprintf(stream, "  the best of %u order%s tried: the longest rank takes %g; no order within this memory takes less than %g\n", found->tried,
+            found->tried == 1 ? "" : "s", found->cost, found->bound);
 }

@@ -3,8 +3,7 @@
 
 /* The forms between source and program, as text for people. Tokens and tree are shown by parse.h. */
 
-#include "compiler/plan.h"
-#include "compiler/timeline.h"
+#include "compiler/compile.h"
 
 #include <stdio.h>
 
@@ -13,6 +12,7 @@ void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream
 void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream);     /* a step a line: its slots */
 
 /* What dpc says of a proven schedule when it is asked for nothing else. */
-void describe(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, FILE *stream);
+void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream);
+void describe_search(const SearchProgress *found, FILE *stream); /* how `order auto` was filled in, a line */
 
 #endif

@@ -59,8 +59,8 @@ static void dump_step(const Item *item, FILE *stream)
 
 static void dump_items(const Item *items, int indent, FILE *stream)
 {
-    static const char *const names[] = {"ranks", "microbatches", "param", "let",    "require",
-                                        "pipe",  "chunk",        "step",  "repeat", "if"};
+    static const char *const names[] = {"ranks", "microbatches", "param", "let",    "require", "pipe",
+                                        "chunk", "order auto",   "step",  "repeat", "if"};
     for (const Item *item = items; item; item = item->next) {
         fprintf(stream, "%*s", indent, "");
         if (item->kind == ITEM_STEP) {
@@ -84,6 +84,9 @@ static void dump_items(const Item *items, int indent, FILE *stream)
             dump_field("microbatches", item->pipe.microbatches, stream);
             dump_field("of", item->pipe.written, stream);
         }
+        if (item->kind == ITEM_ORDER)
+            for (const WrittenSetting *setting = item->order.written; setting; setting = setting->next)
+                dump_field(setting->name.symbol->text, setting->value, stream);
         putc('\n', stream);
         if (item->kind != ITEM_REPEAT && item->kind != ITEM_IF)
             continue;

@@ -1,5 +1,7 @@
 #include "compiler/explain.h"
 
+#include "compiler/dump.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -51,7 +53,7 @@ typedef struct Explainer {
 static uint32_t collect_steps(const Item *items, const Item **steps, uint32_t count)
 {
     for (; items; items = items->next) {
-        if (items->kind == ITEM_STEP) {
+        if (items->kind == ITEM_STEP || items->kind == ITEM_ORDER) {
             if (steps)
                 steps[count] = items;
             count++;
@@ -426,7 +428,10 @@ void explain(const Compilation *compilation, const Timeline *times, FILE *stream
             x.counts[r] = arena_array(x.arena, x.step_count, sizeof **x.counts);
             count_steps(&x, r, values, x.counts[r]);
         }
-        print_counts(&x);
+        if (tree->order)
+            describe_search(&compilation->found, stream);
+        else
+            print_counts(&x);
     }
     for (uint32_t r = 0; r < ranks; r++) {
         collect_rank(&x, r);

@@ -221,7 +221,7 @@ static uint32_t blanks_between(const Piece *before, const Piece *piece, bool spa
         return 0;
     if (is_mark(before, "([") || (is_mark(before, "{") && before->of_pass) || before->is_unary)
         return 0;
-    if (is_mark(piece, "(") && is_kind(before, "name"))
+    if (is_mark(piece, "(") && (is_kind(before, "name") || is(before, "auto")))
         return 0;
     if (is_mark(piece, "&") || is_mark(before, "&"))
         return 0;

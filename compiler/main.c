@@ -8,9 +8,11 @@
 #include "compiler/options.h"
 #include "compiler/parse.h"
 #include "runtime/base/file.h"
+#include "compiler/terminal.h"
 #include "runtime/base/version.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
 
 /* What one call works on. */
@@ -19,7 +21,44 @@ typedef struct Job {
     Source source;
     Compilation compilation;
     Timeline times; /* under the costs of the command line */
+    ProgressBar progress; /* of a search */
 } Job;
+
+static volatile sig_atomic_t interrupted; /* by ctrl-C, while a search runs */
+
+static void interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static void show_search(void *context, const SearchProgress *progress)
+{
+    char words[80] = "";
+    if (progress->bound > 0)
+        snprintf(words, sizeof words, " orders; the best takes %.1f %% more than none can beat",
+                 100 * (progress->cost / progress->bound - 1));
+    progress_bar_show(context, progress->tried, progress->planned, words);
+}
+
+/* ctrl-C takes the best order so far; once more, it ends dpc as usual. */
+static struct sigaction before_search;
+
+static void search_begins(void)
+{
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGINT, NULL, &before_search) == 0 && before_search.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
+}
+
+static void search_ends(const Compilation *c)
+{
+    sigaction(SIGINT, &before_search, NULL);
+    progress_bar_clear(c->search->context);
+    if (interrupted)
+        fprintf(stderr, "dpc: the search ended after %u of %u orders; going on with the best of them\n", c->found.tried, c->found.planned);
+}
 
 /* The forms of a schedule on its way through the passes of compile.c. */
 static Status show(const Compilation *c, Form form)
@@ -31,6 +70,10 @@ static Status show(const Compilation *c, Form form)
         dump_tree(c->tree, stdout);
     if (form == FORM_SCHEDULE && dump[DUMP_SCHEDULE])
         dump_schedule(&c->schedule, stdout);
+    if (form == FORM_SCHEDULE && c->tree && c->tree->order)
+        search_begins();
+    if (form == FORM_ORDER && c->tree && c->tree->order)
+        search_ends(c);
     if (form == FORM_ORDER && dump[DUMP_ORDER])
         emit_csv(&c->schedule, false, stdout);
     if (form == FORM_COMMS && dump[DUMP_COMMS])
@@ -114,7 +157,7 @@ static Status write_outputs(const Job *job, Error *error)
         TRY(file_finish(&file, error));
     }
     if (!options->output && !options->emit_count && !options->dumps)
-        describe(&c->schedule, &job->times, c->plans, stdout);
+        describe(c, &job->times, stdout);
     return STATUS_OK;
 }
 
@@ -167,8 +210,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "dpc: out of memory\n");
         return STATUS_RUN_FAILED;
     }
-    Job job = {.compilation = {.arena = &arena, .source = &job.source, .parameters = &job.options.parameters,
-                               .memory = &job.options.memory, .reached = show, .context = &job.options}};
+    Job job = {.progress = progress_bar_of(stderr)};
+    const SearchControl control = {.stop = &interrupted, .progress = show_search, .context = &job.progress};
+    job.compilation = (Compilation){.arena = &arena, .source = &job.source, .parameters = &job.options.parameters,
+                                    .memory = &job.options.memory, .costs = &job.options.costs, .search = &control,
+                                    .reached = show, .context = &job.options};
     Status status = obey(&job, argc, argv, &error);
     if (job.compilation.diagnostics)
         diag_print(job.compilation.diagnostics, stderr);

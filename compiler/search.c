@@ -8,7 +8,6 @@ enum {
     RUNS = 8000,                /* a unit of effort: so many orders, */
     RUN_PASSES = 40 * 1000000,  /* but not more than so many passes in them, times the chunks of a rank */
     OPENING = 12,               /* courses that are always tried */
-    REPORT = 64,                /* runs from report to report */
 };
 
 static const uint32_t UNLIMITED = UINT32_MAX;
@@ -217,7 +216,7 @@ static void try_policy(Searcher *s)
             s->best = better;
         }
     }
-    if (s->control->progress && s->tried % REPORT == 0) {
+    if (s->control->progress) {
         SearchProgress progress;
         report(s, &progress);
         s->control->progress(s->control->context, &progress);
@@ -273,7 +272,7 @@ static void write_orders(const Searcher *s, Schedule *schedule, Span span, Arena
     }
 }
 
-static void open_searcher(Searcher *s, const SearchProblem *problem, Arena *arena)
+static void open_searcher(Searcher *s, const SearchProblem *problem, uint32_t effort, Arena *arena)
 {
     s->list = search_list_new(problem, arena);
     s->policy = policy_new(problem, arena);
@@ -296,31 +295,35 @@ static void open_searcher(Searcher *s, const SearchProblem *problem, Arena *aren
         const uint32_t held = room < rank->passes / 3 ? (uint32_t)room : rank->passes / 3;
         s->most_held = held > s->most_held ? held : s->most_held;
     }
-    const uint64_t affordable = 1 + (uint64_t)s->control->effort * RUN_PASSES / (problem->passes * s->chunks + 1);
-    const uint64_t wanted = (uint64_t)s->control->effort * RUNS;
+    const uint64_t affordable = 1 + (uint64_t)effort * RUN_PASSES / (problem->passes * s->chunks + 1);
+    const uint64_t wanted = (uint64_t)effort * RUNS;
     s->planned = (uint32_t)(wanted < affordable ? wanted : affordable);
 }
 
-bool search_order(Schedule *schedule, const Costs *costs, const SearchLimits *limits, const SearchControl *control, Span span,
-                  Arena *arena, SearchProgress *result, uint32_t *rank, int64_t *least)
+int64_t search_least_memory(const Schedule *schedule, uint32_t rank, int64_t forward)
 {
+    uint32_t most = 0;
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        uint32_t stages = 0;
+        for (uint32_t c = 0; c < schedule->chunk_counts[rank]; c++)
+            stages += schedule->chunks[rank][c].pipe == p;
+        most = stages > most ? stages : most;
+    }
+    return forward * most;
+}
+
+void search_order(Schedule *schedule, const SearchTask *task, const SearchControl *control, Span span, Arena *arena,
+                  SearchProgress *found)
+{
+    static const SearchControl none = {.stop = NULL};
     Arena scratch = {.exhausted = arena->exhausted};
     SearchProblem problem;
-    search_problem_make(schedule, costs, limits, &scratch, &problem);
-    bool fits = true;
-    for (uint32_t r = 0; fits && r < problem.rank_count; r++) {
-        *least = limits->forward * problem.ranks[r].most_nodes;
-        *rank = r;
-        fits = limits->memory[r] >= *least;
-    }
-    if (fits) {
-        Searcher searcher = {.problem = &problem, .control = control};
-        open_searcher(&searcher, &problem, &scratch);
-        find(&searcher);
-        write_orders(&searcher, schedule, span, arena);
-        if (result)
-            report(&searcher, result);
-    }
+    search_problem_make(schedule, task, &scratch, &problem);
+    Searcher searcher = {.problem = &problem, .control = control ? control : &none};
+    open_searcher(&searcher, &problem, task->effort, &scratch);
+    find(&searcher);
+    write_orders(&searcher, schedule, span, arena);
+    if (found)
+        report(&searcher, found);
     arena_free(&scratch);
-    return fits;
 }

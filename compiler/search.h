@@ -8,14 +8,15 @@
 
 #include <signal.h>
 
-/* What F takes of a rank's memory, and I and W give back, in any unit; together they are 0. */
-typedef struct SearchLimits {
-    int64_t forward, input, weight;
-    const int64_t *memory; /* [ranks]: most that a rank may hold at once */
-} SearchLimits;
-
 /* The papers' unit: half the activation that a stage keeps for a microbatch. I frees one half, W the other. */
-enum { SEARCH_FORWARD = 2, SEARCH_INPUT = -1, SEARCH_WEIGHT = -1 };
+enum { SEARCH_FORWARD = 2, SEARCH_INPUT = -1, SEARCH_WEIGHT = -1, SEARCH_EFFORT_MAX = 100000 };
+
+typedef struct SearchTask {
+    const Costs *costs;             /* those of B and of an F&B do not matter: passes are F, I and W */
+    int64_t forward, input, weight; /* what F takes of a rank's memory, and I and W give back, in any unit; together they are 0 */
+    const int64_t *memory;          /* [ranks]: most that a rank may hold at once, at least search_least_memory */
+    uint32_t effort;                /* 1..SEARCH_EFFORT_MAX: how long to look, in work and not in seconds: every machine finds the same */
+} SearchTask;
 
 /* How far the search is and what it has. */
 typedef struct SearchProgress {
@@ -25,16 +26,17 @@ typedef struct SearchProgress {
 } SearchProgress;
 
 typedef struct SearchControl {
-    uint32_t effort;                     /* how long to look, from 1 on, in work and not in seconds: every machine finds the same */
-    const volatile sig_atomic_t *stop;   /* set: the best so far is taken. NULL: never */
+    const volatile sig_atomic_t *stop;                               /* set: the best so far is taken. NULL: never */
     void (*progress)(void *context, const SearchProgress *progress); /* now and then; NULL: not asked for */
     void *context;
 } SearchControl;
 
-/* Fills in the orders of a schedule that place has made, every pass with `span`. Passes are F, I and W; each takes the microbatches
-   of a chunk in order. Costs of single passes and of an F&B do not matter to it. False when `*rank` cannot hold one microbatch:
-   it needs `*least`. `result` may be NULL. */
-bool search_order(Schedule *schedule, const Costs *costs, const SearchLimits *limits, const SearchControl *control, Span span,
-                  Arena *arena, SearchProgress *result, uint32_t *rank, int64_t *least);
+/* Fills in the orders of a schedule that place has made, every pass with `span`. Each of F, I and W takes the microbatches of a
+   chunk in order. `control` and `found` may be NULL. */
+void search_order(Schedule *schedule, const SearchTask *task, const SearchControl *control, Span span, Arena *arena,
+                  SearchProgress *found);
+
+/* With less a rank cannot hold one microbatch; with as much on every rank there is an order. */
+int64_t search_least_memory(const Schedule *schedule, uint32_t rank, int64_t forward);
 
 #endif

@@ -159,22 +159,21 @@ static int64_t lower_bound(const SearchProblem *problem, Arena *arena)
     return bound;
 }
 
-void search_problem_make(const Schedule *schedule, const Costs *costs, const SearchLimits *limits, Arena *arena,
-                         SearchProblem *problem)
+void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena *arena, SearchProblem *problem)
 {
-    *problem = (SearchProblem){.rank_count = schedule->ranks, .pipe_count = schedule->pipe_count, .ticks = ticks_of(costs),
-                               .memory = {[ACTION_F] = limits->forward, [ACTION_I] = limits->input, [ACTION_W] = limits->weight}};
+    *problem = (SearchProblem){.rank_count = schedule->ranks, .pipe_count = schedule->pipe_count, .ticks = ticks_of(task->costs),
+                               .memory = {[ACTION_F] = task->forward, [ACTION_I] = task->input, [ACTION_W] = task->weight}};
     problem->ranks = arena_array(arena, schedule->ranks, sizeof *problem->ranks);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         problem->ranks[r] = (SearchRank){.first_node = problem->node_count, .node_count = schedule->chunk_counts[r],
-                                         .limit = limits->memory[r]};
+                                         .limit = task->memory[r]};
         problem->node_count += schedule->chunk_counts[r];
     }
     problem->nodes = arena_array(arena, problem->node_count, sizeof *problem->nodes);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         problem->ranks[r].first = problem->passes;
         for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
-            make_node(problem, schedule, costs, r, (uint8_t)c);
+            make_node(problem, schedule, task->costs, r, (uint8_t)c);
         problem->passes += problem->ranks[r].passes;
     }
     find_paths(problem, schedule);

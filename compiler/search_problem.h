@@ -54,8 +54,7 @@ typedef struct SearchOrder {
     int64_t idle;       /* of all ranks, between start and end */
 } SearchOrder;
 
-void search_problem_make(const Schedule *schedule, const Costs *costs, const SearchLimits *limits, Arena *arena,
-                         SearchProblem *problem);
+void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena *arena, SearchProblem *problem);
 
 static inline uint32_t search_node_of(const SearchProblem *problem, uint32_t rank, uint8_t chunk)
 {

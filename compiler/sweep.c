@@ -3,6 +3,7 @@
 #include "compiler/check.h"
 #include "compiler/parse.h"
 #include "compiler/require.h"
+#include "compiler/terminal.h"
 #include "runtime/base/clock.h"
 
 #include <ctype.h>
@@ -13,7 +14,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* --- ranges --- */
 
@@ -131,20 +131,21 @@ typedef struct Work {
     const Source *source;
     const Parameters *given;
     const Memory *memory;
+    const Costs *costs;
     const Ast *tree; /* for its requires */
-    FILE *progress;
+    ProgressBar progress;
     pthread_mutex_t mutex; /* of all that follows */
     uint64_t next, done, failed; /* failed: the first combination so far; the number of combinations when none */
     uint64_t proven, not_admitted;
     bool no_memory;
-    int64_t last_shown;
 } Work;
 
 static Outcome prove_combination(const Work *work, uint64_t index, Arena *arena)
 {
     Error error = {""};
     const Parameters parameters = parameters_of(work->sweep, work->given, index, arena);
-    Compilation compilation = {.arena = arena, .source = work->source, .parameters = &parameters, .memory = work->memory};
+    Compilation compilation = {.arena = arena, .source = work->source, .parameters = &parameters, .memory = work->memory,
+                               .costs = work->costs};
     if (!require_admits(work->tree, &parameters, values_new(work->tree, arena)))
         return NOT_ADMITTED;
     return compile(&compilation, &error) == STATUS_OK ? PROVEN : FAILED;
@@ -159,20 +160,6 @@ static Outcome try_combination(const Work *work, uint64_t index)
         outcome = prove_combination(work, index, &arena);
     arena_free(&arena);
     return outcome;
-}
-
-static void show_progress(Work *work)
-{
-    enum { WIDTH = 40, EVERY = 100000000 };
-    const int64_t now = clock_nanoseconds();
-    if (!work->progress || now - work->last_shown < EVERY)
-        return;
-    work->last_shown = now;
-    const uint64_t all = work->sweep->combinations;
-    const int filled = (int)((double)work->done / (double)all * WIDTH);
-    fprintf(work->progress, "\r[%.*s%*s] %" PRIu64 " of %" PRIu64, filled, "########################################",
-            WIDTH - filled, "", work->done, all);
-    fflush(work->progress);
 }
 
 static void *work_on(void *argument)
@@ -190,7 +177,7 @@ static void *work_on(void *argument)
         work->no_memory |= outcome == NO_MEMORY;
         if (outcome == FAILED && index < work->failed)
             work->failed = index;
-        show_progress(work);
+        progress_bar_show(&work->progress, work->done, work->sweep->combinations, "");
     }
     pthread_mutex_unlock(&work->mutex);
     return NULL;
@@ -248,11 +235,10 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
         return STATUS_BAD_INPUT;
     TRY(parameters_check(compilation->tree, &first, error));
     Work work = {.sweep = sweep, .source = compilation->source, .given = compilation->parameters, .memory = compilation->memory,
-                 .tree = compilation->tree, .progress = progress && isatty(fileno(progress)) ? progress : NULL,
+                 .costs = compilation->costs, .tree = compilation->tree, .progress = progress_bar_of(progress),
                  .mutex = PTHREAD_MUTEX_INITIALIZER, .failed = sweep->combinations};
     work_on_all_cores(&work);
-    if (work.progress)
-        fputs("\r\033[K", work.progress);
+    progress_bar_clear(&work.progress);
     *result = (SweepResult){work.proven, work.not_admitted, (double)(clock_nanoseconds() - start) * 1e-9};
     if (work.no_memory)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");

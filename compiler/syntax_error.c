@@ -14,7 +14,7 @@ static const Word items[] = {
     {TOKEN_RANKS, "ranks"},     {TOKEN_MICROBATCHES, "microbatches"}, {TOKEN_PARAM, "param"},
     {TOKEN_LET, "let"},         {TOKEN_REQUIRE, "require"},           {TOKEN_PIPE, "pipe"},
     {TOKEN_CHUNK, "chunk"},     {TOKEN_AT, "at"},                     {TOKEN_REPEAT, "repeat"},
-    {TOKEN_IF, "if"},
+    {TOKEN_IF, "if"},           {TOKEN_ORDER, "order"},
 };
 
 /* Words and marks that end or join; operators of expressions are not among them: they fit nearly everywhere. */
@@ -22,7 +22,8 @@ static const Word others[] = {
     {TOKEN_SCHEDULE, "`schedule NAME;`"}, {TOKEN_TITLE, "the schedule's name"}, {TOKEN_STAGES, "`stages`"},
     {TOKEN_STAGE, "`stage`"},             {TOKEN_ON, "`on`"},                   {TOKEN_MICROBATCHES, "`microbatches`"},
     {TOKEN_OF, "`of`"},                   {TOKEN_ELSE, "`else`"},               {TOKEN_OVERLAP, "`overlap`"},
-    {TOKEN_SPLIT, "`split`"},             {TOKEN_FROM, "`from`"},               {TOKEN_STRING, "a \"message\""},
+    {TOKEN_SPLIT, "`split`"},             {TOKEN_FROM, "`from`"},               {TOKEN_AUTO, "`auto`"},
+    {TOKEN_STRING, "a \"message\""},
     {'=', "`=`"},                         {':', "`:`"},                         {',', "`,`"},
     {'{', "`{`"},                         {'}', "`}`"},                         {'(', "`(`"},
     {')', "`)`"},                         {'[', "`[`"},                         {']', "`]`"},
@@ -77,7 +78,7 @@ static const char *join(const Expectation *e, Arena *arena)
     return text;
 }
 
-static bool is_word_of_language(int token) { return token >= TOKEN_SCHEDULE && token <= TOKEN_FROM; }
+static bool is_word_of_language(int token) { return token >= TOKEN_SCHEDULE && token <= TOKEN_AUTO; }
 
 static bool is_comparison(int token)
 {
@@ -102,7 +103,7 @@ static void unknown_item(Reader *reader, Span span, const char *text)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
         diag_help(reader->diagnostics, "items begin with ranks, microbatches, param, let, require, pipe, chunk, at, "
-                                       "repeat or if, or are steps such as nF0B1 : 3;");
+                                       "repeat, if or order, or are steps such as nF0B1 : 3;");
 }
 
 static void help(Reader *reader, const SyntaxError *error, const Expectation *e)

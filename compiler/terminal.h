@@ -14,4 +14,17 @@ typedef struct Terminal {
 /* COLUMNS, if it is set, is the width of any stream. */
 Terminal terminal_of(FILE *stream);
 
+/* How far long work has come, on a line of its own that is written over and over. */
+typedef struct ProgressBar {
+    FILE *stream; /* NULL: nothing is shown */
+    int64_t shown_at;
+} ProgressBar;
+
+/* Shows nothing where the stream is NULL or no terminal. */
+ProgressBar progress_bar_of(FILE *stream);
+/* Ten times a second at most. `words` stand behind the numbers. */
+void progress_bar_show(ProgressBar *bar, uint64_t done, uint64_t all, const char *words);
+/* The line is empty again. */
+void progress_bar_clear(ProgressBar *bar);
+
 #endif

@@ -40,6 +40,10 @@ typedef struct PassList {
     Pass *first, *last;
 } PassList;
 
+typedef struct SettingList {
+    WrittenSetting *first, *last;
+} SettingList;
+
 typedef struct ExpressionList {
     Expression *first, *last;
 } ExpressionList;

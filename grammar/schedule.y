@@ -58,7 +58,7 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 
 %token SCHEDULE "schedule" RANKS "ranks" MICROBATCHES "microbatches" PARAM "param" LET "let" REQUIRE "require" PIPE "pipe"
 %token STAGES "stages" STAGE "stage" ON "on" OF "of" CHUNK "chunk" AT "at" REPEAT "repeat" IF "if" ELSE "else"
-%token OVERLAP "overlap" SPLIT "split" FROM "from"
+%token OVERLAP "overlap" SPLIT "split" FROM "from" ORDER "order" AUTO "auto"
 %token AND "&&" OR "||" EQUAL "==" UNEQUAL "!=" LESS_EQUAL "<=" GREATER_EQUAL ">="
 %token <const char *> TITLE "name of the schedule"
 %token <Symbol *> NAME "name"
@@ -83,6 +83,8 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 %type <Pass *> pass
 %type <Expression *> expression written
 %type <ExpressionList> arguments
+%type <SettingList> settings
+%type <WrittenSetting *> setting
 
 %%
 
@@ -113,6 +115,10 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
     | "chunk" NUMBER '=' expression end {
         $$ = item(reader, (Item){.kind = ITEM_CHUNK, .span = @$, .value = $expression,
                                  .chunk = $NUMBER < UINT32_MAX ? (uint32_t)$NUMBER : UINT32_MAX});
+    }
+    | "order" "auto" '(' settings ')' end
+                                        {
+        $$ = item(reader, (Item){.kind = ITEM_ORDER, .span = {@1.begin, @5.end}, .order = {.written = $settings.first}});
     }
     | step end                          { $$ = item(reader, $step); }
     | "at" expression ':' step end      {
@@ -239,6 +245,14 @@ expression: NUMBER                      { $$ = node(reader, EXPRESSION_NUMBER, @
     | expression[a] "||" expression[b]  { $$ = node(reader, EXPRESSION_OR, @$, $a, $b); }
     | expression[a] '?' expression[b] ':' expression[c]
                                         { $b->next = $c; $$ = node(reader, EXPRESSION_CHOOSE, @$, $a, $b); }
+
+settings: setting                       { $$ = (SettingList){$setting, $setting}; }
+    | settings[list] ',' setting        { $$ = $list; APPEND($$, $setting); }
+
+setting: NAME '=' expression            {
+        $$ = arena_allocate(reader->arena, sizeof *$$);
+        *$$ = (WrittenSetting){.name = {$NAME, @NAME}, .value = $expression};
+    }
 
 arguments: expression                   { $$ = (ExpressionList){$expression, $expression}; }
     | arguments[list] ',' expression    { $$ = $list; APPEND($$, $expression); }

@@ -13,21 +13,16 @@ static uint32_t effort = 1;
 /* Memory in half activations, the same for all ranks. `known`: a rate to compare with; < 0: none. */
 static void find(const char *name, Schedule *schedule, const Costs *costs, int64_t memory, double known, Arena *arena)
 {
-    int64_t *limits = arena_array(arena, schedule->ranks, sizeof *limits), least;
+    int64_t *limits = arena_array(arena, schedule->ranks, sizeof *limits);
     double work = 0;
-    uint32_t rank;
     for (uint32_t r = 0; r < schedule->ranks; r++)
         limits[r] = memory;
     for (uint32_t c = 0; c < schedule->chunk_counts[0]; c++)
         work += (costs->forward + costs->input + costs->weight) * schedule->pipes[schedule->chunks[0][c].pipe].microbatches;
-    const SearchLimits with = {SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits};
-    const SearchControl control = {.effort = effort};
+    const SearchTask task = {costs, SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits, effort};
     SearchProgress result;
     const int64_t start = clock_nanoseconds();
-    if (!search_order(schedule, costs, &with, &control, (Span){0, 0}, arena, &result, &rank, &least)) {
-        printf("%s needs memory %lld\n", name, (long long)least);
-        return;
-    }
+    search_order(schedule, &task, NULL, (Span){0, 0}, arena, &result);
     printf("search_%s_p%u_m%u_memory%lld %.4f bubble rate (no order below %.4f", name, schedule->ranks, schedule->microbatches,
            (long long)memory, 1 - work / result.cost, 1 - work / result.bound);
     if (known >= 0)

@@ -57,7 +57,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Source source = {.path = is_order ? "fuzz.csv" : "fuzz.dps", .text = arena_text(&arena, (const char *)data, size), .size = size};
     source_lines(&source, &arena);
     const Parameters parameters = {0};
-    Compilation compilation = {.arena = &arena, .source = &source, .parameters = &parameters, .reached = stop_large};
+    Compilation compilation = {.arena = &arena, .source = &source, .parameters = &parameters, .reached = stop_large,
+                               .search = &(const SearchControl){.stop = &(const sig_atomic_t){1}}};
     Error error = {""};
     const Status status = compile(&compilation, &error);
     demand(!*error.text, error.text);

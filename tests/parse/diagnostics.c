@@ -93,6 +93,26 @@ static void syntax(void **state)
     REPORTS(TWO "let x = min();", "expected an expression, not `)`");
 }
 
+static void searched(void **state)
+{
+    (void)state;
+    REPORTS(TWO "order auto;", "error: expected `(`, not `;`");
+    REPORTS(TWO "ordr auto(memory = 2);", "error: expected an item of the schedule, not `ordr`", "help: did you mean `order`?");
+    REPORTS(TWO "order auto(memory = 2, memory = 3, memroy = 4, x = 5);", "`memory` stands twice", "has no setting `memroy`",
+            "help: did you mean `memory`?", "has no setting `x`", "help: there are memory, input, weight and effort");
+    REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has", "help: in halves", "no rank r here: this setting is");
+    REPORTS(TWO "nFB : M;\norder auto(memory = 4);", "t.dps:2:2: error: `order auto` stands in place of all steps", "t.dps:3:1: note: here");
+    REPORTS(TWO "if P { order auto(memory = 4); }", "this belongs at the top of the file");
+    REPORTS(TWO "order auto(memory = 4); order auto(memory = 4);", "a second `order`");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M of 4 microbatches;\norder auto(memory = 4);",
+            "`of` is for steps");
+    REPORTS(TWO "order auto(memory = 2-r);", "t.dps:2:21: error: rank 1: memory 1 does not hold one microbatch: that takes 2",
+            "help: here r = 1; the least that works on this rank is 2");
+    REPORTS(TWO "order auto(memory = 4/r);", "t.dps:2:21: error: rank 0: division by zero");
+    REPORTS(TWO "order auto(memory = 4, effort = 0);", "effort = 0: there can be 1 to 100000");
+    REPORTS(TWO "order auto(memory = 4, input = 0, weight = M-P);", "a microbatch takes no memory");
+}
+
 static void characters(void **state)
 {
     (void)state;
@@ -263,7 +283,7 @@ int main(void)
         cmocka_unit_test(many_errors),      cmocka_unit_test(syntax),             cmocka_unit_test(characters),
         cmocka_unit_test(names),            cmocka_unit_test(steps),              cmocka_unit_test(placement),
         cmocka_unit_test(requirements),     cmocka_unit_test(parameters),         cmocka_unit_test(depth_is_bounded),
-        cmocka_unit_test(the_page_is_true),
+        cmocka_unit_test(the_page_is_true), cmocka_unit_test(searched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 
 #include "compiler/check.h"
 #include "compiler/expand.h"
+#include "compiler/order_auto.h"
 #include "compiler/parse.h"
 #include "compiler/place.h"
 #include "runtime/base/file.h"
@@ -39,7 +40,9 @@ static inline void front_run_bytes(Front *front, const char *path, const char *b
     front->ast = parse(&front->source, &front->arena, diagnostics);
     front->good = front->ast && check(front->ast, &front->arena, diagnostics) &&
                   place(front->ast, parameters, &front->arena, diagnostics, &front->schedule) &&
-                  expand(front->ast, parameters, &front->arena, diagnostics, &front->schedule);
+                  (front->ast->order ? order_auto(front->ast, parameters, &costs_unit, NULL, &front->arena, diagnostics,
+                                                  &front->schedule, &(SearchProgress){0})
+                                     : expand(front->ast, parameters, &front->arena, diagnostics, &front->schedule));
     FILE *stream = open_memstream(&front->report, &front->report_size);
     diag_print(diagnostics, stream);
     fclose(stream);

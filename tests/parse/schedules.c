@@ -340,6 +340,8 @@ static const Case cases[] = {
     {"interleaved-zb", NULL, interleaved_zb_facts, "chunks"},
     {"zb-h1", NULL, h1_facts, NULL},
     {"zb-h2", NULL, h2_facts, NULL},
+    {"zb1p", NULL, h1_facts, NULL},
+    {"zb2p", NULL, h2_facts, NULL},
     {"zb-v", NULL, v_facts, NULL},
     {"v-half", NULL, half_facts, NULL},
     {"v-min", NULL, min_facts, NULL},

@@ -35,13 +35,11 @@ static double checked_rate(Schedule *schedule, const Costs *costs, int64_t memor
 
 static void search(Schedule *schedule, const Costs *costs, int64_t memory, uint32_t effort, Arena *arena)
 {
-    int64_t *limits = arena_array(arena, schedule->ranks, sizeof *limits), least;
-    uint32_t rank;
+    int64_t *limits = arena_array(arena, schedule->ranks, sizeof *limits);
     for (uint32_t r = 0; r < schedule->ranks; r++)
         limits[r] = memory;
-    const SearchLimits with = {SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits};
-    const SearchControl control = {.effort = effort};
-    assert_true(search_order(schedule, costs, &with, &control, (Span){0, 0}, arena, NULL, &rank, &least));
+    const SearchTask task = {costs, SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits, effort};
+    search_order(schedule, &task, NULL, (Span){0, 0}, arena, NULL);
 }
 
 static void never_above_the_published_rate(void **state)
@@ -90,25 +88,27 @@ static void any_placement_and_always_the_same(void **state)
             }
 }
 
-static void too_little_memory_is_said(void **state)
+/* With the least memory that is said to do there is an order, whatever the placement. */
+static void the_least_memory_is_enough(void **state)
 {
     (void)state;
-    Arena arena = {0};
-    Schedule schedule;
-    int64_t limits[2] = {1, 2}, least = 0;
-    uint32_t rank = 9;
-    const SearchLimits with = {SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits};
-    const SearchControl control = {.effort = 1};
-    placement_usual(&arena, 2, 1, false, 1, 2, &schedule);
-    assert_false(search_order(&schedule, &costs_unit, &with, &control, (Span){0, 0}, &arena, NULL, &rank, &least));
-    assert_int_equal(rank, 0);
-    assert_int_equal(least, 2);
-    arena_free(&arena);
+    for (uint32_t chunks = 1; chunks <= 3; chunks++)
+        for (int waves = 0; waves < 2; waves++)
+            for (uint32_t pipes = 1; pipes <= 2; pipes++) {
+                Arena arena = {0};
+                Schedule schedule;
+                placement_usual(&arena, 4, chunks, waves, pipes, 5, &schedule);
+                const int64_t least = search_least_memory(&schedule, 0, SEARCH_FORWARD);
+                assert_int_equal(least, 2 * chunks);
+                search(&schedule, &costs_unit, least, 1, &arena);
+                checked_rate(&schedule, &costs_unit, least, &arena);
+                arena_free(&arena);
+            }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(never_above_the_published_rate), cmocka_unit_test(any_placement_and_always_the_same),
-                                       cmocka_unit_test(too_little_memory_is_said)};
+                                       cmocka_unit_test(the_least_memory_is_enough)};
     return cmocka_run_group_tests_name("search", tests, NULL, NULL);
 }
