@@ -59,6 +59,18 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
     }
 }
 
+/* The search knows one rank for a stage. */
+static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
+{
+    for (uint32_t p = 0; p < schedule->pipe_count; p++)
+        if (schedule->pipes[p].replicated) {
+            diag_error(diagnostics, schedule->pipes[p].span, "`order auto` finds no orders for stages that live on several ranks");
+            diag_help(diagnostics, "write the steps, or let the rank of a stage not depend on the microbatch");
+            return false;
+        }
+    return true;
+}
+
 static bool few_enough(const Schedule *schedule, Diagnostics *diagnostics)
 {
     uint64_t passes = 0;
@@ -76,7 +88,8 @@ bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs
     Settings settings = {.ast = ast, .arena = arena, .values = values_new(ast, arena), .errors = {.arena = arena}};
     Fault fault;
     int64_t input, weight, effort, *memory = arena_array(arena, schedule->ranks, sizeof *memory);
-    if (!values_for_all(ast, parameters, settings.values, &fault) || !few_enough(schedule, diagnostics) ||
+    if (!values_for_all(ast, parameters, settings.values, &fault) || !has_one_home(schedule, diagnostics) ||
+        !few_enough(schedule, diagnostics) ||
         !setting_of(&settings, SETTING_INPUT, -SEARCH_INPUT, 0, UNITS_MAX, diagnostics, &input) ||
         !setting_of(&settings, SETTING_WEIGHT, -SEARCH_WEIGHT, 0, UNITS_MAX, diagnostics, &weight) ||
         !setting_of(&settings, SETTING_EFFORT, 1, 1, SEARCH_EFFORT_MAX, diagnostics, &effort))
