@@ -35,7 +35,7 @@ void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream
 
 void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream)
 {
-    static const char *const names[SLOT_OPERANDS] = {"x", "y", "context", "stash", "dy", "gradient"};
+    static const char *const names[SLOT_OPERANDS] = {"x", "y", "context", "stash", "dy", "gradient", "weights"};
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const RankPlan *plan = &plans[r];
         fprintf(stream, "rank %u: %u message, %u context, %u stash, %u gradient slots; at most %u activations\n", r,

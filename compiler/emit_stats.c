@@ -33,8 +33,8 @@ void emit_stats(const Schedule *schedule, const Timeline *timeline, const RankPl
         fprintf(stream, "%s\n  {\"start\": %.17g, \"end\": %.17g, \"busy\": %.17g, \"peak_activations\": %u,\n", r ? "," : "", times.start,
                 times.end, times.busy, plans[r].peak_activations);
         const uint32_t *slots = plans[r].slots;
-        fprintf(stream, "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u}", slots[SLOT_MESSAGE],
-                slots[SLOT_CONTEXT], slots[SLOT_STASH], slots[SLOT_GRADIENT]);
+        fprintf(stream, "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u, \"weights\": %u}",
+                slots[SLOT_MESSAGE], slots[SLOT_CONTEXT], slots[SLOT_STASH], slots[SLOT_GRADIENT], slots[SLOT_WEIGHTS]);
         if (memory->has_sizes)
             fprintf(stream, ", \"bytes\": %llu", (unsigned long long)memory_bytes(memory, schedule, plans, r));
         putc('}', stream);

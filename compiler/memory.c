@@ -6,7 +6,8 @@
 enum { TEXT = 48 };
 static const uint64_t BYTES_MAX = (uint64_t)1 << 44; /* a slot: sums of all slots and stages still fit */
 static const char *const class_names[SLOT_CLASSES] = {
-    [SLOT_MESSAGE] = "message", [SLOT_CONTEXT] = "context", [SLOT_STASH] = "stash", [SLOT_GRADIENT] = "gradient"};
+    [SLOT_MESSAGE] = "message", [SLOT_CONTEXT] = "context", [SLOT_STASH] = "stash", [SLOT_GRADIENT] = "gradient",
+    [SLOT_WEIGHTS] = "version"};
 
 /* "96M" up to a comma or the end. */
 static bool read_bytes(const char *text, size_t length, uint64_t *bytes)
@@ -37,7 +38,7 @@ Status memory_set_sizes(Memory *memory, const char *text, Error *error)
                 size = &memory->slot[class];
         if (!size || next[name] != '=')
             return error_set(error, STATUS_BAD_USAGE,
-                             "--slot-bytes: '%.*s' is not NAME=BYTES with NAME one of message, context, stash, gradient, weights",
+                             "--slot-bytes: '%.*s' is not NAME=BYTES with NAME one of message, context, stash, gradient, weights, version",
                              (int)length, next);
         if (!read_bytes(next + name + 1, length - name - 1, size))
             return error_set(error, STATUS_BAD_USAGE, "--slot-bytes: '%.*s' needs a number of bytes, such as 4096, 64K or 1G",
@@ -74,9 +75,10 @@ Status memory_check_options(const Memory *memory, Error *error)
 
 uint64_t memory_bytes(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank)
 {
-    uint64_t bytes = schedule->chunk_counts[rank] * memory->weights;
-    for (int class = 0; class < SLOT_CLASSES; class++)
-        bytes += plans[rank].slots[class] * memory->slot[class];
+    const uint32_t *slots = plans[rank].slots, chunks = schedule->chunk_counts[rank];
+    uint64_t bytes = chunks * memory->weights + (slots[SLOT_WEIGHTS] - chunks) * memory->slot[SLOT_WEIGHTS];
+    for (int class = 0; class < SLOT_WEIGHTS; class++)
+        bytes += slots[class] * memory->slot[class];
     return bytes;
 }
 

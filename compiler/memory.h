@@ -9,14 +9,14 @@
 
 typedef struct Memory {
     bool has_sizes;
-    uint64_t slot[SLOT_CLASSES];    /* bytes of one slot */
+    uint64_t slot[SLOT_CLASSES];    /* bytes of one slot; of weights: of every version but one a stage */
     uint64_t weights;               /* bytes that a stage takes apart from slots: weights, gradients, the optimizer's state */
     uint64_t limit;                 /* bytes a rank; 0: none */
     uint32_t limit_activations;     /* a rank; 0: none */
     const char *limit_text;         /* as the user gave it */
 } Memory;
 
-/* --slot-bytes: message=N,context=N,stash=N,gradient=N,weights=N; N may end in K, M, G or T (powers of 1024); what is left out
+/* --slot-bytes: message=N,context=N,stash=N,gradient=N,weights=N,version=N; N may end in K, M, G or T (powers of 1024); what is left out
    is 0. --memory-limit: N, the same way, or activations=N. STATUS_BAD_USAGE says what is wrong. */
 Status memory_set_sizes(Memory *memory, const char *text, Error *error);
 Status memory_set_limit(Memory *memory, const char *text, Error *error);

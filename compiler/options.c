@@ -15,7 +15,7 @@ const char command_line_help[] =
     "  --microbatches N        microbatches of a step, all pipes together\n"
     "  -D NAME=VALUE           another parameter of the file\n"
     "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B) and comm (latency of a message)\n"
-    "  --slot-bytes NAME=N,... bytes of a message, context, stash or gradient slot, and of a stage's weights\n"
+    "  --slot-bytes NAME=N,... bytes of a message, context, stash or gradient slot, of a stage's weights, of a further version of them\n"
     "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"
     "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
     "                          asm (instruction streams), stats (times and memory, JSON),\n"

@@ -128,6 +128,8 @@ static void run_pass(Planner *planner, const Action *pass)
     Live *live = &planner->live[pass->chunk][pass->microbatch];
     PlannedStep *step = add_step(planner, pass);
     planner->passes++;
+    if (pass->kind != ACTION_W)
+        step->slot[6] = pass->chunk;
     step->slot[0] = live->x;
     step->slot[3] = live->stash;
     if (pass->kind == ACTION_F) {
@@ -198,6 +200,7 @@ bool plan_rank(const Schedule *schedule, uint32_t rank, Arena *arena, Diagnostic
         planner.live[c] = arena_allocate(arena, size);
         memset(planner.live[c], 0xff, size); /* SLOT_NONE */
     }
+    plan->slots[SLOT_WEIGHTS] = schedule->chunk_counts[rank];
     uint32_t messages = 0;
     for (uint32_t i = 0; i < order->count; i++)
         messages += order->actions[i].kind > ACTION_W;

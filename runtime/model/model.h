@@ -62,7 +62,7 @@ const StageSizes *stage_sizes(const Stage *stage);
 /* Where a pass finds and leaves its data. Every pass gets the fields that the instruction's slots name; see
    runtime/program/opcodes.def for who holds what how long. */
 typedef struct PassBuffers {
-    const void *parameters;
+    const void *parameters;      /* W needs none: NULL */
     void *parameter_gradients;   /* W adds to it */
     const void *x;               /* INPUT; NULL at the first stage, which reads `inputs` */
     void *y;                     /* OUTPUT; NULL at the last stage, which writes *loss */

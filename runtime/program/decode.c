@@ -7,7 +7,8 @@
 
 enum {
     /* The fewest bytes that one of these takes in the file. */
-    PIPE_BYTES = 2,
+    PIPE_BYTES = 3,
+    VERSION_BYTES = 1,
     GROUP_BYTES = 2,
     MEMBER_BYTES = 2,
     RANK_BYTES = 1 + SLOT_CLASSES + 2,
@@ -74,11 +75,12 @@ static inline void get_instruction(ByteReader *reader, Instruction *instruction,
         return;
     }
     *instruction = (Instruction){.opcode = opcode,
-                                 .slot = {SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE}};
+                                 .slot = {SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE}};
     for (const Operand *operand = opcode_table[opcode].operands; operand->kind; operand++) {
         switch ((OperandKind)operand->kind) {
         case OPERAND_CHUNK: instruction->chunk = (uint8_t)get_up_to(reader, PROGRAM_CHUNKS_MAX - 1); break;
         case OPERAND_MICROBATCH: instruction->microbatch = get_up_to(reader, PROGRAM_MICROBATCHES_MAX - 1); break;
+        case OPERAND_COUNT: instruction->microbatch = get_up_to(reader, PROGRAM_MICROBATCHES_MAX); break;
         case OPERAND_PEER: instruction->peer = (uint16_t)get_up_to(reader, PROGRAM_RANKS_MAX - 1); break;
         case OPERAND_GROUP: instruction->peer = (uint16_t)get_up_to(reader, PROGRAM_STAGES_MAX - 1); break;
         default:
@@ -105,8 +107,18 @@ static Status get_pipes(Decoder *decoder, Program *program)
     if (!program->pipes)
         return no_memory(decoder);
     for (uint32_t p = 0; p < program->pipe_count; p++) {
-        program->pipes[p].microbatches = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
-        program->pipes[p].first = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
+        Pipe *pipe = &program->pipes[p];
+        pipe->microbatches = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
+        pipe->first = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
+        if (!get_up_to(reader, 1))
+            continue;
+        if (pipe->microbatches > remaining(decoder) / VERSION_BYTES)
+            return damaged(decoder, "the versions of a pipe are cut off");
+        pipe->versions = arena_array(decoder->arena, pipe->microbatches, sizeof *pipe->versions);
+        if (!pipe->versions)
+            return no_memory(decoder);
+        for (uint32_t m = 0; m < pipe->microbatches; m++)
+            pipe->versions[m] = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
     }
     return reader->failed ? damaged(decoder, "its pipes cannot be read") : STATUS_OK;
 }
@@ -167,7 +179,9 @@ static Status get_program(Decoder *decoder, Program *program)
     ByteReader *reader = &decoder->reader;
     TRY(get_text(decoder, &program->schedule));
     TRY(get_text(decoder, &program->source));
-    program->forward_only = get_up_to(reader, 1);
+    const uint32_t mode = get_up_to(reader, 2);
+    program->forward_only = mode & 1;
+    program->asynchronous = mode >> 1;
     program->stages = get_up_to(reader, PROGRAM_STAGES_MAX);
     program->microbatches = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
     TRY(get_pipes(decoder, program));

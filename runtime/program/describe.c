@@ -12,6 +12,9 @@ static void describe_slot(const Operand *operand, FILE *stream)
         [OPERAND_POST_SEND] = "must hold it, in flight until WAIT, which frees it",
         [OPERAND_POST_RECEIVE] = "must be free, in flight until WAIT, which fills it",
         [OPERAND_SETTLE] = "must be in flight, settled afterwards: free if it was sent, full if it was received",
+        [OPERAND_VERSION] = "must hold the version that the microbatch uses: F by its pipe, a backward that of its F",
+        [OPERAND_NEWEST] = "must hold the newest version",
+        [OPERAND_RENEW] = "the same or another of the chunk's, with nothing that is needed; holds the next version afterwards",
     };
     const ContentInfo *content = &content_table[operand->content];
     const bool has_content = operand->content != CONTENT_NONE;
@@ -29,7 +32,7 @@ static void describe_opcode(int opcode, FILE *stream)
     for (const Operand *operand = info->operands; operand->kind; operand++) {
         static const char *const numbers[] = {
             [OPERAND_CHUNK] = "<chunk>", [OPERAND_MICROBATCH] = " m<microbatch>", [OPERAND_PEER] = " r<rank>",
-            [OPERAND_GROUP] = " group<group>"};
+            [OPERAND_GROUP] = " group<group>", [OPERAND_COUNT] = " n<microbatches>"};
         if (operand_is_slot(operand))
             fprintf(stream, " %s<slot>", operand_letters(operand));
         else
@@ -47,8 +50,9 @@ void program_describe_opcodes(FILE *stream)
             "prog.bin, format %d. Numbers are varints: seven bits a byte, the lowest first, in the shortest form.\n"
             "  magic \"DPSPROG\\n\", then the format's number in four bytes, little-endian\n"
             "  schedule, source: length, then the bytes\n"
-            "  forward only (0 or 1), stages, microbatches\n"
-            "  pipe count; for each pipe: microbatches, number of the first in the step\n"
+            "  forward only (1), asynchronous (2) or neither (0), stages, microbatches\n"
+            "  pipe count; for each pipe: microbatches, number of the first in the step, whether versions follow (0 or 1), and for each\n"
+            "    microbatch the version of the weights that it uses; without, F uses the newest\n"
             "  group count; for each group: stage, member count; for each member: rank, chunk\n"
             "  rank count; for each rank:\n"
             "    chunk count; for each chunk: pipe, stage\n"
@@ -61,7 +65,8 @@ void program_describe_opcodes(FILE *stream)
                     "  CRC-32 of all before it in four bytes, little-endian\n"
                     "A slot is its number + 1, 0 for none. A line is the difference d to that of the instruction before (0 before\n"
                     "the first), as 2d where d >= 0 and as -2d-1 elsewhere; line 0 is no line.\n"
-                    "In the text of an instruction a rank with one chunk leaves the chunk out, and - is no slot.\n");
+                    "In the text of an instruction a rank with one chunk leaves the chunk out, one with one version of each chunk's weights\n"
+                    "leaves w out, and - is no slot.\n");
     for (int opcode = 0; opcode < OPCODE_COUNT; opcode++)
         describe_opcode(opcode, stream);
 }

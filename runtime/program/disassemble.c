@@ -5,27 +5,31 @@
      F1 m3 x2 y- c0 t4
 
    the opcode's text and, where the rank holds several chunks, the chunk; then the other operands in the order of the table:
-   m microbatch, r the other rank, group the group; slots by their letters and number, - for none:
+   m microbatch, r the other rank, group the group, n a count; slots by their letters and number, - for none:
 
-     x INPUT   y OUTPUT   dx DINPUT   dy DOUTPUT   c CONTEXT   t STASH   g GRADIENT
+     x INPUT   y OUTPUT   dx DINPUT   dy DOUTPUT   c CONTEXT   t STASH   g GRADIENT   w WEIGHTS
 
-   and s for a message slot that may hold any of these (WAIT). x, y, dx, dy and s count the same slots, those of messages.
+   and s for a message slot that may hold any of these (WAIT). x, y, dx, dy and s count the same slots, those of messages. A rank
+   that keeps one version of each chunk's weights leaves w out.
 
    A listing has a few lines about the program, and for each rank one about its chunks, one about its slots and one for each
    instruction: index, text, source line. */
 
 enum { TEXT_SIZE = 160, TEXT_COLUMN = 36 };
 
-static int put_operand(const Instruction *instruction, const Operand *operand, bool several_chunks, char *text, size_t size)
+static int put_operand(const RankProgram *rank, const Instruction *instruction, const Operand *operand, char *text, size_t size)
 {
     switch ((OperandKind)operand->kind) {
-    case OPERAND_CHUNK: return several_chunks ? snprintf(text, size, "%u", instruction->chunk) : 0;
+    case OPERAND_CHUNK: return rank->chunk_count > 1 ? snprintf(text, size, "%u", instruction->chunk) : 0;
     case OPERAND_MICROBATCH: return snprintf(text, size, " m%u", instruction->microbatch);
+    case OPERAND_COUNT: return snprintf(text, size, " n%u", instruction->microbatch);
     case OPERAND_PEER: return snprintf(text, size, " r%u", instruction->peer);
     case OPERAND_GROUP: return snprintf(text, size, " group%u", instruction->peer);
     default: break;
     }
     const uint16_t slot = instruction->slot[operand->slot];
+    if (operand->class == SLOT_WEIGHTS && rank->slots[SLOT_WEIGHTS] <= rank->chunk_count && slot == instruction->chunk)
+        return 0;
     if (slot == SLOT_NONE)
         return snprintf(text, size, " %s-", operand_letters(operand));
     return snprintf(text, size, " %s%u", operand_letters(operand), slot);
@@ -36,11 +40,10 @@ int program_instruction_text(const Program *program, uint32_t rank, const Instru
     if (instruction->opcode >= OPCODE_COUNT)
         return snprintf(text, size, "opcode %u", instruction->opcode);
     const OpcodeInfo *info = &opcode_table[instruction->opcode];
-    const bool several_chunks = program->ranks[rank].chunk_count > 1;
     int length = snprintf(text, size, "%s", info->text);
     for (const Operand *operand = info->operands; operand->kind; operand++) {
         const size_t used = (size_t)length < size ? (size_t)length : size;
-        length += put_operand(instruction, operand, several_chunks, text + used, size - used);
+        length += put_operand(&program->ranks[rank], instruction, operand, text + used, size - used);
     }
     return length;
 }
@@ -71,9 +74,13 @@ static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
 void program_disassemble(const Program *program, FILE *stream)
 {
     fprintf(stream, "schedule %s from %s%s: %u ranks, %u stages, %u microbatches\n", program->schedule, program->source,
-            program->forward_only ? ", forward only" : "", program->rank_count, program->stages, program->microbatches);
-    for (uint32_t p = 0; p < program->pipe_count; p++)
-        fprintf(stream, "pipe %u: %u microbatches from %u on\n", p, program->pipes[p].microbatches, program->pipes[p].first);
+            program->forward_only ? ", forward only" : program->asynchronous ? ", asynchronous" : "", program->rank_count, program->stages, program->microbatches);
+    for (uint32_t p = 0; p < program->pipe_count; p++) {
+        const Pipe *pipe = &program->pipes[p];
+        fprintf(stream, "pipe %u: %u microbatches from %u on\n", p, pipe->microbatches, pipe->first);
+        for (uint32_t m = 0; pipe->versions && m < pipe->microbatches; m++)
+            fprintf(stream, "%s%u%s", m ? " " : "  on versions ", pipe->versions[m], m + 1 < pipe->microbatches ? "" : "\n");
+    }
     for (uint32_t g = 0; g < program->group_count; g++) {
         const Group *group = &program->groups[g];
         fprintf(stream, "group %u: stage %u =", g, group->stage);
@@ -95,7 +102,8 @@ const char *program_trace_category(uint8_t opcode)
     case OP_RECEIVE_BACKWARD: return "message";
     case OP_REDUCE:
     case OP_NORM:
-    case OP_UPDATE: return "update";
+    case OP_UPDATE:
+    case OP_RENEW: return "update";
     default: return "compute";
     }
 }

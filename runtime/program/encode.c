@@ -3,8 +3,8 @@
 /* The form of prog.bin; decode.c reads the same in the same order.
 
      magic, version u32
-     text schedule, text source, forward_only, stages, microbatches
-     pipe count, then per pipe: microbatches, first
+     text schedule, text source, forward_only | asynchronous << 1, stages, microbatches
+     pipe count, then per pipe: microbatches, first, whether versions follow (0 or 1); the version of each microbatch
      group count, then per group: stage, member count, then per member: rank, chunk
      rank count, then per rank:
        chunk count, then per chunk: pipe, stage
@@ -27,6 +27,7 @@ static void put_instruction(ByteWriter *writer, const Instruction *instruction)
     for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
         switch ((OperandKind)operand->kind) {
         case OPERAND_CHUNK: bytes_put_varint(writer, instruction->chunk); break;
+        case OPERAND_COUNT:
         case OPERAND_MICROBATCH: bytes_put_varint(writer, instruction->microbatch); break;
         case OPERAND_PEER:
         case OPERAND_GROUP: bytes_put_varint(writer, instruction->peer); break;
@@ -62,13 +63,17 @@ bool program_encode(const Program *program, ByteWriter *writer)
     bytes_put_u32(writer, PROGRAM_VERSION);
     bytes_put_text(writer, program->schedule);
     bytes_put_text(writer, program->source);
-    bytes_put_u8(writer, program->forward_only);
+    bytes_put_u8(writer, (uint8_t)(program->forward_only | program->asynchronous << 1));
     bytes_put_varint(writer, program->stages);
     bytes_put_varint(writer, program->microbatches);
     bytes_put_varint(writer, program->pipe_count);
     for (uint32_t p = 0; p < program->pipe_count; p++) {
-        bytes_put_varint(writer, program->pipes[p].microbatches);
-        bytes_put_varint(writer, program->pipes[p].first);
+        const Pipe *pipe = &program->pipes[p];
+        bytes_put_varint(writer, pipe->microbatches);
+        bytes_put_varint(writer, pipe->first);
+        bytes_put_u8(writer, pipe->versions != NULL);
+        for (uint32_t m = 0; pipe->versions && m < pipe->microbatches; m++)
+            bytes_put_varint(writer, pipe->versions[m]);
     }
     bytes_put_varint(writer, program->group_count);
     for (uint32_t g = 0; g < program->group_count; g++) {

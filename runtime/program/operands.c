@@ -4,6 +4,7 @@
 #define MICROBATCH {OPERAND_MICROBATCH, 0, 0, 0},
 #define PEER {OPERAND_PEER, 0, 0, 0},
 #define GROUP {OPERAND_GROUP, 0, 0, 0},
+#define COUNT {OPERAND_COUNT, 0, 0, 0},
 #define READ(index, class, content) {OPERAND_READ, index, SLOT_##class, CONTENT_##content},
 #define FILL(index, class, content) {OPERAND_FILL, index, SLOT_##class, CONTENT_##content},
 #define TAKE(index, class, content) {OPERAND_TAKE, index, SLOT_##class, CONTENT_##content},
@@ -11,6 +12,9 @@
 #define POST_SEND(index, class, content) {OPERAND_POST_SEND, index, SLOT_##class, CONTENT_##content},
 #define POST_RECEIVE(index, class, content) {OPERAND_POST_RECEIVE, index, SLOT_##class, CONTENT_##content},
 #define SETTLE(index, class) {OPERAND_SETTLE, index, SLOT_##class, CONTENT_NONE},
+#define VERSION(index) {OPERAND_VERSION, index, SLOT_WEIGHTS, CONTENT_NONE},
+#define NEWEST(index) {OPERAND_NEWEST, index, SLOT_WEIGHTS, CONTENT_NONE},
+#define RENEW(index) {OPERAND_RENEW, index, SLOT_WEIGHTS, CONTENT_NONE},
 #define OPCODE(name, opcode_text, list, does) [OP_##name] = {opcode_text, does, {list{OPERAND_NONE, 0, 0, 0}}},
 
 const OpcodeInfo opcode_table[OPCODE_COUNT] = {
@@ -28,11 +32,12 @@ const ContentInfo content_table[CONTENTS] = {
 };
 
 const char *const slot_class_names[SLOT_CLASSES] = {
-    [SLOT_MESSAGE] = "message", [SLOT_CONTEXT] = "context", [SLOT_STASH] = "stash", [SLOT_GRADIENT] = "gradient"};
+    [SLOT_MESSAGE] = "message", [SLOT_CONTEXT] = "context", [SLOT_STASH] = "stash", [SLOT_GRADIENT] = "gradient",
+    [SLOT_WEIGHTS] = "weights"};
 
 const char *operand_letters(const Operand *operand)
 {
     static const char *const class_letters[SLOT_CLASSES] = {
-        [SLOT_MESSAGE] = "s", [SLOT_CONTEXT] = "c", [SLOT_STASH] = "t", [SLOT_GRADIENT] = "g"};
+        [SLOT_MESSAGE] = "s", [SLOT_CONTEXT] = "c", [SLOT_STASH] = "t", [SLOT_GRADIENT] = "g", [SLOT_WEIGHTS] = "w"};
     return operand->content == CONTENT_NONE ? class_letters[operand->class] : content_table[operand->content].letters;
 }

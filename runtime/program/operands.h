@@ -11,6 +11,7 @@ typedef enum OperandKind {
     OPERAND_MICROBATCH,
     OPERAND_PEER,
     OPERAND_GROUP,
+    OPERAND_COUNT,
     /* the rest are slots */
     OPERAND_READ,
     OPERAND_FILL,
@@ -19,10 +20,13 @@ typedef enum OperandKind {
     OPERAND_POST_SEND,
     OPERAND_POST_RECEIVE,
     OPERAND_SETTLE,
+    OPERAND_VERSION,
+    OPERAND_NEWEST,
+    OPERAND_RENEW,
 } OperandKind;
 
 typedef enum Content {
-    CONTENT_NONE, /* of SCRATCH and SETTLE */
+    CONTENT_NONE, /* of SCRATCH, SETTLE and weights */
     CONTENT_INPUT,
     CONTENT_OUTPUT,
     CONTENT_DINPUT,
@@ -83,6 +87,6 @@ static inline bool opcode_is_forward_only(uint8_t opcode)
 
 /* --- the file's frame --- */
 #define PROGRAM_MAGIC "DPSPROG\n"
-enum { PROGRAM_MAGIC_SIZE = 8, PROGRAM_VERSION = 1 };
+enum { PROGRAM_MAGIC_SIZE = 8, PROGRAM_VERSION = 2 };
 
 #endif

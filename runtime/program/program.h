@@ -19,11 +19,12 @@ typedef enum Opcode {
     OPCODE_COUNT
 } Opcode;
 
-typedef enum SlotClass { SLOT_MESSAGE, SLOT_CONTEXT, SLOT_STASH, SLOT_GRADIENT, SLOT_CLASSES } SlotClass;
+/* WEIGHTS hold versions of weights, from step to step; the others hold what a step makes and uses up. */
+typedef enum SlotClass { SLOT_MESSAGE, SLOT_CONTEXT, SLOT_STASH, SLOT_GRADIENT, SLOT_WEIGHTS, SLOT_CLASSES } SlotClass;
 
 enum {
     SLOT_NONE = 0xffff,
-    SLOT_OPERANDS = 6,
+    SLOT_OPERANDS = 7,
     /* Limits of the format; the compiler refuses more by name, the decoder too. */
     PROGRAM_RANKS_MAX = 4096,
     PROGRAM_STAGES_MAX = 65535,
@@ -38,17 +39,19 @@ typedef struct Instruction {
     uint8_t opcode;
     uint8_t chunk;
     uint16_t peer; /* or group */
-    uint32_t microbatch;
+    uint32_t microbatch; /* or count */
     uint16_t slot[SLOT_OPERANDS];
     uint32_t line; /* of the source, from 1; 0: none */
 } Instruction;
-_Static_assert(sizeof(Instruction) == 24, "the interpreter walks these: keep them small");
+_Static_assert(sizeof(Instruction) == 28, "the interpreter walks these: keep them small");
 
 /* A flow of microbatches through one copy of all stages. Every pipe has Program.stages stages. A microbatch's number in the
-   step, by which its data is drawn, is `first` + its number in the pipe; `first` is how many the pipes before it have. */
+   step, by which its data is drawn, is `first` + its number in the pipe; `first` is how many the pipes before it have.
+   In an asynchronous program `versions` says which version of the weights a microbatch's passes use, on every stage. */
 typedef struct Pipe {
     uint32_t microbatches;
     uint32_t first;
+    uint32_t *versions; /* [microbatches]; NULL: whichever is a stage's newest when its F runs */
 } Pipe;
 
 typedef struct Chunk {
@@ -72,7 +75,8 @@ typedef struct Group {
 typedef struct RankProgram {
     uint32_t chunk_count;
     Chunk *chunks;
-    uint32_t slots[SLOT_CLASSES]; /* how many of each class this rank uses: every one below is used */
+    uint32_t slots[SLOT_CLASSES]; /* how many of each class this rank uses: every one below is used. The weights of chunk c are in
+                                     slot c of theirs when a step begins and ends; each further one belongs to one chunk */
     uint32_t peak_activations;    /* most microbatches of a stage held at once, from F to the end of B or W; forward only: 0 */
     uint32_t instruction_count;
     Instruction *instructions;    /* the last is END, and no other */
@@ -83,6 +87,7 @@ typedef struct Program {
     char *schedule; /* its name */
     char *source;   /* file name, without folders */
     bool forward_only;
+    bool asynchronous; /* weights are updated within the step, by U: no REDUCE, NORM, UPDATE. One pipe */
     uint32_t stages;
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
@@ -105,7 +110,9 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
    STATUS_OK proves: operands in range; every stage of every pipe in one place, and its copies in one group; every F and every B,
    or I and W, exactly once; every pass finds exactly the contents it needs; no slot overwritten while it is live, every slot free
    again at END; messages pair up in the order of their channel; nobody waits for ever; gradients are complete before REDUCE,
-   reduced before NORM, and updated once after it; peak_activations and slot counts are what happens.
+   reduced before NORM, and updated once after it; peak_activations and slot counts are what happens. Of an asynchronous program:
+   every F finds the version of the weights that its microbatch is to use and its backward the same one, no version is overwritten
+   while a microbatch between the two needs it, every gradient is taken by one U, and the newest version is in its place at END.
    'Nobody waits for ever' is proven for ranks that stop at each SEND and RECEIVE until the other end is there, which is more than
    the runtime needs (it stops at WAIT): so a program also runs where messages are handled strictly in the order of the stream.
    STATUS_BAD_INPUT names rank, instruction (as the disassembler writes it) and source line; STATUS_RUN_FAILED: no memory.
@@ -125,10 +132,11 @@ void program_describe_opcodes(FILE *stream);
 /* --- derive.c: programs made from verified programs; they pass program_verify as well. STATUS_RUN_FAILED: no memory --- */
 
 /* The same without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY. Slots are planned anew, as far
-   fewer are live at once. A program that is forward-only already comes out equal in what it does. */
+   fewer are live at once. Nothing is asynchronous any more. A program that is forward-only already comes out equal in what it does. */
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);
 /* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every B from the
-   last stage back. Forward only where the program is. STATUS_BAD_INPUT when there are more stages than a rank can hold. */
+   last stage back. An asynchronous program's stages each keep their own order, on which the versions of the weights depend:
+   every pass uses the same as there. Forward only where the program is. STATUS_BAD_INPUT when there are more stages than a rank can hold. */
 Status program_reference(const Program *program, Arena *arena, Program **derived, Error *error);
 
 /* --- post_early.c --- */

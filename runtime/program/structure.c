@@ -29,6 +29,10 @@ static Status check_pipes(const Verifier *verifier)
             return refuse(verifier, "pipe %u has %u microbatches: each needs one, all together at most %d", p,
                           program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
     }
+    if (program->asynchronous && (program->forward_only || program->pipe_count > 1))
+        return refuse(verifier, "an asynchronous program has one pipe and is not forward only");
+    if (!program->asynchronous && program->pipes[0].versions)
+        return refuse(verifier, "versions of weights: only an asynchronous program has several");
     if (first != program->microbatches)
         return refuse(verifier, "the pipes have %llu microbatches, the program %u", (unsigned long long)first,
                       program->microbatches);
@@ -108,7 +112,7 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     state->program = rank;
     if (rank->instruction_count == 0 || rank->instructions[rank->instruction_count - 1].opcode != OP_END)
         return refuse(verifier, "rank %u: the last of its %u instructions is not END", r, rank->instruction_count);
-    for (int class = 0; class < SLOT_CLASSES; class++) {
+    for (int class = 0; class < SLOT_WEIGHTS; class++) {
         /* An instruction fills at most one slot of a class. */
         if (rank->slots[class] > PROGRAM_SLOTS_MAX || rank->slots[class] > rank->instruction_count)
             return refuse(verifier, "rank %u has %u %s slots for %u instructions", r, rank->slots[class],
@@ -117,9 +121,17 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
         if (!state->slots[class])
             return no_memory(verifier);
     }
+    const uint32_t weights = rank->slots[SLOT_WEIGHTS];
+    if (weights < rank->chunk_count || weights - rank->chunk_count > rank->instruction_count || weights > PROGRAM_SLOTS_MAX)
+        return refuse(verifier, "rank %u has %u weights slots for %u chunks and %u instructions", r, weights, rank->chunk_count,
+                      rank->instruction_count);
+    state->weights = arena_array(&verifier->arena, weights, sizeof *state->weights);
     state->chunks = arena_array(&verifier->arena, rank->chunk_count, sizeof *state->chunks);
-    if (!state->chunks)
+    if (!state->chunks || !state->weights)
         return no_memory(verifier);
+    state->used[SLOT_WEIGHTS] = rank->chunk_count;
+    for (uint32_t w = 0; w < weights; w++)
+        state->weights[w].chunk = w < rank->chunk_count ? (uint16_t)w : CHUNK_NONE;
     uint64_t passes = 0;
     for (uint32_t c = 0; c < rank->chunk_count; c++)
         passes += program->pipes[rank->chunks[c].pipe].microbatches;
@@ -134,7 +146,9 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
         chunk->microbatches = program->pipes[chunk->pipe].microbatches;
         chunk->group = GROUP_NONE;
         chunk->passes = arena_array(&verifier->arena, chunk->microbatches, 1);
-        if (!chunk->passes)
+        chunk->wanted = program->pipes[chunk->pipe].versions;
+        chunk->versions = program->asynchronous ? arena_array(&verifier->arena, chunk->microbatches, sizeof *chunk->versions) : NULL;
+        if (!chunk->passes || (program->asynchronous && !chunk->versions))
             return no_memory(verifier);
     }
     return STATUS_OK;

@@ -128,6 +128,40 @@ static const struct {
     [OP_BACKWARD_WEIGHT] = {PASS_W, PASS_I},
 };
 
+/* What F and its backward find is a version of the weights of this chunk; what U overwrites must be nobody's any more. */
+static Status check_weights(const Verifier *verifier, uint32_t rank, const Instruction *instruction, const ChunkState *chunk,
+                            const Operand *operand)
+{
+    const RankState *state = &verifier->ranks[rank];
+    const uint16_t slot = instruction->slot[operand->slot];
+    if (slot == SLOT_NONE)
+        return refuse(verifier, rank, "slot w is missing");
+    if (slot >= state->program->slots[SLOT_WEIGHTS])
+        return refuse(verifier, rank, "slot w%u does not exist: the rank has %u weights slots", slot,
+                      state->program->slots[SLOT_WEIGHTS]);
+    const WeightSlot *weights = &state->weights[slot];
+    if (weights->chunk != instruction->chunk && (weights->chunk != CHUNK_NONE || operand->kind != OPERAND_RENEW)) {
+        if (weights->chunk == CHUNK_NONE)
+            return refuse(verifier, rank, "slot w%u holds nothing, needs weights of stage %u", slot, chunk->stage);
+        return refuse(verifier, rank, "slot w%u is for the weights of chunk %u", slot, weights->chunk);
+    }
+    if (operand->kind == OPERAND_RENEW) {
+        if (weights->readers)
+            return refuse(verifier, rank, "slot w%u holds version %u, with which %u microbatches have yet to run backward", slot,
+                          weights->version, weights->readers);
+        return STATUS_OK;
+    }
+    uint32_t needed = chunk->newest;
+    if (operand->kind == OPERAND_VERSION && pass_table[instruction->opcode].does != PASS_F && chunk->versions)
+        needed = chunk->versions[instruction->microbatch];
+    else if (operand->kind == OPERAND_VERSION && chunk->wanted)
+        needed = chunk->wanted[instruction->microbatch];
+    if (weights->version != needed)
+        return refuse(verifier, rank, "slot w%u holds version %u of the weights of stage %u, needs version %u", slot,
+                      weights->version, chunk->stage, needed);
+    return STATUS_OK;
+}
+
 static Status check_pass(const Verifier *verifier, uint32_t rank, const Instruction *instruction, const ChunkState *chunk)
 {
     const uint8_t passes = chunk->passes[instruction->microbatch];
@@ -170,6 +204,14 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
             if (chunk->group == GROUP_NONE || instruction->peer != chunk->group)
                 return refuse(verifier, rank, "stage %u is not in group %u", chunk->stage, instruction->peer);
             break;
+        case OPERAND_COUNT:
+            if (instruction->microbatch != chunk->gathered || !chunk->gathered)
+                return refuse(verifier, rank, "takes the gradients of %u microbatches, but %u are there", instruction->microbatch,
+                              chunk->gathered);
+            break;
+        case OPERAND_VERSION:
+        case OPERAND_NEWEST:
+        case OPERAND_RENEW: TRY(check_weights(verifier, rank, instruction, chunk, operand)); break;
         default:
             TRY(check_slot(verifier, rank, instruction, chunk, operand));
             break;
@@ -182,7 +224,7 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
 static void apply_operands(RankState *state, const Instruction *instruction)
 {
     for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
-        if (!operand_is_slot(operand) || instruction->slot[operand->slot] == SLOT_NONE)
+        if (!operand_is_slot(operand) || operand->class == SLOT_WEIGHTS || instruction->slot[operand->slot] == SLOT_NONE)
             continue;
         uint64_t *word = &state->slots[operand->class][instruction->slot[operand->slot]];
         const uint64_t label = state->labels[operand->slot];
@@ -229,10 +271,20 @@ static void record_pass(const Verifier *verifier, RankState *state, const Instru
     const bool forward_only = verifier->program->forward_only;
     ChunkState *chunk = &state->chunks[instruction->chunk];
     chunk->passes[instruction->microbatch] |= does;
+    if (chunk->versions && does & (PASS_F | PASS_I)) {
+        WeightSlot *weights = &state->weights[instruction->slot[6]];
+        chunk->versions[instruction->microbatch] = weights->version;
+        if (does & PASS_F)
+            weights->readers++;
+        else
+            weights->readers--;
+    }
     if (does & (forward_only ? PASS_F : PASS_W))
         chunk->completed++;
-    if (does & PASS_W)
+    if (does & PASS_W) {
+        chunk->gathered++;
         state->held--;
+    }
     else if (does == PASS_F && !forward_only && ++state->held > state->peak)
         state->peak = state->held;
 }
@@ -322,6 +374,33 @@ static Status update(const Verifier *verifier, uint32_t rank, ChunkState *chunk)
     return STATUS_OK;
 }
 
+static void renew(RankState *state, const Instruction *instruction)
+{
+    ChunkState *chunk = &state->chunks[instruction->chunk];
+    WeightSlot *weights = &state->weights[instruction->slot[1]];
+    state->used[SLOT_WEIGHTS] += weights->chunk == CHUNK_NONE;
+    weights->chunk = instruction->chunk;
+    weights->version = ++chunk->newest;
+    chunk->gathered = 0;
+}
+
+/* Each gradient is in a version, and the next step finds the newest one. */
+static Status check_renewed(const Verifier *verifier, uint32_t rank)
+{
+    const RankState *state = &verifier->ranks[rank];
+    for (uint32_t c = 0; c < state->program->chunk_count; c++) {
+        const ChunkState *chunk = &state->chunks[c];
+        TRY(check_complete(verifier, rank, chunk));
+        if (chunk->gathered)
+            return refuse(verifier, rank, "no U takes the gradients of the last %u microbatches of stage %u", chunk->gathered,
+                          chunk->stage);
+        if (state->weights[c].version != chunk->newest)
+            return refuse(verifier, rank, "slot w%u holds version %u of the weights of stage %u, the newest is version %u", c,
+                          state->weights[c].version, chunk->stage, chunk->newest);
+    }
+    return STATUS_OK;
+}
+
 static Status arrive_at_end(Verifier *verifier, uint32_t rank)
 {
     RankState *state = &verifier->ranks[rank];
@@ -331,6 +410,8 @@ static Status arrive_at_end(Verifier *verifier, uint32_t rank)
     if (verifier->program->forward_only) {
         for (uint32_t c = 0; c < program->chunk_count; c++)
             TRY(check_complete(verifier, rank, &state->chunks[c]));
+    } else if (verifier->program->asynchronous) {
+        TRY(check_renewed(verifier, rank));
     } else {
         TRY(check_gradients(verifier, rank));
         if (!state->normed)
@@ -340,7 +421,7 @@ static Status arrive_at_end(Verifier *verifier, uint32_t rank)
                 return refuse(verifier, rank, "chunk %u has not been updated", c);
     }
     for (int class = 0; class < SLOT_CLASSES; class++) {
-        for (uint32_t slot = 0; state->occupied && slot < program->slots[class]; slot++) {
+        for (uint32_t slot = 0; state->occupied && class < SLOT_WEIGHTS && slot < program->slots[class]; slot++) {
             char holds[TEXT_SIZE];
             if (state->slots[class][slot] > SLOT_FREE)
                 return refuse(verifier, rank, "%s slot %u still holds %s", slot_class_names[class], slot,
@@ -404,17 +485,26 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
 
 /* --- the run --- */
 
+static bool is_misplaced(const Program *program, uint8_t opcode)
+{
+    if (program->forward_only)
+        return !opcode_is_forward_only(opcode);
+    if (program->asynchronous)
+        return opcode == OP_FORWARD_ONLY || opcode == OP_REDUCE || opcode == OP_NORM || opcode == OP_UPDATE;
+    return opcode == OP_FORWARD_ONLY || opcode == OP_RENEW;
+}
+
 /* Runs a rank until it arrives somewhere: there it may have to wait, and who wakes it puts it back on the stack. */
 static Status run_rank(Verifier *verifier, uint32_t rank)
 {
     RankState *state = &verifier->ranks[rank];
-    const bool forward_only = verifier->program->forward_only;
+    const bool forward_only = verifier->program->forward_only, asynchronous = verifier->program->asynchronous;
     for (;; state->next++) {
         const Instruction *instruction = &state->program->instructions[state->next];
         if (instruction->opcode >= OPCODE_COUNT)
             return refuse(verifier, rank, "there is no such opcode");
-        if (forward_only ? !opcode_is_forward_only(instruction->opcode) : instruction->opcode == OP_FORWARD_ONLY)
-            return refuse(verifier, rank, "has no place in a %s program", forward_only ? "forward-only" : "full");
+        if (is_misplaced(verifier->program, instruction->opcode))
+            return refuse(verifier, rank, "has no place in %s program", forward_only ? "a forward-only" : asynchronous ? "an asynchronous" : "a full");
         TRY(check_operands(verifier, rank, instruction));
         switch ((Opcode)instruction->opcode) {
         case OP_SEND_FORWARD:
@@ -425,6 +515,7 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         case OP_NORM: return arrive_at_norm(verifier, rank);
         case OP_END: return arrive_at_end(verifier, rank);
         case OP_OVERLAP: TRY(check_overlap(verifier, rank)); break;
+        case OP_RENEW: renew(state, instruction); break;
         case OP_UPDATE: TRY(update(verifier, rank, &state->chunks[instruction->chunk])); break;
         default: break;
         }

@@ -25,7 +25,7 @@ _Static_assert(PROGRAM_PIPES_MAX <= 1 << 6, "a pipe fits into a label");
 #define SLOT_STATE ((uint64_t)3 << SLOT_STATE_SHIFT)
 
 enum { PASS_F = 1, PASS_I = 2, PASS_W = 4 };
-enum { GROUP_NONE = 0xffff };
+enum { GROUP_NONE = 0xffff, CHUNK_NONE = 0xffff };
 
 typedef struct ChunkState {
     uint64_t label;      /* pipe and stage at their places in a label */
@@ -35,14 +35,27 @@ typedef struct ChunkState {
     uint16_t pipe, stage;
     uint16_t group;
     bool reduced, updated;
+    /* of an asynchronous program */
+    uint32_t newest;     /* version of its weights: how many U it has had */
+    uint32_t gathered;   /* microbatches whose gradients no U has taken */
+    uint32_t *versions;  /* [microbatches]: that its F has used */
+    const uint32_t *wanted; /* Pipe.versions */
 } ChunkState;
+
+/* A slot of the class WEIGHTS. */
+typedef struct WeightSlot {
+    uint32_t version;
+    uint32_t readers; /* microbatches that have had their F on it and not their B or I */
+    uint16_t chunk;   /* CHUNK_NONE: not yet anybody's */
+} WeightSlot;
 
 typedef struct RankState {
     const RankProgram *program;
     uint32_t next; /* the instruction that it is at */
     bool blocked, ended, normed;
     ChunkState *chunks;
-    uint64_t *slots[SLOT_CLASSES];
+    uint64_t *slots[SLOT_WEIGHTS];
+    WeightSlot *weights;         /* [slots of their class] */
     uint32_t used[SLOT_CLASSES]; /* how many have been touched */
     uint32_t occupied;           /* slots that hold something or are in flight */
     uint32_t held, peak;         /* activations */

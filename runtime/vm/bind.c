@@ -43,6 +43,19 @@ static void place_data(Layout *layout, BoundChunk *chunk, bool outputs)
         chunk->outputs = place(layout, chunk->microbatches * chunk->sizes->outputs * sizeof(float));
 }
 
+/* Further versions of weights, each where the first U that fills its slot says whose it is. */
+static void place_versions(const Rank *rank, Layout *layout)
+{
+    const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
+    for (uint32_t w = rank->chunk_count; w < rank->slots[SLOT_WEIGHTS]; w++)
+        rank->weights[w] = NULL;
+    for (uint32_t i = 0; i < own->instruction_count; i++) {
+        const Instruction *instruction = &own->instructions[i];
+        if (instruction->opcode == OP_RENEW && instruction->slot[1] >= rank->chunk_count && !rank->weights[instruction->slot[1]])
+            rank->weights[instruction->slot[1]] = place(layout, rank->chunks[instruction->chunk].weight_bytes);
+    }
+}
+
 /* Slots of a class are of one size, that of the rank's largest chunk: the plan counts activations, whichever chunk's. */
 static void place_everything(Rank *rank, Layout *layout)
 {
@@ -62,7 +75,9 @@ static void place_everything(Rank *rank, Layout *layout)
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         place_weights(layout, &rank->chunks[c], learns);
         place_data(layout, &rank->chunks[c], rank->session->options->outputs != NULL);
+        rank->weights[c] = rank->chunks[c].parameters;
     }
+    place_versions(rank, layout);
 }
 
 static Status open_stages(Rank *rank, Error *error)
@@ -87,8 +102,8 @@ static Status open_stages(Rank *rank, Error *error)
             chunk->losses = losses;
             losses += chunk->microbatches;
         }
-        Status status = stage_open(&session->model, rank->device, chunk->number, program->stages, program->microbatches,
-                                   &chunk->stage, error);
+        const uint32_t together = program->asynchronous ? 1 : program->microbatches; /* U makes its own mean */
+        Status status = stage_open(&session->model, rank->device, chunk->number, program->stages, together, &chunk->stage, error);
         if (status != STATUS_OK) {
             error_prefix(error, "rank %d, stage %u: ", rank->number, chunk->number);
             return status;
@@ -126,6 +141,7 @@ static bool make_tables(Rank *rank)
     rank->chunk_count = own->chunk_count;
     rank->chunks = table(rank, own->chunk_count, sizeof *rank->chunks);
     rank->blocks = table(rank, rank->slots[SLOT_MESSAGE], sizeof *rank->blocks);
+    rank->weights = table(rank, rank->slots[SLOT_WEIGHTS], sizeof *rank->weights);
     rank->messages = table(rank, rank->slots[SLOT_MESSAGE], sizeof *rank->messages);
     rank->squares = table(rank, ranks * session->most_chunks, sizeof *rank->squares);
     rank->own_squares = table(rank, session->most_chunks, sizeof *rank->own_squares);
@@ -139,7 +155,7 @@ static bool make_tables(Rank *rank)
         rank->piece = table(rank, 1, session->piece_bytes);
         rank->pieces = table(rank, ranks, session->piece_bytes);
     }
-    return rank->chunks && rank->blocks && rank->messages && rank->squares && rank->own_squares && rank->clocks &&
+    return rank->chunks && rank->blocks && rank->weights && rank->messages && rank->squares && rank->own_squares && rank->clocks &&
            rank->record && rank->records && rank->losses && rank->busy && (!session->piece_bytes || (rank->piece && rank->pieces));
 }
 

@@ -18,7 +18,8 @@ typedef struct BoundChunk {
     bool is_first, is_last; /* of the pipe */
     bool counts;            /* the copy of the stage that the norm and the saved weights take: that of pipe 0 */
     size_t weight_bytes;
-    char *parameters, *gradients, *moment1, *moment2; /* forward only: parameters alone */
+    char *parameters, *gradients, *moment1, *moment2; /* forward only: parameters alone. Parameters are those between steps */
+    uint64_t updates;       /* of an asynchronous program: how many U it has had */
     char *inputs, *targets; /* [microbatches], first and last stage */
     char *outputs;          /* [microbatches], last stage; NULL: not wanted */
 } BoundChunk;
@@ -33,6 +34,7 @@ typedef struct RankRecord {
     uint64_t planned_bytes;
     uint32_t stop;          /* asked to end after this step */
     uint32_t reserved;
+    double norm;            /* the largest of its updates: of an asynchronous program */
     double losses[];        /* of the pipes that end here, in chunk order */
 } RankRecord;
 
@@ -58,10 +60,11 @@ typedef struct Rank {
     Message *messages;      /* [message slots] */
     size_t element_bytes;   /* of the device's numbers */
     char *contexts, *stashes, *gradients, *workspace;
+    char **weights;         /* [weights slots] */
     size_t message_bytes, context_bytes, stash_bytes, gradient_bytes; /* from one slot to the next */
     double *squares;        /* [ranks][most_chunks]: what NORM gathers */
     double *own_squares;    /* [most_chunks] */
-    double norm, clip;      /* by the last NORM */
+    double norm, clip;      /* by the last NORM; asynchronous: norm is the largest of the step's U */
     uint64_t step;          /* from 1 */
     int64_t *clocks;        /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
     int64_t *clock;         /* the row of the stream that runs; the last row is for held-out data */

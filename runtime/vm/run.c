@@ -2,6 +2,7 @@
 #include "runtime/vm/machine.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/device/device.h"
 
 #include <math.h>
 
@@ -20,7 +21,7 @@ static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk
 {
     const uint32_t microbatch = instruction->microbatch;
     return (PassBuffers){
-        .parameters = chunk->parameters,
+        .parameters = instruction->slot[6] == SLOT_NONE ? NULL : rank->weights[instruction->slot[6]],
         .parameter_gradients = chunk->gradients,
         .x = message_block(rank, instruction->slot[0]),
         .context = slot_memory(rank->contexts, rank->context_bytes, instruction->slot[2]),
@@ -144,7 +145,7 @@ EXECUTE(NORM)
     return STATUS_OK;
 }
 
-EXECUTE(UPDATE)
+static void show_gradient(const Rank *rank, const Instruction *instruction)
 {
     const BoundChunk *chunk = &rank->chunks[instruction->chunk];
     const Observer *observer = &rank->session->hooks.observer;
@@ -158,8 +159,32 @@ EXECUTE(UPDATE)
             .values = (const float *)(const void *)chunk->gradients,
             .count = chunk->sizes->parameters,
         });
+}
+
+EXECUTE(UPDATE)
+{
+    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    show_gradient(rank, instruction);
     return stage_update(chunk->stage, chunk->parameters, chunk->gradients, chunk->moment1, chunk->moment2, rank->step,
                         rank->clip, error);
+}
+
+/* The gradient is a sum over the microbatches. It is clipped by its own norm: nobody waits for the other stages'. */
+EXECUTE(RENEW)
+{
+    BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    char *const newest = rank->weights[instruction->slot[0]], *const next = rank->weights[instruction->slot[1]];
+    const double limit = rank->session->model.clip_norm, scale = 1.0 / instruction->microbatch;
+    double squares;
+    show_gradient(rank, instruction);
+    TRY(stage_gradient_norm(chunk->stage, chunk->gradients, &squares, error));
+    const double norm = scale * sqrt(squares);
+    if (!(norm <= rank->norm))
+        rank->norm = norm;
+    if (next != newest)
+        TRY(rank->device->run->copy(rank->device, chunk->sizes->parameters, newest, next, error));
+    return stage_update(chunk->stage, next, chunk->gradients, chunk->moment1, chunk->moment2, ++chunk->updates,
+                        limit > 0 && norm > limit ? scale * limit / norm : scale, error);
 }
 
 EXECUTE(END)

@@ -13,6 +13,7 @@ enum { HELD_OUT_MICROBATCHES = 16 }; /* at least so many make the held-out loss 
 static Status tell(Rank *rank, Error *error)
 {
     const atomic_bool *stop = rank->session->hooks.stop;
+    rank->record->norm = rank->norm;
     rank->record->stop = stop && atomic_load_explicit(stop, memory_order_relaxed);
     Status status = rank->transport->gather(rank->endpoint, rank->record, rank->session->record_bytes, rank->records, error);
     if (status != STATUS_OK)
@@ -100,7 +101,6 @@ static StepReport make_report(Rank *rank, int64_t begun)
         .last = rank->step == rank->session->options->steps || anyone_stops(rank),
         .loss = sum_losses(rank, rank->losses) / program->microbatches,
         .losses = rank->losses,
-        .gradient_norm = rank->norm,
         .seconds = (double)(clock_nanoseconds() - begun) * 1e-9,
         .busy = rank->busy,
     };
@@ -109,6 +109,8 @@ static StepReport make_report(Rank *rank, int64_t begun)
         const RankRecord *record = rank_record(rank, r);
         const double span = (double)(record->ended - record->begun) * 1e-9;
         cost = span > cost ? span : cost;
+        if (!(record->norm <= report.gradient_norm))
+            report.gradient_norm = record->norm;
         rank->busy[r] = (double)record->busy * 1e-9;
         busy += rank->busy[r];
         report.product_seconds += (double)record->products * 1e-9;
@@ -143,6 +145,7 @@ static Status step(Rank *rank, bool *last, Error *error)
     rank->step++;
     rank->clock = rank->clocks + (rank->step - 1) % session->kept_steps * ((size_t)session->longest_stream + 1);
     rank_fill(rank, rank->step, false);
+    rank->norm = 0;
     TRY(run_stream(rank, program, error));
     StepReport report = make_report(rank, begun);
     *last = report.last;

@@ -72,7 +72,7 @@ typedef struct StepReport {
     bool last;
     double loss;             /* mean over the step's microbatches */
     const double *losses;    /* [Program.microbatches], by number */
-    double gradient_norm;    /* before clipping; 0 where nothing is learned */
+    double gradient_norm;    /* before clipping; 0 where nothing is learned; asynchronous: the largest of the step's updates */
     double seconds;
     double bubble_rate;      /* (ranks * cost - busy) / (ranks * cost), cost the longest start-to-end of a rank's passes */
     const double *busy;      /* [ranks] seconds in passes */
@@ -82,7 +82,8 @@ typedef struct StepReport {
     double held_out_loss;
 } StepReport;
 
-/* The gradient of one stage as its update finds it: after all backward passes and the reduction over its copies. */
+/* The gradient of one stage as its update finds it: after all backward passes and the reduction over its copies. Of an
+   asynchronous program the sum over the microbatches of one U, not their mean. */
 typedef struct GradientView {
     uint64_t step;
     int rank;

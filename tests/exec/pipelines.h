@@ -62,6 +62,7 @@ static inline Instruction *pipeline_pass(Instruction *next, bool forward, uint32
     if (!forward && stage + 1 < stages)
         next->slot[4] = slot[SLOT_DY];
     next->slot[2] = next->slot[3] = (uint16_t)(chunk * microbatches + microbatch);
+    next->slot[6] = (uint16_t)chunk;
     if (!forward)
         next->slot[5] = 0;
     next++;
@@ -102,6 +103,7 @@ static inline Program *pipeline_program(Arena *arena, uint32_t ranks, uint32_t p
         rank->slots[SLOT_MESSAGE] = pipes * microbatches * 2 * pipeline_sides(r, ranks);
         rank->slots[SLOT_CONTEXT] = rank->slots[SLOT_STASH] = rank->peak_activations = pipes * microbatches;
         rank->slots[SLOT_GRADIENT] = 1;
+        rank->slots[SLOT_WEIGHTS] = pipes;
         rank->instructions = arena_array(arena, pipes * microbatches * 10 + 2 * pipes + 2, sizeof *rank->instructions);
         Instruction *next = rank->instructions;
         for (uint32_t forward = 2; forward-- > 0;)

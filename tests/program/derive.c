@@ -55,6 +55,30 @@ static void derived_programs_verify_and_come_out_right(void **state)
     }
 }
 
+/* Every pass and every version comes out as on many ranks. */
+static void an_asynchronous_reference_has_the_same_versions(void **state)
+{
+    (void)state;
+    uint64_t seed = 8;
+    for (int i = 0; i < 200; i++) {
+        Arena arena = {0};
+        Shape shape = random_shape(&seed);
+        shape.pipes = 1;
+        shape.update = 1 + random_below(&seed, 3);
+        shape.delayed = i % 2;
+        const Program *program = generate(&arena, shape);
+        const Recurrence many = recurrence(program, &arena), one = recurrence(reference(program, &arena), &arena);
+        const size_t passes = (size_t)shape.stages * shape.microbatches;
+        assert_memory_equal(many.newest, one.newest, shape.stages * sizeof *many.newest);
+        assert_memory_equal(many.versions, one.versions, (passes + shape.stages) * sizeof *many.versions);
+        for (size_t p = 0; p < passes; p++) {
+            assert_int_equal(many.spots[p].y, one.spots[p].y);
+            assert_int_equal(many.spots[p].weights, one.spots[p].weights);
+        }
+        arena_free(&arena);
+    }
+}
+
 static void forward_only_keeps_order_and_lines_and_fewer_slots(void **state)
 {
     (void)state;
@@ -149,6 +173,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(derived_programs_verify_and_come_out_right),
+        cmocka_unit_test(an_asynchronous_reference_has_the_same_versions),
         cmocka_unit_test(forward_only_keeps_order_and_lines_and_fewer_slots),
         cmocka_unit_test(forward_only_of_forward_only_is_the_same),
         cmocka_unit_test(the_reference_is_one_microbatch_after_the_other),

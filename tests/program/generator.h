@@ -18,6 +18,8 @@ typedef struct Shape {
     Preference preference;
     uint32_t split;      /* of 100 backwards so many are I and W */
     uint32_t overlap;    /* of 100 chances so many are taken */
+    uint32_t update;     /* asynchronous: a U behind so many backwards of a chunk; 0: synchronous */
+    bool delayed;        /* asynchronous: microbatch m uses version max(m / update - 1, 0), not the newest */
     uint64_t seed;
 } Shape;
 
@@ -37,8 +39,16 @@ static inline uint32_t random_below(uint64_t *state, uint32_t limit)
 
 typedef struct PassState {
     uint16_t x, y, dx, dy, context, stash, gradient; /* slots on the rank of the stage */
+    uint32_t version; /* of the weights that its F has used */
     bool f, i, w, x_in_flight, dy_in_flight;
 } PassState;
+
+/* The weights of a stage: what its slots hold. */
+typedef struct WeightState {
+    uint16_t *slots;
+    uint32_t *versions, count;
+    uint32_t newest, gathered, completed;
+} WeightState;
 
 typedef struct SlotPool {
     uint16_t *free;
@@ -59,6 +69,7 @@ typedef struct Generator {
     Program *program;
     PassState *passes; /* [pipe][stage][microbatch] */
     GroupMember *places; /* [pipe][stage] */
+    WeightState *weights; /* [pipe][stage] */
     Stream *streams;
 } Generator;
 
@@ -158,6 +169,77 @@ static inline void await(Generator *generator, Pass pass, bool forward)
     *in_flight = false;
 }
 
+static inline WeightState *weight_state(const Generator *generator, Pass pass)
+{
+    return &generator->weights[(size_t)pass.pipe * generator->shape.stages + pass.stage];
+}
+
+static inline uint32_t slot_of_version(const WeightState *weights, uint32_t version)
+{
+    uint32_t i = 0;
+    while (weights->versions[i] != version)
+        i++;
+    return i;
+}
+
+static inline uint32_t wanted_version(const Shape *shape, uint32_t microbatch)
+{
+    return microbatch / shape->update > 0 ? microbatch / shape->update - 1 : 0;
+}
+
+/* Whether the microbatches of a stage need a version, now or later. */
+static inline bool is_needed(const Generator *generator, Pass pass, uint32_t version)
+{
+    const Shape *shape = &generator->shape;
+    for (pass.microbatch = 0; pass.microbatch < shape->microbatches; pass.microbatch++) {
+        const PassState *state = pass_state(generator, pass);
+        if (state->f ? !state->i && state->version == version
+                     : shape->delayed && wanted_version(shape, pass.microbatch) == version)
+            return true;
+    }
+    return false;
+}
+
+static inline void emit_renew(Generator *generator, Pass pass, bool home)
+{
+    const GroupMember place = place_of(generator, pass);
+    WeightState *weights = weight_state(generator, pass);
+    const uint32_t newest = slot_of_version(weights, weights->newest);
+    uint32_t i = home ? 0 : random_below(&generator->shape.seed, 4) ? newest : 0;
+    while (i < weights->count && is_needed(generator, pass, weights->versions[i]))
+        i++;
+    if (i == weights->count) {
+        weights->slots[i] = (uint16_t)generator->streams[place.rank].pools[SLOT_WEIGHTS].count++;
+        weights->count++;
+    }
+    Instruction *renew = emit(generator, place.rank, OP_RENEW);
+    renew->chunk = place.chunk;
+    renew->microbatch = weights->gathered;
+    renew->slot[0] = weights->slots[newest];
+    renew->slot[1] = weights->slots[i];
+    weights->versions[i] = ++weights->newest;
+    weights->gathered = 0;
+}
+
+/* Another gradient is there: maybe the chunk's U. What the last passes leave is for the U at the end. */
+static inline void gather(Generator *generator, Pass pass)
+{
+    const Shape *shape = &generator->shape;
+    WeightState *weights = weight_state(generator, pass);
+    if (!shape->update)
+        return;
+    weights->completed++;
+    if (++weights->gathered >= shape->update && weights->completed < shape->microbatches)
+        emit_renew(generator, pass, false);
+}
+
+static inline void use_weights(Generator *generator, Pass pass, Instruction *instruction)
+{
+    const WeightState *weights = weight_state(generator, pass);
+    instruction->slot[6] = generator->shape.update ? weights->slots[slot_of_version(weights, pass_state(generator, pass)->version)]
+                                                   : instruction->chunk;
+}
+
 static inline void compute_forward(Generator *generator, Pass pass)
 {
     const uint32_t rank = place_of(generator, pass).rank;
@@ -169,6 +251,10 @@ static inline void compute_forward(Generator *generator, Pass pass)
     Instruction *instruction = emit_pass(generator, OP_FORWARD, pass);
     const uint16_t slots[4] = {state->x, state->y, state->context, state->stash};
     memcpy(instruction->slot, slots, sizeof slots);
+    if (generator->shape.update)
+        state->version = generator->shape.delayed ? wanted_version(&generator->shape, pass.microbatch)
+                                                  : weight_state(generator, pass)->newest;
+    use_weights(generator, pass, instruction);
     state->f = true;
     if (++stream->held > stream->peak)
         stream->peak = stream->held;
@@ -183,6 +269,7 @@ static inline void compute_backward(Generator *generator, Pass pass, bool split)
     Instruction *instruction = emit_pass(generator, split ? OP_BACKWARD_INPUT : OP_BACKWARD, pass);
     const uint16_t slots[6] = {state->x, state->dx, state->context, state->stash, state->dy, state->gradient};
     memcpy(instruction->slot, slots, sizeof slots);
+    use_weights(generator, pass, instruction);
     slot_give(generator, rank, SLOT_CONTEXT, state->context);
     state->i = true;
     if (split)
@@ -219,7 +306,10 @@ static inline bool is_ready(const Generator *generator, PassKind kind, Pass pass
     const PassState *state = pass_state(generator, pass);
     const Pass before = {pass.pipe, pass.stage - 1, pass.microbatch}, after = {pass.pipe, pass.stage + 1, pass.microbatch};
     switch (kind) {
-    case PASS_KIND_FORWARD: return !state->f && (pass.stage == 0 || pass_state(generator, before)->f);
+    case PASS_KIND_FORWARD:
+        return !state->f && (pass.stage == 0 || pass_state(generator, before)->f) &&
+               (!generator->shape.delayed ||
+                wanted_version(&generator->shape, pass.microbatch) <= weight_state(generator, pass)->newest);
     case PASS_KIND_BACKWARD:
         return state->f && !state->i && (pass.stage + 1 == generator->shape.stages || pass_state(generator, after)->i);
     default: return state->i && !state->w;
@@ -263,6 +353,7 @@ static inline bool step_rank(Generator *generator, uint32_t rank)
     const PassKind kind = kinds[chosen];
     if (kind == PASS_KIND_WEIGHT) {
         compute_weight(generator, pass);
+        gather(generator, pass);
         return true;
     }
     bool pair = random_below(seed, 100) < generator->shape.overlap &&
@@ -280,6 +371,8 @@ static inline bool step_rank(Generator *generator, uint32_t rank)
         compute_forward(generator, forward);
     if (has_backward)
         compute_backward(generator, backward, random_below(seed, 100) < generator->shape.split);
+    if (has_backward && pass_state(generator, backward)->w)
+        gather(generator, backward);
     if (has_forward && forward.stage < last)
         hand_over(generator, forward, forward.stage + 1, true);
     if (has_backward && backward.stage > 0)
@@ -308,11 +401,20 @@ static inline void place_stages(Generator *generator)
     const Shape *shape = &generator->shape;
     Program *program = generator->program;
     for (uint32_t p = 0; p < shape->pipes; p++) {
-        program->pipes[p] = (Pipe){shape->microbatches, p * shape->microbatches};
+        program->pipes[p] = (Pipe){shape->microbatches, p * shape->microbatches, NULL};
+        if (shape->delayed)
+            program->pipes[p].versions = arena_array(generator->arena, shape->microbatches, sizeof *program->pipes[p].versions);
+        for (uint32_t m = 0; shape->delayed && m < shape->microbatches; m++)
+            program->pipes[p].versions[m] = wanted_version(shape, m);
         for (uint32_t s = 0; s < shape->stages; s++) {
             const uint32_t r = place_rank(generator, p, s);
             RankProgram *rank = &program->ranks[r];
             rank->chunks[rank->chunk_count] = (Chunk){(uint16_t)p, (uint16_t)s};
+            WeightState *weights = &generator->weights[p * shape->stages + s];
+            weights->slots = arena_array(generator->arena, shape->microbatches + 1, sizeof *weights->slots);
+            weights->versions = arena_array(generator->arena, shape->microbatches + 1, sizeof *weights->versions);
+            weights->slots[weights->count++] = (uint16_t)rank->chunk_count;
+            generator->streams[r].pools[SLOT_WEIGHTS].count++;
             generator->places[p * shape->stages + s] = (GroupMember){(uint16_t)r, (uint8_t)rank->chunk_count++};
         }
     }
@@ -340,9 +442,13 @@ static inline void finish(Generator *generator)
     for (uint32_t r = 0; r < program->rank_count; r++) {
         RankProgram *rank = &program->ranks[r];
         Stream *stream = &generator->streams[r];
-        emit(generator, r, OP_NORM);
+        if (!program->asynchronous)
+            emit(generator, r, OP_NORM);
         for (uint32_t c = 0; c < rank->chunk_count; c++)
-            emit(generator, r, OP_UPDATE)->chunk = (uint8_t)c;
+            if (program->asynchronous)
+                emit_renew(generator, (Pass){rank->chunks[c].pipe, rank->chunks[c].stage, 0}, true);
+            else
+                emit(generator, r, OP_UPDATE)->chunk = (uint8_t)c;
         emit(generator, r, OP_END);
         rank->instructions = stream->instructions;
         rank->instruction_count = stream->count;
@@ -360,6 +466,7 @@ static inline Program *generate(Arena *arena, Shape shape)
     Program *program = generator.program = arena_allocate(arena, sizeof *program);
     *program = (Program){.schedule = arena_format(arena, "generated"),
                          .source = arena_format(arena, "generated.dps"),
+                         .asynchronous = shape.update > 0,
                          .stages = shape.stages,
                          .microbatches = shape.pipes * shape.microbatches,
                          .pipe_count = shape.pipes,
@@ -369,6 +476,7 @@ static inline Program *generate(Arena *arena, Shape shape)
                          .ranks = arena_array(arena, shape.ranks, sizeof(RankProgram))};
     generator.passes = arena_array(arena, passes, sizeof *generator.passes);
     generator.places = arena_array(arena, (size_t)shape.pipes * shape.stages, sizeof *generator.places);
+    generator.weights = arena_array(arena, (size_t)shape.pipes * shape.stages, sizeof *generator.weights);
     generator.streams = arena_array(arena, shape.ranks, sizeof *generator.streams);
     for (size_t i = 0; i < passes; i++)
         generator.passes[i].x = generator.passes[i].dy = SLOT_NONE;
@@ -407,6 +515,10 @@ static inline Shape random_shape(uint64_t *seed)
     shape.pipes = 1 + random_below(seed, shape.ranks < 2 ? 1 : shape.ranks % 2 && shape.placement != PLACE_RANDOM ? 1 : 2);
     if (shape.pipes == 2 && shape.placement == PLACE_RANDOM && shape.ranks > 2)
         shape.pipes += random_below(seed, 2);
+    if (shape.pipes == 1 && random_below(seed, 2)) {
+        shape.update = 1 + random_below(seed, 3);
+        shape.delayed = random_below(seed, 2);
+    }
     return shape;
 }
 

@@ -46,7 +46,7 @@ static inline uint64_t pass_value(uint32_t kind, uint32_t stage, uint32_t data, 
     return mix(mix(mix(kind, stage), data), mix(input, other));
 }
 
-/* What a correct step computes for one microbatch, stage by stage. */
+/* What a correct step computes for one microbatch, stage by stage, on weights that are 0 throughout. */
 static inline uint64_t expected_gradient(const Program *program, uint32_t stage, uint32_t data, uint64_t *loss)
 {
     uint64_t *activation = calloc(program->stages + 1, sizeof *activation), result = 0;
@@ -62,6 +62,87 @@ static inline uint64_t expected_gradient(const Program *program, uint32_t stage,
     }
     free(activation);
     return result;
+}
+
+static inline uint64_t next_weights(uint64_t weights, uint32_t count, uint64_t gradient)
+{
+    return mix(mix(weights, count), gradient);
+}
+
+/* Of an asynchronous program the passes' results depend on which version of the weights they use, and so on where in its stage's
+   order a U stands. The stages' orders are run on tables by microbatch, slots unseen. */
+typedef struct Spot {
+    uint64_t y, context, stash, weights, gradient, dx;
+    bool f, i;
+} Spot;
+
+typedef struct Recurrence {
+    Spot *spots;                         /* [stage][microbatch] */
+    uint64_t *versions;                  /* [stage][microbatches + 1] */
+    uint32_t *newest, *count;            /* [stage] */
+    uint64_t *sum;                       /* [stage]: of the gradients since the last U */
+} Recurrence;
+
+/* False: it needs what is not there. */
+static inline bool recur(const Program *program, Recurrence *tables, const Chunk *chunks, const Instruction *instruction)
+{
+    const uint32_t s = chunks[instruction->chunk].stage, m = instruction->microbatch, all = program->microbatches;
+    uint64_t *versions = tables->versions + (size_t)s * (all + 1);
+    Spot *spot = &tables->spots[(size_t)s * all + m];
+    if (instruction->opcode == OP_RENEW) {
+        versions[tables->newest[s] + 1] = next_weights(versions[tables->newest[s]], tables->count[s], tables->sum[s]);
+        tables->newest[s]++;
+        tables->count[s] = 0;
+        tables->sum[s] = 0;
+        return true;
+    }
+    const bool forward = instruction->opcode == OP_FORWARD, weight = instruction->opcode == OP_BACKWARD_WEIGHT;
+    if (!forward && !weight && instruction->opcode != OP_BACKWARD && instruction->opcode != OP_BACKWARD_INPUT)
+        return true;
+    const uint64_t input = s ? spot[-(ptrdiff_t)all].y : 0;
+    if (forward) {
+        const uint32_t version = program->pipes[0].versions ? program->pipes[0].versions[m] : tables->newest[s];
+        if ((s && !spot[-(ptrdiff_t)all].f) || version > tables->newest[s])
+            return false;
+        spot->weights = versions[version];
+        spot->y = pass_value(1, s, m, input, spot->weights);
+        spot->context = pass_value(2, s, m, input, 0);
+        spot->stash = pass_value(3, s, m, input, 0);
+        return spot->f = true;
+    }
+    if (s + 1 < program->stages && !spot[all].i)
+        return false;
+    const uint64_t derivative = s + 1 < program->stages ? spot[all].dx : 0;
+    if (!weight) {
+        spot->gradient = pass_value(4, s, m, input, derivative);
+        spot->dx = pass_value(5, s, m, spot->context, derivative + 3 * spot->weights);
+        spot->i = true;
+    }
+    if (instruction->opcode != OP_BACKWARD_INPUT) {
+        tables->sum[s] += mix(mix(input, spot->stash), mix(derivative, spot->gradient));
+        tables->count[s]++;
+    }
+    return true;
+}
+
+static inline Recurrence recurrence(const Program *program, Arena *arena)
+{
+    const uint32_t stages = program->stages, all = program->microbatches;
+    Recurrence tables = {.spots = arena_array(arena, (size_t)stages * all, sizeof *tables.spots),
+                         .versions = arena_array(arena, (size_t)stages * (all + 1), sizeof *tables.versions),
+                         .newest = arena_array(arena, stages, sizeof *tables.newest),
+                         .count = arena_array(arena, stages, sizeof *tables.count),
+                         .sum = arena_array(arena, stages, sizeof *tables.sum)};
+    uint32_t *next = arena_array(arena, program->rank_count, sizeof *next);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t r = 0; r < program->rank_count; r++) {
+            const RankProgram *rank = &program->ranks[r];
+            for (; next[r] < rank->instruction_count && recur(program, &tables, rank->chunks, &rank->instructions[next[r]]); moved = true)
+                next[r]++;
+        }
+    }
+    return tables;
 }
 
 static inline uint64_t *replay_slot(Replay *replay, ReplayRank *rank, SlotClass class, uint16_t slot)
@@ -141,9 +222,10 @@ static inline void replay_pass(Replay *replay, ReplayRank *rank, const Instructi
     uint64_t *stash = replay_slot(replay, rank, SLOT_STASH, instruction->slot[3]);
     uint64_t *dy = replay_slot(replay, rank, SLOT_MESSAGE, forward ? SLOT_NONE : instruction->slot[4]);
     uint64_t *gradient = replay_slot(replay, rank, SLOT_GRADIENT, forward ? SLOT_NONE : instruction->slot[5]);
+    const uint64_t weights = *replay_slot(replay, rank, SLOT_WEIGHTS, weight ? SLOT_NONE : instruction->slot[6]);
     const uint64_t derivative = s + 1 < program->stages ? *dy : 0;
     if (forward) {
-        const uint64_t y = pass_value(1, s, data, input, 0);
+        const uint64_t y = pass_value(1, s, data, input, weights);
         if (s + 1 == program->stages)
             replay->losses[data] += y;
         else
@@ -156,7 +238,7 @@ static inline void replay_pass(Replay *replay, ReplayRank *rank, const Instructi
     }
     if (!weight) {
         *gradient = pass_value(4, s, data, input, derivative);
-        *made = pass_value(5, s, data, *context, derivative);
+        *made = pass_value(5, s, data, *context, derivative + 3 * weights);
         *context = replay->garbage++;
     }
     if (instruction->opcode != OP_BACKWARD_INPUT) {
@@ -193,6 +275,16 @@ static inline bool replay_step(Replay *replay, ReplayRank *rank)
             replay->wrong = true;
         else
             rank->updates[instruction->chunk]++;
+        return true;
+    case OP_RENEW:
+        if (instruction->chunk >= rank->program->chunk_count) {
+            replay->wrong = true;
+        } else {
+            const uint64_t newest = *replay_slot(replay, rank, SLOT_WEIGHTS, instruction->slot[0]);
+            *replay_slot(replay, rank, SLOT_WEIGHTS, instruction->slot[1]) =
+                next_weights(newest, instruction->microbatch, rank->gradients[instruction->chunk]);
+            rank->gradients[instruction->chunk] = 0;
+        }
         return true;
     case OP_END: return rank->ended = true;
     default: replay_pass(replay, rank, instruction); return true;
@@ -234,7 +326,16 @@ static inline bool replay(const Program *program, uint64_t seed)
         }
     }
     bool good = !run.wrong && ended == program->rank_count;
-    for (uint32_t r = 0; r < program->rank_count && good; r++) {
+    for (uint32_t r = 0; r < program->rank_count && good && program->asynchronous; r++) {
+        const Recurrence tables = recurrence(program, &arena);
+        for (uint32_t c = 0; c < run.ranks[r].program->chunk_count; c++) {
+            const uint32_t s = run.ranks[r].program->chunks[c].stage;
+            good &= run.ranks[r].slots[SLOT_WEIGHTS][c] == tables.versions[(size_t)s * (program->microbatches + 1) + tables.newest[s]];
+        }
+        for (uint32_t m = 0; m < program->microbatches; m++)
+            good &= run.losses[m] == tables.spots[(size_t)(program->stages - 1) * program->microbatches + m].y;
+    }
+    for (uint32_t r = 0; r < program->rank_count && good && !program->asynchronous; r++) {
         for (uint32_t c = 0; c < run.ranks[r].program->chunk_count; c++) {
             const Chunk chunk = run.ranks[r].program->chunks[c];
             uint64_t own = 0, all = 0, loss;

@@ -59,7 +59,9 @@ static void mutate(Program *program, uint64_t *seed)
 {
     RankProgram *rank = &program->ranks[random_below(seed, program->rank_count)];
     Instruction *instructions = rank->instructions;
-    const uint32_t count = rank->instruction_count, i = random_below(seed, count);
+    const uint32_t count = rank->instruction_count, i = count ? random_below(seed, count) : 0;
+    if (!count) /* a rank without stages had an END, once */
+        return;
     switch (random_below(seed, 4)) {
     case 0: /* drop */
         memmove(&instructions[i], &instructions[i + 1], (count - i - 1) * sizeof *instructions);
@@ -125,6 +127,19 @@ static Program *three_ranks(Arena *arena)
 {
     return generate(arena, (Shape){.ranks = 3, .stages = 3, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD,
                                    .seed = 3});
+}
+
+/* Several versions of the weights of rank 0's stage. */
+static Program *pipedream(Arena *arena)
+{
+    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 5, .preference = PREFER_BACKWARD, .update = 1,
+                                   .seed = 3});
+}
+
+static Program *pipedream_2bw(Arena *arena)
+{
+    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 8, .preference = PREFER_BACKWARD, .update = 2,
+                                   .delayed = true, .seed = 3});
 }
 
 /* The last thing on rank 0 is a send. */
@@ -310,6 +325,55 @@ static void group_without_copies(Program *program)
     reduce.opcode = OP_REDUCE;
     insert(program, 0, find(program, 0, OP_NORM, 0), reduce);
 }
+static Instruction *renew(Program *program) { return at(program, 0, OP_RENEW, 0); }
+static void newest_is_not_wanted(Program *program)
+{
+    static uint32_t versions[8];
+    program->pipes[0].versions = versions;
+}
+static void wanted_is_not_there(Program *program) { program->pipes[0].versions[2] = 1; }
+static void other_version(Program *program)
+{
+    for (uint32_t i = 0;; i++) {
+        Instruction *backward = at(program, 0, OP_BACKWARD, i);
+        if (backward->slot[6] != backward->chunk) {
+            backward->slot[6] = backward->chunk;
+            return;
+        }
+    }
+}
+static void no_version(Program *program) { at(program, 0, OP_FORWARD, 1)->slot[6] = SLOT_NONE; }
+static void version_out_of_range(Program *program) { at(program, 0, OP_FORWARD, 1)->slot[6] = 9; }
+static void version_of_nobody(Program *program) { at(program, 0, OP_FORWARD, 1)->slot[6] = 1; }
+static void version_overwritten(Program *program) { renew(program)->slot[1] = renew(program)->slot[0]; }
+static void version_missing(Program *program)
+{
+    drop(program, 0, find(program, 0, OP_RENEW, 0));
+    renew(program)->microbatch++;
+}
+static void update_missing(Program *program)
+{
+    uint32_t last = find(program, 0, OP_END, 0);
+    while (program->ranks[0].instructions[last].opcode != OP_RENEW)
+        last--;
+    drop(program, 0, last);
+}
+static void wrong_count(Program *program) { renew(program)->microbatch++; }
+static void update_twice(Program *program) { insert(program, 0, find(program, 0, OP_RENEW, 0), *renew(program)); }
+static void newest_elsewhere(Program *program)
+{
+    uint32_t last = find(program, 0, OP_END, 0);
+    while (program->ranks[0].instructions[last].opcode != OP_RENEW)
+        last--;
+    program->ranks[0].instructions[last].slot[1] = 1;
+}
+static void versions_in_a_synchronous_program(Program *program) { newest_is_not_wanted(program); }
+static void update_in_a_synchronous_program(Program *program) { at(program, 0, OP_UPDATE, 0)->opcode = OP_RENEW; }
+static void norm_inside(Program *program) { renew(program)->opcode = OP_NORM; }
+static void asynchronous_copies(Program *program) { program->asynchronous = true; }
+static void too_few_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS] = 0; }
+static void too_many_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS] = 9000; }
+static void unused_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS]++; }
 static void overlap_alone(Program *program)
 {
     insert(program, 0, find(program, 0, OP_NORM, 0), (Instruction){.opcode = OP_OVERLAP, .line = 77});
@@ -387,6 +451,25 @@ static void faults_are_named(void **state)
         {bidirectional, reduce_early, "rank 0, instruction 0 `REDUCE|is missing"},
         {bidirectional, wrong_group, "is not in group 1"},
         {two_ranks, group_without_copies, "rank 0|stage 0 is not in group 0"},
+        {pipedream, newest_is_not_wanted, "needs version 0"},
+        {pipedream_2bw, wanted_is_not_there, "`F m2|of the weights of stage|needs version 1"},
+        {pipedream, other_version, "rank 0|`B m|of the weights of stage 0, needs version"},
+        {pipedream, no_version, "rank 0|`F m1|slot w is missing"},
+        {pipedream, version_out_of_range, "rank 0|`F m1|slot w9 does not exist"},
+        {pipedream, version_of_nobody, "rank 0|`F m1|slot w1 holds nothing, needs weights of stage 0"},
+        {pipedream, version_overwritten, "rank 0|`U n1 w0 w0`|holds version 0, with which 1 microbatches have yet to run backward"},
+        {pipedream_2bw, version_missing, "rank 0|`F m4|slot w1 holds nothing, needs weights of stage 0"},
+        {pipedream, update_missing, "rank 0|`END`|no U takes the gradients of the last 1 microbatches of stage 0"},
+        {pipedream, wrong_count, "`U n2|takes the gradients of 2 microbatches, but 1 are there"},
+        {pipedream, update_twice, "`U n1|takes the gradients of 1 microbatches, but 0 are there"},
+        {pipedream, newest_elsewhere, "rank 0|`END`|slot w0 holds version|of the weights of stage 0, the newest is version 5"},
+        {two_ranks, versions_in_a_synchronous_program, "only an asynchronous program has several"},
+        {two_ranks, update_in_a_synchronous_program, "`U|has no place in a full program"},
+        {pipedream, norm_inside, "`NORM`|has no place in an asynchronous program"},
+        {bidirectional, asynchronous_copies, "an asynchronous program has one pipe"},
+        {pipedream, too_few_weights, "rank 0 has 0 weights slots for 1 chunks"},
+        {pipedream, too_many_weights, "rank 0 has 9000 weights slots for 1 chunks"},
+        {pipedream, unused_weights, "rank 0|weights slots and uses"},
         {two_ranks, overlap_alone, "rank 0|`OVERLAP` (generated.dps:77): an F and then a B or I must follow"},
         {two_ranks, overlap_at_the_end, "rank 0|`OVERLAP` (generated.dps:77): two passes must follow"},
         {two_ranks, overlap_dependent, "rank 1|`OVERLAP` (generated.dps:77)|of one microbatch"},
@@ -443,7 +526,7 @@ static void a_long_circle_is_cut_short(void **state)
     for (uint32_t r = 0; r < RANKS; r++) {
         RankProgram *rank = &program->ranks[r];
         rank->instructions = arena_array(&arena, 4, sizeof *rank->instructions);
-        rank->chunk_count = r < RING ? 2 : 0;
+        rank->chunk_count = rank->slots[SLOT_WEIGHTS] = r < RING ? 2 : 0;
         rank->chunks = arena_array(&arena, 2, sizeof *rank->chunks);
         /* stages 0..7 round the ring, then 8..15 once more, so that rank 0 too has somebody before it */
         for (uint32_t c = 0; c < rank->chunk_count; c++)
