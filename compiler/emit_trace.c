@@ -1,13 +1,12 @@
 /* The modelled timeline in the form of dprun --trace: one thread a rank, one event an instruction, named by the disassembler's
-   text; and an arrow for each message, from the pass that makes it to the pass that needs it. A unit of the costs is shown as
-   a millisecond. Sends, receives and what follows the last pass take no time of their own in the model. */
+   text; and an arrow for each message, from the pass that makes it to the pass that needs it. Where the costs do
+   not say how long their unit is, it is shown as a millisecond. Sends, receives and what follows the last pass take no time of their own in the model. */
 
 #include "compiler/emit.h"
 
 #include <math.h>
 
 enum { TEXT_BYTES = 160 };
-static const double microseconds = 1000; /* of a unit of time */
 
 /* The message that a slot waits for. */
 typedef struct Arrival {
@@ -21,6 +20,7 @@ typedef struct Replay {
     uint32_t rank;
     const RankProgram *program;
     Arrival *arrivals; /* [message slots] */
+    double microseconds; /* of a unit of time */
     double clock;
     uint64_t arrows;
 } Replay;
@@ -31,7 +31,7 @@ static void put_event(const Replay *replay, uint32_t i, const char *name, double
     fprintf(replay->stream,
             ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":0,\"tid\":%u,\"ts\":%.3f,\"dur\":%.3f,"
             "\"args\":{\"step\":1,\"instruction\":%u,\"line\":%u}}",
-            name, program_trace_category(instruction->opcode), replay->rank, start * microseconds, (end - start) * microseconds, i,
+            name, program_trace_category(instruction->opcode), replay->rank, start * replay->microseconds, (end - start) * replay->microseconds, i,
             instruction->line);
 }
 
@@ -53,7 +53,8 @@ static void take_receive(Replay *replay, const Instruction *receive)
     uint32_t rank, position;
     other_end(replay, receive, -1, &rank, &position);
     replay->arrivals[receive->slot[0]] =
-        (Arrival){.expected = true, .time = replay->picture->times->end[rank][position] + replay->picture->costs->message};
+        (Arrival){.expected = true, .time = replay->picture->times->end[rank][position] +
+                                                   costs_message(replay->picture->costs, rank, replay->rank)};
 }
 
 /* True when another message is waited for between this instruction and the next pass. */
@@ -129,13 +130,14 @@ static void put_arrows(Replay *replay)
         uint32_t from, made, to, needed;
         other_end(replay, send, 0, &from, &made);
         other_end(replay, send, 1, &to, &needed);
-        const double start = picture->times->start[from][made] * microseconds, end = picture->times->end[from][made] * microseconds;
+        const double start = picture->times->start[from][made] * replay->microseconds;
+        const double end = picture->times->end[from][made] * replay->microseconds;
         fprintf(replay->stream,
                 ",\n{\"name\":\"%s\",\"cat\":\"flow\",\"ph\":\"s\",\"id\":%llu,\"pid\":0,\"tid\":%u,\"ts\":%.3f}"
                 ",\n{\"name\":\"%s\",\"cat\":\"flow\",\"ph\":\"f\",\"bp\":\"e\",\"id\":%llu,\"pid\":0,\"tid\":%u,\"ts\":%.3f}",
                 send->opcode == OP_SEND_FORWARD ? "activation" : "gradient", (unsigned long long)replay->arrows, from,
                 fmax(start, end - 0.001), send->opcode == OP_SEND_FORWARD ? "activation" : "gradient",
-                (unsigned long long)replay->arrows, to, picture->times->start[to][needed] * microseconds);
+                (unsigned long long)replay->arrows, to, picture->times->start[to][needed] * replay->microseconds);
         replay->arrows++;
     }
 }
@@ -146,7 +148,8 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
     uint64_t arrows = 0;
     fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", stream);
     for (uint32_t r = 0; r < program->rank_count; r++) {
-        Replay replay = {.picture = picture, .stream = stream, .rank = r, .program = &program->ranks[r], .arrows = arrows};
+        Replay replay = {.picture = picture, .stream = stream, .rank = r, .program = &program->ranks[r],
+                         .microseconds = 1e6 * costs_seconds(picture->costs), .arrows = arrows};
         replay.arrivals = arena_array(arena, program->ranks[r].slots[SLOT_MESSAGE], sizeof *replay.arrivals);
         fprintf(stream, "%s\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%u,\"args\":{\"name\":\"rank %u\"}}", r ? "," : "",
                 r, r);

@@ -14,7 +14,8 @@ const char command_line_help[] =
     "  --ranks N               ranks, instead of the file's own number\n"
     "  --microbatches N        microbatches of a step, all pipes together\n"
     "  -D NAME=VALUE           another parameter of the file\n"
-    "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B) and comm (latency of a message)\n"
+    "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B), F[3] (of stage 3), comm (latency of a message), ...\n"
+    "  --cost @FILE            the same from lines NAME = VALUE; of what is given twice the last counts\n"
     "  --slot-bytes NAME=N,... bytes of a message, context, stash or gradient slot, of a stage's weights, of a further version of them\n"
     "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"
     "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
@@ -111,7 +112,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
                 parameters_set_microbatches(&options->parameters, value);
             break;
         case COST:
-            TRY(costs_set(&options->costs, optarg, error));
+            TRY(costs_set(&options->costs, optarg, arena, error));
             break;
         case EMIT:
             TRY(parse_emit(optarg, options, error));

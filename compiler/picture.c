@@ -15,8 +15,8 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
     cell->middle = cell->end;
     if (first->overlap) {
         cell->second = first + 1;
-        const double forward = pass_cost(picture->costs, first->kind);
-        const double both = forward + pass_cost(picture->costs, cell->second->kind);
+        const double forward = costs_pass(picture->costs, first->stage, COST_F);
+        const double both = forward + costs_pass(picture->costs, cell->second->stage, (StageCost)cell->second->kind);
         cell->middle = cell->start + (cell->end - cell->start) * (both > 0 ? forward / both : 0.5);
     }
     *position = i + (cell->second ? 2 : 1);

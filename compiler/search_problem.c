@@ -3,12 +3,20 @@
 #include <math.h>
 
 /* Ticks in a unit: a power of ten, so that times with few digits stay exact, with the longest time in 10^8..10^9. */
-static double ticks_of(const Costs *costs)
+static double ticks_of(const Schedule *schedule, const Costs *costs)
 {
-    double longest = costs->message;
-    for (uint8_t kind = ACTION_F; kind <= ACTION_W; kind++)
-        if (pass_cost(costs, kind) > longest)
-            longest = pass_cost(costs, kind);
+    double longest = 0;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
+            const PlacedChunk *placed = &schedule->chunks[r][c];
+            const PlacedPipe *pipe = &schedule->pipes[placed->pipe];
+            for (StageCost kind = COST_F; kind <= COST_W; kind++)
+                longest = fmax(longest, costs_pass(costs, placed->stage, kind));
+            if (placed->stage > 0)
+                longest = fmax(longest, costs_message(costs, stage_home(pipe, placed->stage - 1u, 0).rank, r));
+            if (placed->stage + 1u < pipe->stages)
+                longest = fmax(longest, costs_message(costs, stage_home(pipe, placed->stage + 1u, 0).rank, r));
+        }
     double ticks = 1;
     while (longest > 0 && longest * ticks < 1e8)
         ticks *= 10;
@@ -25,18 +33,18 @@ static void make_node(SearchProblem *problem, const Schedule *schedule, const Co
     *node = (SearchNode){.rank = rank, .pipe = placed->pipe, .stage = placed->stage, .microbatches = pipe->microbatches,
                          .before = NO_NODE, .after = NO_NODE, .home = NO_NODE, .first = problem->cells};
     problem->cells += pipe->microbatches;
-    node->time[ACTION_F] = llround(costs->forward * problem->ticks);
-    node->time[ACTION_I] = llround(costs->input * problem->ticks);
-    node->time[ACTION_W] = llround(costs->weight * problem->ticks);
+    node->time[ACTION_F] = llround(costs_pass(costs, placed->stage, COST_F) * problem->ticks);
+    node->time[ACTION_I] = llround(costs_pass(costs, placed->stage, COST_I) * problem->ticks);
+    node->time[ACTION_W] = llround(costs_pass(costs, placed->stage, COST_W) * problem->ticks);
     if (placed->stage > 0) {
         const Home there = stage_home(pipe, placed->stage - 1u, 0);
         node->before = search_node_of(problem, there.rank, there.chunk);
-        node->from_before = there.rank == rank ? 0 : llround(costs->message * problem->ticks);
+        node->from_before = llround(costs_message(costs, there.rank, rank) * problem->ticks);
     }
     if (placed->stage + 1u < pipe->stages) {
         const Home there = stage_home(pipe, placed->stage + 1u, 0);
         node->after = search_node_of(problem, there.rank, there.chunk);
-        node->from_after = there.rank == rank ? 0 : llround(costs->message * problem->ticks);
+        node->from_after = llround(costs_message(costs, there.rank, rank) * problem->ticks);
     }
     SearchRank *of = &problem->ranks[rank];
     const int64_t together = node->time[ACTION_F] + node->time[ACTION_I] + node->time[ACTION_W];
@@ -161,7 +169,8 @@ static int64_t lower_bound(const SearchProblem *problem, Arena *arena)
 
 void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena *arena, SearchProblem *problem)
 {
-    *problem = (SearchProblem){.rank_count = schedule->ranks, .pipe_count = schedule->pipe_count, .ticks = ticks_of(task->costs),
+    *problem = (SearchProblem){.rank_count = schedule->ranks, .pipe_count = schedule->pipe_count,
+                               .ticks = ticks_of(schedule, task->costs),
                                .memory = {[ACTION_F] = task->forward, [ACTION_I] = task->input, [ACTION_W] = task->weight}};
     problem->ranks = arena_array(arena, schedule->ranks, sizeof *problem->ranks);
     for (uint32_t r = 0; r < schedule->ranks; r++) {

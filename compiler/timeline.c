@@ -1,58 +1,48 @@
 #include "compiler/timeline.h"
 
-#include <stdlib.h>
-#include <string.h>
+_Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I == (int)COST_I && ACTION_W == (int)COST_W, "costs_pass");
 
-const Costs costs_unit = {.forward = 1, .input = 1, .weight = 1, .backward = -1, .overlap = -1, .message = 0};
+/* A stage that a chunk waits for. */
+typedef struct Neighbour {
+    const PlacedPipe *pipe;
+    uint32_t stage;
+    const uint32_t *positions; /* [microbatch]: where its pass stands; NULL: there is no such stage */
+    uint32_t rank;             /* where it lives; of a replicated pipe, where it lives for microbatch 0 */
+    double message;            /* from there */
+} Neighbour;
 
-Status costs_set(Costs *costs, const char *assignments, Error *error)
+/* What the passes of a chunk take and wait for. */
+typedef struct ChunkTimes {
+    double time[ACTION_W + 1];
+    Neighbour before, after;
+} ChunkTimes;
+
+typedef struct Simulation {
+    const Schedule *schedule;
+    const Costs *costs;
+    const double *const *measured; /* NULL: passes take what the costs say */
+    ChunkTimes **chunks;           /* [rank][chunk] */
+    Timeline *timeline;
+    double *free_at;               /* [rank] */
+} Simulation;
+
+static Neighbour neighbour(const PlacedPipe *pipe, uint32_t stage, const uint32_t *positions, const Costs *costs, uint32_t rank)
 {
-    const struct {
-        const char *name;
-        double *value;
-    } names[] = {{"F", &costs->forward},  {"I", &costs->input},    {"W", &costs->weight},
-                 {"B", &costs->backward}, {"FB", &costs->overlap}, {"comm", &costs->message}};
-    for (const char *next = assignments; *next;) {
-        const size_t length = strcspn(next, "=,");
-        size_t i = 0;
-        while (i < sizeof names / sizeof *names && (strlen(names[i].name) != length || memcmp(names[i].name, next, length) != 0))
-            i++;
-        if (i == sizeof names / sizeof *names || next[length] != '=')
-            return error_set(error, STATUS_BAD_USAGE, "--cost: '%.*s' is not NAME=VALUE with NAME one of F, I, W, B, FB, comm",
-                             (int)strcspn(next, ","), next);
-        char *end;
-        const double value = strtod(next + length + 1, &end);
-        if (end == next + length + 1 || (*end && *end != ',') || !(value >= 0) || value > 1e12)
-            return error_set(error, STATUS_BAD_USAGE, "--cost: '%.*s' needs a time of at least 0", (int)strcspn(next, ","), next);
-        *names[i].value = value;
-        next = *end ? end + 1 : end;
-    }
-    return STATUS_OK;
+    if (stage >= pipe->stages)
+        return (Neighbour){.positions = NULL};
+    const uint32_t home = stage_home(pipe, stage, 0).rank;
+    return (Neighbour){pipe, stage, positions + pass_index(pipe, stage, 0), home, costs_message(costs, home, rank)};
 }
 
-double pass_cost(const Costs *costs, uint8_t kind)
+static ChunkTimes chunk_times(const Schedule *schedule, const PassTable *table, const Costs *costs, uint32_t rank, uint32_t chunk)
 {
-    switch (kind) {
-    case ACTION_F:
-        return costs->forward;
-    case ACTION_B:
-        return costs->backward < 0 ? costs->input + costs->weight : costs->backward;
-    case ACTION_I:
-        return costs->input;
-    case ACTION_W:
-        return costs->weight;
-    default:
-        return 0;
-    }
-}
-
-static double overlap_cost(const Costs *costs, uint8_t backward_kind)
-{
-    const double both = costs->forward + pass_cost(costs, ACTION_B);
-    const double this = costs->forward + pass_cost(costs, backward_kind);
-    if (costs->overlap < 0 || both <= 0)
-        return this;
-    return costs->overlap * this / both;
+    const PlacedChunk *placed = &schedule->chunks[rank][chunk];
+    const PlacedPipe *pipe = &schedule->pipes[placed->pipe];
+    ChunkTimes times = {.before = neighbour(pipe, placed->stage - 1u, table->forward[placed->pipe], costs, rank),
+                        .after = neighbour(pipe, placed->stage + 1u, table->backward[placed->pipe], costs, rank)};
+    for (uint8_t kind = ACTION_F; kind <= ACTION_W; kind++)
+        times.time[kind] = costs_pass(costs, placed->stage, (StageCost)kind);
+    return times;
 }
 
 /* The position of the next pass at or behind `position`; the order's count when there is none. */
@@ -63,78 +53,120 @@ static uint32_t pass_at(const Order *order, uint32_t position)
     return position;
 }
 
-/* When what the pass needs has arrived; false while it has not been made yet. */
-static bool arrival(const Schedule *schedule, const PassTable *table, const Costs *costs, const Timeline *timeline,
-                    uint32_t rank, const Action *pass, double *time, uint32_t *blocker)
+/* When what the pass needs has arrived; false while it has not been made yet by `*blocker`. */
+static inline bool arrival(const Simulation *simulation, uint32_t rank, const Action *pass, double *time, uint32_t *blocker)
 {
-    Dependence dependence;
-    if (!pass_dependence(schedule, table, pass, &dependence))
+    if (pass->kind == ACTION_W)
         return true;
-    if (timeline->position[dependence.rank] <= dependence.position) {
-        *blocker = dependence.rank;
+    const ChunkTimes *chunk = &simulation->chunks[rank][pass->chunk];
+    const Neighbour *needed = pass->kind == ACTION_F ? &chunk->before : &chunk->after;
+    if (!needed->positions)
+        return true;
+    const uint32_t position = needed->positions[pass->microbatch];
+    uint32_t from = needed->rank;
+    double message = needed->message;
+    if (needed->pipe->replicated) {
+        from = stage_home(needed->pipe, needed->stage, pass->microbatch).rank;
+        message = costs_message(simulation->costs, from, rank);
+    }
+    if (simulation->timeline->position[from] <= position) {
+        *blocker = from;
         return false;
     }
-    const double ready = timeline->end[dependence.rank][dependence.position] + (dependence.rank == rank ? 0 : costs->message);
+    const double ready = simulation->timeline->end[from][position] + message;
     if (ready > *time)
         *time = ready;
     return true;
 }
 
-bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena, Timeline *timeline)
+static double duration(const Simulation *simulation, uint32_t rank, uint32_t first, uint32_t second)
+{
+    const Action *pass = &simulation->schedule->orders[rank].actions[first];
+    const Action *other = &simulation->schedule->orders[rank].actions[second];
+    if (simulation->measured)
+        return simulation->measured[rank][first] + (second == first ? 0 : simulation->measured[rank][second]);
+    if (second == first)
+        return simulation->chunks[rank][pass->chunk].time[pass->kind];
+    return costs_pair(simulation->costs, pass->stage, other->stage, (StageCost)other->kind);
+}
+
+/* Lets a rank run as far as it can. True when it halts, behind `*blocker`. */
+static bool run_rank(const Simulation *simulation, uint32_t rank, uint32_t *blocker)
+{
+    const Order *order = &simulation->schedule->orders[rank];
+    Timeline *timeline = simulation->timeline;
+    double *start = timeline->start[rank], *end = timeline->end[rank], free_at = simulation->free_at[rank];
+    uint32_t position = timeline->position[rank];
+    bool halts = false;
+    for (;;) {
+        position = timeline->position[rank] = pass_at(order, position);
+        if (position == order->count)
+            break;
+        const Action *pass = &order->actions[position];
+        const uint32_t second = pass->overlap ? pass_at(order, position + 1) : position;
+        double time = free_at;
+        halts = !arrival(simulation, rank, pass, &time, blocker) ||
+                (second != position && !arrival(simulation, rank, &order->actions[second], &time, blocker));
+        if (halts)
+            break;
+        start[position] = start[second] = time;
+        end[position] = end[second] = free_at = time + duration(simulation, rank, position, second);
+        timeline->position[rank] = position = second + 1;
+    }
+    simulation->free_at[rank] = free_at;
+    return halts;
+}
+
+bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs, const double *const *measured,
+                           Arena *arena, Timeline *timeline)
 {
     const uint32_t ranks = schedule->ranks;
     timeline->start = arena_array(arena, ranks, sizeof *timeline->start);
     timeline->end = arena_array(arena, ranks, sizeof *timeline->end);
     timeline->position = arena_array(arena, ranks, sizeof *timeline->position);
     timeline->makespan = 0;
-    double *free_at = arena_array(arena, ranks, sizeof *free_at);
+    Simulation simulation = {.schedule = schedule, .costs = costs, .measured = measured, .timeline = timeline};
+    simulation.free_at = arena_array(arena, ranks, sizeof *simulation.free_at);
+    simulation.chunks = arena_array(arena, ranks, sizeof *simulation.chunks);
     /* Ranks that may go on: a list of ready ones, and for every rank the list of those that wait for it to move. */
     uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
-    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter);       /* first that waits for this rank, + 1 */
+    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter); /* first that waits for this rank, + 1 */
     uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
     uint32_t ready_count = ranks;
     for (uint32_t r = 0; r < ranks; r++) {
         timeline->start[r] = arena_array(arena, schedule->orders[r].count, sizeof **timeline->start);
         timeline->end[r] = arena_array(arena, schedule->orders[r].count, sizeof **timeline->end);
+        simulation.chunks[r] = arena_array(arena, schedule->chunk_counts[r], sizeof **simulation.chunks);
+        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
+            simulation.chunks[r][c] = chunk_times(schedule, table, costs, r, c);
         ready[r] = ranks - 1 - r;
     }
     while (ready_count) {
         const uint32_t rank = ready[--ready_count];
-        const Order *order = &schedule->orders[rank];
-        for (;;) {
-            const uint32_t position = timeline->position[rank] = pass_at(order, timeline->position[rank]);
-            if (position == order->count)
-                break;
-            const Action *pass = &order->actions[position];
-            const uint32_t second = pass->overlap ? pass_at(order, position + 1) : position;
-            double time = free_at[rank];
-            uint32_t blocker = 0;
-            if (!arrival(schedule, table, costs, timeline, rank, pass, &time, &blocker) ||
-                (second != position && !arrival(schedule, table, costs, timeline, rank, &order->actions[second], &time, &blocker))) {
-                next_waiter[rank] = waiter[blocker];
-                waiter[blocker] = rank + 1;
-                break;
-            }
-            double cost = second == position ? pass_cost(costs, pass->kind) : overlap_cost(costs, order->actions[second].kind);
-            if (costs->measured)
-                cost = costs->measured[rank][position] + (second == position ? 0 : costs->measured[rank][second]);
-            timeline->start[rank][position] = timeline->start[rank][second] = time;
-            timeline->end[rank][position] = timeline->end[rank][second] = free_at[rank] = time + cost;
-            timeline->position[rank] = second + 1;
-            if (waiter[rank]) { /* they look again */
-                for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1])
-                    ready[ready_count++] = w - 1;
-                waiter[rank] = 0;
-            }
+        uint32_t blocker = 0;
+        const uint32_t before = timeline->position[rank];
+        if (run_rank(&simulation, rank, &blocker)) {
+            next_waiter[rank] = waiter[blocker];
+            waiter[blocker] = rank + 1;
         }
+        if (timeline->position[rank] == before)
+            continue;
+        for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1]) /* they look again */
+            ready[ready_count++] = w - 1;
+        waiter[rank] = 0;
     }
     bool complete = true;
     for (uint32_t r = 0; r < ranks; r++) {
         complete = complete && timeline->position[r] == schedule->orders[r].count;
-        if (free_at[r] > timeline->makespan)
-            timeline->makespan = free_at[r];
+        if (simulation.free_at[r] > timeline->makespan)
+            timeline->makespan = simulation.free_at[r];
     }
     return complete;
+}
+
+bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena, Timeline *timeline)
+{
+    return timeline_run_measured(schedule, table, costs, NULL, arena, timeline);
 }
 
 RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint32_t rank)

@@ -1,5 +1,6 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/file.h"
+#include "runtime/base/settings.h"
 #include "runtime/model/model.h"
 
 #include <ctype.h>
@@ -64,35 +65,9 @@ static const ModelConfig *model_named(const char *name)
     return NULL;
 }
 
-/* Levenshtein's distance, of words short enough for a row on the stack. */
-static size_t distance(const char *a, const char *b)
-{
-    enum { LONGEST = 32 };
-    const size_t a_length = strlen(a), b_length = strlen(b);
-    if (a_length > LONGEST || b_length > LONGEST)
-        return a_length + b_length;
-    size_t row[LONGEST + 1];
-    for (size_t j = 0; j <= b_length; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a_length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_length; j++) {
-            const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-            const size_t edit = 1 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-            diagonal = row[j];
-            row[j] = change < edit ? change : edit;
-        }
-    }
-    return row[b_length];
-}
-
 static Status unknown_key(const char *name, Error *error)
 {
-    const Key *nearest = &keys[0];
-    for (size_t i = 1; i < KEYS; i++)
-        if (distance(name, keys[i].name) < distance(name, nearest->name))
-            nearest = &keys[i];
+    const Key *nearest = &keys[settings_nearest(name, &keys[0].name, sizeof *keys, KEYS)];
     return error_set(error, STATUS_BAD_INPUT, "no key '%s'; the nearest is '%s'", name, nearest->name);
 }
 
@@ -104,8 +79,9 @@ static Status bad_value(const Key *key, const char *value, Error *error)
                      key->type == KEY_REAL ? "" : "whole ", key->least, key->most);
 }
 
-static Status set_value(ModelConfig *config, const char *name, const char *value, Error *error)
+static Status set_value(void *context, const char *name, const char *value, Error *error)
 {
+    ModelConfig *config = context;
     const Key *key = NULL;
     for (size_t i = 0; i < KEYS && !key; i++)
         if (strcmp(keys[i].name, name) == 0)
@@ -135,64 +111,33 @@ static Status set_value(ModelConfig *config, const char *name, const char *value
     return STATUS_OK;
 }
 
-static char *trim(char *text)
-{
-    while (isspace((unsigned char)*text))
-        text++;
-    char *end = text + strlen(text);
-    while (end > text && isspace((unsigned char)end[-1]))
-        end--;
-    *end = '\0';
-    return text;
-}
+/* A file's settings on their way. */
+typedef struct Loading {
+    ModelConfig *config;
+    bool is_first;
+} Loading;
 
-/* Cuts `text` into key and value. */
-static Status split(char *text, char **name, char **value, Error *error)
+static Status load_value(void *context, const char *name, const char *value, Error *error)
 {
-    char *equals = strchr(text, '=');
-    if (!equals)
-        return error_set(error, STATUS_BAD_INPUT, "'%s' is not 'key = value'", text);
-    *equals = '\0';
-    *name = trim(text);
-    *value = trim(equals + 1);
-    return STATUS_OK;
-}
-
-static Status set_line(ModelConfig *config, char *line, bool is_first, Error *error)
-{
-    char *name, *value;
-    TRY(split(line, &name, &value, error));
+    Loading *loading = context;
+    const bool is_first = loading->is_first;
+    loading->is_first = false;
     if (strcmp(name, "model") != 0)
-        return set_value(config, name, value, error);
+        return set_value(loading->config, name, value, error);
     const ModelConfig *model = model_named(value);
     if (!is_first)
         return error_set(error, STATUS_BAD_INPUT, "'model' must be the first key: it sets all others");
     if (!model)
         return error_set(error, STATUS_BAD_INPUT, "no model '%s'; there are gpt and mlp", value);
-    *config = *model;
+    *loading->config = *model;
     return STATUS_OK;
 }
 
-static Status parse_file(const char *path, char *text, ModelConfig *config, Error *error)
+static Status assign_value(void *context, const char *name, const char *value, Error *error)
 {
-    bool is_first = true;
-    unsigned number = 1;
-    for (char *line = text, *next; line; line = next, number++) {
-        next = strchr(line, '\n');
-        if (next)
-            *next++ = '\0';
-        line[strcspn(line, "#")] = '\0';
-        line = trim(line);
-        if (!*line)
-            continue;
-        const Status status = set_line(config, line, is_first, error);
-        if (status != STATUS_OK) {
-            error_prefix(error, "%s:%u: ", path, number);
-            return status;
-        }
-        is_first = false;
-    }
-    return STATUS_OK;
+    if (strcmp(name, "model") == 0)
+        return error_set(error, STATUS_BAD_INPUT, "model = %s: a model sets all keys and comes first: --model %s", value, value);
+    return set_value(context, name, value, error);
 }
 
 Status model_config_load(const char *name, ModelConfig *config, Error *error)
@@ -207,25 +152,15 @@ Status model_config_load(const char *name, ModelConfig *config, Error *error)
     Status status = file_read(name, &arena, &text, &size, error);
     if (status != STATUS_OK)
         error_prefix(error, "no built-in model (gpt, mlp) and no readable file: ");
-    else if (memchr(text, '\0', size))
-        status = error_set(error, STATUS_BAD_INPUT, "%s: not a text of 'key = value' lines", name);
     else
-        status = parse_file(name, text, config, error);
+        status = settings_take(name, text, size, load_value, &(Loading){config, true}, error);
     arena_free(&arena);
     return status;
 }
 
 Status model_config_set(ModelConfig *config, const char *assignment, Error *error)
 {
-    char *text = strdup(assignment), *name, *value;
-    if (!text)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    Status status = split(text, &name, &value, error);
-    if (status == STATUS_OK && strcmp(name, "model") == 0)
-        status = error_set(error, STATUS_BAD_INPUT, "model = %s: a model sets all keys and comes first: --model %s", value, value);
-    else if (status == STATUS_OK)
-        status = set_value(config, name, value, error);
-    free(text);
+    const Status status = settings_assign(assignment, strlen(assignment), assign_value, config, error);
     return status == STATUS_BAD_INPUT ? STATUS_BAD_USAGE : status;
 }
 

@@ -90,10 +90,8 @@ static int measure(const char *folder, Arena *arena)
         const double makespan = read_step(trace, step, &schedule, measured);
         if (makespan <= 0)
             continue;
-        Costs costs = costs_unit;
-        costs.measured = (const double *const *)measured;
         Timeline timeline;
-        if (!timeline_run(&schedule, &table, &costs, arena, &timeline))
+        if (!timeline_run_measured(&schedule, &table, &costs_unit, (const double *const *)measured, arena, &timeline))
             return 1;
         ratios[count++] = makespan / timeline.makespan;
         taken = makespan;

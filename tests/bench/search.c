@@ -18,7 +18,7 @@ static void find(const char *name, Schedule *schedule, const Costs *costs, int64
     for (uint32_t r = 0; r < schedule->ranks; r++)
         limits[r] = memory;
     for (uint32_t c = 0; c < schedule->chunk_counts[0]; c++)
-        work += (costs->forward + costs->input + costs->weight) * schedule->pipes[schedule->chunks[0][c].pipe].microbatches;
+        work += (costs_pass(costs, 0, COST_F) + costs_pass(costs, 0, COST_B)) * schedule->pipes[schedule->chunks[0][c].pipe].microbatches;
     const SearchTask task = {costs, SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits, effort};
     SearchProgress result;
     const int64_t start = clock_nanoseconds();
@@ -39,7 +39,7 @@ int main(int argc, char **argv)
         for (uint32_t times = 3; times <= 8; times += times == 3 ? 1 : 4)
             for (uint32_t memory = 1; memory <= 2; memory++) {
                 const uint32_t p = published[i].ranks;
-                const Costs costs = {published[i].forward, published[i].input, published[i].weight, -1, -1, published[i].message, NULL};
+                const Costs costs = costs_of(published[i].forward, published[i].input, published[i].weight, published[i].message);
                 Schedule schedule;
                 placement_usual(&arena, p, 1, false, 1, times * p, &schedule);
                 find(published[i].model, &schedule, &costs, 2 * memory * p,
@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     for (uint32_t p = 4; p <= 16; p *= 2)
         for (size_t i = 0; i < sizeof placements / sizeof *placements; i++)
             for (int paper = 0; paper < 2; paper++) {
-                const Costs costs = paper ? (Costs){29.718, 29.444, 19.927, -1, -1, 0.527, NULL} : costs_unit;
+                const Costs costs = paper ? costs_of(29.718, 29.444, 19.927, 0.527) : costs_unit;
                 Schedule schedule;
                 char name[40];
                 snprintf(name, sizeof name, "%s%s", placements[i].name, paper ? "_6.2B" : "");

@@ -49,7 +49,7 @@ static void never_above_the_published_rate(void **state)
         for (uint32_t times = 1; times <= 2; times++) {
             Arena arena = {0};
             Schedule schedule;
-            const Costs costs = {published[i].forward, published[i].input, published[i].weight, -1, -1, published[i].message, NULL};
+            const Costs costs = costs_of(published[i].forward, published[i].input, published[i].weight, published[i].message);
             const int64_t memory = 2 * (int64_t)times * published[i].ranks;
             placement_usual(&arena, published[i].ranks, 1, false, 1, published[i].microbatches, &schedule);
             search(&schedule, &costs, memory, 1, &arena);
@@ -69,7 +69,7 @@ static void any_placement_and_always_the_same(void **state)
             for (uint32_t pipes = 1; pipes <= 2; pipes++) {
                 Arena arena = {0};
                 Schedule one, two;
-                const Costs costs = {2, 3, 1, -1, -1, 0.25, NULL};
+                const Costs costs = costs_of(2, 3, 1, 0.25);
                 const int64_t memory = 2 * 4 * (int64_t)(chunks * pipes + 1);
                 placement_usual(&arena, 4, chunks, waves, pipes, 6, &one);
                 placement_usual(&arena, 4, chunks, waves, pipes, 6, &two);

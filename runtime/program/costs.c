@@ -1,0 +1,274 @@
+#include "runtime/program/costs.h"
+
+#include "runtime/base/file.h"
+#include "runtime/base/settings.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOT_GIVEN (-1.0)
+
+const Costs costs_unit = {
+    .all = {[COST_F] = 1, [COST_B] = NOT_GIVEN, [COST_I] = 1, [COST_W] = 1, [COST_U] = 0, [COST_FB] = NOT_GIVEN,
+            [COST_MEMORY_I] = NOT_GIVEN, [COST_MEMORY_W] = NOT_GIVEN},
+    .overlap = 1,
+    .bandwidth = NOT_GIVEN,
+    .unit = NOT_GIVEN,
+};
+
+Costs costs_of(double forward, double input, double weight, double latency)
+{
+    Costs costs = costs_unit;
+    costs.all[COST_F] = forward;
+    costs.all[COST_I] = input;
+    costs.all[COST_W] = weight;
+    costs.latency = latency;
+    return costs;
+}
+
+/* --- reading --- */
+
+/* What stands in the brackets behind a key. */
+typedef enum KeyIndex { INDEX_NONE, INDEX_STAGE, INDEX_LINK } KeyIndex;
+
+enum { INDEX_MAX = UINT16_MAX }; /* of stages and ranks */
+static const double time_most = 1e12, bytes_most = 0x1p60;
+
+typedef struct Key {
+    const char *name;
+    KeyIndex index;
+    bool bytes;          /* may end in K, M, G or T */
+    double least, most;
+    size_t all;          /* where it goes in Costs */
+    size_t one;          /* and in LinkCost, or which StageCost it is */
+} Key;
+
+#define STAGE_TIME(name, cost) {name, INDEX_STAGE, false, 0, time_most, offsetof(Costs, all[cost]), cost}
+#define STAGE_BYTES(name, cost) {name, INDEX_STAGE, true, 0, bytes_most, offsetof(Costs, all[cost]), cost}
+
+static const Key keys[] = {
+    STAGE_TIME("F", COST_F),
+    STAGE_TIME("I", COST_I),
+    STAGE_TIME("W", COST_W),
+    STAGE_TIME("B", COST_B),
+    STAGE_TIME("FB", COST_FB),
+    STAGE_TIME("U", COST_U),
+    {"overlap", INDEX_NONE, false, 0, 1000, offsetof(Costs, overlap), 0},
+    STAGE_BYTES("memory_I", COST_MEMORY_I),
+    STAGE_BYTES("memory_W", COST_MEMORY_W),
+    {"comm", INDEX_LINK, false, 0, time_most, offsetof(Costs, latency), offsetof(LinkCost, latency)},
+    {"bytes", INDEX_NONE, true, 0, bytes_most, offsetof(Costs, bytes), 0},
+    {"bandwidth", INDEX_LINK, true, 1e-12, bytes_most, offsetof(Costs, bandwidth), offsetof(LinkCost, bandwidth)},
+    {"unit", INDEX_NONE, false, 1e-12, 1e6, offsetof(Costs, unit), 0},
+};
+enum { KEYS = sizeof keys / sizeof *keys };
+
+/* Costs that are being read. */
+typedef struct Reading {
+    Costs *costs;
+    Arena *arena;
+} Reading;
+
+static Status read_value(const Key *key, const char *text, double *value, Error *error)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    *value = strtod(text, &end);
+    const char *unit = key->bytes && end != text && *end ? strchr(units, *end) : NULL;
+    if (unit) {
+        *value = ldexp(*value, 10 * (int)(unit - units + 1));
+        end++;
+    }
+    const bool good = end != text && !*end && *value >= key->least && *value <= key->most;
+    if (!good && key->bytes)
+        return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a number of bytes%s, such as 4096, 64K or 1.5G", key->name, text,
+                         key->least > 0 ? " above 0" : "");
+    if (!good)
+        return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a number from %g to %g", key->name, text, key->least, key->most);
+    return STATUS_OK;
+}
+
+/* A number of a stage or rank at *text, which moves behind it. */
+static bool read_index(const char **text, uint32_t *number)
+{
+    char *end;
+    if (!isdigit((unsigned char)**text))
+        return false;
+    errno = 0;
+    const unsigned long read = strtoul(*text, &end, 10);
+    *text = end;
+    *number = (uint32_t)read;
+    return errno == 0 && read <= INDEX_MAX;
+}
+
+static Status set_stage(const Reading *reading, const Key *key, const char *name, const char *index, double value, Error *error)
+{
+    Costs *costs = reading->costs;
+    uint32_t stage;
+    if (!read_index(&index, &stage) || strcmp(index, "]") != 0)
+        return error_set(error, STATUS_BAD_INPUT, "%s: in the brackets stands a stage, from 0 to %d: %s[3]", name, INDEX_MAX, key->name);
+    if (stage >= costs->stage_count) {
+        const uint32_t old = costs->stage_count, wanted = stage + 1 > 2 * old ? stage + 1 : 2 * old;
+        costs->stages = arena_grow(reading->arena, costs->stages, old * sizeof *costs->stages, wanted * sizeof *costs->stages);
+        if (!costs->stages)
+            return error_set(error, STATUS_RUN_FAILED, "no memory for the costs of %u stages", wanted);
+        for (uint32_t s = old; s < wanted; s++)
+            for (int cost = 0; cost < STAGE_COSTS; cost++)
+                costs->stages[s][cost] = NOT_GIVEN;
+        costs->stage_count = wanted;
+    }
+    costs->stages[stage][key->one] = value;
+    return STATUS_OK;
+}
+
+/* The number of links in front of from->to. */
+static uint32_t links_before(const Costs *costs, uint32_t from, uint32_t to)
+{
+    uint32_t low = 0, high = costs->link_count;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        const LinkCost *link = &costs->links[middle];
+        if (link->from < from || (link->from == from && link->to < to))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static const LinkCost *find_link(const Costs *costs, uint32_t from, uint32_t to)
+{
+    const uint32_t at = links_before(costs, from, to);
+    return at < costs->link_count && costs->links[at].from == from && costs->links[at].to == to ? &costs->links[at] : NULL;
+}
+
+static Status set_link(const Reading *reading, const Key *key, const char *name, const char *index, double value, Error *error)
+{
+    Costs *costs = reading->costs;
+    uint32_t from, to;
+    const bool good = read_index(&index, &from) && strncmp(index, "->", 2) == 0 && (index += 2, read_index(&index, &to)) &&
+                      strcmp(index, "]") == 0;
+    if (!good)
+        return error_set(error, STATUS_BAD_INPUT, "%s: in the brackets stand the sending and the receiving rank, from 0 to %d: %s[0->1]",
+                         name, INDEX_MAX, key->name);
+    if (from == to)
+        return error_set(error, STATUS_BAD_INPUT, "%s: on one rank there is no message", name);
+    if (!find_link(costs, from, to)) {
+        if (costs->link_count == costs->link_capacity) {
+            const uint32_t old = costs->link_capacity, wanted = old ? 2 * old : 16;
+            costs->links = arena_grow(reading->arena, costs->links, old * sizeof *costs->links, wanted * sizeof *costs->links);
+            if (!costs->links)
+                return error_set(error, STATUS_RUN_FAILED, "no memory for the costs of %u links", wanted);
+            costs->link_capacity = wanted;
+        }
+        const uint32_t at = links_before(costs, from, to);
+        memmove(&costs->links[at + 1], &costs->links[at], (costs->link_count - at) * sizeof *costs->links);
+        costs->links[at] = (LinkCost){from, to, NOT_GIVEN, NOT_GIVEN};
+        costs->link_count++;
+    }
+    *(double *)((char *)&costs->links[links_before(costs, from, to)] + key->one) = value;
+    return STATUS_OK;
+}
+
+static Status set_value(void *context, const char *name, const char *text, Error *error)
+{
+    const Reading *reading = context;
+    const size_t length = strcspn(name, "[");
+    const Key *key = NULL;
+    for (size_t i = 0; i < KEYS && !key; i++)
+        if (strlen(keys[i].name) == length && memcmp(keys[i].name, name, length) == 0)
+            key = &keys[i];
+    if (!key) {
+        char word[32];
+        snprintf(word, sizeof word, "%.*s", (int)length, name);
+        return error_set(error, STATUS_BAD_INPUT, "no cost '%.*s'; the nearest is '%s'", (int)length, name,
+                         keys[settings_nearest(word, &keys[0].name, sizeof *keys, KEYS)].name);
+    }
+    double value;
+    TRY(read_value(key, text, &value, error));
+    if (!name[length]) {
+        *(double *)((char *)reading->costs + key->all) = value;
+        return STATUS_OK;
+    }
+    switch (key->index) {
+    case INDEX_STAGE:
+        return set_stage(reading, key, name, name + length + 1, value, error);
+    case INDEX_LINK:
+        return set_link(reading, key, name, name + length + 1, value, error);
+    default:
+        return error_set(error, STATUS_BAD_INPUT, "%s: there is one %s for all", name, key->name);
+    }
+}
+
+Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
+{
+    Reading reading = {costs, arena};
+    if (*text == '@') {
+        char *lines;
+        size_t size;
+        TRY(file_read(text + 1, arena, &lines, &size, error));
+        return settings_take(text + 1, lines, size, set_value, &reading, error);
+    }
+    for (const char *next = text; *next;) {
+        const size_t length = strcspn(next, ",");
+        const Status status = settings_assign(next, length, set_value, &reading, error);
+        if (status != STATUS_OK) {
+            error_prefix(error, "--cost: ");
+            return status == STATUS_BAD_INPUT ? STATUS_BAD_USAGE : status;
+        }
+        next += length + (next[length] == ',');
+    }
+    return STATUS_OK;
+}
+
+/* --- what follows --- */
+
+static double given(const Costs *costs, uint32_t stage, StageCost cost)
+{
+    const double own = stage < costs->stage_count ? costs->stages[stage][cost] : NOT_GIVEN;
+    return own < 0 ? costs->all[cost] : own;
+}
+
+double costs_pass(const Costs *costs, uint32_t stage, StageCost kind)
+{
+    const double time = given(costs, stage, kind);
+    return kind == COST_B && time < 0 ? given(costs, stage, COST_I) + given(costs, stage, COST_W) : time;
+}
+
+double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind)
+{
+    const double first = costs_pass(costs, forward, COST_F), second = costs_pass(costs, backward, backward_kind);
+    const double pair[] = {given(costs, forward, COST_FB), given(costs, backward, COST_FB)};
+    const double turn[] = {first + costs_pass(costs, forward, COST_B), costs_pass(costs, backward, COST_F) + costs_pass(costs, backward, COST_B)};
+    const double share[] = {pair[0] < 0 || turn[0] <= 0 ? costs->overlap : pair[0] / turn[0],
+                            pair[1] < 0 || turn[1] <= 0 ? costs->overlap : pair[1] / turn[1]};
+    if (share[0] != share[1])
+        return share[0] * first + share[1] * second;
+    if (pair[0] < 0 || turn[0] <= 0)
+        return costs->overlap * (first + second);
+    return pair[0] * (first + second) / turn[0]; /* to the last bit what was given */
+}
+
+double costs_message(const Costs *costs, uint32_t from, uint32_t to)
+{
+    if (from == to)
+        return 0;
+    const LinkCost *link = costs->link_count ? find_link(costs, from, to) : NULL;
+    const double latency = link && link->latency >= 0 ? link->latency : costs->latency;
+    const double bandwidth = link && link->bandwidth >= 0 ? link->bandwidth : costs->bandwidth;
+    if (bandwidth < 0)
+        return latency;
+    return latency + costs->bytes / (bandwidth * (costs->unit < 0 ? 1 : costs->unit));
+}
+
+double costs_memory(const Costs *costs, uint32_t stage, StageCost memory)
+{
+    const double bytes = given(costs, stage, memory);
+    return bytes < 0 ? 0 : bytes;
+}
+
+double costs_seconds(const Costs *costs) { return costs->unit < 0 ? 1e-3 : costs->unit; }

@@ -1,0 +1,77 @@
+#ifndef PROGRAM_COSTS_H
+#define PROGRAM_COSTS_H
+
+/* What passes and messages are taken to cost: times in any one unit, sizes in bytes. Read by --cost of dpc and dprun. A cost file
+   has a setting a line (runtime/base/settings.h), the command line the same ones with commas between:
+
+     F = 1                 times of passes: F forward, I and W the halves of a backward, B a full backward, U an update of the
+     F[3] = 1.2            weights, FB an F&B; [3]: of stage 3 alone. The copies of a stage in several pipes are one stage
+     overlap = 0.8         where FB is not given, an F&B takes this much of what its halves take in turn
+     memory_I = 34M        bytes that a microbatch holds of a stage from its F to the end of its I or B,
+     memory_W = 32M        and then to the end of its W
+     comm = 0.1            latency of a message between two ranks, and
+     comm[0->1] = 0.5      of one from rank 0 to rank 1
+     bytes = 96M           of a message, which takes comm + bytes / bandwidth
+     bandwidth = 25G       bytes in a unit of time, or in a second where `unit` says how long a unit is; also [0->1]
+     unit = 1e-3           seconds
+
+   Of what is given more than once the last counts. Numbers of bytes may end in K, M, G or T, powers of 1024. */
+
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+
+#include <stdint.h>
+
+/* What every stage may have a cost of its own for. The first are the kinds of passes. */
+typedef enum StageCost {
+    COST_F,
+    COST_B,
+    COST_I,
+    COST_W,
+    COST_U,
+    COST_FB,
+    COST_MEMORY_I,
+    COST_MEMORY_W,
+    STAGE_COSTS
+} StageCost;
+
+typedef struct LinkCost {
+    uint32_t from, to;         /* ranks */
+    double latency, bandwidth; /* < 0: as for all */
+} LinkCost;
+
+/* As they were given; the functions below say what follows from them. */
+typedef struct Costs {
+    double all[STAGE_COSTS];        /* of every stage that has none of its own; < 0: not given */
+    double (*stages)[STAGE_COSTS];  /* [stage_count], the arena's; < 0: as for all */
+    uint32_t stage_count;
+    double overlap;
+    double latency, bandwidth;      /* bandwidth < 0: a message takes no more than its latency */
+    LinkCost *links;                /* [link_count], sorted; the arena's */
+    uint32_t link_count, link_capacity;
+    double bytes;                   /* of a message */
+    double unit;                    /* seconds; < 0: not given */
+} Costs;
+
+extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
+
+/* The same with other times: what --cost F=...,I=...,W=...,comm=... says. */
+Costs costs_of(double forward, double input, double weight, double latency);
+
+/* `text` is what follows --cost: NAME=VALUE,... or @FILE ("@-": standard input). What it says comes over what is there.
+   STATUS_BAD_USAGE names what is wrong with the text, STATUS_BAD_INPUT what is with the file, with FILE:LINE. */
+Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
+
+/* Time of a pass. B: what was given, of the stage or of all, else I + W. */
+double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
+/* Time of an F&B: a forward of one stage and a B or I of another. Each half takes its share of the FB of its stage; an I has a
+   share in it as if there were a B. */
+double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
+/* Time of a message between ranks; 0 on one rank. */
+double costs_message(const Costs *costs, uint32_t from, uint32_t to);
+/* Bytes that a microbatch holds of a stage before its I, and before its W. 0: not given. */
+double costs_memory(const Costs *costs, uint32_t stage, StageCost memory);
+/* Seconds of a unit of time: a thousandth where nothing else is said. */
+double costs_seconds(const Costs *costs);
+
+#endif

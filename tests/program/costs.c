@@ -1,0 +1,142 @@
+/* What costs say: of stages, pairs and links; what of several counts; what is none. */
+
+#include "runtime/program/costs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static Arena arena;
+
+static Costs costs_from(const char *text)
+{
+    Costs costs = costs_unit;
+    Error error = {""};
+    if (costs_set(&costs, text, &arena, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return costs;
+}
+
+static int free_arena(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    return 0;
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    const Costs unit = costs_unit, other = costs_of(2, 3, 4, 5);
+    assert_true(costs_pass(&other, 0, COST_F) == 2 && costs_pass(&other, 1, COST_I) == 3 && costs_pass(&other, 2, COST_W) == 4);
+    assert_true(costs_pass(&other, 0, COST_B) == 7 && costs_message(&other, 1, 0) == 5);
+    assert_true(costs_pass(&unit, 5, COST_F) == 1 && costs_pass(&unit, 5, COST_B) == 2 && costs_pass(&unit, 0, COST_U) == 0);
+    assert_true(costs_pair(&unit, 0, 0, COST_B) == 3 && costs_pair(&unit, 0, 1, COST_I) == 2);
+    assert_true(costs_message(&unit, 0, 1) == 0 && costs_memory(&unit, 0, COST_MEMORY_I) == 0 && costs_seconds(&unit) == 1e-3);
+}
+
+static void test_stages(void **state)
+{
+    (void)state;
+    const Costs costs = costs_from("F=2,F[3]=5,I[3]=4,F[100]=6,B[2]=7,memory_W=1.5K,memory_W[1]=2");
+    for (uint32_t stage = 0; stage < 110; stage++) {
+        assert_true(costs_pass(&costs, stage, COST_F) == (stage == 3 ? 5 : stage == 100 ? 6 : 2));
+        assert_true(costs_pass(&costs, stage, COST_I) == (stage == 3 ? 4 : 1));
+        assert_true(costs_pass(&costs, stage, COST_W) == 1);
+        assert_true(costs_pass(&costs, stage, COST_B) == (stage == 3 ? 5 : stage == 2 ? 7 : 2));
+        assert_true(costs_memory(&costs, stage, COST_MEMORY_W) == (stage == 1 ? 2 : 1536));
+    }
+    const Costs later = costs_from("F[1]=3,F=2,F[1]=4,B=3,I=9"); /* the last counts, a stage's own before that of all */
+    assert_true(costs_pass(&later, 1, COST_F) == 4 && costs_pass(&later, 0, COST_F) == 2 && costs_pass(&later, 0, COST_B) == 3);
+}
+
+static void test_pairs(void **state)
+{
+    (void)state;
+    const Costs whole = costs_from("F=2,I=3,W=1,FB=5");
+    assert_true(costs_pair(&whole, 0, 4, COST_B) == 5);
+    assert_true(costs_pair(&whole, 0, 4, COST_I) == 5.0 * 5 / 6);
+    const Costs factor = costs_from("F=2,I=3,W=1,overlap=0.75,F[1]=4");
+    assert_true(costs_pair(&factor, 0, 2, COST_B) == 4.5);
+    assert_true(costs_pair(&factor, 1, 0, COST_B) == 6);
+    assert_true(costs_pair(&factor, 0, 1, COST_I) == 0.75 * 5);
+    const Costs both = costs_from("F=2,I=1,W=1,FB=3,FB[1]=2"); /* stage 0 takes 3/4 of the time of its halves, stage 1 half of it */
+    assert_true(costs_pair(&both, 0, 1, COST_B) == 0.75 * 2 + 0.5 * 2);
+    assert_true(costs_pair(&both, 1, 0, COST_I) == 0.5 * 2 + 0.75 * 1);
+    const Costs nothing = costs_from("F=0,I=0,W=0,FB=3");
+    assert_true(costs_pair(&nothing, 0, 0, COST_B) == 0);
+}
+
+static void test_links(void **state)
+{
+    (void)state;
+    const Costs costs = costs_from("comm=1,comm[2->1]=5,comm[0->1]=2,bytes=100,bandwidth=50,bandwidth[1->2]=25,comm[0->3]=4,comm[0->1]=3");
+    assert_true(costs_message(&costs, 0, 1) == 3 + 2);
+    assert_true(costs_message(&costs, 1, 0) == 1 + 2);
+    assert_true(costs_message(&costs, 1, 2) == 1 + 4);
+    assert_true(costs_message(&costs, 2, 1) == 5 + 2);
+    assert_true(costs_message(&costs, 0, 3) == 4 + 2);
+    assert_true(costs_message(&costs, 2, 2) == 0);
+    const Costs seconds = costs_from("bandwidth=2e6,bytes=1e6,unit=1e-3"); /* half a second */
+    assert_true(fabs(costs_message(&seconds, 0, 1) - 500) < 1e-9 && costs_seconds(&seconds) == 1e-3);
+    Costs many = costs_unit; /* in any order */
+    for (uint32_t i = 0; i < 1000; i++) {
+        Error error;
+        char text[64];
+        const uint32_t from = i * 7919 % 1000;
+        snprintf(text, sizeof text, "comm[%u->%u]=%u", from, from * 31 % 997 + 1000, from);
+        assert_int_equal(costs_set(&many, text, &arena, &error), STATUS_OK);
+    }
+    for (uint32_t from = 0; from < 1000; from++)
+        assert_true(costs_message(&many, from, from * 31 % 997 + 1000) == from && costs_message(&many, from, 999 - from) == 0);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *error;
+    } cases[] = {
+        {"F", "'F' is not 'key = value'"},
+        {"F=1,,I=1", "'' is not 'key = value'"},
+        {"memry_I=1", "no cost 'memry_I'; the nearest is 'memory_I'"},
+        {"memory_w=1", "no cost 'memory_w'; the nearest is 'memory_W'"},
+        {"bandwith[0->1]=1", "no cost 'bandwith'; the nearest is 'bandwidth'"},
+        {"F=", "F = : it must be a number from 0 to 1e+12"},
+        {"F=-1", "F = -1: it must be a number from 0 to 1e+12"},
+        {"F=nan", "F = nan: it must be a number from 0 to 1e+12"},
+        {"F=inf", "F = inf: it must be a number from 0 to 1e+12"},
+        {"F=1K", "F = 1K: it must be a number from 0 to 1e+12"},
+        {"unit=0", "unit = 0: it must be a number from 1e-12 to 1e+06"},
+        {"bytes=1KB", "bytes = 1KB: it must be a number of bytes, such as 4096, 64K or 1.5G"},
+        {"bandwidth=0", "bandwidth = 0: it must be a number of bytes above 0, such as 4096, 64K or 1.5G"},
+        {"bytes[1]=1", "bytes[1]: there is one bytes for all"},
+        {"F[]=1", "F[]: in the brackets stands a stage, from 0 to 65535: F[3]"},
+        {"F[-1]=1", "F[-1]: in the brackets stands a stage, from 0 to 65535: F[3]"},
+        {"F[1=1", "F[1: in the brackets stands a stage, from 0 to 65535: F[3]"},
+        {"F[1]x=1", "F[1]x: in the brackets stands a stage, from 0 to 65535: F[3]"},
+        {"F[65536]=1", "F[65536]: in the brackets stands a stage, from 0 to 65535: F[3]"},
+        {"F[99999999999999999999]=1", "F[99999999999999999999]: in the brackets stands a stage, from 0 to 65535: F[3]"},
+        {"comm[1]=1", "comm[1]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
+        {"comm[1->]=1", "comm[1->]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
+        {"comm[0->1->2]=1", "comm[0->1->2]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
+        {"comm[1->1]=1", "comm[1->1]: on one rank there is no message"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Costs costs = costs_unit;
+        Error error = {""};
+        assert_int_equal(costs_set(&costs, cases[i].text, &arena, &error), STATUS_BAD_USAGE);
+        assert_memory_equal(error.text, "--cost: ", 8);
+        assert_string_equal(error.text + 8, cases[i].error);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_stages), cmocka_unit_test(test_pairs),
+                                       cmocka_unit_test(test_links), cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, NULL, free_arena);
+}
