@@ -43,8 +43,9 @@ static void close_cpu(Device *device)
     free(cpu);
 }
 
-static Status open_cpu(Device **opened, Error *error)
+static Status open_cpu(int index, Device **opened, Error *error)
 {
+    (void)index;
     CpuDevice *cpu = calloc(1, sizeof *cpu);
     if (!cpu)
         return no_memory(sizeof *cpu, error);
@@ -95,7 +96,7 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
     if (!made)
         return no_memory(sizeof *made, error);
     made->primitive_count = plan.blocks;
-    made->kernel.context = plan.context;
+    made->kernel.context = shape->kind == KERNEL_NORM ? 2 * shape->rows : plan.context;
     const Status status = make_primitives(cpu, shape, made, error);
     if (status != STATUS_OK) {
         free_kernel(device, &made->kernel);
@@ -120,18 +121,22 @@ static void deallocate(Device *device, void *memory)
 
 const DeviceTable device_cpu = {
     .name = "cpu",
-    .element_size = sizeof(float),
+    .size = {sizeof(float), sizeof(float)},
     .open = open_cpu,
     .close = close_cpu,
     .make_kernel = make_kernel,
     .free_kernel = free_kernel,
     .allocate = allocate,
     .deallocate = deallocate,
+    .upload = cpu_copy,
+    .download = cpu_copy,
     .load_floats = cpu_load_floats,
     .store_floats = cpu_store_floats,
     .fill = cpu_fill,
     .copy = cpu_copy,
     .accumulate = cpu_accumulate,
+    .from_floats = cpu_from_floats,
+    .to_floats = cpu_to_floats,
     .linear_forward = cpu_linear_forward,
     .linear_backward_input = cpu_linear_backward_input,
     .linear_backward_weight = cpu_linear_backward_weight,

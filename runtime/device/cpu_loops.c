@@ -5,29 +5,41 @@
 #include <math.h>
 #include <string.h>
 
-Status cpu_load_floats(Device *device, size_t count, const float *source, void *destination, Error *error)
+Status cpu_from_floats(Device *device, size_t count, const float *source, void *elements, Error *error)
 {
-    return cpu_copy(device, count, source, destination, error);
+    return cpu_copy(device, count * sizeof(float), source, elements, error);
 }
 
-Status cpu_store_floats(Device *device, size_t count, const void *source, float *destination, Error *error)
+Status cpu_to_floats(Device *device, size_t count, const void *elements, float *destination, Error *error)
 {
-    return cpu_copy(device, count, source, destination, error);
+    return cpu_copy(device, count * sizeof(float), elements, destination, error);
 }
 
-Status cpu_fill(Device *device, size_t count, double value, void *destination, Error *error)
+Status cpu_load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination, Error *error)
 {
-    (void)device, (void)error;
+    (void)kind;
+    return cpu_from_floats(device, count, source, destination, error);
+}
+
+Status cpu_store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination, Error *error)
+{
+    (void)kind;
+    return cpu_to_floats(device, count, source, destination, error);
+}
+
+Status cpu_fill(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error)
+{
+    (void)device, (void)kind, (void)error;
     float *elements = destination;
     for (size_t i = 0; i < count; i++)
         elements[i] = (float)value;
     return STATUS_OK;
 }
 
-Status cpu_copy(Device *device, size_t count, const void *source, void *destination, Error *error)
+Status cpu_copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
 {
     (void)device, (void)error;
-    memcpy(destination, source, count * sizeof(float));
+    memcpy(destination, source, bytes);
     return STATUS_OK;
 }
 
@@ -103,9 +115,9 @@ Status cpu_sum_of_squares(Device *device, size_t count, const void *values, doub
 }
 
 Status cpu_adamw(Device *device, const AdamW *settings, size_t count, void *parameters, void *gradients, void *moment1,
-                 void *moment2, Error *error)
+                 void *moment2, void *elements, Error *error)
 {
-    (void)device, (void)error;
+    (void)device, (void)elements, (void)error;
     float *restrict p = parameters, *restrict g = gradients, *restrict m = moment1, *restrict v = moment2;
     const double correction1 = 1 - pow(settings->beta1, (double)settings->step);
     const double correction2 = 1 - pow(settings->beta2, (double)settings->step);

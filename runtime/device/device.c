@@ -5,13 +5,13 @@
 static const DeviceTable *const tables[] = {&device_cpu, &device_oracle};
 const char device_names[] = "cpu, oracle";
 
-Status device_open(const char *name, Device **opened, Error *error)
+Status device_open(const char *name, int index, Device **opened, Error *error)
 {
     *opened = NULL;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (strcmp(tables[i]->name, name) != 0)
             continue;
-        TRY(tables[i]->open(opened, error));
+        TRY(tables[i]->open(index, opened, error));
         (*opened)->run = tables[i];
         return STATUS_OK;
     }

@@ -4,13 +4,20 @@
 /* What computes: a table of operations, chosen by name when the program starts. "cpu" is float on oneDNN, "oracle" is double
    in plain loops, slow, against which every other device is held.
 
-   A Device belongs to one rank: a stream of operations, done in the order of the calls, with scratch memory of its own. Any
+   A Device belongs to one rank: a queue of operations, done in the order of the calls, with scratch memory of its own. Any
    number may be open at once; one is used by one thread at a time. The same operation on the same data gives the same bits on
    any Device of that name, in any thread or process of one machine, whatever runs beside it.
 
-   Pointers are device memory (`allocate`) unless called `host_`. Elements are of the device's type; `element_size` says how
-   large. Matrices are row-major and dense; a row is a token. Unless an operation says otherwise its outputs overlap none of
-   its inputs. An operation fails with STATUS_RUN_FAILED. */
+   Where `async` is NULL an operation is done when its call returns. Elsewhere it may only have been enqueued: what it failed
+   of is then told by a later call, and the host sees its results after `download` or `store_floats`.
+
+   Numbers are of two kinds. ELEMENTS are what passes compute with: activations, their gradients, messages, the weights that
+   passes read. MASTERS are what adds up over a training: the optimizer's weights, gradients of weights, moments. A device
+   may have one type for both; then the two kinds of weights are one memory. Losses and norms are double, data is int32 tokens
+   or float rows, everywhere.
+
+   Pointers are device memory (`allocate`) unless called `host_`. Matrices are row-major and dense; a row is a token. Unless an
+   operation says otherwise its outputs overlap none of its inputs. An operation fails with STATUS_RUN_FAILED. */
 
 #include "runtime/base/status.h"
 
@@ -19,6 +26,8 @@
 #include <stdint.h>
 
 typedef struct Device Device;
+
+typedef enum NumberKind { ELEMENTS, MASTERS, NUMBER_KINDS } NumberKind;
 
 /* Operations on matrices of fixed shape have kernels, made when a stage is opened and never in a pass. */
 typedef enum KernelKind { KERNEL_LINEAR, KERNEL_NORM, KERNEL_GELU, KERNEL_ATTENTION, KERNEL_CROSS_ENTROPY } KernelKind;
@@ -33,7 +42,7 @@ typedef struct KernelShape {
 typedef struct Kernel Kernel;
 struct Kernel {
     KernelShape shape;
-    size_t context;          /* attention: elements kept from forward to backward; else 0 */
+    size_t context;          /* attention, norm: elements kept from forward to backward; else 0 */
     Kernel *next;            /* of the device */
 };
 
@@ -43,11 +52,41 @@ typedef struct AdamW {
     uint64_t step;
 } AdamW;
 
+/* What a device has that only enqueues. Its operations go to the compute queue; beside that, it has a queue for messages.
+   Whoever waits, waits for something enqueued before: no order of calls makes the two queues wait for each other in a circle. */
+typedef enum DeviceQueue { QUEUE_COMPUTE, QUEUE_MESSAGES } DeviceQueue;
+
+/* A place in a queue, reached when all is done that was enqueued before it. */
+typedef struct DeviceEvent DeviceEvent;
+
+typedef struct DeviceAsync {
+    Status (*make_event)(Device *device, DeviceEvent **event, Error *error);
+    void (*free_event)(Device *device, DeviceEvent *event); /* NULL is harmless */
+    /* The event is from now on the present end of the queue. */
+    Status (*record)(Device *device, DeviceQueue queue, DeviceEvent *event, Error *error);
+    /* What is enqueued from now on begins after the event, which any Device of this name has recorded. */
+    Status (*await)(Device *device, DeviceQueue queue, DeviceEvent *event, Error *error);
+    /* The copy of a block of memory, its source perhaps of another Device of this name. */
+    Status (*copy_block)(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination, Error *error);
+    /* What a library that enqueues by itself takes for the queue. */
+    void *(*native_queue)(Device *device, DeviceQueue queue);
+
+    /* `count` places in the compute queue whose time is noted, numbered from 0: made, recorded (in the order of their numbers),
+       asked for (has the queue got there, so far without a failure?). The times of all up to `last`, which have been reached, in
+       nanoseconds after the first one. */
+    Status (*make_marks)(Device *device, size_t count, Error *error);
+    Status (*mark)(Device *device, size_t number, Error *error);
+    Status (*reached)(Device *device, size_t number, bool *reached, Error *error);
+    Status (*mark_times)(Device *device, size_t last, int64_t *host_nanoseconds, Error *error);
+} DeviceAsync;
+
 typedef struct DeviceTable {
     const char *name;
-    size_t element_size;
+    size_t size[NUMBER_KINDS]; /* bytes of a number; of one size means of one type */
+    const DeviceAsync *async;  /* NULL: every operation is done when its call returns */
 
-    Status (*open)(Device **opened, Error *error);
+    /* `index` counts devices of a kind that a machine has several of. */
+    Status (*open)(int index, Device **opened, Error *error);
     void (*close)(Device *device); /* without the kernels */
     Status (*make_kernel)(Device *device, const KernelShape *shape, Kernel **kernel, Error *error);
     void (*free_kernel)(Device *device, Kernel *kernel);
@@ -56,14 +95,23 @@ typedef struct DeviceTable {
     Status (*allocate)(Device *device, size_t bytes, void **memory, Error *error);
     void (*deallocate)(Device *device, void *memory);
 
-    /* Between float in the host's memory and elements of the device. */
-    Status (*load_floats)(Device *device, size_t count, const float *host_source, void *destination, Error *error);
-    Status (*store_floats)(Device *device, size_t count, const void *source, float *host_destination, Error *error);
+    /* Bytes to and from the host. These two and the next two wait for what was called before; the host's memory is the
+       caller's again when they return. */
+    Status (*upload)(Device *device, size_t bytes, const void *host_source, void *destination, Error *error);
+    Status (*download)(Device *device, size_t bytes, const void *source, void *host_destination, Error *error);
+    /* Between float in the host's memory and numbers of the device. */
+    Status (*load_floats)(Device *device, NumberKind kind, size_t count, const float *host_source, void *destination,
+                          Error *error);
+    Status (*store_floats)(Device *device, NumberKind kind, size_t count, const void *source, float *host_destination,
+                           Error *error);
 
-    Status (*fill)(Device *device, size_t count, double value, void *destination, Error *error);
-    Status (*copy)(Device *device, size_t count, const void *source, void *destination, Error *error);
-    /* sum[i] += addend[i] */
+    Status (*fill)(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error);
+    Status (*copy)(Device *device, size_t bytes, const void *source, void *destination, Error *error);
+    /* sum[i] += addend[i], both masters */
     Status (*accumulate)(Device *device, size_t count, const void *addend, void *sum, Error *error);
+    /* Float data into elements, elements into floats. */
+    Status (*from_floats)(Device *device, size_t count, const float *source, void *elements, Error *error);
+    Status (*to_floats)(Device *device, size_t count, const void *elements, float *destination, Error *error);
 
     /* y = x w + bias + residual. w is [columns, outputs], bias [outputs], residual like y; either may be NULL. */
     Status (*linear_forward)(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,
@@ -71,18 +119,18 @@ typedef struct DeviceTable {
     /* dx = dy w^T */
     Status (*linear_backward_input)(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
                                     Error *error);
-    /* dw += x^T dy; dbias += the sum of dy's rows, unless NULL. */
+    /* dw += x^T dy; dbias += the sum of dy's rows, unless NULL. Both masters. */
     Status (*linear_backward_weight)(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
                                      void *dbias, Error *error);
 
-    /* Layer normalisation: y = (x - mean) / sqrt(variance + 1e-5) * gain + shift, by rows. `statistics` takes two elements a
-       row, in the order that the device likes, for the backward halves. */
+    /* Layer normalisation: y = (x - mean) / sqrt(variance + 1e-5) * gain + shift, by rows. `statistics` takes
+       kernel->context elements for the backward halves. */
     Status (*norm_forward)(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift, void *y,
                            void *statistics, Error *error);
     /* dx = the gradient of x, plus residual unless NULL. */
     Status (*norm_backward_input)(Device *device, const Kernel *norm, const void *x, const void *statistics,
                                   const void *gain, const void *dy, const void *residual, void *dx, Error *error);
-    /* Adds to dgain and dshift. */
+    /* Adds to dgain and dshift, masters. */
     Status (*norm_backward_weight)(Device *device, const Kernel *norm, const void *x, const void *statistics, const void *dy,
                                    void *dgain, void *dshift, Error *error);
 
@@ -101,22 +149,23 @@ typedef struct DeviceTable {
     /* y[i] = token_table[tokens[i]] + position_table[i % sequence]; tokens are within the table. */
     Status (*embedding_forward)(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
                                 const void *token_table, const void *position_table, void *y, Error *error);
-    /* Adds to both tables' gradients. */
+    /* Adds to both tables' gradients, masters. */
     Status (*embedding_backward)(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
                                  const void *dy, void *dtoken_table, void *dposition_table, Error *error);
 
-    /* *host_loss = mean over rows of -log softmax(logits)[target]; the logits become the gradient of scale * loss. */
+    /* *loss = mean over rows of -log softmax(logits)[target]; the logits become the gradient of scale * loss. */
     Status (*cross_entropy)(Device *device, const Kernel *cross_entropy, const int32_t *targets, double scale, void *logits,
-                            double *host_loss, Error *error);
-    /* *host_loss = mean of (y - targets)^2; dy = the gradient of scale * loss. */
+                            double *loss, Error *error);
+    /* *loss = mean of (y - targets)^2; dy = the gradient of scale * loss. */
     Status (*squared_error)(Device *device, size_t count, const void *y, const float *targets, double scale, void *dy,
-                            double *host_loss, Error *error);
+                            double *loss, Error *error);
 
-    /* In double, in an order that depends on `count` alone. */
-    Status (*sum_of_squares)(Device *device, size_t count, const void *values, double *host_sum, Error *error);
-    /* Updates parameters and moments; the gradients are zero afterwards. */
-    Status (*adamw)(Device *device, const AdamW *settings, size_t count, void *parameters, void *gradients, void *moment1,
-                    void *moment2, Error *error);
+    /* Of masters, in double, in an order that depends on `count` alone. */
+    Status (*sum_of_squares)(Device *device, size_t count, const void *values, double *sum, Error *error);
+    /* Updates the weights and moments; the gradients are zero afterwards. All are masters, except that `elements` are the new
+       weights as passes read them: NULL where these are the same memory. */
+    Status (*adamw)(Device *device, const AdamW *settings, size_t count, void *weights, void *gradients, void *moment1,
+                    void *moment2, void *elements, Error *error);
 } DeviceTable;
 
 /* The time spent in matrix products, attention's included. Counts while `on`; whoever reads it resets it. */
@@ -136,8 +185,9 @@ struct Device {
 /* The names that device_open knows, in one line. */
 extern const char device_names[];
 
-/* STATUS_BAD_USAGE for a name that is none, with those that are; STATUS_RUN_FAILED when the device does not start. */
-Status device_open(const char *name, Device **opened, Error *error);
+/* STATUS_BAD_USAGE for a name that is none, with those that are; STATUS_RUN_FAILED when the device does not start. `index`
+   counts devices of one kind, from 0. */
+Status device_open(const char *name, int index, Device **opened, Error *error);
 /* With its kernels; what was allocated is the caller's to free before. NULL is harmless. */
 void device_close(Device *device);
 

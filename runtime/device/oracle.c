@@ -10,8 +10,9 @@
 
 static const double norm_epsilon = 1e-5;
 
-static Status open_oracle(Device **opened, Error *error)
+static Status open_oracle(int index, Device **opened, Error *error)
 {
+    (void)index;
     *opened = calloc(1, sizeof **opened);
     return *opened ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "out of memory");
 }
@@ -29,6 +30,8 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     if (shape->kind == KERNEL_ATTENTION)
         (*kernel)->context = shape->rows * shape->heads * shape->sequence; /* every probability */
+    if (shape->kind == KERNEL_NORM)
+        (*kernel)->context = 2 * shape->rows;
     return STATUS_OK;
 }
 
@@ -54,7 +57,7 @@ static void deallocate(Device *device, void *memory)
     free(memory);
 }
 
-static Status load_floats(Device *device, size_t count, const float *source, void *destination, Error *error)
+static Status from_floats(Device *device, size_t count, const float *source, void *destination, Error *error)
 {
     (void)device, (void)error;
     double *elements = destination;
@@ -63,7 +66,7 @@ static Status load_floats(Device *device, size_t count, const float *source, voi
     return STATUS_OK;
 }
 
-static Status store_floats(Device *device, size_t count, const void *source, float *destination, Error *error)
+static Status to_floats(Device *device, size_t count, const void *source, float *destination, Error *error)
 {
     (void)device, (void)error;
     const double *elements = source;
@@ -72,19 +75,31 @@ static Status store_floats(Device *device, size_t count, const void *source, flo
     return STATUS_OK;
 }
 
-static Status fill(Device *device, size_t count, double value, void *destination, Error *error)
+static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination, Error *error)
 {
-    (void)device, (void)error;
+    (void)kind;
+    return from_floats(device, count, source, destination, error);
+}
+
+static Status store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination, Error *error)
+{
+    (void)kind;
+    return to_floats(device, count, source, destination, error);
+}
+
+static Status fill(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error)
+{
+    (void)device, (void)kind, (void)error;
     double *elements = destination;
     for (size_t i = 0; i < count; i++)
         elements[i] = value;
     return STATUS_OK;
 }
 
-static Status copy(Device *device, size_t count, const void *source, void *destination, Error *error)
+static Status copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
 {
     (void)device, (void)error;
-    memcpy(destination, source, count * sizeof(double));
+    memcpy(destination, source, bytes);
     return STATUS_OK;
 }
 
@@ -399,9 +414,9 @@ static Status sum_of_squares(Device *device, size_t count, const void *values, d
 }
 
 static Status adamw(Device *device, const AdamW *settings, size_t count, void *parameters, void *gradients, void *moment1,
-                    void *moment2, Error *error)
+                    void *moment2, void *elements, Error *error)
 {
-    (void)device, (void)error;
+    (void)device, (void)elements, (void)error;
     double *p = parameters, *g = gradients, *m = moment1, *v = moment2;
     for (size_t i = 0; i < count; i++) {
         const double gradient = settings->clip * g[i];
@@ -417,18 +432,22 @@ static Status adamw(Device *device, const AdamW *settings, size_t count, void *p
 
 const DeviceTable device_oracle = {
     .name = "oracle",
-    .element_size = sizeof(double),
+    .size = {sizeof(double), sizeof(double)},
     .open = open_oracle,
     .close = close_oracle,
     .make_kernel = make_kernel,
     .free_kernel = free_kernel,
     .allocate = allocate,
     .deallocate = deallocate,
+    .upload = copy,
+    .download = copy,
     .load_floats = load_floats,
     .store_floats = store_floats,
     .fill = fill,
     .copy = copy,
     .accumulate = accumulate,
+    .from_floats = from_floats,
+    .to_floats = to_floats,
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,

@@ -47,7 +47,7 @@ static Status open(Component *c, Error *error)
     TRY(device_kernel(c->device, &attention, &c->kernels[ATTENTION], error));
     TRY(device_kernel(c->device, &project, &c->kernels[PROJECT], error));
     c->context = component_round(3 * rows * hidden) + component_round(c->kernels[ATTENTION]->context);
-    c->stash = 2 * component_round(rows * hidden) + component_round(2 * rows);
+    c->stash = 2 * component_round(rows * hidden) + component_round(c->kernels[NORM]->context);
     c->gradient = component_round(3 * rows * hidden) + component_round(rows * hidden);
     c->workspace = rows * hidden;
     return STATUS_OK;

@@ -32,12 +32,17 @@ size_t component_offset(const Component *component, size_t index)
 
 void *component_at(const Component *component, void *buffer, size_t offset)
 {
-    return buffer ? (char *)buffer + offset * component->device->run->element_size : NULL;
+    return buffer ? (char *)buffer + offset * component->device->run->size[ELEMENTS] : NULL;
+}
+
+void *component_master_at(const Component *component, void *buffer, size_t offset)
+{
+    return buffer ? (char *)buffer + offset * component->device->run->size[MASTERS] : NULL;
 }
 
 const void *component_read_at(const Component *component, const void *buffer, size_t offset)
 {
-    return buffer ? (const char *)buffer + offset * component->device->run->element_size : NULL;
+    return buffer ? (const char *)buffer + offset * component->device->run->size[ELEMENTS] : NULL;
 }
 
 const void *component_weights(const Component *component, const PassBuffers *buffers, size_t index)
@@ -47,5 +52,5 @@ const void *component_weights(const Component *component, const PassBuffers *buf
 
 void *component_weight_gradients(const Component *component, const PassBuffers *buffers, size_t index)
 {
-    return component_at(component, buffers->parameter_gradients, component_offset(component, index));
+    return component_master_at(component, buffers->parameter_gradients, component_offset(component, index));
 }

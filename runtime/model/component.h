@@ -54,8 +54,9 @@ double component_residual_deviation(const Component *component);
 size_t component_offset(const Component *component, size_t index);
 const void *component_weights(const Component *component, const PassBuffers *buffers, size_t index);
 void *component_weight_gradients(const Component *component, const PassBuffers *buffers, size_t index);
-/* `buffer` from element `offset` on; NULL stays NULL. */
+/* `buffer` from element, or from master, `offset` on; NULL stays NULL. */
 void *component_at(const Component *component, void *buffer, size_t offset);
+void *component_master_at(const Component *component, void *buffer, size_t offset);
 const void *component_read_at(const Component *component, const void *buffer, size_t offset);
 
 /* Parts begin on a cache line whenever the buffer does. */

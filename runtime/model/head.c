@@ -35,7 +35,7 @@ static Status open(Component *c, Error *error)
     TRY(device_kernel(c->device, &norm, &c->kernels[NORM], error));
     TRY(device_kernel(c->device, &to_logits, &c->kernels[TO_LOGITS], error));
     TRY(device_kernel(c->device, &loss, &c->kernels[LOSS], error));
-    c->stash = component_round(rows * hidden) + component_round(rows * vocabulary) + component_round(2 * rows);
+    c->stash = component_round(rows * hidden) + component_round(rows * vocabulary) + component_round(c->kernels[NORM]->context);
     c->gradient = component_round(rows * hidden);
     return STATUS_OK;
 }
@@ -49,7 +49,7 @@ static Status forward(const Component *c, const PassBuffers *b, Error *error)
     TRY(run->linear_forward(c->device, c->kernels[TO_LOGITS], p.normed, component_weights(c, b, VOCABULARY), NULL, NULL,
                             p.logits, error));
     if (b->outputs)
-        TRY(run->store_floats(c->device, c->rows * c->config.vocabulary, p.logits, b->outputs, error));
+        TRY(run->to_floats(c->device, c->rows * c->config.vocabulary, p.logits, b->outputs, error));
     return run->cross_entropy(c->device, c->kernels[LOSS], b->targets, c->loss_scale, p.logits, b->loss, error);
 }
 

@@ -43,7 +43,7 @@ static Status open(Component *c, Error *error)
     TRY(device_kernel(c->device, &gelu, &c->kernels[GELU], error));
     TRY(device_kernel(c->device, &to_narrow, &c->kernels[TO_NARROW], error));
     c->context = component_round(rows * wide);
-    c->stash = component_round(rows * hidden) + component_round(rows * wide) + component_round(2 * rows);
+    c->stash = component_round(rows * hidden) + component_round(rows * wide) + component_round(c->kernels[NORM]->context);
     c->gradient = component_round(rows * wide) + component_round(rows * hidden);
     return STATUS_OK;
 }

@@ -4,10 +4,10 @@
 /* What the stages of a pipeline compute. A model is cut into stages by layers; a stage is a list of components (embedding,
    attention, MLP, head, ...), each with its own F, I and W.
 
-   Sizes are in elements of the device's type (Device.run->element_size: 4 for the CPU device, 8 for the oracle). All buffers
-   are the caller's; *loss and outputs are in the host's memory, all others in the device's. Gradients and moments are zero
-   at first. A Stage is used by one thread at a time. Rows are tokens: a message is [microbatch_size * sequence, hidden],
-   row-major. */
+   Sizes are in elements of the device, those of gradients, moments and the optimizer's weights in masters (runtime/device/
+   device.h). All buffers are the caller's and in the device's memory, *loss, outputs and data too; what a pass has made is
+   there when the device has done it. Gradients and moments are zero at first. A Stage is used by one thread at a time. Rows
+   are tokens: a message is [microbatch_size * sequence, hidden], row-major. */
 
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
@@ -39,7 +39,7 @@ Status model_config_set(ModelConfig *config, const char *assignment, Error *erro
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
 
 typedef struct StageSizes {
-    size_t parameters; /* also the size of the gradient and of each optimizer moment */
+    size_t parameters; /* also the size, in masters, of the gradient and of each optimizer moment */
     size_t message;    /* activation or gradient between stages; the same for every stage */
     size_t context;    /* kept from F to I */
     size_t stash;      /* kept from F to W */
@@ -52,6 +52,13 @@ typedef struct StageSizes {
 
 typedef struct Stage Stage;
 
+/* What a stage holds for good. Where the device has one type for elements and masters, `masters` is `parameters`. */
+typedef struct StageWeights {
+    void *parameters; /* elements: what the passes read */
+    void *masters;    /* what the optimizer goes on from */
+    void *gradients, *moment1, *moment2; /* masters */
+} StageWeights;
+
 /* One stage of `stages`, ready to run on `device`: kernels are chosen and compiled here, not in the passes.
    `microbatches` of a step scale the loss's gradient by 1/microbatches. */
 Status stage_open(const ModelConfig *config, Device *device, uint32_t stage, uint32_t stages, uint32_t microbatches,
@@ -63,7 +70,7 @@ const StageSizes *stage_sizes(const Stage *stage);
    runtime/program/opcodes.def for who holds what how long. */
 typedef struct PassBuffers {
     const void *parameters;      /* W needs none: NULL */
-    void *parameter_gradients;   /* W adds to it */
+    void *parameter_gradients;   /* masters; W adds to it */
     const void *x;               /* INPUT; NULL at the first stage, which reads `inputs` */
     void *y;                     /* OUTPUT; NULL at the last stage, which writes *loss */
     void *dx;                    /* DINPUT; NULL at the first stage */
@@ -81,14 +88,13 @@ Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *er
 
 /* Starting weights: a function of config.seed and of the parameter's place in the whole model, not of the cut into stages,
    so that every schedule starts from equal weights. */
-Status stage_initialize(Stage *stage, void *parameters, Error *error);
+Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error);
 
-/* Sum of squares of the gradient, in double, in a fixed order. */
-Status stage_gradient_norm(Stage *stage, const void *parameter_gradients, double *sum_of_squares, Error *error);
+/* Sum of squares of the gradient, in double, in a fixed order, into the device's memory. */
+Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error);
 /* One AdamW step (Loshchilov & Hutter, 2019), decay on matrices only; `step` from 1, linear warm-up, then constant rate.
    Gradients are multiplied by `clip` first and are zero afterwards. */
-Status stage_update(Stage *stage, void *parameters, void *parameter_gradients, void *moment1, void *moment2, uint64_t step,
-                    double clip, Error *error);
+Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, double clip, Error *error);
 
 /* --- data.c --- */
 typedef struct Dataset Dataset;

@@ -10,7 +10,7 @@ static Status open(Component *c, Error *error)
 
 static Status forward(const Component *c, const PassBuffers *b, Error *error)
 {
-    return c->device->run->load_floats(c->device, c->rows * c->config.hidden, b->inputs, b->y, error);
+    return c->device->run->from_floats(c->device, c->rows * c->config.hidden, b->inputs, b->y, error);
 }
 
 static Status backward_input(const Component *c, const PassBuffers *b, Error *error)

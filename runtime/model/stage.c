@@ -125,7 +125,7 @@ static PassBuffers buffers_of(const Stage *stage, size_t index, const PassBuffer
     const bool first = index == 0, last = index + 1 == stage->part_count;
     PassBuffers own = *whole;
     own.parameters = component_read_at(c, whole->parameters, part->parameters);
-    own.parameter_gradients = component_at(c, whole->parameter_gradients, part->parameters);
+    own.parameter_gradients = component_master_at(c, whole->parameter_gradients, part->parameters);
     own.context = component_at(c, whole->context, part->context);
     own.stash = component_at(c, whole->stash, part->stash);
     own.gradient = component_at(c, whole->gradient, part->gradient);

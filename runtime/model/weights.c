@@ -3,47 +3,52 @@
 #include "runtime/model/random.h"
 #include "runtime/model/stage.h"
 
-static Status initialize(const Component *component, size_t index, void *destination, Error *error)
+static Status initialize(const Component *component, size_t index, NumberKind kind, char *destination, Error *error)
 {
     enum { PIECE = 4096 };
     const DeviceTable *run = component->device->run;
     const Parameter *parameter = &component->parameters[index];
     if (parameter->deviation == 0)
-        return run->fill(component->device, parameter->elements, parameter->constant, destination, error);
+        return run->fill(component->device, kind, parameter->elements, parameter->constant, destination, error);
     const uint64_t key = random_key(random_key(component->config.seed, component->place), index);
     float piece[PIECE];
     for (size_t done = 0; done < parameter->elements;) {
         const size_t left = parameter->elements - done, count = left < PIECE ? left : PIECE;
         for (size_t i = 0; i < count; i++)
             piece[i] = (float)parameter->deviation * random_normal(key, done + i);
-        TRY(run->load_floats(component->device, count, piece, component_at(component, destination, done), error));
+        TRY(run->load_floats(component->device, kind, count, piece, destination + done * run->size[kind], error));
         done += count;
     }
     return STATUS_OK;
 }
 
-Status stage_initialize(Stage *stage, void *parameters, Error *error)
+static Status initialize_all(Stage *stage, NumberKind kind, char *destination, Error *error)
 {
-    TRY(stage->device->run->fill(stage->device, stage->sizes.parameters, 0, parameters, error));
+    const DeviceTable *run = stage->device->run;
+    TRY(run->fill(stage->device, kind, stage->sizes.parameters, 0, destination, error));
     for (size_t i = 0; i < stage->part_count; i++) {
         const Part *part = &stage->parts[i];
         for (size_t p = 0; p < part->component.parameter_count; p++) {
             const size_t offset = part->parameters + component_offset(&part->component, p);
-            TRY(initialize(&part->component, p, component_at(&part->component, parameters, offset), error));
+            TRY(initialize(&part->component, p, kind, destination + offset * run->size[kind], error));
         }
     }
     return STATUS_OK;
 }
 
-/* The rest of a line behind a parameter is zero and stays so: it adds nothing here. */
-Status stage_gradient_norm(Stage *stage, const void *parameter_gradients, double *sum_of_squares, Error *error)
+Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error)
 {
-    return stage->device->run->sum_of_squares(stage->device, stage->sizes.parameters, parameter_gradients, sum_of_squares,
-                                              error);
+    TRY(initialize_all(stage, ELEMENTS, weights->parameters, error));
+    return weights->masters == weights->parameters ? STATUS_OK : initialize_all(stage, MASTERS, weights->masters, error);
 }
 
-Status stage_update(Stage *stage, void *parameters, void *parameter_gradients, void *moment1, void *moment2, uint64_t step,
-                    double clip, Error *error)
+/* The rest of a line behind a parameter is zero and stays so: it adds nothing here. */
+Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error)
+{
+    return stage->device->run->sum_of_squares(stage->device, stage->sizes.parameters, weights->gradients, sum_of_squares, error);
+}
+
+Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, double clip, Error *error)
 {
     const ModelConfig *config = &stage->config;
     const double warm = config->warmup_steps > 0 ? (double)step / config->warmup_steps : 1;
@@ -57,9 +62,13 @@ Status stage_update(Stage *stage, void *parameters, void *parameter_gradients, v
             const size_t offset = stage->parts[i].parameters + component_offset(component, p);
             settings.decay = component->parameters[p].is_matrix ? config->weight_decay : 0;
             TRY(stage->device->run->adamw(stage->device, &settings, component->parameters[p].elements,
-                                          component_at(component, parameters, offset),
-                                          component_at(component, parameter_gradients, offset),
-                                          component_at(component, moment1, offset), component_at(component, moment2, offset),
+                                          component_master_at(component, weights->masters, offset),
+                                          component_master_at(component, weights->gradients, offset),
+                                          component_master_at(component, weights->moment1, offset),
+                                          component_master_at(component, weights->moment2, offset),
+                                          weights->parameters == weights->masters
+                                              ? NULL
+                                              : component_at(component, weights->parameters, offset),
                                           error));
         }
     }

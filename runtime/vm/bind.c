@@ -23,22 +23,29 @@ static char *place(Layout *layout, size_t bytes)
     return where;
 }
 
-static void place_weights(Layout *layout, BoundChunk *chunk, bool learns)
+static void place_weights(const Rank *rank, Layout *layout, BoundChunk *chunk, bool learns)
 {
-    chunk->parameters = place(layout, chunk->weight_bytes);
+    const size_t *size = rank->device->run->size;
+    const size_t masters = chunk->sizes->parameters * size[MASTERS];
+    StageWeights *weights = &chunk->weights;
+    weights->parameters = weights->masters = place(layout, chunk->sizes->parameters * size[ELEMENTS]);
     if (!learns)
         return;
-    chunk->gradients = place(layout, chunk->weight_bytes);
-    chunk->moment1 = place(layout, chunk->weight_bytes);
-    chunk->moment2 = place(layout, chunk->weight_bytes);
+    if (size[ELEMENTS] != size[MASTERS])
+        weights->masters = place(layout, masters);
+    weights->gradients = place(layout, masters);
+    weights->moment1 = place(layout, masters);
+    weights->moment2 = place(layout, masters);
 }
 
 static void place_data(Layout *layout, BoundChunk *chunk, bool outputs)
 {
     if (chunk->is_first)
         chunk->inputs = place(layout, chunk->microbatches * chunk->sizes->inputs);
-    if (chunk->is_last)
+    if (chunk->is_last) {
         chunk->targets = place(layout, chunk->microbatches * chunk->sizes->targets);
+        chunk->losses = (double *)(void *)place(layout, chunk->microbatches * sizeof *chunk->losses);
+    }
     if (chunk->is_last && outputs)
         chunk->outputs = place(layout, chunk->microbatches * chunk->sizes->outputs * sizeof(float));
 }
@@ -52,7 +59,8 @@ static void place_versions(const Rank *rank, Layout *layout)
     for (uint32_t i = 0; i < own->instruction_count; i++) {
         const Instruction *instruction = &own->instructions[i];
         if (instruction->opcode == OP_RENEW && instruction->slot[1] >= rank->chunk_count && !rank->weights[instruction->slot[1]])
-            rank->weights[instruction->slot[1]] = place(layout, rank->chunks[instruction->chunk].weight_bytes);
+            rank->weights[instruction->slot[1]] = 
+                place(layout, rank->chunks[instruction->chunk].sizes->parameters * rank->device->run->size[ELEMENTS]);
     }
 }
 
@@ -63,7 +71,7 @@ static void place_everything(Rank *rank, Layout *layout)
     const bool learns = !rank->session->loaded->program->forward_only;
     size_t workspace = 0;
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
-        const size_t bytes = rank->chunks[c].sizes->workspace * rank->element_bytes;
+        const size_t bytes = rank->chunks[c].sizes->workspace * rank->device->run->size[ELEMENTS];
         workspace = bytes > workspace ? bytes : workspace;
     }
     for (uint32_t i = 0; i < slots[SLOT_MESSAGE]; i++)
@@ -72,10 +80,11 @@ static void place_everything(Rank *rank, Layout *layout)
     rank->stashes = place(layout, slots[SLOT_STASH] * rank->stash_bytes);
     rank->gradients = place(layout, slots[SLOT_GRADIENT] * rank->gradient_bytes);
     rank->workspace = place(layout, workspace);
+    rank->own_squares = (double *)(void *)place(layout, rank->chunk_count * sizeof *rank->own_squares);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
-        place_weights(layout, &rank->chunks[c], learns);
+        place_weights(rank, layout, &rank->chunks[c], learns);
         place_data(layout, &rank->chunks[c], rank->session->options->outputs != NULL);
-        rank->weights[c] = rank->chunks[c].parameters;
+        rank->weights[c] = rank->chunks[c].weights.parameters;
     }
     place_versions(rank, layout);
 }
@@ -99,7 +108,7 @@ static Status open_stages(Rank *rank, Error *error)
             .counts = own->chunks[c].pipe == 0,
         };
         if (chunk->is_last) {
-            chunk->losses = losses;
+            chunk->host_losses = losses;
             losses += chunk->microbatches;
         }
         const uint32_t together = program->asynchronous ? 1 : program->microbatches; /* U makes its own mean */
@@ -109,11 +118,11 @@ static Status open_stages(Rank *rank, Error *error)
             return status;
         }
         const StageSizes *sizes = chunk->sizes = stage_sizes(chunk->stage);
-        chunk->weight_bytes = sizes->parameters * rank->element_bytes;
-        const size_t context = aligned(sizes->context * rank->element_bytes);
-        const size_t stash = aligned(sizes->stash * rank->element_bytes);
-        const size_t gradient = aligned(sizes->gradient * rank->element_bytes);
-        rank->message_bytes = sizes->message * rank->element_bytes;
+        const size_t element = rank->device->run->size[ELEMENTS];
+        const size_t context = aligned(sizes->context * element);
+        const size_t stash = aligned(sizes->stash * element);
+        const size_t gradient = aligned(sizes->gradient * element);
+        rank->message_bytes = sizes->message * element;
         rank->context_bytes = context > rank->context_bytes ? context : rank->context_bytes;
         rank->stash_bytes = stash > rank->stash_bytes ? stash : rank->stash_bytes;
         rank->gradient_bytes = gradient > rank->gradient_bytes ? gradient : rank->gradient_bytes;
@@ -144,7 +153,7 @@ static bool make_tables(Rank *rank)
     rank->weights = table(rank, rank->slots[SLOT_WEIGHTS], sizeof *rank->weights);
     rank->messages = table(rank, rank->slots[SLOT_MESSAGE], sizeof *rank->messages);
     rank->squares = table(rank, ranks * session->most_chunks, sizeof *rank->squares);
-    rank->own_squares = table(rank, session->most_chunks, sizeof *rank->own_squares);
+    rank->host_squares = table(rank, session->most_chunks, sizeof *rank->host_squares);
     rank->clocks = table(rank, session->kept_steps + 1, (session->longest_stream + 1) * sizeof *rank->clocks);
     rank->clock = rank->clocks;
     rank->record = table(rank, 1, session->record_bytes);
@@ -155,7 +164,7 @@ static bool make_tables(Rank *rank)
         rank->piece = table(rank, 1, session->piece_bytes);
         rank->pieces = table(rank, ranks, session->piece_bytes);
     }
-    return rank->chunks && rank->blocks && rank->weights && rank->messages && rank->squares && rank->own_squares && rank->clocks &&
+    return rank->chunks && rank->blocks && rank->weights && rank->messages && rank->squares && rank->host_squares && rank->clocks &&
            rank->record && rank->records && rank->losses && rank->busy && (!session->piece_bytes || (rank->piece && rank->pieces));
 }
 
@@ -164,9 +173,16 @@ Status rank_bind(Rank *rank, Error *error)
     if (!make_tables(rank))
         return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", rank->number,
                          rank->table_bytes >> 20);
-    TRY(device_open(rank->session->device, &rank->device, error));
-    rank->element_bytes = rank->device->run->element_size;
+    TRY(device_open(rank->session->device, 0, &rank->device, error));
     TRY(open_stages(rank, error));
+    size_t data = 0;
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        const size_t bytes = rank->chunks[c].sizes->inputs + rank->chunks[c].sizes->targets;
+        data = bytes > data ? bytes : data;
+    }
+    rank->data = table(rank, 1, data);
+    if (!rank->data)
+        return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its data", rank->number);
     Layout layout = {0};
     place_everything(rank, &layout);
     rank->memory_bytes = layout.used;
@@ -181,7 +197,7 @@ Status rank_bind(Rank *rank, Error *error)
     for (uint32_t i = 0; i < rank->slots[SLOT_MESSAGE]; i++)
         rank->messages[i] = (Message){.block = &rank->blocks[i], .bytes = rank->message_bytes};
     for (uint32_t c = 0; c < rank->chunk_count; c++)
-        TRY(stage_initialize(rank->chunks[c].stage, rank->chunks[c].parameters, error));
+        TRY(stage_initialize(rank->chunks[c].stage, &rank->chunks[c].weights, error));
     return STATUS_OK;
 }
 
@@ -196,20 +212,40 @@ void rank_release(Rank *rank)
     arena_free(&rank->tables);
 }
 
-void rank_fill(Rank *rank, uint64_t step, bool held_out)
+/* A microbatch's inputs, then its targets. */
+static void draw(const Session *session, uint64_t step, uint32_t number, bool held_out, void *inputs, void *targets)
 {
-    const Session *session = rank->session;
+    if (held_out)
+        dataset_held_out(session->dataset, (uint32_t)step * session->loaded->program->microbatches + number, inputs, targets);
+    else
+        dataset_microbatch(session->dataset, step, number, inputs, targets);
+}
+
+Status rank_fill(Rank *rank, uint64_t step, bool held_out, Error *error)
+{
+    const DeviceTable *run = rank->device->run;
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         const BoundChunk *chunk = &rank->chunks[c];
+        const size_t inputs = chunk->sizes->inputs, targets = chunk->sizes->targets;
         for (uint32_t m = 0; m < chunk->microbatches && (chunk->inputs || chunk->targets); m++) {
-            char *inputs = chunk->inputs ? chunk->inputs + m * chunk->sizes->inputs : NULL;
-            char *targets = chunk->targets ? chunk->targets + m * chunk->sizes->targets : NULL;
-            const uint32_t number = chunk->first + m;
-            if (held_out)
-                dataset_held_out(session->dataset, (uint32_t)step * session->loaded->program->microbatches + number,
-                                 inputs, targets);
-            else
-                dataset_microbatch(session->dataset, step, number, inputs, targets);
+            draw(rank->session, step, chunk->first + m, held_out, chunk->inputs ? rank->data : NULL,
+                 chunk->targets ? rank->data + inputs : NULL);
+            if (chunk->inputs)
+                TRY(run->upload(rank->device, inputs, rank->data, chunk->inputs + m * inputs, error));
+            if (chunk->targets)
+                TRY(run->upload(rank->device, targets, rank->data + inputs, chunk->targets + m * targets, error));
         }
     }
+    return STATUS_OK;
+}
+
+Status rank_read_losses(Rank *rank, Error *error)
+{
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        const BoundChunk *chunk = &rank->chunks[c];
+        if (chunk->is_last)
+            TRY(rank->device->run->download(rank->device, chunk->microbatches * sizeof *chunk->losses, chunk->losses,
+                                            chunk->host_losses, error));
+    }
+    return STATUS_OK;
 }

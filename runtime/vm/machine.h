@@ -14,11 +14,11 @@ typedef struct BoundChunk {
     uint16_t pipe, number;  /* number: which stage */
     uint32_t first;         /* number in the step of the pipe's first microbatch */
     uint32_t microbatches;
-    double *losses;         /* last stage: [microbatches], in Rank.record */
+    double *losses;         /* last stage: [microbatches], in the device's memory */
+    double *host_losses;    /* the same, in Rank.record */
     bool is_first, is_last; /* of the pipe */
     bool counts;            /* the copy of the stage that the norm and the saved weights take: that of pipe 0 */
-    size_t weight_bytes;
-    char *parameters, *gradients, *moment1, *moment2; /* forward only: parameters alone. Parameters are those between steps */
+    StageWeights weights;   /* forward only: without gradients and moments, and masters are the parameters, those between steps */
     uint64_t updates;       /* of an asynchronous program: how many U it has had */
     char *inputs, *targets; /* [microbatches], first and last stage */
     char *outputs;          /* [microbatches], last stage; NULL: not wanted */
@@ -58,12 +58,12 @@ typedef struct Rank {
     uint32_t slots[SLOT_CLASSES];
     void **blocks;          /* [message slots]; the transport may exchange them */
     Message *messages;      /* [message slots] */
-    size_t element_bytes;   /* of the device's numbers */
     char *contexts, *stashes, *gradients, *workspace;
     char **weights;         /* [weights slots] */
     size_t message_bytes, context_bytes, stash_bytes, gradient_bytes; /* from one slot to the next */
     double *squares;        /* [ranks][most_chunks]: what NORM gathers */
-    double *own_squares;    /* [most_chunks] */
+    double *own_squares;    /* [chunks], in the device's memory; on the host [most_chunks] */
+    double *host_squares;
     double norm, clip;      /* by the last NORM; asynchronous: norm is the largest of the step's U */
     uint64_t step;          /* from 1 */
     int64_t *clocks;        /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
@@ -72,6 +72,7 @@ typedef struct Rank {
     char *records;          /* everybody's: [ranks] of Session.record_bytes */
     double *losses;         /* [microbatches] by number, of everybody */
     double *busy;           /* [ranks] seconds */
+    char *data;             /* the data of a microbatch on its way to the device */
     char *piece, *pieces;   /* collect.c: [piece_bytes], [ranks][piece_bytes]; NULL when nothing is to be collected */
     Device *device;
     void *memory;           /* of the device; the slots, weights and data lie in it */
@@ -113,7 +114,9 @@ static inline const RankRecord *rank_record(const Rank *rank, uint32_t other)
 Status rank_bind(Rank *rank, Error *error);
 void rank_release(Rank *rank);
 /* Draws the data of a step, or of round `step` over the held-out data. */
-void rank_fill(Rank *rank, uint64_t step, bool held_out);
+Status rank_fill(Rank *rank, uint64_t step, bool held_out, Error *error);
+/* The losses of the stream that ran, from the device's memory into the record. */
+Status rank_read_losses(Rank *rank, Error *error);
 
 /* --- run.c: the interpreter --- */
 

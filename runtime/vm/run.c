@@ -5,6 +5,7 @@
 #include "runtime/device/device.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static void *message_block(const Rank *rank, uint16_t slot)
 {
@@ -22,7 +23,7 @@ static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk
     const uint32_t microbatch = instruction->microbatch;
     return (PassBuffers){
         .parameters = instruction->slot[6] == SLOT_NONE ? NULL : rank->weights[instruction->slot[6]],
-        .parameter_gradients = chunk->gradients,
+        .parameter_gradients = chunk->weights.gradients,
         .x = message_block(rank, instruction->slot[0]),
         .context = slot_memory(rank->contexts, rank->context_bytes, instruction->slot[2]),
         .stash = slot_memory(rank->stashes, rank->stash_bytes, instruction->slot[3]),
@@ -122,7 +123,7 @@ EXECUTE(REDUCE)
     int ranks[PROGRAM_PIPES_MAX];
     for (int i = 0; i < group->member_count; i++)
         ranks[i] = group->members[i].rank;
-    return rank->transport->reduce(rank->endpoint, ranks, group->member_count, (float *)(void *)chunk->gradients,
+    return rank->transport->reduce(rank->endpoint, ranks, group->member_count, chunk->weights.gradients,
                                    chunk->sizes->parameters, error);
 }
 
@@ -134,8 +135,10 @@ EXECUTE(NORM)
     const Program *program = session->loaded->program;
     for (uint32_t c = 0; c < rank->chunk_count; c++)
         if (rank->chunks[c].counts)
-            TRY(stage_gradient_norm(rank->chunks[c].stage, rank->chunks[c].gradients, &rank->own_squares[c], error));
-    TRY(rank->transport->gather(rank->endpoint, rank->own_squares, session->most_chunks * sizeof(double), rank->squares, error));
+            TRY(stage_gradient_norm(rank->chunks[c].stage, &rank->chunks[c].weights, &rank->own_squares[c], error));
+    TRY(rank->device->run->download(rank->device, rank->chunk_count * sizeof(double), rank->own_squares, rank->host_squares,
+                                    error));
+    TRY(rank->transport->gather(rank->endpoint, rank->host_squares, session->most_chunks * sizeof(double), rank->squares, error));
     double sum = 0;
     for (uint32_t s = 0; s < program->stages; s++)
         sum += rank->squares[session->counting[s].rank * session->most_chunks + session->counting[s].chunk];
@@ -145,46 +148,60 @@ EXECUTE(NORM)
     return STATUS_OK;
 }
 
-static void show_gradient(const Rank *rank, const Instruction *instruction)
+static Status show_gradient(Rank *rank, uint32_t index, Error *error)
 {
-    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
     const Observer *observer = &rank->session->hooks.observer;
-    if (observer->gradient)
+    const BoundChunk *chunk = &rank->chunks[index];
+    const size_t count = chunk->sizes->parameters;
+    if (!observer->gradient)
+        return STATUS_OK;
+    float *values = malloc(count * sizeof *values + 1);
+    if (!values)
+        return error_set(error, STATUS_RUN_FAILED, "no memory for a gradient to be shown");
+    const Status status = rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.gradients, values, error);
+    if (status == STATUS_OK)
         observer->gradient(observer->context, &(GradientView){
             .step = rank->step,
             .rank = rank->number,
-            .chunk = instruction->chunk,
+            .chunk = index,
             .pipe = chunk->pipe,
             .stage = chunk->number,
-            .values = (const float *)(const void *)chunk->gradients,
-            .count = chunk->sizes->parameters,
+            .values = values,
+            .count = count,
         });
+    free(values);
+    return status;
 }
 
 EXECUTE(UPDATE)
 {
     const BoundChunk *chunk = &rank->chunks[instruction->chunk];
-    show_gradient(rank, instruction);
-    return stage_update(chunk->stage, chunk->parameters, chunk->gradients, chunk->moment1, chunk->moment2, rank->step,
-                        rank->clip, error);
+    TRY(show_gradient(rank, instruction->chunk, error));
+    return stage_update(chunk->stage, &chunk->weights, rank->step, rank->clip, error);
 }
 
 /* The gradient is a sum over the microbatches. It is clipped by its own norm: nobody waits for the other stages'. */
 EXECUTE(RENEW)
 {
     BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    const DeviceTable *run = rank->device->run;
     char *const newest = rank->weights[instruction->slot[0]], *const next = rank->weights[instruction->slot[1]];
     const double limit = rank->session->model.clip_norm, scale = 1.0 / instruction->microbatch;
     double squares;
-    show_gradient(rank, instruction);
-    TRY(stage_gradient_norm(chunk->stage, chunk->gradients, &squares, error));
+    TRY(show_gradient(rank, instruction->chunk, error));
+    TRY(stage_gradient_norm(chunk->stage, &chunk->weights, rank->own_squares, error));
+    TRY(run->download(rank->device, sizeof squares, rank->own_squares, &squares, error));
     const double norm = scale * sqrt(squares);
     if (!(norm <= rank->norm))
         rank->norm = norm;
-    if (next != newest)
-        TRY(rank->device->run->copy(rank->device, chunk->sizes->parameters, newest, next, error));
-    return stage_update(chunk->stage, next, chunk->gradients, chunk->moment1, chunk->moment2, ++chunk->updates,
-                        limit > 0 && norm > limit ? scale * limit / norm : scale, error);
+    StageWeights weights = chunk->weights;
+    if (weights.masters == weights.parameters) {
+        weights.masters = next;
+        if (next != newest)
+            TRY(run->copy(rank->device, chunk->sizes->parameters * run->size[ELEMENTS], newest, next, error));
+    }
+    weights.parameters = next;
+    return stage_update(chunk->stage, &weights, ++chunk->updates, limit > 0 && norm > limit ? scale * limit / norm : scale, error);
 }
 
 EXECUTE(END)

@@ -57,7 +57,7 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
             weights = malloc(count * sizeof *weights);
             if (!weights)
                 return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its weights to be saved", rank->number);
-            status = rank->device->run->store_floats(rank->device, count, chunk->parameters, weights, error);
+            status = rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.masters, weights, error);
         }
         if (status == STATUS_OK)
             status = collect(rank, home->rank, weights, count * sizeof *weights, stream, error);
@@ -69,12 +69,22 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
 Status save_outputs(Rank *rank, FILE *stream, Error *error)
 {
     const Program *program = rank->session->loaded->program;
-    for (uint32_t p = 0; p < program->pipe_count; p++) {
+    Status status = STATUS_OK;
+    for (uint32_t p = 0; status == STATUS_OK && p < program->pipe_count; p++) {
         const Home *home = &rank->session->ends[p];
-        const bool mine = home->rank == rank->number;
-        const BoundChunk *chunk = mine ? &rank->chunks[home->chunk] : NULL;
-        const size_t bytes = mine ? chunk->microbatches * chunk->sizes->outputs * sizeof(float) : 0;
-        TRY(collect(rank, home->rank, mine ? chunk->outputs : NULL, bytes, stream, error));
+        char *outputs = NULL;
+        size_t bytes = 0;
+        if (home->rank == rank->number) {
+            const BoundChunk *chunk = &rank->chunks[home->chunk];
+            bytes = chunk->microbatches * chunk->sizes->outputs * sizeof(float);
+            outputs = malloc(bytes);
+            if (!outputs)
+                return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for the outputs to be saved", rank->number);
+            status = rank->device->run->download(rank->device, bytes, chunk->outputs, outputs, error);
+        }
+        if (status == STATUS_OK)
+            status = collect(rank, home->rank, outputs, bytes, stream, error);
+        free(outputs);
     }
-    return STATUS_OK;
+    return status;
 }

@@ -42,6 +42,7 @@ static Status run_stream(Rank *rank, const Program *program, Error *error)
     ProductClock *products = &rank->device->products;
     *products = (ProductClock){.on = true};
     TRY(rank_execute(rank, program, error));
+    TRY(rank_read_losses(rank, error));
     note_times(rank, program);
     rank->record->products = products->nanoseconds;
     rank->record->operations = products->operations;
@@ -76,7 +77,7 @@ static Status evaluate(Rank *rank, double *loss, Error *error)
     atomic_store_explicit(&rank->progress->evaluating, true, memory_order_relaxed);
     double sum = 0;
     for (uint32_t round = 0; round < rounds; round++) {
-        rank_fill(rank, round, true);
+        TRY(rank_fill(rank, round, true, error));
         TRY(run_stream(rank, session->loaded->forward, error));
         sum += sum_losses(rank, NULL);
     }
@@ -144,7 +145,7 @@ static Status step(Rank *rank, bool *last, Error *error)
     const int64_t begun = clock_nanoseconds();
     rank->step++;
     rank->clock = rank->clocks + (rank->step - 1) % session->kept_steps * ((size_t)session->longest_stream + 1);
-    rank_fill(rank, rank->step, false);
+    TRY(rank_fill(rank, rank->step, false, error));
     rank->norm = 0;
     TRY(run_stream(rank, program, error));
     StepReport report = make_report(rank, begun);

@@ -25,7 +25,7 @@ static Error error;
 static void *elements(Device *device, size_t count)
 {
     void *memory;
-    OK(device->run->allocate(device, count * device->run->element_size, &memory, &error));
+    OK(device->run->allocate(device, count * device->run->size[ELEMENTS], &memory, &error));
     for (size_t i = 0; i < count; i++)
         ((float *)memory)[i] = (float)((i * 7919) % 1000) * 1e-3f - 0.5f;
     return memory;
@@ -85,11 +85,11 @@ int main(void)
     OK(model_config_check(&config, 3, &error));
     Device *device;
     Stage *stage;
-    OK(device_open("cpu", &device, &error));
+    OK(device_open("cpu", 0, &device, &error));
     OK(stage_open(&config, device, 1, 3, 1, &stage, &error));
     const StageSizes *sizes = stage_sizes(stage);
     void *parameters = elements(device, sizes->parameters);
-    OK(stage_initialize(stage, parameters, &error));
+    OK(stage_initialize(stage, &(StageWeights){.parameters = parameters, .masters = parameters}, &error));
     const PassBuffers buffers = {
         .parameters = parameters, .parameter_gradients = elements(device, sizes->parameters),
         .x = elements(device, sizes->message), .y = elements(device, sizes->message), .dx = elements(device, sizes->message),

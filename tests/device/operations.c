@@ -36,8 +36,8 @@ static Tensor tensor_of(size_t count, const float *values)
     Tensor tensor = {.count = count};
     for (int d = 0; d < DEVICES; d++) {
         const DeviceTable *run = devices[d]->run;
-        OK(run->allocate(devices[d], count * run->element_size, &tensor.at[d], &error));
-        OK(run->load_floats(devices[d], count, values, tensor.at[d], &error));
+        OK(run->allocate(devices[d], count * run->size[ELEMENTS], &tensor.at[d], &error));
+        OK(run->load_floats(devices[d], ELEMENTS, count, values, tensor.at[d], &error));
     }
     return tensor;
 }
@@ -213,7 +213,7 @@ static void test_attention_is_causal(void **state)
     }
     BOTH(attention_forward(device, k[d], qkv.at[d], after.at[d], context[d].at[d], &error));
     for (int d = 0; d < DEVICES; d++) {
-        const size_t size = devices[d]->run->element_size, rest = SEQUENCE * COLUMNS * size;
+        const size_t size = devices[d]->run->size[ELEMENTS], rest = SEQUENCE * COLUMNS * size;
         assert_memory_equal(before.at[d], after.at[d], CHANGED * COLUMNS * size);
         assert_memory_not_equal(before.at[d], after.at[d], rest);
         assert_memory_equal((char *)before.at[d] + rest, (char *)after.at[d] + rest, rest);
@@ -281,10 +281,10 @@ static void test_memory(void **state)
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
         const Tensor x = normal(count), copied = poisoned(count), seven = poisoned(count), sum = normal(count);
-        BOTH(copy(device, count, x.at[d], copied.at[d], &error));
+        BOTH(copy(device, count * device->run->size[ELEMENTS], x.at[d], copied.at[d], &error));
         assert_memory_equal(x.at[CPU], copied.at[CPU], count * sizeof(float));
         assert_close_and_release(copied, 1e-7, "copy", count, 1);
-        BOTH(fill(device, count, 7, seven.at[d], &error));
+        BOTH(fill(device, ELEMENTS, count, 7, seven.at[d], &error));
         assert_close_and_release(seven, 1e-7, "fill", count, 1);
         BOTH(accumulate(device, count, x.at[d], sum.at[d], &error));
         assert_close_and_release(sum, 1e-6, "accumulate", count, 1);
@@ -294,7 +294,7 @@ static void test_memory(void **state)
         float *stored[DEVICES];
         for (int d = 0; d < DEVICES; d++)
             stored[d] = calloc(count + 1, sizeof **stored);
-        BOTH(store_floats(device, count, x.at[d], stored[d], &error));
+        BOTH(store_floats(device, ELEMENTS, count, x.at[d], stored[d], &error));
         assert_memory_equal(stored[CPU], x.at[CPU], count * sizeof(float));
         assert_memory_equal(stored[CPU], stored[ORACLE], count * sizeof(float));
         free(stored[CPU]), free(stored[ORACLE]);
@@ -330,7 +330,7 @@ static void test_adamw(void **state)
         const double deviation = sqrt(moment2 / (1 - pow(0.99, (double)settings.step)));
         parameter = parameter - 0.1 * 0.5 * parameter - 0.1 * mean / (deviation + 1e-8);
         const Tensor g = filled(1, 0, (float)gradients[settings.step - 1]);
-        BOTH(adamw(device, &settings, 1, p.at[d], g.at[d], m.at[d], v.at[d], &error));
+        BOTH(adamw(device, &settings, 1, p.at[d], g.at[d], m.at[d], v.at[d], NULL, &error));
         assert_true(fabs(*(double *)p.at[ORACLE] - parameter) < 1e-12);
         assert_true(fabs((double)*(float *)p.at[CPU] - parameter) < 1e-6);
         assert_true(*(double *)g.at[ORACLE] == 0 && *(float *)g.at[CPU] == 0);
@@ -345,7 +345,7 @@ static void test_adamw_of_many(void **state)
     enum { COUNT = 1003 };
     const AdamW settings = {.rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 0.3, .step = 5};
     const Tensor p = normal(COUNT), g = normal(COUNT), m = normal(COUNT), v = filled(COUNT, 0.1f, 1);
-    BOTH(adamw(device, &settings, COUNT, p.at[d], g.at[d], m.at[d], v.at[d], &error));
+    BOTH(adamw(device, &settings, COUNT, p.at[d], g.at[d], m.at[d], v.at[d], NULL, &error));
     assert_close_and_release(p, 1e-6, "adamw parameters", COUNT, 1);
     assert_close_and_release(m, 1e-6, "adamw moment", COUNT, 1);
     assert_close_and_release(v, 1e-6, "adamw second moment", COUNT, 1);
@@ -379,7 +379,7 @@ static void test_open_names(void **state)
 {
     (void)state;
     Device *device = (Device *)1;
-    assert_int_equal(device_open("gpu", &device, &error), STATUS_BAD_USAGE);
+    assert_int_equal(device_open("gpu", 0, &device, &error), STATUS_BAD_USAGE);
     assert_null(device);
     assert_string_equal(error.text, "no device 'gpu'; this build has: cpu, oracle");
     device_close(NULL);
@@ -388,7 +388,7 @@ static void test_open_names(void **state)
 static int open_devices(void **state)
 {
     (void)state;
-    return device_open("cpu", &devices[CPU], &error) || device_open("oracle", &devices[ORACLE], &error);
+    return device_open("cpu", 0, &devices[CPU], &error) || device_open("oracle", 0, &devices[ORACLE], &error);
 }
 
 static int close_devices(void **state)

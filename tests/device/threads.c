@@ -97,13 +97,13 @@ static void test_bits_are_the_same_in_every_thread(void **state)
 {
     (void)state;
     static Worker alone, workers[THREADS];
-    assert_int_equal(device_open("cpu", &alone.device, &alone.error), STATUS_OK);
+    assert_int_equal(device_open("cpu", 0, &alone.device, &alone.error), STATUS_OK);
     const size_t before = thread_count();
     work(&alone);
     assert_int_equal(alone.status, STATUS_OK);
     assert_int_equal(thread_count(), before); /* no team was started */
     for (int i = 0; i < THREADS; i++)
-        assert_int_equal(device_open("cpu", &workers[i].device, &workers[i].error), STATUS_OK);
+        assert_int_equal(device_open("cpu", 0, &workers[i].device, &workers[i].error), STATUS_OK);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
     for (int i = 0; i < THREADS; i++)

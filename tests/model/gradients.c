@@ -106,7 +106,7 @@ static void check_stage(const ModelConfig *config, const char *name, uint32_t nu
 {
     Stage *stage;
     OK(stage_open(config, oracle, number, stages, 4, &stage, error));
-    const Weights weights = weights_of(oracle, stage);
+    const StageWeights weights = weights_of(oracle, stage);
     const StageSizes *sizes = stage_sizes(stage);
     randomize(oracle, weights.parameters, sizes->parameters, 4, 0.5); /* also the biases, which start at 0 */
     Slots slots;
@@ -166,7 +166,7 @@ static void check_component(const ComponentKind *kind, const char *model, const 
         .context = component->context, .stash = component->stash, .gradient = component->gradient,
         .workspace = component->workspace, .inputs = first ? data : 0, .targets = last ? data : 0,
     };
-    const Weights weights = weights_of(oracle, stage);
+    const StageWeights weights = weights_of(oracle, stage);
     randomize(oracle, weights.parameters, stage->sizes.parameters, 4, 0.5);
     Slots slots;
     make_slots(oracle, &stage->sizes, first, last, weights, &slots);
@@ -208,7 +208,7 @@ static int open_oracle(void **state)
 {
     (void)state;
     Error error;
-    return (int)device_open("oracle", &oracle, &error);
+    return (int)device_open("oracle", 0, &oracle, &error);
 }
 
 static int close_oracle(void **state)

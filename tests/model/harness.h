@@ -26,21 +26,21 @@
 static inline void *elements(Device *device, size_t count)
 {
     void *memory = NULL;
-    OK(device->run->allocate(device, count * device->run->element_size, &memory, error));
+    OK(device->run->allocate(device, count * device->run->size[ELEMENTS], &memory, error));
     return memory;
 }
 
 static inline void poison(Device *device, void *memory, size_t count)
 {
     if (memory)
-        OK(device->run->fill(device, count, (double)NAN, memory, error));
+        OK(device->run->fill(device, ELEMENTS, count, (double)NAN, memory, error));
 }
 
 static inline void randomize(Device *device, void *memory, size_t count, uint64_t key, double deviation)
 {
     for (size_t i = 0; memory && i < count; i++) {
         const float value = (float)deviation * random_normal(key, i);
-        OK(device->run->load_floats(device, 1, &value, (char *)memory + i * device->run->element_size, error));
+        OK(device->run->load_floats(device, ELEMENTS, 1, &value, (char *)memory + i * device->run->size[ELEMENTS], error));
     }
 }
 
@@ -54,22 +54,18 @@ static inline ModelConfig config_of(const char *model, const char *const *assign
     return config;
 }
 
-/* What a stage holds for good. */
-typedef struct Weights {
-    void *parameters, *gradients, *moment1, *moment2;
-} Weights;
-
-static inline Weights weights_of(Device *device, Stage *stage)
+static inline StageWeights weights_of(Device *device, Stage *stage)
 {
     const size_t count = stage_sizes(stage)->parameters;
-    const Weights weights = {elements(device, count), elements(device, count), elements(device, count),
-                             elements(device, count)};
+    void *parameters = elements(device, count);
+    const StageWeights weights = {parameters, parameters, elements(device, count), elements(device, count),
+                                  elements(device, count)};
     poison(device, weights.parameters, count);
-    OK(stage_initialize(stage, weights.parameters, error));
+    OK(stage_initialize(stage, &weights, error));
     return weights;
 }
 
-static inline void free_weights(Device *device, Weights weights)
+static inline void free_weights(Device *device, StageWeights weights)
 {
     device->run->deallocate(device, weights.parameters);
     device->run->deallocate(device, weights.gradients);
@@ -97,7 +93,7 @@ static inline void poison_slots(Device *device, const StageSizes *sizes, Slots *
 }
 
 /* Poisoned; x and dy are random. `slots` stays where it is. */
-static inline void make_slots(Device *device, const StageSizes *sizes, bool first, bool last, Weights weights, Slots *slots)
+static inline void make_slots(Device *device, const StageSizes *sizes, bool first, bool last, StageWeights weights, Slots *slots)
 {
     *slots = (Slots){
         .x = first ? NULL : elements(device, sizes->message), .y = last ? NULL : elements(device, sizes->message),

@@ -14,13 +14,13 @@ typedef struct Pipeline {
     Device *device;
     ModelConfig config;
     Stage *stages[STAGES];
-    Weights weights[STAGES];
+    StageWeights weights[STAGES];
     Slots slots[STAGES][MICROBATCHES];
 } Pipeline;
 
 static void open_pipeline(Pipeline *pipeline, const char *device, const char *model, const char *const *assignments)
 {
-    OK(device_open(device, &pipeline->device, error));
+    OK(device_open(device, 0, &pipeline->device, error));
     pipeline->config = config_of(model, assignments, STAGES);
     for (uint32_t s = 0; s < STAGES; s++) {
         OK(stage_open(&pipeline->config, pipeline->device, s, STAGES, MICROBATCHES, &pipeline->stages[s], error));
@@ -136,7 +136,7 @@ static void test_cut_does_not_matter(void **state)
     Stage *whole;
     Slots slots;
     OK(stage_open(&pipeline.config, pipeline.device, 0, 1, MICROBATCHES, &whole, error));
-    const Weights weights = weights_of(pipeline.device, whole);
+    const StageWeights weights = weights_of(pipeline.device, whole);
     make_slots(pipeline.device, stage_sizes(whole), true, true, weights, &slots);
     dataset_microbatch(data, 7, 0, slots.inputs, slots.targets);
     OK(stage_forward(whole, &slots.buffers, error));
@@ -152,9 +152,9 @@ static void test_cut_does_not_matter(void **state)
     assert_memory_equal(gradients, pipeline.weights[0].gradients, first * sizeof(float));
     assert_memory_equal(gradients + first, pipeline.weights[1].gradients, second * sizeof(float));
     double squares[3];
-    OK(stage_gradient_norm(whole, gradients, &squares[2], error));
+    OK(stage_gradient_norm(whole, &weights, &squares[2], error));
     for (uint32_t s = 0; s < STAGES; s++)
-        OK(stage_gradient_norm(pipeline.stages[s], pipeline.weights[s].gradients, &squares[s], error));
+        OK(stage_gradient_norm(pipeline.stages[s], &pipeline.weights[s], &squares[s], error));
     assert_true(squares[2] > 0 && fabs(squares[0] + squares[1] - squares[2]) < 1e-12 * squares[2]);
     free_slots(pipeline.device, &slots);
     free_weights(pipeline.device, weights);
@@ -205,8 +205,7 @@ static void *train(void *argument)
         run_order(pipeline, "0F0 0F1 1F0 1I0 0I0 1F1 1I1 0W0 0I1 1W0 1W1 0W1");
         trainer->loss[step - 1] = pipeline->slots[1][0].loss;
         for (uint32_t s = 0; s < STAGES; s++)
-            OK(stage_update(pipeline->stages[s], pipeline->weights[s].parameters, pipeline->weights[s].gradients,
-                            pipeline->weights[s].moment1, pipeline->weights[s].moment2, step, 0.5, error));
+            OK(stage_update(pipeline->stages[s], &pipeline->weights[s], step, 0.5, error));
     }
     return NULL;
 }
@@ -297,8 +296,7 @@ static void test_overfits(void **state)
         for (uint32_t m = 0; m < MICROBATCHES; m++)
             loss += pipeline.slots[1][m].loss / MICROBATCHES;
         for (uint32_t s = 0; s < STAGES; s++)
-            OK(stage_update(pipeline.stages[s], pipeline.weights[s].parameters, pipeline.weights[s].gradients,
-                            pipeline.weights[s].moment1, pipeline.weights[s].moment2, step, 1, error));
+            OK(stage_update(pipeline.stages[s], &pipeline.weights[s], step, 1, error));
     }
     if (!(loss < 0.3))
         fail_msg("loss %g after 100 steps", loss);

@@ -169,7 +169,7 @@ static void test_layers_of_stages(void **state)
     static const size_t expected[] = {1 + 2 * 3, 2 * 3, 2 * 2, 2 * 2 + 1};
     const ModelConfig config = config_of("gpt", settings, 4);
     Device *device;
-    OK(device_open("oracle", &device, error));
+    OK(device_open("oracle", 0, &device, error));
     uint32_t place = 0;
     for (uint32_t s = 0; s < 4; s++) {
         Stage *stage;
@@ -189,7 +189,7 @@ static void test_initialization(void **state)
     static const char *const one[] = {"hidden=32", "layers=2", "seed=1", NULL};
     static const char *const two[] = {"hidden=32", "layers=2", "seed=2", NULL};
     Device *device;
-    OK(device_open("cpu", &device, error));
+    OK(device_open("cpu", 0, &device, error));
     float *weights[3];
     Stage *stage = NULL;
     size_t count = 0;
@@ -200,7 +200,7 @@ static void test_initialization(void **state)
         count = stage_sizes(stage)->parameters;
         weights[i] = elements(device, count);
         poison(device, weights[i], count);
-        OK(stage_initialize(stage, weights[i], error));
+        OK(stage_initialize(stage, &(StageWeights){.parameters = weights[i], .masters = weights[i]}, error));
     }
     assert_memory_equal(weights[0], weights[1], count * sizeof(float));
     assert_memory_not_equal(weights[0], weights[2], count * sizeof(float));
@@ -240,16 +240,16 @@ static void test_update(void **state)
     for (uint64_t step = 1; step < 20; step += 6) {
         Device *device;
         Stage *stage;
-        OK(device_open("oracle", &device, error));
+        OK(device_open("oracle", 0, &device, error));
         OK(stage_open(&config, device, 0, 1, 1, &stage, error));
         const size_t count = stage_sizes(stage)->parameters;
-        const Weights weights = weights_of(device, stage);
+        const StageWeights weights = weights_of(device, stage);
         double *before = elements(device, count);
         memcpy(before, weights.parameters, count * sizeof *before);
         randomize(device, weights.gradients, count, 9, 3);
         double *gradients = elements(device, count);
         memcpy(gradients, weights.gradients, count * sizeof *gradients);
-        OK(stage_update(stage, weights.parameters, weights.gradients, weights.moment1, weights.moment2, step, 0.25, error));
+        OK(stage_update(stage, &weights, step, 0.25, error));
         const double rate = 0.1 * (step < 4 ? (double)step / 4 : 1);
         for (size_t p = 0; p < stage->part_count; p++) {
             const Part *part = &stage->parts[p];
