@@ -26,20 +26,26 @@ endif
 .DELETE_ON_ERROR:
 .SECONDARY:
 
+# --- CUDA: its runtime is linked statically where the toolkit is; without it the device says that it is not in this build ---
+CUDA_HOME ?= /usr/local/cuda
+CUDART    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(CUDA_HOME)/lib64/libcudart_static.a))
+NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
+
 # --- sources: a folder is a library, main.c stays out of it ---
 sources = $(filter-out %/main.c,$(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
 BASE      := $(call objects,$(call sources,runtime/base))
 PROGRAM   := $(call objects,$(call sources,runtime/program))
-DEVICE    := $(call objects,$(call sources,runtime/device))
+DEVICE    := $(filter-out %/$(if $(CUDART),cuda_absent.o,cuda_runtime.o),$(call objects,$(call sources,runtime/device))) \
+             $(BUILD)/runtime/device/cuda_images.o
 TRANSPORT := $(filter-out %/mpi.o,$(call objects,$(call sources,runtime/transport)))
 MODEL     := $(call objects,$(call sources,runtime/model))
 VM        := $(call objects,$(call sources,runtime/vm))
 GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
 COMPILER  := $(GRAMMAR) $(call objects,$(call sources,compiler))
 
-LIBRARIES := base program device transport model vm compiler
+LIBRARIES := base program device transport model vm compiler standin
 library    = $(BUILD)/lib$(1).a
 $(call library,base):      $(BASE)
 $(call library,program):   $(PROGRAM)
@@ -48,6 +54,7 @@ $(call library,transport): $(TRANSPORT)
 $(call library,model):     $(MODEL)
 $(call library,vm):        $(VM)
 $(call library,compiler):  $(COMPILER)
+$(call library,standin):   $(call objects,$(wildcard tests/cuda/standin/*.c))
 $(BUILD)/lib%.a:
 	@rm -f $@
 	$(AR) rcs $@ $^
@@ -58,11 +65,12 @@ DPRUN_LIBRARIES    := vm model device transport program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
 
 DPC_LIBS   := -lz -lm
-DPRUN_LIBS := -ldnnl -lz -ldl -lm
+DPRUN_LIBS := -ldnnl $(if $(CUDART),$(CUDART) -lrt) -lz -ldl -lm
 MPICC      := $(shell command -v mpicc 2>/dev/null)
 
 .PHONY: all
 all: $(BUILD)/dpc $(BUILD)/dprun $(if $(MPICC),$(BUILD)/dprun-mpi.so)
+	$(if $(CUDART),,@echo "no CUDA toolkit in $(CUDA_HOME): this dprun has no device for GPUs (set CUDA_HOME)")
 
 $(BUILD)/dpc: $(BUILD)/compiler/main.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(DPC_LIBS)
@@ -74,6 +82,22 @@ $(BUILD)/dprun: $(BUILD)/runtime/vm/main.o $(call libraries,$(DPRUN_LIBRARIES))
 $(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/transport/sum.h runtime/transport/transport.h runtime/base/status.h
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
+
+# The GPU's kernels: their sources for NVRTC, and machine code for the common architectures where nvcc is. Every build folder
+# shares that.
+KERNELS      := $(wildcard runtime/device/kernels/*.cu)
+KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
+CUBINS       := $(if $(NVCC),$(foreach kernel,$(KERNELS:runtime/device/kernels/%.cu=%),$(addprefix build/kernels/$(kernel).,\
+                    $(addsuffix .cubin,$(if $(filter hopper,$(kernel)),,sm_80 sm_100) sm_90a))))
+$(CUBINS): $(KERNELS) $(KERNEL_HEADS)
+	@mkdir -p $(@D)
+	$(NVCC) -cubin -std=c++17 -arch=$(patsubst .%,%,$(suffix $(basename $@))) -o $@.$(notdir $(BUILD)) \
+	    runtime/device/kernels/$(basename $(basename $(notdir $@))).cu && mv $@.$(notdir $(BUILD)) $@
+
+$(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(CUBINS)
+	@mkdir -p $(@D)
+	@sh $^ > $@
+$(BUILD)/runtime/device/cuda_runtime.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
 # --- generated sources, only in the build folder ---
 $(BUILD)/grammar/schedule.tab.c $(BUILD)/grammar/schedule.tab.h &: grammar/schedule.y
@@ -100,7 +124,7 @@ $(BUILD)/%.o: $(BUILD)/%.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment ---
-TEST_FOLDERS := base program parse prove search picture golden device model transport exec
+TEST_FOLDERS := base program parse prove search picture golden device model transport exec cuda
 TEST_LIBRARIES_base      := base
 TEST_LIBRARIES_program   := program base
 TEST_LIBRARIES_parse     := $(COMPILER_LIBRARIES)
@@ -112,6 +136,7 @@ TEST_LIBRARIES_device    := device base
 TEST_LIBRARIES_model     := model device base
 TEST_LIBRARIES_transport := transport base
 TEST_LIBRARIES_exec      := compiler $(DPRUN_LIBRARIES)
+TEST_LIBRARIES_cuda      := standin compiler $(DPRUN_LIBRARIES)
 tests_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
 TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
 
@@ -119,7 +144,7 @@ define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
 	$$(CC) $$(CFLAGS) $$(LDFLAGS) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) -lcmocka
 .PHONY: check-$(1)
-check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec transport,$(1)),all)
+check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec transport cuda,$(1)),all)
 	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) $$$$test || exit 1; done
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))

@@ -2,8 +2,19 @@
 
 #include <string.h>
 
-static const DeviceTable *const tables[] = {&device_cpu, &device_oracle};
-const char device_names[] = "cpu, oracle";
+static const DeviceTable *const tables[] = {&device_cpu, &device_cuda, &device_cuda_fp32, &device_oracle};
+const char device_names[] = "cpu, cuda, cuda-fp32, oracle";
+
+const char *device_choose(const char *name)
+{
+    Error unheard;
+    if (strcmp(name, "auto") == 0)
+        return device_cuda.probe(&unheard) == STATUS_OK ? device_cuda.name : device_cpu.name;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (strcmp(tables[i]->name, name) == 0)
+            return tables[i]->name;
+    return NULL;
+}
 
 Status device_open(const char *name, int index, Device **opened, Error *error)
 {
@@ -11,7 +22,11 @@ Status device_open(const char *name, int index, Device **opened, Error *error)
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (strcmp(tables[i]->name, name) != 0)
             continue;
-        TRY(tables[i]->open(index, opened, error));
+        const Status status = tables[i]->open(index, opened, error);
+        if (status != STATUS_OK) {
+            error_prefix(error, "device %s: ", name);
+            return status;
+        }
         (*opened)->run = tables[i];
         return STATUS_OK;
     }

@@ -2,7 +2,7 @@
 #define DEVICE_DEVICE_H
 
 /* What computes: a table of operations, chosen by name when the program starts. "cpu" is float on oneDNN, "oracle" is double
-   in plain loops, slow, against which every other device is held.
+   in plain loops, slow, against which every other device is held; "cuda" and "cuda-fp32" are a GPU.
 
    A Device belongs to one rank: a queue of operations, done in the order of the calls, with scratch memory of its own. Any
    number may be open at once; one is used by one thread at a time. The same operation on the same data gives the same bits on
@@ -85,6 +85,8 @@ typedef struct DeviceTable {
     size_t size[NUMBER_KINDS]; /* bytes of a number; of one size means of one type */
     const DeviceAsync *async;  /* NULL: every operation is done when its call returns */
 
+    /* Whether this machine has one, and else what is missing; NULL: always. */
+    Status (*probe)(Error *error);
     /* `index` counts devices of a kind that a machine has several of. */
     Status (*open)(int index, Device **opened, Error *error);
     void (*close)(Device *device); /* without the kernels */
@@ -185,6 +187,8 @@ struct Device {
 /* The names that device_open knows, in one line. */
 extern const char device_names[];
 
+/* The name behind "auto": a GPU's where there is one. Other names stay as they are, NULL when they are none. */
+const char *device_choose(const char *name);
 /* STATUS_BAD_USAGE for a name that is none, with those that are; STATUS_RUN_FAILED when the device does not start. `index`
    counts devices of one kind, from 0. */
 Status device_open(const char *name, int index, Device **opened, Error *error);
@@ -195,6 +199,6 @@ void device_close(Device *device);
 Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error);
 
 /* The implementations. */
-extern const DeviceTable device_cpu, device_oracle;
+extern const DeviceTable device_cpu, device_oracle, device_cuda, device_cuda_fp32;
 
 #endif

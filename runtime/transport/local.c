@@ -16,7 +16,11 @@
 
 /* All ranks are threads of this process. The k-th send and the k-th receive of a directed pair of ranks meet in one place of
    their channel: who comes first leaves its request there, who comes second exchanges the blocks of both and tells the
-   first. So a hand-over copies nothing, and a send ends only once its receive was posted: a rendezvous. */
+   first. So a hand-over copies nothing, and a send ends only once its receive was posted: a rendezvous.
+
+   Blocks of a device are copied, as they are between devices: who comes second enqueues the copy behind both posts and notes
+   its end for both waits. A thread waits for the other rank's post, never for the device; and as everything enqueued waits
+   only for what was enqueued before, the queues cannot wait in a circle. */
 
 enum {
     CACHE_LINE = 64,
@@ -33,6 +37,9 @@ typedef struct Local Local;
 struct Request {
     alignas(CACHE_LINE) _Atomic uint64_t done; /* 0, then 1 */
     void *block;
+    size_t bytes;
+    bool is_send;
+    DeviceEvent *posted, *moved; /* of a device: the block may be touched by the copy, and by its owner again */
     Endpoint *owner;
     uint32_t number; /* from 1 */
     Request *next;   /* while it is free */
@@ -54,6 +61,9 @@ struct Endpoint {
     alignas(CACHE_LINE) Local *local;
     int rank;
     Request *free;
+    Device *device;                /* NULL: blocks are in the host's memory */
+    DeviceEvent *given, *returned; /* of a device: the buffer of `reduce` may be touched by others, and is done with */
+    float *buffer;                 /* of a device: that of `reduce` */
     pthread_mutex_t lock; /* guards `meetings` */
     Meeting *meetings;    /* of the groups whose first member this rank is */
 };
@@ -75,6 +85,7 @@ struct Local {
     int spins;
     double deadline;
     uint64_t capacity; /* of a channel; a power of two */
+    size_t requests_each; /* of a rank */
     _Atomic int open;  /* endpoints */
     Endpoint *endpoints;
     Request *requests;
@@ -160,6 +171,19 @@ static Channel *channel_of(Local *local, int from, int to)
     return channel;
 }
 
+/* The copy of a message whose both ends are posted, enqueued by the second. */
+static Status enqueue_copy(Endpoint *endpoint, const Request *request, const Request *other, Error *error)
+{
+    Device *device = endpoint->device;
+    const DeviceAsync *queues = device->run->async;
+    const Request *from = request->is_send ? request : other, *to = request->is_send ? other : request;
+    TRY(queues->await(device, QUEUE_MESSAGES, from->posted, error));
+    TRY(queues->await(device, QUEUE_MESSAGES, to->posted, error));
+    TRY(queues->copy_block(device, QUEUE_MESSAGES, to->bytes, from->block, to->block, error));
+    TRY(queues->record(device, QUEUE_MESSAGES, from->moved, error));
+    return queues->record(device, QUEUE_MESSAGES, to->moved, error);
+}
+
 static Status post(Endpoint *endpoint, Channel *channel, uint64_t *posted, Message *message, Error *error)
 {
     Request *request = endpoint->free;
@@ -168,7 +192,11 @@ static Status post(Endpoint *endpoint, Channel *channel, uint64_t *posted, Messa
     endpoint->free = request->next;
     atomic_store_explicit(&request->done, 0, memory_order_relaxed);
     request->block = *message->block;
+    request->bytes = message->bytes;
+    request->is_send = message->is_send;
     message->request = request;
+    if (endpoint->device)
+        TRY(endpoint->device->run->async->record(endpoint->device, QUEUE_COMPUTE, request->posted, error));
     message->sequence = (*posted)++;
 
     _Atomic(Request *) *place = &channel->places[message->sequence & (endpoint->local->capacity - 1)];
@@ -176,9 +204,13 @@ static Status post(Endpoint *endpoint, Channel *channel, uint64_t *posted, Messa
     if (atomic_compare_exchange_strong_explicit(place, &other, request, memory_order_acq_rel, memory_order_acquire))
         return STATUS_OK;
     atomic_store_explicit(place, NULL, memory_order_relaxed);
-    void *block = other->block;
-    other->block = request->block;
-    request->block = block;
+    if (endpoint->device) {
+        TRY(enqueue_copy(endpoint, request, other, error));
+    } else {
+        void *block = other->block;
+        other->block = request->block;
+        request->block = block;
+    }
     atomic_store_explicit(&request->done, 1, memory_order_relaxed);
     Endpoint *peer = other->owner;
     const uint32_t cause = other->number;
@@ -211,6 +243,8 @@ static Status local_wait(Endpoint *endpoint, Message *message, Error *error)
     *message->block = request->block;
     request->next = endpoint->free;
     endpoint->free = request;
+    if (endpoint->device)
+        return endpoint->device->run->async->await(endpoint->device, QUEUE_COMPUTE, request->moved, error);
     return STATUS_OK;
 }
 
@@ -288,6 +322,40 @@ static Status local_gather(Endpoint *endpoint, const void *mine, size_t bytes, v
     return meet(endpoint, meeting, endpoint->rank, error);
 }
 
+/* Where a member's slice of a device's buffer begins: on a cache line, where kernels like it. */
+static size_t slice_start(size_t elements, int member, int count)
+{
+    const size_t lines = (elements + 15) / 16, start = 16 * (lines * (size_t)member / (size_t)count);
+    return start < elements ? start : elements;
+}
+
+/* The same for buffers of a device: each member's queue adds up its slice in the first member's buffer. */
+static Status reduce_on_device(Endpoint *endpoint, Meeting *meeting, int self, float *buffer, size_t elements, Error *error)
+{
+    Device *device = endpoint->device;
+    const DeviceTable *run = device->run;
+    Endpoint **members = (Endpoint **)meeting->given;
+    endpoint->buffer = buffer;
+    members[self] = endpoint;
+    TRY(run->async->record(device, QUEUE_COMPUTE, endpoint->given, error));
+    TRY(meet(endpoint, meeting, self, error));
+    const size_t count = (size_t)meeting->count;
+    const size_t start = slice_start(elements, self, meeting->count);
+    const size_t length = slice_start(elements, self + 1, meeting->count) - start;
+    for (size_t i = 0; i < count; i++)
+        TRY(run->async->await(device, QUEUE_COMPUTE, members[i]->given, error));
+    float *sum = members[0]->buffer + start;
+    for (size_t i = 1; i < count; i++)
+        TRY(run->accumulate(device, length, members[i]->buffer + start, sum, error));
+    for (size_t i = 1; i < count; i++)
+        TRY(run->copy(device, length * sizeof *sum, sum, members[i]->buffer + start, error));
+    TRY(run->async->record(device, QUEUE_COMPUTE, endpoint->returned, error));
+    TRY(meet(endpoint, meeting, self, error));
+    for (size_t i = 0; i < count; i++)
+        TRY(run->async->await(device, QUEUE_COMPUTE, members[i]->returned, error));
+    return meet(endpoint, meeting, self, error); /* until here they read what this rank has given */
+}
+
 /* Each member adds up one slice of everybody's buffers and writes the sums back to everybody. */
 static Status local_reduce(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error)
 {
@@ -297,6 +365,8 @@ static Status local_reduce(Endpoint *endpoint, const int *members, int count, fl
     int self = 0;
     while (members[self] != endpoint->rank)
         self++;
+    if (endpoint->device)
+        return reduce_on_device(endpoint, meeting, self, buffer, elements, error);
     float **buffers = (float **)meeting->given;
     buffers[self] = buffer;
     TRY(meet(endpoint, meeting, self, error));
@@ -345,9 +415,37 @@ static void local_free(Local *local)
     free(local);
 }
 
+static Status local_attach(Endpoint *endpoint, Device *device, Error *error)
+{
+    const DeviceAsync *queues = device->run->async;
+    endpoint->device = device;
+    TRY(queues->make_event(device, &endpoint->given, error));
+    TRY(queues->make_event(device, &endpoint->returned, error));
+    for (Request *request = endpoint->free; request; request = request->next) {
+        TRY(queues->make_event(device, &request->posted, error));
+        TRY(queues->make_event(device, &request->moved, error));
+    }
+    return STATUS_OK;
+}
+
+static void detach(Endpoint *endpoint)
+{
+    const DeviceAsync *queues = endpoint->device->run->async;
+    const Local *local = endpoint->local;
+    queues->free_event(endpoint->device, endpoint->given);
+    queues->free_event(endpoint->device, endpoint->returned);
+    for (size_t i = 0; i < local->requests_each; i++) {
+        Request *request = &local->requests[(size_t)endpoint->rank * local->requests_each + i];
+        queues->free_event(endpoint->device, request->posted);
+        queues->free_event(endpoint->device, request->moved);
+    }
+}
+
 /* Ranks may touch each other's endpoints until the last of them is closed. */
 static void local_close(Endpoint *endpoint)
 {
+    if (endpoint->device)
+        detach(endpoint);
     if (atomic_fetch_sub(&endpoint->local->open, 1) == 1)
         local_free(endpoint->local);
 }
@@ -369,6 +467,7 @@ static Status local_open(const TransportConfig *config, Endpoint **endpoints, Er
         local->ranks = config->ranks;
         local->spins = config->ranks <= processors() ? SPINS : 0;
         local->deadline = config->deadline < 1e9 ? config->deadline : 0;
+        local->requests_each = requests;
         local->capacity = 1;
         while (local->capacity < requests)
             local->capacity *= 2;
@@ -408,6 +507,7 @@ static Status local_open(const TransportConfig *config, Endpoint **endpoints, Er
 const Transport transport_local = {
     .name = "local",
     .open = local_open,
+    .attach = local_attach,
     .send = local_send,
     .receive = local_receive,
     .wait = local_wait,

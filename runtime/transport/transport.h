@@ -6,6 +6,7 @@
    received in the same order with the same sizes, and everything completes even if each message is a rendezvous. */
 
 #include "runtime/base/status.h"
+#include "runtime/device/device.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,6 +39,12 @@ typedef struct Transport {
        STATUS_BAD_USAGE when the number of processes is not the number of ranks, saying both. */
     Status (*open)(const TransportConfig *config, Endpoint **endpoints, Error *error);
 
+    /* From now on blocks and the buffers of `reduce` are in the memory of this device, which only enqueues: then a post is
+       done when everything has been computed that was enqueued before it, and a wait holds back what is enqueued after it,
+       perhaps without keeping the caller waiting. Once, before the first message, by the rank's thread; what is made here is
+       given back by `close`, before which the device is not closed. NULL in a transport that knows only the host's memory. */
+    Status (*attach)(Endpoint *endpoint, Device *device, Error *error);
+
     /* Posts a message and returns at once. From here until the wait has returned *message->block is the transport's.
        A transport may exchange the block of the sender for that of the receiver instead of copying: all blocks handed to it
        are of one size and belong to nobody in particular; after the wait *message->block is the block to use. */
@@ -55,7 +62,7 @@ typedef struct Transport {
     Status (*gather)(Endpoint *endpoint, const void *mine, size_t bytes, void *all, Error *error);
 
     /* buffer[i] becomes the sum over the `count` ranks of `members`, added in the order of `members`, with the same bits on
-       each of them; `elements` floats. A meeting of those ranks, of which this is one. */
+       each of them; `elements` floats, the device's masters. A meeting of those ranks, of which this is one. */
     Status (*reduce)(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error);
 
     /* Ends the run for everybody: every wait on any rank, now or later, fails naming `rank` and `reason`. Any thread may call

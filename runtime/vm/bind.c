@@ -168,12 +168,24 @@ static bool make_tables(Rank *rank)
            rank->record && rank->records && rank->losses && rank->busy && (!session->piece_bytes || (rank->piece && rank->pieces));
 }
 
+/* For a device that only enqueues. */
+static Status attach(Rank *rank, Error *error)
+{
+    if (!rank->transport->attach)
+        return error_set(error, STATUS_RUN_FAILED, "transport %s moves no memory of device %s", rank->transport->name,
+                         rank->device->run->name);
+    TRY(rank->transport->attach(rank->endpoint, rank->device, error));
+    return rank->device->run->async->make_marks(rank->device, rank->session->longest_stream + 2, error);
+}
+
 Status rank_bind(Rank *rank, Error *error)
 {
     if (!make_tables(rank))
         return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", rank->number,
                          rank->table_bytes >> 20);
     TRY(device_open(rank->session->device, 0, &rank->device, error));
+    if (rank->device->run->async)
+        TRY(attach(rank, error));
     TRY(open_stages(rank, error));
     size_t data = 0;
     for (uint32_t c = 0; c < rank->chunk_count; c++) {

@@ -122,6 +122,8 @@ Status rank_read_losses(Rank *rank, Error *error);
 
 /* Runs a stream of this rank, of the program or of its forward half, from its first instruction to END. */
 Status rank_execute(Rank *rank, const Program *program, Error *error);
+/* Until the device has done all that was enqueued, or the deadline has passed. */
+Status rank_settle(Rank *rank, Error *error);
 bool opcode_is_pass(uint8_t opcode);
 /* "instruction I (TEXT, FILE.dps:LINE)". Returns what snprintf returns. */
 int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size);

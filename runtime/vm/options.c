@@ -18,7 +18,7 @@ const char options_help[] =
     "  --model NAME|FILE  gpt (default), mlp, or a file of 'key = value' lines\n"
     "  --set KEY=VALUE    one setting of the model or the training, as in such a file; may be repeated\n"
     "  --seed N           seed of the weights and the data order\n"
-    "  --device KIND      auto, cpu, cuda or sim\n"
+    "  --device KIND      auto, cpu, cuda (bfloat16 on GPUs), cuda-fp32 or sim\n"
     "  --transport KIND   auto (mpi under mpirun, else local), local, mpi or nccl\n"
     "  --rank-map LIST    process i runs rank LIST[i], such as 0,2,1,3; under mpirun\n"
     "  --deadline SECONDS the longest that a rank waits for another before the run is given up (default 60; 0: for ever)\n"
@@ -83,13 +83,16 @@ static Status parse_rank_map(const char *text, Arena *arena, RunOptions *options
     return STATUS_OK;
 }
 
-static Status parse_device(const char *name, Error *error)
+static Status parse_device(const char *name, RunOptions *options, Error *error)
 {
-    if (strcmp(name, "auto") == 0 || strcmp(name, "cpu") == 0)
-        return STATUS_OK;
-    if (strcmp(name, "cuda") == 0 || strcmp(name, "sim") == 0)
-        return error_set(error, STATUS_RUN_FAILED, "--device %s: this build has no such device; it has: cpu", name);
-    return usage(error, "--device", name, "auto, cpu, cuda or sim");
+    static const char *const names[] = {"auto", "cpu", "cuda", "cuda-fp32"};
+    options->device = name;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i], name) == 0)
+            return STATUS_OK;
+    if (strcmp(name, "sim") == 0)
+        return error_set(error, STATUS_RUN_FAILED, "--device %s: this build has no such device", name);
+    return usage(error, "--device", name, "auto, cpu, cuda, cuda-fp32 or sim");
 }
 
 static Status parse_transport(const char *name, TransportChoice *choice, Error *error)
@@ -149,6 +152,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
     *options = (RunOptions){
         .model_name = "gpt",
         .deadline = 60,
+        .device = "auto",
         .transport = transport_under_mpirun() ? TRANSPORT_MPI : TRANSPORT_LOCAL,
     };
     const char **assignments = arena_array(arena, (size_t)argc + 1, sizeof *assignments);
@@ -163,7 +167,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_MODEL: options->model_name = optarg; break;
         case OPTION_SET: assignments[assignment_count++] = optarg; break;
         case OPTION_SEED: seed = optarg; break;
-        case OPTION_DEVICE: TRY(parse_device(optarg, error)); break;
+        case OPTION_DEVICE: TRY(parse_device(optarg, options, error)); break;
         case OPTION_TRANSPORT: TRY(parse_transport(optarg, &options->transport, error)); break;
         case OPTION_RANK_MAP: TRY(parse_rank_map(optarg, arena, options, error)); break;
         case OPTION_DEADLINE: TRY(parse_seconds("--deadline", optarg, &options->deadline, error)); break;

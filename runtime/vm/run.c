@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 static void *message_block(const Rank *rank, uint16_t slot)
 {
@@ -136,6 +137,7 @@ EXECUTE(NORM)
     for (uint32_t c = 0; c < rank->chunk_count; c++)
         if (rank->chunks[c].counts)
             TRY(stage_gradient_norm(rank->chunks[c].stage, &rank->chunks[c].weights, &rank->own_squares[c], error));
+    TRY(rank_settle(rank, error)); /* the sum decides what the updates do: here the host waits for the device */
     TRY(rank->device->run->download(rank->device, rank->chunk_count * sizeof(double), rank->own_squares, rank->host_squares,
                                     error));
     TRY(rank->transport->gather(rank->endpoint, rank->host_squares, session->most_chunks * sizeof(double), rank->squares, error));
@@ -235,8 +237,85 @@ int instruction_place(const Program *program, uint32_t rank, uint32_t instructio
     return snprintf(text, size, "instruction %u (%s, %s%s)", number, words, program->source, line);
 }
 
+static Status failure(const Rank *rank, const Program *program, size_t instruction, Status status, Error *error)
+{
+    char text[256];
+    instruction_place(program, (uint32_t)rank->number, (uint32_t)instruction, text, sizeof text);
+    error_prefix(error, "rank %d, %s: ", rank->number, text);
+    return status;
+}
+
+/* Until the device has got to a mark; meanwhile the transport may look after its messages. */
+static Status await_mark(Rank *rank, size_t mark, Error *error)
+{
+    enum { LOOKS = 200, SLEEP = 20000 }; /* then it is worth sleeping, for so many nanoseconds */
+    const double deadline = rank->session->options->deadline;
+    const int64_t begun = clock_nanoseconds();
+    for (int look = 0;; look++) {
+        bool reached = false;
+        TRY(rank->device->run->async->reached(rank->device, mark, &reached, error));
+        if (reached)
+            return STATUS_OK;
+        if (rank->transport->progress)
+            TRY(rank->transport->progress(rank->endpoint, error));
+        if (deadline > 0 && (double)(clock_nanoseconds() - begun) > deadline * 1e9)
+            return error_set(error, STATUS_RUN_FAILED, "the device has not come to its end within %g s", deadline);
+        if (look >= LOOKS)
+            nanosleep(&(struct timespec){.tv_nsec = SLEEP}, NULL);
+    }
+}
+
+Status rank_settle(Rank *rank, Error *error)
+{
+    const DeviceAsync *queues = rank->device->run->async;
+    if (!queues)
+        return STATUS_OK;
+    const size_t spare = rank->session->longest_stream + 1; /* the mark behind those of the longest stream */
+    TRY(queues->mark(rank->device, spare, error));
+    return await_mark(rank, spare, error);
+}
+
+/* The device gets to the end of instruction `number`. */
+static Status follow(Rank *rank, const Program *program, size_t number, Error *error)
+{
+    atomic_store_explicit(&rank->progress->place, rank->step << 32 | number, memory_order_relaxed);
+    const Status status = await_mark(rank, number + 1, error);
+    return status == STATUS_OK ? STATUS_OK : failure(rank, program, number, status, error);
+}
+
+/* Enqueues the stream and stays a little ahead of the device: so that its place is known, and what goes wrong there is noticed
+   while the host can still act. Mark i + 1 is the end of instruction i. */
+static Status enqueue(Rank *rank, const Program *program, Error *error)
+{
+    enum { AHEAD = 32 }; /* instructions of a few launches each; a thousand launches block the caller */
+    const Instruction *instructions = program->ranks[rank->number].instructions;
+    const DeviceAsync *queues = rank->device->run->async;
+    size_t done = 0, count = 0;
+    const int64_t begun = clock_nanoseconds();
+    TRY(queues->mark(rank->device, 0, error));
+    do {
+        if (count == done + AHEAD)
+            TRY(follow(rank, program, done++, error));
+        atomic_store_explicit(&rank->progress->place, rank->step << 32 | count, memory_order_relaxed);
+        Status status = execute[instructions[count].opcode](rank, &instructions[count], error);
+        if (status == STATUS_OK)
+            status = queues->mark(rank->device, count + 1, error);
+        if (status != STATUS_OK)
+            return failure(rank, program, count, status, error);
+    } while (instructions[count++].opcode != OP_END);
+    while (done < count)
+        TRY(follow(rank, program, done++, error));
+    TRY(queues->mark_times(rank->device, count, rank->clock, error));
+    for (size_t i = 0; i <= count; i++)
+        rank->clock[i] += begun;
+    atomic_store_explicit(&rank->progress->place, PROGRESS_IDLE, memory_order_relaxed);
+    return STATUS_OK;
+}
+
 Status rank_execute(Rank *rank, const Program *program, Error *error)
 {
+    if (rank->device->run->async)
+        return enqueue(rank, program, error);
     const Instruction *instructions = program->ranks[rank->number].instructions;
     const uint64_t step = rank->step << 32;
     Status (*const progress)(Endpoint *, Error *) = rank->transport->progress;
@@ -253,11 +332,7 @@ Status rank_execute(Rank *rank, const Program *program, Error *error)
         }
         if (status == STATUS_OK && progress)
             status = progress(rank->endpoint, error);
-        if (status != STATUS_OK) {
-            char text[256];
-            instruction_place(program, (uint32_t)rank->number, (uint32_t)(next - instructions), text, sizeof text);
-            error_prefix(error, "rank %d, %s: ", rank->number, text);
-            return status;
-        }
+        if (status != STATUS_OK)
+            return failure(rank, program, (size_t)(next - instructions), status, error);
     }
 }

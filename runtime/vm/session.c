@@ -156,7 +156,7 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
     session->options = options;
     session->hooks = *hooks;
     session->model = options->model;
-    session->device = "cpu";
+    session->device = device_choose(options->device);
     if (!session->hooks.passes)
         session->hooks.passes = &model_passes;
     Status status = open_all(session, error);
@@ -189,8 +189,8 @@ bool session_close(Session *session)
         return false;
     for (uint32_t r = 0; session->ranks && r < session->loaded->program->rank_count; r++)
         if (session->endpoints[r]) {
-            rank_release(&session->ranks[r]);
             session->transport->close(session->endpoints[r]);
+            rank_release(&session->ranks[r]);
         }
     if (session->dataset)
         dataset_close(session->dataset);

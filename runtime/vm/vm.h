@@ -39,6 +39,7 @@ typedef struct RunOptions {
     const char *data;         /* NULL: the default text */
     uint64_t steps;
     double deadline;          /* seconds; 0: none */
+    const char *device;       /* a name that device_choose knows, or auto */
     TransportChoice transport;
     const int *rank_map;      /* [rank_map_count], NULL: none */
     int rank_map_count;

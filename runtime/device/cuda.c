@@ -1,0 +1,316 @@
+/* The CUDA device from opening to closing, and its memory. */
+
+#include "runtime/device/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Status cuda_status(CudaError code, const char *call, Error *error)
+{
+    if (code == CUDA_OK)
+        return STATUS_OK;
+    return error_set(error, STATUS_RUN_FAILED, "%s: %s (%u)", call, cuda_runtime->GetErrorString(code), code);
+}
+
+/* --- is there one? --- */
+
+static Status describe_driver(CudaError code, Error *error)
+{
+    int driver = 0;
+    if (cuda_runtime->DriverGetVersion(&driver) != CUDA_OK || driver == 0)
+        return error_set(error, STATUS_RUN_FAILED, "no NVIDIA driver on this machine (libcuda.so.1 cannot be opened)");
+    if (code == CUDA_DRIVER_TOO_OLD)
+        return error_set(error, STATUS_RUN_FAILED,
+                         "the NVIDIA driver is too old: it is for CUDA %d.%d, this program was built with %d.%d", driver / 1000,
+                         driver % 1000 / 10, cuda_runtime->runtime_version / 1000, cuda_runtime->runtime_version % 1000 / 10);
+    if (code != CUDA_OK)
+        return error_set(error, STATUS_RUN_FAILED, "no GPU (cudaGetDeviceCount: %s)", cuda_runtime->GetErrorString(code));
+    return error_set(error, STATUS_RUN_FAILED, "no GPU (the NVIDIA driver for CUDA %d.%d is there and shows none)",
+                     driver / 1000, driver % 1000 / 10);
+}
+
+static Status find(int index, CudaProperties *properties, Error *error)
+{
+    if (!cuda_runtime)
+        return error_set(error, STATUS_RUN_FAILED,
+                         "this program was built without CUDA: install the CUDA toolkit (where it is not in /usr/local/cuda, "
+                         "set CUDA_HOME) and build again");
+    int count = 0;
+    const CudaError code = cuda_runtime->GetDeviceCount(&count);
+    if (code != CUDA_OK || count < 1)
+        return describe_driver(code, error);
+    if (index >= count)
+        return error_set(error, STATUS_RUN_FAILED, "GPU %d was asked for; there are %d", index, count);
+    CUDA_TRY(GetDeviceProperties, properties, index);
+    if (properties->major < 8)
+        return error_set(error, STATUS_RUN_FAILED,
+                         "%s has compute capability %d.%d; 8.0 or more is needed, for bfloat16 and asynchronous copies",
+                         properties->name, properties->major, properties->minor);
+    return STATUS_OK;
+}
+
+static Status probe(Error *error)
+{
+    CudaProperties properties;
+    return find(0, &properties, error);
+}
+
+/* --- open and close --- */
+
+static void close_cuda(Device *device)
+{
+    CudaDevice *cuda = (CudaDevice *)device;
+    cuda_runtime->SetDevice(cuda->index);
+    for (int queue = 0; queue < 2; queue++)
+        if (cuda->streams[queue])
+            cuda_runtime->StreamSynchronize(cuda->streams[queue]);
+    cuda_free_marks(cuda);
+    if (cuda->scratch)
+        cuda_runtime->Free(cuda->scratch);
+    for (int queue = 0; queue < 2; queue++)
+        if (cuda->streams[queue])
+            cuda_runtime->StreamDestroy(cuda->streams[queue]);
+    if (cuda->module)
+        cuda_module_release();
+    free(cuda);
+}
+
+static Status start(CudaDevice *cuda, Error *error)
+{
+    TRY(find(cuda->index, &cuda->properties, error));
+    CUDA_TRY(SetDevice, cuda->index);
+    CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_COMPUTE]);
+    CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_MESSAGES]);
+    return cuda_module_take(&cuda->properties, cuda->index, &cuda->module, error);
+}
+
+static Status open_cuda(int index, CudaType type, Device **opened, Error *error)
+{
+    CudaProperties properties;
+    TRY(find(index, &properties, error)); /* before anything has to be taken back */
+    CudaDevice *cuda = calloc(1, sizeof *cuda);
+    if (!cuda)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    cuda->index = index;
+    cuda->type = type;
+    const Status status = start(cuda, error);
+    if (status != STATUS_OK) {
+        close_cuda(&cuda->device);
+        return status;
+    }
+    *opened = &cuda->device;
+    return STATUS_OK;
+}
+
+static Status open_bf16(int index, Device **opened, Error *error)
+{
+    return open_cuda(index, CUDA_BF16, opened, error);
+}
+
+static Status open_fp32(int index, Device **opened, Error *error)
+{
+    return open_cuda(index, CUDA_F32, opened, error);
+}
+
+/* --- kernels by shape: what each needs beside its operands --- */
+
+static bool fits(size_t value)
+{
+    return value <= UINT32_MAX / 4; /* the kernels count rows and columns in 32 bits, and attention has three times the columns */
+}
+
+static Status make_kernel(Device *device, const KernelShape *shape, Kernel **kernel, Error *error)
+{
+    CudaDevice *cuda = (CudaDevice *)device;
+    const size_t element = device->run->size[ELEMENTS];
+    size_t context = 0, scratch = 0;
+    if (!fits(shape->rows) || !fits(shape->columns) || !fits(shape->outputs))
+        return error_set(error, STATUS_RUN_FAILED, "%zu rows of %zu and %zu are more than a kernel takes", shape->rows,
+                         shape->columns, shape->outputs);
+    switch (shape->kind) {
+    case KERNEL_LINEAR:
+    case KERNEL_GELU:
+        break;
+    case KERNEL_NORM:
+        context = 2 * shape->rows * sizeof(float);
+        break;
+    case KERNEL_ATTENTION:
+        if (shape->columns / shape->heads > ATTENTION_WIDTH)
+            return error_set(error, STATUS_RUN_FAILED, "heads of %zu are wider than this device takes, %d: more heads help",
+                             shape->columns / shape->heads, ATTENTION_WIDTH);
+        context = scratch = shape->rows * shape->heads * sizeof(float);
+        break;
+    case KERNEL_CROSS_ENTROPY:
+        scratch = shape->rows * sizeof(double);
+        break;
+    }
+    TRY(cuda_reserve(cuda, scratch, error));
+    *kernel = calloc(1, sizeof **kernel);
+    if (!*kernel)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    (*kernel)->context = context / element;
+    return STATUS_OK;
+}
+
+static void free_kernel(Device *device, Kernel *kernel)
+{
+    (void)device;
+    free(kernel);
+}
+
+/* --- memory --- */
+
+enum { LEAST_BYTES = 256 };
+
+static Status take(size_t bytes, void **memory, Error *error)
+{
+    bytes = bytes < LEAST_BYTES ? LEAST_BYTES : bytes;
+    const CudaError code = cuda_runtime->Malloc(memory, bytes);
+    if (code == CUDA_OUT_OF_MEMORY)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the GPU: %zu bytes", bytes);
+    return cuda_status(code, "cudaMalloc", error);
+}
+
+Status cuda_reserve(CudaDevice *cuda, size_t bytes, Error *error)
+{
+    if (bytes <= cuda->scratch_bytes)
+        return STATUS_OK;
+    if (cuda->scratch)
+        CUDA_TRY(Free, cuda->scratch);
+    cuda->scratch = NULL;
+    cuda->scratch_bytes = 0;
+    TRY(take(bytes, &cuda->scratch, error));
+    cuda->scratch_bytes = bytes;
+    return STATUS_OK;
+}
+
+static void deallocate(Device *device, void *memory)
+{
+    CudaDevice *cuda = (CudaDevice *)device;
+    cuda_runtime->SetDevice(cuda->index); /* who tidies up may be another thread than who worked */
+    for (int queue = 0; queue < 2; queue++)
+        cuda_runtime->StreamSynchronize(cuda->streams[queue]);
+    if (memory)
+        cuda_runtime->Free(memory);
+}
+
+static Status allocate(Device *device, size_t bytes, void **memory, Error *error)
+{
+    CudaDevice *cuda = (CudaDevice *)device;
+    TRY(cuda_reserve(cuda, sum_partials(bytes / sizeof(float)) * sizeof(double), error)); /* for a sum over all of it */
+    TRY(take(bytes, memory, error));
+    const Status status = cuda_status(cuda_runtime->MemsetAsync(*memory, 0, bytes, cuda->streams[QUEUE_COMPUTE]),
+                                      "cudaMemsetAsync", error);
+    if (status != STATUS_OK)
+        deallocate(device, *memory);
+    return status;
+}
+
+static Status copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
+{
+    CUDA_TRY(MemcpyAsync, destination, source, bytes, ((CudaDevice *)device)->streams[QUEUE_COMPUTE]);
+    return STATUS_OK;
+}
+
+static Status copy_and_wait(Device *device, size_t bytes, const void *source, void *destination, Error *error)
+{
+    TRY(copy(device, bytes, source, destination, error));
+    CUDA_TRY(StreamSynchronize, ((CudaDevice *)device)->streams[QUEUE_COMPUTE]);
+    return STATUS_OK;
+}
+
+/* bfloat16 is the upper half of a float, here rounded to the nearest, ties to even, as the kernels round. */
+static uint16_t bf16_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40); /* not a number */
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static float float_of(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+enum { PIECE = 16384 };
+
+static bool is_float(const Device *device, NumberKind kind)
+{
+    return device->run->size[kind] == sizeof(float);
+}
+
+static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination, Error *error)
+{
+    if (is_float(device, kind))
+        return copy_and_wait(device, count * sizeof(float), source, destination, error);
+    uint16_t piece[PIECE];
+    for (size_t done = 0, length; done < count; done += length) {
+        length = count - done < PIECE ? count - done : PIECE;
+        for (size_t i = 0; i < length; i++)
+            piece[i] = bf16_of(source[done + i]);
+        TRY(copy_and_wait(device, length * sizeof *piece, piece, (uint16_t *)destination + done, error));
+    }
+    return STATUS_OK;
+}
+
+static Status store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination, Error *error)
+{
+    if (is_float(device, kind))
+        return copy_and_wait(device, count * sizeof(float), source, destination, error);
+    uint16_t piece[PIECE];
+    for (size_t done = 0, length; done < count; done += length) {
+        length = count - done < PIECE ? count - done : PIECE;
+        TRY(copy_and_wait(device, length * sizeof *piece, (const uint16_t *)source + done, piece, error));
+        for (size_t i = 0; i < length; i++)
+            destination[done + i] = float_of(piece[i]);
+    }
+    return STATUS_OK;
+}
+
+#define CUDA_TABLE(its_name, its_open, element)              \
+    {                                                        \
+        .name = its_name,                                    \
+        .size = {element, sizeof(float)},                    \
+        .async = &cuda_queues,                               \
+        .probe = probe,                                      \
+        .open = its_open,                                    \
+        .close = close_cuda,                                 \
+        .make_kernel = make_kernel,                          \
+        .free_kernel = free_kernel,                          \
+        .allocate = allocate,                                \
+        .deallocate = deallocate,                            \
+        .upload = copy_and_wait,                             \
+        .download = copy_and_wait,                           \
+        .load_floats = load_floats,                          \
+        .store_floats = store_floats,                        \
+        .fill = cuda_fill,                                   \
+        .copy = copy,                                        \
+        .accumulate = cuda_accumulate,                       \
+        .from_floats = cuda_from_floats,                     \
+        .to_floats = cuda_to_floats,                         \
+        .linear_forward = cuda_linear_forward,               \
+        .linear_backward_input = cuda_linear_backward_input, \
+        .linear_backward_weight = cuda_linear_backward_weight, \
+        .norm_forward = cuda_norm_forward,                   \
+        .norm_backward_input = cuda_norm_backward_input,     \
+        .norm_backward_weight = cuda_norm_backward_weight,   \
+        .gelu_forward = cuda_gelu_forward,                   \
+        .gelu_backward = cuda_gelu_backward,                 \
+        .attention_forward = cuda_attention_forward,         \
+        .attention_backward = cuda_attention_backward,       \
+        .embedding_forward = cuda_embedding_forward,         \
+        .embedding_backward = cuda_embedding_backward,       \
+        .cross_entropy = cuda_cross_entropy,                 \
+        .squared_error = cuda_squared_error,                 \
+        .sum_of_squares = cuda_sum_of_squares,               \
+        .adamw = cuda_adamw,                                 \
+    }
+
+const DeviceTable device_cuda = CUDA_TABLE("cuda", open_bf16, 2);
+const DeviceTable device_cuda_fp32 = CUDA_TABLE("cuda-fp32", open_fp32, 4);

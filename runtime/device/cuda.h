@@ -1,0 +1,92 @@
+#ifndef DEVICE_CUDA_H
+#define DEVICE_CUDA_H
+
+/* The inside of the CUDA device: two streams of one GPU, and the kernels of kernels/kernels.h. "cuda" computes in bfloat16 with
+   sums in float, "cuda-fp32" in float throughout, to be compared with the CPU. Everything is asked of `cuda_runtime`. */
+
+#include "runtime/device/cuda_runtime.h"
+#include "runtime/device/device.h"
+
+#define KERNEL_NUMBER(file, name, parameters) CUDA_##name,
+enum {
+    KERNELS_OF_ELEMENTS(KERNEL_NUMBER)
+    KERNELS_OF_FLOATS(KERNEL_NUMBER)
+    KERNELS_OF_HOPPER(KERNEL_NUMBER)
+    CUDA_KERNELS
+};
+#undef KERNEL_NUMBER
+
+typedef enum CudaType { CUDA_F32, CUDA_BF16, CUDA_TYPES } CudaType;
+
+/* The kernels of a process, loaded by the first device and unloaded with the last. */
+typedef struct CudaModule {
+    CudaKernel *kernels[CUDA_KERNELS][CUDA_TYPES]; /* of those that have one form: the first; NULL: not on this GPU */
+    char names[CUDA_KERNELS][CUDA_TYPES][48];
+} CudaModule;
+
+struct DeviceEvent {
+    CudaEvent *event;
+};
+
+typedef struct CudaDevice {
+    Device device; /* first: a Device of these tables is a CudaDevice */
+    int index;
+    CudaType type; /* of elements */
+    CudaProperties properties;
+    const CudaModule *module;
+    CudaStream *streams[2]; /* by DeviceQueue */
+    void *scratch;          /* of one operation: the streams' order lets the next one have it */
+    size_t scratch_bytes;
+    CudaEvent **marks;
+    size_t mark_count;
+} CudaDevice;
+
+/* An operation's failure, with the name of the call. */
+Status cuda_status(CudaError code, const char *call, Error *error);
+#define CUDA_TRY(call, ...) TRY(cuda_status(cuda_runtime->call(__VA_ARGS__), "cuda" #call, error))
+
+/* --- cuda_module.c --- */
+Status cuda_module_take(const CudaProperties *properties, int index, const CudaModule **module, Error *error);
+void cuda_module_release(void);
+
+/* What the build has put into the program: sources, and machine code where it had nvcc. Ends with a NULL name. */
+typedef struct CudaImage {
+    const char *file;         /* without its .cu; a header has its .h or .cuh */
+    const char *architecture; /* sm_80, ...; NULL: the source, closed by a 0 */
+    const char *begin;
+} CudaImage;
+extern const CudaImage cuda_images[];
+
+/* --- cuda.c --- */
+/* Makes the scratch memory at least so large; not while operations are enqueued. */
+Status cuda_reserve(CudaDevice *cuda, size_t bytes, Error *error);
+
+/* --- cuda_queues.c --- */
+extern const DeviceAsync cuda_queues;
+void cuda_free_marks(CudaDevice *cuda);
+
+/* --- cuda_operations.c: the table's entries, as in device.h --- */
+Status cuda_fill(Device *, NumberKind, size_t, double, void *, Error *);
+Status cuda_accumulate(Device *, size_t, const void *, void *, Error *);
+Status cuda_from_floats(Device *, size_t, const float *, void *, Error *);
+Status cuda_to_floats(Device *, size_t, const void *, float *, Error *);
+Status cuda_linear_forward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *, Error *);
+Status cuda_linear_backward_input(Device *, const Kernel *, const void *, const void *, void *, Error *);
+Status cuda_linear_backward_weight(Device *, const Kernel *, const void *, const void *, void *, void *, Error *);
+Status cuda_norm_forward(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
+Status cuda_norm_backward_input(Device *, const Kernel *, const void *, const void *, const void *, const void *, const void *,
+                                void *, Error *);
+Status cuda_norm_backward_weight(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
+Status cuda_gelu_forward(Device *, const Kernel *, const void *, void *, Error *);
+Status cuda_gelu_backward(Device *, const Kernel *, const void *, const void *, void *, Error *);
+Status cuda_attention_forward(Device *, const Kernel *, const void *, void *, void *, Error *);
+Status cuda_attention_backward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
+                               Error *);
+Status cuda_embedding_forward(Device *, size_t, size_t, size_t, const int32_t *, const void *, const void *, void *, Error *);
+Status cuda_embedding_backward(Device *, size_t, size_t, size_t, const int32_t *, const void *, void *, void *, Error *);
+Status cuda_cross_entropy(Device *, const Kernel *, const int32_t *, double, void *, double *, Error *);
+Status cuda_squared_error(Device *, size_t, const void *, const float *, double, void *, double *, Error *);
+Status cuda_sum_of_squares(Device *, size_t, const void *, double *, Error *);
+Status cuda_adamw(Device *, const AdamW *, size_t, void *, void *, void *, void *, void *, Error *);
+
+#endif

@@ -1,0 +1,198 @@
+/* The CUDA runtime, linked statically: it opens the driver's library when it is first called and fails politely where there
+   is none. Built only where the toolkit is. */
+
+#include "runtime/device/cuda_runtime.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+
+static const char *GetErrorString(CudaError error)
+{
+    return cudaGetErrorString((cudaError_t)error);
+}
+
+static CudaError DriverGetVersion(int *version)
+{
+    return cudaDriverGetVersion(version);
+}
+
+static CudaError GetDeviceCount(int *count)
+{
+    return cudaGetDeviceCount(count);
+}
+
+static CudaError GetDeviceProperties(CudaProperties *properties, int device)
+{
+    struct cudaDeviceProp all;
+    const cudaError_t error = cudaGetDeviceProperties(&all, device);
+    if (error != cudaSuccess)
+        return error;
+    *properties = (CudaProperties){
+        .major = all.major,
+        .minor = all.minor,
+        .multiprocessors = all.multiProcessorCount,
+        .shared_bytes = (int)all.sharedMemPerBlockOptin,
+    };
+    snprintf(properties->name, sizeof properties->name, "%s", all.name);
+    return cudaSuccess;
+}
+
+static CudaError SetDevice(int device)
+{
+    return cudaSetDevice(device);
+}
+
+static CudaError Malloc(void **memory, size_t bytes)
+{
+    const cudaError_t error = cudaMalloc(memory, bytes);
+    if (error == cudaErrorMemoryAllocation)
+        cudaGetLastError(); /* this one spoils nothing: the next call should not find it */
+    return error;
+}
+
+static CudaError Free(void *memory)
+{
+    return cudaFree(memory);
+}
+
+static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *stream)
+{
+    return cudaMemsetAsync(memory, value, bytes, stream);
+}
+
+static CudaError MemcpyAsync(void *destination, const void *source, size_t bytes, CudaStream *stream)
+{
+    return cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, stream);
+}
+
+static CudaError StreamCreate(CudaStream **stream)
+{
+    return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+}
+
+static CudaError StreamDestroy(CudaStream *stream)
+{
+    return cudaStreamDestroy(stream);
+}
+
+static CudaError StreamSynchronize(CudaStream *stream)
+{
+    return cudaStreamSynchronize(stream);
+}
+
+static CudaError StreamWaitEvent(CudaStream *stream, CudaEvent *event)
+{
+    return cudaStreamWaitEvent(stream, event, cudaEventWaitDefault);
+}
+
+static CudaError EventCreate(CudaEvent **event, int timing)
+{
+    return cudaEventCreateWithFlags(event, timing ? cudaEventDefault : cudaEventDisableTiming);
+}
+
+static CudaError EventDestroy(CudaEvent *event)
+{
+    return cudaEventDestroy(event);
+}
+
+static CudaError EventRecord(CudaEvent *event, CudaStream *stream)
+{
+    return cudaEventRecord(event, stream);
+}
+
+static CudaError EventQuery(CudaEvent *event)
+{
+    return cudaEventQuery(event);
+}
+
+static CudaError EventElapsedTime(float *milliseconds, CudaEvent *from, CudaEvent *to)
+{
+    return cudaEventElapsedTime(milliseconds, from, to);
+}
+
+static CudaError LibraryLoadData(CudaLibrary **library, const void *image)
+{
+    return cudaLibraryLoadData(library, image, NULL, NULL, 0, NULL, NULL, 0);
+}
+
+static CudaError LibraryUnload(CudaLibrary *library)
+{
+    return cudaLibraryUnload(library);
+}
+
+static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, const char *name)
+{
+    return cudaLibraryGetKernel(kernel, library, name);
+}
+
+static CudaError KernelSetShared(CudaKernel *kernel, int bytes, int device)
+{
+    return cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes, device);
+}
+
+static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream)
+{
+    void *arguments[] = {(void *)(uintptr_t)parameters};
+    const dim3 grid = {launch.grid, 1, 1}, block = {launch.block, 1, 1};
+    return cudaLaunchKernel((const void *)kernel, grid, block, arguments, launch.shared, stream);
+}
+
+typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
+                             const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                             CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const TensorMapShape *shape)
+{
+    static _Atomic(EncodeTiled *) found;
+    EncodeTiled *encode = found;
+    if (!encode) {
+        void *entry = NULL;
+        enum cudaDriverEntryPointQueryResult result;
+        const cudaError_t error =
+            cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &result);
+        if (error != cudaSuccess)
+            return error;
+        if (result != cudaDriverEntryPointSuccess || !entry)
+            return cudaErrorSymbolNotFound;
+        found = encode = (EncodeTiled *)(uintptr_t)entry;
+    }
+    const cuuint64_t sizes[2] = {shape->sizes[0], shape->sizes[1]}, pitches[1] = {shape->pitch};
+    const cuuint32_t box[2] = {shape->box[0], shape->box[1]}, steps[2] = {1, 1};
+    _Static_assert(sizeof(TensorMap) == sizeof(CUtensorMap), "the kernels' copy of CUDA's type");
+    const CUresult result =
+        encode((CUtensorMap *)(void *)map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)matrix, sizes, pitches, box,
+               steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+static const CudaRuntime table = {
+    .runtime_version = CUDART_VERSION,
+    .GetErrorString = GetErrorString,
+    .DriverGetVersion = DriverGetVersion,
+    .GetDeviceCount = GetDeviceCount,
+    .GetDeviceProperties = GetDeviceProperties,
+    .SetDevice = SetDevice,
+    .Malloc = Malloc,
+    .Free = Free,
+    .MemsetAsync = MemsetAsync,
+    .MemcpyAsync = MemcpyAsync,
+    .StreamCreate = StreamCreate,
+    .StreamDestroy = StreamDestroy,
+    .StreamSynchronize = StreamSynchronize,
+    .StreamWaitEvent = StreamWaitEvent,
+    .EventCreate = EventCreate,
+    .EventDestroy = EventDestroy,
+    .EventRecord = EventRecord,
+    .EventQuery = EventQuery,
+    .EventElapsedTime = EventElapsedTime,
+    .LibraryLoadData = LibraryLoadData,
+    .LibraryUnload = LibraryUnload,
+    .LibraryGetKernel = LibraryGetKernel,
+    .KernelSetShared = KernelSetShared,
+    .LaunchKernel = LaunchKernel,
+    .EncodeTensorMap = EncodeTensorMap,
+};
+
+const CudaRuntime *const cuda_runtime = &table;

@@ -1,0 +1,250 @@
+/* Whole runs of dprun's code on the CUDA device, its runtime replaced by a stand-in: the losses of the CPU device, no access
+   that nothing orders, and every call's failure told and tidied up after. */
+
+#include "runtime/vm/vm.h"
+#include "tests/cuda/standin/standin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 2, MICROBATCHES_MAX = 32 };
+
+typedef struct Outcome {
+    Status status;
+    Error error;
+    uint32_t microbatches;
+    double losses[STEPS][MICROBATCHES_MAX];
+    double norms[STEPS];
+    double held_out;
+} Outcome;
+
+static void on_step(void *context, const StepReport *report)
+{
+    Outcome *outcome = context;
+    memcpy(outcome->losses[report->step - 1], report->losses, outcome->microbatches * sizeof *report->losses);
+    outcome->norms[report->step - 1] = report->gradient_norm;
+    outcome->held_out = report->held_out_loss;
+}
+
+/* --ranks and --microbatches are the schedule's own where NULL is given. */
+static const char *compile(const char *schedule, const char *options)
+{
+    static char path[256];
+    char command[1024];
+    const char *build = getenv("BUILD");
+    snprintf(path, sizeof path, "%s/tests/cuda/%s.bin", build ? build : "build", schedule);
+    snprintf(command, sizeof command, "%s/dpc %s schedules/%s.dps -o %s >%s.log", build ? build : "build", options, schedule, path,
+             path);
+    assert_int_equal(system(command), 0);
+    return path;
+}
+
+static Outcome run(const char *path, const char *device, const char *model, const char *option)
+{
+    Arena arena = {0};
+    RunOptions options;
+    LoadedProgram loaded;
+    Session *session = NULL;
+    char *arguments[] = {"dprun", "--device", (char *)device, "--model", (char *)model, "--set", "hidden=16", "--set", "heads=2",
+                         "--set", "sequence=8", "--set", "microbatch_size=2", "--steps", "2", "--deadline", "30",
+                         (char *)option, (char *)path, NULL};
+    Outcome outcome = {0};
+    int count = 0;
+    while (arguments[count])
+        count++;
+    outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
+    if (outcome.status == STATUS_OK)
+        outcome.status = program_load(path, options.reference, options.forward_only, &arena, &loaded, &outcome.error);
+    assert_int_equal(outcome.status, STATUS_OK);
+    outcome.microbatches = loaded.program->microbatches;
+    assert_true(outcome.microbatches <= MICROBATCHES_MAX);
+    const SessionHooks hooks = {.observer = {.context = &outcome, .step = on_step}};
+    outcome.status = session_open(&loaded, &options, &hooks, &session, &outcome.error);
+    if (outcome.status == STATUS_OK) {
+        outcome.status = session_run(session, &outcome.error);
+        assert_true(session_close(session));
+    }
+    standin_kernels_end();
+    arena_free(&arena);
+    return outcome;
+}
+
+static Outcome run_well(const char *path, const char *device, const char *model, const char *option)
+{
+    const Outcome outcome = run(path, device, model, option);
+    if (outcome.status != STATUS_OK)
+        fail_msg("%s on %s: %s", path, device, outcome.error.text);
+    return outcome;
+}
+
+static void assert_clean(void)
+{
+    const StandinReport report = standin_report();
+    if (report.races)
+        fail_msg("%zu races, first: %s", report.races, report.first_race);
+    assert_int_equal(report.live, 0);
+    assert_true(report.launches > 0);
+}
+
+static void assert_close(const Outcome *got, const Outcome *expected, double bound, const char *what)
+{
+    for (int s = 0; s < STEPS; s++) {
+        for (uint32_t m = 0; m < expected->microbatches; m++)
+            if (!(fabs(got->losses[s][m] - expected->losses[s][m]) <= bound * expected->losses[s][m]))
+                fail_msg("%s, step %d, microbatch %u: loss %.9g, should be %.9g", what, s + 1, m, got->losses[s][m],
+                         expected->losses[s][m]);
+        if (!(fabs(got->norms[s] - expected->norms[s]) <= bound * expected->norms[s]))
+            fail_msg("%s, step %d: norm %.9g, should be %.9g", what, s + 1, got->norms[s], expected->norms[s]);
+    }
+    assert_true(fabs(got->held_out - expected->held_out) <= bound * expected->held_out);
+}
+
+typedef struct Schedule {
+    const char *name, *options;
+} Schedule;
+
+static const Schedule schedules[] = {
+    {"1f1b", "--ranks 3 --microbatches 5"}, {"zb-v", "--ranks 2 --microbatches 4"}, {"dualpipe", "--ranks 4 --microbatches 8"},
+    {"chimera", "--ranks 2 --microbatches 4"}, {"naive", "--ranks 2 --microbatches 2"},
+};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules };
+
+/* Whatever the order in which the streams get on: the numbers of the CPU device. */
+static void test_equals_cpu(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SCHEDULES; s++) {
+        const char *path = compile(schedules[s].name, schedules[s].options);
+        for (int model = 0; model < 2; model++) {
+            const char *name = model ? "mlp" : "gpt";
+            const Outcome cpu = run_well(path, "cpu", name, "--transport=local");
+            for (int order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
+                standin_begin(&(StandinSetting){.order = order, .seed = (uint64_t)s});
+                const Outcome cuda = run_well(path, "cuda-fp32", name, "--transport=local");
+                assert_clean();
+                assert_close(&cuda, &cpu, 1e-6, schedules[s].name);
+            }
+        }
+    }
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    const char *path = compile("dualpipe", "--ranks 4 --microbatches 8");
+    for (int major = 8; major <= 9; major++) /* 9: the Hopper kernels */
+        for (int model = 0; model < 2; model++) {
+            standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 3, .major = major});
+            const char *name = model ? "mlp" : "gpt";
+            const Outcome cuda = run_well(path, "cuda", name, "--transport=local");
+            assert_clean();
+            const Outcome cpu = run_well(path, "cpu", name, "--transport=local");
+            assert_close(&cuda, &cpu, 2e-2, name);
+        }
+}
+
+/* The same program as one rank, and its forward half. */
+static void test_reference_and_forward(void **state)
+{
+    (void)state;
+    const char *path = compile("zb-v", "--ranks 2 --microbatches 4");
+    for (int forward = 0; forward < 2; forward++) {
+        const char *option = forward ? "--forward-only" : "--reference";
+        const Outcome cpu = run_well(path, "cpu", "gpt", option);
+        standin_begin(&(StandinSetting){.order = STANDIN_LATE});
+        const Outcome cuda = run_well(path, "cuda-fp32", "gpt", option);
+        assert_clean();
+        assert_close(&cuda, &cpu, 1e-6, option);
+    }
+}
+
+/* Where the streams wait for nothing the stand-in sees it: so what it does not see is right. */
+static void test_races_are_seen(void **state)
+{
+    (void)state;
+    const char *path = compile("1f1b", "--ranks 3 --microbatches 5");
+    standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .forget_waits = true});
+    run(path, "cuda-fp32", "gpt", "--transport=local");
+    assert_true(standin_report().races > 0);
+}
+
+static bool only_tidies(const char *call)
+{
+    static const char *const calls[] = {"Free", "StreamDestroy", "StreamSynchronize", "EventDestroy", "LibraryUnload", "SetDevice"};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(calls[i], call) == 0)
+            return true;
+    return false;
+}
+
+static void test_failing_calls(void **state)
+{
+    (void)state;
+    const char *path = compile("dualpipe", "--ranks 2 --microbatches 4");
+    standin_begin(&(StandinSetting){.order = STANDIN_EARLY});
+    run_well(path, "cuda", "mlp", "--transport=local");
+    const size_t calls = standin_report().calls;
+    const size_t stride = 1 + calls / 400; /* all of the first, where each call is another one, then some */
+    for (size_t i = 1; i <= calls; i += i < 400 ? 1 : stride)
+        for (int sticky = 0; sticky < 2; sticky++) {
+            standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .fail_at = i, .sticky = sticky, .driver_version = 13000});
+            const Outcome outcome = run(path, "cuda", "mlp", "--transport=local");
+            const StandinReport report = standin_report();
+            if (!report.failed) /* calls are fewer this time: how often events are asked for depends on the threads */
+                continue;
+            char name[64];
+            if (sticky) /* then another rank's call may be the one that is told */
+                snprintf(name, sizeof name, "cuda");
+            else
+                snprintf(name, sizeof name, "cu%s%s", strncmp(report.failed, "Tensor", 6) == 0 ? "" : "da", report.failed);
+            if (outcome.status == STATUS_OK ? !only_tidies(report.failed) : !strstr(outcome.error.text, name))
+                fail_msg("call %zu, %s: status %d, %s", i, name, (int)outcome.status, outcome.error.text);
+            if (!sticky && !only_tidies(report.failed))
+                assert_int_equal(report.live, 0);
+        }
+}
+
+/* What is missing is said in words. */
+static void test_no_gpu(void **state)
+{
+    (void)state;
+    static const struct {
+        StandinSetting setting;
+        const char *words;
+    } cases[] = {
+        {{.count_error = 100}, "no NVIDIA driver"},
+        {{.count_error = CUDA_DRIVER_TOO_OLD, .driver_version = 11040}, "too old: it is for CUDA 11.4, this program was built with 13.0"},
+        {{.count_error = 100, .driver_version = 12040}, "no GPU (cudaGetDeviceCount: "},
+        {{.no_devices = 1, .driver_version = 12040}, "shows none"},
+        {{.major = 7, .minor = 5}, "has compute capability 7.5; 8.0"},
+    };
+    const char *path = compile("naive", "--ranks 2 --microbatches 2");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        standin_begin(&cases[i].setting);
+        const Outcome outcome = run(path, "cuda", "gpt", "--transport=local");
+        assert_int_equal(outcome.status, STATUS_RUN_FAILED);
+        if (!strstr(outcome.error.text, cases[i].words) || !strstr(outcome.error.text, "device cuda: "))
+            fail_msg("%s", outcome.error.text);
+        run_well(path, "auto", "gpt", "--transport=local");
+        assert_int_equal(standin_report().launches, 0);
+    }
+    standin_begin(&(StandinSetting){0});
+    run_well(path, "auto", "gpt", "--transport=local");
+    assert_clean();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equals_cpu), cmocka_unit_test(test_bf16), cmocka_unit_test(test_reference_and_forward),
+        cmocka_unit_test(test_races_are_seen), cmocka_unit_test(test_failing_calls), cmocka_unit_test(test_no_gpu),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,567 @@
+/* Streams, events and memory of the stand-in, and who touched what after whom. */
+
+#include "tests/cuda/standin/standin.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/device/cuda.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STREAMS_MAX = 64, LINE = 64, TABLE = 1 << 20 };
+enum { FAILED = 719 };
+
+/* What has happened before: of each stream so many operations. */
+typedef struct Clock {
+    uint32_t of[STREAMS_MAX];
+} Clock;
+
+typedef enum OperationKind { LAUNCH, COPY, SET, RECORD, WAIT } OperationKind;
+
+typedef struct Operation Operation;
+struct Operation {
+    OperationKind kind;
+    Operation *next;
+    uint64_t number;       /* in its stream, from 1 */
+    const StandinKernel *kernel;
+    size_t element_size;
+    void *parameters;
+    void *destination;
+    const void *source;
+    size_t bytes;
+    int value;
+    CudaEvent *event;      /* RECORD */
+    CudaStream *other;     /* WAIT for this stream to have run up to */
+    uint64_t other_number;
+};
+
+struct CUstream_st {
+    unsigned id;
+    uint64_t enqueued, run;
+    Operation *first, **end;
+    Clock clock;
+};
+
+struct CUevent_st {
+    CudaStream *stream; /* of the last record; NULL: none */
+    uint64_t number;
+    unsigned looks;     /* of EventQuery since the record */
+    Clock clock;
+    int64_t time;
+};
+
+struct CUkern_st {
+    const StandinKernel *kernel;
+    size_t element_size;
+    int shared;
+};
+
+enum { KERNELS_MAX = 64 };
+struct CUlib_st {
+    struct CUkern_st kernels[KERNELS_MAX];
+    size_t count;
+};
+
+typedef struct Block {
+    char *memory;
+    size_t bytes;
+} Block;
+
+/* Who touched a line of memory last. */
+typedef struct Shadow {
+    uintptr_t line; /* 0: unused */
+    unsigned writer;
+    uint32_t written;
+    uint32_t read[STREAMS_MAX];
+    const char *writer_name, *reader_name;
+} Shadow;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static StandinSetting setting;
+static StandinReport report;
+static uint64_t state; /* of the random order */
+static Block *blocks;
+static size_t block_count;
+static CudaStream *streams[STREAMS_MAX]; /* numbers are not used again within a run */
+static unsigned stream_count;
+static Shadow **shadows;
+static unsigned generation;
+static _Thread_local Clock known; /* what the calling thread has waited for */
+static _Thread_local unsigned known_in;
+
+void standin_begin(const StandinSetting *new_setting)
+{
+    pthread_mutex_lock(&lock);
+    setting = *new_setting;
+    report = (StandinReport){0};
+    state = setting.seed;
+    stream_count = 0;
+    generation++;
+    for (size_t i = 0; shadows && i < TABLE; i++)
+        free(shadows[i]);
+    free(shadows);
+    free(blocks);
+    blocks = NULL;
+    block_count = 0;
+    shadows = calloc(TABLE, sizeof *shadows);
+    pthread_mutex_unlock(&lock);
+}
+
+StandinReport standin_report(void)
+{
+    pthread_mutex_lock(&lock);
+    const StandinReport now = report;
+    pthread_mutex_unlock(&lock);
+    return now;
+}
+
+/* Under the lock. True when the call is to fail. */
+static bool fails(const char *name)
+{
+    report.calls++;
+    if (known_in != generation) {
+        memset(&known, 0, sizeof known);
+        known_in = generation;
+    }
+    if (setting.fail_at == 0 || report.calls < setting.fail_at || (report.calls > setting.fail_at && !setting.sticky))
+        return false;
+    if (!report.failed)
+        report.failed = name;
+    return true;
+}
+
+#define ENTER(name)                     \
+    pthread_mutex_lock(&lock);          \
+    if (fails(#name)) {                 \
+        pthread_mutex_unlock(&lock);    \
+        return FAILED;                  \
+    }
+#define LEAVE(code)                     \
+    do {                                \
+        pthread_mutex_unlock(&lock);    \
+        return code;                    \
+    } while (0)
+
+/* --- what happened before what --- */
+
+static void join(Clock *clock, const Clock *other)
+{
+    for (unsigned i = 0; i < stream_count; i++)
+        clock->of[i] = clock->of[i] > other->of[i] ? clock->of[i] : other->of[i];
+}
+
+static Shadow *shadow_of(uintptr_t line)
+{
+    for (size_t i = (line / LINE * 0x9e3779b97f4a7c15u >> 20) % TABLE;; i = (i + 1) % TABLE) {
+        if (!shadows[i]) {
+            shadows[i] = calloc(1, sizeof **shadows);
+            shadows[i]->line = line;
+        }
+        if (shadows[i]->line == line)
+            return shadows[i];
+    }
+}
+
+static void note_race(const char *first, const char *second, const void *memory)
+{
+    if (report.races++ == 0)
+        snprintf(report.first_race, sizeof report.first_race, "%s and %s, unordered, at %p", first, second, memory);
+}
+
+static bool is_ours(const void *memory, size_t bytes)
+{
+    for (size_t i = 0; i < block_count; i++)
+        if ((const char *)memory >= blocks[i].memory && (const char *)memory + bytes <= blocks[i].memory + blocks[i].bytes)
+            return true;
+    return false;
+}
+
+static void touch(const CudaStream *stream, const char *name, const void *memory, size_t bytes, bool writes)
+{
+    const Clock *now = &stream->clock;
+    if (!is_ours(memory, bytes))
+        return; /* the host's, or NULL: what kernels do there is an address sanitizer's to find */
+    for (uintptr_t line = (uintptr_t)memory / LINE * LINE; line < (uintptr_t)memory + bytes; line += LINE) {
+        Shadow *shadow = shadow_of(line);
+        if (shadow->written > now->of[shadow->writer])
+            note_race(shadow->writer_name, name, (const void *)line);
+        for (unsigned i = 0; writes && i < stream_count; i++)
+            if (shadow->read[i] > now->of[i])
+                note_race(shadow->reader_name, name, (const void *)line);
+        if (writes) {
+            shadow->writer = stream->id;
+            shadow->written = now->of[stream->id];
+            shadow->writer_name = name;
+            memset(shadow->read, 0, sizeof shadow->read);
+        } else {
+            shadow->read[stream->id] = now->of[stream->id];
+            shadow->reader_name = name;
+        }
+    }
+}
+
+static void note_accesses(const CudaStream *stream, const StandinKernel *kernel, size_t element_size, const void *parameters)
+{
+    StandinOperand operands[STANDIN_OPERANDS];
+    const size_t count = kernel->operands(parameters, operands);
+    for (size_t i = 0; i < count; i++) {
+        void *memory;
+        memcpy(&memory, (const char *)parameters + operands[i].offset, sizeof memory);
+        const size_t bytes = operands[i].count * (operands[i].size ? operands[i].size : element_size);
+        if (operands[i].read)
+            touch(stream, kernel->name, memory, bytes, false);
+        if (operands[i].written)
+            touch(stream, kernel->name, memory, bytes, true);
+    }
+}
+
+/* --- running --- */
+
+static void run_to(CudaStream *stream, uint64_t number);
+
+static void run_one(CudaStream *stream)
+{
+    Operation *operation = stream->first;
+    if (operation->kind == WAIT)
+        run_to(operation->other, operation->other_number);
+    stream->first = operation->next;
+    if (!stream->first)
+        stream->end = &stream->first;
+    stream->run = operation->number;
+    switch (operation->kind) {
+    case LAUNCH: standin_run(operation->kernel, operation->element_size, operation->parameters); break;
+    case COPY: memmove(operation->destination, operation->source, operation->bytes); break;
+    case SET: memset(operation->destination, operation->value, operation->bytes); break;
+    case RECORD:
+        if (operation->event)
+            operation->event->time = clock_nanoseconds();
+        break;
+    case WAIT: break;
+    }
+    free(operation->parameters);
+    free(operation);
+}
+
+static void run_to(CudaStream *stream, uint64_t number)
+{
+    while (stream->run < number)
+        run_one(stream);
+}
+
+static void run_all(void)
+{
+    for (unsigned i = 0; i < stream_count; i++)
+        if (streams[i])
+            run_to(streams[i], streams[i]->enqueued);
+}
+
+static uint64_t next_random(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return state >> 33;
+}
+
+static void enqueue(CudaStream *stream, Operation operation)
+{
+    Operation *own = malloc(sizeof *own);
+    *own = operation;
+    own->number = ++stream->enqueued;
+    own->next = NULL;
+    *stream->end = own;
+    stream->end = &own->next;
+    if (setting.order == STANDIN_EARLY)
+        run_to(stream, stream->enqueued);
+    for (uint64_t i = setting.order == STANDIN_RANDOM ? next_random() % 3 : 0; i > 0; i--) {
+        CudaStream *any = streams[next_random() % stream_count];
+        if (any && any->run < any->enqueued)
+            run_one(any);
+    }
+}
+
+/* The next operation of the stream comes after what came before in it and what the caller has waited for. */
+static void advance(CudaStream *stream)
+{
+    join(&stream->clock, &known);
+    stream->clock.of[stream->id]++;
+}
+
+/* --- the table --- */
+
+static const char *GetErrorString(CudaError error)
+{
+    return error == FAILED ? "unspecified launch failure" : error == CUDA_DRIVER_TOO_OLD ? "driver too old" : "no device";
+}
+
+static CudaError DriverGetVersion(int *version)
+{
+    *version = setting.driver_version;
+    return CUDA_OK;
+}
+
+static CudaError GetDeviceCount(int *count)
+{
+    ENTER(GetDeviceCount)
+    *count = setting.no_devices ? 0 : 1;
+    LEAVE(setting.count_error);
+}
+
+static CudaError GetDeviceProperties(CudaProperties *properties, int device)
+{
+    (void)device;
+    ENTER(GetDeviceProperties)
+    *properties = (CudaProperties){.name = "stand-in", .major = setting.major ? setting.major : 8, .minor = setting.minor,
+                                   .multiprocessors = 4, .shared_bytes = 232448};
+    LEAVE(CUDA_OK);
+}
+
+static CudaError SetDevice(int device)
+{
+    ENTER(SetDevice)
+    LEAVE(device == 0 ? CUDA_OK : 101);
+}
+
+static CudaError Malloc(void **memory, size_t bytes)
+{
+    ENTER(Malloc)
+    *memory = bytes > (size_t)1 << 40 ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
+    if (!*memory)
+        LEAVE(CUDA_OUT_OF_MEMORY);
+    memset(*memory, 0xff, bytes); /* not a number in every type */
+    blocks = realloc(blocks, (block_count + 1) * sizeof *blocks);
+    blocks[block_count++] = (Block){*memory, bytes};
+    report.live++;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError Free(void *memory)
+{
+    ENTER(Free)
+    run_all(); /* CUDA waits for the device here, too */
+    size_t i = 0;
+    while (i < block_count && blocks[i].memory != memory)
+        i++;
+    if (i == block_count)
+        LEAVE(1);
+    for (uintptr_t line = (uintptr_t)memory; line < (uintptr_t)memory + blocks[i].bytes; line += LINE) {
+        Shadow *shadow = shadow_of(line);
+        *shadow = (Shadow){.line = line};
+    }
+    blocks[i] = blocks[--block_count];
+    free(memory);
+    report.live--;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *stream)
+{
+    ENTER(MemsetAsync)
+    advance(stream);
+    touch(stream, "cudaMemsetAsync", memory, bytes, true);
+    enqueue(stream, (Operation){.kind = SET, .destination = memory, .value = value, .bytes = bytes});
+    LEAVE(CUDA_OK);
+}
+
+static CudaError MemcpyAsync(void *destination, const void *source, size_t bytes, CudaStream *stream)
+{
+    ENTER(MemcpyAsync)
+    advance(stream);
+    touch(stream, "cudaMemcpyAsync", source, bytes, false);
+    touch(stream, "cudaMemcpyAsync", destination, bytes, true);
+    enqueue(stream, (Operation){.kind = COPY, .destination = destination, .source = source, .bytes = bytes});
+    LEAVE(CUDA_OK);
+}
+
+static CudaError StreamCreate(CudaStream **stream)
+{
+    ENTER(StreamCreate)
+    if (stream_count == STREAMS_MAX)
+        LEAVE(2);
+    *stream = calloc(1, sizeof **stream);
+    (*stream)->id = stream_count;
+    (*stream)->end = &(*stream)->first;
+    streams[stream_count++] = *stream;
+    report.live++;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError StreamDestroy(CudaStream *stream)
+{
+    ENTER(StreamDestroy)
+    run_all(); /* others may wait for what is enqueued here */
+    streams[stream->id] = NULL;
+    free(stream);
+    report.live--;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError StreamSynchronize(CudaStream *stream)
+{
+    ENTER(StreamSynchronize)
+    run_to(stream, stream->enqueued);
+    join(&known, &stream->clock);
+    LEAVE(CUDA_OK);
+}
+
+static CudaError StreamWaitEvent(CudaStream *stream, CudaEvent *event)
+{
+    ENTER(StreamWaitEvent)
+    if (event->stream && !setting.forget_waits) {
+        join(&stream->clock, &event->clock);
+        enqueue(stream, (Operation){.kind = WAIT, .other = event->stream, .other_number = event->number});
+    }
+    LEAVE(CUDA_OK);
+}
+
+static CudaError EventCreate(CudaEvent **event, int timing)
+{
+    (void)timing;
+    ENTER(EventCreate)
+    *event = calloc(1, sizeof **event);
+    report.live++;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError EventDestroy(CudaEvent *event)
+{
+    ENTER(EventDestroy)
+    for (unsigned i = 0; i < stream_count; i++)
+        for (Operation *operation = streams[i] ? streams[i]->first : NULL; operation; operation = operation->next)
+            if (operation->event == event)
+                operation->event = NULL;
+    free(event);
+    report.live--;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError EventRecord(CudaEvent *event, CudaStream *stream)
+{
+    ENTER(EventRecord)
+    enqueue(stream, (Operation){.kind = RECORD, .event = event});
+    event->stream = stream;
+    event->number = stream->enqueued;
+    event->looks = 0;
+    join(&stream->clock, &known);
+    event->clock = stream->clock;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError EventQuery(CudaEvent *event)
+{
+    ENTER(EventQuery)
+    if (!event->stream)
+        LEAVE(CUDA_OK);
+    if (event->looks++ < 2 && event->stream->run < event->number)
+        LEAVE(CUDA_NOT_READY);
+    run_to(event->stream, event->number);
+    join(&known, &event->clock);
+    LEAVE(CUDA_OK);
+}
+
+static CudaError EventElapsedTime(float *milliseconds, CudaEvent *from, CudaEvent *to)
+{
+    ENTER(EventElapsedTime)
+    if (!from->stream || !to->stream || from->stream->run < from->number || to->stream->run < to->number)
+        LEAVE(CUDA_NOT_READY);
+    *milliseconds = (float)((double)(to->time - from->time) * 1e-6);
+    LEAVE(CUDA_OK);
+}
+
+static CudaError LibraryLoadData(CudaLibrary **library, const void *image)
+{
+    ENTER(LibraryLoadData)
+    if (strcmp(image, "stand-in") != 0)
+        LEAVE(200);
+    *library = calloc(1, sizeof **library);
+    report.live++;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError LibraryUnload(CudaLibrary *library)
+{
+    ENTER(LibraryUnload)
+    run_all();
+    free(library);
+    report.live--;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, const char *name)
+{
+    ENTER(LibraryGetKernel)
+    if (library->count == KERNELS_MAX)
+        LEAVE(2);
+    *kernel = &library->kernels[library->count];
+    (*kernel)->kernel = standin_kernel(name, &(*kernel)->element_size);
+    if (!(*kernel)->kernel)
+        LEAVE(500);
+    library->count++;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError KernelSetShared(CudaKernel *kernel, int bytes, int device)
+{
+    ENTER(KernelSetAttributeForDevice)
+    kernel->shared = bytes;
+    LEAVE(device == 0 ? CUDA_OK : 101);
+}
+
+static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream)
+{
+    ENTER(LaunchKernel)
+    if (launch.grid == 0 || launch.block == 0 || launch.block > 1024 || launch.shared > (unsigned)kernel->shared)
+        LEAVE(9);
+    void *copy = aligned_alloc(64, (kernel->kernel->parameter_bytes + 63) / 64 * 64);
+    memcpy(copy, parameters, kernel->kernel->parameter_bytes);
+    advance(stream);
+    note_accesses(stream, kernel->kernel, kernel->element_size, copy);
+    report.launches++;
+    enqueue(stream, (Operation){.kind = LAUNCH, .kernel = kernel->kernel, .element_size = kernel->element_size,
+                                .parameters = copy});
+    LEAVE(CUDA_OK);
+}
+
+static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const TensorMapShape *shape)
+{
+    ENTER(TensorMapEncodeTiled)
+    memcpy(map->bytes, &matrix, sizeof matrix);
+    LEAVE((uintptr_t)matrix % 16 == 0 && shape->pitch % 16 == 0 && shape->box[0] <= 256 && shape->box[1] <= 256 ? CUDA_OK : 1);
+}
+
+static const CudaRuntime table = {
+    .runtime_version = 13000,
+    .GetErrorString = GetErrorString,
+    .DriverGetVersion = DriverGetVersion,
+    .GetDeviceCount = GetDeviceCount,
+    .GetDeviceProperties = GetDeviceProperties,
+    .SetDevice = SetDevice,
+    .Malloc = Malloc,
+    .Free = Free,
+    .MemsetAsync = MemsetAsync,
+    .MemcpyAsync = MemcpyAsync,
+    .StreamCreate = StreamCreate,
+    .StreamDestroy = StreamDestroy,
+    .StreamSynchronize = StreamSynchronize,
+    .StreamWaitEvent = StreamWaitEvent,
+    .EventCreate = EventCreate,
+    .EventDestroy = EventDestroy,
+    .EventRecord = EventRecord,
+    .EventQuery = EventQuery,
+    .EventElapsedTime = EventElapsedTime,
+    .LibraryLoadData = LibraryLoadData,
+    .LibraryUnload = LibraryUnload,
+    .LibraryGetKernel = LibraryGetKernel,
+    .KernelSetShared = KernelSetShared,
+    .LaunchKernel = LaunchKernel,
+    .EncodeTensorMap = EncodeTensorMap,
+};
+
+const CudaRuntime *const cuda_runtime = &table;
+
+#define IMAGES(architecture)                                                                              \
+    {"product", architecture, "stand-in"}, {"attention", architecture, "stand-in"},                       \
+    {"layers", architecture, "stand-in"}, {"training", architecture, "stand-in"}
+const CudaImage cuda_images[] = {
+    IMAGES("sm_80"), IMAGES("sm_90a"), {"hopper", "sm_90a", "stand-in"}, {NULL, NULL, NULL},
+};
