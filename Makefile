@@ -124,11 +124,12 @@ $(BUILD)/%.o: $(BUILD)/%.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment ---
-TEST_FOLDERS := base program parse prove search picture golden device model transport exec cuda
+TEST_FOLDERS := base program parse prove timeline search picture golden device model transport exec cuda
 TEST_LIBRARIES_base      := base
 TEST_LIBRARIES_program   := program base
 TEST_LIBRARIES_parse     := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_prove     := $(COMPILER_LIBRARIES)
+TEST_LIBRARIES_timeline  := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_search    := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_picture   := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_golden    := base

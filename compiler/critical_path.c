@@ -23,19 +23,15 @@ static bool step_back(const Schedule *schedule, const PassTable *table, const Ti
         return true;
     }
     double latest = -1;
-    CriticalPass found = *at;
+    Dependence found;
     const uint32_t halves = order->actions[first].overlap ? 2 : 1;
     for (uint32_t i = first; i < first + halves; i++) {
-        Dependence dependence;
-        if (!pass_dependence(schedule, table, &order->actions[i], &dependence))
-            continue;
-        const double end = times->end[dependence.rank][dependence.position];
-        if (end > latest) {
-            latest = end;
-            found = (CriticalPass){dependence.rank, dependence.position};
-        }
+        const double arrival = timeline_arrival(schedule, table, times, at->rank, &order->actions[i]);
+        if (arrival > latest && pass_dependence(schedule, table, &order->actions[i], &found))
+            latest = arrival;
     }
-    *at = found;
+    if (latest >= 0)
+        *at = (CriticalPass){found.rank, found.position};
     return latest >= 0;
 }
 

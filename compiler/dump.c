@@ -62,12 +62,8 @@ void describe(const Compilation *compilation, const Timeline *timeline, FILE *st
 {
     const Schedule *schedule = &compilation->schedule;
     const RankPlan *plans = compilation->plans;
-    double cost = 0, work = 0;
     uint32_t peak = 0, passes = 0, messages = 0;
     for (uint32_t r = 0; r < schedule->ranks; r++) {
-        const RankTimes times = timeline_rank(schedule, timeline, r);
-        cost = times.end - times.start > cost ? times.end - times.start : cost;
-        work += times.busy / schedule->ranks;
         peak = plans[r].peak_activations > peak ? plans[r].peak_activations : peak;
         for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
             const uint8_t kind = schedule->orders[r].actions[i].kind;
@@ -79,7 +75,7 @@ void describe(const Compilation *compilation, const Timeline *timeline, FILE *st
     fprintf(stream, "  %u passes, each exactly once and after what it needs\n", passes);
     fprintf(stream, "  %u messages, paired in order; no deadlock, even with unbuffered rendezvous\n", messages);
     fprintf(stream, "  makespan %g, bubble %.1f %% under the given times; at most %u activations on a rank\n", timeline->makespan,
-            cost > 0 ? 100 * (cost - work) / cost : 0, peak);
+            100 * timeline_bubble(schedule, timeline).rate, peak);
     if (compilation->tree && compilation->tree->order)
         describe_search(&compilation->found, stream);
 }

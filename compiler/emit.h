@@ -12,10 +12,12 @@
 /* The order in the text form of torch.distributed.pipelining (see csv.h), without or with its messages. */
 void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
 
-/* One JSON object: schedule, ranks, microbatches, makespan, cost, bubble_rate, per_rank with start, end, busy,
-   peak_activations, slots of each class and, where the memory has sizes, bytes. Times in the unit of the costs. cost is the
-   largest end-start of a rank; bubble_rate is (cost - work) / cost with work the mean busy time of a rank. */
-void emit_stats(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, const Memory *memory, FILE *stream);
+/* One JSON object. schedule, ranks, microbatches, makespan, cost (the largest end-start of a rank), bubble_rate ((cost - work) /
+   cost, with work the mean busy time of a rank). per_rank: start, end, busy, idle (between start and end), peak_activations,
+   slots of each class, messages_sent; where the memory has sizes, bytes; where the costs have them, bytes_sent and peak_memory
+   (compiler/rank_load.h). critical_path: its passes (compiler/critical_path.h) in order, an F&B as one, with rank, start, end and
+   source line. Times in the unit of the costs. */
+void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
 
 /* --- pictures of the timeline --- */
 

@@ -2,6 +2,7 @@
 
 #include "compiler/critical_path.h"
 #include "compiler/emit.h"
+#include "compiler/json.h"
 
 #include <string.h>
 
@@ -16,33 +17,17 @@ __asm__(".section .rodata\n"
 
 static const char data_mark[] = "<!--DATA-->\n";
 
-/* As text of JSON inside of HTML: no < may end the script. */
-static void put_text(const char *text, size_t length, FILE *stream)
-{
-    putc('"', stream);
-    for (size_t i = 0; i < length; i++) {
-        const unsigned char c = (unsigned char)text[i];
-        if (c == '"' || c == '\\')
-            fprintf(stream, "\\%c", c);
-        else if (c < 0x20 || c == '<')
-            fprintf(stream, "\\u%04x", c);
-        else
-            putc(c, stream);
-    }
-    putc('"', stream);
-}
-
 static void put_source(const Source *source, FILE *stream)
 {
     const char *slash = strrchr(source->path, '/'), *file = slash ? slash + 1 : source->path;
     fputs(",\n\"source\":{\"file\":", stream);
-    put_text(file, strlen(file), stream);
+    json_put_text(file, strlen(file), stream);
     fputs(",\"lines\":[", stream);
     for (uint32_t i = 0; i < source->line_count; i++) {
         const uint32_t begin = source->line_starts[i];
         const uint32_t end = i + 1 < source->line_count ? source->line_starts[i + 1] : (uint32_t)source->size;
         fputs(i ? ",\n" : "\n", stream);
-        put_text(source->text + begin, strcspn(source->text + begin, "\n") < end - begin ? strcspn(source->text + begin, "\n") : end - begin,
+        json_put_text(source->text + begin, strcspn(source->text + begin, "\n") < end - begin ? strcspn(source->text + begin, "\n") : end - begin,
                  stream);
     }
     fputs("]}", stream);
@@ -69,7 +54,7 @@ static void put_placement(const Schedule *schedule, FILE *stream)
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
         if (p)
             putc(',', stream);
-        put_text(schedule->pipes[p].name, strlen(schedule->pipes[p].name), stream);
+        json_put_text(schedule->pipes[p].name, strlen(schedule->pipes[p].name), stream);
     }
     fputs("],\n\"chunks\":[", stream); /* of every rank: pipe and stage */
     for (uint32_t r = 0; r < schedule->ranks; r++) {
@@ -155,9 +140,9 @@ void emit_html(const Picture *picture, Arena *arena, FILE *stream)
     uint32_t **numbers = number_passes(schedule, arena);
     fwrite(timeline_html, 1, (size_t)(mark - timeline_html), stream);
     fputs("<script type=\"application/json\" id=\"timeline\">{\"schedule\":", stream);
-    put_text(schedule->name, strlen(schedule->name), stream);
+    json_put_text(schedule->name, strlen(schedule->name), stream);
     fprintf(stream, ",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bubble\":%.12g", schedule->ranks, schedule->microbatches,
-            picture->times->makespan, picture_bubble(picture));
+            picture->times->makespan, timeline_bubble(schedule, picture->times).rate);
     put_source(picture->source, stream);
     put_palette(picture_variants(schedule), stream);
     put_placement(schedule, stream);

@@ -1,43 +1,69 @@
+#include "compiler/critical_path.h"
 #include "compiler/emit.h"
+#include "compiler/json.h"
+#include "compiler/rank_load.h"
 
-/* Names come from the source's identifiers and file names: quotes, backslashes and control characters have to be escaped. */
-static void put_json_text(const char *text, FILE *stream)
+#include <string.h>
+
+static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank, FILE *stream)
 {
-    putc('"', stream);
-    for (const char *c = text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fprintf(stream, "\\%c", *c);
-        else if ((unsigned char)*c < 0x20)
-            fprintf(stream, "\\u%04x", (unsigned)(unsigned char)*c);
-        else
-            putc(*c, stream);
-    }
-    putc('"', stream);
+    const Schedule *schedule = picture->schedule;
+    const Costs *costs = picture->times->costs;
+    const RankTimes times = timeline_rank(schedule, picture->times, rank);
+    const RankLoad load = rank_load(schedule, costs, rank);
+    const uint32_t *slots = picture->plans[rank].slots;
+    fprintf(stream, "{\"start\": %.17g, \"end\": %.17g, \"busy\": %.17g, \"idle\": %.17g, \"peak_activations\": %u,\n", times.start, times.end,
+            times.busy, times.end - times.start - times.busy, picture->plans[rank].peak_activations);
+    fprintf(stream, "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u, \"weights\": %u}",
+            slots[SLOT_MESSAGE], slots[SLOT_CONTEXT], slots[SLOT_STASH], slots[SLOT_GRADIENT], slots[SLOT_WEIGHTS]);
+    if (memory->has_sizes)
+        fprintf(stream, ", \"bytes\": %llu", (unsigned long long)memory_bytes(memory, schedule, picture->plans, rank));
+    fprintf(stream, ", \"messages_sent\": %llu", (unsigned long long)load.messages);
+    if (costs->bytes > 0)
+        fprintf(stream, ", \"bytes_sent\": %.17g", load.bytes_sent);
+    if (load.peak_memory > 0)
+        fprintf(stream, ", \"peak_memory\": %.17g", load.peak_memory);
+    putc('}', stream);
 }
 
-void emit_stats(const Schedule *schedule, const Timeline *timeline, const RankPlan *plans, const Memory *memory, FILE *stream)
+/* In the text form of torch.distributed.pipelining, as in --emit=csv. */
+static void put_pass(const Picture *picture, const CriticalPass *at, FILE *stream)
 {
-    double cost = 0, work = 0;
-    for (uint32_t r = 0; r < schedule->ranks; r++) {
-        const RankTimes times = timeline_rank(schedule, timeline, r);
-        if (times.end - times.start > cost)
-            cost = times.end - times.start;
-        work += times.busy / schedule->ranks;
+    const Order *order = &picture->schedule->orders[at->rank];
+    const bool second = at->position > 0 && order->actions[at->position - 1].overlap;
+    const Action *first = &order->actions[second ? at->position - 1 : at->position];
+    char text[64], other[64];
+    action_text(picture->schedule, first, text, sizeof text);
+    fprintf(stream, "\n  {\"rank\": %u, \"pass\": \"", at->rank);
+    if (first->overlap) {
+        action_text(picture->schedule, first + 1, other, sizeof other);
+        fprintf(stream, "(%s;%s)OVERLAP_F_B", text, other);
+    } else {
+        fputs(text, stream);
     }
+    fprintf(stream, "\", \"start\": %.17g, \"end\": %.17g, \"line\": %u}", picture->times->start[at->rank][at->position],
+            picture->times->end[at->rank][at->position],
+            source_line(picture->source, order->actions[at->position].span.begin));
+}
+
+void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream)
+{
+    const Schedule *schedule = picture->schedule;
+    const Bubble bubble = timeline_bubble(schedule, picture->times);
     fputs("{\"schedule\": ", stream);
-    put_json_text(schedule->name, stream);
+    json_put_text(schedule->name, strlen(schedule->name), stream);
     fprintf(stream, ", \"ranks\": %u, \"microbatches\": %u, \"makespan\": %.17g, \"cost\": %.17g, \"bubble_rate\": %.17g, \"per_rank\": [",
-            schedule->ranks, schedule->microbatches, timeline->makespan, cost, cost > 0 ? (cost - work) / cost : 0);
+            schedule->ranks, schedule->microbatches, picture->times->makespan, bubble.cost, bubble.rate);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
-        const RankTimes times = timeline_rank(schedule, timeline, r);
-        fprintf(stream, "%s\n  {\"start\": %.17g, \"end\": %.17g, \"busy\": %.17g, \"peak_activations\": %u,\n", r ? "," : "", times.start,
-                times.end, times.busy, plans[r].peak_activations);
-        const uint32_t *slots = plans[r].slots;
-        fprintf(stream, "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u, \"weights\": %u}",
-                slots[SLOT_MESSAGE], slots[SLOT_CONTEXT], slots[SLOT_STASH], slots[SLOT_GRADIENT], slots[SLOT_WEIGHTS]);
-        if (memory->has_sizes)
-            fprintf(stream, ", \"bytes\": %llu", (unsigned long long)memory_bytes(memory, schedule, plans, r));
-        putc('}', stream);
+        fputs(r ? ",\n  " : "\n  ", stream);
+        put_rank(picture, memory, r, stream);
+    }
+    fputs("],\n \"critical_path\": [", stream);
+    CriticalPass *path;
+    const uint32_t count = critical_path(schedule, picture->table, picture->times, arena, &path);
+    for (uint32_t i = 0; i < count; i++) {
+        fputs(i ? "," : "", stream);
+        put_pass(picture, &path[i], stream);
     }
     fputs("]}\n", stream);
 }

@@ -217,7 +217,7 @@ void emit_svg(const Picture *picture, FILE *stream)
     fprintf(stream, "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text class=\"title\" x=\"%d\" y=\"%d\">", MARGIN, MARGIN + 16);
     put_text(schedule->name, stream);
     fprintf(stream, ": %u ranks, %u microbatches; makespan %g, bubble %.1f %%</text>\n", schedule->ranks, schedule->microbatches,
-            picture->times->makespan, 100 * picture_bubble(picture));
+            picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
     for (uint32_t r = 0; r < schedule->ranks; r++)
         put_rank(&drawing, r);
     put_axis(&drawing, bottom + 4);

@@ -54,7 +54,7 @@ static void take_receive(Replay *replay, const Instruction *receive)
     other_end(replay, receive, -1, &rank, &position);
     replay->arrivals[receive->slot[0]] =
         (Arrival){.expected = true, .time = replay->picture->times->end[rank][position] +
-                                                   costs_message(replay->picture->costs, rank, replay->rank)};
+                                                   costs_message(replay->picture->times->costs, rank, replay->rank)};
 }
 
 /* True when another message is waited for between this instruction and the next pass. */
@@ -149,7 +149,7 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
     fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", stream);
     for (uint32_t r = 0; r < program->rank_count; r++) {
         Replay replay = {.picture = picture, .stream = stream, .rank = r, .program = &program->ranks[r],
-                         .microseconds = 1e6 * costs_seconds(picture->costs), .arrows = arrows};
+                         .microseconds = 1e6 * costs_seconds(picture->times->costs), .arrows = arrows};
         replay.arrivals = arena_array(arena, program->ranks[r].slots[SLOT_MESSAGE], sizeof *replay.arrivals);
         fprintf(stream, "%s\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%u,\"args\":{\"name\":\"rank %u\"}}", r ? "," : "",
                 r, r);

@@ -155,10 +155,9 @@ static void add_wait(Explainer *x, Row *row, const Action *pass, double wait)
     row->awaited_rank = needed.rank;
 }
 
-static double ready_at(const Explainer *x, const Action *pass)
+static double ready_at(const Explainer *x, uint32_t rank, const Action *pass)
 {
-    Dependence needed;
-    return pass_dependence(x->schedule, &x->c->table, pass, &needed) ? x->times->end[needed.rank][needed.position] : 0;
+    return timeline_arrival(x->schedule, &x->c->table, x->times, rank, pass);
 }
 
 static void collect_rank(Explainer *x, uint32_t rank)
@@ -182,7 +181,7 @@ static void collect_rank(Explainer *x, uint32_t rank)
         add_pass(x, row, pass, second);
         row->end = end;
         row->idle += start - free_at;
-        add_wait(x, row, second && ready_at(x, second) > ready_at(x, pass) ? second : pass, start - free_at);
+        add_wait(x, row, second && ready_at(x, rank, second) > ready_at(x, rank, pass) ? second : pass, start - free_at);
         free_at = end;
     }
 }

@@ -86,7 +86,7 @@ static Status show(const Compilation *c, Form form)
 static Picture picture_of(const Job *job)
 {
     const Compilation *c = &job->compilation;
-    return (Picture){.source = c->source, .schedule = &c->schedule, .table = &c->table, .costs = &job->options.costs,
+    return (Picture){.source = c->source, .schedule = &c->schedule, .table = &c->table,
                      .times = &job->times, .plans = c->plans, .program = c->program};
 }
 
@@ -118,7 +118,7 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
         emit_text(&picture, terminal_of(stream), c->arena, stream);
         break;
     default:
-        emit_stats(&c->schedule, &job->times, c->plans, &job->options.memory, stream);
+        emit_stats(&picture, &job->options.memory, c->arena, stream);
         break;
     }
 }

@@ -15,8 +15,8 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
     cell->middle = cell->end;
     if (first->overlap) {
         cell->second = first + 1;
-        const double forward = costs_pass(picture->costs, first->stage, COST_F);
-        const double both = forward + costs_pass(picture->costs, cell->second->stage, (StageCost)cell->second->kind);
+        const double forward = costs_pass(picture->times->costs, first->stage, COST_F);
+        const double both = forward + costs_pass(picture->times->costs, cell->second->stage, (StageCost)cell->second->kind);
         cell->middle = cell->start + (cell->end - cell->start) * (both > 0 ? forward / both : 0.5);
     }
     *position = i + (cell->second ? 2 : 1);
@@ -36,15 +36,4 @@ uint32_t picture_variants(const Schedule *schedule)
 uint32_t picture_variant(const Schedule *schedule, const Action *pass)
 {
     return schedule->pipe_count > 1 ? pass->pipe : pass->chunk;
-}
-
-double picture_bubble(const Picture *picture)
-{
-    double cost = 0, work = 0;
-    for (uint32_t r = 0; r < picture->schedule->ranks; r++) {
-        const RankTimes times = timeline_rank(picture->schedule, picture->times, r);
-        cost = times.end - times.start > cost ? times.end - times.start : cost;
-        work += times.busy / picture->schedule->ranks;
-    }
-    return cost > 0 ? (cost - work) / cost : 0;
 }

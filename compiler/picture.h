@@ -13,7 +13,6 @@ typedef struct Picture {
     const Source *source;
     const Schedule *schedule;
     const PassTable *table;
-    const Costs *costs;
     const Timeline *times;
     const RankPlan *plans;
     const Program *program;
@@ -31,9 +30,6 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
 /* Shades: one for each pipe or, where all passes belong to one pipe, for each chunk of a rank. */
 uint32_t picture_variants(const Schedule *schedule);
 uint32_t picture_variant(const Schedule *schedule, const Action *pass);
-
-/* (cost - work) / cost, as in --emit=stats. */
-double picture_bubble(const Picture *picture);
 
 static inline char pass_letter(uint8_t kind) { return "FBIW"[kind]; }
 

@@ -212,7 +212,7 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
     uint32_t *next = arena_array(arena, schedule->ranks, sizeof *next), *free = arena_array(arena, schedule->ranks, sizeof *free);
 
     fprintf(stream, "%s: %u ranks, %u microbatches; makespan %g, bubble %.1f %%\n\n", schedule->name, schedule->ranks,
-            schedule->microbatches, picture->times->makespan, 100 * picture_bubble(picture));
+            schedule->microbatches, picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
     for (uint32_t b = 0; b < blocks; b++) {
         screen.first = b * block;
         screen.last = b + 1 < blocks ? screen.first + block : screen.columns;

@@ -125,6 +125,7 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
     timeline->end = arena_array(arena, ranks, sizeof *timeline->end);
     timeline->position = arena_array(arena, ranks, sizeof *timeline->position);
     timeline->makespan = 0;
+    timeline->costs = costs;
     Simulation simulation = {.schedule = schedule, .costs = costs, .measured = measured, .timeline = timeline};
     simulation.free_at = arena_array(arena, ranks, sizeof *simulation.free_at);
     simulation.chunks = arena_array(arena, ranks, sizeof *simulation.chunks);
@@ -169,6 +170,14 @@ bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs 
     return timeline_run_measured(schedule, table, costs, NULL, arena, timeline);
 }
 
+double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass)
+{
+    Dependence needed;
+    if (!pass_dependence(schedule, table, pass, &needed))
+        return -1;
+    return timeline->end[needed.rank][needed.position] + costs_message(timeline->costs, needed.rank, rank);
+}
+
 RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint32_t rank)
 {
     const Order *order = &schedule->orders[rank];
@@ -184,4 +193,16 @@ RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint
             i = pass_at(order, i + 1);
     }
     return times;
+}
+
+Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline)
+{
+    Bubble bubble = {0, 0, 0};
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const RankTimes times = timeline_rank(schedule, timeline, r);
+        bubble.cost = times.end - times.start > bubble.cost ? times.end - times.start : bubble.cost;
+        bubble.work += times.busy / schedule->ranks;
+    }
+    bubble.rate = bubble.cost > 0 ? (bubble.cost - bubble.work) / bubble.cost : 0;
+    return bubble;
 }

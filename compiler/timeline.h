@@ -11,6 +11,7 @@ typedef struct Timeline {
     double **start, **end; /* [rank][position]; the halves of an F&B share both; messages have none */
     uint32_t *position;    /* [rank]: where each rank's order ended or halted */
     double makespan;       /* from the first start, which is 0, to the last end */
+    const Costs *costs;    /* under which it was made */
 } Timeline;
 
 /* False when ranks wait for each other in a circle; `position` then says where each one halts. Linear. */
@@ -20,10 +21,19 @@ bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs 
 bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs, const double *const *measured,
                            Arena *arena, Timeline *timeline);
 
-/* What `--emit=stats` says of a rank. */
+/* When what a pass needs of another stage has arrived on its rank; < 0: it needs nothing of another stage. */
+double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass);
+
 typedef struct RankTimes {
     double start, end, busy;
 } RankTimes;
 RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint32_t rank);
+
+typedef struct Bubble {
+    double cost; /* largest end - start of a rank */
+    double work; /* mean busy time of a rank */
+    double rate; /* (cost - work) / cost */
+} Bubble;
+Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline);
 
 #endif

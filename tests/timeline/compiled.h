@@ -1,0 +1,31 @@
+#ifndef TESTS_TIMELINE_COMPILED_H
+#define TESTS_TIMELINE_COMPILED_H
+
+/* Schedules of files, compiled, and random numbers, the same in every run. */
+
+#include "compiler/compile.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+static inline uint64_t random_below(uint64_t *state, uint64_t below)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % below;
+}
+
+/* False when the schedule cannot take these sizes. What there is belongs to the arena. */
+static inline bool compiled(const char *path, int64_t ranks, int64_t microbatches, Arena *arena, Compilation *c)
+{
+    Source *source = arena_allocate(arena, sizeof *source);
+    Parameters *parameters = arena_allocate(arena, sizeof *parameters);
+    Error error = {""};
+    parameters_set_ranks(parameters, ranks);
+    parameters_set_microbatches(parameters, microbatches);
+    *c = (Compilation){.arena = arena, .source = source, .parameters = parameters};
+    assert_int_equal(source_read(path, arena, source, &error), STATUS_OK);
+    return compile(c, &error) == STATUS_OK;
+}
+
+#endif

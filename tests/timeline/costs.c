@@ -1,0 +1,175 @@
+/* Every pass starts when its rank is free and all that it needs is there, and takes what the costs say of its stage; the critical path
+   has no gap; memory is what the papers say. */
+
+#include "compiler/critical_path.h"
+#include "compiler/rank_load.h"
+#include "tests/timeline/compiled.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *path;
+    int64_t ranks, microbatches;
+} cases[] = {
+    {"schedules/1f1b.dps", 5, 9},       {"schedules/interleaved-1f1b.dps", 4, 8}, {"schedules/interleaved-zb.dps", 4, 8},
+    {"schedules/zb-h2.dps", 4, 9},      {"schedules/zb-v.dps", 4, 9},             {"schedules/v-half.dps", 4, 8},
+    {"schedules/chimera.dps", 4, 8},    {"schedules/bitpipe.dps", 4, 8},          {"schedules/hanayo.dps", 4, 8},
+    {"schedules/dualpipe.dps", 6, 14},  {"schedules/dualpipev.dps", 3, 8},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* Some costs of all, some of one stage or link; in quarters, so that sums are exact. */
+static Costs random_costs(uint64_t *seed, const Schedule *schedule, Arena *arena)
+{
+    static const char *const names[] = {"F", "I", "W", "B", "FB", "comm", "bandwidth"};
+    enum { NAMES = sizeof names / sizeof *names, LINKS = 5 };
+    Costs costs = costs_unit;
+    costs.bytes = 1;
+    for (uint64_t n = random_below(seed, 40) + 1; n > 0; n--) {
+        const size_t i = random_below(seed, NAMES);
+        const bool link = i >= LINKS, one = random_below(seed, 3) > 0;
+        char text[100], index[60] = "";
+        const unsigned from = (unsigned)random_below(seed, schedule->ranks);
+        if (one && link)
+            snprintf(index, sizeof index, "[%u->%u]", from, (from + 1 + (unsigned)random_below(seed, schedule->ranks - 1)) % schedule->ranks);
+        else if (one)
+            snprintf(index, sizeof index, "[%u]", (unsigned)random_below(seed, schedule->pipes[0].stages));
+        const double value = i == NAMES - 1 ? 0.5 : (double)random_below(seed, 40) / 4;
+        snprintf(text, sizeof text, "%s%s=%g", names[i], index, value);
+        Error error;
+        assert_int_equal(costs_set(&costs, text, arena, &error), STATUS_OK);
+    }
+    return costs;
+}
+
+static void check_pass(const Compilation *c, const Timeline *times, uint32_t rank, uint32_t first, uint32_t second, double free_at)
+{
+    const Action *actions = c->schedule.orders[rank].actions;
+    double ready = free_at;
+    for (uint32_t i = first; i <= second; i++) {
+        Dependence needed;
+        if (!pass_dependence(&c->schedule, &c->table, &actions[i], &needed))
+            continue;
+        const double arrival = times->end[needed.rank][needed.position] + costs_message(times->costs, needed.rank, rank);
+        ready = arrival > ready ? arrival : ready;
+        assert_true(times->start[rank][i] == times->start[rank][first] && times->end[rank][i] == times->end[rank][first]);
+    }
+    const double takes = second > first ? costs_pair(times->costs, actions[first].stage, actions[second].stage, (StageCost)actions[second].kind)
+                                        : costs_pass(times->costs, actions[first].stage, (StageCost)actions[first].kind);
+    assert_true(times->start[rank][first] == ready);
+    assert_true(times->end[rank][first] == ready + takes);
+}
+
+static void check_timeline(const Compilation *c, const Timeline *times)
+{
+    double last = 0;
+    for (uint32_t r = 0; r < c->schedule.ranks; r++) {
+        const Order *order = &c->schedule.orders[r];
+        double free_at = 0, busy = 0;
+        for (uint32_t i = 0; i < order->count; i++) {
+            if (order->actions[i].kind > ACTION_W)
+                continue;
+            const uint32_t first = i;
+            i += order->actions[i].overlap;
+            check_pass(c, times, r, first, i, free_at);
+            free_at = times->end[r][i];
+            busy += free_at - times->start[r][i];
+        }
+        assert_true(timeline_rank(&c->schedule, times, r).end == free_at);
+        assert_true(timeline_rank(&c->schedule, times, r).busy == busy);
+        last = free_at > last ? free_at : last;
+    }
+    assert_true(times->makespan == last);
+}
+
+static void check_critical_path(const Compilation *c, const Timeline *times, Arena *arena)
+{
+    CriticalPass *path;
+    const uint32_t count = critical_path(&c->schedule, &c->table, times, arena, &path);
+    double clock = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i && path[i].rank != path[i - 1].rank)
+            clock += costs_message(times->costs, path[i - 1].rank, path[i].rank);
+        assert_true(times->start[path[i].rank][path[i].position] == clock);
+        clock = times->end[path[i].rank][path[i].position];
+    }
+    assert_true(clock == times->makespan);
+}
+
+static void test_times(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    for (int i = 0; i < CASES; i++) {
+        Arena arena = {0};
+        Compilation c;
+        assert_true(compiled(cases[i].path, cases[i].ranks, cases[i].microbatches, &arena, &c));
+        for (int n = 0; n < 50; n++) {
+            Arena scratch = {0};
+            const Costs costs = random_costs(&seed, &c.schedule, &scratch);
+            Timeline times;
+            assert_true(timeline_run(&c.schedule, &c.table, &costs, &scratch, &times));
+            check_timeline(&c, &times);
+            check_critical_path(&c, &times, &scratch);
+            arena_free(&scratch);
+        }
+        arena_free(&arena);
+    }
+}
+
+/* The last of the pipe's F holds up nobody's F: passes in front of what depends on it stay where they are. */
+static void test_one_stage(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Compilation c;
+    assert_true(compiled("schedules/gpipe.dps", 4, 6, &arena, &c));
+    Costs costs = costs_unit;
+    Error error;
+    Timeline before, after;
+    assert_int_equal(costs_set(&costs, "F[3]=3", &arena, &error), STATUS_OK);
+    timeline_run(&c.schedule, &c.table, &costs_unit, &arena, &before);
+    timeline_run(&c.schedule, &c.table, &costs, &arena, &after);
+    for (uint32_t r = 0; r < 4; r++)
+        for (uint32_t i = 0; i < c.schedule.orders[r].count; i++) {
+            const Action *pass = &c.schedule.orders[r].actions[i];
+            if (pass->kind == ACTION_F && r < 3)
+                assert_true(after.start[r][i] == before.start[r][i] && after.end[r][i] == before.end[r][i]);
+            if (pass->kind == ACTION_B) /* the six F of stage 3 take 2 more each */
+                assert_true(after.start[r][i] == before.start[r][i] + 12 && after.end[r][i] == before.end[r][i] + 12);
+        }
+    arena_free(&arena);
+}
+
+/* Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, table 2: at rank r of p ZB-H1 holds p-r times what I needs and r times
+   what remains for W, ZB-H2 2p-2r-1 and 2r. */
+static void test_memory(void **state)
+{
+    (void)state;
+    for (uint32_t p = 2; p <= 9; p++)
+        for (int64_t k = 1; k <= 2; k++) {
+            Arena arena = {0};
+            Compilation c;
+            Costs costs = costs_unit;
+            Error error;
+            assert_true(compiled(k == 1 ? "schedules/zb-h1.dps" : "schedules/zb-h2.dps", p, 3 * p, &arena, &c));
+            assert_int_equal(costs_set(&costs, "memory_I=5,memory_W=3,bytes=7", &arena, &error), STATUS_OK);
+            for (uint32_t r = 0; r < p; r++) {
+                const RankLoad load = rank_load(&c.schedule, &costs, r);
+                assert_true(load.peak_memory == (k == 1 ? 5.0 * (p - r) + 3.0 * r : 5.0 * (2 * p - 2 * r - 1) + 6.0 * r));
+                assert_int_equal(load.messages, 3 * p * (r > 0 ? 1u : 0) + 3 * p * (r + 1 < p ? 1u : 0));
+                assert_true(load.bytes_sent == 7.0 * (double)load.messages);
+            }
+            costs.all[COST_MEMORY_W] = 0; /* then it holds what I needs alone */
+            assert_int_equal(costs_set(&costs, "memory_I[0]=4", &arena, &error), STATUS_OK);
+            assert_true(rank_load(&c.schedule, &costs, 0).peak_memory == 4.0 * (k == 1 ? p : 2 * p - 1));
+            arena_free(&arena);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_one_stage), cmocka_unit_test(test_memory)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
