@@ -115,6 +115,8 @@ struct Item {
             Expression *stages;
             Name stage;            /* the variable in `rank` */
             uint32_t stage_slot;   /* Filled in by check */
+            Name microbatch;       /* the same; its symbol is NULL where the stage alone says the rank */
+            uint32_t microbatch_slot;
             Expression *rank;
             Expression *microbatches;
             Expression *written;   /* `M of N microbatches`: N; NULL: M */

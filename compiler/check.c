@@ -165,6 +165,8 @@ static void check_pipe(Checker *c, Item *item)
     check_for_all_ranks(c, item->pipe.written, "the number of microbatches is");
     const uint32_t scope = c->ast->declaration_count;
     item->pipe.stage_slot = declare(c, item->pipe.stage, item, 0);
+    if (item->pipe.microbatch.symbol)
+        item->pipe.microbatch_slot = declare(c, item->pipe.microbatch, item, 0);
     check_for_all_ranks(c, item->pipe.rank, "where a stage lives is");
     leave_scope(c, scope);
     item->slot = declare(c, item->name, item, 0);

@@ -220,57 +220,128 @@ static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
     diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u of %u", stage, stages);
 }
 
+enum { NOWHERE = UINT16_MAX };
+
+/* The ranks on which the first cells of a pipe's stages stand; false when a stage has none. */
+static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
+{
+    const Schedule *schedule = reader->schedule;
+    const uint32_t stages = schedule->pipes[p].stages;
+    bool complete = true;
+    memset(ranks, 0xff, stages * sizeof *ranks); /* NOWHERE */
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (action->pipe == p && action->kind <= ACTION_W && ranks[action->stage] == NOWHERE)
+                ranks[action->stage] = (uint16_t)r;
+        }
+    for (uint32_t s = 0; s < stages; s++)
+        if (ranks[s] == NOWHERE) {
+            report_nowhere(reader, p, s);
+            complete = false;
+        }
+    return complete;
+}
+
+/* The cell at `position` of its rank says where its microbatch passes its stage. `first` has the positions of the cells that said
+   so first. */
+static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uint32_t position, uint32_t *first)
+{
+    const Schedule *schedule = reader->schedule;
+    const Action *action = &schedule->orders[rank].actions[position];
+    const size_t at = (size_t)action->stage * pipe->microbatches + action->microbatch;
+    Home *home = &pipe->homes[at];
+    if (home->rank == NOWHERE) {
+        home->rank = (uint16_t)rank;
+        first[at] = position;
+    } else if (home->rank != rank && reader->good) {
+        const Action *before = &schedule->orders[home->rank].actions[first[at]];
+        char here[48], there[48];
+        action_text(schedule, action, here, sizeof here);
+        action_text(schedule, before, there, sizeof there);
+        diag_error(reader->diagnostics, action->span, "rank %u: %s: microbatch %u passes stage %u on rank %u already", rank, here,
+                   action->microbatch, action->stage, home->rank);
+        diag_note(reader->diagnostics, before->span, "%s is here", there);
+        diag_help(reader->diagnostics, "a stage may be on several ranks, but runs all passes of a microbatch on one of them");
+        reader->good = false;
+    }
+}
+
+/* The chunk of a rank that is a stage, maybe a new one. */
+static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t stage, uint8_t *chunk)
+{
+    Schedule *schedule = reader->schedule;
+    uint32_t *count = &schedule->chunk_counts[rank];
+    if (!schedule->chunks[rank])
+        schedule->chunks[rank] = arena_array(reader->arena, PROGRAM_CHUNKS_MAX, sizeof **schedule->chunks);
+    const PlacedChunk *last = *count ? &schedule->chunks[rank][*count - 1] : NULL;
+    if (!last || last->pipe != pipe || last->stage != stage) {
+        if (*count == PROGRAM_CHUNKS_MAX) {
+            diag_error(reader->diagnostics, schedule->orders[rank].actions[0].span, "rank %u holds more than %d stages", rank,
+                       PROGRAM_CHUNKS_MAX);
+            return reader->good = false;
+        }
+        schedule->chunks[rank][(*count)++] = (PlacedChunk){(uint16_t)pipe, (uint16_t)stage};
+    }
+    *chunk = (uint8_t)(*count - 1);
+    return true;
+}
+
+/* A stage is where its cells are; a microbatch that has none there belongs to `rank`. */
+static bool place_stage(Reader *reader, uint32_t p, uint32_t stage, uint16_t rank)
+{
+    PlacedPipe *pipe = &reader->schedule->pipes[p];
+    Home *homes = &pipe->homes[(size_t)stage * pipe->microbatches];
+    for (uint32_t m = 0; m < pipe->microbatches; m++) {
+        if (homes[m].rank == NOWHERE)
+            homes[m].rank = rank;
+        pipe->replicated |= homes[m].rank != homes[0].rank;
+        if (!take_chunk(reader, homes[m].rank, p, stage, &homes[m].chunk))
+            return false;
+    }
+    return true;
+}
+
+static bool place_pipe(Reader *reader, uint32_t p)
+{
+    const Schedule *schedule = reader->schedule;
+    PlacedPipe *pipe = &schedule->pipes[p];
+    uint16_t *ranks = arena_array(reader->arena, pipe->stages, sizeof *ranks);
+    if (!find_stages(reader, p, ranks))
+        return false;
+    const size_t count = (size_t)pipe->stages * pipe->microbatches;
+    uint32_t *first = arena_array(reader->arena, count, sizeof *first);
+    pipe->homes = arena_array(reader->arena, count, sizeof *pipe->homes);
+    memset(pipe->homes, 0xff, count * sizeof *pipe->homes); /* NOWHERE */
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (action->pipe == p && action->kind <= ACTION_W && action->microbatch < pipe->microbatches)
+                take_home(reader, pipe, r, i, first);
+        }
+    for (uint32_t s = 0; s < pipe->stages; s++)
+        if (!place_stage(reader, p, s, ranks[s]))
+            return false;
+    for (uint32_t s = 0; s < pipe->stages && !pipe->replicated; s++)
+        pipe->homes[s] = pipe->homes[(size_t)s * pipe->microbatches];
+    return true;
+}
+
 /* The stages of every pipe on the ranks that run them. */
 static void place_stages(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
-    enum { NOWHERE = UINT16_MAX };
-    Span *places = arena_array(reader->arena, PROGRAM_STAGES_MAX, sizeof *places);
     schedule->chunk_counts = arena_array(reader->arena, schedule->ranks, sizeof *schedule->chunk_counts);
     schedule->chunks = arena_array(reader->arena, schedule->ranks, sizeof *schedule->chunks);
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
-        PlacedPipe *pipe = &schedule->pipes[p];
-        if (pipe->stages != schedule->pipes[0].stages) {
-            diag_error(reader->diagnostics, (Span){0, 1}, "pipe %u has %u stages, pipe 0 has %u", p, pipe->stages, schedule->pipes[0].stages);
+        const uint32_t stages = schedule->pipes[p].stages;
+        if (stages != schedule->pipes[0].stages) {
+            diag_error(reader->diagnostics, (Span){0, 1}, "pipe %u has %u stages, pipe 0 has %u", p, stages, schedule->pipes[0].stages);
             diag_help(reader->diagnostics, "pipes are copies of the same stages");
             reader->good = false;
         }
-        pipe->homes = arena_array(reader->arena, pipe->stages, sizeof *pipe->homes);
-        memset(pipe->homes, 0xff, pipe->stages * sizeof *pipe->homes);
-        for (uint32_t r = 0; r < schedule->ranks; r++)
-            for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
-                const Action *action = &schedule->orders[r].actions[i];
-                if (action->pipe != p || action->kind > ACTION_W)
-                    continue;
-                if (pipe->homes[action->stage].rank == NOWHERE) {
-                    pipe->homes[action->stage].rank = (uint16_t)r;
-                    places[action->stage] = action->span;
-                } else if (pipe->homes[action->stage].rank != r && reader->good) {
-                    char name[48];
-                    action_text(schedule, action, name, sizeof name);
-                    diag_error(reader->diagnostics, action->span, "rank %u: %s: stage %u is on rank %u already", r, name, action->stage,
-                               pipe->homes[action->stage].rank);
-                    diag_note(reader->diagnostics, places[action->stage], "it is placed here");
-                    diag_help(reader->diagnostics, "a stage lives on one rank");
-                    reader->good = false;
-                }
-            }
-        for (uint32_t s = 0; s < pipe->stages; s++) {
-            const uint32_t rank = pipe->homes[s].rank;
-            if (rank == NOWHERE) {
-                report_nowhere(reader, p, s);
-                continue;
-            }
-            if (schedule->chunk_counts[rank] == PROGRAM_CHUNKS_MAX) {
-                diag_error(reader->diagnostics, places[s], "rank %u holds more than %d stages", rank, PROGRAM_CHUNKS_MAX);
-                reader->good = false;
-                return;
-            }
-            if (!schedule->chunks[rank])
-                schedule->chunks[rank] = arena_array(reader->arena, PROGRAM_CHUNKS_MAX, sizeof **schedule->chunks);
-            pipe->homes[s].chunk = (uint8_t)schedule->chunk_counts[rank];
-            schedule->chunks[rank][schedule->chunk_counts[rank]++] = (PlacedChunk){(uint16_t)p, (uint16_t)s};
-        }
+        if (!place_pipe(reader, p))
+            return;
     }
 }
 
@@ -284,6 +355,8 @@ static void complete_actions(Reader *reader)
             const PlacedPipe *pipe = &schedule->pipes[action->pipe];
             if (action->stage >= pipe->stages)
                 continue;
+            if (action->microbatch >= pipe->microbatches)
+                continue; /* legal or prove says so */
             action->chunk = stage_home(pipe, action->stage, action->microbatch).chunk;
             const bool upwards = action->kind == ACTION_SEND_F || action->kind == ACTION_RECV_B;
             const uint32_t other = upwards ? action->stage + 1u : action->stage - 1u;

@@ -80,6 +80,8 @@ static void dump_items(const Item *items, int indent, FILE *stream)
         if (item->kind == ITEM_PIPE) {
             dump_field("stages", item->pipe.stages, stream);
             fprintf(stream, " stage %s", item->pipe.stage.symbol->text);
+            if (item->pipe.microbatch.symbol)
+                fprintf(stream, " of %s", item->pipe.microbatch.symbol->text);
             dump_field("on", item->pipe.rank, stream);
             dump_field("microbatches", item->pipe.microbatches, stream);
             dump_field("of", item->pipe.written, stream);

@@ -9,7 +9,8 @@
 
 /* A chunk of the rank whose turn it is. */
 typedef struct ChunkState {
-    uint32_t written;      /* microbatches that its steps speak of */
+    uint32_t written;      /* microbatches that its steps speak of, */
+    uint32_t own;          /* and those of them that pass this rank */
     uint32_t microbatches; /* those that exist: passes of the others are left out */
     uint32_t next_forward, next_backward;
 } ChunkState;
@@ -140,6 +141,20 @@ static const char *pipe_name(const Expander *x, int chunk)
     return x->schedule->pipes[x->schedule->chunks[x->rank][chunk].pipe].name;
 }
 
+/* The microbatch passes another rank's copy of the stage. */
+static bool elsewhere(Expander *x, const Pass *pass, uint8_t chunk, uint32_t microbatch)
+{
+    const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
+    const uint32_t rank = stage_home(&x->schedule->pipes[placed->pipe], placed->stage, microbatch).rank;
+    RankError *error = rank_error(&x->errors, x->rank, pass->span, "microbatch %u of pipe %s passes stage %u on rank %u", microbatch,
+                                  pipe_name(x, chunk), placed->stage, rank);
+    const char *here = circumstances(x, pass->microbatch);
+    if (error)
+        error->help = arena_format(x->arena, "%s%sstage %u has %s on this rank", here ? here : "", here ? "; " : "", placed->stage,
+                                   chunk_microbatches_text(x->schedule, x->rank, chunk, x->arena));
+    return false;
+}
+
 /* What the pass says of its chunk and microbatch. */
 static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request *request)
 {
@@ -160,6 +175,9 @@ static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request
     if (request->microbatch >= written)
         FAIL(x, pass->span, pass->microbatch, "there is no microbatch %lld: pipe %s has %u", (long long)request->microbatch,
              pipe_name(x, chunk), written);
+    if (request->microbatch >= 0 &&
+        chunk_microbatch(x->schedule, x->rank, chunk, (uint32_t)request->microbatch, written) != request->microbatch)
+        return elsewhere(x, pass, chunk, (uint32_t)request->microbatch);
     return true;
 }
 
@@ -216,11 +234,12 @@ static bool serve(Expander *x, const Request *request)
     } else if (request->microbatch < 0) {
         ChunkState *state = &x->chunks[chunk];
         uint32_t *next = request->kind == ACTION_F ? &state->next_forward : &state->next_backward;
-        if (*next == state->written)
-            FAIL(x, request->pass->span, request->pass->computed_chunk,
-                 "one more %s of chunk %u than pipe %s has microbatches: %u", request->kind == ACTION_F ? "F" : "backward", chunk,
-                 pipe_name(x, chunk), state->written);
-        microbatch = (*next)++;
+        microbatch = chunk_microbatch(x->schedule, x->rank, chunk, *next, state->written);
+        if (microbatch == state->written)
+            FAIL(x, request->pass->span, request->pass->computed_chunk, "one more %s of chunk %u than pipe %s has microbatches%s: %u",
+                 request->kind == ACTION_F ? "F" : "backward", chunk, pipe_name(x, chunk),
+                 state->own < state->written ? " for this rank" : "", state->own);
+        *next = microbatch + 1;
     }
     append(x, request, chunk, microbatch);
     return true;
@@ -373,6 +392,17 @@ static bool expand_items(Expander *x, const Item *items)
 
 /* --- ranks --- */
 
+static uint32_t own_microbatches(const Schedule *schedule, uint32_t rank, uint32_t chunk)
+{
+    const PlacedPipe *pipe = &schedule->pipes[schedule->chunks[rank][chunk].pipe];
+    uint32_t own = 0;
+    if (!pipe->replicated)
+        return pipe->written;
+    for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, chunk, m, pipe->written)) < pipe->written; m++)
+        own++;
+    return own;
+}
+
 static void expand_rank(Expander *x, uint32_t rank)
 {
     const Schedule *schedule = x->schedule;
@@ -382,8 +412,9 @@ static void expand_rank(Expander *x, uint32_t rank)
     for (uint32_t c = 0; c < chunk_count; c++) {
         const PlacedPipe *pipe = &schedule->pipes[schedule->chunks[rank][c].pipe];
         written[c] = pipe->written;
-        x->chunks[c] = (ChunkState){.written = pipe->written, .microbatches = pipe->microbatches};
-        together += written[c];
+        x->chunks[c] = (ChunkState){.written = pipe->written, .own = own_microbatches(schedule, rank, c),
+                                    .microbatches = pipe->microbatches};
+        together += x->chunks[c].own;
     }
     arena_free(&x->scratch);
     weight_queue_open(&x->weights, &x->scratch, chunk_count, written);

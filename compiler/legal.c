@@ -1,5 +1,7 @@
 #include "compiler/passes.h"
 
+#include "runtime/program/program.h"
+
 typedef struct Check {
     const Schedule *schedule;
     Diagnostics *diagnostics;
@@ -57,8 +59,8 @@ static bool in_place(Check *check, const Action *pass)
     }
     const uint32_t home = stage_home(pipe, pass->stage, pass->microbatch).rank;
     if (home != check->rank) {
-        diag_error(check->diagnostics, pass->span, "rank %u: %s: stage %u is on rank %u", check->rank, text(check, pass, here),
-                   pass->stage, home);
+        diag_error(check->diagnostics, pass->span, "rank %u: %s: stage %u%s is on rank %u", check->rank, text(check, pass, here),
+                   pass->stage, pipe->replicated ? " for this microbatch" : "", home);
         return check->good = false;
     }
     return true;
@@ -143,11 +145,12 @@ static void take_overlap(Check *check, uint32_t position)
 }
 
 /* Passes of this rank's stages that never came. One diagnostic a stage and kind: the first missing and how many. */
-static void report_missing(Check *check, const PlacedChunk *chunk, uint8_t kind, const uint32_t *positions, Span span)
+static void report_missing(Check *check, uint32_t number, uint8_t kind, const uint32_t *positions, Span span)
 {
+    const PlacedChunk *chunk = &check->schedule->chunks[check->rank][number];
     const PlacedPipe *pipe = &check->schedule->pipes[chunk->pipe];
     uint32_t missing = 0, first = 0;
-    for (uint32_t m = 0; m < pipe->microbatches; m++)
+    for (uint32_t m = 0; (m = chunk_microbatch(check->schedule, check->rank, number, m, pipe->microbatches)) < pipe->microbatches; m++)
         if (positions[pass_index(pipe, chunk->stage, m)] == POSITION_NONE && missing++ == 0)
             first = m;
     if (!missing)
@@ -164,20 +167,24 @@ static void report_missing(Check *check, const PlacedChunk *chunk, uint8_t kind,
     diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
 }
 
-/* Copies of a stage sum their gradients between ranks. */
+/* Copies of a stage sum their gradients between ranks. One diagnostic for each two pipes. */
 static void check_copies(Check *check)
 {
     const Schedule *schedule = check->schedule;
-    for (uint32_t p = 1; p < schedule->pipe_count; p++)
-        for (uint32_t q = 0; q < p; q++)
-            for (uint32_t s = 0; s < schedule->pipes[p].stages; s++)
-                if (stage_home(&schedule->pipes[p], s, 0).rank == stage_home(&schedule->pipes[q], s, 0).rank) {
-                    check->good = false;
-                    diag_error(check->diagnostics, schedule->pipes[p].span, "rank %u holds stage %u of both pipe %s and pipe %s",
-                               stage_home(&schedule->pipes[p], s, 0).rank, s, schedule->pipes[q].name, schedule->pipes[p].name);
-                    diag_help(check->diagnostics, "give the copies of a stage different ranks");
-                    break;
-                }
+    bool reported[PROGRAM_PIPES_MAX][PROGRAM_PIPES_MAX] = {{false}};
+    for (uint32_t r = 0; schedule->pipe_count > 1 && r < schedule->ranks; r++)
+        for (uint32_t i = 1; i < schedule->chunk_counts[r]; i++)
+            for (uint32_t k = 0; k < i; k++) {
+                const PlacedChunk *one = &schedule->chunks[r][i], *other = &schedule->chunks[r][k];
+                const uint16_t p = one->pipe > other->pipe ? one->pipe : other->pipe, q = (uint16_t)(one->pipe + other->pipe - p);
+                if (one->stage != other->stage || reported[p][q])
+                    continue;
+                reported[p][q] = true;
+                check->good = false;
+                diag_error(check->diagnostics, schedule->pipes[p].span, "rank %u holds stage %u of both pipe %s and pipe %s", r,
+                           one->stage, schedule->pipes[q].name, schedule->pipes[p].name);
+                diag_help(check->diagnostics, "give the copies of a stage different ranks");
+            }
 }
 
 bool legal(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table)
@@ -209,10 +216,11 @@ bool legal(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, Pas
         const Span end = check.order->count ? check.order->actions[check.order->count - 1].span : (Span){0, 0};
         for (uint32_t c = 0; c < schedule->chunk_counts[rank]; c++) {
             const PlacedChunk *chunk = &schedule->chunks[rank][c];
-            report_missing(&check, chunk, ACTION_F, table->forward[chunk->pipe], end);
-            report_missing(&check, chunk, ACTION_B, table->backward[chunk->pipe], end);
+            report_missing(&check, c, ACTION_F, table->forward[chunk->pipe], end);
+            report_missing(&check, c, ACTION_B, table->backward[chunk->pipe], end);
             const PlacedPipe *pipe = &schedule->pipes[chunk->pipe];
-            for (uint32_t m = 0; m < pipe->microbatches; m++) { /* an I alone: its W is what is missing */
+            for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, c, m, pipe->microbatches)) < pipe->microbatches; m++) {
+                /* an I alone: its W is what is missing */
                 const size_t index = pass_index(pipe, chunk->stage, m);
                 if (table->backward[chunk->pipe][index] != POSITION_NONE && table->weight[chunk->pipe][index] == POSITION_NONE) {
                     const Action *input = &check.order->actions[table->backward[chunk->pipe][index]];

@@ -32,13 +32,39 @@ static Instruction lower_step(const PlannedStep *step, const Action *action, uin
     return instruction;
 }
 
+/* The copies of each stage that has several. */
+static void lower_groups(const Schedule *schedule, Arena *arena, Program *program)
+{
+    const uint32_t stages = program->stages;
+    uint32_t *counts = arena_array(arena, stages, sizeof *counts), *group = arena_array(arena, stages, sizeof *group);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
+            counts[schedule->chunks[r][c].stage]++;
+    for (uint32_t s = 0; s < stages; s++) {
+        group[s] = program->group_count;
+        program->group_count += counts[s] > 1;
+    }
+    program->groups = arena_array(arena, program->group_count, sizeof *program->groups);
+    for (uint32_t s = 0; s < stages; s++)
+        if (counts[s] > 1)
+            program->groups[group[s]] = (Group){.stage = (uint16_t)s, .members = arena_array(arena, counts[s], sizeof(GroupMember))};
+    for (uint32_t p = 0; program->group_count && p < schedule->pipe_count; p++)
+        for (uint32_t r = 0; r < schedule->ranks; r++)
+            for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
+                const PlacedChunk *chunk = &schedule->chunks[r][c];
+                if (chunk->pipe != p || counts[chunk->stage] < 2)
+                    continue;
+                Group *of = &program->groups[group[chunk->stage]];
+                of->members[of->member_count++] = (GroupMember){(uint16_t)r, (uint8_t)c};
+            }
+}
+
 static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *plan, const Source *source, Arena *arena,
-                       RankProgram *lowered)
+                       const Program *program, RankProgram *lowered)
 {
     const uint32_t chunks = schedule->chunk_counts[rank];
-    const bool copies = schedule->pipe_count > 1;
     const Order *order = &schedule->orders[rank];
-    uint32_t count = plan->count + (copies ? chunks : 0) + 1 + chunks + 1;
+    uint32_t count = plan->count + 2 * chunks + 2; /* at most */
     for (uint32_t i = 0; i < order->count; i++)
         count += order->actions[i].overlap;
     lowered->chunk_count = chunks;
@@ -48,7 +74,6 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
     memcpy(lowered->slots, plan->slots, sizeof lowered->slots);
     lowered->peak_activations = plan->peak_activations;
     lowered->instructions = arena_array(arena, count, sizeof *lowered->instructions);
-    lowered->instruction_count = count;
 
     Instruction *next = lowered->instructions;
     uint32_t line = 1, line_of = 0;
@@ -61,12 +86,12 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
             *next++ = blank(OP_OVERLAP, line);
         *next++ = lower_step(step, action, line);
     }
-    for (uint32_t stage = 0; copies && stage < schedule->pipes[0].stages; stage++)
+    for (uint32_t g = 0; g < program->group_count; g++)
         for (uint32_t c = 0; c < chunks; c++)
-            if (lowered->chunks[c].stage == stage) {
+            if (lowered->chunks[c].stage == program->groups[g].stage) {
                 *next = blank(OP_REDUCE, source_line(source, schedule->pipes[lowered->chunks[c].pipe].span.begin));
                 next->chunk = (uint8_t)c;
-                next++->peer = (uint16_t)stage;
+                next++->peer = (uint16_t)g;
             }
     *next++ = blank(OP_NORM, line);
     for (uint32_t c = 0; c < chunks; c++) {
@@ -74,6 +99,7 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
         next++->chunk = (uint8_t)c;
     }
     *next++ = blank(OP_END, line);
+    lowered->instruction_count = (uint32_t)(next - lowered->instructions);
 }
 
 Program *lower(const Schedule *schedule, const RankPlan *plans, const Source *source, Arena *arena)
@@ -89,23 +115,10 @@ Program *lower(const Schedule *schedule, const RankPlan *plans, const Source *so
     program->pipes = arena_array(arena, schedule->pipe_count, sizeof *program->pipes);
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
         program->pipes[p] = (Pipe){.microbatches = schedule->pipes[p].microbatches, .first = schedule->pipes[p].first};
-    if (schedule->pipe_count > 1) {
-        program->group_count = program->stages;
-        program->groups = arena_array(arena, program->stages, sizeof *program->groups);
-        for (uint32_t s = 0; s < program->stages; s++) {
-            Group *group = &program->groups[s];
-            group->stage = (uint16_t)s;
-            group->member_count = (uint16_t)schedule->pipe_count;
-            group->members = arena_array(arena, schedule->pipe_count, sizeof *group->members);
-            for (uint32_t p = 0; p < schedule->pipe_count; p++) {
-                const Home home = stage_home(&schedule->pipes[p], s, 0);
-                group->members[p] = (GroupMember){home.rank, home.chunk};
-            }
-        }
-    }
+    lower_groups(schedule, arena, program);
     program->rank_count = schedule->ranks;
     program->ranks = arena_array(arena, schedule->ranks, sizeof *program->ranks);
     for (uint32_t r = 0; r < schedule->ranks; r++)
-        lower_rank(schedule, r, &plans[r], source, arena, &program->ranks[r]);
+        lower_rank(schedule, r, &plans[r], source, arena, program, &program->ranks[r]);
     return program;
 }

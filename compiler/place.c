@@ -11,6 +11,7 @@ typedef struct Placer {
     Diagnostics *diagnostics;
     Schedule *schedule;
     int64_t *values;
+    uint64_t passes; /* forward and backward, of the pipes so far */
     RankErrors errors;
 } Placer;
 
@@ -36,25 +37,40 @@ static bool evaluate_within(Placer *p, const Expression *expression, const char 
 
 /* --- pipes --- */
 
+static bool place_stage(Placer *p, const Item *item, uint32_t stage, Home *home)
+{
+    Fault fault;
+    int64_t rank;
+    p->values[item->pipe.stage_slot] = stage;
+    if (!evaluate(item->pipe.rank, p->values, &rank, &fault)) {
+        diag_error(p->diagnostics, fault.expression->span, "%s", fault_text(&fault, p->arena));
+    } else if (rank < 0 || rank >= p->schedule->ranks) {
+        diag_error(p->diagnostics, item->pipe.rank->span, "stage %u would live on rank %lld: the ranks are 0 to %u", stage,
+                   (long long)rank, p->schedule->ranks - 1);
+    } else {
+        home->rank = (uint16_t)rank;
+        return true;
+    }
+    diag_help(p->diagnostics, "here %s", values_text(p->ast, item->pipe.rank, p->values, p->arena));
+    return false;
+}
+
+/* As many homes a stage as it can have: one, or one of every microbatch. */
 static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
 {
-    pipe->homes = arena_array(p->arena, pipe->stages, sizeof *pipe->homes);
-    for (uint32_t stage = 0; stage < pipe->stages; stage++) {
-        Fault fault;
-        int64_t rank;
-        p->values[item->pipe.stage_slot] = stage;
-        if (!evaluate(item->pipe.rank, p->values, &rank, &fault)) {
-            diag_error(p->diagnostics, fault.expression->span, "%s", fault_text(&fault, p->arena));
-        } else if (rank < 0 || rank >= p->schedule->ranks) {
-            diag_error(p->diagnostics, item->pipe.rank->span, "stage %u would live on rank %lld: the ranks are 0 to %u", stage,
-                       (long long)rank, p->schedule->ranks - 1);
-        } else {
-            pipe->homes[stage].rank = (uint16_t)rank;
-            continue;
+    const uint32_t width = item->pipe.microbatch.symbol ? pipe->written : 1;
+    pipe->homes = arena_array(p->arena, (size_t)pipe->stages * width, sizeof *pipe->homes);
+    for (uint32_t stage = 0; stage < pipe->stages; stage++)
+        for (uint32_t m = 0; m < width; m++) {
+            Home *home = &pipe->homes[(size_t)stage * width + m];
+            if (item->pipe.microbatch.symbol)
+                p->values[item->pipe.microbatch_slot] = m;
+            if (!place_stage(p, item, stage, home))
+                return false;
+            pipe->replicated |= home->rank != home[-(ptrdiff_t)m].rank;
         }
-        diag_help(p->diagnostics, "here %s", values_text(p->ast, item->pipe.rank, p->values, p->arena));
-        return false;
-    }
+    for (uint32_t stage = 0; stage < pipe->stages && !pipe->replicated; stage++)
+        pipe->homes[stage] = pipe->homes[(size_t)stage * width];
     return true;
 }
 
@@ -72,6 +88,12 @@ static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
     pipe->stages = (uint32_t)stages;
     pipe->microbatches = (uint32_t)microbatches;
     pipe->written = item->pipe.written ? (uint32_t)written : pipe->microbatches;
+    p->passes += 2 * (uint64_t)pipe->stages * pipe->written;
+    if (p->passes > PASSES_MAX) {
+        diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: there can be %d", (unsigned long long)p->passes,
+                   PASSES_MAX);
+        return false;
+    }
     return place_stages(p, item, pipe);
 }
 
@@ -79,7 +101,7 @@ static bool place_pipes(Placer *p)
 {
     Schedule *schedule = p->schedule;
     bool good = true;
-    uint64_t together = 0, passes = 0;
+    uint64_t together = 0;
     schedule->pipe_count = p->ast->pipe_count;
     schedule->pipes = arena_array(p->arena, schedule->pipe_count, sizeof *schedule->pipes);
     for (const Item *item = p->ast->items; item; item = item->next) {
@@ -90,7 +112,6 @@ static bool place_pipes(Placer *p)
             good = false;
             continue;
         }
-        passes += 2 * (uint64_t)pipe->stages * pipe->written;
         pipe->first = (uint32_t)together;
         together += pipe->microbatches;
         const PlacedPipe *first = &schedule->pipes[0];
@@ -108,11 +129,6 @@ static bool place_pipes(Placer *p)
         diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
         good = false;
     }
-    if (good && passes > PASSES_MAX) {
-        diag_error(p->diagnostics, schedule->pipes[0].span, "%llu forward and backward passes: there can be %d",
-                   (unsigned long long)passes, PASSES_MAX);
-        good = false;
-    }
     return good;
 }
 
@@ -123,15 +139,32 @@ static const char *stages_text(uint32_t count, Arena *arena)
     return count == 1 ? "1 stage" : arena_format(arena, "%u stages", count);
 }
 
+/* The ranks that hold a stage, from that of its first microbatch on: each into `ranks` once. `seen` is [ranks], zero at first;
+   no two calls have the same `call`, which is not 0. */
+static uint32_t ranks_of_stage(const PlacedPipe *pipe, uint32_t stage, uint32_t *seen, uint32_t call, uint16_t *ranks)
+{
+    uint32_t count = 0;
+    for (uint32_t m = 0; m < (pipe->replicated ? pipe->written : 1); m++) {
+        const uint16_t rank = stage_home(pipe, stage, m).rank;
+        if (seen[rank] != call)
+            ranks[count++] = rank;
+        seen[rank] = call;
+    }
+    return count;
+}
+
 /* Without `chunk` items a rank's chunks are its stages, pipe after pipe, from the first stage on. */
 static bool chunks_by_pipe(Placer *p)
 {
     Schedule *schedule = p->schedule;
+    uint32_t *seen = arena_array(p->arena, schedule->ranks, sizeof *seen), call = 0;
+    uint16_t *ranks = arena_array(p->arena, schedule->ranks, sizeof *ranks);
     schedule->chunk_counts = arena_array(p->arena, schedule->ranks, sizeof *schedule->chunk_counts);
     schedule->chunks = arena_array(p->arena, schedule->ranks, sizeof *schedule->chunks);
     for (uint32_t i = 0; i < schedule->pipe_count; i++)
         for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++)
-            schedule->chunk_counts[schedule->pipes[i].homes[stage].rank]++;
+            for (uint32_t k = ranks_of_stage(&schedule->pipes[i], stage, seen, ++call, ranks); k-- > 0;)
+                schedule->chunk_counts[ranks[k]]++;
     for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
         const uint32_t count = schedule->chunk_counts[rank];
         if (count > PROGRAM_CHUNKS_MAX)
@@ -143,11 +176,10 @@ static bool chunks_by_pipe(Placer *p)
         schedule->chunk_counts[rank] = 0;
     }
     for (uint32_t i = 0; i < schedule->pipe_count; i++)
-        for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++) {
-            const uint32_t rank = schedule->pipes[i].homes[stage].rank;
-            schedule->chunks[rank][schedule->chunk_counts[rank]++] =
-                (PlacedChunk){.pipe = (uint16_t)i, .stage = (uint16_t)stage};
-        }
+        for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++)
+            for (uint32_t k = ranks_of_stage(&schedule->pipes[i], stage, seen, ++call, ranks); k-- > 0;)
+                schedule->chunks[ranks[k]][schedule->chunk_counts[ranks[k]]++] =
+                    (PlacedChunk){.pipe = (uint16_t)i, .stage = (uint16_t)stage};
     return !p->errors.first;
 }
 
@@ -209,6 +241,27 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         schedule->chunks[rank][i] = chunks[i];
 }
 
+/* Tells the chunk's microbatches where they pass its stage. */
+static void take_chunk(Placer *p, uint32_t rank, uint32_t chunk)
+{
+    Schedule *schedule = p->schedule;
+    const PlacedChunk *placed = &schedule->chunks[rank][chunk];
+    PlacedPipe *pipe = &schedule->pipes[placed->pipe];
+    if (!pipe->replicated) {
+        pipe->homes[placed->stage].chunk = (uint8_t)chunk;
+        return;
+    }
+    Home *homes = &pipe->homes[(size_t)placed->stage * pipe->written];
+    bool passed = false;
+    for (uint32_t m = chunk_microbatch(schedule, rank, chunk, 0, pipe->written); m < pipe->written;
+         m = chunk_microbatch(schedule, rank, chunk, m + 1, pipe->written)) {
+        homes[m].chunk = (uint8_t)chunk;
+        passed |= m < pipe->microbatches;
+    }
+    if (!passed)
+        rank_error(&p->errors, rank, pipe->span, "no microbatch of pipe %s passes stage %u here", pipe->name, placed->stage);
+}
+
 static bool place_chunks(Placer *p)
 {
     Schedule *schedule = p->schedule;
@@ -224,14 +277,10 @@ static bool place_chunks(Placer *p)
         if (values_for_rank(p->ast, rank, p->values, &fault)) /* it can: require_for_rank has seen to it */
             chunks_as_declared(p, rank, declared, last);
     }
-    if (p->errors.first)
-        return false;
-    for (uint32_t rank = 0; rank < schedule->ranks; rank++)
-        for (uint32_t i = 0; i < schedule->chunk_counts[rank]; i++) {
-            const PlacedChunk *chunk = &schedule->chunks[rank][i];
-            schedule->pipes[chunk->pipe].homes[chunk->stage].chunk = (uint8_t)i;
-        }
-    return true;
+    for (uint32_t rank = 0; !p->errors.first && rank < schedule->ranks; rank++)
+        for (uint32_t i = 0; i < schedule->chunk_counts[rank]; i++)
+            take_chunk(p, rank, i);
+    return !p->errors.first;
 }
 
 bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)

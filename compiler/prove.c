@@ -162,7 +162,8 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     }
     const uint32_t home = stage_home(pipe, message->stage, message->microbatch).rank;
     if (home != rank) {
-        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on rank %u", rank, TEXT_OF(message), message->stage, home);
+        diag_error(diagnostics, message->span, "rank %u: %s: stage %u%s is on rank %u", rank, TEXT_OF(message), message->stage,
+                   pipe->replicated ? " for this microbatch" : "", home);
         return false;
     }
     const uint32_t other = is_send(message) ? consumer : producer;

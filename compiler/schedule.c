@@ -2,6 +2,28 @@
 
 #include <stdio.h>
 
+uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chunk, uint32_t from, uint32_t limit)
+{
+    const PlacedChunk *placed = &schedule->chunks[rank][chunk];
+    const PlacedPipe *pipe = &schedule->pipes[placed->pipe];
+    while (pipe->replicated && from < limit && stage_home(pipe, placed->stage, from).rank != rank)
+        from++;
+    return from;
+}
+
+const char *chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, Arena *arena)
+{
+    enum { SHOWN = 4 };
+    const uint32_t limit = schedule->pipes[schedule->chunks[rank][chunk].pipe].microbatches;
+    uint32_t m = chunk_microbatch(schedule, rank, chunk, 0, limit), shown = 0;
+    const char *text = chunk_microbatch(schedule, rank, chunk, m + 1, limit) < limit ? "microbatches" : "microbatch";
+    for (; m < limit && shown < SHOWN; shown++) {
+        text = arena_format(arena, "%s%s %u", text, shown ? "," : "", m);
+        m = chunk_microbatch(schedule, rank, chunk, m + 1, limit);
+    }
+    return m < limit ? arena_format(arena, "%s, ...", text) : text;
+}
+
 void order_append(Order *order, Arena *arena, const Action *action)
 {
     if (order->count == order->capacity) {

@@ -77,6 +77,11 @@ static inline Home stage_home(const PlacedPipe *pipe, uint32_t stage, uint32_t m
     return pipe->homes[pipe->replicated ? (size_t)stage * pipe->written + microbatch : stage];
 }
 
+/* The first microbatch from `from` on that passes the chunk; `limit` when there is none below it. */
+uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chunk, uint32_t from, uint32_t limit);
+/* "microbatches 1, 3, 5, ...": those that pass the chunk. */
+const char *chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, Arena *arena);
+
 /* Appends to an order; the memory is the arena's. */
 void order_append(Order *order, Arena *arena, const Action *action);
 

@@ -81,6 +81,7 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 %type <Item> step modifiers
 %type <PassList> passes
 %type <Pass *> pass
+%type <Symbol *> replica
 %type <Expression *> expression written
 %type <ExpressionList> arguments
 %type <SettingList> settings
@@ -105,12 +106,12 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
                                         {
         $$ = item(reader, (Item){.kind = ITEM_REQUIRE, .span = @expression, .value = $expression, .message = $STRING});
     }
-    | "pipe" NAME[pipe] ':' expression[stages] "stages" ',' "stage" NAME[stage] "on" expression[rank] ','
+    | "pipe" NAME[pipe] ':' expression[stages] "stages" ',' "stage" NAME[stage] replica "on" expression[rank] ','
       expression[microbatches] written "microbatches" end
                                         {
         $$ = item(reader, (Item){.kind = ITEM_PIPE, .span = @$, .name = {$pipe, @pipe},
-                                 .pipe = {.stages = $stages, .stage = {$stage, @stage}, .rank = $rank,
-                                          .microbatches = $microbatches, .written = $written}});
+                                 .pipe = {.stages = $stages, .stage = {$stage, @stage}, .microbatch = {$replica, @replica},
+                                          .rank = $rank, .microbatches = $microbatches, .written = $written}});
     }
     | "chunk" NUMBER '=' expression end {
         $$ = item(reader, (Item){.kind = ITEM_CHUNK, .span = @$, .value = $expression,
@@ -220,6 +221,9 @@ modifiers: %empty                       { $$ = (Item){.kind = ITEM_STEP}; }
             diag_error(reader->diagnostics, @2, "`split` stands twice in this step");
         $$.step.split_from = $expression;
     }
+
+replica: %empty                         { $$ = NULL; }
+    | "of" NAME                         { $$ = $NAME; @$ = @NAME; }
 
 written: %empty                         { $$ = NULL; }
     | "of" expression                   { $$ = $expression; }

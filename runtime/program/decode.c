@@ -133,7 +133,7 @@ static Status get_groups(Decoder *decoder, Program *program)
     for (uint32_t g = 0; g < program->group_count && !reader->failed; g++) {
         Group *group = &program->groups[g];
         group->stage = (uint16_t)get_up_to(reader, PROGRAM_STAGES_MAX - 1);
-        group->member_count = (uint16_t)get_count(decoder, PROGRAM_PIPES_MAX, MEMBER_BYTES);
+        group->member_count = (uint16_t)get_count(decoder, PROGRAM_RANKS_MAX, MEMBER_BYTES);
         group->members = arena_array(decoder->arena, group->member_count, sizeof *group->members);
         if (!group->members)
             return no_memory(decoder);

@@ -54,13 +54,16 @@ typedef struct Pipe {
     uint32_t *versions; /* [microbatches]; NULL: whichever is a stage's newest when its F runs */
 } Pipe;
 
+/* A copy of a stage. A stage has one in every pipe, or several, each on a rank of its own: then every microbatch of the pipe passes
+   one of them. Which is not written down: the microbatches of a chunk are those whose F it runs. */
 typedef struct Chunk {
     uint16_t pipe;
     uint16_t stage;
 } Chunk;
 
-/* The copies of one stage: rank and chunk of each, in pipe order, on ranks of their own. As every pipe has every stage, a program
-   with several pipes has one group for each stage, a program with one pipe has none. */
+/* The copies of one stage: rank and chunk of each, in the order of their pipes and, within a pipe, of their ranks; all on ranks of
+   their own. Every stage with several copies has one group, in the order of the stages. The first member is the copy that counts
+   where one speaks for all: in the norm and in what is saved. */
 typedef struct GroupMember {
     uint16_t rank;
     uint8_t chunk;
@@ -107,8 +110,8 @@ bool program_encode(const Program *program, ByteWriter *writer);
 Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program **program, Error *error);
 
 /* --- verify.c: runs the program on labels instead of tensors, every message a rendezvous without buffer ---
-   STATUS_OK proves: operands in range; every stage of every pipe in one place, and its copies in one group; every F and every B,
-   or I and W, exactly once; every pass finds exactly the contents it needs; no slot overwritten while it is live, every slot free
+   STATUS_OK proves: operands in range; every stage in every pipe, and its copies in one group; every F and every B, or I and W,
+   exactly once, all those of a microbatch by one copy of the stage; every pass finds exactly the contents it needs; no slot overwritten while it is live, every slot free
    again at END; messages pair up in the order of their channel; nobody waits for ever; gradients are complete before REDUCE,
    reduced before NORM, and updated once after it; peak_activations and slot counts are what happens. Of an asynchronous program:
    every F finds the version of the weights that its microbatch is to use and its backward the same one, no version is overwritten

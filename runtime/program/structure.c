@@ -1,5 +1,7 @@
 #include "runtime/program/verify.h"
 
+#include <string.h>
+
 /* What verify checks before the run. All memory that it takes is bounded by what the program really contains: a count that
    the chunks or instructions do not justify is refused first. */
 
@@ -50,7 +52,7 @@ static Status place_stages(Verifier *verifier)
         chunks += program->ranks[r].chunk_count;
     }
     const uint64_t places = (uint64_t)program->pipe_count * program->stages;
-    if (chunks != places)
+    if (chunks < places)
         return refuse(verifier, "the ranks hold %llu chunks for %llu stages (of %u pipes)",
                       (unsigned long long)chunks, (unsigned long long)places, program->pipe_count);
     verifier->places = arena_array(&verifier->arena, places, sizeof *verifier->places);
@@ -63,43 +65,153 @@ static Status place_stages(Verifier *verifier)
                 return refuse(verifier, "rank %u chunk %u is stage %u of pipe %u: there are %u stages, %u pipes",
                               r, c, chunk->stage, chunk->pipe, program->stages, program->pipe_count);
             Place *place = &verifier->places[(size_t)chunk->pipe * program->stages + chunk->stage];
-            if (place->taken)
-                return refuse(verifier, "stage %u of pipe %u is rank %u chunk %u and also rank %u chunk %u",
-                              chunk->stage, chunk->pipe, place->rank, place->chunk, r, c);
-            *place = (Place){(uint16_t)r, (uint8_t)c, true};
+            for (uint32_t other = 0; other < c; other++)
+                if (program->ranks[r].chunks[other].stage == chunk->stage)
+                    return refuse(verifier, "stage %u has two copies on rank %u: a rank can hold one", chunk->stage, r);
+            if (!place->copies)
+                *place = (Place){.rank = (uint16_t)r, .chunk = (uint8_t)c};
+            place->copies++;
         }
     }
-    return STATUS_OK; /* as many chunks as places, and none taken twice: none is missing */
+    for (uint32_t i = 0; i < places; i++)
+        if (!verifier->places[i].copies)
+            return refuse(verifier, "stage %u of pipe %u is on no rank", i % program->stages, i / program->stages);
+    return STATUS_OK;
 }
 
-/* Every stage with several copies has one group: its copies in pipe order, on ranks of their own (a group is a meeting). */
+/* How many chunks are copies of a stage, over all pipes. */
+static uint32_t count_copies(const Verifier *verifier, uint32_t stage)
+{
+    uint32_t copies = 0;
+    for (uint32_t p = 0; p < verifier->program->pipe_count; p++)
+        copies += verifier_place(verifier, p, stage)->copies;
+    return copies;
+}
+
+/* Every stage with several copies has one group, in stage order: its copies in the order of pipes, then ranks. */
 static Status check_groups(Verifier *verifier)
 {
     const Program *program = verifier->program;
-    const uint32_t expected = program->pipe_count > 1 ? program->stages : 0;
-    if (program->group_count != expected)
-        return refuse(verifier, "%u groups: %u stages in %u pipes have %u", program->group_count, program->stages,
-                      program->pipe_count, expected);
-    for (uint32_t g = 0; g < program->group_count; g++) {
+    uint32_t g = 0;
+    for (uint32_t s = 0; s < program->stages; s++) {
+        const uint32_t copies = count_copies(verifier, s);
+        if (copies == 1)
+            continue;
+        if (g == program->group_count)
+            return refuse(verifier, "stage %u has %u copies and no group", s, copies);
         const Group *group = &program->groups[g];
-        if (group->stage >= program->stages || group->member_count != program->pipe_count)
-            return refuse(verifier, "group %u is stage %u with %u copies: there are %u stages in %u pipes", g,
-                          group->stage, group->member_count, program->stages, program->pipe_count);
-        for (uint32_t p = 0; p < program->pipe_count; p++) {
-            const GroupMember *member = &group->members[p];
-            const Place *place = verifier_place(verifier, p, group->stage);
-            if (member->rank != place->rank || member->chunk != place->chunk)
-                return refuse(verifier, "group %u names rank %u chunk %u as copy %u of stage %u, which is rank %u chunk %u", g,
-                              member->rank, member->chunk, p, group->stage, place->rank, place->chunk);
-            for (uint32_t other = 0; other < p; other++)
-                if (group->members[other].rank == member->rank)
-                    return refuse(verifier, "stage %u has two copies on rank %u: a rank can hold one",
-                                  group->stage, member->rank);
-            ChunkState *chunk = &verifier->ranks[place->rank].chunks[place->chunk];
-            if (chunk->group != GROUP_NONE)
-                return refuse(verifier, "stage %u is in group %u and in group %u", group->stage, chunk->group, g);
+        if (group->stage != s || group->member_count != copies)
+            return refuse(verifier, "group %u is stage %u with %u copies: it should be stage %u with %u", g, group->stage,
+                          group->member_count, s, copies);
+        for (uint32_t m = 0, pipe = 0, next = 0; m < copies; m++) {
+            const GroupMember *member = &group->members[m];
+            if (next == verifier_place(verifier, pipe, s)->copies) {
+                pipe++;
+                next = 0;
+            }
+            next++;
+            ChunkState *chunk = member->rank < program->rank_count && member->chunk < program->ranks[member->rank].chunk_count
+                                    ? &verifier->ranks[member->rank].chunks[member->chunk]
+                                    : NULL;
+            if (!chunk || chunk->stage != s || chunk->pipe != pipe)
+                return refuse(verifier, "group %u names rank %u chunk %u as copy %u of stage %u, which is of pipe %u", g, member->rank,
+                              member->chunk, m, s, pipe);
+            if (next > 1 && group->members[m - 1].rank >= member->rank)
+                return refuse(verifier, "group %u names rank %u behind rank %u: the copies of a pipe are in the order of their ranks", g,
+                              member->rank, group->members[m - 1].rank);
             chunk->group = (uint16_t)g;
         }
+        g++;
+    }
+    if (g < program->group_count)
+        return refuse(verifier, "%u groups: %u stages have several copies", program->group_count, g);
+    return STATUS_OK;
+}
+
+/* --- stages with several copies in a pipe --- */
+
+/* Room for the homes of all microbatches of such stages; *replicated says whether there are any. */
+static Status make_homes(Verifier *verifier, bool *replicated)
+{
+    const Program *program = verifier->program;
+    uint64_t passes = 0, instructions = 0;
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        instructions += program->ranks[r].instruction_count;
+    for (uint32_t p = 0; p < program->pipe_count; p++)
+        for (uint32_t s = 0; s < program->stages; s++) {
+            Place *place = &verifier->places[(size_t)p * program->stages + s];
+            const uint32_t microbatches = program->pipes[p].microbatches;
+            if (place->copies == 1)
+                continue;
+            if (program->asynchronous)
+                return refuse(verifier, "stage %u has %u copies: an asynchronous program has one of each", s, place->copies);
+            passes += microbatches;
+            if (passes > instructions)
+                return refuse(verifier, "%llu instructions for at least %llu forward passes", (unsigned long long)instructions,
+                              (unsigned long long)passes);
+            place->homes = arena_array(&verifier->arena, microbatches, sizeof *place->homes);
+            place->passes = arena_array(&verifier->arena, microbatches, 1);
+            if (!place->homes || !place->passes)
+                return no_memory(verifier);
+            memset(place->homes, 0xff, microbatches * sizeof *place->homes);
+            *replicated = true;
+        }
+    return STATUS_OK;
+}
+
+enum { NOWHERE = 0xffff };
+
+/* A microbatch passes the copy that runs its F. */
+static Status find_homes(Verifier *verifier)
+{
+    const Program *program = verifier->program;
+    bool replicated = false;
+    TRY(make_homes(verifier, &replicated));
+    for (uint32_t r = 0; replicated && r < program->rank_count; r++) {
+        const RankProgram *rank = &program->ranks[r];
+        for (uint32_t i = 0; i < rank->instruction_count; i++) {
+            const Instruction *forward = &rank->instructions[i];
+            if ((forward->opcode != OP_FORWARD && forward->opcode != OP_FORWARD_ONLY) || forward->chunk >= rank->chunk_count)
+                continue; /* the run sees to it */
+            const Chunk *chunk = &rank->chunks[forward->chunk];
+            const Place *place = verifier_place(verifier, chunk->pipe, chunk->stage);
+            if (!place->homes || forward->microbatch >= program->pipes[chunk->pipe].microbatches)
+                continue;
+            uint16_t *home = &place->homes[forward->microbatch];
+            if (*home != NOWHERE && *home != r)
+                return refuse(verifier, "stage %u microbatch %u has an F on rank %u and an F on rank %u", chunk->stage,
+                              forward->microbatch, *home, r);
+            verifier->ranks[r].chunks[forward->chunk].own += *home == NOWHERE;
+            *home = (uint16_t)r;
+        }
+    }
+    for (uint32_t p = 0; replicated && p < program->pipe_count; p++)
+        for (uint32_t s = 0; s < program->stages; s++) {
+            const Place *place = verifier_place(verifier, p, s);
+            for (uint32_t m = 0; place->homes && m < program->pipes[p].microbatches; m++)
+                if (place->homes[m] == NOWHERE)
+                    return refuse(verifier, "the F of stage %u microbatch %u is on no rank", s, m);
+        }
+    return STATUS_OK;
+}
+
+/* --- ranks --- */
+
+static Status make_chunks(Verifier *verifier, uint32_t r)
+{
+    const RankProgram *rank = &verifier->program->ranks[r];
+    RankState *state = &verifier->ranks[r];
+    state->program = rank;
+    state->chunks = arena_array(&verifier->arena, rank->chunk_count, sizeof *state->chunks);
+    if (!state->chunks)
+        return no_memory(verifier);
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        ChunkState *chunk = &state->chunks[c];
+        chunk->pipe = rank->chunks[c].pipe;
+        chunk->stage = rank->chunks[c].stage;
+        chunk->label = (uint64_t)chunk->pipe << LABEL_PIPE_SHIFT | (uint64_t)chunk->stage << LABEL_STAGE_SHIFT;
+        chunk->microbatches = verifier->program->pipes[chunk->pipe].microbatches;
+        chunk->group = GROUP_NONE;
     }
     return STATUS_OK;
 }
@@ -109,7 +221,6 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     const Program *program = verifier->program;
     const RankProgram *rank = &program->ranks[r];
     RankState *state = &verifier->ranks[r];
-    state->program = rank;
     if (rank->instruction_count == 0 || rank->instructions[rank->instruction_count - 1].opcode != OP_END)
         return refuse(verifier, "rank %u: the last of its %u instructions is not END", r, rank->instruction_count);
     for (int class = 0; class < SLOT_WEIGHTS; class++) {
@@ -126,26 +237,30 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
         return refuse(verifier, "rank %u has %u weights slots for %u chunks and %u instructions", r, weights, rank->chunk_count,
                       rank->instruction_count);
     state->weights = arena_array(&verifier->arena, weights, sizeof *state->weights);
-    state->chunks = arena_array(&verifier->arena, rank->chunk_count, sizeof *state->chunks);
-    if (!state->chunks || !state->weights)
+    if (!state->weights)
         return no_memory(verifier);
     state->used[SLOT_WEIGHTS] = rank->chunk_count;
     for (uint32_t w = 0; w < weights; w++)
         state->weights[w].chunk = w < rank->chunk_count ? (uint16_t)w : CHUNK_NONE;
     uint64_t passes = 0;
-    for (uint32_t c = 0; c < rank->chunk_count; c++)
-        passes += program->pipes[rank->chunks[c].pipe].microbatches;
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        ChunkState *chunk = &state->chunks[c];
+        const Place *place = verifier_place(verifier, chunk->pipe, chunk->stage);
+        if (!place->homes)
+            chunk->own = chunk->microbatches;
+        else if (!chunk->own)
+            return refuse(verifier, "no microbatch passes rank %u chunk %u, a copy of stage %u", r, c, chunk->stage);
+        chunk->homes = place->homes;
+        chunk->passes = place->passes;
+        passes += chunk->own;
+    }
     if (passes >= rank->instruction_count)
         return refuse(verifier, "rank %u has %u instructions for %llu forward passes", r, rank->instruction_count,
                       (unsigned long long)passes);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         ChunkState *chunk = &state->chunks[c];
-        chunk->pipe = rank->chunks[c].pipe;
-        chunk->stage = rank->chunks[c].stage;
-        chunk->label = (uint64_t)chunk->pipe << LABEL_PIPE_SHIFT | (uint64_t)chunk->stage << LABEL_STAGE_SHIFT;
-        chunk->microbatches = program->pipes[chunk->pipe].microbatches;
-        chunk->group = GROUP_NONE;
-        chunk->passes = arena_array(&verifier->arena, chunk->microbatches, 1);
+        if (!chunk->passes)
+            chunk->passes = arena_array(&verifier->arena, chunk->microbatches, 1);
         chunk->wanted = program->pipes[chunk->pipe].versions;
         chunk->versions = program->asynchronous ? arena_array(&verifier->arena, chunk->microbatches, sizeof *chunk->versions) : NULL;
         if (!chunk->passes || (program->asynchronous && !chunk->versions))
@@ -164,6 +279,9 @@ Status verifier_prepare(Verifier *verifier)
     verifier->reduce_arrivals = arena_array(&verifier->arena, program->group_count, sizeof *verifier->reduce_arrivals);
     if (!verifier->ranks || !verifier->runnable || !verifier->reduce_arrivals)
         return no_memory(verifier);
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        TRY(make_chunks(verifier, r));
+    TRY(find_homes(verifier));
     for (uint32_t r = 0; r < program->rank_count; r++)
         TRY(prepare_rank(verifier, r));
     return check_groups(verifier);

@@ -194,6 +194,9 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
             if (instruction->microbatch >= chunk->microbatches)
                 return refuse(verifier, rank, "there is no microbatch %u: the pipe has %u", instruction->microbatch,
                               chunk->microbatches);
+            if (chunk->homes && chunk->homes[instruction->microbatch] != rank)
+                return refuse(verifier, rank, "microbatch %u passes stage %u on rank %u", instruction->microbatch, chunk->stage,
+                              chunk->homes[instruction->microbatch]);
             TRY(check_pass(verifier, rank, instruction, chunk));
             break;
         case OPERAND_PEER:
@@ -312,12 +315,12 @@ static Status check_overlap(const Verifier *verifier, uint32_t rank)
 
 static Status check_complete(const Verifier *verifier, uint32_t rank, const ChunkState *chunk)
 {
-    if (chunk->completed == chunk->microbatches)
+    if (chunk->completed == chunk->own)
         return STATUS_OK;
     const bool forward_only = verifier->program->forward_only;
     const uint8_t last = forward_only ? PASS_F : PASS_W;
     uint32_t missing = 0;
-    while (chunk->passes[missing] & last)
+    while (chunk->passes[missing] & last || (chunk->homes && chunk->homes[missing] != rank))
         missing++;
     const uint8_t passes = chunk->passes[missing];
     return refuse(verifier, rank, "the %s of stage %u microbatch %u is missing",
@@ -455,9 +458,10 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
     const Operand *operand = verifier_message(instruction);
     const ChunkState *chunk = &state->chunks[instruction->chunk];
     const uint32_t neighbour = chunk->stage + (uint32_t)content_table[operand->content].neighbour;
-    const uint32_t owner = verifier_place(verifier, chunk->pipe, neighbour)->rank;
+    const Place *there = verifier_place(verifier, chunk->pipe, neighbour);
+    const uint32_t owner = there->homes ? there->homes[instruction->microbatch] : there->rank;
     if (owner != instruction->peer)
-        return refuse(verifier, rank, "stage %u is on rank %u", neighbour, owner);
+        return refuse(verifier, rank, "stage %u%s is on rank %u", neighbour, there->homes ? " of this microbatch" : "", owner);
     state->blocked = true;
     const uint32_t peer = instruction->peer;
     RankState *other = &verifier->ranks[peer];

@@ -29,8 +29,10 @@ enum { GROUP_NONE = 0xffff, CHUNK_NONE = 0xffff };
 
 typedef struct ChunkState {
     uint64_t label;      /* pipe and stage at their places in a label */
-    uint8_t *passes;     /* [microbatches], of PASS_ */
-    uint32_t microbatches;
+    uint8_t *passes;     /* [microbatches], of PASS_; the copies of a stage in one pipe share it */
+    const uint16_t *homes; /* [microbatches]: the rank whose copy of the stage a microbatch passes; NULL: there is one copy */
+    uint32_t microbatches; /* of the pipe, */
+    uint32_t own;          /* and those of them that pass this copy */
     uint32_t completed;  /* microbatches whose B or W has run (forward-only: whose F) */
     uint16_t pipe, stage;
     uint16_t group;
@@ -64,9 +66,11 @@ typedef struct RankState {
 
 /* Where one stage of one pipe is. */
 typedef struct Place {
-    uint16_t rank;
+    uint16_t rank;     /* of its first copy */
     uint8_t chunk;
-    bool taken;
+    uint16_t copies;
+    uint16_t *homes;   /* as in ChunkState */
+    uint8_t *passes;
 } Place;
 
 typedef struct Verifier {

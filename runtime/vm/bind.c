@@ -3,6 +3,8 @@
 
 #include "runtime/device/device.h"
 
+#include <string.h>
+
 enum { ALIGNMENT = 64 };
 
 /* Hands out one block of memory from its beginning on; with `base` NULL it only measures. */
@@ -89,6 +91,36 @@ static void place_everything(Rank *rank, Layout *layout)
     place_versions(rank, layout);
 }
 
+static void *table(Rank *rank, size_t count, size_t bytes)
+{
+    rank->table_bytes += count * bytes;
+    return arena_array(&rank->tables, count, bytes);
+}
+
+static Status no_tables(const Rank *rank, Error *error)
+{
+    return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", rank->number, rank->table_bytes >> 20);
+}
+
+/* Which microbatches pass the chunk: those whose F it runs. False when there is no memory. */
+static bool find_microbatches(Rank *rank, uint32_t number, BoundChunk *chunk, uint32_t of_pipe)
+{
+    const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
+    if (!chunk->is_first && !chunk->is_last)
+        return true; /* it has no memory of its own for each */
+    chunk->places = table(rank, of_pipe, sizeof *chunk->places);
+    if (!chunk->places)
+        return false;
+    memset(chunk->places, 0xff, of_pipe * sizeof *chunk->places); /* PLACE_NONE */
+    for (uint32_t i = 0; i < own->instruction_count; i++)
+        if (opcode_is_forward(own->instructions[i].opcode) && own->instructions[i].chunk == number)
+            chunk->places[own->instructions[i].microbatch] = 0;
+    for (uint32_t m = 0; m < of_pipe; m++)
+        if (chunk->places[m] != PLACE_NONE)
+            chunk->places[m] = chunk->microbatches++;
+    return true;
+}
+
 static Status open_stages(Rank *rank, Error *error)
 {
     const Session *session = rank->session;
@@ -98,15 +130,17 @@ static Status open_stages(Rank *rank, Error *error)
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         BoundChunk *chunk = &rank->chunks[c];
         const Pipe *pipe = &program->pipes[own->chunks[c].pipe];
+        const Home *counting = &session->counting[own->chunks[c].stage];
         *chunk = (BoundChunk){
             .pipe = own->chunks[c].pipe,
             .number = own->chunks[c].stage,
             .first = pipe->first,
-            .microbatches = pipe->microbatches,
             .is_first = own->chunks[c].stage == 0,
             .is_last = own->chunks[c].stage + 1u == program->stages,
-            .counts = own->chunks[c].pipe == 0,
+            .counts = counting->rank == rank->number && counting->chunk == c,
         };
+        if (!find_microbatches(rank, c, chunk, pipe->microbatches))
+            return no_tables(rank, error);
         if (chunk->is_last) {
             chunk->host_losses = losses;
             losses += chunk->microbatches;
@@ -129,12 +163,6 @@ static Status open_stages(Rank *rank, Error *error)
         rank->record->parameters += chunk->counts ? sizes->parameters : 0;
     }
     return STATUS_OK;
-}
-
-static void *table(Rank *rank, size_t count, size_t bytes)
-{
-    rank->table_bytes += count * bytes;
-    return arena_array(&rank->tables, count, bytes);
 }
 
 /* All tables of the rank; false when there is no memory. */
@@ -181,8 +209,7 @@ static Status attach(Rank *rank, Error *error)
 Status rank_bind(Rank *rank, Error *error)
 {
     if (!make_tables(rank))
-        return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", rank->number,
-                         rank->table_bytes >> 20);
+        return no_tables(rank, error);
     TRY(device_open(rank->session->device, 0, &rank->device, error));
     if (rank->device->run->async)
         TRY(attach(rank, error));
@@ -238,14 +265,18 @@ Status rank_fill(Rank *rank, uint64_t step, bool held_out, Error *error)
     const DeviceTable *run = rank->device->run;
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         const BoundChunk *chunk = &rank->chunks[c];
+        const uint32_t of_pipe = rank->session->loaded->program->pipes[chunk->pipe].microbatches;
         const size_t inputs = chunk->sizes->inputs, targets = chunk->sizes->targets;
-        for (uint32_t m = 0; m < chunk->microbatches && (chunk->inputs || chunk->targets); m++) {
+        for (uint32_t m = 0; chunk->places && m < of_pipe; m++) {
+            const uint32_t place = chunk->places[m];
+            if (place == PLACE_NONE)
+                continue;
             draw(rank->session, step, chunk->first + m, held_out, chunk->inputs ? rank->data : NULL,
                  chunk->targets ? rank->data + inputs : NULL);
             if (chunk->inputs)
-                TRY(run->upload(rank->device, inputs, rank->data, chunk->inputs + m * inputs, error));
+                TRY(run->upload(rank->device, inputs, rank->data, chunk->inputs + place * inputs, error));
             if (chunk->targets)
-                TRY(run->upload(rank->device, targets, rank->data + inputs, chunk->targets + m * targets, error));
+                TRY(run->upload(rank->device, targets, rank->data + inputs, chunk->targets + place * targets, error));
         }
     }
     return STATUS_OK;

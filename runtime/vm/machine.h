@@ -13,16 +13,19 @@ typedef struct BoundChunk {
     const StageSizes *sizes;
     uint16_t pipe, number;  /* number: which stage */
     uint32_t first;         /* number in the step of the pipe's first microbatch */
-    uint32_t microbatches;
+    uint32_t microbatches;  /* that pass this chunk */
+    uint32_t *places;       /* first and last stage: [the pipe's microbatches] which of those it is, or PLACE_NONE */
     double *losses;         /* last stage: [microbatches], in the device's memory */
     double *host_losses;    /* the same, in Rank.record */
     bool is_first, is_last; /* of the pipe */
-    bool counts;            /* the copy of the stage that the norm and the saved weights take: that of pipe 0 */
+    bool counts;            /* the copy of the stage that the norm and the saved weights take */
     StageWeights weights;   /* forward only: without gradients and moments, and masters are the parameters, those between steps */
     uint64_t updates;       /* of an asynchronous program: how many U it has had */
     char *inputs, *targets; /* [microbatches], first and last stage */
     char *outputs;          /* [microbatches], last stage; NULL: not wanted */
 } BoundChunk;
+
+enum { PLACE_NONE = UINT32_MAX };
 
 /* What a rank tells all others when a step has ended. Only values; padded by losses to one size for all ranks. */
 typedef struct RankRecord {
@@ -35,15 +38,21 @@ typedef struct RankRecord {
     uint32_t stop;          /* asked to end after this step */
     uint32_t reserved;
     double norm;            /* the largest of its updates: of an asynchronous program */
-    double losses[];        /* of the pipes that end here, in chunk order */
+    double losses[];        /* of the microbatches that end here: chunk after chunk, each in their order */
 } RankRecord;
 
-/* Where a stage of a pipe lives. */
+/* Where a copy of a stage lives. */
 typedef struct Home {
     uint16_t rank;
     uint8_t chunk;
-    uint32_t first_loss; /* of a last stage: place of its first loss in its rank's record */
 } Home;
+
+/* Where a microbatch ends. */
+typedef struct End {
+    Home home;
+    uint32_t place; /* among the chunk's own microbatches, */
+    uint32_t loss;  /* and of its loss in the rank's record */
+} End;
 
 /* A rank: one thread's. */
 typedef struct Rank {
@@ -94,8 +103,8 @@ struct Session {
     Progress *own_progress; /* [ranks]; unless hooks.progress */
     uint32_t longest_stream;
     uint32_t most_chunks;   /* of a rank */
-    Home *counting;         /* [stages] the copy of each stage that counts */
-    Home *ends;             /* [pipes] the last stages */
+    Home *counting;         /* [stages] the copy of each stage that counts: the first of its group */
+    End *ends;              /* [microbatches] by number */
     size_t record_bytes;
     size_t piece_bytes;
     uint32_t kept_steps;    /* whose clocks the trace shows */
@@ -125,6 +134,7 @@ Status rank_execute(Rank *rank, const Program *program, Error *error);
 /* Until the device has done all that was enqueued, or the deadline has passed. */
 Status rank_settle(Rank *rank, Error *error);
 bool opcode_is_pass(uint8_t opcode);
+bool opcode_is_forward(uint8_t opcode);
 /* "instruction I (TEXT, FILE.dps:LINE)". Returns what snprintf returns. */
 int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size);
 

@@ -21,7 +21,7 @@ static void *slot_memory(char *first, size_t bytes, uint16_t slot)
 /* The instruction's slots and the chunk's own memory as the passes want them; y and dx are added by who has them. */
 static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk, const Instruction *instruction)
 {
-    const uint32_t microbatch = instruction->microbatch;
+    const uint32_t place = chunk->places ? chunk->places[instruction->microbatch] : PLACE_NONE;
     return (PassBuffers){
         .parameters = instruction->slot[6] == SLOT_NONE ? NULL : rank->weights[instruction->slot[6]],
         .parameter_gradients = chunk->weights.gradients,
@@ -31,10 +31,10 @@ static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk
         .dy = message_block(rank, instruction->slot[4]),
         .gradient = slot_memory(rank->gradients, rank->gradient_bytes, instruction->slot[5]),
         .workspace = rank->workspace,
-        .inputs = chunk->inputs ? chunk->inputs + microbatch * chunk->sizes->inputs : NULL,
-        .targets = chunk->targets ? chunk->targets + microbatch * chunk->sizes->targets : NULL,
-        .outputs = chunk->outputs ? chunk->outputs + microbatch * chunk->sizes->outputs * sizeof(float) : NULL,
-        .loss = chunk->losses ? chunk->losses + microbatch : NULL,
+        .inputs = chunk->inputs ? chunk->inputs + place * chunk->sizes->inputs : NULL,
+        .targets = chunk->targets ? chunk->targets + place * chunk->sizes->targets : NULL,
+        .outputs = chunk->outputs ? chunk->outputs + place * chunk->sizes->outputs * sizeof(float) : NULL,
+        .loss = chunk->losses ? chunk->losses + place : NULL,
     };
 }
 
@@ -121,7 +121,7 @@ EXECUTE(REDUCE)
 {
     const Group *group = &rank->session->loaded->program->groups[instruction->peer];
     const BoundChunk *chunk = &rank->chunks[instruction->chunk];
-    int ranks[PROGRAM_PIPES_MAX];
+    int ranks[PROGRAM_RANKS_MAX];
     for (int i = 0; i < group->member_count; i++)
         ranks[i] = group->members[i].rank;
     return rank->transport->reduce(rank->endpoint, ranks, group->member_count, chunk->weights.gradients,
@@ -219,10 +219,11 @@ static Execute *const execute[OPCODE_COUNT] = {
 #include "runtime/program/opcodes.def"
 };
 
+bool opcode_is_forward(uint8_t opcode) { return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY; }
+
 bool opcode_is_pass(uint8_t opcode)
 {
-    return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY || opcode == OP_BACKWARD || opcode == OP_BACKWARD_INPUT ||
-           opcode == OP_BACKWARD_WEIGHT;
+    return opcode_is_forward(opcode) || opcode == OP_BACKWARD || opcode == OP_BACKWARD_INPUT || opcode == OP_BACKWARD_WEIGHT;
 }
 
 int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size)

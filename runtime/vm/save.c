@@ -68,22 +68,27 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
 
 Status save_outputs(Rank *rank, FILE *stream, Error *error)
 {
-    const Program *program = rank->session->loaded->program;
+    const uint32_t microbatches = rank->session->loaded->program->microbatches;
+    const End *ends = rank->session->ends;
     Status status = STATUS_OK;
-    for (uint32_t p = 0; status == STATUS_OK && p < program->pipe_count; p++) {
-        const Home *home = &rank->session->ends[p];
+    for (uint32_t m = 0, next; status == STATUS_OK && m < microbatches; m = next) {
+        const Home home = ends[m].home;
+        next = m + 1; /* those that lie behind each other in one place go together */
+        while (next < microbatches && ends[next].home.rank == home.rank && ends[next].home.chunk == home.chunk)
+            next++;
         char *outputs = NULL;
         size_t bytes = 0;
-        if (home->rank == rank->number) {
-            const BoundChunk *chunk = &rank->chunks[home->chunk];
-            bytes = chunk->microbatches * chunk->sizes->outputs * sizeof(float);
+        if (home.rank == rank->number) {
+            const BoundChunk *chunk = &rank->chunks[home.chunk];
+            const size_t each = chunk->sizes->outputs * sizeof(float);
+            bytes = (next - m) * each;
             outputs = malloc(bytes);
             if (!outputs)
                 return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for the outputs to be saved", rank->number);
-            status = rank->device->run->download(rank->device, bytes, chunk->outputs, outputs, error);
+            status = rank->device->run->download(rank->device, bytes, chunk->outputs + ends[m].place * each, outputs, error);
         }
         if (status == STATUS_OK)
-            status = collect(rank, home->rank, outputs, bytes, stream, error);
+            status = collect(rank, home.rank, outputs, bytes, stream, error);
         free(outputs);
     }
     return status;

@@ -12,35 +12,66 @@ enum {
     KEPT_INSTRUCTIONS = 1 << 16, /* and about how many instructions of a rank */
 };
 
+static void find_counting(Session *session)
+{
+    const Program *program = session->loaded->program;
+    for (uint32_t r = program->rank_count; r-- > 0;) /* the first counts */
+        for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++)
+            if (program->ranks[r].chunks[c].pipe == 0)
+                session->counting[program->ranks[r].chunks[c].stage] = (Home){(uint16_t)r, (uint8_t)c};
+}
+
+static bool is_last(const Program *program, const Chunk *chunk) { return chunk->stage + 1u == program->stages; }
+
+/* Where the microbatches end; returns the most losses of a rank. */
+static uint32_t find_ends(Session *session)
+{
+    const Program *program = session->loaded->program;
+    uint32_t most = 0;
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        const RankProgram *rank = &program->ranks[r];
+        for (uint32_t i = 0; i < rank->instruction_count; i++) {
+            const Instruction *forward = &rank->instructions[i];
+            if (!opcode_is_forward(forward->opcode) || !is_last(program, &rank->chunks[forward->chunk]))
+                continue;
+            const uint32_t number = program->pipes[rank->chunks[forward->chunk].pipe].first + forward->microbatch;
+            session->ends[number].home = (Home){(uint16_t)r, forward->chunk};
+        }
+    }
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        const RankProgram *rank = &program->ranks[r];
+        uint32_t losses = 0;
+        for (uint32_t c = 0; c < rank->chunk_count; c++) {
+            const Pipe *pipe = &program->pipes[rank->chunks[c].pipe];
+            End *ends = &session->ends[pipe->first];
+            for (uint32_t m = 0, place = 0; is_last(program, &rank->chunks[c]) && m < pipe->microbatches; m++)
+                if (ends[m].home.rank == r && ends[m].home.chunk == c) {
+                    ends[m].place = place++;
+                    ends[m].loss = losses++;
+                }
+        }
+        most = losses > most ? losses : most;
+    }
+    return most;
+}
+
 /* The extents of the program, over all ranks; and where its stages live. */
 static bool survey(Session *session)
 {
     const Program *program = session->loaded->program;
     session->counting = arena_array(&session->tables, program->stages, sizeof *session->counting);
-    session->ends = arena_array(&session->tables, program->pipe_count, sizeof *session->ends);
+    session->ends = arena_array(&session->tables, program->microbatches, sizeof *session->ends);
     if (!session->counting || !session->ends)
         return false;
-    uint32_t most_losses = 0;
+    find_counting(session);
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *rank = &program->ranks[r];
-        uint32_t losses = 0;
-        for (uint32_t c = 0; c < rank->chunk_count; c++) {
-            const Chunk *chunk = &rank->chunks[c];
-            const Home home = {.rank = (uint16_t)r, .chunk = (uint8_t)c, .first_loss = losses};
-            if (chunk->pipe == 0)
-                session->counting[chunk->stage] = home;
-            if (chunk->stage + 1u == program->stages) {
-                session->ends[chunk->pipe] = home;
-                losses += program->pipes[chunk->pipe].microbatches;
-            }
-        }
         const uint32_t forward = session->loaded->forward->ranks[r].instruction_count;
         const uint32_t length = rank->instruction_count > forward ? rank->instruction_count : forward;
         session->longest_stream = length > session->longest_stream ? length : session->longest_stream;
         session->most_chunks = rank->chunk_count > session->most_chunks ? rank->chunk_count : session->most_chunks;
-        most_losses = losses > most_losses ? losses : most_losses;
     }
-    session->record_bytes = sizeof(RankRecord) + most_losses * sizeof(double);
+    session->record_bytes = sizeof(RankRecord) + find_ends(session) * sizeof(double);
     return true;
 }
 

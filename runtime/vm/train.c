@@ -55,14 +55,12 @@ static double sum_losses(const Rank *rank, double *losses)
     const Session *session = rank->session;
     const Program *program = session->loaded->program;
     double sum = 0;
-    for (uint32_t p = 0; p < program->pipe_count; p++) {
-        const Home *end = &session->ends[p];
-        const double *of_pipe = rank_record(rank, end->rank)->losses + end->first_loss;
-        for (uint32_t m = 0; m < program->pipes[p].microbatches; m++) {
-            sum += of_pipe[m];
-            if (losses)
-                losses[program->pipes[p].first + m] = of_pipe[m];
-        }
+    for (uint32_t m = 0; m < program->microbatches; m++) {
+        const End *end = &session->ends[m];
+        const double loss = rank_record(rank, end->home.rank)->losses[end->loss];
+        sum += loss;
+        if (losses)
+            losses[m] = loss;
     }
     return sum;
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGES_MAX = 64, COPIES_MAX = 2, MICROBATCHES_MAX = 64 };
+enum { STAGES_MAX = 64, COPIES_MAX = 4, MICROBATCHES_MAX = 64 };
 
 /* DualPipe's own criterion: 1 - 2<x,y> / (<x,x> + <y,y>) (deepseek-ai/DualPipe, cal_diff in its examples). */
 static const double GRADIENT_LIMIT = 1e-13;
@@ -22,7 +22,7 @@ static const double GRADIENT_LIMIT = 1e-13;
 typedef struct Result {
     double losses[MICROBATCHES_MAX];
     uint32_t microbatches;
-    float *gradients[STAGES_MAX][COPIES_MAX];
+    float *gradients[STAGES_MAX][COPIES_MAX]; /* the first copies, in no order */
     size_t counts[STAGES_MAX];
     pthread_mutex_t lock;
 } Result;
@@ -37,11 +37,14 @@ static void on_gradient(void *context, const GradientView *view)
 {
     Result *result = context;
     pthread_mutex_lock(&result->lock);
-    if (view->stage < STAGES_MAX && view->pipe < COPIES_MAX) {
+    int which = 0;
+    while (which < COPIES_MAX && view->stage < STAGES_MAX && result->gradients[view->stage][which])
+        which++;
+    if (view->stage < STAGES_MAX && which < COPIES_MAX) {
         float *copy = malloc(view->count * sizeof *copy + 1);
         if (copy)
             memcpy(copy, view->values, view->count * sizeof *copy);
-        result->gradients[view->stage][view->pipe] = copy;
+        result->gradients[view->stage][which] = copy;
         result->counts[view->stage] = view->count;
     }
     pthread_mutex_unlock(&result->lock);
@@ -131,24 +134,78 @@ static void compare(const char *path, const char *model)
     release(&reference);
 }
 
+static char folder[] = "/tmp/schedules.XXXXXX";
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : 1;
+}
+
+static int remove_folder(void **state)
+{
+    char command[100];
+    (void)state;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+/* Compiles, with dpc's arguments given, and compares. */
+static void check(const char *arguments)
+{
+    char command[4096], program[200];
+    const char *build = getenv("BUILD");
+    snprintf(program, sizeof program, "%s/prog.bin", folder);
+    snprintf(command, sizeof command, "%s/dpc %s -o %s", build ? build : "build", arguments, program);
+    if (system(command) != 0)
+        fail_msg("%s", command);
+    compare(program, "gpt");
+    compare(program, "mlp");
+}
+
 static void schedule_equals_reference(void **state)
 {
     const char *schedule = *state;
-    char folder[] = "/tmp/schedules.XXXXXX", command[4096], program[200];
-    const char *build = getenv("BUILD");
-    assert_non_null(mkdtemp(folder));
-    snprintf(program, sizeof program, "%s/prog.bin", folder);
     for (int ranks = 2; ranks <= 8; ranks *= 2)
         for (int times = 2; times <= 3; times++) {
-            snprintf(command, sizeof command, "%s/dpc --ranks %d --microbatches %d %s -o %s", build ? build : "build", ranks, times * ranks,
-                     schedule, program);
-            if (system(command) != 0)
-                fail_msg("%s", command);
-            compare(program, "gpt");
-            compare(program, "mlp");
+            char arguments[1000];
+            snprintf(arguments, sizeof arguments, "--ranks %d --microbatches %d %s", ranks, times * ranks, schedule);
+            check(arguments);
         }
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    assert_int_equal(system(command), 0);
+}
+
+static void check_text(const char *name, const char *text)
+{
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+    check(path);
+}
+
+/* Stages on several ranks in all combinations: numbers that do not divide, a stage whose next one is here for some microbatches
+   and elsewhere for others, split backwards, two pipes of which one has more copies, an order from a table. */
+static void replicas_equal_reference(void **state)
+{
+    (void)state;
+    check("--ranks 5 --microbatches 7 -D replicas=2 -D replicated=2 schedules/1f1b-rr.dps");
+    check("--ranks 4 --microbatches 7 -D replicas=4 schedules/1f1b-rr.dps");
+    check("--ranks 6 --microbatches 5 -D replicas=2 -D replicated=3 schedules/1f1b-rr.dps");
+    check_text("chunks.dps", "schedule chunks; ranks P = 3; microbatches M = 7;\n"
+                             "pipe a: 4 stages, stage s of m on s == 0 ? m%2 : s == 1 ? m/2%2 : s == 2 ? 2 : m%3, M microbatches;\n"
+                             "if r < 2 { nF0 : (M+1-r)/2; nF1 : r == 0 ? 4 : 3; nF2 : (M+2-r)/3; nI2 : (M+2-r)/3;\n"
+                             "           nI1W : r == 0 ? 4 : 3; nI0W : (M+1-r)/2; nW : (M+2-r)/3; }\n"
+                             "else { nF0 : M; nF1B1 : M/3; nB0 : M; }\n");
+    check_text("pipes.dps", "schedule pipes; ranks P = 5; microbatches M = 8;\n"
+                            "pipe a: 2 stages, stage s of m on 2*s + m%2, 5 microbatches;\n"
+                            "pipe b: 2 stages, stage s on s == 0 ? 4 : 0, 3 microbatches;\n"
+                            "if r == 0 { nF0 : 3; nF1 : 3; nB1 : 3; nB0 : 3; }\n"
+                            "else { let n = r == 4 ? 3 : r == 1 || r == 3 ? 2 : 3; nF : n; nB : n; }\n");
+    check_text("order.csv", "0F0,0F2,0F3,0B2,0B3,0B0\n"
+                            "0F1,1F0,1F2,1I2,1I0,1W0,1W2,0B1\n"
+                            "1F1,1F3,1B3,1B1\n");
 }
 
 int main(void)
@@ -158,12 +215,13 @@ int main(void)
         fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
         return 1;
     }
-    struct CMUnitTest *tests = calloc(found.gl_pathc, sizeof *tests);
+    struct CMUnitTest *tests = calloc(found.gl_pathc + 1, sizeof *tests);
     if (!tests)
         return 1;
     for (size_t i = 0; i < found.gl_pathc; i++)
         tests[i] = (struct CMUnitTest){.name = found.gl_pathv[i], .test_func = schedule_equals_reference, .initial_state = found.gl_pathv[i]};
-    const int failures = _cmocka_run_group_tests("schedules", tests, found.gl_pathc, NULL, NULL);
+    tests[found.gl_pathc] = (struct CMUnitTest)cmocka_unit_test(replicas_equal_reference);
+    const int failures = _cmocka_run_group_tests("schedules", tests, found.gl_pathc + 1, make_folder, remove_folder);
     free(tests);
     globfree(&found);
     return failures != 0;

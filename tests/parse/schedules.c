@@ -125,6 +125,8 @@ typedef struct Case {
     bool (*fits)(Size size);                    /* NULL: always */
     void (*facts)(const Run *run, Size size);   /* of the source, with B = 2F and with B = F; NULL: none */
     const char *parameter;                      /* NULL: none */
+    const char *other;                          /* another parameter, NULL: none, and its value */
+    int value;
 } Case;
 
 static void check_run(const Case *of, const Schedule *schedule, Size size, int backward_time)
@@ -157,6 +159,8 @@ static void check_size(const Case *of, Size size)
     parameters_set_microbatches(&parameters, size.microbatches);
     if (of->parameter)
         parameters_set(&parameters, &arena, of->parameter, size.parameter);
+    if (of->other)
+        parameters_set(&parameters, &arena, of->other, of->value);
     Front front;
     front_run_file(&front, path, &parameters);
     const bool fits = !of->fits || of->fits(size);
@@ -330,26 +334,46 @@ static void bitpipe_facts(const Run *run, Size size)
     assert_true(largest_peak(run) <= 2 * (uint32_t)size.ranks);
 }
 
+/* The first `replicated` stages are on size.parameter ranks each. */
+static void replicas_facts(const Run *run, Size size, int replicated)
+{
+    const int copies = size.parameter, shared = replicated * copies, stages = size.ranks - shared + replicated;
+    const int longest = stages > replicated ? size.microbatches : (size.microbatches + copies - 1) / copies;
+    assert_int_equal(run->makespan, (1 + run->backward_time) * (longest + stages - 1));
+    for (int r = 0; r < size.ranks; r++) {
+        const int ranks = r < shared ? copies : 1, replica = r < shared ? r % copies : 0;
+        const int own = (size.microbatches - replica + ranks - 1) / ranks;
+        assert_int_equal(run->peak[r], least(own, (size.ranks - (r - replica) + ranks - 1) / ranks));
+    }
+}
+
+static bool one_replicated_fits(Size size) { return size.parameter <= size.ranks && size.parameter <= size.microbatches; }
+static void one_replicated_facts(const Run *run, Size size) { replicas_facts(run, size, 1); }
+static bool two_replicated_fits(Size size) { return 2 * size.parameter <= size.ranks && size.parameter <= size.microbatches; }
+static void two_replicated_facts(const Run *run, Size size) { replicas_facts(run, size, 2); }
+
 static const Case cases[] = {
-    {"naive", NULL, naive_facts, NULL},
-    {"gpipe", NULL, gpipe_facts, NULL},
-    {"1f1b", NULL, one_facts, NULL},
-    {"eager-1f1b", NULL, eager_facts, NULL},
-    {"looped-bfs", NULL, looped_facts, "chunks"},
-    {"interleaved-1f1b", NULL, interleaved_facts, "chunks"},
-    {"interleaved-zb", NULL, interleaved_zb_facts, "chunks"},
-    {"zb-h1", NULL, h1_facts, NULL},
-    {"zb-h2", NULL, h2_facts, NULL},
-    {"zb1p", NULL, h1_facts, NULL},
-    {"zb2p", NULL, h2_facts, NULL},
-    {"zb-v", NULL, v_facts, NULL},
-    {"v-half", NULL, half_facts, NULL},
-    {"v-min", NULL, min_facts, NULL},
-    {"dualpipe", dualpipe_fits, dualpipe_facts, NULL},
-    {"dualpipev", NULL, dualpipev_facts, NULL},
-    {"hanayo", NULL, hanayo_facts, "waves"},
-    {"chimera", even_fits, chimera_facts, NULL},
-    {"bitpipe", even_fits, bitpipe_facts, NULL},
+    {"naive", NULL, naive_facts, NULL, NULL, 0},
+    {"gpipe", NULL, gpipe_facts, NULL, NULL, 0},
+    {"1f1b", NULL, one_facts, NULL, NULL, 0},
+    {"1f1b-rr", one_replicated_fits, one_replicated_facts, "replicas", NULL, 0},
+    {"1f1b-rr", two_replicated_fits, two_replicated_facts, "replicas", "replicated", 2},
+    {"eager-1f1b", NULL, eager_facts, NULL, NULL, 0},
+    {"looped-bfs", NULL, looped_facts, "chunks", NULL, 0},
+    {"interleaved-1f1b", NULL, interleaved_facts, "chunks", NULL, 0},
+    {"interleaved-zb", NULL, interleaved_zb_facts, "chunks", NULL, 0},
+    {"zb-h1", NULL, h1_facts, NULL, NULL, 0},
+    {"zb-h2", NULL, h2_facts, NULL, NULL, 0},
+    {"zb1p", NULL, h1_facts, NULL, NULL, 0},
+    {"zb2p", NULL, h2_facts, NULL, NULL, 0},
+    {"zb-v", NULL, v_facts, NULL, NULL, 0},
+    {"v-half", NULL, half_facts, NULL, NULL, 0},
+    {"v-min", NULL, min_facts, NULL, NULL, 0},
+    {"dualpipe", dualpipe_fits, dualpipe_facts, NULL, NULL, 0},
+    {"dualpipev", NULL, dualpipev_facts, NULL, NULL, 0},
+    {"hanayo", NULL, hanayo_facts, "waves", NULL, 0},
+    {"chimera", even_fits, chimera_facts, NULL, NULL, 0},
+    {"bitpipe", even_fits, bitpipe_facts, NULL, NULL, 0},
 };
 
 static void check_sizes(int ranks, int microbatches)
