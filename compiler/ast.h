@@ -94,6 +94,7 @@ typedef enum ItemKind {
     ITEM_PIPE,
     ITEM_CHUNK,
     ITEM_ORDER,
+    ITEM_SQUEEZE,
     ITEM_STEP,
     ITEM_REPEAT,
     ITEM_IF,
@@ -157,6 +158,7 @@ typedef struct Ast {
     bool has_slots; /* some step is `at` one */
     const Item *ranks, *microbatches;
     const Item *order; /* `order auto`; NULL: steps say the orders */
+    const Item *squeeze; /* NULL: none */
 } Ast;
 
 const char *expression_text(ExpressionKind kind);

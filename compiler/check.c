@@ -304,6 +304,8 @@ static void check_order_alone(Checker *c)
         if (item->kind == ITEM_PIPE && item->pipe.written)
             diag_error(c->diagnostics, item->pipe.written->span,
                        "`of` is for steps: `order auto` knows the microbatches that there are");
+    if (c->ast->squeeze)
+        diag_error(c->diagnostics, c->ast->squeeze->span, "`squeeze` is for steps: `order auto` leaves nothing to move");
 }
 
 static void check_item(Checker *c, Item *item)
@@ -335,6 +337,9 @@ static void check_item(Checker *c, Item *item)
         break;
     case ITEM_ORDER:
         check_order(c, item);
+        break;
+    case ITEM_SQUEEZE:
+        check_only_one(c, &c->ast->squeeze, item, "squeeze");
         break;
     default:
         check_body_item(c, item);

@@ -11,6 +11,7 @@
 #include "compiler/parse.h"
 #include "compiler/place.h"
 #include "compiler/prove.h"
+#include "compiler/squeeze.h"
 #include "runtime/base/file.h"
 
 #include <string.h>
@@ -80,6 +81,8 @@ static Status prove(Compilation *c)
         prove_report_circle(&c->schedule, &c->table, &c->unit_times, c->arena, c->diagnostics);
         return STATUS_BAD_INPUT;
     }
+    if (c->tree && c->tree->squeeze)
+        PASS(squeeze(c->tree->squeeze, &c->schedule, &c->table, &c->unit_times, c->arena, c->diagnostics));
     if (!c->schedule.has_messages)
         communicate(&c->schedule, &c->table, c->arena);
     REACHED(c, FORM_COMMS);

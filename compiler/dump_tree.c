@@ -60,7 +60,7 @@ static void dump_step(const Item *item, FILE *stream)
 static void dump_items(const Item *items, int indent, FILE *stream)
 {
     static const char *const names[] = {"ranks", "microbatches", "param", "let",    "require", "pipe",
-                                        "chunk", "order auto",   "step",  "repeat", "if"};
+                                        "chunk", "order auto",   "squeeze", "step",  "repeat", "if"};
     for (const Item *item = items; item; item = item->next) {
         fprintf(stream, "%*s", indent, "");
         if (item->kind == ITEM_STEP) {

@@ -14,7 +14,7 @@ static const Word items[] = {
     {TOKEN_RANKS, "ranks"},     {TOKEN_MICROBATCHES, "microbatches"}, {TOKEN_PARAM, "param"},
     {TOKEN_LET, "let"},         {TOKEN_REQUIRE, "require"},           {TOKEN_PIPE, "pipe"},
     {TOKEN_CHUNK, "chunk"},     {TOKEN_AT, "at"},                     {TOKEN_REPEAT, "repeat"},
-    {TOKEN_IF, "if"},           {TOKEN_ORDER, "order"},
+    {TOKEN_IF, "if"},           {TOKEN_ORDER, "order"},              {TOKEN_SQUEEZE, "squeeze"},
 };
 
 /* Words and marks that end or join; operators of expressions are not among them: they fit nearly everywhere. */

@@ -58,7 +58,7 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 
 %token SCHEDULE "schedule" RANKS "ranks" MICROBATCHES "microbatches" PARAM "param" LET "let" REQUIRE "require" PIPE "pipe"
 %token STAGES "stages" STAGE "stage" ON "on" OF "of" CHUNK "chunk" AT "at" REPEAT "repeat" IF "if" ELSE "else"
-%token OVERLAP "overlap" SPLIT "split" FROM "from" ORDER "order" AUTO "auto"
+%token OVERLAP "overlap" SPLIT "split" FROM "from" ORDER "order" AUTO "auto" SQUEEZE "squeeze"
 %token AND "&&" OR "||" EQUAL "==" UNEQUAL "!=" LESS_EQUAL "<=" GREATER_EQUAL ">="
 %token <const char *> TITLE "name of the schedule"
 %token <Symbol *> NAME "name"
@@ -127,6 +127,7 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
         $step.step.slot = $expression;
         $$ = item(reader, $step);
     }
+    | "squeeze" end                     { $$ = item(reader, (Item){.kind = ITEM_SQUEEZE, .span = @1}); }
     | "repeat" NAME '<' expression block
                                         {
         $$ = item(reader, (Item){.kind = ITEM_REPEAT, .span = {@1.begin, @expression.end}, .name = {$NAME, @NAME},

@@ -140,6 +140,8 @@ static void names(void **state)
             "t.dps:5:34: error: there is no rank r here: where a stage lives is", "t.dps:5:37: error: unknown name `mm`");
     REPORTS(TWO "let warmup = 1; F : warmpu;", "unknown name `warmpu`", "help: did you mean `warmup`?");
     REPORTS(TWO "ranks Q = 3; microbatches N = 2;", "a second `ranks`", "note: the first", "a second `microbatches`");
+    REPORTS(TWO "nFIW : M; squeeze; squeeze;", "t.dps:2:20: error: a second `squeeze`", "note: the first");
+    REPORTS(TWO "nFIW : M; if 1 { squeeze; }", "this belongs at the top of the file");
     REPORTS(TWO "let r = 3; let max = 2; let P = 3;", "`r` is declared twice", "help: r is the rank", "`max` is a function",
             "`P` is declared twice", "t.dps:1:19: note: first here");
     REPORTS(TWO "let x = abs(1, 2) + mx(1, 2) + min(3) + M(2);", "abs takes one value", "unknown function `mx`", "help: did you mean `max`?",

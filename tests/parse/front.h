@@ -15,6 +15,7 @@
 #include "compiler/order_auto.h"
 #include "compiler/parse.h"
 #include "compiler/place.h"
+#include "compiler/squeeze.h"
 #include "runtime/base/file.h"
 
 #include <stdlib.h>
@@ -30,6 +31,15 @@ typedef struct Front {
     size_t report_size;
 } Front;
 
+static inline bool front_squeeze(Front *front, Diagnostics *diagnostics)
+{
+    PassTable table;
+    Timeline times;
+    return legal(&front->schedule, &front->arena, diagnostics, &table) &&
+           timeline_run(&front->schedule, &table, &costs_unit, &front->arena, &times) &&
+           squeeze(front->ast->squeeze, &front->schedule, &table, &times, &front->arena, diagnostics);
+}
+
 static inline void front_run_bytes(Front *front, const char *path, const char *bytes, size_t size, const Parameters *parameters)
 {
     static const Parameters none = {0};
@@ -43,6 +53,8 @@ static inline void front_run_bytes(Front *front, const char *path, const char *b
                   (front->ast->order ? order_auto(front->ast, parameters, &costs_unit, NULL, &front->arena, diagnostics,
                                                   &front->schedule, &(SearchProgress){0})
                                      : expand(front->ast, parameters, &front->arena, diagnostics, &front->schedule));
+    if (front->good && front->ast->squeeze)
+        front->good = front_squeeze(front, diagnostics);
     FILE *stream = open_memstream(&front->report, &front->report_size);
     diag_print(diagnostics, stream);
     fclose(stream);

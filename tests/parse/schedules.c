@@ -272,7 +272,7 @@ static void controllable_facts(const Run *run, Size size, int peak, int slack)
 
 static void half_facts(const Run *run, Size size)
 {
-    controllable_facts(run, size, 2 * ((size.ranks + 2) / 2), 4 + size.ranks / 16);
+    controllable_facts(run, size, 2 * ((size.ranks + 2) / 2), size.ranks == 2);
 }
 
 static void min_facts(const Run *run, Size size)

@@ -4,7 +4,7 @@ if exists('b:current_syntax')
 endif
 
 syntax keyword dpsKeyword schedule ranks microbatches param let require pipe stages stage on of chunk
-syntax keyword dpsKeyword at repeat if else overlap split from order auto
+syntax keyword dpsKeyword at repeat if else overlap split from order auto squeeze
 syntax keyword dpsFunction min max abs
 syntax keyword dpsRank r
 syntax match dpsNumber /\<\d\+\>/
