@@ -125,6 +125,10 @@ $(BUILD)/%.o: $(BUILD)/%.c
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment ---
 TEST_FOLDERS := base program parse prove timeline search picture golden device model transport exec cuda
+# one thread, and switching stacks is not for this sanitizer
+ifeq ($(filter thread,$(SANITIZE)),)
+TEST_FOLDERS += gpu
+endif
 TEST_LIBRARIES_base      := base
 TEST_LIBRARIES_program   := program base
 TEST_LIBRARIES_parse     := $(COMPILER_LIBRARIES)
@@ -138,17 +142,32 @@ TEST_LIBRARIES_model     := model device base
 TEST_LIBRARIES_transport := transport base
 TEST_LIBRARIES_exec      := compiler $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_cuda      := standin compiler $(DPRUN_LIBRARIES)
+TEST_LIBRARIES_gpu       := device base
+TEST_LINK_gpu            := -lstdc++
 tests_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
 TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
 
 define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
-	$$(CC) $$(CFLAGS) $$(LDFLAGS) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) -lcmocka
+	$$(CC) $$(CFLAGS) $$(LDFLAGS) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lcmocka
 .PHONY: check-$(1)
 check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec transport cuda,$(1)),all)
 	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) $$$$test || exit 1; done
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
+
+# --- the kernels as C++ on the processor. Where no sanitizer is, the thread sanitizer's instrumentation, without its runtime,
+# tells the emulation of every access ---
+CXX       := $(if $(findstring clang,$(CC)),clang++,g++)
+CXXFLAGS  := $(subst -std=c11,-std=c++17,$(CFLAGS)) -DKERNELS_EMULATED -Itests/gpu
+EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt kernels $(if $(SANITIZE),,accesses))
+$(call tests_of,gpu): $(EMULATION)
+$(BUILD)/tests/gpu/%.o: tests/gpu/%.cpp
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
+ifeq ($(SANITIZE),)
+$(BUILD)/tests/gpu/kernels.o: CXXFLAGS += -fsanitize=thread
+endif
 
 # --- fuzzing: both doors, the sources' and the program's ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
@@ -194,7 +213,7 @@ bench:
 
 # --- the two commands ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libdnnl-dev
-TEST_PACKAGES  := $(BUILD_PACKAGES) libcmocka-dev libopenmpi-dev openmpi-bin clang libclang-rt-14-dev
+TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libopenmpi-dev openmpi-bin clang libclang-rt-14-dev
 
 .PHONY: demo
 demo:

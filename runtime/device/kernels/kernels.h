@@ -217,7 +217,8 @@ enum {
     PRODUCT_TILE = 128,          /* rows and columns */
     PRODUCT_SUM_COLUMNS = 32,    /* of a tile that sums columns */
     PRODUCT_SHARED = 64 * 1024,
-    ATTENTION_TILE = 64,         /* queries or keys */
+    ATTENTION_TILE = 128,        /* queries or keys, 16 a warp */
+    ATTENTION_DELTAS = 8,        /* rows of heads, a warp each */
     NORM_TILE_ROWS = 8,
     NORM_TILE_COLUMNS = 32,
     ELEMENTWISE_TILE = 4096,
@@ -243,12 +244,13 @@ KERNELS_BOTH unsigned attention_blocks(const Attention *p)
     return tiles_of(p->sequence, ATTENTION_TILE) * (p->rows / p->sequence) * p->heads;
 }
 
+/* Rows of 16 bytes more than a head, against bank conflicts: a tile's own rows (queries; backward also the others of their
+   tokens) and a block of what it goes through, twice for bfloat16; then the block's two floats a row. */
 KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size, int backward)
 {
-    const unsigned width = (p->columns / p->heads + 31) / 32 * 32;
-    const unsigned pitch = width * element_size + 16;              /* bytes; padded against bank conflicts */
-    const unsigned score_pitch = ATTENTION_TILE * element_size + 16;
-    return ATTENTION_TILE * ((backward ? 4 : 3) * pitch + (backward ? 2 : 1) * score_pitch) + 2 * ATTENTION_TILE * 4;
+    const unsigned head = p->columns / p->heads, width = head <= 32 ? 32 : head <= 64 ? 64 : 128;
+    const unsigned block = element_size == 4 ? 2 * 16 : backward ? 2 * 2 * 32 : 2 * 2 * 64;
+    return ((backward ? 2u : 1u) * ATTENTION_TILE + block) * (width * element_size + 16) + block * 4;
 }
 
 /* Of T with `element_size` 2 or 4. */
@@ -260,7 +262,7 @@ KERNELS_BOTH Launch attention_forward_launch(const Attention *p, unsigned elemen
 
 KERNELS_BOTH Launch attention_delta_launch(const Attention *p)
 {
-    const Launch launch = {tiles_of((unsigned long long)p->rows * p->heads, TILE_THREADS / 32), TILE_THREADS, 0};
+    const Launch launch = {tiles_of((unsigned long long)p->rows * p->heads, ATTENTION_DELTAS), TILE_THREADS, 0};
     return launch;
 }
 
@@ -279,7 +281,8 @@ KERNELS_BOTH Launch norm_rows_launch(const Norm *p) /* norm_forward, norm_backwa
 
 KERNELS_BOTH Launch norm_columns_launch(const Norm *p) /* norm_backward_weight */
 {
-    const Launch launch = {tiles_of(p->columns, NORM_TILE_COLUMNS), TILE_THREADS, 2 * TILE_THREADS * 4 * 4};
+    const Launch launch = {tiles_of(p->columns, NORM_TILE_COLUMNS), TILE_THREADS,
+                           2 * TILE_THREADS / 4 * (NORM_TILE_COLUMNS + 1) * 4};
     return launch;
 }
 
@@ -291,7 +294,7 @@ KERNELS_BOTH Launch elementwise_launch(unsigned long long count) /* gelu, accumu
 
 KERNELS_BOTH Launch embedding_forward_launch(const Embedding *p)
 {
-    return elementwise_launch((unsigned long long)p->rows * p->columns);
+    return elementwise_launch((unsigned long long)p->rows * tiles_of(p->columns, 8) * 8);
 }
 
 /* A tile a row and strip of columns for the tokens, then a tile a position and strip. */

@@ -1,0 +1,89 @@
+#ifndef DEVICE_KERNELS_INSTRUCTIONS_CUH
+#define DEVICE_KERNELS_INSTRUCTIONS_CUH
+
+/* Every instruction that CUDA C++ has no word for, each with the name of what it does. Whoever compiles the kernels as plain
+   C++ defines KERNELS_EMULATED and brings the same functions (tests/gpu/simt.h); nothing else in the kernels knows. */
+
+#ifdef KERNELS_EMULATED
+#include "simt.h"
+#else
+
+#define KERNEL extern "C" __global__ void
+#define KERNEL_PARAMETER const __grid_constant__
+#define DEVICE static __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+#define ROLL _Pragma("unroll 1")
+#define UNROLL4 _Pragma("unroll 4")
+/* The block's dynamic shared memory; swizzled tiles begin on 1024 bytes. */
+#define KERNEL_SHARED(name) extern __shared__ __align__(1024) char name[]
+
+DEVICE unsigned shared_address(const void *shared)
+{
+    unsigned long long address;
+    asm("cvta.to.shared.u64 %0, %1;" : "=l"(address) : "l"(shared));
+    return (unsigned)address;
+}
+
+/* The same value, of which the compiler knows nothing. */
+DEVICE unsigned forget(unsigned value)
+{
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
+/* The 256 threads that share a tile: all of a plain block, all but the producers of a specialised one. */
+DEVICE void tile_barrier()
+{
+    asm volatile("bar.sync 1, 256;" ::: "memory");
+}
+
+/* 16 bytes from global to shared memory, of which the first `bytes` are read and the rest is zero. */
+DEVICE void copy_async(void *shared, const void *global, unsigned bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)), "l"(global), "r"(bytes)
+                 : "memory");
+}
+
+DEVICE void copy_async_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Until at most GROUPS of this thread's groups are under way. */
+template <int GROUPS> DEVICE void copy_async_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(GROUPS) : "memory");
+}
+
+/* Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8. */
+DEVICE void load_matrices(unsigned (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+}
+
+DEVICE void load_matrices_transposed(unsigned (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+}
+
+/* c[16, 8] += a[16, 16] b[16, 8], bfloat16 into float (PTX ISA, fragments of mma.m16n8k16). */
+DEVICE void multiply_fragments(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                 "{%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Two bfloat16 in a word, `low` in its lower half; rounded to nearest even. */
+DEVICE unsigned pack_bf16(float low, float high)
+{
+    unsigned packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+}
+
+#endif
+#endif

@@ -1,0 +1,61 @@
+/* The emulation finds what it is there to find. */
+
+#include "tests/gpu/emulation.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+static _Alignas(16) char from[64], to[64];
+static const Copy parameters = {from, to, sizeof from};
+
+static void assert_found(const char *kernel, unsigned threads, unsigned shared, const char *words)
+{
+    const Launch launch = {1, threads, shared};
+    const char *problem = emulate(kernel, &parameters, launch);
+    if (!problem || !strstr(problem, words))
+        fail_msg("%s: %s", kernel, problem ? problem : "nothing found");
+    assert_null(emulate("copy_bytes", &parameters, copy_launch(sizeof from))); /* and goes on afterwards */
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    assert_found("faulty_barrier", TILE_THREADS, 0, "waits for ever at a barrier; 1 of 256 threads have ended");
+    assert_found("faulty_warp", 32, 0, "is at shfl.xor where lane 3 of its warp is at shfl");
+    assert_found("faulty_copy", 32, 512, "ends while asynchronous copies are under way");
+    assert_found("faulty_address", 32, 512, "an address that is not a multiple of 16");
+    assert_found("no_such_kernel", 32, 0, "no kernel of that name");
+}
+
+/* What only a build sees that is told of every access. */
+static void test_accesses(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    skip();
+#else
+    assert_found("faulty_race", 64, 256, "with no barrier between");
+    assert_found("faulty_bounds", 32, 128, "touches byte 131 of 128 bytes of shared memory");
+#endif
+}
+
+static void test_bank_conflicts(void **state)
+{
+    (void)state;
+    const Launch launch = {1, 32, 4096};
+    emulated_bank_conflicts();
+    assert_null(emulate("faulty_banks", &parameters, launch));
+    assert_int_equal(emulated_bank_conflicts(), 4 * 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_accesses), cmocka_unit_test(test_bank_conflicts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,42 @@
+/* All kernels as plain C++. Built without a sanitizer, this file alone is compiled with -fsanitize=thread: every access then
+   calls a function of accesses.cpp. */
+
+#include "runtime/device/kernels/attention.cu"
+#include "runtime/device/kernels/layers.cu"
+#include "runtime/device/kernels/product.cu"
+#include "runtime/device/kernels/training.cu"
+
+#include "tests/gpu/faulty.cuh"
+#include "tests/gpu/simt_run.h"
+
+namespace {
+
+struct Named {
+    const char *name;
+    void (*call)(const void *);
+};
+
+template <typename Parameters, void (*KERNEL_OF)(const Parameters)> void call(const void *parameters)
+{
+    KERNEL_OF(*(const Parameters *)parameters);
+}
+
+#define ELEMENTS(file, name, Parameters)                     \
+    {#name "_f32", call<Parameters, name##_f32>},            \
+    {#name "_bf16", call<Parameters, name##_bf16>},
+#define FAULTY(X)                                                                                          \
+    X(, faulty_barrier, Copy) X(, faulty_warp, Copy) X(, faulty_race, Copy) X(, faulty_bounds, Copy)       \
+    X(, faulty_copy, Copy) X(, faulty_address, Copy) X(, faulty_banks, Copy)
+#define FLOATS(file, name, Parameters) {#name, call<Parameters, name>},
+
+const Named kernels[] = {KERNELS_OF_ELEMENTS(ELEMENTS) KERNELS_OF_FLOATS(FLOATS) FAULTY(FLOATS)};
+
+} // namespace
+
+void (*simt_kernel(const char *name))(const void *parameters)
+{
+    for (const Named &kernel : kernels)
+        if (!std::strcmp(kernel.name, name))
+            return kernel.call;
+    return nullptr;
+}

@@ -1,0 +1,452 @@
+/* Blocks of threads on one processor. A thread is a fiber that runs until a barrier or a collective instruction makes it
+   wait; a barrier or warp goes on when the last one has come. */
+
+#include "tests/gpu/simt.h"
+#include "tests/gpu/emulation.h"
+#include "tests/gpu/simt_run.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <ucontext.h>
+#include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+SimtIndex threadIdx, blockIdx, blockDim, gridDim;
+
+namespace {
+
+constexpr std::size_t stack_bytes = 64 * 1024, guard_bytes = 4096;
+
+struct AsyncCopy {
+    void *to;
+    const void *from;
+    unsigned bytes, group;
+};
+
+struct Block;
+
+struct Fiber {
+    ucontext_t context;
+    std::unique_ptr<char[]> stack{new char[stack_bytes]};
+    Block *block = nullptr;
+    unsigned number = 0;
+    bool waits = false, ended = false;
+    const char *at = "";          /* what it waits for */
+    void *operands = nullptr;
+    std::vector<AsyncCopy> copies;
+    unsigned groups = 0;
+    void *fake_stack = nullptr;
+};
+
+/* Who touched four bytes of shared memory since the block's last barrier. */
+struct Touched {
+    unsigned write_epoch = 0, read_epoch = 0, write_warp_epoch = 0, read_warp_epoch = 0;
+    int writer = -1, reader = -1;
+    bool warps = false, lanes = false; /* read by several of them */
+};
+
+struct Warp {
+    unsigned arrived = 0, epoch = 0;
+};
+
+struct Block {
+    unsigned number = 0, ended = 0, epoch = 1;
+    std::unique_ptr<char[]> memory;
+    char *shared = nullptr;
+    std::vector<Fiber *> threads;
+    std::vector<Warp> warps;
+    unsigned arrived[16] = {};
+    std::vector<Touched> touched;
+};
+
+struct Machine {
+    Launch launch;
+    void (*kernel)(const void *);
+    const void *parameters;
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    std::vector<std::unique_ptr<Block>> blocks;
+    Fiber *running = nullptr;
+    ucontext_t scheduler;
+    std::string error;
+    bool progress = false;
+    unsigned long bank_conflicts = 0;
+};
+
+Machine machine;
+
+void switch_to(ucontext_t *from, ucontext_t *to, void **fake_stack, const void *stack, std::size_t size)
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(fake_stack, stack, size);
+    swapcontext(from, to);
+    __sanitizer_finish_switch_fiber(fake_stack ? *fake_stack : nullptr, nullptr, nullptr);
+#else
+    (void)fake_stack, (void)stack, (void)size;
+    swapcontext(from, to);
+#endif
+}
+
+const void *scheduler_stack;
+std::size_t scheduler_size;
+
+void yield()
+{
+    Fiber *me = machine.running;
+    switch_to(&me->context, &machine.scheduler, &me->fake_stack, scheduler_stack, scheduler_size);
+}
+
+/* Never comes back: the scheduler gives up. */
+void stop()
+{
+    for (;;)
+        yield();
+}
+
+void run_fiber()
+{
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
+#endif
+    machine.kernel(machine.parameters);
+    Fiber *me = machine.running;
+    if (!me->copies.empty())
+        simt_fail("ends while asynchronous copies are under way");
+    me->ended = true;
+    me->block->ended++;
+    stop();
+}
+
+void resume(Fiber *fiber)
+{
+    machine.running = fiber;
+    threadIdx = {fiber->number, 0, 0};
+    blockIdx = {fiber->block->number, 0, 0};
+    void *fake = nullptr;
+    switch_to(&machine.scheduler, &fiber->context, &fake, fiber->stack.get(), stack_bytes);
+}
+
+void start(Block *block, unsigned number, std::size_t first_fiber)
+{
+    const Launch &launch = machine.launch;
+    block->number = number;
+    block->memory.reset(new char[launch.shared + guard_bytes + 1024]);
+    block->shared = (char *)(((std::uintptr_t)block->memory.get() + 1023) / 1024 * 1024);
+    std::memset(block->shared, 0xff, launch.shared);
+    block->warps.resize((launch.block + 31) / 32);
+    block->touched.resize((launch.shared + guard_bytes) / 4 + 1);
+    for (unsigned t = 0; t < launch.block; t++) {
+        if (first_fiber + t == machine.fibers.size())
+            machine.fibers.emplace_back(new Fiber);
+        Fiber *fiber = machine.fibers[first_fiber + t].get();
+        fiber->block = block, fiber->number = t, fiber->waits = fiber->ended = false, fiber->at = "";
+        fiber->copies.clear(), fiber->groups = 0;
+        getcontext(&fiber->context);
+        fiber->context.uc_stack.ss_sp = fiber->stack.get();
+        fiber->context.uc_stack.ss_size = stack_bytes;
+        fiber->context.uc_link = nullptr;
+        makecontext(&fiber->context, run_fiber, 0);
+        block->threads.push_back(fiber);
+    }
+}
+
+/* In order, in every other block against it, until all have ended or none can go on. */
+void run_blocks()
+{
+    for (bool going = true; going && machine.error.empty();) {
+        going = machine.progress = false;
+        for (auto &block : machine.blocks) {
+            const std::size_t threads = block->threads.size();
+            for (std::size_t i = 0; i < threads && machine.error.empty(); i++) {
+                Fiber *fiber = block->threads[block->number % 2 ? threads - 1 - i : i];
+                if (fiber->ended || fiber->waits)
+                    continue;
+                resume(fiber);
+                going = true;
+            }
+        }
+    }
+    for (auto &block : machine.blocks)
+        for (Fiber *fiber : block->threads)
+            if (!fiber->ended && machine.error.empty()) {
+                machine.running = fiber;
+                simt_fail("waits for ever at %s; %u of %zu threads have ended", fiber->at, block->ended,
+                          block->threads.size());
+            }
+}
+
+const char *run(const char *name, const void *parameters, Launch launch, unsigned together)
+{
+    machine.error.clear();
+    machine.kernel = simt_kernel(name);
+    if (!machine.kernel)
+        return "no kernel of that name";
+    machine.launch = launch, machine.parameters = parameters;
+    blockDim = {launch.block, 1, 1}, gridDim = {launch.grid, 1, 1};
+    for (unsigned first = 0; first < launch.grid && machine.error.empty(); first += together) {
+        machine.blocks.clear();
+        for (unsigned b = 0; b < together && first + b < launch.grid; b++) {
+            machine.blocks.emplace_back(new Block);
+            start(machine.blocks.back().get(), first + b, (std::size_t)b * launch.block);
+        }
+        run_blocks();
+    }
+    machine.blocks.clear();
+    machine.running = nullptr;
+    if (!machine.error.empty()) /* abandoned fibers are not used again */
+        machine.fibers.clear();
+    return machine.error.empty() ? nullptr : machine.error.c_str();
+}
+
+/* Where shared memory is concerned: orders what threads do between the block's barriers, within a warp by its collective
+   instructions, and finds what has no order. */
+void touch(Fiber *fiber, const void *address, std::size_t bytes, bool write)
+{
+    Block *block = fiber->block;
+    const std::uintptr_t begin = (std::uintptr_t)block->shared, at = (std::uintptr_t)address;
+    if (at < begin || at >= begin + machine.launch.shared + guard_bytes)
+        return;
+    const std::size_t offset = at - begin;
+    if (offset + bytes > machine.launch.shared) {
+        simt_fail("touches byte %zu of %u bytes of shared memory", offset + bytes - 1, machine.launch.shared);
+        return;
+    }
+    const int me = (int)fiber->number;
+    const unsigned epoch = block->epoch, warp_epoch = block->warps[fiber->number / 32].epoch;
+    for (std::size_t word = offset / 4; word <= (offset + bytes - 1) / 4; word++) {
+        Touched &t = block->touched[word];
+        const bool written = t.write_epoch == epoch && t.writer != me &&
+                             (t.writer / 32 != me / 32 || t.write_warp_epoch == warp_epoch);
+        const bool was_read = t.read_epoch == epoch &&
+                              (t.warps || t.reader / 32 != me / 32 ||
+                               (t.read_warp_epoch == warp_epoch && (t.lanes || t.reader != me)));
+        if (bytes >= 4 && (written || (write && was_read))) {
+            simt_fail("%s byte %zu of shared memory, which thread %d %s with no barrier between", write ? "writes" : "reads",
+                      word * 4, written ? t.writer : t.reader, written ? "wrote" : "reads");
+            return;
+        }
+        if (write) {
+            t.write_epoch = epoch, t.write_warp_epoch = warp_epoch, t.writer = me;
+        } else {
+            const bool first = t.read_epoch != epoch;
+            t.warps = !first && (t.warps || t.reader / 32 != me / 32);
+            t.lanes = !first && t.read_warp_epoch == warp_epoch && (t.lanes || t.reader != me);
+            t.read_epoch = epoch, t.read_warp_epoch = warp_epoch, t.reader = me;
+        }
+    }
+}
+
+} // namespace
+
+char *simt_shared()
+{
+    return machine.running->block->shared;
+}
+
+void simt_fail(const char *format, ...)
+{
+    if (!machine.error.empty())
+        return;
+    char words[400];
+    const Fiber *fiber = machine.running;
+    int length = std::snprintf(words, sizeof words, "block %u thread %u ", fiber->block->number, fiber->number);
+    va_list arguments;
+    va_start(arguments, format);
+    std::vsnprintf(words + length, sizeof words - (std::size_t)length, format, arguments);
+    va_end(arguments);
+    machine.error = words;
+}
+
+void simt_read(const void *address, std::size_t bytes)
+{
+    if (machine.running)
+        touch(machine.running, address, bytes, false);
+}
+
+void simt_write(const void *address, std::size_t bytes)
+{
+    if (machine.running)
+        touch(machine.running, address, bytes, true);
+}
+
+void simt_barrier(unsigned barrier, unsigned threads)
+{
+    Fiber *me = machine.running;
+    Block *block = me->block;
+    if (++block->arrived[barrier] < threads) {
+        me->waits = true, me->at = "a barrier", me->operands = &block->arrived[barrier];
+        yield();
+        return;
+    }
+    block->arrived[barrier] = 0;
+    block->epoch++;
+    for (Fiber *fiber : block->threads)
+        if (fiber->waits && fiber->operands == &block->arrived[barrier])
+            fiber->waits = false;
+}
+
+void simt_collective(const char *instruction, void *operands, void (*finish)(void *const *lanes))
+{
+    Fiber *me = machine.running;
+    Block *block = me->block;
+    Warp &warp = block->warps[me->number / 32];
+    Fiber **lanes = &block->threads[me->number / 32 * 32];
+    me->at = instruction, me->operands = operands;
+    if (++warp.arrived < 32) {
+        me->waits = true;
+        yield();
+        return;
+    }
+    void *all[32];
+    for (int i = 0; i < 32; i++) {
+        all[i] = lanes[i]->operands;
+        if (std::strcmp(lanes[i]->at, instruction))
+            simt_fail("is at %s where lane %d of its warp is at %s", instruction, i, lanes[i]->at);
+    }
+    if (!machine.error.empty())
+        stop();
+    finish(all);
+    warp.arrived = 0;
+    warp.epoch++;
+    for (int i = 0; i < 32; i++)
+        lanes[i]->waits = false;
+}
+
+/* ---- asynchronous copies: as late as they may be, and watched from the moment when they may happen ---- */
+
+void simt_copy_async(void *to, const void *from, unsigned bytes)
+{
+    if ((std::uintptr_t)to % 16 || (std::uintptr_t)from % 16)
+        simt_fail("copies 16 bytes to or from an address that is not a multiple of 16");
+    simt_write(to, 16);
+    machine.running->copies.push_back({to, from, bytes, machine.running->groups});
+}
+
+void simt_copy_async_commit()
+{
+    machine.running->groups++;
+}
+
+void simt_copy_async_wait(unsigned groups)
+{
+    Fiber *me = machine.running;
+    std::vector<AsyncCopy> rest;
+    for (const AsyncCopy &copy : me->copies)
+        if (copy.group + groups < me->groups) {
+            simt_write(copy.to, 16);
+            std::memset(copy.to, 0, 16);
+            if (copy.bytes)
+                std::memcpy(copy.to, copy.from, copy.bytes);
+        } else {
+            rest.push_back(copy);
+        }
+    me->copies.swap(rest);
+}
+
+/* ---- matrices ---- */
+
+namespace {
+
+struct LoadMatrices {
+    unsigned *r;
+    const char *row;
+    bool transposed;
+};
+
+unsigned element(const char *row, unsigned column)
+{
+    std::uint16_t bits;
+    std::memcpy(&bits, row + 2 * column, sizeof bits);
+    return bits;
+}
+
+void finish_load_matrices(void *const *lanes)
+{
+    for (unsigned matrix = 0; matrix < 4; matrix++) {
+        unsigned banks = 0;
+        const char *rows[8];
+        for (unsigned row = 0; row < 8; row++) {
+            rows[row] = ((LoadMatrices *)lanes[matrix * 8 + row])->row;
+            banks |= 1u << ((std::uintptr_t)rows[row] / 16 % 8);
+            if ((std::uintptr_t)rows[row] % 16)
+                simt_fail("ldmatrix reads from an address that is not a multiple of 16");
+            simt_read(rows[row], 16);
+        }
+        machine.bank_conflicts += 8 - (unsigned)__builtin_popcount(banks);
+        for (unsigned lane = 0; lane < 32; lane++) {
+            const LoadMatrices *own = (LoadMatrices *)lanes[lane];
+            const unsigned row = lane / 4, column = lane % 4 * 2;
+            own->r[matrix] = own->transposed ? element(rows[column], row) | element(rows[column + 1], row) << 16
+                                             : element(rows[row], column) | element(rows[row], column + 1) << 16;
+        }
+    }
+}
+
+struct MultiplyFragments {
+    float *c;
+    const unsigned *a;
+    unsigned b[2];
+};
+
+float low(unsigned pair) { return __uint_as_float(pair << 16); }
+float high(unsigned pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+void finish_multiply_fragments(void *const *lanes)
+{
+    float a[16][16], b[16][8];
+    for (unsigned lane = 0; lane < 32; lane++) {
+        const MultiplyFragments *own = (MultiplyFragments *)lanes[lane];
+        const unsigned group = lane / 4, pair = lane % 4 * 2;
+        for (unsigned i = 0; i < 4; i++) {
+            a[group + i % 2 * 8][pair + i / 2 * 8] = low(own->a[i]);
+            a[group + i % 2 * 8][pair + i / 2 * 8 + 1] = high(own->a[i]);
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            b[pair + i * 8][group] = low(own->b[i]);
+            b[pair + i * 8 + 1][group] = high(own->b[i]);
+        }
+    }
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (unsigned i = 0; i < 4; i++) {
+            const unsigned row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            float sum = 0;
+            for (unsigned k = 0; k < 16; k++)
+                sum += a[row][k] * b[k][column];
+            ((MultiplyFragments *)lanes[lane])->c[i] += sum;
+        }
+}
+
+} // namespace
+
+void simt_load_matrices(unsigned *r, const void *row, bool transposed)
+{
+    LoadMatrices operands{r, (const char *)row, transposed};
+    simt_collective(transposed ? "ldmatrix.trans" : "ldmatrix", &operands, finish_load_matrices);
+}
+
+void simt_multiply_fragments(float *c, const unsigned *a, unsigned b0, unsigned b1)
+{
+    MultiplyFragments operands{c, a, {b0, b1}};
+    simt_collective("mma", &operands, finish_multiply_fragments);
+}
+
+extern "C" const char *emulate(const char *name, const void *parameters, Launch launch)
+{
+    return run(name, parameters, launch, 1);
+}
+
+extern "C" const char *emulate_together(const char *name, const void *parameters, Launch launch)
+{
+    return run(name, parameters, launch, launch.grid);
+}
+
+extern "C" unsigned long emulated_bank_conflicts(void)
+{
+    const unsigned long conflicts = machine.bank_conflicts;
+    machine.bank_conflicts = 0;
+    return conflicts;
+}

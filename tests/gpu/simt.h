@@ -1,0 +1,125 @@
+#ifndef TESTS_GPU_SIMT_H
+#define TESTS_GPU_SIMT_H
+
+/* What stands in for CUDA C++ and for runtime/device/kernels/instructions.cuh when kernels are compiled as plain C++. */
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#define KERNEL static void
+#define KERNEL_PARAMETER const
+#define DEVICE static inline
+#define UNROLL
+#define UNROLL4
+#define ROLL
+#define KERNEL_SHARED(name) char *name = simt_shared()
+#define __launch_bounds__(...)
+
+struct SimtIndex {
+    unsigned x, y, z;
+};
+extern SimtIndex threadIdx, blockIdx, blockDim, gridDim;
+
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) uint2 { unsigned x, y; };
+inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return float2{x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return uint4{x, y, z, w}; }
+
+inline float __uint_as_float(unsigned bits)
+{
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+inline unsigned __float_as_uint(float value)
+{
+    unsigned bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+
+/* --- simt.cpp --- */
+char *simt_shared();
+void simt_barrier(unsigned barrier, unsigned threads);
+/* A collective instruction: `finish` sees the 32 lanes' operands when all have come, and leaves the results in them. */
+void simt_collective(const char *instruction, void *operands, void (*finish)(void *const *lanes));
+/* An access to memory by the thread that runs, or by `lane` of its warp in a collective instruction. */
+void simt_read(const void *address, std::size_t bytes);
+void simt_write(const void *address, std::size_t bytes);
+void simt_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void simt_copy_async(void *to, const void *from, unsigned bytes);
+void simt_copy_async_commit();
+void simt_copy_async_wait(unsigned groups);
+void simt_load_matrices(unsigned *r, const void *row, bool transposed);
+void simt_multiply_fragments(float *c, const unsigned *a, unsigned b0, unsigned b1);
+
+struct SimtShuffle {
+    unsigned char value[8];
+    int from;
+};
+
+template <typename T> T simt_shuffle(const char *name, T value, int from)
+{
+    SimtShuffle operands{{}, from};
+    static_assert(sizeof value <= sizeof operands.value, "a register or two");
+    std::memcpy(operands.value, &value, sizeof value);
+    simt_collective(name, &operands, [](void *const *lanes) {
+        unsigned char before[32][8];
+        for (int i = 0; i < 32; i++)
+            std::memcpy(before[i], ((SimtShuffle *)lanes[i])->value, 8);
+        for (int i = 0; i < 32; i++)
+            std::memcpy(((SimtShuffle *)lanes[i])->value, before[((SimtShuffle *)lanes[i])->from & 31], 8);
+    });
+    std::memcpy(&value, operands.value, sizeof value);
+    return value;
+}
+template <typename T> T __shfl_sync(unsigned, T value, int from) { return simt_shuffle("shfl", value, from); }
+template <typename T> T __shfl_xor_sync(unsigned, T value, int distance)
+{
+    return simt_shuffle("shfl.xor", value, (int)(threadIdx.x % 32) ^ distance);
+}
+inline unsigned __ballot_sync(unsigned, bool vote)
+{
+    unsigned operands = vote;
+    simt_collective("ballot", &operands, [](void *const *lanes) {
+        unsigned ballot = 0;
+        for (int i = 0; i < 32; i++)
+            ballot |= *(unsigned *)lanes[i] << i;
+        for (int i = 0; i < 32; i++)
+            *(unsigned *)lanes[i] = ballot;
+    });
+    return operands;
+}
+inline void __syncwarp()
+{
+    unsigned none = 0;
+    simt_collective("syncwarp", &none, [](void *const *) {});
+}
+
+/* --- instructions.cuh --- */
+DEVICE unsigned forget(unsigned value) { return value; }
+DEVICE void tile_barrier() { simt_barrier(1, 256); }
+DEVICE void copy_async(void *shared, const void *global, unsigned bytes) { simt_copy_async(shared, global, bytes); }
+DEVICE void copy_async_commit() { simt_copy_async_commit(); }
+template <int GROUPS> DEVICE void copy_async_wait() { simt_copy_async_wait(GROUPS); }
+DEVICE void load_matrices(unsigned (&r)[4], const void *row) { simt_load_matrices(r, row, false); }
+DEVICE void load_matrices_transposed(unsigned (&r)[4], const void *row) { simt_load_matrices(r, row, true); }
+DEVICE void multiply_fragments(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
+{
+    simt_multiply_fragments(c, a, b0, b1);
+}
+
+inline unsigned simt_bf16(float value) /* to nearest, ties to even; a NaN stays one */
+{
+    const unsigned bits = __float_as_uint(value);
+    return value != value ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+DEVICE unsigned pack_bf16(float low, float high) { return simt_bf16(low) | simt_bf16(high) << 16; }
+
+#endif
