@@ -15,6 +15,9 @@ void dump_schedule(const Schedule *schedule, FILE *stream)
             fprintf(stream, "  chunk %u = stage %u", c, chunk->stage);
             if (schedule->pipe_count > 1)
                 fprintf(stream, " of %s", schedule->pipes[chunk->pipe].name);
+            char own[80];
+            chunk_microbatches_text(schedule, r, c, own, sizeof own);
+            fprintf(stream, "%s%s", *own ? " for " : "", own);
         }
         putc('\n', stream);
     }

@@ -149,9 +149,10 @@ static bool elsewhere(Expander *x, const Pass *pass, uint8_t chunk, uint32_t mic
     RankError *error = rank_error(&x->errors, x->rank, pass->span, "microbatch %u of pipe %s passes stage %u on rank %u", microbatch,
                                   pipe_name(x, chunk), placed->stage, rank);
     const char *here = circumstances(x, pass->microbatch);
+    char own[80];
+    chunk_microbatches_text(x->schedule, x->rank, chunk, own, sizeof own);
     if (error)
-        error->help = arena_format(x->arena, "%s%sstage %u has %s on this rank", here ? here : "", here ? "; " : "", placed->stage,
-                                   chunk_microbatches_text(x->schedule, x->rank, chunk, x->arena));
+        error->help = arena_format(x->arena, "%s%sstage %u has %s here", here ? here : "", here ? "; " : "", placed->stage, own);
     return false;
 }
 

@@ -398,6 +398,9 @@ static void print_rank(const Explainer *x, uint32_t rank)
         fprintf(x->stream, " stage %u", chunk->stage);
         if (schedule->pipe_count > 1)
             fprintf(x->stream, " of pipe %s", schedule->pipes[chunk->pipe].name);
+        char own[80];
+        chunk_microbatches_text(schedule, rank, c, own, sizeof own);
+        fprintf(x->stream, "%s%s", *own ? " for " : "", own);
         putc(c + 1 < chunks ? ',' : ';', x->stream);
     }
     fprintf(x->stream, " busy %g of %g, at most %u activations\n", timeline_rank(schedule, x->times, rank).busy,

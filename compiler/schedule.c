@@ -11,17 +11,22 @@ uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chun
     return from;
 }
 
-const char *chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, Arena *arena)
+void chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, char *text, size_t size)
 {
     enum { SHOWN = 4 };
     const uint32_t limit = schedule->pipes[schedule->chunks[rank][chunk].pipe].microbatches;
-    uint32_t m = chunk_microbatch(schedule, rank, chunk, 0, limit), shown = 0;
-    const char *text = chunk_microbatch(schedule, rank, chunk, m + 1, limit) < limit ? "microbatches" : "microbatch";
-    for (; m < limit && shown < SHOWN; shown++) {
-        text = arena_format(arena, "%s%s %u", text, shown ? "," : "", m);
-        m = chunk_microbatch(schedule, rank, chunk, m + 1, limit);
-    }
-    return m < limit ? arena_format(arena, "%s, ...", text) : text;
+    uint32_t own[SHOWN] = {0}, count = 0;
+    for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, chunk, m, limit)) < limit; m++, count++)
+        if (count < SHOWN)
+            own[count] = m;
+    *text = 0;
+    if (count == limit)
+        return;
+    int length = snprintf(text, size, count == 1 ? "microbatch" : "microbatches");
+    for (uint32_t i = 0; i < count && i < SHOWN; i++)
+        length += snprintf(text + length, size - (size_t)length, "%s %u", i ? "," : "", own[i]);
+    if (count > SHOWN)
+        snprintf(text + length, size - (size_t)length, ", ...");
 }
 
 void order_append(Order *order, Arena *arena, const Action *action)

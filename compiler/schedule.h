@@ -79,8 +79,8 @@ static inline Home stage_home(const PlacedPipe *pipe, uint32_t stage, uint32_t m
 
 /* The first microbatch from `from` on that passes the chunk; `limit` when there is none below it. */
 uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chunk, uint32_t from, uint32_t limit);
-/* "microbatches 1, 3, 5, ...": those that pass the chunk. */
-const char *chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, Arena *arena);
+/* "microbatches 1, 3, 5, 7, ...": those that pass the chunk, "" when that is all of its pipe. 80 bytes are enough. */
+void chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, char *text, size_t size);
 
 /* Appends to an order; the memory is the arena's. */
 void order_append(Order *order, Arena *arena, const Action *action);

@@ -15,6 +15,7 @@ typedef enum Preference { PREFER_FORWARD, PREFER_BACKWARD, PREFER_ANY } Preferen
 typedef struct Shape {
     uint32_t ranks, stages, pipes, microbatches; /* of each pipe */
     Placement placement; /* LOOP: stage s on s % ranks, odd pipes mirrored; V: there and back */
+    uint32_t replicas;   /* RANDOM, not asynchronous: most copies of a stage in a pipe; 0 is 1 */
     Preference preference;
     uint32_t split;      /* of 100 backwards so many are I and W */
     uint32_t overlap;    /* of 100 chances so many are taken */
@@ -68,7 +69,7 @@ typedef struct Generator {
     Arena *arena;
     Program *program;
     PassState *passes; /* [pipe][stage][microbatch] */
-    GroupMember *places; /* [pipe][stage] */
+    GroupMember *places; /* [pipe][stage][microbatch] */
     WeightState *weights; /* [pipe][stage] */
     Stream *streams;
 } Generator;
@@ -85,7 +86,8 @@ static inline PassState *pass_state(const Generator *generator, Pass pass)
 
 static inline GroupMember place_of(const Generator *generator, Pass pass)
 {
-    return generator->places[(size_t)pass.pipe * generator->shape.stages + pass.stage];
+    const Shape *shape = &generator->shape;
+    return generator->places[((size_t)pass.pipe * shape->stages + pass.stage) * shape->microbatches + pass.microbatch];
 }
 
 static inline Instruction *emit(Generator *generator, uint32_t rank, Opcode opcode)
@@ -326,7 +328,7 @@ static inline bool find_ready(Generator *generator, uint32_t rank, PassKind kind
         const Chunk *chunk = &chunks->chunks[(begin + i) % count];
         for (uint32_t m = 0; m < generator->shape.microbatches; m++) {
             *found = (Pass){chunk->pipe, chunk->stage, m};
-            if (is_ready(generator, kind, *found))
+            if (place_of(generator, *found).rank == rank && is_ready(generator, kind, *found))
                 return true;
         }
     }
@@ -380,6 +382,15 @@ static inline bool step_rank(Generator *generator, uint32_t rank)
     return true;
 }
 
+static inline bool holds_stage(const Generator *generator, uint32_t rank, uint32_t stage)
+{
+    const RankProgram *chunks = &generator->program->ranks[rank];
+    for (uint32_t c = 0; c < chunks->chunk_count; c++)
+        if (chunks->chunks[c].stage == stage)
+            return true;
+    return false;
+}
+
 static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t stage)
 {
     const Shape *shape = &generator->shape;
@@ -389,11 +400,52 @@ static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t 
         return pipe % 2 ? shape->ranks - 1 - rank : rank;
     for (bool again = true; again;) {
         rank = random_below(&generator->shape.seed, shape->ranks);
-        again = false;
-        for (uint32_t p = 0; p < pipe; p++)
-            again |= generator->places[p * shape->stages + stage].rank == rank;
+        again = holds_stage(generator, rank, stage);
     }
     return rank;
+}
+
+/* In how many copies, so that the later pipes find ranks too. */
+static inline uint32_t random_copies(Generator *generator, uint32_t pipe)
+{
+    const Shape *shape = &generator->shape;
+    if (shape->replicas < 2 || shape->placement != PLACE_RANDOM || shape->update)
+        return 1;
+    const uint32_t free = shape->ranks - pipe * shape->replicas - (shape->pipes - 1 - pipe);
+    const uint32_t room = pipe * shape->replicas + shape->pipes - 1 - pipe < shape->ranks ? free : 1;
+    uint32_t most = shape->replicas < room ? shape->replicas : room;
+    most = most < shape->microbatches ? most : shape->microbatches;
+    return 1 + random_below(&generator->shape.seed, most);
+}
+
+/* A stage in a pipe: its copies, and which microbatches pass which, at least one each. */
+static inline void place_stage(Generator *generator, uint32_t p, uint32_t s)
+{
+    const Shape *shape = &generator->shape;
+    const uint32_t copies = random_copies(generator, p);
+    GroupMember *places = &generator->places[((size_t)p * shape->stages + s) * shape->microbatches];
+    for (uint32_t k = 0; k < copies; k++) {
+        const uint32_t r = place_rank(generator, p, s);
+        RankProgram *rank = &generator->program->ranks[r];
+        rank->chunks[rank->chunk_count] = (Chunk){(uint16_t)p, (uint16_t)s};
+        generator->streams[r].pools[SLOT_WEIGHTS].count++;
+        places[k] = (GroupMember){(uint16_t)r, (uint8_t)rank->chunk_count++};
+    }
+    for (uint32_t m = copies; m < shape->microbatches; m++)
+        places[m] = places[copies > 1 ? random_below(&generator->shape.seed, copies) : 0];
+}
+
+static inline void make_group(Generator *generator, uint32_t stage)
+{
+    Program *program = generator->program;
+    Group group = {.stage = (uint16_t)stage, .members = arena_array(generator->arena, program->rank_count, sizeof(GroupMember))};
+    for (uint32_t p = 0; p < program->pipe_count; p++)
+        for (uint32_t r = 0; r < program->rank_count; r++)
+            for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++)
+                if (program->ranks[r].chunks[c].pipe == p && program->ranks[r].chunks[c].stage == stage)
+                    group.members[group.member_count++] = (GroupMember){(uint16_t)r, (uint8_t)c};
+    if (group.member_count > 1)
+        program->groups[program->group_count++] = group;
 }
 
 static inline void place_stages(Generator *generator)
@@ -407,24 +459,15 @@ static inline void place_stages(Generator *generator)
         for (uint32_t m = 0; shape->delayed && m < shape->microbatches; m++)
             program->pipes[p].versions[m] = wanted_version(shape, m);
         for (uint32_t s = 0; s < shape->stages; s++) {
-            const uint32_t r = place_rank(generator, p, s);
-            RankProgram *rank = &program->ranks[r];
-            rank->chunks[rank->chunk_count] = (Chunk){(uint16_t)p, (uint16_t)s};
+            place_stage(generator, p, s);
             WeightState *weights = &generator->weights[p * shape->stages + s];
             weights->slots = arena_array(generator->arena, shape->microbatches + 1, sizeof *weights->slots);
             weights->versions = arena_array(generator->arena, shape->microbatches + 1, sizeof *weights->versions);
-            weights->slots[weights->count++] = (uint16_t)rank->chunk_count;
-            generator->streams[r].pools[SLOT_WEIGHTS].count++;
-            generator->places[p * shape->stages + s] = (GroupMember){(uint16_t)r, (uint8_t)rank->chunk_count++};
+            weights->slots[weights->count++] = place_of(generator, (Pass){p, s, 0}).chunk;
         }
     }
-    program->group_count = shape->pipes > 1 ? shape->stages : 0;
-    for (uint32_t g = 0; g < program->group_count; g++) {
-        Group *group = &program->groups[g];
-        *group = (Group){(uint16_t)g, (uint16_t)shape->pipes, arena_array(generator->arena, shape->pipes, sizeof(GroupMember))};
-        for (uint32_t p = 0; p < shape->pipes; p++)
-            group->members[p] = generator->places[p * shape->stages + g];
-    }
+    for (uint32_t s = 0; s < shape->stages; s++)
+        make_group(generator, s);
 }
 
 static inline void finish(Generator *generator)
@@ -475,7 +518,7 @@ static inline Program *generate(Arena *arena, Shape shape)
                          .rank_count = shape.ranks,
                          .ranks = arena_array(arena, shape.ranks, sizeof(RankProgram))};
     generator.passes = arena_array(arena, passes, sizeof *generator.passes);
-    generator.places = arena_array(arena, (size_t)shape.pipes * shape.stages, sizeof *generator.places);
+    generator.places = arena_array(arena, passes, sizeof *generator.places);
     generator.weights = arena_array(arena, (size_t)shape.pipes * shape.stages, sizeof *generator.weights);
     generator.streams = arena_array(arena, shape.ranks, sizeof *generator.streams);
     for (size_t i = 0; i < passes; i++)
@@ -509,6 +552,7 @@ static inline Shape random_shape(uint64_t *seed)
                    .microbatches = 1 + random_below(seed, 6),
                    .placement = (Placement)random_below(seed, 3),
                    .preference = (Preference)random_below(seed, 3),
+                   .replicas = 1 + random_below(seed, 4),
                    .split = random_below(seed, 3) * 50,
                    .overlap = random_below(seed, 3) * 50,
                    .seed = random_next(seed)};
@@ -530,7 +574,7 @@ static inline Program *copy_program(Arena *arena, const Program *program)
     for (uint32_t r = 0; r < program->rank_count; r++) {
         RankProgram *rank = &copy->ranks[r];
         *rank = program->ranks[r];
-        rank->instructions = arena_array(arena, rank->instruction_count + 4, sizeof *rank->instructions); /* a few may be added */
+        rank->instructions = arena_array(arena, rank->instruction_count + 8, sizeof *rank->instructions); /* a few may be added */
         memcpy(rank->instructions, program->ranks[r].instructions, rank->instruction_count * sizeof *rank->instructions);
     }
     return copy;

@@ -338,7 +338,14 @@ static inline bool replay(const Program *program, uint64_t seed)
     for (uint32_t r = 0; r < program->rank_count && good && !program->asynchronous; r++) {
         for (uint32_t c = 0; c < run.ranks[r].program->chunk_count; c++) {
             const Chunk chunk = run.ranks[r].program->chunks[c];
-            uint64_t own = 0, all = 0, loss;
+            uint64_t own = 0, all = 0, loss, together = 0;
+            uint32_t copies = 0;
+            for (uint32_t q = 0; q < program->rank_count; q++)
+                for (uint32_t k = 0; k < program->ranks[q].chunk_count; k++) {
+                    const Chunk other = program->ranks[q].chunks[k];
+                    copies += other.stage == chunk.stage;
+                    together += other.stage == chunk.stage && other.pipe == chunk.pipe ? run.ranks[q].gradients[k] : 0;
+                }
             for (uint32_t p = 0; p < program->pipe_count; p++)
                 for (uint32_t m = 0; m < program->pipes[p].microbatches; m++) {
                     const uint64_t gradient = expected_gradient(program, chunk.stage, program->pipes[p].first + m, &loss);
@@ -348,8 +355,8 @@ static inline bool replay(const Program *program, uint64_t seed)
                 }
             if (program->forward_only)
                 continue;
-            good &= run.ranks[r].gradients[c] == own && run.ranks[r].updates[c] == 1;
-            good &= program->pipe_count == 1 || run.ranks[r].reduced[c] == all;
+            good &= together == own && run.ranks[r].updates[c] == 1;
+            good &= copies == 1 || run.ranks[r].reduced[c] == all;
         }
     }
     arena_free(&arena);

@@ -157,6 +157,13 @@ static Program *bidirectional(Arena *arena)
                                    .overlap = 100, .seed = 6});
 }
 
+/* Two stages, the first on three of four ranks. */
+static Program *replicated(Arena *arena)
+{
+    return generate(arena, (Shape){.ranks = 4, .stages = 2, .pipes = 1, .microbatches = 6, .placement = PLACE_RANDOM, .replicas = 3,
+                                   .preference = PREFER_BACKWARD, .split = 100, .seed = 16});
+}
+
 static uint32_t find(const Program *program, uint32_t rank, Opcode opcode, uint32_t number)
 {
     for (uint32_t i = 0; i < program->ranks[rank].instruction_count; i++)
@@ -374,6 +381,67 @@ static void asynchronous_copies(Program *program) { program->asynchronous = true
 static void too_few_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS] = 0; }
 static void too_many_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS] = 9000; }
 static void unused_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS]++; }
+static GroupMember copy_of(const Program *program, uint32_t copy) { return program->groups[0].members[copy]; }
+static uint32_t find_of_copy(const Program *program, uint32_t copy, Opcode opcode)
+{
+    const GroupMember member = copy_of(program, copy);
+    uint32_t number = 0;
+    while (program->ranks[member.rank].instructions[find(program, member.rank, opcode, number)].chunk != member.chunk)
+        number++;
+    return find(program, member.rank, opcode, number);
+}
+static Instruction *at_copy(Program *program, uint32_t copy, Opcode opcode)
+{
+    return &program->ranks[copy_of(program, copy).rank].instructions[find_of_copy(program, copy, opcode)];
+}
+static void copies_out_of_order(Program *program)
+{
+    Group *group = &program->groups[0];
+    GroupMember *members = group->members, kept = members[0];
+    members[0] = members[1];
+    members[1] = kept;
+}
+static void copy_not_in_group(Program *program) { program->groups[0].member_count--; }
+static void forward_on_two_copies(Program *program)
+{
+    const GroupMember other = copy_of(program, 1);
+    Instruction forward = *at_copy(program, 0, OP_FORWARD);
+    forward.chunk = other.chunk;
+    insert(program, other.rank, 0, forward);
+}
+static void backward_on_the_other_copy(Program *program)
+{
+    at_copy(program, 1, OP_BACKWARD_INPUT)->microbatch = at_copy(program, 0, OP_FORWARD)->microbatch;
+}
+static void forward_on_no_copy(Program *program)
+{
+    drop(program, copy_of(program, 0).rank, find_of_copy(program, 0, OP_FORWARD));
+}
+static void copy_without_microbatches(Program *program)
+{
+    const uint32_t rank = copy_of(program, 0).rank, other = copy_of(program, 1).rank;
+    RankProgram *stream = &program->ranks[rank];
+    for (uint32_t i = 0; i < stream->instruction_count; i++)
+        if (stream->instructions[i].opcode == OP_FORWARD && stream->instructions[i].chunk == copy_of(program, 0).chunk) {
+            Instruction forward = stream->instructions[i];
+            forward.chunk = copy_of(program, 1).chunk;
+            insert(program, other, 0, forward);
+            drop(program, rank, i--);
+        }
+}
+static void sent_to_the_other_copy(Program *program)
+{
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        for (uint32_t i = 0; i < program->ranks[r].instruction_count; i++) {
+            Instruction *receive = &program->ranks[r].instructions[i];
+            if (receive->opcode != OP_RECEIVE_FORWARD)
+                continue;
+            receive->peer = receive->peer == copy_of(program, 0).rank ? copy_of(program, 1).rank : copy_of(program, 0).rank;
+            receive->peer = receive->peer == r ? copy_of(program, 2).rank : receive->peer;
+            return;
+        }
+}
+
 static void overlap_alone(Program *program)
 {
     insert(program, 0, find(program, 0, OP_NORM, 0), (Instruction){.opcode = OP_OVERLAP, .line = 77});
@@ -470,6 +538,13 @@ static void faults_are_named(void **state)
         {pipedream, too_few_weights, "rank 0 has 0 weights slots for 1 chunks"},
         {pipedream, too_many_weights, "rank 0 has 9000 weights slots for 1 chunks"},
         {pipedream, unused_weights, "rank 0|weights slots and uses"},
+        {replicated, copies_out_of_order, "the copies of a pipe are in the order of their ranks"},
+        {replicated, copy_not_in_group, "group 0 is stage 0 with 2 copies: it should be stage 0 with 3"},
+        {replicated, forward_on_two_copies, "stage 0 microbatch|has an F on rank|and an F on rank"},
+        {replicated, backward_on_the_other_copy, "`I|passes stage 0 on rank"},
+        {replicated, forward_on_no_copy, "the F of stage 0 microbatch|is on no rank"},
+        {replicated, copy_without_microbatches, "no microbatch passes rank|a copy of stage 0"},
+        {replicated, sent_to_the_other_copy, "`RECV_F|stage 0 of this microbatch is on rank"},
         {two_ranks, overlap_alone, "rank 0|`OVERLAP` (generated.dps:77): an F and then a B or I must follow"},
         {two_ranks, overlap_at_the_end, "rank 0|`OVERLAP` (generated.dps:77): two passes must follow"},
         {two_ranks, overlap_dependent, "rank 1|`OVERLAP` (generated.dps:77)|of one microbatch"},
