@@ -215,6 +215,59 @@ static void pipes_and_messages(void **state)
     front_close(&front);
 }
 
+/* --- stages on several ranks --- */
+
+/* The first stage on ranks 0 and 1, the second on rank 2. */
+#define REPLICAS "schedule t; ranks P = 3; microbatches M = 5; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : 2, M microbatches;\n"
+
+static void replicas(void **state)
+{
+    (void)state;
+    assert_order(REPLICAS "nF : r == 2 ? M : 3-r; nB : r == 2 ? M : 3-r;", /* each its own, in order */
+                 "0F0,0F2,0F4,0B0,0B2,0B4\n0F1,0F3,0B1,0B3\n1F0,1F1,1F2,1F3,1F4,1B0,1B1,1B2,1B3,1B4\n");
+    assert_order(REPLICAS "if r == 2 { nFB : M; } else { let n = 3-r; repeat k < n { F[2*k+r]; } nBW : n; }", /* by their numbers in the pipe */
+                 "0F0,0F2,0F4,0I0,0W0,0I2,0W2,0I4,0W4\n0F1,0F3,0I1,0W1,0I3,0W3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4\n");
+    /* as far as they exist; a stage whose next is on the same rank for some microbatches only */
+    assert_order("schedule t; ranks P = 2; microbatches M = 3; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : m/2%2, M of 4 microbatches;\n"
+                 "nF0 : 2; nF1 : 2; nB1 : 2; nB0 : 2;",
+                 "0F0,0F2,1F0,1F1,1B0,1B1,0B0,0B2\n0F1,1F2,1B2,0B1\n");
+    /* with chunks as declared, and another pipe */
+    assert_order("schedule t; ranks P = 3; microbatches M = 4; pipe a: 1 stages, stage s of m on m%2, 3 microbatches;\n"
+                 "pipe b: 1 stages, stage s on 2, 1 microbatches; chunk 0 = r < 2 ? a : b; nFB : r == 0 ? 2 : 1;",
+                 "p0:0F0,p0:0B0,p0:0F2,p0:0B2\np0:0F1,p0:0B1\np1:0F0,p1:0B0\n");
+    /* an expression that names the microbatch and does not depend on it */
+    Front front;
+    front_run(&front, "schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s of m on s + 0*m, M microbatches; nFB : M;");
+    assert_true(front.good);
+    assert_false(front.schedule.pipes[0].replicated);
+    front_close(&front);
+}
+
+static void replicas_that_are_wrong(void **state)
+{
+    (void)state;
+    REPORTS(REPLICAS "F[1]; nFB : M;", "2:1: error: rank 0: microbatch 1 of pipe a passes stage 0 on rank 1",
+            "stage 0 has microbatches 0, 2, 4 here", "rank 1: one more F of chunk 0 than pipe a has microbatches for this rank: 2");
+    REPORTS(REPLICAS "nF : 3;", "2:2: error: rank 1: one more F of chunk 0 than pipe a has microbatches for this rank: 2",
+            "repetition 3 of 3");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 1; pipe a: 1 stages, stage s of m on m%2, M microbatches; nF : 1;",
+            "rank 1: no stage lives here");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 1; pipe a: 1 stages, stage s of m on m%2, M of 2 microbatches; nF : 1;",
+            "rank 1: no microbatch of pipe a passes stage 0 here");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on m, M microbatches; nF : 1;",
+            "stage 0 would live on rank 2: the ranks are 0 to 1", "here m = 2");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on 1/m, M microbatches; nF : 1;",
+            "division by zero: 1 / 0", "here m = 0");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of s on s, M microbatches; nF : 1;",
+            "`s` is declared twice");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on r, M microbatches; nF : 1;",
+            "there is no rank r here");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on m%2, M microbatches; nF : m;",
+            "unknown name `m`");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 1048576; pipe a: 65535 stages, stage s of m on 0, M microbatches; nF : 1;",
+            "137436856320 forward and backward passes: there can be 134217728");
+}
+
 /* --- values --- */
 
 static void assert_value(const char *expression, int64_t expected)
@@ -308,6 +361,8 @@ int main(void)
         cmocka_unit_test(many_slots),
         cmocka_unit_test(blocks),
         cmocka_unit_test(pipes_and_messages),
+        cmocka_unit_test(replicas),
+        cmocka_unit_test(replicas_that_are_wrong),
         cmocka_unit_test(values),
         cmocka_unit_test(expressions_without_value),
         cmocka_unit_test(wrong_steps),
