@@ -1,6 +1,6 @@
 #include "compiler/check.h"
 
-#include "compiler/names.h"
+#include "runtime/base/names.h"
 #include "runtime/program/program.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "compiler/syntax_error.h"
 
-#include "compiler/names.h"
+#include "runtime/base/names.h"
 #include "grammar/schedule.tab.h"
 
 #include <string.h>

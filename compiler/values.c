@@ -1,6 +1,6 @@
 #include "compiler/values.h"
 
-#include "compiler/names.h"
+#include "runtime/base/names.h"
 
 #include <string.h>
 

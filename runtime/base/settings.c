@@ -1,6 +1,9 @@
 #include "runtime/base/settings.h"
 
+#include "runtime/base/names.h"
+
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,40 +58,17 @@ Status settings_assign(const char *text, size_t length, SettingTaker *take, void
     return status;
 }
 
-/* Twice Levenshtein's distance, of words short enough for a row on the stack; a letter of the other case counts half. */
-static size_t distance(const char *a, const char *b)
+Status settings_unknown(const char *what, const char *word, const char *const *first, size_t stride, size_t count, Error *error)
 {
-    enum { LONGEST = 32 };
-    const size_t a_length = strlen(a), b_length = strlen(b);
-    if (a_length > LONGEST || b_length > LONGEST)
-        return 2 * (a_length + b_length);
-    size_t row[LONGEST + 1];
-    for (size_t j = 0; j <= b_length; j++)
-        row[j] = 2 * j;
-    for (size_t i = 1; i <= a_length; i++) {
-        size_t diagonal = row[0];
-        row[0] = 2 * i;
-        for (size_t j = 1; j <= b_length; j++) {
-            const unsigned char x = (unsigned char)a[i - 1], y = (unsigned char)b[j - 1];
-            const size_t change = diagonal + (x == y ? 0 : tolower(x) == tolower(y) ? 1 : 2);
-            const size_t edit = 2 + (row[j] < row[j - 1] ? row[j] : row[j - 1]);
-            diagonal = row[j];
-            row[j] = change < edit ? change : edit;
-        }
-    }
-    return row[b_length];
-}
-
-size_t settings_nearest(const char *word, const char *const *first, size_t stride, size_t count)
-{
-    size_t nearest = 0, least = (size_t)-1;
+    NearestWord nearest = nearest_to(word);
+    error_set(error, STATUS_BAD_INPUT, "no %s '%s'; there are", what, word);
     for (size_t i = 0; i < count; i++) {
         const char *known = *(const char *const *)((const char *)first + i * stride);
-        const size_t away = distance(word, known);
-        if (away < least) {
-            least = away;
-            nearest = i;
-        }
+        const size_t used = strlen(error->text);
+        nearest_consider(&nearest, known);
+        snprintf(error->text + used, sizeof error->text - used, "%s %s", i ? "," : "", known);
     }
-    return nearest;
+    if (nearest.word)
+        return error_set(error, STATUS_BAD_INPUT, "no %s '%s'; did you mean %s?", what, word, nearest.word);
+    return STATUS_BAD_INPUT;
 }

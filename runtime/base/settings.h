@@ -17,8 +17,8 @@ Status settings_take(const char *path, char *text, size_t size, SettingTaker *ta
 /* One `key = value`. STATUS_BAD_INPUT when it is none. */
 Status settings_assign(const char *text, size_t length, SettingTaker *take, void *context, Error *error);
 
-/* The number of the known word that `word` was most likely meant to be. The words stand at `first` and then `stride` bytes from
-   each to the next, as in a column of a table. */
-size_t settings_nearest(const char *word, const char *const *first, size_t stride, size_t count);
+/* STATUS_BAD_INPUT: no `what` (key, ...) is called so; names the one that was most likely meant or, if none is near, all. They
+   stand at `first` and then `stride` bytes from each to the next, as in a column of a table. */
+Status settings_unknown(const char *what, const char *word, const char *const *first, size_t stride, size_t count, Error *error);
 
 #endif

@@ -65,12 +65,6 @@ static const ModelConfig *model_named(const char *name)
     return NULL;
 }
 
-static Status unknown_key(const char *name, Error *error)
-{
-    const Key *nearest = &keys[settings_nearest(name, &keys[0].name, sizeof *keys, KEYS)];
-    return error_set(error, STATUS_BAD_INPUT, "no key '%s'; the nearest is '%s'", name, nearest->name);
-}
-
 static Status bad_value(const Key *key, const char *value, Error *error)
 {
     if (key->type == KEY_U64)
@@ -87,7 +81,7 @@ static Status set_value(void *context, const char *name, const char *value, Erro
         if (strcmp(keys[i].name, name) == 0)
             key = &keys[i];
     if (!key)
-        return unknown_key(name, error);
+        return settings_unknown("key", name, &keys[0].name, sizeof *keys, KEYS, error);
     void *field = (char *)config + key->offset;
     char *end;
     errno = 0;

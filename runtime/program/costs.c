@@ -183,10 +183,9 @@ static Status set_value(void *context, const char *name, const char *text, Error
         if (strlen(keys[i].name) == length && memcmp(keys[i].name, name, length) == 0)
             key = &keys[i];
     if (!key) {
-        char word[32];
+        char word[64];
         snprintf(word, sizeof word, "%.*s", (int)length, name);
-        return error_set(error, STATUS_BAD_INPUT, "no cost '%.*s'; the nearest is '%s'", (int)length, name,
-                         keys[settings_nearest(word, &keys[0].name, sizeof *keys, KEYS)].name);
+        return settings_unknown("cost", word, &keys[0].name, sizeof *keys, KEYS, error);
     }
     double value;
     TRY(read_value(key, text, &value, error));

@@ -78,8 +78,8 @@ static void assert_refused(const char *text, const char *message)
 static void test_file_errors(void **state)
 {
     (void)state;
-    assert_refused("hidden = 8\nlearning_rat = 1\n", "2: no key 'learning_rat'; the nearest is 'learning_rate'");
-    assert_refused("\n\nbeta3 = 1", "3: no key 'beta3'; the nearest is 'beta1'");
+    assert_refused("hidden = 8\nlearning_rat = 1\n", "2: no key 'learning_rat'; did you mean learning_rate?");
+    assert_refused("\n\nbeta3 = 1", "3: no key 'beta3'; did you mean beta1?");
     assert_refused("hidden", "1: 'hidden' is not 'key = value'");
     assert_refused("hidden = ", "1: hidden = : it must be a whole number from 1 to 65536");
     assert_refused("hidden = 0", "1: hidden = 0: it must be a whole number from 1 to 65536");
@@ -114,7 +114,7 @@ static void test_assignments(void **state)
     OK(model_config_set(&config, " clip_norm = 3 ", error));
     assert_true(config.weight_decay == 0.25 && config.clip_norm == 3);
     assert_int_equal(model_config_set(&config, "hiden=4", &failure), STATUS_BAD_USAGE);
-    assert_string_equal(failure.text, "no key 'hiden'; the nearest is 'hidden'");
+    assert_string_equal(failure.text, "no key 'hiden'; did you mean hidden?");
     assert_int_equal(model_config_set(&config, "model = mlp", &failure), STATUS_BAD_USAGE);
     assert_non_null(strstr(failure.text, "--model mlp"));
     assert_int_equal(model_config_set(&config, "hidden=four", &failure), STATUS_BAD_USAGE);

@@ -102,9 +102,10 @@ static void test_refused(void **state)
     } cases[] = {
         {"F", "'F' is not 'key = value'"},
         {"F=1,,I=1", "'' is not 'key = value'"},
-        {"memry_I=1", "no cost 'memry_I'; the nearest is 'memory_I'"},
-        {"memory_w=1", "no cost 'memory_w'; the nearest is 'memory_W'"},
-        {"bandwith[0->1]=1", "no cost 'bandwith'; the nearest is 'bandwidth'"},
+        {"memry_I=1", "no cost 'memry_I'; did you mean memory_I?"},
+        {"xyzzy=1", "no cost 'xyzzy'; there are F, I, W, B, FB, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, unit"},
+        {"memory_w=1", "no cost 'memory_w'; did you mean memory_W?"},
+        {"bandwith[0->1]=1", "no cost 'bandwith'; did you mean bandwidth?"},
         {"F=", "F = : it must be a number from 0 to 1e+12"},
         {"F=-1", "F = -1: it must be a number from 0 to 1e+12"},
         {"F=nan", "F = nan: it must be a number from 0 to 1e+12"},

@@ -1,12 +1,16 @@
-#include "compiler/names.h"
+#include "runtime/base/names.h"
 
+#include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { LONGEST = 32 }; /* of longer words nobody makes a typing mistake that can be guessed */
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Letters to insert, to leave out, to change, or to swap with their neighbour. */
+static bool same(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
+
+/* Letters to insert, to leave out, to change, or to swap with their neighbour; a capital for a small one costs nothing. */
 static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     size_t rows[3][LONGEST + 1];
@@ -16,8 +20,8 @@ static size_t edit_distance(const char *a, size_t a_length, const char *b, size_
     for (size_t i = 1; i <= a_length; i++) {
         row[0] = i;
         for (size_t j = 1; j <= b_length; j++) {
-            row[j] = smaller(above[j - 1] + (a[i - 1] != b[j - 1]), 1 + smaller(above[j], row[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+            row[j] = smaller(above[j - 1] + !same(a[i - 1], b[j - 1]), 1 + smaller(above[j], row[j - 1]));
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]))
                 row[j] = smaller(row[j], before[j - 2] + 1);
         }
         size_t *const reused = before;

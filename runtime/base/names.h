@@ -1,5 +1,5 @@
-#ifndef COMPILER_NAMES_H
-#define COMPILER_NAMES_H
+#ifndef BASE_NAMES_H
+#define BASE_NAMES_H
 
 /* "Did you mean": the known word nearest to what was written. */
 
