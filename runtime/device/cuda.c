@@ -176,10 +176,11 @@ Status cuda_reserve(CudaDevice *cuda, size_t bytes, Error *error)
 {
     if (bytes <= cuda->scratch_bytes)
         return STATUS_OK;
-    if (cuda->scratch)
-        CUDA_TRY(Free, cuda->scratch);
+    void *const old = cuda->scratch;
     cuda->scratch = NULL;
     cuda->scratch_bytes = 0;
+    if (old)
+        CUDA_TRY(Free, old);
     TRY(take(bytes, &cuda->scratch, error));
     cuda->scratch_bytes = bytes;
     return STATUS_OK;

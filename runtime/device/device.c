@@ -30,7 +30,7 @@ Status device_open(const char *name, int index, Device **opened, Error *error)
         (*opened)->run = tables[i];
         return STATUS_OK;
     }
-    return error_set(error, STATUS_BAD_USAGE, "no device '%s'; this build has: %s", name, device_names);
+    return error_set(error, STATUS_BAD_USAGE, "no device '%s'; there are: %s", name, device_names);
 }
 
 void device_close(Device *device)

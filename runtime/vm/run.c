@@ -192,6 +192,7 @@ EXECUTE(RENEW)
     double squares;
     TRY(show_gradient(rank, instruction->chunk, error));
     TRY(stage_gradient_norm(chunk->stage, &chunk->weights, rank->own_squares, error));
+    TRY(rank_settle(rank, error));
     TRY(run->download(rank->device, sizeof squares, rank->own_squares, &squares, error));
     const double norm = scale * sqrt(squares);
     if (!(norm <= rank->norm))

@@ -381,7 +381,7 @@ static void test_open_names(void **state)
     Device *device = (Device *)1;
     assert_int_equal(device_open("gpu", 0, &device, &error), STATUS_BAD_USAGE);
     assert_null(device);
-    assert_string_equal(error.text, "no device 'gpu'; this build has: cpu, oracle");
+    assert_string_equal(error.text, "no device 'gpu'; there are: cpu, cuda, cuda-fp32, oracle");
     device_close(NULL);
 }
 

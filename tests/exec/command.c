@@ -138,7 +138,7 @@ static void test_bad_inputs(void **state)
     expect(finish(start("head -c 100 %s >%s/cut.bin; %s %s/cut.bin", program, folder, dprun, folder)), 1, "cut.bin: ");
     expect(finish(start("%s --steps 1 %s --data %s/none.txt %s", dprun, small, folder, program)), 1, "none.txt");
     expect(finish(start("%s --steps", dprun)), 2, "needs a value");
-    expect(finish(start("%s --device cuda %s", dprun, program)), 3, "no such device");
+    expect(finish(start("%s --device cuda %s", dprun, program)), 3, "device cuda: "); /* GPUs are hidden from the tests */
     expect(finish(start("%s --steps 1 %s %s --save /no/such/folder/w", dprun, small, program)), 3, "/no/such/folder/w");
 }
 

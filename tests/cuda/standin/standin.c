@@ -138,6 +138,10 @@ static bool fails(const char *name)
         pthread_mutex_unlock(&lock);    \
         return FAILED;                  \
     }
+/* What gives something back does so even when it fails: so a leak is the caller's. */
+#define ENTER_TO_TIDY(name)                                       \
+    pthread_mutex_lock(&lock);                                    \
+    const CudaError tidied = fails(#name) ? FAILED : CUDA_OK;
 #define LEAVE(code)                     \
     do {                                \
         pthread_mutex_unlock(&lock);    \
@@ -337,7 +341,7 @@ static CudaError Malloc(void **memory, size_t bytes)
 
 static CudaError Free(void *memory)
 {
-    ENTER(Free)
+    ENTER_TO_TIDY(Free)
     run_all(); /* CUDA waits for the device here, too */
     size_t i = 0;
     while (i < block_count && blocks[i].memory != memory)
@@ -351,7 +355,7 @@ static CudaError Free(void *memory)
     blocks[i] = blocks[--block_count];
     free(memory);
     report.live--;
-    LEAVE(CUDA_OK);
+    LEAVE(tidied);
 }
 
 static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *stream)
@@ -388,12 +392,12 @@ static CudaError StreamCreate(CudaStream **stream)
 
 static CudaError StreamDestroy(CudaStream *stream)
 {
-    ENTER(StreamDestroy)
+    ENTER_TO_TIDY(StreamDestroy)
     run_all(); /* others may wait for what is enqueued here */
     streams[stream->id] = NULL;
     free(stream);
     report.live--;
-    LEAVE(CUDA_OK);
+    LEAVE(tidied);
 }
 
 static CudaError StreamSynchronize(CudaStream *stream)
@@ -425,14 +429,14 @@ static CudaError EventCreate(CudaEvent **event, int timing)
 
 static CudaError EventDestroy(CudaEvent *event)
 {
-    ENTER(EventDestroy)
+    ENTER_TO_TIDY(EventDestroy)
     for (unsigned i = 0; i < stream_count; i++)
         for (Operation *operation = streams[i] ? streams[i]->first : NULL; operation; operation = operation->next)
             if (operation->event == event)
                 operation->event = NULL;
     free(event);
     report.live--;
-    LEAVE(CUDA_OK);
+    LEAVE(tidied);
 }
 
 static CudaError EventRecord(CudaEvent *event, CudaStream *stream)
@@ -480,11 +484,11 @@ static CudaError LibraryLoadData(CudaLibrary **library, const void *image)
 
 static CudaError LibraryUnload(CudaLibrary *library)
 {
-    ENTER(LibraryUnload)
+    ENTER_TO_TIDY(LibraryUnload)
     run_all();
     free(library);
     report.live--;
-    LEAVE(CUDA_OK);
+    LEAVE(tidied);
 }
 
 static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, const char *name)
