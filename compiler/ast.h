@@ -68,7 +68,7 @@ enum Dependency { DEPENDS_ON_RANK = 1, DEPENDS_ON_RANKS = 2, DEPENDS_ON_MICROBAT
 
 typedef struct Pass {
     Span span;
-    ActionKind kind; /* as written: F, B, I or W */
+    ActionKind kind; /* as written: F, B, I, W or U */
     bool joined;     /* by & with the next */
     int chunk;       /* NO_CHUNK: not written as a digit */
     Expression *computed_chunk, *microbatch; /* F{...}, F[...]; NULL: not there */
@@ -121,6 +121,9 @@ struct Item {
             Expression *rank;
             Expression *microbatches;
             Expression *written;   /* `M of N microbatches`: N; NULL: M */
+            Name version_of;       /* the variable in `version`: a microbatch */
+            uint32_t version_slot; /* Filled in by check */
+            Expression *version;   /* of the weights; NULL: the newest */
         } pipe;
         uint32_t chunk;
         struct {

@@ -169,6 +169,11 @@ static void check_pipe(Checker *c, Item *item)
         item->pipe.microbatch_slot = declare(c, item->pipe.microbatch, item, 0);
     check_for_all_ranks(c, item->pipe.rank, "where a stage lives is");
     leave_scope(c, scope);
+    if (item->pipe.version) {
+        item->pipe.version_slot = declare(c, item->pipe.version_of, item, 0);
+        check_for_all_ranks(c, item->pipe.version, "which version a microbatch uses is");
+        leave_scope(c, scope);
+    }
     item->slot = declare(c, item->name, item, 0);
 }
 
@@ -196,6 +201,10 @@ static void check_step(Checker *c, Item *item)
         else if (pass->chunk >= PROGRAM_CHUNKS_MAX)
             diag_error(c->diagnostics, pass->span, "chunk %d: a rank holds at most %d chunks, numbered from 0", pass->chunk,
                        PROGRAM_CHUNKS_MAX);
+        if (pass->kind == ACTION_U && pass->microbatch) {
+            diag_error(c->diagnostics, pass->span, "U has no microbatch");
+            diag_help(c->diagnostics, "it takes the gradients of all that have run backward since the chunk's last U");
+        }
         if (pass->joined)
             check_joined(c, pass, before);
         check_expression(c, pass->computed_chunk);

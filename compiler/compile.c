@@ -12,6 +12,7 @@
 #include "compiler/place.h"
 #include "compiler/prove.h"
 #include "compiler/squeeze.h"
+#include "compiler/versions.h"
 #include "runtime/base/file.h"
 
 #include <string.h>
@@ -77,6 +78,7 @@ static Status prove(Compilation *c)
 {
     REACHED(c, FORM_ORDER);
     PASS(legal(&c->schedule, c->arena, c->diagnostics, &c->table));
+    PASS(versions_check(&c->schedule, c->arena, c->diagnostics));
     if (!timeline_run(&c->schedule, &c->table, &costs_unit, c->arena, &c->unit_times)) {
         prove_report_circle(&c->schedule, &c->table, &c->unit_times, c->arena, c->diagnostics);
         return STATUS_BAD_INPUT;

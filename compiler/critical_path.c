@@ -4,7 +4,7 @@
 static uint32_t before_on_rank(const Order *order, uint32_t position)
 {
     while (position-- > 0)
-        if (order->actions[position].kind <= ACTION_W)
+        if (!action_is_message(&order->actions[position]))
             return position > 0 && order->actions[position - 1].overlap ? position - 1 : position;
     return POSITION_NONE;
 }

@@ -40,7 +40,7 @@ static bool number(Reader *reader, uint32_t limit, uint32_t *value)
 static bool kind_of(const char *name, size_t length, uint8_t *kind)
 {
     static const char *const names[ACTION_KINDS] = {
-        [ACTION_F] = "F",           [ACTION_B] = "B",           [ACTION_I] = "I",           [ACTION_W] = "W",
+        [ACTION_F] = "F",           [ACTION_B] = "B",           [ACTION_I] = "I",           [ACTION_W] = "W",          [ACTION_U] = "U",
         [ACTION_SEND_F] = "SEND_F", [ACTION_RECV_F] = "RECV_F", [ACTION_SEND_B] = "SEND_B", [ACTION_RECV_B] = "RECV_B"};
     for (uint8_t k = 0; k < ACTION_KINDS; k++)
         if (strlen(names[k]) == length && memcmp(names[k], name, length) == 0) {
@@ -62,7 +62,8 @@ static void bad_cell(Reader *reader, const char *begin, const char *end)
             return;
         }
     diag_error(reader->diagnostics, span, "rank %u: '%.*s' is not a cell", reader->schedule->ranks, length, begin);
-    diag_help(reader->diagnostics, "a cell is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, or (0F7;7B3)OVERLAP_F_B");
+    diag_help(reader->diagnostics, "a cell is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, (0F7;7B3)OVERLAP_F_B, or "
+                                   "<stage>U<version>");
 }
 
 static bool pass(Reader *reader, Action *action)
@@ -106,7 +107,7 @@ static bool cell(Reader *reader, Order *order)
         if (!pass(reader, &first) || reader->next != reader->end)
             return false;
         order_append(order, reader->arena, &first);
-        reader->schedule->has_messages |= first.kind > ACTION_W;
+        reader->schedule->has_messages |= action_is_message(&first);
         return true;
     }
     if (!pass(reader, &first) || !take(reader, ";") || !pass(reader, &second) || !take(reader, ")OVERLAP_F_B") ||
@@ -176,7 +177,7 @@ static void size_pipes(Reader *reader)
             const Action *action = &schedule->orders[r].actions[i];
             if (action->pipe >= schedule->pipe_count)
                 schedule->pipe_count = action->pipe + 1u;
-            if (action->microbatch >= highest[action->pipe])
+            if (action->kind != ACTION_U && action->microbatch >= highest[action->pipe])
                 highest[action->pipe] = action->microbatch + 1;
         }
     schedule->pipes = arena_array(reader->arena, schedule->pipe_count, sizeof *schedule->pipes);
@@ -360,7 +361,7 @@ static void complete_actions(Reader *reader)
             action->chunk = stage_home(pipe, action->stage, action->microbatch).chunk;
             const bool upwards = action->kind == ACTION_SEND_F || action->kind == ACTION_RECV_B;
             const uint32_t other = upwards ? action->stage + 1u : action->stage - 1u;
-            if (action->kind > ACTION_W && other < pipe->stages)
+            if (action_is_message(action) && other < pipe->stages)
                 action->peer = stage_home(pipe, other, action->microbatch).rank;
         }
 }

@@ -34,7 +34,7 @@ static void dump_step(const Item *item, FILE *stream)
     fputs("step", stream);
     dump_field("at", item->step.slot, stream);
     for (const Pass *pass = item->step.passes; pass; pass = pass->next) {
-        fprintf(stream, " %c", "FBIW"[pass->kind]);
+        fprintf(stream, " %c", "FBIWU"[pass->kind]);
         if (pass->chunk != NO_CHUNK)
             fprintf(stream, "%d", pass->chunk);
         if (pass->computed_chunk) {
@@ -85,6 +85,9 @@ static void dump_items(const Item *items, int indent, FILE *stream)
             dump_field("on", item->pipe.rank, stream);
             dump_field("microbatches", item->pipe.microbatches, stream);
             dump_field("of", item->pipe.written, stream);
+            if (item->pipe.version)
+                fprintf(stream, " microbatch %s", item->pipe.version_of.symbol->text);
+            dump_field("on version", item->pipe.version, stream);
         }
         if (item->kind == ITEM_ORDER)
             for (const WrittenSetting *setting = item->order.written; setting; setting = setting->next)

@@ -14,7 +14,7 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream)
         bool first = true;
         for (uint32_t i = 0; i < order->count; i++) {
             const Action *action = &order->actions[i];
-            if (action->kind > ACTION_W && !messages)
+            if (action_is_message(action) && !messages)
                 continue;
             if (!first)
                 putc(',', stream);

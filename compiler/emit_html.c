@@ -36,7 +36,7 @@ static void put_source(const Source *source, FILE *stream)
 static void put_palette(uint32_t variants, FILE *stream)
 {
     fputs(",\n\"palette\":{", stream);
-    for (uint8_t kind = 0; kind <= ACTION_W; kind++) {
+    for (uint8_t kind = 0; kind <= ACTION_U; kind++) {
         fprintf(stream, "%s\"%c\":[", kind ? "," : "", pass_letter(kind));
         for (uint32_t v = 0; v < variants; v++) {
             const Colour fill = palette_fill(kind, v, variants), ink = palette_ink(fill);
@@ -94,7 +94,7 @@ static uint32_t **number_passes(const Schedule *schedule, Arena *arena)
         const Order *order = &schedule->orders[r];
         numbers[r] = arena_array(arena, order->count, sizeof **numbers);
         for (uint32_t i = 0, passes = 0; i < order->count; i++)
-            numbers[r][i] = order->actions[i].kind <= ACTION_W ? passes++ : 0;
+            numbers[r][i] = action_is_message(&order->actions[i]) ? 0 : passes++;
     }
     return numbers;
 }

@@ -17,6 +17,7 @@ enum {
     LEGEND_HEIGHT = 26,
     SWATCH_WIDTH = 20,
     LEAST_WIDTH = 560,
+    LEAST_UPDATE = 4, /* a U that takes no time */
     MOST_WIDTH = 30000, /* of the time axis: what viewers still open */
     NUMBER_SIZE = 14,
 };
@@ -24,7 +25,7 @@ static const double cell_width = 28; /* of a mean pass */
 static const double digit_width = 0.58 * NUMBER_SIZE;
 
 static const char *const pass_names[] = {[ACTION_F] = "forward", [ACTION_B] = "backward", [ACTION_I] = "backward for input",
-                                         [ACTION_W] = "backward for weights"};
+                                         [ACTION_W] = "backward for weights", [ACTION_U] = "update of weights"};
 
 static void put_text(const char *text, FILE *stream)
 {
@@ -44,7 +45,7 @@ typedef struct Drawing {
     double scale; /* pixels of a unit of time */
     double width; /* of the time axis */
     uint32_t variants;
-    bool kinds[ACTION_W + 1]; /* those that occur */
+    bool kinds[ACTION_U + 1]; /* those that occur */
     bool pairs;
 } Drawing;
 
@@ -83,7 +84,7 @@ static void put_style(const Drawing *drawing)
             ".pass{stroke:#333;stroke-width:.6}.frame{fill:none;stroke:#000;stroke-width:2;stroke-linejoin:round}\n"
             ".line{stroke:#999;stroke-width:.8}\n",
             NUMBER_SIZE);
-    for (uint8_t kind = 0; kind <= ACTION_W; kind++)
+    for (uint8_t kind = 0; kind <= ACTION_U; kind++)
         for (uint32_t v = 0; drawing->kinds[kind] && v < drawing->variants; v++) {
             const Colour fill = palette_fill(kind, v, drawing->variants), ink = palette_ink(fill);
             fprintf(drawing->stream, ".%c%u{fill:#%02x%02x%02x}", pass_letter(kind), v, fill.red, fill.green, fill.blue);
@@ -95,7 +96,9 @@ static void put_style(const Drawing *drawing)
 static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, double start, double end)
 {
     const Picture *picture = drawing->picture;
-    const double x = x_of(drawing, start), width = (end - start) * drawing->scale, y = y_of(rank);
+    const bool is_update = pass->kind == ACTION_U;
+    const double width = is_update ? fmax((end - start) * drawing->scale, LEAST_UPDATE) : (end - start) * drawing->scale;
+    const double x = x_of(drawing, start) - (end > start ? 0 : width / 2), y = y_of(rank);
     const uint32_t variant = picture_variant(picture->schedule, pass);
     const char letter = pass_letter(pass->kind);
     char name[64], number[16];
@@ -103,8 +106,9 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
     const int digits = snprintf(number, sizeof number, "%u", pass->microbatch);
     fprintf(drawing->stream,
             "<rect class=\"pass %c%u\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%d\" data-pass=\"%s\" data-start=\"%.15g\" "
-            "data-end=\"%.15g\"><title>%s of microbatch %u, stage %u",
-            letter, variant, x, y, width, ROW_HEIGHT, name, start, end, pass_names[pass->kind], pass->microbatch, pass->stage);
+            "data-end=\"%.15g\"><title>%s %s %u, stage %u",
+            letter, variant, x, y, width, ROW_HEIGHT, name, start, end, pass_names[pass->kind],
+            is_update ? "to version" : "of microbatch", pass->microbatch, pass->stage);
     if (picture->schedule->pipe_count > 1) {
         fputs(" of pipe ", drawing->stream);
         put_text(picture->schedule->pipes[pass->pipe].name, drawing->stream);
@@ -165,7 +169,7 @@ static void put_legend(const Drawing *drawing, double y)
     FILE *stream = drawing->stream;
     double x = x_of(drawing, 0);
     const uint32_t shown = drawing->variants < 4 ? drawing->variants : 4;
-    for (uint8_t kind = 0; kind <= ACTION_W; kind++) {
+    for (uint8_t kind = 0; kind <= ACTION_U; kind++) {
         if (!drawing->kinds[kind])
             continue;
         for (uint32_t v = 0; v < shown; v++, x += SWATCH_WIDTH) {

@@ -13,6 +13,8 @@ typedef struct ChunkState {
     uint32_t own;          /* and those of them that pass this rank */
     uint32_t microbatches; /* those that exist: passes of the others are left out */
     uint32_t next_forward, next_backward;
+    uint32_t updates;            /* U's so far */
+    uint32_t gathered, left_out; /* gradients since the last of them: made, and of microbatches that do not exist */
 } ChunkState;
 
 /* A pass as its step asks for it: which microbatch it takes is known when its turn comes. */
@@ -43,6 +45,7 @@ typedef struct Expander {
     Request *requests;           /* of a file with slots: all passes of the rank, until their order is known */
     uint32_t request_count;
     uint64_t passes, passes_max; /* those left out included */
+    uint64_t updates, updates_max;
     uint64_t work, work_max;     /* nodes of expressions evaluated: what a loop that makes no passes costs */
     bool ran_away;
     /* where it is, for errors */
@@ -119,7 +122,7 @@ static bool count_of(Expander *x, const Expression *expression, const char *what
 
 static bool chunk_of(Expander *x, const Pass *pass, uint8_t *chunk)
 {
-    static const char letters[] = "FBIW";
+    static const char letters[] = "FBIWU";
     const uint32_t count = x->schedule->chunk_counts[x->rank];
     int64_t number = pass->chunk;
     if (pass->computed_chunk && !value_of(x, pass->computed_chunk, &number))
@@ -212,7 +215,13 @@ static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t 
     x->forward = NULL;
     if (request->kind == ACTION_I)
         weight_queue_put(&x->weights, chunk, microbatch);
-    if (microbatch >= x->chunks[chunk].microbatches)
+    if (request->kind == ACTION_B || request->kind == ACTION_W) {
+        if (microbatch < x->chunks[chunk].microbatches)
+            x->chunks[chunk].gathered++;
+        else
+            x->chunks[chunk].left_out++;
+    }
+    if (request->kind != ACTION_U && microbatch >= x->chunks[chunk].microbatches)
         return;
     const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
     Action *action = &x->actions[x->count++];
@@ -224,11 +233,24 @@ static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t 
         x->forward = action;
 }
 
+/* Makes the chunk's next version; left out where the microbatches do not exist whose gradients it would take. */
+static void serve_update(Expander *x, const Request *request)
+{
+    ChunkState *state = &x->chunks[request->chunk];
+    if (state->gathered || !state->left_out)
+        append(x, request, (uint8_t)request->chunk, ++state->updates);
+    state->gathered = state->left_out = 0;
+}
+
 /* It is the pass's turn: it takes its microbatch. */
 static bool serve(Expander *x, const Request *request)
 {
     uint8_t chunk = (uint8_t)request->chunk;
     uint32_t microbatch = (uint32_t)request->microbatch;
+    if (request->kind == ACTION_U) {
+        serve_update(x, request);
+        return true;
+    }
     if (request->kind == ACTION_W) {
         if (!take_weight(x, request, &chunk, &microbatch))
             return no_weight(x, request);
@@ -277,7 +299,11 @@ static bool expand_step(Expander *x, const Item *item)
             if (kind == ACTION_B && (item->step.spells_weight || backwards >= values.split_from))
                 kind = ACTION_I;
             backwards += is_backward(kind);
-            if (++x->passes > x->passes_max) {
+            if (kind == ACTION_U && ++x->updates > x->updates_max) {
+                x->ran_away = true;
+                FAIL(x, pass->span, NULL, "more U than one for every microbatch: %llu", (unsigned long long)x->updates_max);
+            }
+            if (kind != ACTION_U && ++x->passes > x->passes_max) {
                 x->ran_away = true;
                 FAIL(x, pass->span, NULL, "more passes than every microbatch can have: %llu", (unsigned long long)x->passes_max);
             }
@@ -421,10 +447,11 @@ static void expand_rank(Expander *x, uint32_t rank)
     weight_queue_open(&x->weights, &x->scratch, chunk_count, written);
     x->rank = rank;
     x->passes_max = 3 * together;
-    x->actions = arena_array(&x->scratch, x->passes_max, sizeof *x->actions);
-    x->requests = x->ast->has_slots ? arena_array(&x->scratch, x->passes_max, sizeof *x->requests) : NULL;
+    x->updates_max = together;
+    x->actions = arena_array(&x->scratch, x->passes_max + x->updates_max, sizeof *x->actions);
+    x->requests = x->ast->has_slots ? arena_array(&x->scratch, x->passes_max + x->updates_max, sizeof *x->requests) : NULL;
     x->work_max = 64 * x->passes_max + 100000;
-    x->passes = x->work = 0;
+    x->passes = x->updates = x->work = 0;
     x->count = x->request_count = x->loop_count = 0;
     x->forward = NULL;
     x->step = NULL;

@@ -168,7 +168,7 @@ static void collect_rank(Explainer *x, uint32_t rank)
         x->rows[s] = (Row){.item = s < x->step_count ? x->steps[s] : NULL};
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *pass = &order->actions[i], *second = NULL;
-        if (pass->kind > ACTION_W)
+        if (action_is_message(pass))
             continue;
         Row *row = row_of(x, pass->span);
         const double start = x->times->start[rank][i], end = x->times->end[rank][i];
@@ -270,7 +270,7 @@ static void print_counts(const Explainer *x)
 
 static void print_kind(const Explainer *x, uint32_t rank, const Action *pass)
 {
-    putc("FBIW"[pass->kind], x->stream);
+    putc("FBIWU"[pass->kind], x->stream);
     if (x->schedule->chunk_counts[rank] > 1)
         fprintf(x->stream, "%u", pass->chunk);
 }
@@ -336,7 +336,7 @@ static Traffic *count_traffic(const Explainer *x, uint32_t rank, uint32_t *count
         Traffic made = {.chunk = action->chunk, .other = action->peer, .count = 1};
         made.sends = action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B;
         made.gradients = action->kind == ACTION_SEND_B || action->kind == ACTION_RECV_B;
-        if (action->kind <= ACTION_W) {
+        if (!action_is_message(action)) {
             Dependence needed;
             if (!pass_dependence(x->schedule, &x->c->table, action, &needed) || needed.rank != rank)
                 continue;
@@ -403,8 +403,11 @@ static void print_rank(const Explainer *x, uint32_t rank)
         fprintf(x->stream, "%s%s", *own ? " for " : "", own);
         putc(c + 1 < chunks ? ',' : ';', x->stream);
     }
-    fprintf(x->stream, " busy %g of %g, at most %u activations\n", timeline_rank(schedule, x->times, rank).busy,
-            x->times->makespan, x->c->plans[rank].peak_activations);
+    fprintf(x->stream, " busy %g of %g, at most %u activations", timeline_rank(schedule, x->times, rank).busy, x->times->makespan,
+            x->c->plans[rank].peak_activations);
+    if (schedule->asynchronous)
+        fprintf(x->stream, ", %u versions of weights", x->c->plans[rank].slots[SLOT_WEIGHTS]);
+    putc('\n', x->stream);
     print_traffic(x, rank);
     print_rows(x, rank);
 }

@@ -51,13 +51,16 @@ static bool in_place(Check *check, const Action *pass)
         return check->good = false;
     }
     const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
-    if (pass->microbatch >= pipe->microbatches) {
+    const bool is_update = pass->kind == ACTION_U;
+    if (!is_update && pass->microbatch >= pipe->microbatches) {
         diag_error(check->diagnostics, pass->span, "rank %u: %s: microbatch %u of %u", check->rank, text(check, pass, here),
                    pass->microbatch, pipe->microbatches);
         diag_help(check->diagnostics, "microbatches are numbered 0..%u here", pipe->microbatches - 1);
         return check->good = false;
     }
-    const uint32_t home = stage_home(pipe, pass->stage, pass->microbatch).rank;
+    if (is_update && pipe->replicated) /* versions_check refuses it */
+        return true;
+    const uint32_t home = stage_home(pipe, pass->stage, is_update ? 0 : pass->microbatch).rank;
     if (home != check->rank) {
         diag_error(check->diagnostics, pass->span, "rank %u: %s: stage %u%s is on rank %u", check->rank, text(check, pass, here),
                    pass->stage, pipe->replicated ? " for this microbatch" : "", home);
@@ -79,7 +82,7 @@ static void needs_before(Check *check, const Action *pass, const char *needed, u
 static void take_pass(Check *check, uint32_t position)
 {
     const Action *pass = &check->order->actions[position];
-    if (!in_place(check, pass))
+    if (!in_place(check, pass) || pass->kind == ACTION_U) /* versions_check looks at it */
         return;
     const PlacedPipe *pipe = &check->schedule->pipes[pass->pipe];
     const size_t index = pass_index(pipe, pass->stage, pass->microbatch);
@@ -118,7 +121,7 @@ static void take_pass(Check *check, uint32_t position)
 static const Action *next_pass(const Order *order, uint32_t position)
 {
     for (uint32_t i = position + 1; i < order->count; i++)
-        if (order->actions[i].kind <= ACTION_W)
+        if (!action_is_message(&order->actions[i]))
             return &order->actions[i];
     return NULL;
 }
@@ -207,7 +210,7 @@ bool legal(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, Pas
         check.rank = rank;
         check.order = &schedule->orders[rank];
         for (uint32_t i = 0; i < check.order->count; i++) {
-            if (check.order->actions[i].kind > ACTION_W)
+            if (action_is_message(&check.order->actions[i]))
                 continue;
             take_pass(&check, i);
             if (check.order->actions[i].overlap)

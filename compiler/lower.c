@@ -7,6 +7,7 @@ static const uint8_t opcode_of[ACTION_KINDS] = {
     [ACTION_B] = OP_BACKWARD,
     [ACTION_I] = OP_BACKWARD_INPUT,
     [ACTION_W] = OP_BACKWARD_WEIGHT,
+    [ACTION_U] = OP_RENEW,
     [ACTION_SEND_F] = OP_SEND_FORWARD,
     [ACTION_RECV_F] = OP_RECEIVE_FORWARD,
     [ACTION_SEND_B] = OP_SEND_BACKWARD,
@@ -27,7 +28,7 @@ static Instruction lower_step(const PlannedStep *step, const Action *action, uin
     if (!step->waits) {
         instruction.chunk = action->chunk;
         instruction.microbatch = action->microbatch;
-        instruction.peer = action->kind > ACTION_W ? action->peer : 0;
+        instruction.peer = action_is_message(action) ? action->peer : 0;
     }
     return instruction;
 }
@@ -59,6 +60,25 @@ static void lower_groups(const Schedule *schedule, Arena *arena, Program *progra
             }
 }
 
+/* The one update at the end of a synchronous step. */
+static Instruction *lower_updates(const Schedule *schedule, const Program *program, const RankProgram *rank, const Source *source,
+                                  uint32_t line, Instruction *next)
+{
+    for (uint32_t g = 0; g < program->group_count; g++)
+        for (uint32_t c = 0; c < rank->chunk_count; c++)
+            if (rank->chunks[c].stage == program->groups[g].stage) {
+                *next = blank(OP_REDUCE, source_line(source, schedule->pipes[rank->chunks[c].pipe].span.begin));
+                next->chunk = (uint8_t)c;
+                next++->peer = (uint16_t)g;
+            }
+    *next++ = blank(OP_NORM, line);
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        *next = blank(OP_UPDATE, line);
+        next++->chunk = (uint8_t)c;
+    }
+    return next;
+}
+
 static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *plan, const Source *source, Arena *arena,
                        const Program *program, RankProgram *lowered)
 {
@@ -77,6 +97,7 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
 
     Instruction *next = lowered->instructions;
     uint32_t line = 1, line_of = 0;
+    uint32_t gathered[PROGRAM_CHUNKS_MAX] = {0}; /* microbatches since the chunk's last U */
     for (uint32_t i = 0; i < plan->count; i++) {
         const PlannedStep *step = &plan->steps[i];
         const Action *action = &order->actions[step->action];
@@ -84,20 +105,17 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
             line = source_line(source, line_of = action->span.begin);
         if (action->overlap && !step->waits)
             *next++ = blank(OP_OVERLAP, line);
-        *next++ = lower_step(step, action, line);
+        *next = lower_step(step, action, line);
+        if (next->opcode == OP_BACKWARD || next->opcode == OP_BACKWARD_WEIGHT)
+            gathered[next->chunk]++;
+        if (next->opcode == OP_RENEW) {
+            next->microbatch = gathered[next->chunk];
+            gathered[next->chunk] = 0;
+        }
+        next++;
     }
-    for (uint32_t g = 0; g < program->group_count; g++)
-        for (uint32_t c = 0; c < chunks; c++)
-            if (lowered->chunks[c].stage == program->groups[g].stage) {
-                *next = blank(OP_REDUCE, source_line(source, schedule->pipes[lowered->chunks[c].pipe].span.begin));
-                next->chunk = (uint8_t)c;
-                next++->peer = (uint16_t)g;
-            }
-    *next++ = blank(OP_NORM, line);
-    for (uint32_t c = 0; c < chunks; c++) {
-        *next = blank(OP_UPDATE, line);
-        next++->chunk = (uint8_t)c;
-    }
+    if (!schedule->asynchronous)
+        next = lower_updates(schedule, program, lowered, source, line, next);
     *next++ = blank(OP_END, line);
     lowered->instruction_count = (uint32_t)(next - lowered->instructions);
 }
@@ -111,10 +129,12 @@ Program *lower(const Schedule *schedule, const RankPlan *plans, const Source *so
     program->source = arena_text(arena, file, strlen(file));
     program->stages = schedule->pipes[0].stages;
     program->microbatches = schedule->microbatches;
+    program->asynchronous = schedule->asynchronous;
     program->pipe_count = schedule->pipe_count;
     program->pipes = arena_array(arena, schedule->pipe_count, sizeof *program->pipes);
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
-        program->pipes[p] = (Pipe){.microbatches = schedule->pipes[p].microbatches, .first = schedule->pipes[p].first};
+        program->pipes[p] = (Pipe){.microbatches = schedule->pipes[p].microbatches, .first = schedule->pipes[p].first,
+                                   .versions = schedule->pipes[p].versions};
     lower_groups(schedule, arena, program);
     program->rank_count = schedule->ranks;
     program->ranks = arena_array(arena, schedule->ranks, sizeof *program->ranks);

@@ -119,13 +119,17 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
         action_text(schedule, peak, text, sizeof text);
         snprintf(at, sizeof at, " from %s on", text);
     }
+    const uint32_t further = plan->slots[SLOT_WEIGHTS] - schedule->chunk_counts[most];
+    char versions[TEXT] = "";
+    if (further)
+        snprintf(versions, sizeof versions, ", with %u further version%s", further, further == 1 ? "" : "s");
     const Span span = peak ? peak->span : (Span){0, 0};
     diag_error(diagnostics, span, "rank %u needs %llu %s%s, more than the limit of %s", most, (unsigned long long)needs,
                activations ? "activations" : "bytes", at, memory->limit_text);
     if (!activations)
-        diag_help(diagnostics, "it has %u message, %u context, %u stash and %u gradient slots, and the weights of %u stage%s",
+        diag_help(diagnostics, "it has %u message, %u context, %u stash and %u gradient slots, and the weights of %u stage%s%s",
                   plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH], plan->slots[SLOT_GRADIENT],
-                  schedule->chunk_counts[most], schedule->chunk_counts[most] == 1 ? "" : "s");
+                  schedule->chunk_counts[most], schedule->chunk_counts[most] == 1 ? "" : "s", versions);
     if (others)
         diag_help(diagnostics, "%u more of %u ranks exceed it", others, schedule->ranks);
 }

@@ -14,7 +14,7 @@ const char command_line_help[] =
     "  --ranks N               ranks, instead of the file's own number\n"
     "  --microbatches N        microbatches of a step, all pipes together\n"
     "  -D NAME=VALUE           another parameter of the file\n"
-    "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B), F[3] (of stage 3), comm (latency of a message), ...\n"
+    "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a message), ...\n"
     "  --cost @FILE            the same from lines NAME = VALUE; of what is given twice the last counts\n"
     "  --slot-bytes NAME=N,... bytes of a message, context, stash or gradient slot, of a stage's weights, of a further version of them\n"
     "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"

@@ -1,12 +1,12 @@
 #include "compiler/picture.h"
 
-_Static_assert(ACTION_F == 0 && ACTION_B == 1 && ACTION_I == 2 && ACTION_W == 3, "pass_letter");
+_Static_assert(ACTION_F == 0 && ACTION_B == 1 && ACTION_I == 2 && ACTION_W == 3 && ACTION_U == 4, "pass_letter");
 
 bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cell *cell)
 {
     const Order *order = &picture->schedule->orders[rank];
     uint32_t i = *position;
-    while (i < order->count && order->actions[i].kind > ACTION_W)
+    while (i < order->count && action_is_message(&order->actions[i]))
         i++;
     if (i == order->count)
         return false;

@@ -1,7 +1,8 @@
 #ifndef COMPILER_PICTURE_H
 #define COMPILER_PICTURE_H
 
-/* What every picture of a timeline is drawn from: the cells of each rank in order, an F&B being one cell of two halves. */
+/* What every picture of a timeline is drawn from: the cells of each rank in order, an F&B being one cell of two halves. A U takes
+   no time, unless --cost says so. */
 
 #include "compiler/palette.h"
 #include "compiler/passes.h"
@@ -31,6 +32,6 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
 uint32_t picture_variants(const Schedule *schedule);
 uint32_t picture_variant(const Schedule *schedule, const Action *pass);
 
-static inline char pass_letter(uint8_t kind) { return "FBIW"[kind]; }
+static inline char pass_letter(uint8_t kind) { return "FBIWU"[kind]; }
 
 #endif

@@ -74,6 +74,32 @@ static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
     return true;
 }
 
+/* Which version of the weights each microbatch uses. */
+static bool place_versions(Placer *p, const Item *item, PlacedPipe *pipe)
+{
+    if (!item->pipe.version)
+        return true;
+    pipe->versions = arena_array(p->arena, pipe->microbatches, sizeof *pipe->versions);
+    pipe->version_span = item->pipe.version->span;
+    for (uint32_t m = 0; m < pipe->microbatches; m++) {
+        Fault fault;
+        int64_t version;
+        p->values[item->pipe.version_slot] = m;
+        if (!evaluate(item->pipe.version, p->values, &version, &fault)) {
+            diag_error(p->diagnostics, fault.expression->span, "%s", fault_text(&fault, p->arena));
+        } else if (version < 0 || version > PROGRAM_MICROBATCHES_MAX) {
+            diag_error(p->diagnostics, item->pipe.version->span, "microbatch %u would use version %lld: versions are numbered from 0", m,
+                       (long long)version);
+        } else {
+            pipe->versions[m] = (uint32_t)version;
+            continue;
+        }
+        diag_help(p->diagnostics, "here %s", values_text(p->ast, item->pipe.version, p->values, p->arena));
+        return false;
+    }
+    return true;
+}
+
 static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
 {
     int64_t stages, microbatches, written;
@@ -94,7 +120,7 @@ static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
                    PASSES_MAX);
         return false;
     }
-    return place_stages(p, item, pipe);
+    return place_stages(p, item, pipe) && place_versions(p, item, pipe);
 }
 
 static bool place_pipes(Placer *p)

@@ -17,13 +17,23 @@ typedef struct Pending {
     uint32_t passes; /* that had run when it was sent */
 } Pending;
 
+/* The versions of a chunk's weights. Their slots are the chunk's own: the sizes of stages differ. */
+typedef struct Versions {
+    uint32_t *used;     /* [microbatches]: by which of them */
+    uint32_t *uses_end; /* [updates + 1]: the position behind the last backward on it; 0: none */
+    uint16_t *slot;     /* [updates + 1] */
+    uint32_t newest, updates;
+    FreeSlots free;
+} Versions;
+
 typedef struct Planner {
     const Schedule *schedule;
     Arena *arena;
     RankPlan *plan;
     uint32_t rank;
     Live **live; /* [chunk][microbatch] */
-    FreeSlots free[SLOT_CLASSES];
+    FreeSlots free[SLOT_WEIGHTS];
+    Versions *versions; /* [chunk]; NULL: one of each */
     Pending *pending; /* sends that nobody waited for, the oldest first */
     uint32_t first_pending, pending_count;
     bool *receiving; /* [message slot] */
@@ -128,8 +138,10 @@ static void run_pass(Planner *planner, const Action *pass)
     Live *live = &planner->live[pass->chunk][pass->microbatch];
     PlannedStep *step = add_step(planner, pass);
     planner->passes++;
-    if (pass->kind != ACTION_W)
-        step->slot[6] = pass->chunk;
+    if (pass->kind != ACTION_W) {
+        const Versions *versions = planner->versions ? &planner->versions[pass->chunk] : NULL;
+        step->slot[6] = versions ? versions->slot[versions->used[pass->microbatch]] : pass->chunk;
+    }
     step->slot[0] = live->x;
     step->slot[3] = live->stash;
     if (pass->kind == ACTION_F) {
@@ -155,12 +167,73 @@ static void run_pass(Planner *planner, const Action *pass)
     }
 }
 
+/* --- versions of weights --- */
+
+static void open_versions(Planner *planner, uint32_t chunks)
+{
+    const Order *order = &planner->schedule->orders[planner->rank];
+    const PlacedPipe *pipe = &planner->schedule->pipes[0];
+    planner->versions = arena_array(planner->arena, chunks, sizeof *planner->versions);
+    for (uint32_t i = 0; i < order->count; i++)
+        planner->versions[order->actions[i].chunk].updates += order->actions[i].kind == ACTION_U;
+    for (uint32_t c = 0; c < chunks; c++) {
+        Versions *versions = &planner->versions[c];
+        versions->used = arena_array(planner->arena, pipe->microbatches, sizeof *versions->used);
+        versions->uses_end = arena_array(planner->arena, versions->updates + 1, sizeof *versions->uses_end);
+        versions->slot = arena_array(planner->arena, versions->updates + 1, sizeof *versions->slot);
+        versions->free.slots = arena_array(planner->arena, versions->updates + 1, sizeof *versions->free.slots);
+        versions->slot[0] = (uint16_t)c;
+    }
+    for (uint32_t i = 0; i < order->count; i++) {
+        const Action *action = &order->actions[i];
+        Versions *versions = &planner->versions[action->chunk];
+        if (action->kind == ACTION_F)
+            versions->used[action->microbatch] = pipe->versions ? pipe->versions[action->microbatch] : versions->newest;
+        if (action->kind == ACTION_B || action->kind == ACTION_I)
+            versions->uses_end[versions->used[action->microbatch]] = i + 1;
+        versions->newest += action->kind == ACTION_U;
+    }
+    for (uint32_t c = 0; c < chunks; c++)
+        planner->versions[c].newest = 0;
+}
+
+static void release_version(Planner *planner, const Action *backward)
+{
+    if (!planner->versions)
+        return;
+    Versions *versions = &planner->versions[backward->chunk];
+    const uint32_t version = versions->used[backward->microbatch];
+    const Action *end = planner->schedule->orders[planner->rank].actions + versions->uses_end[version];
+    if (backward + 1 == end && version != versions->newest)
+        versions->free.slots[versions->free.count++] = versions->slot[version];
+}
+
+/* In place where nobody needs the version before any more. The last goes where the step found the first: no microbatch is on its
+   way by then, so that slot is free. */
+static void plan_update(Planner *planner, const Action *update)
+{
+    planner->action = update;
+    Versions *versions = &planner->versions[update->chunk];
+    PlannedStep *step = add_step(planner, update);
+    const uint32_t before = versions->newest++;
+    uint16_t slot = versions->slot[before];
+    if (versions->newest == versions->updates)
+        slot = update->chunk;
+    else if (versions->uses_end[before] > step->action)
+        slot = versions->free.count ? versions->free.slots[--versions->free.count] : new_slot(planner, SLOT_WEIGHTS);
+    versions->slot[versions->newest] = slot;
+    step->slot[0] = versions->slot[before];
+    step->slot[1] = slot;
+}
+
 /* Frees what the pass was the last to need. The halves of an F&B run at once: both are freed behind both. */
 static void release_after(Planner *planner, const Action *pass)
 {
     Live *live = &planner->live[pass->chunk][pass->microbatch];
-    if (pass->kind == ACTION_B || pass->kind == ACTION_I)
+    if (pass->kind == ACTION_B || pass->kind == ACTION_I) {
         release(planner, SLOT_CONTEXT, &live->context);
+        release_version(planner, pass);
+    }
     if (pass->kind == ACTION_B || pass->kind == ACTION_W) {
         release(planner, SLOT_MESSAGE, &live->x);
         release(planner, SLOT_MESSAGE, &live->dy);
@@ -203,17 +276,23 @@ bool plan_rank(const Schedule *schedule, uint32_t rank, Arena *arena, Diagnostic
     plan->slots[SLOT_WEIGHTS] = schedule->chunk_counts[rank];
     uint32_t messages = 0;
     for (uint32_t i = 0; i < order->count; i++)
-        messages += order->actions[i].kind > ACTION_W;
+        messages += action_is_message(&order->actions[i]);
     plan->steps = arena_array(arena, (size_t)order->count + messages, sizeof *plan->steps); /* each is waited for once */
     planner.pending = arena_array(arena, messages, sizeof *planner.pending);
     planner.receiving = arena_array(arena, order->count, sizeof *planner.receiving);
-    for (int class = 0; class < SLOT_CLASSES; class ++)
+    if (schedule->asynchronous)
+        open_versions(&planner, schedule->chunk_counts[rank]);
+    for (int class = 0; class < SLOT_WEIGHTS; class ++)
         planner.free[class].slots = arena_array(arena, order->count, sizeof(uint16_t)); /* an action takes one of a class at most */
 
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];
-        if (action->kind > ACTION_W) {
+        if (action_is_message(action)) {
             plan_message(&planner, action);
+            continue;
+        }
+        if (action->kind == ACTION_U) {
+            plan_update(&planner, action);
             continue;
         }
         const Action *second = action->overlap ? &order->actions[++i] : NULL;

@@ -105,7 +105,7 @@ void prove_report_circle(const Schedule *schedule, const PassTable *table, const
         while (more) {
             const Action *pass = &order->actions[position];
             Dependence needed;
-            if (pass->kind <= ACTION_W) {
+            if (!action_is_message(pass)) {
                 if (pass_dependence(schedule, table, pass, &needed) && timeline->position[needed.rank] <= needed.position)
                     waits[r].on[waits[r].count++] = (Wait){needed.rank, needed.position, position};
                 more = pass->overlap;
@@ -202,7 +202,7 @@ static bool check_pass(const Schedule *schedule, const MessageTable *messages, u
         Action message = *pass;
         message.kind = kinds[i];
         uint32_t producer, consumer;
-        if (pass->kind == ACTION_W || !message_stages(pipe, &message, &producer, &consumer) ||
+        if (pass->kind == ACTION_W || pass->kind == ACTION_U || !message_stages(pipe, &message, &producer, &consumer) ||
             stage_home(pipe, producer, pass->microbatch).rank == stage_home(pipe, consumer, pass->microbatch).rank ||
             *message_entry(schedule, messages, &message) != POSITION_NONE)
             continue;
@@ -230,7 +230,7 @@ static bool check_channels(const Schedule *schedule, const MessageTable *message
                 number[r] = arena_array(arena, order->count, sizeof **number);
             for (uint32_t i = 0; i < order->count; i++) {
                 const Action *action = &order->actions[i];
-                if (action->kind <= ACTION_W || is_send(action) == receiving)
+                if (!action_is_message(action) || is_send(action) == receiving)
                     continue;
                 if (!receiving) {
                     number[r][i] = counts[action->peer]++;
@@ -259,7 +259,7 @@ static bool check_channels(const Schedule *schedule, const MessageTable *message
 
 static uint32_t message_at(const Order *order, uint32_t position)
 {
-    while (position < order->count && order->actions[position].kind <= ACTION_W)
+    while (position < order->count && !action_is_message(&order->actions[position]))
         position++;
     return position;
 }
@@ -343,9 +343,9 @@ bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *are
         for (uint32_t r = 0; r < schedule->ranks; r++)
             for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
                 const Action *action = &schedule->orders[r].actions[i];
-                if (!passes && action->kind > ACTION_W)
+                if (!passes && action_is_message(action))
                     good = check_message(schedule, table, &messages, r, i, diagnostics) && good;
-                else if (passes && action->kind <= ACTION_W)
+                else if (passes && !action_is_message(action))
                     good = check_pass(schedule, &messages, r, action, diagnostics) && good;
             }
     return good && check_channels(schedule, &messages, arena, diagnostics) &&

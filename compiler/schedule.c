@@ -42,7 +42,7 @@ void order_append(Order *order, Arena *arena, const Action *action)
 
 int action_text(const Schedule *schedule, const Action *action, char *text, size_t size)
 {
-    static const char *const names[ACTION_KINDS] = {"F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B"};
+    static const char *const names[ACTION_KINDS] = {"F", "B", "I", "W", "U", "SEND_F", "RECV_F", "SEND_B", "RECV_B"};
     if (schedule->pipe_count > 1)
         return snprintf(text, size, "p%u:%u%s%u", action->pipe, action->stage, names[action->kind], action->microbatch);
     return snprintf(text, size, "%u%s%u", action->stage, names[action->kind], action->microbatch);

@@ -10,12 +10,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a rank does. The first four are passes, the others messages. */
+/* What a rank does. The first four are passes, U updates the weights of a stage, the others are messages. */
 typedef enum ActionKind {
     ACTION_F, /* forward */
     ACTION_B, /* full backward, I and W together */
     ACTION_I, /* backward for the input */
     ACTION_W, /* backward for the weights */
+    ACTION_U, /* asynchronous: makes the next version of the weights from the gradients since the last */
     ACTION_SEND_F,
     ACTION_RECV_F,
     ACTION_SEND_B,
@@ -30,7 +31,7 @@ typedef struct Action {
     uint16_t pipe;
     uint16_t stage;      /* of the pass; for a message as PyTorch writes it: sender's own stage in SEND, receiver's own in RECV */
     uint16_t peer;       /* messages: the other rank */
-    uint32_t microbatch; /* of its pipe */
+    uint32_t microbatch; /* of its pipe; U: the version that it makes, from 1 */
     Span span;           /* the word, step or cell that it came from */
 } Action;
 
@@ -52,6 +53,8 @@ typedef struct PlacedPipe {
     uint32_t first;      /* number of its first microbatch in the step: those of the pipes before it */
     bool replicated;     /* where a stage lives depends on the microbatch */
     Home *homes;         /* [stages], or [stages * written] of a replicated pipe: read by stage_home */
+    uint32_t *versions;  /* [microbatches]: which version of the weights each uses; NULL: the newest when its F runs */
+    Span version_span;   /* of what says so */
     Span span;
 } PlacedPipe;
 
@@ -69,6 +72,7 @@ typedef struct Schedule {
     PlacedChunk **chunks;   /* [ranks][chunk] */
     Order *orders;          /* [ranks] */
     bool has_messages;      /* the source wrote its own communication (.csv only) */
+    bool asynchronous;      /* it has U: weights are updated within the step. Filled in by versions_check */
 } Schedule;
 
 /* Where a microbatch below `written` passes a stage. */
@@ -82,10 +86,12 @@ uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chun
 /* "microbatches 1, 3, 5, 7, ...": those that pass the chunk, "" when that is all of its pipe. 80 bytes are enough. */
 void chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, char *text, size_t size);
 
+static inline bool action_is_message(const Action *action) { return action->kind > ACTION_U; }
+
 /* Appends to an order; the memory is the arena's. */
 void order_append(Order *order, Arena *arena, const Action *action);
 
-/* "1F3" or, with several pipes, "p1:1F3"; "1SEND_F3" for messages. Returns what snprintf returns. */
+/* "1F3" or, with several pipes, "p1:1F3"; "1SEND_F3" for messages; "1U2" makes version 2. Returns what snprintf returns. */
 int action_text(const Schedule *schedule, const Action *action, char *text, size_t size);
 
 #endif

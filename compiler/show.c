@@ -1,5 +1,5 @@
 /* The timeline in characters, as the heads of the files in schedules/ have it: a row a rank; F0 a pass of microbatch 0, F3&b1
-   an F&B, small letters chunk 1; - while a pass goes on, . while a rank is idle. What does not fit into the width goes on in
+   an F&B, small letters chunk 1, | a U that takes no time; - while a pass goes on, . while a rank is idle. What does not fit into the width goes on in
    further blocks of rows. */
 
 #include "compiler/emit.h"
@@ -47,6 +47,9 @@ static uint32_t cell_label(const Screen *screen, const Cell *cell, char *text)
 
 static uint32_t column(const Screen *screen, double time) { return (uint32_t)lround(time * screen->scale); }
 
+/* A U that takes no time is a bar behind the pass before it. */
+static bool is_update_bar(const Cell *cell) { return cell->first->kind == ACTION_U && cell->end <= cell->start; }
+
 /* So wide that every label fits, unless a few passes are far shorter than the others. */
 static void measure(Screen *screen)
 {
@@ -60,7 +63,7 @@ static void measure(Screen *screen)
         for (uint32_t i = 0; picture_next(screen->picture, r, &i, &cell);) {
             char text[2 * LABEL_SIZE];
             const uint32_t length = cell_label(screen, &cell, text) + 1;
-            if (!cell.second && length > screen->unit)
+            if (!cell.second && length > screen->unit && !is_update_bar(&cell))
                 screen->unit = length;
         }
     }
@@ -71,7 +74,7 @@ static void measure(Screen *screen)
             if (duration > 0)
                 needed = fmax(needed, (cell.second ? 2 * screen->unit : screen->unit) / duration);
             busy += duration;
-            cells++;
+            cells += !is_update_bar(&cell);
         }
     }
     if (busy > 0)
@@ -123,11 +126,17 @@ static void draw_rank(const Screen *screen, uint32_t rank, uint32_t *next, uint3
         screen->style[i] = STYLE_PLAIN;
     Cell cell;
     for (uint32_t i = *next; picture_next(screen->picture, rank, &i, &cell);) {
-        const uint32_t begin = column(screen, cell.start), end = column(screen, cell.end);
+        uint32_t begin = column(screen, cell.start);
+        const uint32_t end = column(screen, cell.end);
         draw_idle(screen, *free, begin);
+        if (is_update_bar(&cell) && begin > 0)
+            begin--;
         if (begin >= screen->last)
             return;
-        draw_cell(screen, &cell);
+        if (is_update_bar(&cell))
+            put(screen, begin, '|', style_of(screen, cell.first));
+        else
+            draw_cell(screen, &cell);
         if (end > screen->last)
             return;
         *free = end;
@@ -165,26 +174,28 @@ static void print_row(const Screen *screen)
 static void print_key(const Screen *screen)
 {
     uint64_t hidden = 0; /* shorter than a column */
-    bool kinds[ACTION_W + 1] = {false}, pairs = false, chunks = false;
+    bool kinds[ACTION_U + 1] = {false}, bars = false, pairs = false, chunks = false;
     for (uint32_t r = 0; r < screen->picture->schedule->ranks; r++) {
         Cell cell;
         for (uint32_t i = 0; picture_next(screen->picture, r, &i, &cell);) {
-            hidden += column(screen, cell.start) == column(screen, cell.end);
-            kinds[cell.first->kind] = true;
+            const bool is_bar = is_update_bar(&cell);
+            hidden += !is_bar && column(screen, cell.start) == column(screen, cell.end);
+            bars |= is_bar;
+            kinds[cell.first->kind] |= !is_bar;
             chunks = chunks || cell.first->chunk;
             if (cell.second)
                 kinds[cell.second->kind] = pairs = true;
         }
     }
-    static const char *const words[] = {"F forward", "B backward", "I backward for input", "W backward for weights"};
+    static const char *const words[] = {"F forward", "B backward", "I backward for input", "W backward for weights", "U update of weights"};
     const char *comma = "";
     putc('\n', screen->stream);
-    for (int kind = 0; kind <= ACTION_W; kind++)
+    for (int kind = 0; kind <= ACTION_U; kind++)
         if (kinds[kind]) {
             fprintf(screen->stream, "%s%s", comma, words[kind]);
             comma = ", ";
         }
-    fprintf(screen->stream, "%s%s; . idle\n", pairs ? ", F&B overlapped" : "",
+    fprintf(screen->stream, "%s%s%s; . idle\n", bars ? ", | update of weights" : "", pairs ? ", F&B overlapped" : "",
             screen->many_chunks ? "; F1:0 is chunk 1, microbatch 0" : chunks ? "; small letters: chunk 1" : "");
     if (hidden)
         fprintf(screen->stream, "%llu passes are too short to be seen\n", (unsigned long long)hidden);

@@ -32,8 +32,13 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
     for (uint32_t r = 0; r < schedule->ranks; r++)
         for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
             const Action *action = &schedule->orders[r].actions[i];
-            if (action->kind != ACTION_B && !action->overlap)
+            if (action->kind != ACTION_B && action->kind != ACTION_U && !action->overlap)
                 continue;
+            if (action->kind == ACTION_U) {
+                diag_error(diagnostics, action->span, "`squeeze` moves passes, and which version of the weights they use goes by their order");
+                diag_note(diagnostics, item->span, "squeezed here");
+                return false;
+            }
             diag_error(diagnostics, action->span, "`squeeze` moves passes of one slot, and %s",
                        action->overlap ? "an F&B is several" : "a B is two");
             diag_note(diagnostics, item->span, "squeezed here");

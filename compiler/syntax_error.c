@@ -90,7 +90,7 @@ static bool is_comparison(int token)
 static void unknown_item(Reader *reader, Span span, const char *text)
 {
     const char *letters = text[0] == 'n' ? text + 1 : text;
-    if (*letters && strchr("FBIW", *letters)) {
+    if (*letters && strchr("FBIWU", *letters)) {
         diag_error(reader->diagnostics, span, "`%s` is no word of passes", text);
         diag_help(reader->diagnostics, "passes are F, B, I and W, each followed by its chunk: nF0B1");
         return;
@@ -143,7 +143,7 @@ void syntax_error(Reader *reader, const SyntaxError *error)
     if (error->found == TOKEN_PASS && (e.value || e.name)) {
         diag_error(reader->diagnostics, error->span,
                    e.name ? "`%s` is a pass and cannot be a name" : "`%s` is a pass: it has no value", text);
-        diag_help(reader->diagnostics, "what is spelt with F, B, I, W and digits only is a word of passes");
+        diag_help(reader->diagnostics, "what is spelt with F, B, I, W, U and digits only is a word of passes");
     } else if (is_word_of_language(error->found) && e.name && !e.value) {
         diag_error(reader->diagnostics, error->span, "`%s` is a word of the language and cannot be a name", text);
     } else if (error->found == TOKEN_NAME && e.item) {

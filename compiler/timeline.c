@@ -1,6 +1,8 @@
 #include "compiler/timeline.h"
 
-_Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I == (int)COST_I && ACTION_W == (int)COST_W, "costs_pass");
+_Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I == (int)COST_I && ACTION_W == (int)COST_W &&
+                   ACTION_U == (int)COST_U,
+               "costs_pass");
 
 /* A stage that a chunk waits for. */
 typedef struct Neighbour {
@@ -13,7 +15,7 @@ typedef struct Neighbour {
 
 /* What the passes of a chunk take and wait for. */
 typedef struct ChunkTimes {
-    double time[ACTION_W + 1];
+    double time[ACTION_U + 1];
     Neighbour before, after;
 } ChunkTimes;
 
@@ -40,7 +42,7 @@ static ChunkTimes chunk_times(const Schedule *schedule, const PassTable *table, 
     const PlacedPipe *pipe = &schedule->pipes[placed->pipe];
     ChunkTimes times = {.before = neighbour(pipe, placed->stage - 1u, table->forward[placed->pipe], costs, rank),
                         .after = neighbour(pipe, placed->stage + 1u, table->backward[placed->pipe], costs, rank)};
-    for (uint8_t kind = ACTION_F; kind <= ACTION_W; kind++)
+    for (uint8_t kind = ACTION_F; kind <= ACTION_U; kind++)
         times.time[kind] = costs_pass(costs, placed->stage, (StageCost)kind);
     return times;
 }
@@ -48,7 +50,7 @@ static ChunkTimes chunk_times(const Schedule *schedule, const PassTable *table, 
 /* The position of the next pass at or behind `position`; the order's count when there is none. */
 static uint32_t pass_at(const Order *order, uint32_t position)
 {
-    while (position < order->count && order->actions[position].kind > ACTION_W)
+    while (position < order->count && action_is_message(&order->actions[position]))
         position++;
     return position;
 }
@@ -56,7 +58,7 @@ static uint32_t pass_at(const Order *order, uint32_t position)
 /* When what the pass needs has arrived; false while it has not been made yet by `*blocker`. */
 static inline bool arrival(const Simulation *simulation, uint32_t rank, const Action *pass, double *time, uint32_t *blocker)
 {
-    if (pass->kind == ACTION_W)
+    if (pass->kind == ACTION_W || pass->kind == ACTION_U)
         return true;
     const ChunkTimes *chunk = &simulation->chunks[rank][pass->chunk];
     const Neighbour *needed = pass->kind == ACTION_F ? &chunk->before : &chunk->after;

@@ -25,6 +25,11 @@ typedef struct WrittenPass {
     ActionKind kind;
     int chunk;
 } WrittenPass;
+
+typedef struct WrittenVersion {
+    Name microbatch;
+    Expression *version;
+} WrittenVersion;
 }
 
 %code {
@@ -57,7 +62,7 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 }
 
 %token SCHEDULE "schedule" RANKS "ranks" MICROBATCHES "microbatches" PARAM "param" LET "let" REQUIRE "require" PIPE "pipe"
-%token STAGES "stages" STAGE "stage" ON "on" OF "of" CHUNK "chunk" AT "at" REPEAT "repeat" IF "if" ELSE "else"
+%token STAGES "stages" STAGE "stage" MICROBATCH "microbatch" VERSION "version" ON "on" OF "of" CHUNK "chunk" AT "at" REPEAT "repeat" IF "if" ELSE "else"
 %token OVERLAP "overlap" SPLIT "split" FROM "from" ORDER "order" AUTO "auto" SQUEEZE "squeeze"
 %token AND "&&" OR "||" EQUAL "==" UNEQUAL "!=" LESS_EQUAL "<=" GREATER_EQUAL ">="
 %token <const char *> TITLE "name of the schedule"
@@ -82,6 +87,7 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 %type <PassList> passes
 %type <Pass *> pass
 %type <Symbol *> replica
+%type <WrittenVersion> version
 %type <Expression *> expression written
 %type <ExpressionList> arguments
 %type <SettingList> settings
@@ -107,11 +113,12 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
         $$ = item(reader, (Item){.kind = ITEM_REQUIRE, .span = @expression, .value = $expression, .message = $STRING});
     }
     | "pipe" NAME[pipe] ':' expression[stages] "stages" ',' "stage" NAME[stage] replica "on" expression[rank] ','
-      expression[microbatches] written "microbatches" end
+      expression[microbatches] written "microbatches" version end
                                         {
         $$ = item(reader, (Item){.kind = ITEM_PIPE, .span = @$, .name = {$pipe, @pipe},
                                  .pipe = {.stages = $stages, .stage = {$stage, @stage}, .microbatch = {$replica, @replica},
-                                          .rank = $rank, .microbatches = $microbatches, .written = $written}});
+                                          .rank = $rank, .microbatches = $microbatches, .written = $written,
+                                          .version_of = $version.microbatch, .version = $version.version}});
     }
     | "chunk" NUMBER '=' expression end {
         $$ = item(reader, (Item){.kind = ITEM_CHUNK, .span = @$, .value = $expression,
@@ -228,6 +235,10 @@ replica: %empty                         { $$ = NULL; }
 
 written: %empty                         { $$ = NULL; }
     | "of" expression                   { $$ = $expression; }
+
+version: %empty                         { $$ = (WrittenVersion){.version = NULL}; }
+    | ',' "microbatch" NAME "on" "version" expression
+                                        { $$ = (WrittenVersion){{$NAME, @NAME}, $expression}; }
 
 expression: NUMBER                      { $$ = node(reader, EXPRESSION_NUMBER, @$, NULL, NULL); $$->number = $NUMBER; }
     | NAME                              { $$ = named(reader, EXPRESSION_NAME, @$, $NAME, NULL); }

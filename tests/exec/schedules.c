@@ -1,5 +1,5 @@
 /* Every schedule trains: its per-microbatch losses are, bit for bit, those of the whole model on one rank, microbatch after
-   microbatch, and its gradients are the same but for the order of sums. */
+   microbatch (an asynchronous one: with the same versions of weights), and its gradients are the same but for the order of sums. */
 
 #include "runtime/vm/vm.h"
 
@@ -22,6 +22,7 @@ static const double GRADIENT_LIMIT = 1e-13;
 typedef struct Result {
     double losses[MICROBATCHES_MAX];
     uint32_t microbatches;
+    bool asynchronous; /* a stage has one copy and several updates: the last one's gradient */
     float *gradients[STAGES_MAX][COPIES_MAX]; /* the first copies, in no order */
     size_t counts[STAGES_MAX];
     pthread_mutex_t lock;
@@ -38,12 +39,13 @@ static void on_gradient(void *context, const GradientView *view)
     Result *result = context;
     pthread_mutex_lock(&result->lock);
     int which = 0;
-    while (which < COPIES_MAX && view->stage < STAGES_MAX && result->gradients[view->stage][which])
+    while (!result->asynchronous && which < COPIES_MAX && view->stage < STAGES_MAX && result->gradients[view->stage][which])
         which++;
     if (view->stage < STAGES_MAX && which < COPIES_MAX) {
         float *copy = malloc(view->count * sizeof *copy + 1);
         if (copy)
             memcpy(copy, view->values, view->count * sizeof *copy);
+        free(result->gradients[view->stage][which]);
         result->gradients[view->stage][which] = copy;
         result->counts[view->stage] = view->count;
     }
@@ -77,6 +79,7 @@ static void run(const char *path, const char *model, bool reference, Result *res
         status = program_load(path, reference, false, &arena, &loaded, &error);
     if (status == STATUS_OK) {
         result->microbatches = loaded.program->microbatches;
+        result->asynchronous = loaded.program->asynchronous;
         *stages = loaded.program->stages;
         assert_true(result->microbatches <= MICROBATCHES_MAX && *stages <= STAGES_MAX);
         const SessionHooks hooks = {.observer = {.context = result, .step = on_step, .gradient = on_gradient}};

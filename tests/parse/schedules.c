@@ -12,6 +12,8 @@ typedef struct Run {
     size_t per_pipe;
     int makespan, cost;      /* cost: the largest end-start of a rank */
     uint32_t *peak;          /* [rank] activations, held from F to B or W */
+    uint32_t *used;          /* [pipe][stage][microbatch] as above: the version of the weights at its F; there is one chunk */
+    uint32_t *versions;      /* [rank]: made by its U */
 } Run;
 
 static size_t place_of(const Run *run, const Action *action, uint32_t stage)
@@ -48,6 +50,14 @@ static void end_pass(Run *run, const Action *action, int end)
         run->backward[here] = end;
 }
 
+static void use_version(Run *run, const Action *forward, uint32_t newest)
+{
+    const uint32_t *versions = run->schedule->pipes[forward->pipe].versions;
+    uint32_t *used = &run->used[place_of(run, forward, forward->stage)];
+    *used = versions ? versions[forward->microbatch] : newest;
+    assert_true(*used <= newest);
+}
+
 /* Runs every rank as far as it comes, again and again. Times count from 1, so that 0 is not yet. */
 static void simulate(Run *run)
 {
@@ -61,7 +71,13 @@ static void simulate(Run *run)
             while (next[r] < schedule->orders[r].count) {
                 const Action *action = &schedule->orders[r].actions[next[r]];
                 int start = now[r] ? now[r] : 1;
-                assert_true(action->kind <= ACTION_W);
+                assert_false(action_is_message(action));
+                if (action->kind == ACTION_U) {
+                    assert_int_equal(action->microbatch, ++run->versions[r]);
+                    next[r]++;
+                    progress = true;
+                    continue;
+                }
                 assert_true(action->microbatch < schedule->pipes[action->pipe].microbatches);
                 const Home home = stage_home(&schedule->pipes[action->pipe], action->stage, action->microbatch);
                 assert_int_equal(home.rank, r);
@@ -71,6 +87,8 @@ static void simulate(Run *run)
                 begin[r] = begin[r] ? begin[r] : start;
                 now[r] = start + (action->kind == ACTION_B ? run->backward_time : 1);
                 end_pass(run, action, now[r]);
+                if (action->kind == ACTION_F)
+                    use_version(run, action, run->versions[r]);
                 held[r] += action->kind == ACTION_F;
                 run->peak[r] = held[r] > run->peak[r] ? held[r] : run->peak[r];
                 held[r] -= action->kind == ACTION_B || action->kind == ACTION_W;
@@ -141,6 +159,8 @@ static void check_run(const Case *of, const Schedule *schedule, Size size, int b
     run.backward = arena_array(&arena, schedule->pipe_count * run.per_pipe, sizeof *run.backward);
     run.seen = arena_array(&arena, schedule->pipe_count * run.per_pipe, 1);
     run.peak = arena_array(&arena, schedule->ranks, sizeof *run.peak);
+    run.used = arena_array(&arena, schedule->pipe_count * run.per_pipe, sizeof *run.used);
+    run.versions = arena_array(&arena, schedule->ranks, sizeof *run.versions);
     simulate(&run);
     check_each_once(&run);
     check_pairs(schedule);
@@ -352,6 +372,32 @@ static void one_replicated_facts(const Run *run, Size size) { replicas_facts(run
 static bool two_replicated_fits(Size size) { return 2 * size.parameter <= size.ranks && size.parameter <= size.microbatches; }
 static void two_replicated_facts(const Run *run, Size size) { replicas_facts(run, size, 2); }
 
+/* --- asynchronous: which version of the weights each microbatch uses --- */
+
+/* Harlap et al., SOSP 2019, section 3.3: P-1-r microbatches are on their way on stage r when a new one comes. */
+static void pipedream_facts(const Run *run, Size size)
+{
+    one_facts(run, size);
+    for (int s = 0; s < size.ranks; s++) {
+        assert_int_equal(run->versions[s], size.microbatches);
+        for (int m = 0; m < size.microbatches; m++)
+            assert_int_equal(run->used[s * size.microbatches + m], most(m - (size.ranks - 1 - s), 0));
+    }
+}
+
+/* Narayanan et al., ICML 2021, section 3.1: input k, counted from 1, on version max(floor((k-1)/m)-1, 0). */
+static void two_buffers_facts(const Run *run, Size size)
+{
+    one_facts(run, size);
+    for (int s = 0; s < size.ranks; s++) {
+        assert_int_equal(run->versions[s], (size.microbatches + size.parameter - 1) / size.parameter);
+        for (int k = 1; k <= size.microbatches; k++)
+            assert_int_equal(run->used[s * size.microbatches + k - 1], most((k - 1) / size.parameter - 1, 0));
+    }
+}
+
+static bool two_buffers_fits(Size size) { return size.parameter >= size.ranks; }
+
 static const Case cases[] = {
     {"naive", NULL, naive_facts, NULL, NULL, 0},
     {"gpipe", NULL, gpipe_facts, NULL, NULL, 0},
@@ -374,13 +420,15 @@ static const Case cases[] = {
     {"hanayo", NULL, hanayo_facts, "waves", NULL, 0},
     {"chimera", even_fits, chimera_facts, NULL, NULL, 0},
     {"bitpipe", even_fits, bitpipe_facts, NULL, NULL, 0},
+    {"pipedream", NULL, pipedream_facts, NULL, NULL, 0},
+    {"pipedream-2bw", two_buffers_fits, two_buffers_facts, "G", NULL, 0}, /* G around the number of ranks */
 };
 
 static void check_sizes(int ranks, int microbatches)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int parameter = 1; parameter <= (cases[i].parameter ? 4 : 1); parameter++)
-            check_size(&cases[i], (Size){ranks, microbatches, parameter});
+            check_size(&cases[i], (Size){ranks, microbatches, cases[i].fits == two_buffers_fits ? most(ranks + parameter - 2, 1) : parameter});
 }
 
 static void small_sizes(void **state)

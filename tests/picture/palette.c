@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { KINDS = ACTION_W + 1 };
+enum { KINDS = ACTION_U + 1 };
 
 static void test_text_is_legible(void **state)
 {

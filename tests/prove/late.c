@@ -24,7 +24,7 @@ static void release(Front *front)
     arena_free(&front->arena);
 }
 
-static bool is_message(const Action *action) { return action->kind > ACTION_W; }
+static bool is_message(const Action *action) { return action_is_message(action); }
 
 /* Whether both are ends of one message. */
 static bool meet(const Action *a, const Action *b)

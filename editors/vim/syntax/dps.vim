@@ -3,13 +3,13 @@ if exists('b:current_syntax')
   finish
 endif
 
-syntax keyword dpsKeyword schedule ranks microbatches param let require pipe stages stage on of chunk
+syntax keyword dpsKeyword schedule ranks microbatches param let require pipe stages stage microbatch version on of chunk
 syntax keyword dpsKeyword at repeat if else overlap split from order auto squeeze
 syntax keyword dpsFunction min max abs
 syntax keyword dpsRank r
 syntax match dpsNumber /\<\d\+\>/
 syntax match dpsOperator /[-+*\/%<>=!?&|]/
-syntax match dpsPasses /\<n\?\([FBIW]\d*\)\+\>/
+syntax match dpsPasses /\<n\?\([FBIWU]\d*\)\+\>/
 syntax match dpsTitle /\(\<schedule\s\+\)\@<=[A-Za-z0-9_-]\+/
 syntax region dpsMessage start=/"/ end=/"/ oneline
 syntax match dpsComment /#.*$/ contains=@Spell

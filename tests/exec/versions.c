@@ -1,0 +1,320 @@
+/* Asynchronous training is the published recurrence: a plain simulation of it on the model, microbatch after microbatch, with all
+   versions of all weights at hand and no program at all, makes the same losses as dprun, bit for bit. */
+
+#include "runtime/vm/vm.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MICROBATCHES_MAX = 32, STAGES_MAX = 8, STEPS = 3 };
+
+typedef struct Losses {
+    double of[STEPS][MICROBATCHES_MAX];
+    uint32_t microbatches;
+    double first, last; /* means of a step */
+} Losses;
+
+/* Which version the published rule gives to a microbatch, m from 0, on a stage of `stages`; `group` microbatches make one. */
+typedef uint32_t Rule(uint32_t stage, uint32_t stages, uint32_t m, uint32_t group);
+
+/* Weight stashing (SOSP 2019, section 3.3): what the stage has when the microbatch comes, stages-1-stage ahead of the backward. */
+static uint32_t stashed(uint32_t stage, uint32_t stages, uint32_t m, uint32_t group)
+{
+    (void)group;
+    return m > stages - 1 - stage ? m - (stages - 1 - stage) : 0;
+}
+
+/* Vertical sync (the same section): what the first stage has. */
+static uint32_t synced(uint32_t stage, uint32_t stages, uint32_t m, uint32_t group)
+{
+    (void)stage;
+    return stashed(0, stages, m, group);
+}
+
+/* Double buffering (ICML 2021, section 3.1): input k, from 1, uses max(floor((k-1)/m)-1, 0). */
+static uint32_t buffered(uint32_t stage, uint32_t stages, uint32_t m, uint32_t group)
+{
+    (void)stage, (void)stages;
+    const uint32_t k = m + 1;
+    return (k - 1) / group > 0 ? (k - 1) / group - 1 : 0;
+}
+
+/* --- the simulation --- */
+
+typedef struct SimulatedStage {
+    Stage *stage;
+    const StageSizes *sizes;
+    void *versions[MICROBATCHES_MAX + 1], *gradients, *moment1, *moment2;
+    void *y, *dx, *context, *stash, *gradient, *workspace;
+    uint32_t newest, gathered;
+    uint64_t updates;
+} SimulatedStage;
+
+typedef struct Simulation {
+    Device *device;
+    Error error;
+    ModelConfig config;
+    Dataset *dataset;
+    uint32_t stages, microbatches, group;
+    Rule *rule;
+    SimulatedStage of[STAGES_MAX];
+    void *inputs, *targets;
+} Simulation;
+
+static void check(Simulation *x, Status status)
+{
+    if (status != STATUS_OK)
+        fail_msg("%s", x->error.text);
+}
+
+static void *memory(Simulation *x, size_t elements)
+{
+    void *made;
+    check(x, x->device->run->allocate(x->device, elements * x->device->run->size[ELEMENTS], &made, &x->error));
+    return made;
+}
+
+/* The CPU has one type for all numbers. */
+static StageWeights weights_of(const SimulatedStage *stage, uint32_t version)
+{
+    void *const parameters = stage->versions[version];
+    return (StageWeights){.masters = parameters, .parameters = parameters, .gradients = stage->gradients,
+                          .moment1 = stage->moment1, .moment2 = stage->moment2};
+}
+
+static void open_simulation(Simulation *x)
+{
+    check(x, device_open("cpu", 0, &x->device, &x->error));
+    check(x, model_config_check(&x->config, x->stages, &x->error));
+    check(x, dataset_open(&x->config, NULL, &x->dataset, &x->error));
+    for (uint32_t s = 0; s < x->stages; s++) {
+        SimulatedStage *stage = &x->of[s];
+        check(x, stage_open(&x->config, x->device, s, x->stages, 1, &stage->stage, &x->error));
+        const StageSizes *sizes = stage->sizes = stage_sizes(stage->stage);
+        for (uint32_t v = 0; v <= x->microbatches; v++)
+            stage->versions[v] = memory(x, sizes->parameters);
+        void **const rest[] = {&stage->gradients, &stage->moment1, &stage->moment2};
+        for (int i = 0; i < 3; i++)
+            *rest[i] = memory(x, sizes->parameters);
+        stage->y = memory(x, sizes->message);
+        stage->dx = memory(x, sizes->message);
+        stage->context = memory(x, sizes->context);
+        stage->stash = memory(x, sizes->stash);
+        stage->gradient = memory(x, sizes->gradient);
+        stage->workspace = memory(x, sizes->workspace);
+        const StageWeights weights = weights_of(stage, 0);
+        check(x, stage_initialize(stage->stage, &weights, &x->error));
+    }
+    x->inputs = malloc(x->of[0].sizes->inputs);
+    x->targets = malloc(x->of[x->stages - 1].sizes->targets);
+}
+
+static void close_simulation(Simulation *x)
+{
+    for (uint32_t s = 0; s < x->stages; s++) {
+        SimulatedStage *stage = &x->of[s];
+        void *const all[] = {stage->gradients, stage->moment1, stage->moment2, stage->y, stage->dx, stage->context, stage->stash,
+                             stage->gradient, stage->workspace};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            x->device->run->deallocate(x->device, all[i]);
+        for (uint32_t v = 0; v <= x->microbatches; v++)
+            x->device->run->deallocate(x->device, stage->versions[v]);
+        stage_close(stage->stage);
+    }
+    dataset_close(x->dataset);
+    device_close(x->device);
+    free(x->inputs);
+    free(x->targets);
+}
+
+static PassBuffers buffers_of(const Simulation *x, uint32_t s, uint32_t m, double *loss)
+{
+    const SimulatedStage *stage = &x->of[s];
+    const bool first = s == 0, last = s + 1 == x->stages;
+    return (PassBuffers){
+        .parameters = stage->versions[x->rule(s, x->stages, m, x->group)],
+        .parameter_gradients = stage->gradients,
+        .x = first ? NULL : x->of[s - 1].y,
+        .y = last ? NULL : stage->y,
+        .dx = first ? NULL : stage->dx,
+        .dy = last ? NULL : x->of[s + 1].dx,
+        .context = stage->context,
+        .stash = stage->stash,
+        .gradient = stage->gradient,
+        .workspace = stage->workspace,
+        .inputs = first ? x->inputs : NULL,
+        .targets = last ? x->targets : NULL,
+        .loss = last ? loss : NULL,
+    };
+}
+
+/* W(t+1) = W(t) - rate * the mean gradient, clipped by its own norm. */
+static void update(Simulation *x, SimulatedStage *stage)
+{
+    void *const before = stage->versions[stage->newest++];
+    const double scale = 1.0 / stage->gathered, limit = x->config.clip_norm;
+    double squares;
+    const StageWeights weights = weights_of(stage, stage->newest);
+    check(x, stage_gradient_norm(stage->stage, &weights, &squares, &x->error));
+    const double norm = scale * sqrt(squares);
+    check(x, x->device->run->copy(x->device, stage->sizes->parameters * x->device->run->size[ELEMENTS], before, weights.parameters,
+                                  &x->error));
+    check(x, stage_update(stage->stage, &weights, ++stage->updates, limit > 0 && norm > limit ? scale * limit / norm : scale,
+                          &x->error));
+    stage->gathered = 0;
+}
+
+static void simulate_step(Simulation *x, uint64_t step, double *losses)
+{
+    for (uint32_t m = 0; m < x->microbatches; m++) {
+        dataset_microbatch(x->dataset, step, m, x->inputs, x->targets);
+        for (uint32_t s = 0; s < x->stages; s++) {
+            const PassBuffers buffers = buffers_of(x, s, m, &losses[m]);
+            assert_true(x->rule(s, x->stages, m, x->group) <= x->of[s].newest);
+            check(x, stage_forward(x->of[s].stage, &buffers, &x->error));
+        }
+        for (uint32_t s = x->stages; s-- > 0;) {
+            const PassBuffers buffers = buffers_of(x, s, m, NULL);
+            check(x, stage_backward_input(x->of[s].stage, &buffers, &x->error));
+            check(x, stage_backward_weight(x->of[s].stage, &buffers, &x->error));
+            if (++x->of[s].gathered == x->group || m + 1 == x->microbatches)
+                update(x, &x->of[s]);
+        }
+    }
+    for (uint32_t s = 0; s < x->stages; s++) { /* the newest is the next step's version 0 */
+        SimulatedStage *stage = &x->of[s];
+        void *const newest = stage->versions[stage->newest];
+        stage->versions[stage->newest] = stage->versions[0];
+        stage->versions[0] = newest;
+        stage->newest = 0;
+    }
+}
+
+/* --- dprun --- */
+
+static void on_step(void *context, const StepReport *report)
+{
+    Losses *losses = context;
+    memcpy(losses->of[report->step - 1], report->losses, losses->microbatches * sizeof *report->losses);
+    if (report->step == 1)
+        losses->first = report->loss;
+    losses->last = report->loss;
+}
+
+static void run(const char *path, const char *model, const char *clip, bool reference, Losses *losses, ModelConfig *config)
+{
+    char *arguments[] = {"dprun", "--model", (char *)model, "--set", "hidden=16", "--set", "sequence=8", "--set", "heads=2", "--set",
+                         "microbatch_size=2", "--set", (char *)clip, "--set", "learning_rate=0.01", "--steps", "3", "--deadline", "60",
+                         reference ? "--reference" : "--transport=local", (char *)path, NULL};
+    int count = 0;
+    while (arguments[count])
+        count++;
+    Arena arena = {0};
+    Error error = {""};
+    RunOptions options;
+    LoadedProgram loaded;
+    Session *session = NULL;
+    Status status = options_parse(count, arguments, &arena, &options, &error);
+    if (status == STATUS_OK)
+        status = program_load(path, reference, false, &arena, &loaded, &error);
+    if (status == STATUS_OK) {
+        *config = options.model;
+        losses->microbatches = loaded.program->microbatches;
+        assert_true(loaded.program->asynchronous && losses->microbatches <= MICROBATCHES_MAX);
+        const SessionHooks hooks = {.observer = {.context = losses, .step = on_step}};
+        status = session_open(&loaded, &options, &hooks, &session, &error);
+        if (status == STATUS_OK) {
+            status = session_run(session, &error);
+            session_close(session);
+        }
+    }
+    if (status != STATUS_OK)
+        fail_msg("%s: %s", path, error.text);
+    arena_free(&arena);
+}
+
+/* `schedule` is dpc's arguments; `clip` a setting. */
+static void compare(const char *schedule, Rule *rule, uint32_t ranks, uint32_t microbatches, uint32_t group, const char *model,
+                    const char *clip)
+{
+    char folder[] = "/tmp/versions.XXXXXX", command[1024], program[64];
+    const char *build = getenv("BUILD");
+    assert_non_null(mkdtemp(folder));
+    snprintf(program, sizeof program, "%s/prog.bin", folder);
+    snprintf(command, sizeof command, "%s/dpc --ranks %u --microbatches %u %s -o %s", build ? build : "build", ranks, microbatches,
+             schedule, program);
+    if (system(command) != 0)
+        fail_msg("%s", command);
+    Simulation x = {.stages = ranks, .microbatches = microbatches, .group = group, .rule = rule};
+    Losses pipelined = {0}, reference = {0};
+    run(program, model, clip, false, &pipelined, &x.config);
+    run(program, model, clip, true, &reference, &x.config);
+    open_simulation(&x);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        double losses[MICROBATCHES_MAX];
+        simulate_step(&x, step + 1, losses);
+        for (uint32_t m = 0; m < microbatches; m++)
+            if (memcmp(&losses[m], &pipelined.of[step][m], sizeof *losses) != 0 ||
+                memcmp(&losses[m], &reference.of[step][m], sizeof *losses) != 0)
+                fail_msg("%s, step %u, microbatch %u: the recurrence has loss %a, dprun %a, on one rank %a", command, step + 1, m,
+                         losses[m], pipelined.of[step][m], reference.of[step][m]);
+    }
+    if (strcmp(model, "gpt") == 0) /* mlp has noise to learn */
+        assert_true(pipelined.last < pipelined.first);
+    close_simulation(&x);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+static const char *const models[] = {"gpt", "mlp"};
+static const char *const clips[] = {"clip_norm=0", "clip_norm=0.1"};
+
+static void pipedream_is_weight_stashing(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= 4; ranks++)
+        for (uint32_t microbatches = 7; microbatches <= 12; microbatches += 5)
+            compare("schedules/pipedream.dps", stashed, ranks, microbatches, 1, models[ranks % 2], clips[ranks / 2 % 2]);
+}
+
+static void pipedream_2bw_is_double_buffering(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= 4; ranks++)
+        for (uint32_t group = ranks; group <= ranks + 2; group += 2) {
+            char schedule[64];
+            snprintf(schedule, sizeof schedule, "-D G=%u schedules/pipedream-2bw.dps", group);
+            compare(schedule, buffered, ranks, 4 * group + 1, group, models[ranks % 2], clips[ranks / 2 % 2]);
+        }
+}
+
+static void a_pipe_names_vertical_sync(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/vertical.XXXXXX";
+    const int file = mkstemp(path);
+    FILE *stream = fdopen(file, "w");
+    fputs("schedule vertical; ranks P = 4; microbatches M = 8;\n"
+          "pipe a: P stages, stage s on s, M microbatches, microbatch m on version max(m-P+1, 0);\n"
+          "let w = min(P-1-r, M);\n"
+          "nF : w; nFIWU : M-w; nIWU : w;\n", stream);
+    fclose(stream);
+    for (uint32_t ranks = 2; ranks <= 4; ranks++)
+        compare(path, synced, ranks, 10, 1, models[ranks % 2], clips[0]);
+    remove(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pipedream_is_weight_stashing),
+        cmocka_unit_test(pipedream_2bw_is_double_buffering),
+        cmocka_unit_test(a_pipe_names_vertical_sync),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
