@@ -104,6 +104,14 @@ void diag_help(Diagnostics *diagnostics, const char *format, ...)
 
 bool diag_failed(const Diagnostics *diagnostics) { return diagnostics->shown > 0; }
 
+const char *diag_first(const Diagnostics *diagnostics, Arena *arena)
+{
+    const Report *report = &diagnostics->reports[0];
+    if (!report->last || report->last->is_note)
+        return arena_format(arena, "%s", report->text);
+    return arena_format(arena, "%s; %s", report->text, report->last->text);
+}
+
 bool diag_full(const Diagnostics *diagnostics) { return diagnostics->shown == ERRORS_SHOWN; }
 
 /* --- printing --- */

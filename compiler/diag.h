@@ -34,6 +34,8 @@ void diag_note(Diagnostics *diagnostics, Span span, const char *format, ...) __a
 void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 bool diag_failed(const Diagnostics *diagnostics);
+/* In one line, without its place: the first error and what to do about it. */
+const char *diag_first(const Diagnostics *diagnostics, Arena *arena);
 /* Further errors will be counted only: no need to make much of them. */
 bool diag_full(const Diagnostics *diagnostics);
 /* FILE:LINE:COLUMN: error: ... with source line and caret, in the order of the source. Columns count from 1, in

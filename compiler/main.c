@@ -1,5 +1,6 @@
 /* dpc: a schedule's way from source to program. */
 
+#include "compiler/compare.h"
 #include "compiler/compile.h"
 #include "compiler/dump.h"
 #include "compiler/emit.h"
@@ -196,6 +197,8 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
         puts("dpc " PROJECT_VERSION);
     else if (job->options.dump[DUMP_OPCODES])
         program_describe_opcodes(stdout);
+    else if (job->options.compares)
+        return compare(&job->options, arena, stdout, error);
     else
         return run(job, error);
     return STATUS_OK;

@@ -9,6 +9,7 @@ const char command_line_help[] =
     "dpc: compiles a pipeline schedule into a proven program\n"
     "usage: dpc [options] FILE.dps|FILE.csv\n"
     "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
+    "       dpc compare [options] FILE...           a table of several schedules; --stages N, --json\n"
     "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
     "  -o FILE                 writes the program that dprun executes\n"
     "  --ranks N               ranks, instead of the file's own number\n"
@@ -68,19 +69,36 @@ static Status parse_emit(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
+static Status check_compare(Options *options, Error *error)
+{
+    if (options->input_count < 1)
+        return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
+    if (options->output || options->emit_count || options->dumps || options->sweep.text || options->memory.has_sizes || options->memory.limit_text)
+        return error_set(error, STATUS_BAD_USAGE, "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost and --json only");
+    if (options->stages && options->parameters.has_ranks)
+        return error_set(error, STATUS_BAD_USAGE, "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
+    options->input = options->inputs[0];
+    return STATUS_OK;
+}
+
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
 {
-    enum { RANKS = 256, MICROBATCHES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, HELP, VERSION };
+    enum { RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, JSON, HELP, VERSION };
     static const struct option known[] = {
         {"ranks", required_argument, NULL, RANKS}, {"microbatches", required_argument, NULL, MICROBATCHES},
         {"cost", required_argument, NULL, COST},   {"emit", required_argument, NULL, EMIT},
         {"dump", required_argument, NULL, DUMP},   {"sweep", required_argument, NULL, SWEEP},
         {"slot-bytes", required_argument, NULL, SLOT_BYTES}, {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
+        {"stages", required_argument, NULL, STAGES}, {"json", no_argument, NULL, JSON},
         {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
     *options = (Options){.costs = costs_unit};
     if (argc > 1 && strcmp(argv[1], "show") == 0) {
         TRY(parse_emit("text", options, error));
+        argc--;
+        argv++;
+    } else if (argc > 1 && strcmp(argv[1], "compare") == 0) {
+        options->compares = true;
         argc--;
         argv++;
     }
@@ -110,6 +128,14 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
                 parameters_set_ranks(&options->parameters, value);
             else
                 parameters_set_microbatches(&options->parameters, value);
+            break;
+        case STAGES:
+            TRY(parse_number("--stages", optarg, &options->stages, error));
+            if (options->stages < 1)
+                return error_set(error, STATUS_BAD_USAGE, "--stages needs at least 1");
+            break;
+        case JSON:
+            options->json = true;
             break;
         case COST:
             TRY(costs_set(&options->costs, optarg, arena, error));
@@ -153,6 +179,12 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     }
     if (optind == argc && options->dump[DUMP_OPCODES])
         return STATUS_OK;
+    options->inputs = argv + optind;
+    options->input_count = argc - optind;
+    if (options->compares)
+        return check_compare(options, error);
+    if (options->stages || options->json)
+        return error_set(error, STATUS_BAD_USAGE, "--stages and --json are for dpc compare");
     if (optind + 1 != argc)
         return error_set(error, STATUS_BAD_USAGE, optind == argc ? "no schedule given: dpc FILE.dps; dpc --help says more"
                                                                  : "one schedule at a time");

@@ -40,6 +40,11 @@ enum { OUTPUTS_MAX = 64 };
 typedef struct Options {
     bool help, version;
     const char *input;  /* .dps or .csv; NULL only with help, version or dump of opcodes */
+    bool compares;      /* dpc compare: all of the inputs, the first of which is `input` */
+    char *const *inputs;
+    int input_count;
+    int64_t stages;     /* compare: into so many each schedule cuts the model; 0: they have the same number of ranks */
+    bool json;          /* compare */
     const char *output; /* -o */
     struct {
         EmitKind kind;

@@ -203,8 +203,9 @@ Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline)
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const RankTimes times = timeline_rank(schedule, timeline, r);
         bubble.cost = times.end - times.start > bubble.cost ? times.end - times.start : bubble.cost;
-        bubble.work += times.busy / schedule->ranks;
+        bubble.work += times.busy;
     }
+    bubble.work /= schedule->ranks;
     bubble.rate = bubble.cost > 0 ? (bubble.cost - bubble.work) / bubble.cost : 0;
     return bubble;
 }

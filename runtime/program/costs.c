@@ -252,6 +252,51 @@ double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, Stage
     return pair[0] * (first + second) / turn[0]; /* to the last bit what was given */
 }
 
+/* What a stage has of a cost, whether it was given or follows from others. */
+static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
+{
+    switch (cost) {
+    case COST_FB:
+        return costs_pair(costs, stage, stage, COST_B);
+    case COST_MEMORY_I:
+    case COST_MEMORY_W:
+        return costs_memory(costs, stage, cost);
+    default:
+        return costs_pass(costs, stage, cost);
+    }
+}
+
+/* Stage `stage` of `to` takes layers of the stages of `from` that it lies over. */
+static double recut_cost(const Costs *costs, uint32_t from, uint32_t to, uint32_t stage, StageCost cost)
+{
+    const uint64_t begin = (uint64_t)stage * from, end = begin + from; /* a stage of `from` is `to` long */
+    double sum = 0;
+    for (uint64_t s = begin / to; s * to < end; s++) {
+        const uint64_t first = s * to > begin ? s * to : begin, last = (s + 1) * to < end ? (s + 1) * to : end;
+        sum += stage_cost(costs, (uint32_t)s, cost) * (double)(last - first) / to;
+    }
+    return sum;
+}
+
+Costs costs_recut(const Costs *costs, uint32_t from, uint32_t to, Arena *arena)
+{
+    Costs recut = *costs;
+    if (from == to)
+        return recut;
+    recut.stage_count = costs->stage_count ? to : 0;
+    recut.stages = arena_array(arena, recut.stage_count, sizeof *recut.stages);
+    for (StageCost cost = 0; cost < STAGE_COSTS; cost++) {
+        bool own = false; /* some stage has one */
+        for (uint32_t s = 0; s < costs->stage_count && s < from; s++)
+            own = own || costs->stages[s][cost] >= 0;
+        for (uint32_t s = 0; s < recut.stage_count; s++)
+            recut.stages[s][cost] = own ? recut_cost(costs, from, to, s, cost) : NOT_GIVEN;
+        if (costs->all[cost] >= 0)
+            recut.all[cost] = costs->all[cost] * from / to;
+    }
+    return recut;
+}
+
 double costs_message(const Costs *costs, uint32_t from, uint32_t to)
 {
     if (from == to)

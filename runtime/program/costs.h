@@ -62,6 +62,10 @@ Costs costs_of(double forward, double input, double weight, double latency);
    STATUS_BAD_USAGE names what is wrong with the text, STATUS_BAD_INPUT what is with the file, with FILE:LINE. */
 Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 
+/* The same of one model that is cut into `to` stages instead of the `from` that the costs are of: a stage has its share of the
+   times and the memory of the stages whose layers it takes. Messages are as large as before. */
+Costs costs_recut(const Costs *costs, uint32_t from, uint32_t to, Arena *arena);
+
 /* Time of a pass. B: what was given, of the stage or of all, else I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
 /* Time of an F&B: a forward of one stage and a B or I of another. Each half takes its share of the FB of its stage; an I has a

@@ -94,6 +94,23 @@ static void test_links(void **state)
         assert_true(costs_message(&many, from, from * 31 % 997 + 1000) == from && costs_message(&many, from, 999 - from) == 0);
 }
 
+static void test_recut(void **state)
+{
+    (void)state;
+    const Costs costs = costs_from("F=2,F[1]=6,W=3,B[3]=8,FB[0]=5,memory_I=4,bytes=9,overlap=0.5");
+    const Costs finer = costs_recut(&costs, 4, 8, &arena), coarser = costs_recut(&costs, 4, 2, &arena), same = costs_recut(&costs, 4, 4, &arena);
+    const Costs third = costs_recut(&costs, 4, 3, &arena);
+    for (uint32_t s = 0; s < 8; s++) {
+        assert_true(costs_pass(&finer, s, COST_F) == (s / 2 == 1 ? 3 : 1) && costs_pass(&finer, s, COST_W) == 1.5);
+        assert_true(costs_pass(&finer, s, COST_B) == (s / 2 == 3 ? 4 : 2) && costs_memory(&finer, s, COST_MEMORY_I) == 2);
+        assert_true(costs_pair(&finer, s, s, COST_B) == (s < 2 ? 2.5 : s < 4 ? 2.5 : s < 6 ? 1.5 : 2.5));
+    }
+    assert_true(costs_pass(&coarser, 0, COST_F) == 8 && costs_pass(&coarser, 1, COST_F) == 4 && costs_pass(&coarser, 1, COST_B) == 12);
+    assert_true(costs_pass(&third, 0, COST_F) == 4 && fabs(costs_pass(&third, 1, COST_F) - 16.0 / 3) < 1e-12 &&
+                fabs(costs_pass(&third, 2, COST_F) - 8.0 / 3) < 1e-12);
+    assert_true(costs_pass(&same, 1, COST_F) == 6 && finer.bytes == 9 && costs_seconds(&finer) == 1e-3);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -138,6 +155,6 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_stages), cmocka_unit_test(test_pairs),
-                                       cmocka_unit_test(test_links), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_links), cmocka_unit_test(test_recut), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, NULL, free_arena);
 }
