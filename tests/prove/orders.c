@@ -1,5 +1,5 @@
-/* Random placements and random legal orders, in one pipe or several, with messages of their own or without, are accepted, all
-   the way to a verified program; mutations of them are accepted or rejected as an independent, naive check of the same rules
+/* Random placements and random legal orders, in one pipe or several, with stages on one rank or on several, with messages of their
+   own or without, are accepted, all the way to a verified program and those derived from it; mutations of them are accepted or rejected as an independent, naive check of the same rules
    says. */
 
 #include "compiler/communicate.h"
@@ -28,6 +28,7 @@ typedef struct Cell {
 typedef struct Orders {
     int ranks, pipes, stages, microbatches;
     bool messages; /* its own */
+    bool replicas; /* a stage may be on several ranks */
     int counts[RANKS];
     Cell cells[RANKS][CELLS];
 } Orders;
@@ -48,10 +49,12 @@ enum { STAGE_LIMIT = STAGES + 1, MICROBATCH_LIMIT = MICROBATCHES + 3 };
 typedef struct Done {
     bool forward[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT], input[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT];
     bool forward_here[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT], input_here[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT];
-    int home[PIPES][STAGE_LIMIT];
+    int home[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT];
 } Done;
 
 static bool is_message(const Cell *cell) { return strchr("fgbc", cell->kind) != NULL; }
+
+static int home_of(const Done *done, const Cell *cell) { return done->home[cell->pipe][cell->stage][cell->microbatch]; }
 
 /* The other end of a message; its stage may not exist. */
 static Cell other_end(const Cell *message)
@@ -84,14 +87,14 @@ static void finish(const Orders *orders, Done *done, const Cell *cell)
     const bool derived = !orders->messages; /* what is made is there */
     if (cell->kind == 'F') {
         done->forward[p][s][m] = true;
-        done->forward_here[p][s][m] |= derived || done->home[p][s] == done->home[p][s + 1];
+        done->forward_here[p][s][m] |= derived || done->home[p][s][m] == done->home[p][s + 1][m];
     } else if (cell->kind == SEND_F) {
         done->forward_here[p][s][m] = true;
     } else if (cell->kind == SEND_B) {
         done->input_here[p][s][m] = true;
     } else if (cell->kind != 'W') {
         done->input[p][s][m] = true;
-        done->input_here[p][s][m] |= derived || (s > 0 && done->home[p][s] == done->home[p][s - 1]);
+        done->input_here[p][s][m] |= derived || (s > 0 && done->home[p][s][m] == done->home[p][s - 1][m]);
     }
 }
 
@@ -112,7 +115,7 @@ static bool step(const Orders *orders, Done *done, int next[RANKS], int rank)
         return false;
     if (is_message(cell)) {
         const Cell other = other_end(cell);
-        const int peer = done->home[other.pipe][other.stage];
+        const int peer = home_of(done, &other);
         if (next[peer] == orders->counts[peer] || !same_cell(&orders->cells[peer][next[peer]], &other))
             return false;
         next[peer]++;
@@ -144,8 +147,8 @@ static bool messages_complete(const Orders *orders, const Done *done)
             if (!is_message(cell))
                 continue;
             const Cell other = other_end(cell);
-            if (other.stage < 0 || other.stage >= orders->stages || done->home[cell->pipe][cell->stage] != r ||
-                done->home[other.pipe][other.stage] == r)
+            if (other.stage < 0 || other.stage >= orders->stages || home_of(done, cell) != r || home_of(done, &other) == r ||
+                home_of(done, &other) < 0)
                 return false;
             for (int k = 0; k < i; k++)
                 if (same_cell(&orders->cells[r][k], cell))
@@ -178,9 +181,9 @@ static bool is_legal(const Orders *given)
             if (is_message(cell))
                 continue;
             passes = true;
-            if (done.home[p][cell->stage] >= 0 && done.home[p][cell->stage] != r)
+            if (home_of(&done, cell) >= 0 && home_of(&done, cell) != r)
                 return false;
-            done.home[p][cell->stage] = r;
+            done.home[p][cell->stage][cell->microbatch] = r;
             if (cell->stage >= stages[p])
                 stages[p] = cell->stage + 1;
             microbatches[p] += !seen[p][cell->microbatch];
@@ -202,8 +205,10 @@ static bool is_legal(const Orders *given)
             return false;
         for (int s = 0; s < orders.stages; s++) {
             for (int q = 0; q < p; q++)
-                if (done.home[p][s] == done.home[q][s])
-                    return false;
+                for (int pair = 0; pair < MICROBATCH_LIMIT * MICROBATCH_LIMIT; pair++)
+                    if (done.home[p][s][pair / MICROBATCH_LIMIT] >= 0 &&
+                        done.home[p][s][pair / MICROBATCH_LIMIT] == done.home[q][s][pair % MICROBATCH_LIMIT])
+                        return false;
             for (int m = 0; m < MICROBATCH_LIMIT; m++) {
                 const int f = counts[0][p][s][m], b = counts[1][p][s][m], i = counts[2][p][s][m], w = counts[3][p][s][m];
                 const bool whole = f == 1 && ((b == 1 && !i && !w) || (!b && i == 1 && w == 1));
@@ -243,6 +248,16 @@ static char *as_csv(const Orders *orders)
 static bool same_instruction(const Instruction *a, const Instruction *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
+}
+
+static void check_derived(const Program *program, Arena *arena)
+{
+    Error error = {""};
+    Program *forward, *reference;
+    assert_int_equal(program_forward_only(program, arena, &forward, &error), STATUS_OK);
+    assert_int_equal(program_verify(forward, &error), STATUS_OK);
+    assert_int_equal(program_reference(program, arena, &reference, &error), STATUS_OK);
+    assert_int_equal(program_verify(reference, &error), STATUS_OK);
 }
 
 static void check_round_trip(const Program *program, Arena *arena)
@@ -288,6 +303,7 @@ static bool accepts(const char *text)
         if (program_verify(program, &error) != STATUS_OK)
             fail_msg("%s\n%s", error.text, text);
         check_round_trip(program, &arena);
+        check_derived(program, &arena);
     }
     assert_int_equal(good, !diag_failed(diagnostics)); /* a rejection has its reason */
     arena_free(&arena);
@@ -295,6 +311,14 @@ static bool accepts(const char *text)
 }
 
 /* --- random orders --- */
+
+/* The microbatches go to `first`, the first one always, or to every pipes-th rank behind it, where no other pipe has the stage. */
+static void place_copies(const Orders *orders, int first, int home[MICROBATCH_LIMIT])
+{
+    const int copies = orders->replicas ? 1 + below(orders->ranks / orders->pipes) : 1;
+    for (int m = 0; m < orders->microbatches; m++)
+        home[m] = (first + (m && copies > 1 ? below(copies) : 0) * orders->pipes) % orders->ranks;
+}
 
 /* Any placement in which every rank has a stage and the copies of a stage are on different ranks. */
 static void random_placement(const Orders *orders, Done *done)
@@ -309,7 +333,7 @@ static void random_placement(const Orders *orders, Done *done)
     }
     for (int s = 0; s < orders->stages; s++)
         for (int p = 0; p < orders->pipes; p++)
-            done->home[p][s] = (first[s] + p) % orders->ranks;
+            place_copies(orders, first[s] + p, done->home[p][s]);
 }
 
 static void random_orders(Orders *orders)
@@ -325,6 +349,7 @@ static void random_orders(Orders *orders)
     orders->stages = orders->ranks + below(STAGES - orders->ranks + 1);
     orders->microbatches = 1 + below(MICROBATCHES);
     orders->messages = below(2);
+    orders->replicas = below(2);
     random_placement(orders, &done);
     for (int p = 0; p < orders->pipes; p++)
         for (int s = 0; s < orders->stages; s++)
@@ -334,9 +359,9 @@ static void random_orders(Orders *orders)
                 todo[left++] = (Cell){split ? 'I' : 'B', p, s, m, false};
                 if (split)
                     todo[left++] = (Cell){'W', p, s, m, false};
-                if (orders->messages && s + 1 < orders->stages && done.home[p][s] != done.home[p][s + 1])
+                if (orders->messages && s + 1 < orders->stages && done.home[p][s][m] != done.home[p][s + 1][m])
                     todo[left++] = (Cell){SEND_F, p, s, m, false};
-                if (orders->messages && s > 0 && done.home[p][s] != done.home[p][s - 1])
+                if (orders->messages && s > 0 && done.home[p][s][m] != done.home[p][s - 1][m])
                     todo[left++] = (Cell){SEND_B, p, s, m, false};
             }
     while (left) {
@@ -344,11 +369,11 @@ static void random_orders(Orders *orders)
         const Cell cell = todo[pick];
         if (!ready(orders, &done, &cell))
             continue;
-        const int rank = done.home[cell.pipe][cell.stage];
+        const int rank = home_of(&done, &cell);
         orders->cells[rank][orders->counts[rank]++] = cell;
         if (is_message(&cell)) {
             const Cell other = other_end(&cell);
-            const int peer = done.home[other.pipe][other.stage];
+            const int peer = home_of(&done, &other);
             orders->cells[peer][orders->counts[peer]++] = other;
         }
         finish(orders, &done, &cell);
@@ -369,7 +394,22 @@ static void insert_cell(Orders *orders, int rank, int place, Cell cell)
     cells[place] = cell;
 }
 
-/* Drops, doubles, swaps, moves, renumbers or pairs one cell. Only pairs overlap, and only in orders without other pairs, so
+/* All passes of a microbatch on a stage go to another rank, in their order. */
+static void move_microbatch(Orders *orders, Cell of)
+{
+    const int target = below(orders->ranks);
+    for (int r = 0; r < orders->ranks; r++)
+        for (int i = 0, place = 0; r != target && i < orders->counts[r]; i++) {
+            const Cell cell = orders->cells[r][i];
+            if (is_message(&cell) || cell.pipe != of.pipe || cell.stage != of.stage || cell.microbatch != of.microbatch)
+                continue;
+            place += below(orders->counts[target] + 1 - place);
+            insert_cell(orders, target, place++, cell);
+            remove_cell(orders, r, i--);
+        }
+}
+
+/* Drops, doubles, swaps, moves, renumbers or pairs one cell, or moves all of a microbatch. Only pairs overlap, and only in orders without other pairs, so
    that the text form can say every mutation. */
 static void mutate(Orders *orders)
 {
@@ -377,7 +417,7 @@ static void mutate(Orders *orders)
     const int place = below(orders->counts[rank]);
     Cell *cell = &orders->cells[rank][place];
     const Cell kept = *cell;
-    switch (below(6)) {
+    switch (below(8)) {
     case 0:
         remove_cell(orders, rank, place);
         break;
@@ -400,6 +440,13 @@ static void mutate(Orders *orders)
         else
             cell->kind = is_message(cell) ? "fgbc"[below(4)] : "FBIW"[below(4)];
         break;
+    case 5:
+        remove_cell(orders, rank, place);
+        insert_cell(orders, (rank + 1) % orders->ranks, below(orders->counts[(rank + 1) % orders->ranks] + 1), kept);
+        break;
+    case 6:
+        move_microbatch(orders, kept);
+        break;
     default:
         if (place + 1 < orders->counts[rank] && (kept.kind == 'F' || cell[1].kind == 'B' || cell[1].kind == 'I'))
             cell->overlap = true;
@@ -410,8 +457,8 @@ static void mutate(Orders *orders)
 static void random_orders_and_mutations(void **state)
 {
     (void)state;
-    int accepted[2] = {0}, rejected[2] = {0};
-    for (int round = 0; round < 500; round++) {
+    int accepted[2][2] = {{0}}, rejected[2][2] = {{0}};
+    for (int round = 0; round < 1000; round++) {
         Orders orders, mutant;
         random_state = (uint64_t)round;
         random_orders(&orders);
@@ -427,13 +474,13 @@ static void random_orders_and_mutations(void **state)
             const bool expected = is_legal(&mutant);
             if (accepts(text) != expected)
                 fail_msg("%s:\n%s", expected ? "rejected, but legal" : "accepted, but illegal", text);
-            accepted[orders.messages] += expected;
-            rejected[orders.messages] += !expected;
+            accepted[orders.messages][orders.replicas] += expected;
+            rejected[orders.messages][orders.replicas] += !expected;
             free(text);
         }
     }
-    for (int messages = 0; messages < 2; messages++)
-        assert_true(accepted[messages] > 100 && rejected[messages] > 1000); /* both happen */
+    for (int kind = 0; kind < 4; kind++) /* both happen */
+        assert_true(accepted[kind / 2][kind % 2] > 100 && rejected[kind / 2][kind % 2] > 1000);
 }
 
 int main(void)
