@@ -23,7 +23,8 @@ static bool every(Size size)
     return true;
 }
 
-/* PyTorch's listing of a rank that warms up with no forward, or with all of them, counts microbatches from 1 (its step does not). */
+/* What PyTorch lists for fewer microbatches has passes that do not exist, and its last rank's counts microbatches from 1: its step
+   runs neither. */
 static bool warms_up(Size size) { return size.ranks >= 2 && size.microbatches >= size.ranks - 1; }
 
 /* The number of rounds that PyTorch makes has to divide the microbatches. */
