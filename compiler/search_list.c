@@ -11,7 +11,7 @@ typedef struct NodeState {
 typedef struct RankState {
     int64_t free_at, idle, held;
     uint32_t made;                  /* passes */
-    uint32_t weights, weights_made; /* I so far, W so far */
+    uint32_t forwards, weights, weights_made; /* F, I and W so far */
 } RankState;
 
 struct SearchList {
@@ -24,7 +24,7 @@ struct SearchList {
     int64_t *wake;                    /* tournament over ranks: the earliest time at which one has to look */
     uint32_t leaves;
     SearchPass *passes;
-    bool latency; /* messages take their time */
+    SearchSight sight;
 };
 
 SearchList *search_list_new(const SearchProblem *problem, Arena *arena)
@@ -82,7 +82,7 @@ static void find_forward(SearchList *list, uint32_t n)
     else if (node->before == NO_NODE)
         state->forward_at = 0;
     else if (list->nodes[node->before].done[ACTION_F] > m)
-        state->forward_at = list->forward_end[list->problem->nodes[node->before].first + m] + (list->latency ? node->from_before : 0);
+        state->forward_at = list->forward_end[list->problem->nodes[node->before].first + m] + (list->sight == SIGHT_ALL ? node->from_before : 0);
     else
         state->forward_at = NEVER;
 }
@@ -97,9 +97,14 @@ static void find_input(SearchList *list, uint32_t n)
     else if (node->after == NO_NODE)
         state->input_at = list->forward_end[node->first + m];
     else if (list->nodes[node->after].done[ACTION_I] > m)
-        state->input_at = list->input_end[list->problem->nodes[node->after].first + m] + (list->latency ? node->from_after : 0);
+        state->input_at = list->input_end[list->problem->nodes[node->after].first + m] + (list->sight == SIGHT_ALL ? node->from_after : 0);
     else
         state->input_at = NEVER;
+}
+
+static int64_t time_of(const SearchList *list, uint32_t n, uint8_t kind)
+{
+    return list->sight == SIGHT_SLOTS ? list->problem->slot : list->problem->nodes[n].time[kind];
 }
 
 static uint32_t *inputs_of(const SearchList *list, uint32_t rank)
@@ -115,11 +120,12 @@ static void start(SearchList *list, uint32_t r, uint32_t n, uint8_t kind, int64_
     RankState *rank = &list->ranks[r];
     if (rank->made)
         rank->idle += now - rank->free_at;
-    rank->free_at = now + node->time[kind];
+    rank->free_at = now + time_of(list, n, kind);
     rank->held += problem->memory[kind];
     list->passes[problem->ranks[r].first + rank->made++] = (SearchPass){kind, (uint8_t)(n - problem->ranks[r].first_node)};
     const uint32_t m = state->done[kind]++;
     if (kind == ACTION_F) {
+        rank->forwards++;
         list->forward_end[node->first + m] = rank->free_at;
         find_forward(list, n);
         if (state->input_at == NEVER)
@@ -188,15 +194,20 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
     const SearchRank *rank = &problem->ranks[r];
     RankState *state = &list->ranks[r];
     Choice here = {.node = NO_NODE}, coming = {.node = NO_NODE};
-    int64_t next = NEVER; /* when the next pass comes */
+    int64_t next = NEVER, first = NEVER; /* when the next pass comes */
     bool full = false;    /* an F lacks memory only */
-    const Reserve reserve = reserve_of(list, r);
+    const Reserve reserve = policy->bold || rank->node_count == 1 ? (Reserve){NO_NODE, 0, 0} : reserve_of(list, r);
     for (uint32_t n = rank->first_node; n < rank->first_node + rank->node_count; n++) {
         const SearchNode *node = &problem->nodes[n];
         const NodeState *at = &list->nodes[n];
+        const int64_t input = at->done[ACTION_I] * problem->period + policy->input[n];
+        const int64_t forward = at->done[ACTION_F] * problem->period + policy->forward[n];
+        if (at->done[ACTION_I] < at->done[ACTION_F] && input < first)
+            first = input;
+        if (at->done[ACTION_F] < node->microbatches && forward < first)
+            first = forward;
         if (at->input_at != NEVER) {
-            consider(at->input_at <= now ? &here : &coming, n, ACTION_I, at->done[ACTION_I] * rank->period + policy->input[n],
-                     at->input_at);
+            consider(at->input_at <= now ? &here : &coming, n, ACTION_I, input, at->input_at);
             if (at->input_at > now && at->input_at < next)
                 next = at->input_at;
         }
@@ -207,20 +218,21 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
             full = full || at->forward_at <= now;
             continue;
         }
-        consider(at->forward_at <= now ? &here : &coming, n, ACTION_F, at->done[ACTION_F] * rank->period + policy->forward[n],
-                 at->forward_at);
+        consider(at->forward_at <= now ? &here : &coming, n, ACTION_F, forward, at->forward_at);
         if (at->forward_at > now && at->forward_at < next)
             next = at->forward_at;
     }
+    if (here.node != NO_NODE && here.priority - first > policy->ahead[r])
+        here.node = NO_NODE;
     const uint32_t waiting = state->weights - state->weights_made;
     const uint32_t weight_node = waiting ? inputs_of(list, r)[state->weights_made] : NO_NODE;
-    const int64_t weight_time = waiting ? problem->nodes[weight_node].time[ACTION_W] : NEVER;
+    const int64_t weight_time = waiting ? time_of(list, weight_node, ACTION_W) : NEVER;
     const bool fits = waiting && next != NEVER && next - now >= weight_time;
     if (here.node != NO_NODE) {
-        if (waiting > policy->waiting[r]) {
+        if (waiting > policy->waiting[r] && state->forwards < rank->passes / 3) {
             start(list, r, weight_node, ACTION_W, now);
         } else if (policy->patient_for_better && coming.node != NO_NODE && coming.priority < here.priority &&
-                   coming.at - now < problem->nodes[here.node].time[here.kind] && state->made &&
+                   coming.at - now < time_of(list, here.node, here.kind) && state->made &&
                    state->idle + coming.at - now <= policy->allowance[r]) {
             if (waiting && coming.at - now >= weight_time)
                 start(list, r, weight_node, ACTION_W, now);
@@ -271,6 +283,9 @@ static bool run(SearchList *list, void (*turn)(SearchList *, uint32_t, int64_t),
             return false;
     }
     order->cost = order->idle = 0;
+    for (uint32_t r = 0; r < problem->rank_count; r++)
+        if (list->ranks[r].made < problem->ranks[r].passes)
+            return false;
     for (uint32_t r = 0; r < problem->rank_count; r++) {
         const int64_t cost = problem->ranks[r].work + list->ranks[r].idle;
         order->idle += list->ranks[r].idle;
@@ -282,12 +297,12 @@ static bool run(SearchList *list, void (*turn)(SearchList *, uint32_t, int64_t),
 bool search_list_run(SearchList *list, const SearchPolicy *policy, int64_t beat, SearchOrder *order)
 {
     list->policy = policy;
-    list->latency = policy->sees_latency;
+    list->sight = policy->sight;
     return run(list, decide, beat, order);
 }
 
 bool search_list_replay(SearchList *list, int64_t beat, SearchOrder *order)
 {
-    list->latency = true;
+    list->sight = SIGHT_ALL;
     return run(list, repeat, beat, order);
 }

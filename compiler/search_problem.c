@@ -48,9 +48,19 @@ static void make_node(SearchProblem *problem, const Schedule *schedule, const Co
     }
     SearchRank *of = &problem->ranks[rank];
     const int64_t together = node->time[ACTION_F] + node->time[ACTION_I] + node->time[ACTION_W];
-    of->period += together;
     of->work += together * node->microbatches;
     of->passes += 3 * node->microbatches;
+}
+
+static void find_period(SearchProblem *problem, const SearchRank *rank)
+{
+    int64_t period = 0;
+    for (uint32_t n = rank->first_node; n < rank->first_node + rank->node_count; n++)
+        period += problem->nodes[n].time[ACTION_F] + problem->nodes[n].time[ACTION_I] + problem->nodes[n].time[ACTION_W];
+    if (period <= problem->period)
+        return;
+    problem->period = period;
+    problem->slot = period / (3 * rank->node_count);
 }
 
 /* What one microbatch alone would take, stage after stage. */
@@ -184,6 +194,7 @@ void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena
         for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
             make_node(problem, schedule, task->costs, r, (uint8_t)c);
         problem->passes += problem->ranks[r].passes;
+        find_period(problem, &problem->ranks[r]);
     }
     find_paths(problem, schedule);
     problem->bound = lower_bound(problem, arena);

@@ -28,7 +28,6 @@ typedef struct SearchRank {
     uint32_t most_nodes;             /* of one pipe */
     size_t first;                    /* its place in arrays over all passes */
     int64_t work;                    /* time of all its passes */
-    int64_t period;                  /* of one microbatch of each of its nodes */
     int64_t limit;
 } SearchRank;
 
@@ -38,6 +37,8 @@ typedef struct SearchProblem {
     SearchNode *nodes;       /* rank after rank */
     size_t passes, cells;    /* F, I and W of all; (node, microbatch) pairs */
     int64_t memory[ACTION_W + 1];
+    int64_t period;          /* the longest time that a rank takes for one microbatch of each of its nodes */
+    int64_t slot;            /* that of a pass, if all took the same */
     double ticks;            /* in a unit of the costs */
     int64_t bound;           /* no order has a smaller cost */
 } SearchProblem;

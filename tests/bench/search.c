@@ -48,10 +48,10 @@ int main(int argc, char **argv)
             }
     static const struct {
         const char *name;
-        uint32_t chunks, pipes, memory; /* memory in activations of a stage, of `ranks` microbatches */
+        uint32_t chunks, pipes, thirds; /* thirds of `ranks` activations of a stage, and one more */
         bool waves;
-    } placements[] = {{"v", 2, 1, 2, true}, {"v_half", 2, 1, 1, true}, {"loop2", 2, 1, 3, false}, {"loop4", 4, 1, 4, false},
-                      {"waves4", 4, 1, 4, true}, {"bidirectional", 1, 2, 1, false}};
+    } placements[] = {{"v", 2, 1, 6, true}, {"v_half", 2, 1, 3, true}, {"v_min", 2, 1, 2, true}, {"loop2", 2, 1, 9, false},
+                      {"loop4", 4, 1, 12, false}, {"waves4", 4, 1, 12, true}, {"bidirectional", 1, 2, 3, false}};
     for (uint32_t p = 4; p <= 16; p *= 2)
         for (size_t i = 0; i < sizeof placements / sizeof *placements; i++)
             for (int paper = 0; paper < 2; paper++) {
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
                 snprintf(name, sizeof name, "%s%s", placements[i].name, paper ? "_6.2B" : "");
                 placement_usual(&arena, p, placements[i].chunks, placements[i].waves, placements[i].pipes, 3 * p / placements[i].pipes,
                                 &schedule);
-                find(name, &schedule, &costs, 2 * (placements[i].memory * p + 1), -1, &arena);
+                find(name, &schedule, &costs, 2 * (placements[i].thirds * p / 3 + 1), -1, &arena);
                 arena_free(&arena);
             }
     return 0;
