@@ -169,6 +169,13 @@ ifeq ($(SANITIZE),)
 $(BUILD)/tests/gpu/kernels.o: CXXFLAGS += -fsanitize=thread
 endif
 
+# An NCCL that is none, on the stand-in's streams.
+$(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/standin/standin.h
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
+$(BUILD)/tests/cuda/nccl: | $(BUILD)/tests/cuda/fake/libnccl.so.2
+$(BUILD)/tests/cuda/nccl: LDFLAGS += -Wl,-rpath,$(BUILD)/tests/cuda/fake
+
 # --- fuzzing: both doors, the sources' and the program's ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
 FUZZ_SECONDS ?= 60

@@ -14,6 +14,8 @@ enum { FILES_MAX = 32 };
 static struct {
     pthread_mutex_t lock;
     unsigned users;
+    int major, minor; /* of the GPUs */
+    uint64_t prepared; /* a bit for each GPU whose kernels may take all shared memory */
     CudaModule module;
     CudaLibrary *libraries[FILES_MAX];
     const char *files[FILES_MAX];
@@ -98,7 +100,7 @@ static Status load_file(const char *file, const CudaProperties *gpu, CudaLibrary
 }
 
 static Status load_kernel(const char *file, const char *name, const char *suffix, int number, CudaType type,
-                          const CudaProperties *gpu, int index, Error *error)
+                          const CudaProperties *gpu, Error *error)
 {
     CudaLibrary *library = NULL;
     CudaModule *module = &loaded.module;
@@ -106,26 +108,39 @@ static Status load_kernel(const char *file, const char *name, const char *suffix
     snprintf(full, sizeof module->names[number][type], "%s%s", name, suffix);
     TRY(load_file(file, gpu, &library, error));
     CudaKernel **kernel = &module->kernels[number][type];
-    Status status = cuda_status(cuda_runtime->LibraryGetKernel(kernel, library, full), "cudaLibraryGetKernel", error);
-    if (status == STATUS_OK)
-        status = cuda_status(cuda_runtime->KernelSetShared(*kernel, gpu->shared_bytes, index), "cudaKernelSetAttributeForDevice",
-                             error);
+    const Status status = cuda_status(cuda_runtime->LibraryGetKernel(kernel, library, full), "cudaLibraryGetKernel", error);
     if (status != STATUS_OK)
         error_prefix(error, "%s: ", full);
     return status;
 }
 
-static Status load_all(const CudaProperties *gpu, int index, Error *error)
+static Status load_all(const CudaProperties *gpu, Error *error)
 {
 #define BOTH(file, name, parameters)                                                            \
-    TRY(load_kernel(#file, #name, "_f32", CUDA_##name, CUDA_F32, gpu, index, error));           \
-    TRY(load_kernel(#file, #name, "_bf16", CUDA_##name, CUDA_BF16, gpu, index, error));
-#define ONE(file, name, parameters) TRY(load_kernel(#file, #name, "", CUDA_##name, CUDA_F32, gpu, index, error));
+    TRY(load_kernel(#file, #name, "_f32", CUDA_##name, CUDA_F32, gpu, error));           \
+    TRY(load_kernel(#file, #name, "_bf16", CUDA_##name, CUDA_BF16, gpu, error));
+#define ONE(file, name, parameters) TRY(load_kernel(#file, #name, "", CUDA_##name, CUDA_F32, gpu, error));
     KERNELS_OF_ELEMENTS(BOTH)
     KERNELS_OF_FLOATS(ONE)
-    if (gpu->major == 9) {
+    if (gpu->major == 9 && (ready_made("hopper", gpu) || image_of("hopper", NULL))) {
         KERNELS_OF_HOPPER(ONE)
     }
+    loaded.major = gpu->major;
+    loaded.minor = gpu->minor;
+    return STATUS_OK;
+}
+
+static Status prepare(const CudaProperties *gpu, int index, Error *error)
+{
+    if (gpu->major != loaded.major || gpu->minor != loaded.minor || index >= 64)
+        return error_set(error, STATUS_RUN_FAILED, "%s, GPU %d, is of another kind than those before it", gpu->name, index);
+    if (loaded.prepared >> index & 1)
+        return STATUS_OK;
+    for (int k = 0; k < CUDA_KERNELS; k++)
+        for (int type = 0; type < CUDA_TYPES; type++)
+            if (loaded.module.kernels[k][type])
+                CUDA_TRY(KernelSetAttributeForDevice, loaded.module.kernels[k][type], gpu->shared_bytes, index);
+    loaded.prepared |= UINT64_C(1) << index;
     return STATUS_OK;
 }
 
@@ -134,6 +149,7 @@ static void unload(void)
     for (size_t i = 0; i < loaded.file_count; i++)
         cuda_runtime->LibraryUnload(loaded.libraries[i]);
     loaded.file_count = 0;
+    loaded.prepared = 0;
     memset(&loaded.module, 0, sizeof loaded.module);
 }
 
@@ -142,11 +158,13 @@ Status cuda_module_take(const CudaProperties *properties, int index, const CudaM
     Status status = STATUS_OK;
     pthread_mutex_lock(&loaded.lock);
     if (loaded.users == 0)
-        status = load_all(properties, index, error);
+        status = load_all(properties, error);
+    if (status == STATUS_OK)
+        status = prepare(properties, index, error);
     if (status == STATUS_OK) {
         loaded.users++;
         *module = &loaded.module;
-    } else {
+    } else if (loaded.users == 0) {
         unload();
     }
     pthread_mutex_unlock(&loaded.lock);

@@ -126,7 +126,7 @@ static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, con
     return cudaLibraryGetKernel(kernel, library, name);
 }
 
-static CudaError KernelSetShared(CudaKernel *kernel, int bytes, int device)
+static CudaError KernelSetAttributeForDevice(CudaKernel *kernel, int bytes, int device)
 {
     return cudaKernelSetAttributeForDevice(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes, device);
 }
@@ -190,7 +190,7 @@ static const CudaRuntime table = {
     .LibraryLoadData = LibraryLoadData,
     .LibraryUnload = LibraryUnload,
     .LibraryGetKernel = LibraryGetKernel,
-    .KernelSetShared = KernelSetShared,
+    .KernelSetAttributeForDevice = KernelSetAttributeForDevice,
     .LaunchKernel = LaunchKernel,
     .EncodeTensorMap = EncodeTensorMap,
 };

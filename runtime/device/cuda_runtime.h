@@ -56,8 +56,8 @@ typedef struct CudaRuntime {
     CudaError (*LibraryLoadData)(CudaLibrary **library, const void *image);
     CudaError (*LibraryUnload)(CudaLibrary *library);
     CudaError (*LibraryGetKernel)(CudaKernel **kernel, CudaLibrary *library, const char *name);
-    /* Allows launches with so much dynamic shared memory. */
-    CudaError (*KernelSetShared)(CudaKernel *kernel, int bytes, int device);
+    /* cudaFuncAttributeMaxDynamicSharedMemorySize: launches may have so much of it. */
+    CudaError (*KernelSetAttributeForDevice)(CudaKernel *kernel, int bytes, int device);
     CudaError (*LaunchKernel)(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream); /* one, by value */
 
     /* cuTensorMapEncodeTiled, for bfloat16 matrices as TensorMapShape says. */

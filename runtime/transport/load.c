@@ -28,6 +28,15 @@ Status transport_load_mpi(const Transport **transport, Error *error)
     return STATUS_OK;
 }
 
+int transport_place_on_machine(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (getenv(names[i]))
+            return atoi(getenv(names[i]));
+    return 0;
+}
+
 /* A launcher that starts one process is a launcher too: its user is told that the number is wrong. Slurm alone sets its
    variables in the shell of a job as well, so there it takes a step of several tasks. */
 bool transport_under_mpirun(void)

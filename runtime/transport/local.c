@@ -322,13 +322,6 @@ static Status local_gather(Endpoint *endpoint, const void *mine, size_t bytes, v
     return meet(endpoint, meeting, endpoint->rank, error);
 }
 
-/* Where a member's slice of a device's buffer begins: on a cache line, where kernels like it. */
-static size_t slice_start(size_t elements, int member, int count)
-{
-    const size_t lines = (elements + 15) / 16, start = 16 * (lines * (size_t)member / (size_t)count);
-    return start < elements ? start : elements;
-}
-
 /* The same for buffers of a device: each member's queue adds up its slice in the first member's buffer. */
 static Status reduce_on_device(Endpoint *endpoint, Meeting *meeting, int self, float *buffer, size_t elements, Error *error)
 {
@@ -340,8 +333,8 @@ static Status reduce_on_device(Endpoint *endpoint, Meeting *meeting, int self, f
     TRY(run->async->record(device, QUEUE_COMPUTE, endpoint->given, error));
     TRY(meet(endpoint, meeting, self, error));
     const size_t count = (size_t)meeting->count;
-    const size_t start = slice_start(elements, self, meeting->count);
-    const size_t length = slice_start(elements, self + 1, meeting->count) - start;
+    const size_t start = sum_slice_start(elements, self, meeting->count);
+    const size_t length = sum_slice_start(elements, self + 1, meeting->count) - start;
     for (size_t i = 0; i < count; i++)
         TRY(run->async->await(device, QUEUE_COMPUTE, members[i]->given, error));
     float *sum = members[0]->buffer + start;

@@ -18,4 +18,12 @@ static inline void sum_in_order(const float *const *parts, int count, size_t sta
     }
 }
 
+/* Where a member's slice begins when `count` of them share the adding of a device's buffer: on a cache line, where kernels like
+   it. */
+static inline size_t sum_slice_start(size_t elements, int member, int count)
+{
+    const size_t lines = (elements + 15) / 16, start = 16 * (lines * (size_t)member / (size_t)count);
+    return start < elements ? start : elements;
+}
+
 #endif

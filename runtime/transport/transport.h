@@ -34,6 +34,7 @@ typedef struct TransportConfig {
 
 typedef struct Transport {
     const char *name;
+    bool in_order; /* it takes up messages in the order of their posts, each when those before are done: none may be early */
 
     /* Opens the endpoints that live in this process into endpoints[rank] and leaves the others NULL. Fails with
        STATUS_BAD_USAGE when the number of processes is not the number of ranks, saying both. */
@@ -55,7 +56,8 @@ typedef struct Transport {
        deadline passes, when a peer is gone or when the run was aborted. Messages may be waited for in any order. */
     Status (*wait)(Endpoint *endpoint, Message *message, Error *error);
 
-    /* Lets messages move while the caller computes; called between instructions. NULL where nothing is needed. */
+    /* Lets messages move while the caller computes; called between instructions, though not between two posts where the device
+       only enqueues. NULL where nothing is needed. */
     Status (*progress)(Endpoint *endpoint, Error *error);
 
     /* Every rank gives `bytes` bytes and gets all of them in rank order. A meeting of all ranks. */
@@ -79,6 +81,13 @@ extern const Transport transport_local; /* all ranks are threads of this process
 /* The MPI transport is a shared object of its own beside the program (dprun-mpi.so), so that dprun starts where no MPI is
    installed. Loads it; STATUS_RUN_FAILED says what is missing. */
 Status transport_load_mpi(const Transport **transport, Error *error);
+
+/* Messages of GPUs by NCCL, one GPU a rank; gatherings, aborts and closing through `beside`, one transport for all of a
+   process. STATUS_RUN_FAILED says what is missing. */
+Status transport_load_nccl(const Transport *beside, const Transport **transport, Error *error);
+
+/* Which of the processes on this machine this one is, from 0, by the environment that mpirun sets. */
+int transport_place_on_machine(void);
 
 /* True when this process was started by mpirun (or srun), by the environment that those set. */
 bool transport_under_mpirun(void);

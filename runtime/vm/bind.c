@@ -196,6 +196,15 @@ static bool make_tables(Rank *rank)
            rank->record && rank->records && rank->losses && rank->busy && (!session->piece_bytes || (rank->piece && rank->pieces));
 }
 
+/* NCCL wants one for each rank; elsewhere all ranks share the first one. */
+static int gpu_of(const Rank *rank)
+{
+    const RunOptions *options = rank->session->options;
+    if (options->transport != TRANSPORT_NCCL)
+        return 0;
+    return options->processes ? transport_place_on_machine() : rank->number;
+}
+
 /* For a device that only enqueues. */
 static Status attach(Rank *rank, Error *error)
 {
@@ -210,7 +219,7 @@ Status rank_bind(Rank *rank, Error *error)
 {
     if (!make_tables(rank))
         return no_tables(rank, error);
-    TRY(device_open(rank->session->device, 0, &rank->device, error));
+    TRY(device_open(rank->session->device, gpu_of(rank), &rank->device, error));
     if (rank->device->run->async)
         TRY(attach(rank, error));
     TRY(open_stages(rank, error));

@@ -3,7 +3,7 @@
 
 #include "runtime/base/file.h"
 
-Status program_derive(Program *program, bool reference, bool forward_only, Arena *arena, LoadedProgram *loaded, Error *error)
+Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded, Error *error)
 {
     if (reference)
         TRY(program_reference(program, arena, &program, error));
@@ -13,15 +13,17 @@ Status program_derive(Program *program, bool reference, bool forward_only, Arena
     TRY(program_verify(program, error));
     if (forward != program)
         TRY(program_verify(forward, error));
-    TRY(program_post_early(program, arena, error)); /* no transport that there is blocks at a post */
-    if (forward != program)
+    if (!in_order)
+        TRY(program_post_early(program, arena, error));
+    if (!in_order && forward != program)
         TRY(program_post_early(forward, arena, error));
     loaded->program = forward_only ? forward : program;
     loaded->forward = forward;
     return STATUS_OK;
 }
 
-Status program_load(const char *path, bool reference, bool forward_only, Arena *arena, LoadedProgram *loaded, Error *error)
+Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded,
+                    Error *error)
 {
     char *bytes;
     size_t size;
@@ -31,7 +33,7 @@ Status program_load(const char *path, bool reference, bool forward_only, Arena *
     if (status == STATUS_OK)
         status = program_verify(program, error);
     if (status == STATUS_OK)
-        status = program_derive(program, reference, forward_only, arena, loaded, error);
+        status = program_derive(program, reference, forward_only, in_order, arena, loaded, error);
     if (status != STATUS_OK)
         error_prefix(error, "%s: ", path);
     return status;

@@ -60,8 +60,9 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
         fputs(options.help ? options_help : "dprun " PROJECT_VERSION "\n", stdout);
         return STATUS_OK;
     }
-    TRY(program_load(options.program, options.reference, options.forward_only, arena, &loaded, error));
-    if (options.transport == TRANSPORT_MPI && supervise(&loaded, &progress, &status))
+    TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, arena, &loaded,
+                     error));
+    if (options.processes && supervise(&loaded, &progress, &status))
         return status;
     handle_signals();
     return run(&loaded, &options, progress, error);

@@ -98,16 +98,28 @@ static Status parse_device(const char *name, RunOptions *options, Error *error)
 static Status parse_transport(const char *name, TransportChoice *choice, Error *error)
 {
     if (strcmp(name, "auto") == 0)
-        *choice = transport_under_mpirun() ? TRANSPORT_MPI : TRANSPORT_LOCAL;
+        *choice = TRANSPORT_AUTO;
     else if (strcmp(name, "local") == 0)
         *choice = TRANSPORT_LOCAL;
     else if (strcmp(name, "mpi") == 0)
         *choice = TRANSPORT_MPI;
     else if (strcmp(name, "nccl") == 0)
-        return error_set(error, STATUS_RUN_FAILED, "--transport nccl: not in this build; it has: local, mpi");
+        *choice = TRANSPORT_NCCL;
     else
         return usage(error, "--transport", name, "auto, local, mpi or nccl");
     return STATUS_OK;
+}
+
+/* A GPU's memory goes by NCCL between processes, which MPI started; and by copies between threads, or by NCCL there too. */
+static void choose_transport(RunOptions *options)
+{
+    const bool gpu = strncmp(options->device, "cuda", 4) == 0;
+    const bool launched = transport_under_mpirun();
+    if (options->transport == TRANSPORT_AUTO)
+        options->transport = !launched ? TRANSPORT_LOCAL : gpu ? TRANSPORT_NCCL : TRANSPORT_MPI;
+    options->processes = options->transport == TRANSPORT_MPI || (options->transport == TRANSPORT_NCCL && launched);
+    if (options->transport != TRANSPORT_LOCAL && strcmp(options->device, "auto") == 0)
+        options->device = options->transport == TRANSPORT_NCCL ? "cuda" : "cpu";
 }
 
 /* What holds between options, once all are known. */
@@ -117,7 +129,11 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--outputs goes with --forward-only; %s", hint);
     if (options->save && options->forward_only)
         return error_set(error, STATUS_BAD_USAGE, "--save: with --forward-only no weights are learned; %s", hint);
-    if (options->rank_map && options->transport != TRANSPORT_MPI)
+    if (options->transport == TRANSPORT_NCCL && strncmp(options->device, "cuda", 4) != 0)
+        return error_set(error, STATUS_BAD_USAGE, "--transport nccl is for GPUs, not for --device %s", options->device);
+    if (options->transport == TRANSPORT_MPI && strncmp(options->device, "cuda", 4) == 0)
+        return error_set(error, STATUS_BAD_USAGE, "--transport mpi moves no memory of GPUs; nccl does");
+    if (options->rank_map && !options->processes)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
     return STATUS_OK;
 }
@@ -153,7 +169,6 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         .model_name = "gpt",
         .deadline = 60,
         .device = "auto",
-        .transport = transport_under_mpirun() ? TRANSPORT_MPI : TRANSPORT_LOCAL,
     };
     const char **assignments = arena_array(arena, (size_t)argc + 1, sizeof *assignments);
     int assignment_count = 0;
@@ -190,6 +205,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         return error_set(error, STATUS_BAD_USAGE, "%s; %s",
                          argc == optind ? "no program: dprun runs the prog.bin that dpc made" : "more than one program", hint);
     options->program = argv[optind];
+    choose_transport(options);
     TRY(check_together(options, error));
     TRY(model_config_load(options->model_name, &options->model, error));
     for (int i = 0; i < assignment_count; i++)

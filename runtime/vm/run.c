@@ -285,6 +285,13 @@ static Status follow(Rank *rank, const Program *program, size_t number, Error *e
     return status == STATUS_OK ? STATUS_OK : failure(rank, program, number, status, error);
 }
 
+/* Posts side by side belong together: the transport is left alone between them. */
+static bool is_post(uint8_t opcode)
+{
+    return opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD || opcode == OP_SEND_BACKWARD ||
+           opcode == OP_RECEIVE_BACKWARD;
+}
+
 /* Enqueues the stream and stays a little ahead of the device: so that its place is known, and what goes wrong there is noticed
    while the host can still act. Mark i + 1 is the end of instruction i. */
 static Status enqueue(Rank *rank, const Program *program, Error *error)
@@ -292,6 +299,7 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
     enum { AHEAD = 32 }; /* instructions of a few launches each; a thousand launches block the caller */
     const Instruction *instructions = program->ranks[rank->number].instructions;
     const DeviceAsync *queues = rank->device->run->async;
+    Status (*const progress)(Endpoint *, Error *) = rank->transport->progress;
     size_t done = 0, count = 0;
     const int64_t begun = clock_nanoseconds();
     TRY(queues->mark(rank->device, 0, error));
@@ -302,6 +310,8 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
         Status status = execute[instructions[count].opcode](rank, &instructions[count], error);
         if (status == STATUS_OK)
             status = queues->mark(rank->device, count + 1, error);
+        if (status == STATUS_OK && progress && instructions[count].opcode != OP_END && !is_post(instructions[count + 1].opcode))
+            status = progress(rank->endpoint, error);
         if (status != STATUS_OK)
             return failure(rank, program, count, status, error);
     } while (instructions[count++].opcode != OP_END);

@@ -107,13 +107,14 @@ static Status open_transport(Session *session, Error *error)
 {
     const Program *program = session->loaded->program;
     const RunOptions *options = session->options;
-    const bool is_local = options->transport == TRANSPORT_LOCAL;
     if (options->rank_map && (uint32_t)options->rank_map_count != program->rank_count)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map names %d ranks, the program has %u", options->rank_map_count,
                          program->rank_count);
     session->transport = &transport_local;
-    if (!is_local)
+    if (options->processes)
         TRY(transport_load_mpi(&session->transport, error));
+    if (options->transport == TRANSPORT_NCCL)
+        TRY(transport_load_nccl(session->transport, &session->transport, error));
     TransportConfig config = {
         .ranks = (int)program->rank_count,
         .rank_map = options->rank_map,
@@ -203,7 +204,7 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
 Status session_run(Session *session, Error *error)
 {
     session->begun = clock_nanoseconds();
-    if (session->options->transport == TRANSPORT_LOCAL)
+    if (!session->options->processes)
         return crew_run(session, rank_train, error);
     Rank *rank = session->ranks; /* the one of this process: MPI belongs to the thread that started it */
     while (!rank->endpoint)

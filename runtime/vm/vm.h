@@ -23,14 +23,17 @@ typedef struct LoadedProgram {
     Program *forward;  /* the forward half; the same as `program` when that is one */
 } LoadedProgram;
 
-/* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. All memory is the arena's. */
-Status program_load(const char *path, bool reference, bool forward_only, Arena *arena, LoadedProgram *loaded, Error *error);
+/* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. `in_order` is for a transport
+   that works in order: no message is posted early. All memory is the arena's. */
+Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded,
+                    Error *error);
 /* The same for a program that is already in memory (tests). */
-Status program_derive(Program *program, bool reference, bool forward_only, Arena *arena, LoadedProgram *loaded, Error *error);
+Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded,
+                      Error *error);
 
 /* --- options.c --- */
 
-typedef enum TransportChoice { TRANSPORT_LOCAL, TRANSPORT_MPI } TransportChoice;
+typedef enum TransportChoice { TRANSPORT_AUTO, TRANSPORT_LOCAL, TRANSPORT_MPI, TRANSPORT_NCCL } TransportChoice;
 
 typedef struct RunOptions {
     const char *program;
@@ -40,7 +43,8 @@ typedef struct RunOptions {
     uint64_t steps;
     double deadline;          /* seconds; 0: none */
     const char *device;       /* a name that device_choose knows, or auto */
-    TransportChoice transport;
+    TransportChoice transport; /* never AUTO */
+    bool processes;           /* one rank a process; else all ranks are threads of this one */
     const int *rank_map;      /* [rank_map_count], NULL: none */
     int rank_map_count;
     const char *trace, *save, *outputs; /* paths to write, NULL: not wanted */

@@ -62,7 +62,7 @@ static Seen run(uint32_t ranks, uint32_t microbatches, bool reference, const Pas
     const SessionHooks hooks = {.observer = {.context = &seen, .ready = on_ready, .step = on_step}, .passes = passes};
     Status status = options_parse(count, arguments, &arena, &options, &error);
     if (status == STATUS_OK)
-        status = program_derive(program, reference, false, &arena, &loaded, &error);
+        status = program_derive(program, reference, false, false, &arena, &loaded, &error);
     if (status == STATUS_OK)
         status = session_open(&loaded, &options, &hooks, &session, &error);
     if (status == STATUS_OK) {

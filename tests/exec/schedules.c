@@ -76,7 +76,7 @@ static void run(const char *path, const char *model, bool reference, Result *res
     Session *session = NULL;
     Status status = options_parse(count, arguments, &arena, &options, &error);
     if (status == STATUS_OK)
-        status = program_load(path, reference, false, &arena, &loaded, &error);
+        status = program_load(path, reference, false, false, &arena, &loaded, &error);
     if (status == STATUS_OK) {
         result->microbatches = loaded.program->microbatches;
         result->asynchronous = loaded.program->asynchronous;

@@ -91,7 +91,7 @@ static Outcome run(const Setting *setting)
     outcome.microbatches = program->microbatches;
     outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
     if (outcome.status == STATUS_OK)
-        outcome.status = program_derive(program, setting->reference, setting->forward_only, &arena, &loaded, &outcome.error);
+        outcome.status = program_derive(program, setting->reference, setting->forward_only, false, &arena, &loaded, &outcome.error);
     const SessionHooks hooks = {
         .observer = {.context = &outcome, .step = on_step, .gradient = on_gradient},
         .passes = setting->passes,

@@ -6,6 +6,7 @@
 #include "runtime/device/cuda.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ typedef struct Clock {
     uint32_t of[STREAMS_MAX];
 } Clock;
 
-typedef enum OperationKind { LAUNCH, COPY, SET, RECORD, WAIT } OperationKind;
+typedef enum OperationKind { LAUNCH, COPY, SET, RECORD, WAIT, ATTEMPT } OperationKind;
 
 typedef struct Operation Operation;
 struct Operation {
@@ -35,6 +36,7 @@ struct Operation {
     CudaEvent *event;      /* RECORD */
     CudaStream *other;     /* WAIT for this stream to have run up to */
     uint64_t other_number;
+    bool (*attempt)(void *data); /* ATTEMPT */
 };
 
 struct CUstream_st {
@@ -79,6 +81,8 @@ typedef struct Shadow {
 } Shadow;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void **to_free; /* standin_at_end */
+static size_t to_free_count;
 static StandinSetting setting;
 static StandinReport report;
 static uint64_t state; /* of the random order */
@@ -99,6 +103,8 @@ void standin_begin(const StandinSetting *new_setting)
     state = setting.seed;
     stream_count = 0;
     generation++;
+    while (to_free_count > 0)
+        free(to_free[--to_free_count]);
     for (size_t i = 0; shadows && i < TABLE; i++)
         free(shadows[i]);
     free(shadows);
@@ -223,13 +229,16 @@ static void note_accesses(const CudaStream *stream, const StandinKernel *kernel,
 
 /* --- running --- */
 
-static void run_to(CudaStream *stream, uint64_t number);
+static bool run_to(CudaStream *stream, uint64_t number);
 
-static void run_one(CudaStream *stream)
+/* False when the first of the stream cannot run yet: something behind an ATTEMPT. */
+static bool run_one(CudaStream *stream)
 {
     Operation *operation = stream->first;
-    if (operation->kind == WAIT)
-        run_to(operation->other, operation->other_number);
+    if (operation->kind == WAIT && !run_to(operation->other, operation->other_number))
+        return false;
+    if (operation->kind == ATTEMPT && !operation->attempt(operation->parameters))
+        return false;
     stream->first = operation->next;
     if (!stream->first)
         stream->end = &stream->first;
@@ -242,16 +251,20 @@ static void run_one(CudaStream *stream)
         if (operation->event)
             operation->event->time = clock_nanoseconds();
         break;
-    case WAIT: break;
+    case WAIT:
+    case ATTEMPT: break;
     }
     free(operation->parameters);
     free(operation);
+    return true;
 }
 
-static void run_to(CudaStream *stream, uint64_t number)
+static bool run_to(CudaStream *stream, uint64_t number)
 {
     while (stream->run < number)
-        run_one(stream);
+        if (!run_one(stream))
+            return false;
+    return true;
 }
 
 static void run_all(void)
@@ -291,6 +304,25 @@ static void advance(CudaStream *stream)
     stream->clock.of[stream->id]++;
 }
 
+void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const StandinAccess *accesses, size_t count)
+{
+    pthread_mutex_lock(&lock);
+    fails("a library's operation");
+    advance(stream);
+    for (size_t i = 0; i < count; i++)
+        touch(stream, "a library's transfer", accesses[i].memory, accesses[i].bytes, accesses[i].writes);
+    enqueue(stream, (Operation){.kind = ATTEMPT, .attempt = attempt, .parameters = data});
+    pthread_mutex_unlock(&lock);
+}
+
+void standin_at_end(void *memory)
+{
+    pthread_mutex_lock(&lock);
+    to_free = realloc(to_free, (to_free_count + 1) * sizeof *to_free);
+    to_free[to_free_count++] = memory;
+    pthread_mutex_unlock(&lock);
+}
+
 /* --- the table --- */
 
 static const char *GetErrorString(CudaError error)
@@ -307,7 +339,7 @@ static CudaError DriverGetVersion(int *version)
 static CudaError GetDeviceCount(int *count)
 {
     ENTER(GetDeviceCount)
-    *count = setting.no_devices ? 0 : 1;
+    *count = setting.devices < 0 ? 0 : setting.devices > 0 ? setting.devices : 1;
     LEAVE(setting.count_error);
 }
 
@@ -323,7 +355,7 @@ static CudaError GetDeviceProperties(CudaProperties *properties, int device)
 static CudaError SetDevice(int device)
 {
     ENTER(SetDevice)
-    LEAVE(device == 0 ? CUDA_OK : 101);
+    LEAVE(device == 0 || device < setting.devices ? CUDA_OK : 101);
 }
 
 static CudaError Malloc(void **memory, size_t bytes)
@@ -403,7 +435,12 @@ static CudaError StreamDestroy(CudaStream *stream)
 static CudaError StreamSynchronize(CudaStream *stream)
 {
     ENTER(StreamSynchronize)
-    run_to(stream, stream->enqueued);
+    const uint64_t end = stream->enqueued;
+    while (!run_to(stream, end)) { /* others have to come first */
+        pthread_mutex_unlock(&lock);
+        sched_yield();
+        pthread_mutex_lock(&lock);
+    }
     join(&known, &stream->clock);
     LEAVE(CUDA_OK);
 }
@@ -458,7 +495,8 @@ static CudaError EventQuery(CudaEvent *event)
         LEAVE(CUDA_OK);
     if (event->looks++ < 2 && event->stream->run < event->number)
         LEAVE(CUDA_NOT_READY);
-    run_to(event->stream, event->number);
+    if (!run_to(event->stream, event->number))
+        LEAVE(CUDA_NOT_READY);
     join(&known, &event->clock);
     LEAVE(CUDA_OK);
 }
@@ -504,11 +542,11 @@ static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, con
     LEAVE(CUDA_OK);
 }
 
-static CudaError KernelSetShared(CudaKernel *kernel, int bytes, int device)
+static CudaError KernelSetAttributeForDevice(CudaKernel *kernel, int bytes, int device)
 {
     ENTER(KernelSetAttributeForDevice)
     kernel->shared = bytes;
-    LEAVE(device == 0 ? CUDA_OK : 101);
+    LEAVE(device == 0 || device < setting.devices ? CUDA_OK : 101);
 }
 
 static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream)
@@ -556,7 +594,7 @@ static const CudaRuntime table = {
     .LibraryLoadData = LibraryLoadData,
     .LibraryUnload = LibraryUnload,
     .LibraryGetKernel = LibraryGetKernel,
-    .KernelSetShared = KernelSetShared,
+    .KernelSetAttributeForDevice = KernelSetAttributeForDevice,
     .LaunchKernel = LaunchKernel,
     .EncodeTensorMap = EncodeTensorMap,
 };

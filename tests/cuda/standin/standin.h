@@ -22,7 +22,7 @@ typedef struct StandinSetting {
     StandinOrder order;
     uint64_t seed;
     CudaError count_error; /* of GetDeviceCount; */
-    int no_devices;        /* else it says one, or here none */
+    int devices;           /* else it says so many; 0: one, -1: none */
     int driver_version;    /* 0: no driver */
     int major, minor;      /* compute capability; 0.0: 8.0 */
     size_t fail_at;        /* this call of all, from 1, fails and does nothing; 0: none */
@@ -42,6 +42,19 @@ typedef struct StandinReport {
     char first_race[256];
 } StandinReport;
 StandinReport standin_report(void);
+
+/* --- for a library that enqueues by itself --- */
+
+typedef struct StandinAccess {
+    const void *memory;
+    size_t bytes;
+    bool writes;
+} StandinAccess;
+
+/* Tried when it is the first of its stream, perhaps often, until it returns true. `data` is freed afterwards. */
+void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const StandinAccess *accesses, size_t count);
+/* Freed when the next run begins. */
+void standin_at_end(void *memory);
 
 /* --- kernels.c --- */
 

@@ -1,0 +1,146 @@
+/* The NCCL transport on a library that is none: the numbers of the CPU device, groups as the program's proof has them, every
+   failure told on every rank in time. Ranks are threads here, each with a GPU of the stand-in. */
+
+#define RUN_DEADLINE "2"
+#include "tests/cuda/fake/nccl.h"
+#include "tests/cuda/runs.h"
+
+#include "runtime/base/clock.h"
+
+#include <dlfcn.h>
+
+static FakeNcclBegin *fake_begin;
+static FakeNcclReportFunction *fake_report;
+
+static int open_fake(void **state)
+{
+    (void)state;
+    void *library = dlopen("libnccl.so.2", RTLD_NOW);
+    if (!library)
+        fail_msg("%s", dlerror());
+    *(void **)&fake_begin = dlsym(library, "fake_nccl_begin");
+    *(void **)&fake_report = dlsym(library, "fake_nccl_report");
+    return !fake_begin || !fake_report;
+}
+
+static void begin(const StandinSetting *standin, FakeNccl fake)
+{
+    fake_begin(&fake);
+    standin_begin(standin);
+}
+
+static const FakeNccl good = {.silent_rank = -1};
+
+static const struct {
+    const char *name, *options;
+    int ranks;
+} schedules[] = {
+    {"1f1b", "--ranks 3 --microbatches 5", 3}, {"zb-v", "--ranks 2 --microbatches 4", 2},
+    {"dualpipe", "--ranks 4 --microbatches 8", 4}, {"chimera", "--ranks 4 --microbatches 4", 4},
+    {"interleaved-1f1b", "--ranks 2 --microbatches 4", 2},
+};
+
+static void test_equals_cpu(void **state)
+{
+    (void)state;
+    int most = 0;
+    for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++) {
+        const char *path = compile(schedules[s].name, schedules[s].options);
+        const Outcome cpu = run_well(path, "cpu", "gpt", "--transport=local");
+        for (StandinOrder order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
+            begin(&(StandinSetting){.order = order, .seed = s, .devices = schedules[s].ranks}, good);
+            const Outcome cuda = run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
+            const FakeNcclReport report = fake_report();
+            assert_clean();
+            assert_close(&cuda, &cpu, 1e-6, schedules[s].name);
+            assert_int_equal(report.communicators, 0);
+            assert_int_equal(report.late_connections, 0);
+            assert_int_equal(report.mismatches, 0);
+            assert_int_equal(report.early_uses, 0);
+            assert_true(report.groups > schedules[s].ranks);
+            most = report.most_transfers > most ? report.most_transfers : most;
+        }
+    }
+    assert_true(most > 1); /* posts side by side were one group */
+}
+
+static void test_bf16_and_one_rank(void **state)
+{
+    (void)state;
+    const char *path = compile("dualpipe", "--ranks 4 --microbatches 8");
+    begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 9, .devices = 4, .major = 9}, good);
+    const Outcome cuda = run_well(path, "auto", "gpt", "--transport=nccl"); /* auto: what NCCL wants */
+    assert_clean();
+    const Outcome cpu = run_well(path, "cpu", "gpt", "--transport=local");
+    assert_close(&cuda, &cpu, 2e-2, "bf16");
+    path = compile("naive", "--ranks 1 --microbatches 2"); /* it meets itself */
+    begin(&(StandinSetting){.order = STANDIN_LATE}, good);
+    run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
+    assert_clean();
+    assert_int_equal(fake_report().transfers, 2);
+}
+
+static void expect_failure(const char *path, const char *words)
+{
+    const int64_t begun = clock_nanoseconds();
+    const Outcome outcome = run(path, "cuda-fp32", "gpt", "--transport=nccl");
+    assert_int_equal(outcome.status, STATUS_RUN_FAILED);
+    if (!strstr(outcome.error.text, words))
+        fail_msg("'%s' is not in: %s", words, outcome.error.text);
+    assert_int_equal(standin_report().live, 0);
+    assert_int_equal(fake_report().communicators, 0);
+    assert_true(clock_nanoseconds() - begun < INT64_C(60) * 1000000000); /* not for ever */
+}
+
+/* A rank that does not come: the deadline passes, and all of them end. */
+static void test_deadline(void **state)
+{
+    (void)state;
+    const char *path = compile("1f1b", "--ranks 3 --microbatches 5");
+    begin(&(StandinSetting){.order = STANDIN_LATE, .devices = 3}, (FakeNccl){.silent_rank = 1});
+    expect_failure(path, "2 s");
+}
+
+static void test_failures(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *call;
+        int at;
+    } cases[] = {
+        {"GetUniqueId", 1}, {"CommInitRankConfig", 2}, {"GroupStart", 1}, {"GroupStart", 9}, {"GroupEnd", 2}, {"GroupEnd", 12},
+        {"Send", 3}, {"Send", 20}, {"Recv", 1}, {"Recv", 24},
+    };
+    const char *path = compile("dualpipe", "--ranks 2 --microbatches 4");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "nccl%s: internal error (3)", cases[i].call);
+        begin(&(StandinSetting){.order = STANDIN_EARLY, .devices = 2},
+              (FakeNccl){.silent_rank = -1, .fails = cases[i].call, .fails_at = cases[i].at});
+        expect_failure(path, name);
+    }
+    static const int asked[] = {1, 5, 40, 200};
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        begin(&(StandinSetting){.order = STANDIN_RANDOM, .devices = 2}, (FakeNccl){.silent_rank = -1, .asked_fails_at = asked[i]});
+        expect_failure(path, "remote process exited");
+    }
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    const char *path = compile("dualpipe", "--ranks 2 --microbatches 4");
+    begin(&(StandinSetting){.devices = 1}, good);
+    expect_failure(path, "GPU 1 was asked for; there are 1");
+    begin(&(StandinSetting){.devices = 2}, (FakeNccl){.version = 21300, .silent_rank = -1});
+    expect_failure(path, "NCCL 2.13 is too old, 2.14 is needed");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equals_cpu), cmocka_unit_test(test_bf16_and_one_rank), cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_failures), cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, open_fake, NULL);
+}

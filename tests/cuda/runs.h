@@ -1,0 +1,116 @@
+#ifndef TESTS_CUDA_RUNS_H
+#define TESTS_CUDA_RUNS_H
+
+/* Whole runs of dprun's code in this process, on the CUDA device and its stand-in, to be compared with the CPU device. */
+
+#include "runtime/vm/vm.h"
+#include "tests/cuda/standin/standin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef RUN_DEADLINE
+#define RUN_DEADLINE "30"
+#endif
+
+enum { STEPS = 2, MICROBATCHES_MAX = 32 };
+
+typedef struct Outcome {
+    Status status;
+    Error error;
+    uint32_t microbatches;
+    double losses[STEPS][MICROBATCHES_MAX];
+    double norms[STEPS];
+    double held_out;
+} Outcome;
+
+static inline void on_step(void *context, const StepReport *report)
+{
+    Outcome *outcome = context;
+    memcpy(outcome->losses[report->step - 1], report->losses, outcome->microbatches * sizeof *report->losses);
+    outcome->norms[report->step - 1] = report->gradient_norm;
+    outcome->held_out = report->held_out_loss;
+}
+
+/* --ranks and --microbatches are the schedule's own where NULL is given. */
+static inline const char *compile(const char *schedule, const char *options)
+{
+    static char path[256];
+    char command[1024];
+    const char *build = getenv("BUILD");
+    snprintf(path, sizeof path, "%s/tests/cuda/%s.bin", build ? build : "build", schedule);
+    snprintf(command, sizeof command, "%s/dpc %s schedules/%s.dps -o %s >%s.log", build ? build : "build", options, schedule, path,
+             path);
+    assert_int_equal(system(command), 0);
+    return path;
+}
+
+static inline Outcome run(const char *path, const char *device, const char *model, const char *option)
+{
+    Arena arena = {0};
+    RunOptions options;
+    LoadedProgram loaded;
+    Session *session = NULL;
+    char *arguments[] = {"dprun", "--device", (char *)device, "--model", (char *)model, "--set", "hidden=16", "--set", "heads=2",
+                         "--set", "sequence=8", "--set", "microbatch_size=2", "--steps", "2", "--deadline", RUN_DEADLINE,
+                         (char *)option, (char *)path, NULL};
+    Outcome outcome = {0};
+    int count = 0;
+    while (arguments[count])
+        count++;
+    outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
+    if (outcome.status == STATUS_OK)
+        outcome.status = program_load(path, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, &arena,
+                                      &loaded, &outcome.error);
+    assert_int_equal(outcome.status, STATUS_OK);
+    outcome.microbatches = loaded.program->microbatches;
+    assert_true(outcome.microbatches <= MICROBATCHES_MAX);
+    const SessionHooks hooks = {.observer = {.context = &outcome, .step = on_step}};
+    outcome.status = session_open(&loaded, &options, &hooks, &session, &outcome.error);
+    if (outcome.status == STATUS_OK) {
+        outcome.status = session_run(session, &outcome.error);
+        assert_true(session_close(session));
+    }
+    standin_kernels_end();
+    arena_free(&arena);
+    return outcome;
+}
+
+static inline Outcome run_well(const char *path, const char *device, const char *model, const char *option)
+{
+    const Outcome outcome = run(path, device, model, option);
+    if (outcome.status != STATUS_OK)
+        fail_msg("%s on %s: %s", path, device, outcome.error.text);
+    return outcome;
+}
+
+static inline void assert_clean(void)
+{
+    const StandinReport report = standin_report();
+    if (report.races)
+        fail_msg("%zu races, first: %s", report.races, report.first_race);
+    assert_int_equal(report.live, 0);
+    assert_true(report.launches > 0);
+}
+
+static inline void assert_close(const Outcome *got, const Outcome *expected, double bound, const char *what)
+{
+    for (int s = 0; s < STEPS; s++) {
+        for (uint32_t m = 0; m < expected->microbatches; m++)
+            if (!(fabs(got->losses[s][m] - expected->losses[s][m]) <= bound * expected->losses[s][m]))
+                fail_msg("%s, step %d, microbatch %u: loss %.9g, should be %.9g", what, s + 1, m, got->losses[s][m],
+                         expected->losses[s][m]);
+        if (!(fabs(got->norms[s] - expected->norms[s]) <= bound * expected->norms[s]))
+            fail_msg("%s, step %d: norm %.9g, should be %.9g", what, s + 1, got->norms[s], expected->norms[s]);
+    }
+    assert_true(fabs(got->held_out - expected->held_out) <= bound * expected->held_out);
+}
+
+#endif
