@@ -91,8 +91,9 @@ CUBINS       := $(if $(NVCC),$(foreach kernel,$(KERNELS:runtime/device/kernels/%
                     $(addsuffix .cubin,$(if $(filter hopper,$(kernel)),,sm_80 sm_100) sm_90a))))
 $(CUBINS): $(KERNELS) $(KERNEL_HEADS)
 	@mkdir -p $(@D)
-	$(NVCC) -cubin -std=c++17 -arch=$(patsubst .%,%,$(suffix $(basename $@))) -o $@.$(notdir $(BUILD)) \
-	    runtime/device/kernels/$(basename $(basename $(notdir $@))).cu && mv $@.$(notdir $(BUILD)) $@
+	$(NVCC) -cubin -std=c++17 -arch=$(patsubst .%,%,$(suffix $(basename $@))) -Xptxas -v -o $@.$(notdir $(BUILD)) \
+	    runtime/device/kernels/$(basename $(basename $(notdir $@))).cu 2> $@.log || { cat $@.log >&2; exit 1; }
+	@mv $@.$(notdir $(BUILD)) $@
 
 $(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(CUBINS)
 	@mkdir -p $(@D)
@@ -159,9 +160,9 @@ $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 # --- the kernels as C++ on the processor. Where no sanitizer is, the thread sanitizer's instrumentation, without its runtime,
 # tells the emulation of every access ---
 CXX       := $(if $(findstring clang,$(CC)),clang++,g++)
-CXXFLAGS  := $(subst -std=c11,-std=c++17,$(CFLAGS)) -DKERNELS_EMULATED -Itests/gpu
+CXXFLAGS  := $(subst -std=c11,-std=c++17,$(CFLAGS)) -DKERNELS_EMULATED -Itests/gpu -Wno-psabi
 EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt kernels $(if $(SANITIZE),,accesses))
-$(call tests_of,gpu): $(EMULATION)
+$(call tests_of,gpu): $(EMULATION) | $(CUBINS)
 $(BUILD)/tests/gpu/%.o: tests/gpu/%.cpp
 	@mkdir -p $(@D)
 	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<

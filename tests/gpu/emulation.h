@@ -17,6 +17,9 @@ extern "C" {
 const char *emulate(const char *name, const void *parameters, Launch launch);
 const char *emulate_together(const char *name, const void *parameters, Launch launch);
 
+/* What cuTensorMapEncodeTiled makes on a GPU; `base` and the map are the caller's. */
+void emulated_tensor_map(TensorMap *map, const void *base, const TensorMapShape *shape);
+
 /* ldmatrix's rows that met in a bank since the last call. */
 unsigned long emulated_bank_conflicts(void);
 

@@ -139,7 +139,8 @@ static void test_products(Type type)
     static const unsigned shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 65}, {130, 128, 136}, {7, 304, 200}, {128, 72, 264}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const unsigned rows = shapes[s][0], columns = shapes[s][1], outputs = shapes[s][2];
-        const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs});
+        const Kernel *linear =
+            kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs});
         const Kernel *gelu_out = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = outputs});
         const Kernel *gelu_in = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns});
         const Tensor x = normal(type, rows * columns), w = normal(type, columns * outputs), bias = normal(type, outputs);
@@ -181,6 +182,48 @@ static void test_products(Type type)
         release(x), release(w), release(bias), release(residual), release(dy);
     }
     assert_int_equal(emulated_bank_conflicts(), 0);
+}
+
+/* TMA and wgmma, bfloat16: on two multiprocessors, so that a block goes on to a second tile. */
+static void run_hopper(const char *name, ProductLayout layout, const Product *p)
+{
+    assert_true(hopper_takes(layout, p));
+    HopperProduct with_maps = {.product = *p};
+    const TensorMapShape a = tensor_map_shape(layout, p, 0), b = tensor_map_shape(layout, p, 1);
+    emulated_tensor_map(&with_maps.a, p->a, &a);
+    emulated_tensor_map(&with_maps.b, p->b, &b);
+    run_named(name, &with_maps, hopper_launch(p, 2));
+}
+
+static void test_hopper(void **state)
+{
+    (void)state;
+    static const unsigned shapes[][3] = {{8, 8, 8}, {136, 328, 264}, {200, 64, 520}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const unsigned rows = shapes[s][0], columns = shapes[s][1], outputs = shapes[s][2];
+        const Kernel *linear =
+            kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs});
+        const Tensor x = normal(BF16, rows * columns), w = normal(BF16, columns * outputs), bias = normal(BF16, outputs);
+        const Tensor residual = normal(BF16, rows * outputs), dy = normal(BF16, rows * outputs);
+        const Tensor y = poisoned(BF16, rows * outputs), dx = poisoned(BF16, rows * columns);
+        const Tensor dw = normal(F32, columns * outputs), dbias = normal(F32, outputs);
+        run_hopper("hopper_forward", PRODUCT_FORWARD,
+                   &(Product){.a = x.device, .b = w.device, .c = y.device, .bias = bias.device, .residual = residual.device,
+                              .m = rows, .n = outputs, .k = columns});
+        run_hopper("hopper_input", PRODUCT_INPUT,
+                   &(Product){.a = dy.device, .b = w.device, .c = dx.device, .m = rows, .n = columns, .k = outputs});
+        run_hopper("hopper_weight", PRODUCT_WEIGHT,
+                   &(Product){.a = x.device, .b = dy.device, .c = dw.device, .column_sums = dbias.device, .m = columns,
+                              .n = outputs, .k = rows});
+        ORACLE(linear_forward(oracle, linear, x.exact, w.exact, bias.exact, residual.exact, y.exact, &error));
+        ORACLE(linear_backward_input(oracle, linear, dy.exact, w.exact, dx.exact, &error));
+        ORACLE(linear_backward_weight(oracle, linear, x.exact, dy.exact, dw.exact, dbias.exact, &error));
+        assert_near_and_release(y, "hopper y");
+        assert_near_and_release(dx, "hopper dx");
+        assert_near_and_release(dw, "hopper dw");
+        assert_near_and_release(dbias, "hopper dbias");
+        release(x), release(w), release(bias), release(residual), release(dy);
+    }
 }
 
 static void test_norm(Type type)
@@ -240,7 +283,8 @@ static void test_attention(Type type)
 {
     static const struct {
         unsigned samples, sequence, heads, width;
-    } shapes[] = {{1, 1, 1, 1}, {2, 5, 3, 4}, {1, 64, 2, 24}, {2, 130, 2, 16}, {1, 129, 1, 40}, {1, 140, 2, 13}, {1, 200, 1, 128}};
+    } shapes[] = {{1, 1, 1, 1}, {2, 5, 3, 4}, {1, 64, 2, 24}, {2, 130, 2, 16}, {1, 129, 1, 40}, {1, 140, 2, 13},
+                  {1, 200, 1, 128}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const unsigned columns = shapes[s].heads * shapes[s].width, rows = shapes[s].samples * shapes[s].sequence;
         const Kernel *attention = kernel_of((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns,
@@ -435,8 +479,8 @@ static int close_oracle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        UNIT(test_products), UNIT(test_norm), UNIT(test_gelu), UNIT(test_attention), UNIT(test_embedding),
-        UNIT(test_cross_entropy), UNIT(test_squared_error), UNIT(test_memory), cmocka_unit_test(test_sum_of_squares),
+        UNIT(test_products), cmocka_unit_test(test_hopper), UNIT(test_norm), UNIT(test_gelu), UNIT(test_attention),
+        UNIT(test_embedding), UNIT(test_cross_entropy), UNIT(test_squared_error), UNIT(test_memory), cmocka_unit_test(test_sum_of_squares),
         cmocka_unit_test(test_adamw),
     };
     return cmocka_run_group_tests(tests, open_oracle, close_oracle);

@@ -7,6 +7,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
 #include <ucontext.h>
@@ -28,6 +29,27 @@ struct AsyncCopy {
     unsigned bytes, group;
 };
 
+/* A box on its way. It comes when somebody waits for it; before, there is neither old nor new. */
+struct TensorCopy {
+    void *to;
+    const TensorMap *map;
+    unsigned x, y;
+};
+
+struct ArrivalState {
+    unsigned count, missing, phase;
+    long bytes; /* announced and not come */
+    std::vector<TensorCopy> copies;
+};
+
+/* A product of a warpgroup, as one thread sees it: read as late as it may be. */
+struct GroupProduct {
+    float *d;
+    unsigned long long a, b;
+    bool a_by_k, b_by_k;
+    unsigned group;
+};
+
 struct Block;
 
 struct Fiber {
@@ -40,6 +62,9 @@ struct Fiber {
     void *operands = nullptr;
     std::vector<AsyncCopy> copies;
     unsigned groups = 0;
+    std::vector<GroupProduct> products;
+    unsigned product_groups = 0;
+    unsigned polls = 0;           /* looks at something that others change, in vain so far */
     void *fake_stack = nullptr;
 };
 
@@ -62,6 +87,7 @@ struct Block {
     std::vector<Warp> warps;
     unsigned arrived[16] = {};
     std::vector<Touched> touched;
+    std::map<const void *, ArrivalState> arrivals;
 };
 
 struct Machine {
@@ -73,7 +99,6 @@ struct Machine {
     Fiber *running = nullptr;
     ucontext_t scheduler;
     std::string error;
-    bool progress = false;
     unsigned long bank_conflicts = 0;
 };
 
@@ -100,6 +125,13 @@ void yield()
     switch_to(&me->context, &machine.scheduler, &me->fake_stack, scheduler_stack, scheduler_size);
 }
 
+void poll(const char *at)
+{
+    machine.running->at = at;
+    machine.running->polls++;
+    yield();
+}
+
 /* Never comes back: the scheduler gives up. */
 void stop()
 {
@@ -116,6 +148,8 @@ void run_fiber()
     Fiber *me = machine.running;
     if (!me->copies.empty())
         simt_fail("ends while asynchronous copies are under way");
+    if (!me->products.empty())
+        simt_fail("ends while products of its warpgroup are under way");
     me->ended = true;
     me->block->ended++;
     stop();
@@ -144,7 +178,7 @@ void start(Block *block, unsigned number, std::size_t first_fiber)
             machine.fibers.emplace_back(new Fiber);
         Fiber *fiber = machine.fibers[first_fiber + t].get();
         fiber->block = block, fiber->number = t, fiber->waits = fiber->ended = false, fiber->at = "";
-        fiber->copies.clear(), fiber->groups = 0;
+        fiber->copies.clear(), fiber->groups = 0, fiber->products.clear(), fiber->product_groups = 0, fiber->polls = 0;
         getcontext(&fiber->context);
         fiber->context.uc_stack.ss_sp = fiber->stack.get();
         fiber->context.uc_stack.ss_size = stack_bytes;
@@ -158,7 +192,7 @@ void start(Block *block, unsigned number, std::size_t first_fiber)
 void run_blocks()
 {
     for (bool going = true; going && machine.error.empty();) {
-        going = machine.progress = false;
+        going = false;
         for (auto &block : machine.blocks) {
             const std::size_t threads = block->threads.size();
             for (std::size_t i = 0; i < threads && machine.error.empty(); i++) {
@@ -166,7 +200,7 @@ void run_blocks()
                 if (fiber->ended || fiber->waits)
                     continue;
                 resume(fiber);
-                going = true;
+                going |= fiber->polls < 2;
             }
         }
     }
@@ -432,6 +466,180 @@ void simt_multiply_fragments(float *c, const unsigned *a, unsigned b0, unsigned 
 {
     MultiplyFragments operands{c, a, {b0, b1}};
     simt_collective("mma", &operands, finish_multiply_fragments);
+}
+
+/* ---- Hopper: boxes of tensors, arrivals, products of warpgroups ---- */
+
+namespace {
+
+struct EmulatedTensorMap {
+    const char *base;
+    TensorMapShape shape;
+};
+static_assert(sizeof(EmulatedTensorMap) <= sizeof(TensorMap), "a map has room for ours");
+
+/* The swizzle of 128 bytes: 16-byte chunks of a row exchanged by the row's number of eight, both taken from the address. */
+unsigned swizzled(unsigned address)
+{
+    return address ^ (address >> 7 & 7) << 4;
+}
+
+void perform(const TensorCopy &copy)
+{
+    EmulatedTensorMap map;
+    std::memcpy(&map, copy.map, sizeof map);
+    const unsigned to = shared_address(copy.to);
+    for (unsigned y = 0; y < map.shape.box[1]; y++)
+        for (unsigned x = 0; x < map.shape.box[0]; x++) {
+            std::uint16_t element = 0;
+            if (copy.x + x < map.shape.sizes[0] && copy.y + y < map.shape.sizes[1])
+                std::memcpy(&element, map.base + (copy.y + y) * map.shape.pitch + (copy.x + x) * 2, 2);
+            std::memcpy(simt_shared() + swizzled(to + y * 128 + x * 2), &element, 2);
+        }
+}
+
+unsigned box_bytes(const TensorMap *map)
+{
+    EmulatedTensorMap emulated;
+    std::memcpy(&emulated, map, sizeof emulated);
+    return emulated.shape.box[0] * emulated.shape.box[1] * 2;
+}
+
+ArrivalState &arrivals_of(const void *arrivals)
+{
+    auto &all = machine.running->block->arrivals;
+    if (!all.count(arrivals))
+        simt_fail("uses arrivals that nobody has initialised");
+    return all[arrivals];
+}
+
+void end_phase(ArrivalState &state)
+{
+    if (state.missing == 0 && state.bytes == 0) {
+        state.phase++;
+        state.missing = state.count;
+    }
+}
+
+/* The element of a matrix in shared memory (PTX ISA: matrix descriptors, strides of 128-byte swizzle). */
+float descriptor_element(unsigned long long descriptor, bool by_k, unsigned other, unsigned k)
+{
+    const unsigned start = (unsigned)(descriptor & 0x3fff) * 16, leading = (unsigned)(descriptor >> 16 & 0x3fff) * 16;
+    const unsigned stride = (unsigned)(descriptor >> 32 & 0x3fff) * 16;
+    const unsigned offset = by_k ? other / 8 * stride + other % 8 * 128 + k * 2
+                                 : other / 64 * leading + k / 8 * stride + k % 8 * 128 + other % 64 * 2;
+    std::uint16_t bits;
+    std::memcpy(&bits, simt_shared() + swizzled(start + offset), 2);
+    return __uint_as_float((unsigned)bits << 16);
+}
+
+void perform(const GroupProduct &product)
+{
+    const unsigned thread = machine.running->number % 128, lane = thread % 32;
+    float a[2][16];
+    for (unsigned half = 0; half < 2; half++)
+        for (unsigned k = 0; k < 16; k++)
+            a[half][k] = descriptor_element(product.a, product.a_by_k, thread / 32 * 16 + lane / 4 + half * 8, k);
+    for (unsigned j = 0; j < 32; j++)
+        for (unsigned e = 0; e < 2; e++) {
+            float sum[2] = {};
+            for (unsigned k = 0; k < 16; k++) {
+                const float b = descriptor_element(product.b, product.b_by_k, j * 8 + lane % 4 * 2 + e, k);
+                sum[0] += a[0][k] * b;
+                sum[1] += a[1][k] * b;
+            }
+            product.d[j * 4 + e] += sum[0];
+            product.d[j * 4 + 2 + e] += sum[1];
+        }
+}
+
+} // namespace
+
+unsigned shared_address(const void *shared)
+{
+    return (unsigned)((const char *)shared - simt_shared());
+}
+
+void simt_arrivals_init(const void *arrivals, unsigned count)
+{
+    machine.running->block->arrivals[arrivals] = ArrivalState{count, count, 0, 0, {}};
+}
+
+void simt_arrive(const void *arrivals, unsigned bytes)
+{
+    ArrivalState &state = arrivals_of(arrivals);
+    if (state.missing == 0) {
+        simt_fail("arrives where all have arrived");
+        return;
+    }
+    state.missing--;
+    state.bytes += bytes;
+    end_phase(state);
+}
+
+void simt_arrivals_wait(const void *arrivals, unsigned parity)
+{
+    ArrivalState &state = arrivals_of(arrivals);
+    for (;;) {
+        std::vector<TensorCopy> copies;
+        copies.swap(state.copies);
+        for (const TensorCopy &copy : copies) {
+            perform(copy);
+            state.bytes -= box_bytes(copy.map);
+        }
+        end_phase(state);
+        if ((state.phase & 1) != parity)
+            break;
+        poll("arrivals");
+    }
+    machine.running->polls = 0;
+}
+
+void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals)
+{
+    if (shared_address(shared) % 1024 || (std::uintptr_t)map % 64)
+        simt_fail("loads a box to an address that is not a multiple of 1024, or by a map that is not at one of 64");
+    if (shared_address(shared) + box_bytes(map) > machine.launch.shared)
+        simt_fail("loads a box beyond shared memory");
+    std::memset(shared, 0xff, box_bytes(map));
+    arrivals_of(arrivals).copies.push_back({shared, map, x, y});
+}
+
+void simt_group_product(float *d, unsigned long long a, unsigned long long b, bool a_by_k, bool b_by_k)
+{
+    unsigned long long both[2] = {a, b};
+    simt_collective("wgmma", both, [](void *const *lanes) {
+        for (int i = 1; i < 32; i++)
+            if (std::memcmp(lanes[i], lanes[0], sizeof both))
+                simt_fail("multiplies by other descriptors than lane %d of its warp", i);
+    });
+    Fiber *me = machine.running;
+    me->products.push_back({d, a, b, a_by_k, b_by_k, me->product_groups});
+}
+
+void simt_group_products_commit()
+{
+    machine.running->product_groups++;
+}
+
+void simt_group_products_wait(unsigned groups)
+{
+    Fiber *me = machine.running;
+    std::vector<GroupProduct> rest;
+    for (const GroupProduct &product : me->products)
+        if (product.group + groups < me->product_groups)
+            perform(product);
+        else
+            rest.push_back(product);
+    me->products.swap(rest);
+    unsigned none = 0;
+    simt_collective("wgmma.wait_group", &none, [](void *const *) {}); /* no lane goes on before all have read */
+}
+
+extern "C" void emulated_tensor_map(TensorMap *map, const void *base, const TensorMapShape *shape)
+{
+    const EmulatedTensorMap emulated{(const char *)base, *shape};
+    std::memcpy(map, &emulated, sizeof emulated);
 }
 
 extern "C" const char *emulate(const char *name, const void *parameters, Launch launch)

@@ -115,6 +115,39 @@ DEVICE void multiply_fragments(float (&c)[4], const unsigned (&a)[4], unsigned b
     simt_multiply_fragments(c, a, b0, b1);
 }
 
+/* --- instructions_hopper.cuh --- */
+unsigned shared_address(const void *shared);
+struct TensorMap;
+void simt_arrivals_init(const void *arrivals, unsigned count);
+void simt_arrive(const void *arrivals, unsigned bytes);
+void simt_arrivals_wait(const void *arrivals, unsigned parity);
+void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals);
+void simt_group_product(float *d, unsigned long long a, unsigned long long b, bool a_by_k, bool b_by_k);
+void simt_group_products_commit();
+void simt_group_products_wait(unsigned groups);
+DEVICE void block_barrier() { simt_barrier(0, blockDim.x); }
+DEVICE void arrivals_init(unsigned long long *arrivals, unsigned count) { simt_arrivals_init(arrivals, count); }
+DEVICE void arrivals_publish() {}
+DEVICE void arrive(unsigned long long *arrivals) { simt_arrive(arrivals, 0); }
+DEVICE void arrive_expecting(unsigned long long *arrivals, unsigned bytes) { simt_arrive(arrivals, bytes); }
+DEVICE void arrivals_wait(unsigned long long *arrivals, unsigned parity) { simt_arrivals_wait(arrivals, parity); }
+DEVICE void tensor_prefetch(const TensorMap *) {}
+DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, unsigned long long *arrivals)
+{
+    simt_tensor_load(shared, map, x, y, arrivals);
+}
+template <int COUNT> DEVICE void registers_more() {}
+template <int COUNT> DEVICE void registers_less() {}
+DEVICE void group_products_begin() {}
+DEVICE void group_products_commit() { simt_group_products_commit(); }
+template <int GROUPS> DEVICE void group_products_wait() { simt_group_products_wait(GROUPS); }
+DEVICE void hold_sums(float (&)[128]) {}
+template <bool A_BY_K, bool B_BY_K>
+DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long long b)
+{
+    simt_group_product(d, a, b, A_BY_K, B_BY_K);
+}
+
 inline unsigned simt_bf16(float value) /* to nearest, ties to even; a NaN stays one */
 {
     const unsigned bits = __float_as_uint(value);

@@ -22,14 +22,14 @@ template <> struct AttentionBlock<float> { enum { FORWARD = 16, BACKWARD = 16, S
 
 /* `rows` rows of a head into shared memory, zero where there are none and behind its width. */
 template <typename T, int WIDTH>
-DEVICE void attention_load(T *shared, unsigned rows, const T *from, size_t pitch, unsigned valid_rows, unsigned valid_columns,
+DEVICE void attention_load(T *shared, unsigned rows, const T *from, unsigned pitch, unsigned valid_rows, unsigned valid_columns,
                            bool aligned)
 {
     constexpr unsigned chunk = 16 / sizeof(T), chunks = WIDTH / chunk, shared_pitch = WIDTH + chunk;
     for (unsigned at = threadIdx.x; at < rows * chunks; at += TILE_THREADS) {
         const unsigned row = at / chunks, column = at % chunks * chunk;
         T *to = shared + row * shared_pitch + column;
-        const T *source = from + (row < valid_rows ? row : 0) * pitch + column;
+        const T *source = from + (size_t)(row < valid_rows ? row : 0) * pitch + column;
         const unsigned valid = row < valid_rows && column < valid_columns ? smaller(chunk, valid_columns - column) : 0;
         if (aligned)
             copy_async(to, valid ? source : from, valid * (unsigned)sizeof(T));
@@ -146,7 +146,7 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
     constexpr unsigned pitch = WIDTH + 16 / sizeof(T), block_size = BLOCK * pitch;
     const AttentionHead h = attention_head(p, tile, false);
     const bool aligned = h.width * sizeof(T) % 16 == 0;
-    const size_t row_pitch = 3 * (size_t)p.columns;
+    const unsigned row_pitch = 3 * p.columns;
     const T *q = (const T *)p.qkv + h.first_row * row_pitch + h.head * h.width, *k = q + p.columns, *v = k + p.columns;
     T *x = (T *)shared, *z = x + ATTENTION_TILE * pitch;
     const unsigned end = smaller(p.sequence, h.begin + ATTENTION_TILE), blocks = tiles_of(end, BLOCK);
@@ -157,12 +157,12 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
         T *to = z + block % STAGES * (2 * block_size);
         if (block < blocks) {
             const unsigned first = block * BLOCK, valid = end - first;
-            attention_load<T, WIDTH>(to, BLOCK, k + first * row_pitch, row_pitch, valid, h.width, aligned);
-            attention_load<T, WIDTH>(to + block_size, BLOCK, v + first * row_pitch, row_pitch, valid, h.width, aligned);
+            attention_load<T, WIDTH>(to, BLOCK, k + (size_t)first * row_pitch, row_pitch, valid, h.width, aligned);
+            attention_load<T, WIDTH>(to + block_size, BLOCK, v + (size_t)first * row_pitch, row_pitch, valid, h.width, aligned);
         }
         copy_async_commit();
     };
-    attention_load<T, WIDTH>(x, ATTENTION_TILE, q + h.begin * row_pitch, row_pitch, end - h.begin, h.width, aligned);
+    attention_load<T, WIDTH>(x, ATTENTION_TILE, q + (size_t)h.begin * row_pitch, row_pitch, end - h.begin, h.width, aligned);
     load(0);
     float mixed[WIDTH / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, total[2] = {};
     for (unsigned block = 0; block < blocks; block++) {
@@ -237,7 +237,7 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
     constexpr unsigned pitch = WIDTH + 16 / sizeof(T), block_size = BLOCK * pitch;
     const AttentionHead h = attention_head(p, tile, KEYS);
     const bool aligned = h.width * sizeof(T) % 16 == 0;
-    const size_t row_pitch = 3 * (size_t)p.columns;
+    const unsigned row_pitch = 3 * p.columns;
     const T *q = (const T *)p.qkv + h.first_row * row_pitch + h.head * h.width, *k = q + p.columns, *v = k + p.columns;
     const T *dy = (const T *)p.dy + h.first_row * p.columns + h.head * h.width;
     const float *logsumexp = p.logsumexp + h.first_row * p.heads + h.head, *delta = p.delta + h.first_row * p.heads + h.head;
@@ -248,14 +248,14 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
     const unsigned z_end = KEYS ? p.sequence : end;
     const unsigned lane = lane_of_warp(), own = threadIdx.x / 32 * 16, row = h.begin + own + lane / 4;
     const float scale = 1 / sqrtf((float)h.width);
-    const size_t x2_pitch = KEYS ? row_pitch : p.columns, z2_pitch = KEYS ? p.columns : row_pitch;
+    const unsigned x2_pitch = KEYS ? row_pitch : p.columns, z2_pitch = KEYS ? p.columns : row_pitch;
 
     const auto load = [&](unsigned block) {
         const unsigned stage = block % STAGES, first = block * BLOCK, valid = z_end - first;
         T *to = z + stage * (2 * block_size);
         if (block < blocks) {
-            attention_load<T, WIDTH>(to, BLOCK, (KEYS ? q : k) + first * row_pitch, row_pitch, valid, h.width, aligned);
-            attention_load<T, WIDTH>(to + block_size, BLOCK, (KEYS ? dy : v) + first * z2_pitch, z2_pitch, valid, h.width,
+            attention_load<T, WIDTH>(to, BLOCK, (KEYS ? q : k) + (size_t)first * row_pitch, row_pitch, valid, h.width, aligned);
+            attention_load<T, WIDTH>(to + block_size, BLOCK, (KEYS ? dy : v) + (size_t)first * z2_pitch, z2_pitch, valid, h.width,
                                      aligned);
             if (KEYS && threadIdx.x < 2 * BLOCK) {
                 const unsigned query = threadIdx.x % BLOCK;
@@ -265,9 +265,9 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
         }
         copy_async_commit();
     };
-    attention_load<T, WIDTH>(x1, ATTENTION_TILE, (KEYS ? k : q) + h.begin * row_pitch, row_pitch, end - h.begin, h.width,
+    attention_load<T, WIDTH>(x1, ATTENTION_TILE, (KEYS ? k : q) + (size_t)h.begin * row_pitch, row_pitch, end - h.begin, h.width,
                              aligned);
-    attention_load<T, WIDTH>(x2, ATTENTION_TILE, (KEYS ? v : dy) + h.begin * x2_pitch, x2_pitch, end - h.begin, h.width,
+    attention_load<T, WIDTH>(x2, ATTENTION_TILE, (KEYS ? v : dy) + (size_t)h.begin * x2_pitch, x2_pitch, end - h.begin, h.width,
                              aligned);
     float of_row[2][2] = {}; /* queries: the logsumexp and delta of this thread's rows */
     if (!KEYS)

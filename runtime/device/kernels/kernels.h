@@ -1,8 +1,8 @@
 #ifndef DEVICE_KERNELS_KERNELS_H
 #define DEVICE_KERNELS_KERNELS_H
 
-/* The kernels' names, parameters and launches: the one header that the host (C11) and the kernels (CUDA C++, compiled without
-   any include path, so nothing is included here) share.
+/* The kernels' names, parameters and launches: the one header that the host (C11) and the kernels (CUDA C++, compiled
+   without any include path, so nothing is included here) share.
 
    Each operation is a set of independent tiles. A plain kernel NAME takes the operation's parameters by value as its only
    argument and works on tile blockIdx.x with TILE_THREADS threads; all its shared memory is dynamic. NAME ends in _f32 or
@@ -342,13 +342,13 @@ KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
     return a_row % 8 == 0 && b_row % 8 == 0 && p->n % 8 == 0;
 }
 
-/* `column_sums` is done by a launch of product_weight's tiles behind the product's: hopper_weight does them itself, too. */
 KERNELS_BOTH Launch hopper_launch(const Product *p, unsigned multiprocessors)
 {
     const unsigned sums = p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0;
     const unsigned tiles = tiles_of(p->m, HOPPER_TILE_M) * tiles_of(p->n, HOPPER_TILE_N) + sums;
     const Launch launch = {tiles < multiprocessors ? tiles : multiprocessors, HOPPER_THREADS,
-                           HOPPER_STAGES * (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2 + 2048};
+                           HOPPER_STAGES * (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2 + 1024 +
+                               TILE_THREADS / 4 * (PRODUCT_SUM_COLUMNS + 1) * 4};
     return launch;
 }
 

@@ -1,0 +1,140 @@
+#ifndef DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
+#define DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
+
+/* The instructions that sm_90a alone has: copies of tensors' boxes (TMA), arrivals that they complete, and products of
+   warpgroups (wgmma). As in instructions.cuh, the emulation brings the same functions. The layouts are the PTX ISA's,
+   "Asynchronous Warpgroup Level Matrix Instructions", shared memory layouts of 128-byte swizzle. */
+
+#include "instructions.cuh"
+#include "kernels.h"
+
+/* An mbarrier: a phase ends when all have arrived and all announced bytes have come. */
+typedef unsigned long long Arrivals;
+
+#ifndef KERNELS_EMULATED
+
+DEVICE void block_barrier()
+{
+    asm volatile("bar.sync 0;" ::: "memory");
+}
+
+DEVICE void arrivals_init(Arrivals *arrivals, unsigned count)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(arrivals)), "r"(count) : "memory");
+}
+
+/* Makes initialised arrivals known to the copy engine; before block_barrier. */
+DEVICE void arrivals_publish()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async.shared::cta;" ::: "memory");
+}
+
+DEVICE void arrive(Arrivals *arrivals)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(arrivals)) : "memory");
+}
+
+/* One arrival, and `bytes` that the copy engine is going to bring. */
+DEVICE void arrive_expecting(Arrivals *arrivals, unsigned bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(arrivals)), "r"(bytes) : "memory");
+}
+
+/* Until the phase of that parity has ended; of a fresh Arrivals, the phase before the first has parity 1. */
+DEVICE void arrivals_wait(Arrivals *arrivals, unsigned parity)
+{
+    unsigned done;
+    do
+        asm volatile("{\n.reg .pred ended;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, ended;\n}"
+                     : "=r"(done) : "r"(shared_address(arrivals)), "r"(parity) : "memory");
+    while (!done);
+}
+
+DEVICE void tensor_prefetch(const TensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/* The map's box that begins at element x of row y, to shared memory at 1024 bytes; zeros outside of the tensor. */
+DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, Arrivals *arrivals)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+                     shared_address(shared)),
+                 "l"(map), "r"(shared_address(arrivals)), "r"(x), "r"(y)
+                 : "memory");
+}
+
+/* Registers of a thread, from its warpgroup's branch on. */
+template <int COUNT> DEVICE void registers_more()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+template <int COUNT> DEVICE void registers_less()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+
+/* Before the first product of a group: what threads did to the sums' registers comes first. */
+DEVICE void group_products_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+DEVICE void group_products_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until at most GROUPS of this warpgroup's committed groups of products are under way. */
+template <int GROUPS> DEVICE void group_products_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
+}
+
+/* The compiler moves no access to the sums across this. */
+DEVICE void hold_sums(float (&sum)[128])
+{
+    UNROLL for (int i = 0; i < 128; i++)
+        asm volatile("" : "+f"(sum[i])::"memory");
+}
+
+#define WGMMA_SUMS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+                      "+f"(d[i + 6]), "+f"(d[i + 7])
+
+/* d[64, 256] += a[64, 16] b[16, 256]. A_BY_K, B_BY_K: k is the contiguous index of the operand. Thread t of
+   the warpgroup holds, of row t / 32 * 16 + t % 32 / 4 + 8 h and columns 8 j + t % 4 * 2 + e, d[4 j + 2 h + e]. */
+template <bool A_BY_K, bool B_BY_K>
+DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long long b)
+{
+    asm volatile("{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
+                 "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+                 "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
+                 "%62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
+                 "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, "
+                 "%102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "
+                 "%119, %120, %121, %122, %123, %124, %125, %126, %127},  "
+                 "%128, %129, onto, 1, 1, %130, %131;\n}"
+                 : WGMMA_SUMS(0), WGMMA_SUMS(8), WGMMA_SUMS(16), WGMMA_SUMS(24), WGMMA_SUMS(32), WGMMA_SUMS(40),
+                   WGMMA_SUMS(48), WGMMA_SUMS(56), WGMMA_SUMS(64), WGMMA_SUMS(72), WGMMA_SUMS(80), WGMMA_SUMS(88),
+                   WGMMA_SUMS(96), WGMMA_SUMS(104), WGMMA_SUMS(112), WGMMA_SUMS(120)
+                 : "l"(a), "l"(b), "n"(A_BY_K ? 0 : 1), "n"(B_BY_K ? 0 : 1));
+}
+
+#endif
+
+/* A matrix in shared memory for group_product, in atoms of 8 x 128 swizzled bytes. By k: rows of 64 elements of k, `stride`
+   bytes from eight rows to the next eight. Else: a row for each k with 64 elements of the other index, `stride` from eight k
+   to the next, `leading` from 64 elements of the other index to the next. */
+DEVICE unsigned long long matrix_descriptor(const void *shared, unsigned leading, unsigned stride)
+{
+    const unsigned long long swizzle_128 = 1ull << 62;
+    return swizzle_128 | (unsigned long long)(stride / 16) << 32 | (unsigned long long)(leading / 16) << 16 |
+           (shared_address(shared) & 0x3ffff) / 16;
+}
+
+#endif

@@ -1,0 +1,67 @@
+/* What the compiler says of every kernel in the ready-made machine code: there for each architecture, and no register spilled
+   to memory. Where nvcc was not, there is none and nothing to test. */
+
+#include "runtime/device/kernels/kernels.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
+
+static char *log_of(const char *file, const char *architecture)
+{
+    char path[200];
+    snprintf(path, sizeof path, "build/kernels/%s.%s.cubin.log", file, architecture);
+    FILE *log = fopen(path, "r");
+    if (!log)
+        return NULL;
+    char *text = calloc(1, 1 << 20);
+    assert_true(fread(text, 1, (1 << 20) - 1, log) < (1 << 20) - 1);
+    fclose(log);
+    return text;
+}
+
+static void assert_no_spills(const char *file, const char *architecture, const char *kernel)
+{
+    char *text = log_of(file, architecture), entry[100];
+    assert_non_null(text);
+    snprintf(entry, sizeof entry, "entry function '%s' for '%s'", kernel, architecture);
+    const char *at = strstr(text, entry), *spills = at ? strstr(at, "bytes stack frame, ") : NULL;
+    if (!spills)
+        fail_msg("%s: no %s in the compiler's log", architecture, kernel);
+    if (strncmp(spills, "bytes stack frame, 0 bytes spill stores", 39))
+        fail_msg("%s %s: %.80s", architecture, kernel, spills);
+    free(text);
+}
+
+static void test_no_spills(void **state)
+{
+    (void)state;
+    char *there = log_of("product", architectures[0]);
+    if (!there) {
+        puts("SKIPPED: no nvcc was found when this was built, so no kernel has been compiled for a GPU");
+        skip();
+    }
+    free(there);
+    for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
+#define ONE(file, name, parameters) assert_no_spills(#file, architectures[a], #name);
+#define BOTH(file, name, parameters) ONE(file, name##_f32, parameters) ONE(file, name##_bf16, parameters)
+        KERNELS_OF_ELEMENTS(BOTH)
+        KERNELS_OF_FLOATS(ONE)
+        if (!strcmp(architectures[a], "sm_90a")) {
+            KERNELS_OF_HOPPER(ONE)
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_spills)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
