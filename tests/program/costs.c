@@ -152,9 +152,33 @@ static void test_refused(void **state)
     }
 }
 
+/* Words of the format in any order: taken, or refused with words. */
+static void test_any_text(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"F", "FB", "comm", "bandwidth", "bytes", "unit", "memory_W", "[", "]", "->", "=", ",", "0", "3",
+                                        "70000", "1e9", "-", ".5", "K", " ", "#", "\t", "\377", "nan"};
+    uint32_t random = 1, taken = 0, refused = 0;
+    for (int i = 0; i < 20000; i++) {
+        char text[200] = "F";
+        Costs costs = costs_unit;
+        Error error = {""};
+        for (uint32_t n = 0; n < 1 + (uint32_t)i % 12; n++) {
+            random = random * 1664525 + 1013904223;
+            strcat(text, words[(random >> 16) % (sizeof words / sizeof *words)]);
+        }
+        const Status status = costs_set(&costs, text, &arena, &error);
+        assert_true(status == STATUS_OK ? !*error.text : status == STATUS_BAD_USAGE && *error.text);
+        taken += status == STATUS_OK;
+        refused += status != STATUS_OK;
+    }
+    assert_true(taken > 10 && refused > 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_stages), cmocka_unit_test(test_pairs),
-                                       cmocka_unit_test(test_links), cmocka_unit_test(test_recut), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_links), cmocka_unit_test(test_recut), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_any_text)};
     return cmocka_run_group_tests(tests, NULL, free_arena);
 }
