@@ -109,7 +109,7 @@ static void fill_row(const Trial *trial, const Compilation *c, CompareRow *row)
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const RankLoad load = rank_load(schedule, &trial->costs, r);
         row->peak = c->plans[r].peak_activations > row->peak ? c->plans[r].peak_activations : row->peak;
-        row->copies += schedule->chunk_counts[r];
+        row->copies += c->plans[r].slots[SLOT_WEIGHTS];
         row->messages += load.messages;
         row->bytes += load.bytes_sent;
         row->memory = load.peak_memory > row->memory ? load.peak_memory : row->memory;

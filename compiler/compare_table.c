@@ -119,7 +119,7 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream)
         put_row(cells[i], widths, table->rows[i].reason, stream);
     if (!figures)
         return;
-    fputs("\nbubble: the longest rank's time without work; copies: of the weights\n"
+    fputs("\nbubble: the longest rank's time without work; copies: of the weights, versions included\n"
           "peak: most activations of a stage on a rank; models: these as microbatches of the whole model\n",
           stream);
     if (widths[PUBLISHED])

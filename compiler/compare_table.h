@@ -14,7 +14,7 @@ typedef struct CompareRow {
     double makespan;
     Bubble bubble;
     uint32_t peak;       /* most activations of a stage on a rank */
-    double copies;       /* of the weights */
+    double copies;       /* of the weights, and versions of them */
     uint64_t messages;   /* of all ranks */
     double bytes;        /* of these; 0: the costs have none */
     double memory;       /* peak of a rank; 0: the costs have none */

@@ -16,14 +16,15 @@ static const struct {
     {"schedules/zb-h2.dps", 4, 9},      {"schedules/zb-v.dps", 4, 9},             {"schedules/v-half.dps", 4, 8},
     {"schedules/chimera.dps", 4, 8},    {"schedules/bitpipe.dps", 4, 8},          {"schedules/hanayo.dps", 4, 8},
     {"schedules/dualpipe.dps", 6, 14},  {"schedules/dualpipev.dps", 3, 8},
+    {"schedules/1f1b-rr.dps", 5, 9},    {"schedules/pipedream.dps", 4, 9},            {"schedules/pipedream-2bw.dps", 4, 8},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
 /* Some costs of all, some of one stage or link; in quarters, so that sums are exact. */
 static Costs random_costs(uint64_t *seed, const Schedule *schedule, Arena *arena)
 {
-    static const char *const names[] = {"F", "I", "W", "B", "FB", "comm", "bandwidth"};
-    enum { NAMES = sizeof names / sizeof *names, LINKS = 5 };
+    static const char *const names[] = {"F", "I", "W", "B", "FB", "U", "comm", "bandwidth"};
+    enum { NAMES = sizeof names / sizeof *names, LINKS = 6 };
     Costs costs = costs_unit;
     costs.bytes = 1;
     for (uint64_t n = random_below(seed, 40) + 1; n > 0; n--) {
@@ -68,7 +69,7 @@ static void check_timeline(const Compilation *c, const Timeline *times)
         const Order *order = &c->schedule.orders[r];
         double free_at = 0, busy = 0;
         for (uint32_t i = 0; i < order->count; i++) {
-            if (order->actions[i].kind > ACTION_W)
+            if (action_is_message(&order->actions[i]))
                 continue;
             const uint32_t first = i;
             i += order->actions[i].overlap;
