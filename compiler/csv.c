@@ -5,12 +5,21 @@
 #include <ctype.h>
 #include <string.h>
 
+/* 0F3v1: microbatch 3 uses version 1 of the weights. */
+typedef struct NamedVersion {
+    uint32_t pipe, microbatch, version;
+    Span span;
+} NamedVersion;
+
 typedef struct Reader {
     const Source *source;
     Arena *arena;
     Diagnostics *diagnostics;
     Schedule *schedule;
     const char *next, *end; /* of the cell */
+    NamedVersion *versions; /* [version_count]: of the F's that name one */
+    uint32_t version_count, version_capacity;
+    Span plain;             /* of the last F that names none; ends at 0: there is none */
     bool good;
 } Reader;
 
@@ -63,7 +72,29 @@ static void bad_cell(Reader *reader, const char *begin, const char *end)
         }
     diag_error(reader->diagnostics, span, "rank %u: '%.*s' is not a cell", reader->schedule->ranks, length, begin);
     diag_help(reader->diagnostics, "a cell is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, (0F7;7B3)OVERLAP_F_B, or "
-                                   "<stage>U<version>");
+                                   "<stage>U<version>; an F may name its version of the weights, as 3F0v1");
+}
+
+/* Behind an F: which version of the weights it uses, or nothing. */
+static bool version(Reader *reader, uint32_t pipe, uint32_t microbatch, const char *begin)
+{
+    NamedVersion named = {.pipe = pipe, .microbatch = microbatch};
+    if (reader->next == reader->end || *reader->next != 'v') {
+        reader->plain = span_of(reader, begin, reader->next);
+        return true;
+    }
+    reader->next++;
+    if (!number(reader, PROGRAM_MICROBATCHES_MAX, &named.version))
+        return false;
+    named.span = span_of(reader, begin, reader->next);
+    if (reader->version_count == reader->version_capacity) {
+        const uint32_t grown = reader->version_capacity ? 2 * reader->version_capacity : 64;
+        reader->versions = arena_grow(reader->arena, reader->versions, reader->version_count * sizeof *reader->versions,
+                                      grown * sizeof *reader->versions);
+        reader->version_capacity = grown;
+    }
+    reader->versions[reader->version_count++] = named;
+    return true;
 }
 
 static bool pass(Reader *reader, Action *action)
@@ -82,7 +113,8 @@ static bool pass(Reader *reader, Action *action)
     while (reader->next < reader->end && (isupper((unsigned char)*reader->next) || *reader->next == '_'))
         reader->next++;
     if (!kind_of(name, (size_t)(reader->next - name), &action->kind) ||
-        !number(reader, PROGRAM_MICROBATCHES_MAX - 1, &microbatch))
+        !number(reader, PROGRAM_MICROBATCHES_MAX - 1, &microbatch) ||
+        (action->kind == ACTION_F && !version(reader, pipe, microbatch, begin)))
         return false;
     action->pipe = (uint16_t)pipe;
     action->stage = (uint16_t)stage;
@@ -366,6 +398,40 @@ static void complete_actions(Reader *reader)
         }
 }
 
+/* A microbatch uses one version on all stages; where one names it all do. */
+static void place_versions(Reader *reader)
+{
+    if (!reader->version_count)
+        return;
+    if (reader->plain.end) {
+        diag_error(reader->diagnostics, reader->plain, "this F does not say which version of the weights it uses, but others do");
+        diag_note(reader->diagnostics, reader->versions[0].span, "as here");
+        reader->good = false;
+        return;
+    }
+    for (uint32_t p = 0; p < reader->schedule->pipe_count; p++) {
+        PlacedPipe *pipe = &reader->schedule->pipes[p];
+        pipe->versions = arena_array(reader->arena, pipe->microbatches, sizeof *pipe->versions);
+        const NamedVersion **first = arena_array(reader->arena, pipe->microbatches, sizeof *first);
+        for (uint32_t i = 0; i < reader->version_count; i++) {
+            const NamedVersion *named = &reader->versions[i];
+            if (named->pipe != p || named->microbatch >= pipe->microbatches) /* legal says so */
+                continue;
+            if (first[named->microbatch] && pipe->versions[named->microbatch] != named->version) {
+                diag_error(reader->diagnostics, named->span, "microbatch %u uses version %u of the weights here", named->microbatch,
+                           named->version);
+                diag_note(reader->diagnostics, first[named->microbatch]->span, "and version %u here: it is one on all stages",
+                          pipe->versions[named->microbatch]);
+                reader->good = false;
+                return;
+            }
+            first[named->microbatch] = named;
+            pipe->versions[named->microbatch] = named->version;
+            pipe->version_span = named->span;
+        }
+    }
+}
+
 bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
 {
     Reader reader = {.source = source, .arena = arena, .diagnostics = diagnostics, .schedule = schedule, .good = true};
@@ -375,6 +441,8 @@ bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Sche
     read_rows(&reader);
     if (reader.good)
         size_pipes(&reader);
+    if (reader.good)
+        place_versions(&reader);
     if (reader.good)
         place_stages(&reader);
     if (reader.good)

@@ -5,6 +5,9 @@ static void print_action(const Schedule *schedule, const Action *action, FILE *s
     char text[64];
     action_text(schedule, action, text, sizeof text);
     fputs(text, stream);
+    const uint32_t *versions = schedule->pipes[action->pipe].versions;
+    if (versions && action->kind == ACTION_F)
+        fprintf(stream, "v%u", versions[action->microbatch]);
 }
 
 void emit_csv(const Schedule *schedule, bool messages, FILE *stream)
