@@ -221,7 +221,7 @@ static void run(const char *path, const char *model, const char *clip, bool refe
     Session *session = NULL;
     Status status = options_parse(count, arguments, &arena, &options, &error);
     if (status == STATUS_OK)
-        status = program_load(path, reference, false, &arena, &loaded, &error);
+        status = program_load(path, reference, false, false, &arena, &loaded, &error);
     if (status == STATUS_OK) {
         *config = options.model;
         losses->microbatches = loaded.program->microbatches;
