@@ -91,19 +91,3 @@ void program_disassemble(const Program *program, FILE *stream)
     for (uint32_t r = 0; r < program->rank_count; r++)
         disassemble_rank(program, r, stream);
 }
-
-const char *program_trace_category(uint8_t opcode)
-{
-    switch (opcode) {
-    case OP_WAIT: return "wait";
-    case OP_SEND_FORWARD:
-    case OP_SEND_BACKWARD:
-    case OP_RECEIVE_FORWARD:
-    case OP_RECEIVE_BACKWARD: return "message";
-    case OP_REDUCE:
-    case OP_NORM:
-    case OP_UPDATE:
-    case OP_RENEW: return "update";
-    default: return "compute";
-    }
-}

@@ -126,8 +126,6 @@ Status program_verify(const Program *program, Error *error);
 
 /* Such as "F1 m3 x2 y- c0 t4"; see the head of disassemble.c. Returns what snprintf returns. */
 int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text, size_t size);
-/* What an instruction is in a trace, modelled or measured: "compute", "message", "wait" or "update". */
-const char *program_trace_category(uint8_t opcode);
 void program_disassemble(const Program *program, FILE *stream);
 /* describe.c: the format of prog.bin and every opcode. */
 void program_describe_opcodes(FILE *stream);

@@ -29,7 +29,7 @@ enum { PLACE_NONE = UINT32_MAX };
 
 /* What a rank tells all others when a step has ended. Only values; padded by losses to one size for all ranks. */
 typedef struct RankRecord {
-    int64_t begun, ended;   /* first start and last end of a pass, ns */
+    int64_t begun, ended;   /* first start and last end of a pass, ns on rank 0's clock */
     int64_t busy;           /* ns in passes */
     int64_t products;       /* ns in matrix products, */
     double operations;      /* and the floating-point operations of these */
@@ -40,6 +40,11 @@ typedef struct RankRecord {
     double norm;            /* the largest of its updates: of an asynchronous program */
     double losses[];        /* of the microbatches that end here: chunk after chunk, each in their order */
 } RankRecord;
+
+/* How far a rank's clock was ahead of rank 0's when it said `at`; ns. */
+typedef struct ClockSample {
+    int64_t at, ahead;
+} ClockSample;
 
 /* Where a copy of a stage lives. */
 typedef struct Home {
@@ -77,6 +82,7 @@ typedef struct Rank {
     uint64_t step;          /* from 1 */
     int64_t *clocks;        /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
     int64_t *clock;         /* the row of the stream that runs; the last row is for held-out data */
+    ClockSample compared[2]; /* at the beginning and, for a trace, at the end of the run */
     RankRecord *record;     /* this rank's */
     char *records;          /* everybody's: [ranks] of Session.record_bytes */
     double *losses;         /* [microbatches] by number, of everybody */
@@ -143,6 +149,13 @@ int instruction_place(const Program *program, uint32_t rank, uint32_t instructio
 /* Runs `work` for each rank of this process, each in a thread of its own, until all have come back. The first failure ends
    the others and is returned; so is a standstill of all ranks for longer than the deadline. Sets session->stuck. */
 Status crew_run(Session *session, Status (*work)(Rank *rank, Error *error), Error *error);
+
+/* --- clocks.c --- */
+
+/* A meeting of all ranks. */
+Status clocks_compare(Rank *rank, ClockSample *sample, Error *error);
+/* A rank's time as rank 0's clock has it, by the comparisons before and behind it; the second may be missing. */
+int64_t clock_common(const ClockSample compared[2], int64_t own);
 
 /* --- train.c --- */
 

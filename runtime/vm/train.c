@@ -35,6 +35,8 @@ static void note_times(Rank *rank, const Program *program)
         record->ended = rank->clock[i + 1];
         record->busy += record->ended - rank->clock[i];
     }
+    record->begun = clock_common(rank->compared, record->begun);
+    record->ended = clock_common(rank->compared, record->ended);
 }
 
 static Status run_stream(Rank *rank, const Program *program, Error *error)
@@ -202,6 +204,7 @@ Status rank_train(Rank *rank, Error *error)
 {
     const RunOptions *options = rank->session->options;
     TRY(rank_bind(rank, error));
+    TRY(clocks_compare(rank, &rank->compared[0], error));
     TRY(tell_ready(rank, error));
     for (bool last = false; !last;)
         TRY(step(rank, &last, error));

@@ -37,7 +37,7 @@ static double read_step(char *trace, unsigned step, const Schedule *schedule, do
         char *end = strchr(line, '\n');
         if (end)
             *end = '\0';
-        const unsigned rank = (unsigned)number_behind(line, "\"tid\":");
+        const unsigned rank = (unsigned)number_behind(line, "\"pid\":");
         if (strstr(line, "\"cat\":\"compute\"") && (unsigned)number_behind(line, "\"step\":") == step && rank < RANKS &&
             position[rank] < schedule->orders[rank].count) {
             const double start = number_behind(line, "\"ts\":") / 1e3, duration = number_behind(line, "\"dur\":") / 1e3;

@@ -1,59 +1,112 @@
-/* --emit=trace keeps to the documented form of Chrome trace events, says the same as --dump=times, and names what dprun does as
-   dprun's own trace names it. */
+/* dpc --emit=trace and dprun --trace keep to the documented form of Chrome trace events, and to one form of it: the same events in
+   the same order. What dpc shows is what --dump=times says. */
+#include "runtime/program/trace.h"
 #include "tests/picture/json.h"
 
 #include <math.h>
 
-enum { EVENTS_MAX = 20000, NAME_SIZE = 400 };
+enum { EVENTS_MAX = 20000, NAME_SIZE = 400, RANKS_MAX = 64 };
 static const double nanosecond = 0.001; /* in microseconds */
 
 typedef struct Event {
     char name[NAME_SIZE], category[16], phase;
-    int thread;
+    char pass[40], message[40]; /* of `args` */
+    int rank, lane, step;
     double start, duration;
     long long id;
 } Event;
 
 static Event events[EVENTS_MAX];
 
+static void take_text(const char *object, const char *name, char *text, size_t size)
+{
+    *text = '\0';
+    if (json_member(object, name))
+        json_text(object, name, text, size);
+}
+
+static void read_instruction(const char *text, Event *event)
+{
+    const char *arguments = json_member(text, "args");
+    assert_non_null(arguments);
+    event->duration = json_number(text, "dur");
+    assert_true(event->duration >= 0);
+    event->step = (int)json_number(arguments, "step");
+    assert_true(event->step >= 1);
+    assert_true(json_number(arguments, "instruction") >= 0 && json_number(arguments, "line") >= 1);
+    take_text(arguments, "pass", event->pass, sizeof event->pass);
+    take_text(arguments, "message", event->message, sizeof event->message);
+    assert_int_equal(event->lane != LANE_COMPUTE, *event->message != '\0');
+    assert_int_equal(strcmp(event->category, "compute") == 0, *event->pass != '\0');
+}
+
+/* Every process has a name and a place, every thread as well. */
+static void read_names(const char *text, const Event *event, int *named)
+{
+    static const char *const kinds[] = {"process_name", "process_sort_index", "thread_name", "thread_sort_index"};
+    int kind = 0;
+    while (kind < 4 && strcmp(kinds[kind], event->name) != 0)
+        kind++;
+    assert_in_range(kind, 0, 3);
+    const char *arguments = json_member(text, "args");
+    assert_non_null(arguments);
+    char name[32], wanted[32];
+    if (kind % 2) {
+        assert_true(json_number(arguments, "sort_index") == (kind == 1 ? event->rank : event->lane));
+    } else {
+        json_text(arguments, "name", name, sizeof name);
+        snprintf(wanted, sizeof wanted, "rank %d", event->rank);
+        assert_string_equal(name, kind == 0 ? wanted : trace_lane_names[event->lane]);
+    }
+    named[event->rank]++;
+}
+
 /* Every event, with all that its phase asks for. */
 static int read_events(const char *trace)
 {
-    const char *end = json_blank(json_skip(trace));
-    assert_int_equal(*end, '\0');
-    int count = 0;
-    const char *list = json_member(trace, "traceEvents");
+    int count = 0, named[RANKS_MAX] = {0};
+    assert_int_equal(*json_blank(json_skip(trace)), '\0');
+    const char *about = json_member(trace, "otherData"), *list = json_member(trace, "traceEvents");
+    assert_non_null(about);
     assert_non_null(list);
+    const int ranks = (int)json_number(about, "ranks");
+    assert_in_range(ranks, 1, RANKS_MAX);
+    assert_true(json_number(about, "stages") >= ranks && json_number(about, "unit") >= 0);
     for (const char *text = json_next(list, NULL); text; text = json_next(list, text)) {
         assert_true(count < EVENTS_MAX);
-        Event *event = &events[count++];
+        Event *event = &events[count];
         *event = (Event){0};
         char phase[4];
         json_text(text, "name", event->name, sizeof event->name);
         json_text(text, "ph", phase, sizeof phase);
         assert_true(strlen(phase) == 1 && strchr("XMsf", phase[0]));
         event->phase = phase[0];
-        assert_true(json_number(text, "pid") == 0);
-        event->thread = (int)json_number(text, "tid");
+        event->rank = (int)json_number(text, "pid");
+        event->lane = (int)json_number(text, "tid");
+        assert_in_range(event->rank, 0, ranks - 1);
+        assert_in_range(event->lane, 0, TRACE_LANES - 1);
         if (event->phase == 'M') {
-            assert_non_null(json_member(json_member(text, "args"), "name"));
+            read_names(text, event, named);
             continue;
         }
+        count++;
         json_text(text, "cat", event->category, sizeof event->category);
         event->start = json_number(text, "ts");
         assert_true(event->start >= 0);
         if (event->phase == 'X') {
-            event->duration = json_number(text, "dur");
-            assert_true(event->duration >= 0);
-        } else {
-            event->id = (long long)json_number(text, "id");
+            read_instruction(text, event);
+            continue;
         }
+        event->id = (long long)json_number(text, "id");
+        assert_int_equal(event->lane, LANE_COMPUTE);
         if (event->phase == 'f') {
             char binding[4];
             json_text(text, "bp", binding, sizeof binding);
             assert_string_equal(binding, "e");
         }
     }
+    for (int r = 0; r < ranks; r++)
+        assert_int_equal(named[r], 2 + 2 * TRACE_LANES);
     return count;
 }
 
@@ -63,25 +116,50 @@ static bool same_category(const Event *event, const char *category) { return str
 static const Event *around(int count, const Event *arrow)
 {
     for (int i = 0; i < count; i++)
-        if (events[i].phase == 'X' && same_category(&events[i], "compute") && events[i].thread == arrow->thread &&
+        if (events[i].phase == 'X' && same_category(&events[i], "compute") && events[i].rank == arrow->rank &&
             events[i].start <= arrow->start + 1e-9 && arrow->start < events[i].start + events[i].duration)
             return &events[i];
     return NULL;
 }
 
-static void check_threads(int count)
+/* Of each rank in order, none over another; whatever the lane: a rank does one thing at a time. In the model only passes are
+   waited for: without a gap. */
+static void check_order(int count, bool modelled)
 {
-    double clock[64] = {0};
+    double clock[RANKS_MAX] = {0};
     for (int i = 0; i < count; i++) {
         if (events[i].phase != 'X')
             continue;
-        assert_in_range(events[i].thread, 0, 63);
-        assert_true(events[i].start > clock[events[i].thread] - nanosecond); /* in order, none over another */
-        assert_true(events[i].start < clock[events[i].thread] + 2 * nanosecond || same_category(&events[i], "compute"));
-        clock[events[i].thread] = events[i].start + events[i].duration;
+        double *now = &clock[events[i].rank];
+        assert_true(events[i].start > *now - nanosecond);
+        assert_true(!modelled || events[i].start < *now + 2 * nanosecond || same_category(&events[i], "compute"));
+        *now = events[i].start + events[i].duration;
     }
 }
 
+/* The stage of "3F5" or "p1:3F5", and its microbatch. */
+static void read_pass(const char *text, int *stage, int *microbatch)
+{
+    const char *colon = strchr(text, ':');
+    char letters[8];
+    assert_int_equal(sscanf(colon ? colon + 1 : text, "%d%7[A-Z_]%d", stage, letters, microbatch), 3);
+}
+
+static bool holds(const Event *pass, int stage, char kinds[2], int microbatch)
+{
+    char text[40], *rest = NULL;
+    snprintf(text, sizeof text, "%s", pass->pass);
+    for (char *one = strtok_r(text, "&", &rest); one; one = strtok_r(NULL, "&", &rest)) {
+        int of, number;
+        read_pass(one, &of, &number);
+        if (of == stage && number == microbatch && (strchr(one, kinds[0]) || strchr(one, kinds[1])))
+            return true;
+    }
+    return false;
+}
+
+/* Of `count` events. Each has two ends, in the pass of a stage and in that of a stage beside it for the same microbatch, and takes
+   no less than the latency. */
 static int check_arrows(int count, double latency)
 {
     int arrows = 0;
@@ -100,8 +178,18 @@ static int check_arrows(int count, double latency)
         const Event *from = around(count, tail), *to = around(count, head);
         assert_non_null(from);
         assert_non_null(to);
-        assert_int_not_equal(from->thread, to->thread);
+        assert_int_not_equal(from->rank, to->rank);
         assert_true(from->start + from->duration + latency < to->start + 2 * nanosecond);
+        const bool forward = strcmp(tail->name, "activation") == 0;
+        int stage, microbatch, fits = 0;
+        char text[40], *rest = NULL;
+        snprintf(text, sizeof text, "%s", from->pass);
+        for (char *one = strtok_r(text, "&", &rest); one; one = strtok_r(NULL, "&", &rest)) {
+            read_pass(one, &stage, &microbatch);
+            fits += forward ? strchr(one, 'F') && holds(to, stage + 1, (char[]){'F', 'F'}, microbatch)
+                            : !strchr(one, 'F') && holds(to, stage - 1, (char[]){'B', 'I'}, microbatch);
+        }
+        assert_int_equal(fits, 1);
         arrows++;
     }
     return arrows;
@@ -115,7 +203,7 @@ static void test_form(void **state)
         char *trace = run("dpc --emit=trace %s", pictured[i]), *comms = run("dpc --emit=comms %s", pictured[i]);
         char *stats = run("dpc --emit=stats %s", pictured[i]);
         const int count = read_events(trace);
-        check_threads(count);
+        check_order(count, true);
         int messages = 0;
         for (const char *send = comms; (send = strstr(send, "SEND_")); send++)
             messages++;
@@ -131,57 +219,52 @@ static void test_form(void **state)
     }
 }
 
-static int by_text(const void *one, const void *other) { return strcmp(*(char *const *)one, *(char *const *)other); }
-
-/* Names and categories of a trace's instructions: in order, rank by rank, but messages, which dprun posts as early as it can,
-   by name behind all others. */
-static char *instructions(const char *trace)
+/* What does not depend on times, of one step. */
+static char *instructions(int count, int step)
 {
-    const int count = read_events(trace);
-    char *text = NULL, **messages = calloc((size_t)count, sizeof *messages);
-    size_t size = 0, posted = 0;
+    char *text = NULL;
+    size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
-    for (int i = 0; i < count; i++) {
-        char line[NAME_SIZE + 64];
-        if (events[i].phase != 'X')
-            continue;
-        snprintf(line, sizeof line, "%d %.15s %.*s\n", events[i].thread, events[i].category, NAME_SIZE, events[i].name);
-        if (same_category(&events[i], "message"))
-            messages[posted++] = strdup(line);
-        else
-            fputs(line, stream);
-    }
-    qsort(messages, posted, sizeof *messages, by_text);
-    for (size_t i = 0; i < posted; i++) {
-        fputs(messages[i], stream);
-        free(messages[i]);
-    }
+    for (int i = 0; i < count; i++)
+        if (events[i].phase == 'X' && events[i].step == step)
+            fprintf(stream, "%d %d %.15s %s %s %s\n", events[i].rank, events[i].lane, events[i].category, events[i].name,
+                    events[i].pass, events[i].message);
     fclose(stream);
-    free(messages);
     return text;
 }
 
-static void test_measured_has_the_same_events(void **state)
+static void test_measured_has_the_same_form(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/picture.XXXXXX";
-    assert_non_null(mkdtemp(folder));
+    static const char *const schedules[] = {"--ranks 4 --microbatches 8 schedules/dualpipe.dps", "--ranks 3 schedules/zb-v.dps"};
     const char *build = getenv("BUILD");
-    char *measured = run("dpc --ranks 4 --microbatches 8 -o %s/prog.bin schedules/dualpipe.dps && "
-                         "%s/dprun --steps 1 --model mlp --set hidden=8 --trace %s/trace.json %s/prog.bin > %s/out && "
-                         "cat %s/trace.json; rm -r %s",
-                         folder, build ? build : "build", folder, folder, folder, folder, folder);
-    char *modelled = run("dpc --ranks 4 --microbatches 8 --emit=trace schedules/dualpipe.dps");
-    char *one = instructions(modelled), *other = instructions(measured);
-    assert_string_equal(one, other);
-    free(measured);
-    free(modelled);
-    free(one);
-    free(other);
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        char folder[] = "/tmp/picture.XXXXXX";
+        assert_non_null(mkdtemp(folder));
+        char *measured = run("dpc -o %s/prog.bin %s && "
+                             "%s/dprun --steps 3 --model mlp --set hidden=8 --trace %s/trace.json %s/prog.bin > %s/out && "
+                             "cat %s/trace.json; rm -r %s",
+                             folder, schedules[i], build ? build : "build", folder, folder, folder, folder, folder);
+        char *modelled = run("dpc --emit=trace %s", schedules[i]);
+        int count = read_events(modelled);
+        const int arrows = check_arrows(count, 0);
+        char *one = instructions(count, 1);
+        count = read_events(measured);
+        check_order(count, false);
+        assert_int_equal(check_arrows(count, 0), 3 * arrows);
+        for (int step = 1; step <= 3; step++) {
+            char *other = instructions(count, step);
+            assert_string_equal(one, other);
+            free(other);
+        }
+        free(measured);
+        free(modelled);
+        free(one);
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_form), cmocka_unit_test(test_measured_has_the_same_events)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_form), cmocka_unit_test(test_measured_has_the_same_form)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,231 @@
+#include "runtime/program/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_BYTES = 160, PASS_BYTES = 40 };
+static const double nanosecond = 0.001; /* in microseconds */
+
+const char *const trace_lane_names[TRACE_LANES] = {"compute", "communication", "waits"};
+
+TraceLane trace_lane(uint8_t opcode)
+{
+    switch (opcode) {
+    case OP_WAIT: return LANE_WAITS;
+    case OP_SEND_FORWARD:
+    case OP_SEND_BACKWARD:
+    case OP_RECEIVE_FORWARD:
+    case OP_RECEIVE_BACKWARD: return LANE_COMMUNICATION;
+    default: return LANE_COMPUTE;
+    }
+}
+
+static const char *category_of(uint8_t opcode)
+{
+    switch (trace_lane(opcode)) {
+    case LANE_WAITS: return "wait";
+    case LANE_COMMUNICATION: return "message";
+    default: return opcode == OP_REDUCE || opcode == OP_NORM || opcode == OP_UPDATE || opcode == OP_RENEW ? "update" : "compute";
+    }
+}
+
+/* What the compiler calls it in an order; NULL: it stands in none. */
+static const char *letters_of(uint8_t opcode)
+{
+    switch (opcode) {
+    case OP_FORWARD:
+    case OP_FORWARD_ONLY: return "F";
+    case OP_BACKWARD: return "B";
+    case OP_BACKWARD_INPUT: return "I";
+    case OP_BACKWARD_WEIGHT: return "W";
+    case OP_SEND_FORWARD: return "SEND_F";
+    case OP_SEND_BACKWARD: return "SEND_B";
+    case OP_RECEIVE_FORWARD: return "RECV_F";
+    case OP_RECEIVE_BACKWARD: return "RECV_B";
+    default: return NULL;
+    }
+}
+
+static bool is_receive(uint8_t opcode)
+{
+    return opcode == OP_RECEIVE_FORWARD || opcode == OP_RECEIVE_BACKWARD;
+}
+
+/* A step of a rank on its way into the stream. */
+typedef struct Writer {
+    const Program *program;
+    const RankProgram *own;
+    const TraceSpan *spans;
+    FILE *stream;
+    uint32_t rank;
+    uint64_t step, first_step;
+    const Instruction **posted; /* [message slot]: the message that was posted last */
+    bool *unread;               /* [message slot]: it was received, and no pass has read it yet */
+    TraceSpan *made;            /* [message slot]: the event of the pass that filled it */
+} Writer;
+
+static const char *pass_text(const Writer *writer, const Instruction *instruction, char text[PASS_BYTES])
+{
+    const Chunk *chunk = &writer->own->chunks[instruction->chunk];
+    char pipe[16] = "";
+    if (writer->program->pipe_count > 1)
+        snprintf(pipe, sizeof pipe, "p%u:", chunk->pipe);
+    snprintf(text, PASS_BYTES, "%s%u%s%u", pipe, chunk->stage, letters_of(instruction->opcode), instruction->microbatch);
+    return text;
+}
+
+/* Instruction i, or i to i + 2 of an F&B. */
+static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
+{
+    const Instruction *instruction = &writer->own->instructions[i];
+    const TraceLane lane = trace_lane(instruction->opcode);
+    char name[2 * TEXT_BYTES + 3], first[TEXT_BYTES], second[TEXT_BYTES], pass[PASS_BYTES], other[PASS_BYTES];
+    if (instruction->opcode == OP_OVERLAP) {
+        program_instruction_text(writer->program, writer->rank, instruction + 1, first, sizeof first);
+        program_instruction_text(writer->program, writer->rank, instruction + 2, second, sizeof second);
+        snprintf(name, sizeof name, "%s & %s", first, second);
+    } else {
+        program_instruction_text(writer->program, writer->rank, instruction, name, TEXT_BYTES);
+    }
+    fprintf(writer->stream,
+            ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
+            "\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u",
+            name, category_of(instruction->opcode), writer->rank, (int)lane, span.start, span.end - span.start,
+            (unsigned long long)writer->step, writer->own->numbers ? writer->own->numbers[i] : i, instruction->line);
+    const Instruction *named = instruction->opcode == OP_WAIT ? writer->posted[instruction->slot[0]] : instruction;
+    if (instruction->opcode == OP_OVERLAP)
+        fprintf(writer->stream, ",\"pass\":\"%s&%s\"", pass_text(writer, instruction + 1, pass),
+                pass_text(writer, instruction + 2, other));
+    else if (letters_of(named->opcode))
+        fprintf(writer->stream, ",\"%s\":\"%s\"", lane == LANE_COMPUTE ? "pass" : "message", pass_text(writer, named, pass));
+    fputs("}}", writer->stream);
+}
+
+/* An end of an arrow belongs to the event around its time: the last nanosecond of the pass that makes the message, the first of
+   the pass that needs it. Both ends number it by step, direction and the pass that makes it. */
+static void put_arrow(const Writer *writer, const Instruction *message, TraceSpan span)
+{
+    const Chunk *chunk = &writer->own->chunks[message->chunk];
+    const bool forward = message->opcode == OP_SEND_FORWARD || message->opcode == OP_RECEIVE_FORWARD;
+    const bool head = is_receive(message->opcode);
+    const unsigned long long maker = chunk->stage - (head ? forward ? 1u : -1u : 0u);
+    const Program *program = writer->program;
+    const unsigned long long id = (((writer->step - writer->first_step) * 2 + !forward) * program->stages + maker) *
+                                      program->microbatches + program->pipes[chunk->pipe].first + message->microbatch;
+    const double time = head ? span.start : span.end - nanosecond > span.start ? span.end - nanosecond : span.start;
+    fprintf(writer->stream, ",\n{\"name\":\"%s\",\"cat\":\"flow\",\"ph\":\"%s\",\"id\":%llu,\"pid\":%u,\"tid\":0,\"ts\":%.3f}",
+            forward ? "activation" : "gradient", head ? "f\",\"bp\":\"e" : "s", id, writer->rank, time);
+}
+
+static void note_pass(Writer *writer, const Instruction *pass, TraceSpan span)
+{
+    static const int read[] = {0, 4}; /* x and dy */
+    for (size_t k = 0; k < sizeof read / sizeof *read; k++) {
+        const uint16_t slot = pass->slot[read[k]];
+        if (slot == SLOT_NONE || !writer->unread[slot])
+            continue;
+        writer->unread[slot] = false;
+        put_arrow(writer, writer->posted[slot], span);
+    }
+    if (pass->slot[1] != SLOT_NONE)
+        writer->made[pass->slot[1]] = span;
+}
+
+static void put_step(Writer *writer)
+{
+    const Instruction *instructions = writer->own->instructions;
+    for (uint32_t i = 0; instructions[i].opcode != OP_END; i++) {
+        const Instruction *instruction = &instructions[i];
+        TraceSpan span = writer->spans[i];
+        const uint16_t slot = instruction->slot[0];
+        if (instruction->opcode == OP_OVERLAP)
+            span.end = writer->spans[i + 2].end;
+        put_event(writer, i, span);
+        switch (trace_lane(instruction->opcode)) {
+        case LANE_COMMUNICATION:
+            writer->posted[slot] = instruction;
+            if (!is_receive(instruction->opcode))
+                put_arrow(writer, instruction, writer->made[slot]);
+            break;
+        case LANE_WAITS:
+            writer->unread[slot] = is_receive(writer->posted[slot]->opcode);
+            break;
+        default:
+            if (instruction->opcode == OP_OVERLAP) {
+                note_pass(writer, instruction + 1, span);
+                note_pass(writer, instruction + 2, span);
+                i += 2;
+            } else if (letters_of(instruction->opcode)) {
+                note_pass(writer, instruction, span);
+            }
+        }
+    }
+}
+
+bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t first_step, const TraceSpan *spans, FILE *stream)
+{
+    Arena tables = {0};
+    const RankProgram *own = &program->ranks[rank];
+    const uint32_t slots = own->slots[SLOT_MESSAGE];
+    Writer writer = {
+        .program = program,
+        .own = own,
+        .spans = spans,
+        .stream = stream,
+        .rank = rank,
+        .step = step,
+        .first_step = first_step,
+        .posted = arena_array(&tables, slots, sizeof *writer.posted),
+        .unread = arena_array(&tables, slots, sizeof *writer.unread),
+        .made = arena_array(&tables, slots, sizeof *writer.made),
+    };
+    const bool good = writer.posted && writer.unread && writer.made;
+    if (good)
+        put_step(&writer);
+    arena_free(&tables);
+    return good;
+}
+
+/* As text of JSON. */
+static void put_text(const char *text, FILE *stream)
+{
+    putc('"', stream);
+    for (; *text; text++)
+        if (*text == '"' || *text == '\\')
+            fprintf(stream, "\\%c", *text);
+        else if ((unsigned char)*text < 0x20)
+            fprintf(stream, "\\u%04x", *text);
+        else
+            putc(*text, stream);
+    putc('"', stream);
+}
+
+void trace_begin(const Program *program, double unit, FILE *stream)
+{
+    fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":", stream);
+    put_text(program->schedule, stream);
+    fputs(",\"source\":", stream);
+    put_text(program->source, stream);
+    fprintf(stream, ",\"ranks\":%u,\"stages\":%u,\"microbatches\":[", program->rank_count, program->stages);
+    for (uint32_t p = 0; p < program->pipe_count; p++)
+        fprintf(stream, "%s%u", p ? "," : "", program->pipes[p].microbatches);
+    fprintf(stream, "],\"unit\":%g},\n\"traceEvents\":[", unit);
+}
+
+void trace_rank(uint32_t rank, FILE *stream)
+{
+    fprintf(stream,
+            "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"name\":\"rank %u\"}}"
+            ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"sort_index\":%u}}",
+            rank ? "," : "", rank, rank, rank, rank);
+    for (int lane = 0; lane < TRACE_LANES; lane++)
+        fprintf(stream,
+                ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%d,\"args\":{\"name\":\"%s\"}}"
+                ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%u,\"tid\":%d,\"args\":{\"sort_index\":%d}}",
+                rank, lane, trace_lane_names[lane], rank, lane, lane);
+}
+
+void trace_end(FILE *stream)
+{
+    fputs("\n]}\n", stream);
+}

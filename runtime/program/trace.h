@@ -1,0 +1,39 @@
+#ifndef PROGRAM_TRACE_H
+#define PROGRAM_TRACE_H
+
+/* The one form of a trace, modelled (dpc --emit=trace) or measured (dprun --trace): a JSON object of Chrome trace events.
+
+   A process a rank (pid), with a thread for each lane: 0 compute, 1 communication, 2 waits. An event an instruction, of phase X,
+   named by the disassembler's text, of category compute, message, wait or update (in the lane of compute: what follows the last
+   pass); an F&B, which is three instructions, is one. `ts` and `dur` are microseconds. `args` say
+
+     step         from 1
+     instruction  its number in prog.bin
+     line         of the source; 0: none
+     pass         compute: what the compiler's .csv form calls it, 3F5 or p1:3F5, and 3F5&7B2 for an F&B
+     message      communication and waits: the same, 3SEND_F5 or 4RECV_F5; a wait has that of the message it waits for
+
+   From the pass that makes a message to the pass that needs it there is an arrow (phases s and f) whose `id` both ends derive.
+   `otherData` has schedule, source, ranks, stages, microbatches (of each pipe), and `unit`, the seconds that a modelled trace
+   shows for a unit of its costs, 0 in a measured one. */
+
+#include "runtime/program/program.h"
+
+typedef enum TraceLane { LANE_COMPUTE, LANE_COMMUNICATION, LANE_WAITS, TRACE_LANES } TraceLane;
+
+extern const char *const trace_lane_names[TRACE_LANES];
+TraceLane trace_lane(uint8_t opcode);
+
+/* When an instruction ran, in microseconds. */
+typedef struct TraceSpan {
+    double start, end;
+} TraceSpan;
+
+void trace_begin(const Program *program, double unit, FILE *stream);
+/* The names of a rank's process and threads: once, before its steps. Ranks follow each other in their order. */
+void trace_rank(uint32_t rank, FILE *stream);
+/* A step of the rank: [instruction_count] spans. `first_step` is the first of the whole trace. False when there is no memory. */
+bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t first_step, const TraceSpan *spans, FILE *stream);
+void trace_end(FILE *stream);
+
+#endif

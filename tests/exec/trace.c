@@ -1,0 +1,86 @@
+/* The clocks of a trace whose ranks read different ones. */
+#include "runtime/vm/machine.h"
+#include "tests/transport/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void test_common_clock(void **state)
+{
+    (void)state;
+    /* the same clock; one that is 500 ns ahead; one that gains 10 % in 1000 ns */
+    const ClockSample same[2] = {{.at = 10}, {.at = 1010}};
+    const ClockSample ahead[2] = {{.at = 1500, .ahead = 500}};
+    const ClockSample gains[2] = {{.at = 2000, .ahead = 1000}, {.at = 3000, .ahead = 1100}};
+    assert_int_equal(clock_common(same, 777), 777);
+    assert_int_equal(clock_common(ahead, 1600), 1100);
+    assert_int_equal(clock_common(gains, 2000), 1000);
+    assert_int_equal(clock_common(gains, 3000), 1900);
+    assert_int_equal(clock_common(gains, 2500), 1450);
+    assert_int_equal(clock_common(gains, 4000), 2800);
+}
+
+static int shell(const char *format, const char *folder)
+{
+    char command[4096];
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
+    snprintf(command, sizeof command, format, build, folder, mpirun_options());
+    return system(command);
+}
+
+/* Ranks 1 and 2 live thousands of seconds later than rank 0: in the trace the three meet within the second that the run takes,
+   and no message arrives before it was sent by more than an exchange of messages may take. */
+static void test_ranks_of_different_clocks(void **state)
+{
+    (void)state;
+    enum { MESSAGES = 1000 };
+    static double sent[MESSAGES], received[MESSAGES];
+    char folder[] = "/tmp/trace.XXXXXX", line[1024], path[64];
+    if (!mpirun_is_there() || system("unshare --time --monotonic 1000 --fork true 2>/dev/null") != 0) {
+        print_message("no mpirun, or no time namespaces: skipped\n");
+        skip();
+    }
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(shell("%s/dpc --ranks 3 --microbatches 6 schedules/1f1b.dps -o %s/prog.bin", folder), 0);
+    assert_int_equal(shell("mpirun %3$s -n 3 sh -c 'r=$OMPI_COMM_WORLD_RANK; "
+                           "exec $([ $r = 0 ] || echo unshare --time --monotonic $((r*4000)) --fork) "
+                           "%1$s/dprun --json --model mlp --set hidden=8 --steps 2 --trace %2$s/trace %2$s/prog.bin' >%2$s/out", folder), 0);
+    snprintf(path, sizeof path, "%s/trace", folder);
+    FILE *stream = fopen(path, "r");
+    assert_non_null(stream);
+    int events = 0, arrows = 0;
+    while (fgets(line, sizeof line, stream)) {
+        const char *time = strstr(line, "\"ts\":"), *id = strstr(line, "\"id\":");
+        if (!time)
+            continue;
+        const double seconds = strtod(time + 5, NULL) * 1e-6;
+        assert_true(seconds >= 0 && seconds < 500);
+        events++;
+        if (id) {
+            const long number = strtol(id + 5, NULL, 10);
+            assert_in_range(number, 0, MESSAGES - 1);
+            (strstr(line, "\"ph\":\"s\"") ? sent : received)[number] = seconds;
+            arrows++;
+        }
+    }
+    fclose(stream);
+    assert_true(events > 100);
+    assert_int_equal(arrows, 2 * 2 * 24);
+    for (int i = 0; i < MESSAGES; i++)
+        assert_true(sent[i] - received[i] < 1);
+    assert_int_equal(shell("rm -r %2$s", folder), 0);
+}
+
+int main(void)
+{
+    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_common_clock),
+        cmocka_unit_test(test_ranks_of_different_clocks),
+    };
+    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
+}
