@@ -121,6 +121,17 @@ static bool find_microbatches(Rank *rank, uint32_t number, BoundChunk *chunk, ui
     return true;
 }
 
+/* Nothing is computed: chunks without weights or data, messages of a few bytes. */
+static void bind_simulated(Rank *rank)
+{
+    static const StageSizes nothing;
+    const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
+    for (uint32_t c = 0; c < rank->chunk_count; c++)
+        rank->chunks[c] = (BoundChunk){.sizes = &nothing, .pipe = own->chunks[c].pipe, .number = own->chunks[c].stage};
+    rank->message_bytes = simulated_message_bytes;
+    simulate_begin();
+}
+
 static Status open_stages(Rank *rank, Error *error)
 {
     const Session *session = rank->session;
@@ -222,7 +233,10 @@ Status rank_bind(Rank *rank, Error *error)
     TRY(device_open(rank->session->device, gpu_of(rank), &rank->device, error));
     if (rank->device->run->async)
         TRY(attach(rank, error));
-    TRY(open_stages(rank, error));
+    if (rank->session->options->simulated)
+        bind_simulated(rank);
+    else
+        TRY(open_stages(rank, error));
     size_t data = 0;
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         const size_t bytes = rank->chunks[c].sizes->inputs + rank->chunks[c].sizes->targets;
@@ -244,7 +258,7 @@ Status rank_bind(Rank *rank, Error *error)
     rank->record->planned_bytes = rank->memory_bytes + rank->table_bytes;
     for (uint32_t i = 0; i < rank->slots[SLOT_MESSAGE]; i++)
         rank->messages[i] = (Message){.block = &rank->blocks[i], .bytes = rank->message_bytes};
-    for (uint32_t c = 0; c < rank->chunk_count; c++)
+    for (uint32_t c = 0; c < rank->chunk_count && rank->chunks[c].stage; c++)
         TRY(stage_initialize(rank->chunks[c].stage, &rank->chunks[c].weights, error));
     return STATUS_OK;
 }

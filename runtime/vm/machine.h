@@ -59,14 +59,19 @@ typedef struct End {
     uint32_t loss;  /* and of its loss in the rank's record */
 } End;
 
+typedef struct Rank Rank;
+typedef Status Execute(Rank *rank, const Instruction *instruction, Error *error);
+
 /* A rank: one thread's. */
-typedef struct Rank {
+struct Rank {
     Session *session;
     int number;
     const Transport *transport;
     Endpoint *endpoint;
     Progress *progress;
+    Execute *const *execute; /* [OPCODE_COUNT] */
     const Passes *passes;
+    const Instruction *pair; /* simulated: the F&B whose halves run */
     BoundChunk *chunks;
     uint32_t chunk_count;
     uint32_t slots[SLOT_CLASSES];
@@ -94,7 +99,7 @@ typedef struct Rank {
     size_t memory_bytes;
     Arena tables;           /* everything else */
     size_t table_bytes;
-} Rank;
+};
 
 struct Session {
     const LoadedProgram *loaded;
@@ -135,6 +140,9 @@ Status rank_read_losses(Rank *rank, Error *error);
 
 /* --- run.c: the interpreter --- */
 
+/* What an instruction does: on a device, and simulated (simulate.c). */
+extern Execute *const execute_computing[OPCODE_COUNT], *const execute_simulated[OPCODE_COUNT];
+
 /* Runs a stream of this rank, of the program or of its forward half, from its first instruction to END. */
 Status rank_execute(Rank *rank, const Program *program, Error *error);
 /* Until the device has done all that was enqueued, or the deadline has passed. */
@@ -143,6 +151,13 @@ bool opcode_is_pass(uint8_t opcode);
 bool opcode_is_forward(uint8_t opcode);
 /* "instruction I (TEXT, FILE.dps:LINE)". Returns what snprintf returns. */
 int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size);
+
+/* --- simulate.c --- */
+
+/* How many bytes of a message are simulated. */
+extern const size_t simulated_message_bytes;
+/* Once in the thread of a simulated rank: sleeps end when they should. */
+void simulate_begin(void);
 
 /* --- watchdog.c --- */
 

@@ -13,12 +13,15 @@ const char options_help[] =
     "\n"
     "Trains a model by a pipeline schedule that dpc compiled.\n"
     "\n"
-    "  --steps N          steps to run (default 400; with --forward-only 1)\n"
+    "  --steps N          steps to run (default 400; with --forward-only 1, with --device sim 3)\n"
     "  --data FILE        train on the bytes of FILE (default: a text that every Debian has)\n"
     "  --model NAME|FILE  gpt (default), mlp, or a file of 'key = value' lines\n"
     "  --set KEY=VALUE    one setting of the model or the training, as in such a file; may be repeated\n"
     "  --seed N           seed of the weights and the data order\n"
-    "  --device KIND      auto, cpu, cuda (bfloat16 on GPUs), cuda-fp32 or sim\n"
+    "  --device KIND      auto, cpu, cuda (bfloat16 on GPUs), cuda-fp32; or sim: passes take the time that --cost says and\n"
+    "                     compute nothing\n"
+    "  --cost NAME=VALUE,...|@FILE  with --device sim: times as in dpc --cost, a unit being a millisecond unless unit= says\n"
+    "                     its seconds\n"
     "  --transport KIND   auto (mpi under mpirun, else local), local, mpi or nccl\n"
     "  --rank-map LIST    process i runs rank LIST[i], such as 0,2,1,3; under mpirun\n"
     "  --deadline SECONDS the longest that a rank waits for another before the run is given up (default 60; 0: for ever)\n"
@@ -85,13 +88,12 @@ static Status parse_rank_map(const char *text, Arena *arena, RunOptions *options
 
 static Status parse_device(const char *name, RunOptions *options, Error *error)
 {
-    static const char *const names[] = {"auto", "cpu", "cuda", "cuda-fp32"};
+    static const char *const names[] = {"auto", "cpu", "cuda", "cuda-fp32", "sim"};
     options->device = name;
+    options->simulated = strcmp(name, "sim") == 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0)
             return STATUS_OK;
-    if (strcmp(name, "sim") == 0)
-        return error_set(error, STATUS_RUN_FAILED, "--device %s: this build has no such device", name);
     return usage(error, "--device", name, "auto, cpu, cuda, cuda-fp32 or sim");
 }
 
@@ -135,10 +137,12 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--transport mpi moves no memory of GPUs; nccl does");
     if (options->rank_map && !options->processes)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
+    if (options->simulated && (options->data || options->save || options->outputs))
+        return error_set(error, STATUS_BAD_USAGE, "--device sim computes nothing: it goes with no --data, --save or --outputs; %s", hint);
     return STATUS_OK;
 }
 
-enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_TRANSPORT, OPTION_RANK_MAP,
+enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
        OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_TRACE, OPTION_JSON,
        OPTION_HELP, OPTION_VERSION };
 
@@ -149,6 +153,7 @@ static const struct option long_options[] = {
     {"set", required_argument, NULL, OPTION_SET},
     {"seed", required_argument, NULL, OPTION_SEED},
     {"device", required_argument, NULL, OPTION_DEVICE},
+    {"cost", required_argument, NULL, OPTION_COST},
     {"transport", required_argument, NULL, OPTION_TRANSPORT},
     {"rank-map", required_argument, NULL, OPTION_RANK_MAP},
     {"deadline", required_argument, NULL, OPTION_DEADLINE},
@@ -169,10 +174,12 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         .model_name = "gpt",
         .deadline = 60,
         .device = "auto",
+        .costs = costs_unit,
     };
     const char **assignments = arena_array(arena, (size_t)argc + 1, sizeof *assignments);
     int assignment_count = 0;
     const char *seed = NULL;
+    bool has_costs = false;
     optind = 0; /* glibc: start afresh, for callers that parse more than once */
     opterr = 0;
     for (int option; (option = getopt_long(argc, argv, ":", long_options, NULL)) != -1;) {
@@ -183,6 +190,10 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_SET: assignments[assignment_count++] = optarg; break;
         case OPTION_SEED: seed = optarg; break;
         case OPTION_DEVICE: TRY(parse_device(optarg, options, error)); break;
+        case OPTION_COST:
+            TRY(costs_set(&options->costs, optarg, arena, error));
+            has_costs = true;
+            break;
         case OPTION_TRANSPORT: TRY(parse_transport(optarg, &options->transport, error)); break;
         case OPTION_RANK_MAP: TRY(parse_rank_map(optarg, arena, options, error)); break;
         case OPTION_DEADLINE: TRY(parse_seconds("--deadline", optarg, &options->deadline, error)); break;
@@ -206,6 +217,8 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
                          argc == optind ? "no program: dprun runs the prog.bin that dpc made" : "more than one program", hint);
     options->program = argv[optind];
     choose_transport(options);
+    if (has_costs && !options->simulated)
+        return error_set(error, STATUS_BAD_USAGE, "--cost goes with --device sim; %s", hint);
     TRY(check_together(options, error));
     TRY(model_config_load(options->model_name, &options->model, error));
     for (int i = 0; i < assignment_count; i++)
@@ -213,6 +226,6 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
     if (seed)
         TRY(parse_count("--seed", seed, 0, UINT64_MAX, &options->model.seed, error));
     if (options->steps == 0)
-        options->steps = options->forward_only ? 1 : 400;
+        options->steps = options->simulated ? 3 : options->forward_only ? 1 : 400;
     return STATUS_OK;
 }

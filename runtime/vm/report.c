@@ -34,15 +34,20 @@ static void print_header(const Report *report)
     printf("schedule   %s (%s): %u rank%s, %u stages, %u microbatches%s\n", program->schedule, program->source,
            program->rank_count, program->rank_count == 1 ? "" : "s", program->stages, program->microbatches,
            program->forward_only ? ", forward only" : "");
-    printf("model      %s, %s parameters; %sB planned for all ranks\n", report->options->model_name,
-           short_number((double)facts->parameters, parameters), short_number((double)facts->planned_bytes, bytes));
-    printf("data       %s", facts->data);
-    if (facts->byte_entropy > 0)
-        printf(", %.4f nats a byte by the frequency of bytes alone", facts->byte_entropy);
-    printf("\nmachine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport,
+    if (report->options->simulated) {
+        printf("model      none: passes take their modelled time, and there are no losses\n");
+    } else {
+        printf("model      %s, %s parameters; %sB planned for all ranks\n", report->options->model_name,
+               short_number((double)facts->parameters, parameters), short_number((double)facts->planned_bytes, bytes));
+        printf("data       %s", facts->data);
+        if (facts->byte_entropy > 0)
+            printf(", %.4f nats a byte by the frequency of bytes alone", facts->byte_entropy);
+        putchar('\n');
+    }
+    printf("machine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport,
            facts->ready_seconds * 1e3);
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (processors > 0 && program->rank_count > (unsigned long)processors) /* what the bubble below is then made of */
+    if (!report->options->simulated && processors > 0 && program->rank_count > (unsigned long)processors) /* what the bubble below is then made of */
         printf("           %u ranks share %ld processors: each is idle about %.0f %% of the time, whatever the schedule\n",
                program->rank_count, processors, 100.0 * (1.0 - (double)processors / program->rank_count));
     fflush(stdout);
@@ -59,18 +64,30 @@ static void ready(void *context, const RunFacts *facts)
     flush_output(report);
 }
 
+static void print_json_times(const Report *report, const StepReport *step)
+{
+    printf(",\"step_ms\":%.6g,\"makespan_ms\":%.6g,\"bubble_rate\":%.6g,\"busy_ms\":[", step->seconds * 1e3, step->makespan * 1e3,
+           step->bubble_rate);
+    for (uint32_t r = 0; r < report->facts.program->rank_count; r++)
+        printf("%s%.6g", r ? "," : "", step->busy[r] * 1e3);
+    putchar(']');
+}
+
 static void print_json(const Report *report, const StepReport *step)
 {
-    const Program *program = report->facts.program;
-    printf("{\"step\":%llu,\"loss\":%.17g,\"losses\":[", (unsigned long long)step->step, step->loss);
-    for (uint32_t m = 0; m < program->microbatches; m++)
+    printf("{\"step\":%llu,\"loss\":", (unsigned long long)step->step);
+    if (report->options->simulated) {
+        fputs("null", stdout);
+        print_json_times(report, step);
+        puts("}");
+        return;
+    }
+    printf("%.17g,\"losses\":[", step->loss);
+    for (uint32_t m = 0; m < report->facts.program->microbatches; m++)
         printf("%s%.17g", m ? "," : "", step->losses[m]);
-    printf("],\"gradient_norm\":%.17g,\"tokens_per_s\":%.6g,\"step_ms\":%.6g,\"bubble_rate\":%.6g,\"busy_ms\":[",
-           step->gradient_norm,
-           report->tokens / step->seconds, step->seconds * 1e3, step->bubble_rate);
-    for (uint32_t r = 0; r < program->rank_count; r++)
-        printf("%s%.6g", r ? "," : "", step->busy[r] * 1e3);
-    printf("],\"product_ms\":%.6g,\"product_gflops\":%.6g,\"planned_bytes\":%llu", step->product_seconds * 1e3,
+    printf("],\"gradient_norm\":%.17g,\"tokens_per_s\":%.6g", step->gradient_norm, report->tokens / step->seconds);
+    print_json_times(report, step);
+    printf(",\"product_ms\":%.6g,\"product_gflops\":%.6g,\"planned_bytes\":%llu", step->product_seconds * 1e3,
            step->product_seconds > 0 ? step->operations / step->product_seconds * 1e-9 : 0,
            (unsigned long long)report->facts.planned_bytes);
     if (step->has_held_out)
@@ -107,8 +124,12 @@ static void print_progress(const Report *report, const StepReport *step)
     const double left = report->seconds / (double)step->step * (double)(steps - step->step);
     char tokens[16], count[64], figures[128];
     snprintf(count, sizeof count, "step %llu/%llu", (unsigned long long)step->step, (unsigned long long)steps);
-    snprintf(figures, sizeof figures, "loss %.4f  %s tokens/s  bubble %.1f %%  %.0f s left", step->loss,
-             short_number(report->tokens / step->seconds, tokens), step->bubble_rate * 100, left);
+    if (report->options->simulated)
+        snprintf(figures, sizeof figures, "makespan %.2f ms  bubble %.1f %%  %.0f s left", step->makespan * 1e3, step->bubble_rate * 100,
+                 left);
+    else
+        snprintf(figures, sizeof figures, "loss %.4f  %s tokens/s  bubble %.1f %%  %.0f s left", step->loss,
+                 short_number(report->tokens / step->seconds, tokens), step->bubble_rate * 100, left);
     if (report->terminal)
         draw_progress(count, figures, (double)step->step / (double)steps, step->last);
     else
@@ -122,6 +143,7 @@ static void take_step(void *context, const StepReport *step)
     report->seconds += step->seconds;
     report->steps = step->step;
     report->last_loss = step->loss;
+    report->last_makespan = step->makespan;
     report->has_held_out = step->has_held_out;
     report->held_out_loss = step->held_out_loss;
     const uint64_t tenth = (report->options->steps + 9) / 10;
@@ -141,7 +163,11 @@ void report_open(Report *report, const RunOptions *options, atomic_bool *stop, O
 
 static void print_results(const Report *report)
 {
-    printf("steps      %llu in %.1f s, last loss %.4f\n", (unsigned long long)report->steps, report->seconds, report->last_loss);
+    printf("steps      %llu in %.1f s, ", (unsigned long long)report->steps, report->seconds);
+    if (report->options->simulated)
+        printf("makespan of the last %.2f ms\n", report->last_makespan * 1e3);
+    else
+        printf("last loss %.4f\n", report->last_loss);
     if (report->has_held_out)
         printf("held out   loss %.4f nats a byte; the frequency of bytes alone gives %.4f\n", report->held_out_loss,
                report->facts.byte_entropy);

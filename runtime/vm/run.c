@@ -213,9 +213,7 @@ EXECUTE(END)
     return STATUS_OK;
 }
 
-typedef Status Execute(Rank *rank, const Instruction *instruction, Error *error);
-
-static Execute *const execute[OPCODE_COUNT] = {
+Execute *const execute_computing[OPCODE_COUNT] = {
 #define OPCODE(name, text, operands, what) [OP_##name] = execute_##name,
 #include "runtime/program/opcodes.def"
 };
@@ -307,7 +305,7 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
         if (count == done + AHEAD)
             TRY(follow(rank, program, done++, error));
         atomic_store_explicit(&rank->progress->place, rank->step << 32 | count, memory_order_relaxed);
-        Status status = execute[instructions[count].opcode](rank, &instructions[count], error);
+        Status status = rank->execute[instructions[count].opcode](rank, &instructions[count], error);
         if (status == STATUS_OK)
             status = queues->mark(rank->device, count + 1, error);
         if (status == STATUS_OK && progress && instructions[count].opcode != OP_END && !is_post(instructions[count + 1].opcode))
@@ -336,7 +334,7 @@ Status rank_execute(Rank *rank, const Program *program, Error *error)
     *clock = clock_nanoseconds();
     for (const Instruction *next = instructions;; next++) {
         atomic_store_explicit(place, step | (uint64_t)(next - instructions), memory_order_relaxed);
-        Status status = execute[next->opcode](rank, next, error);
+        Status status = rank->execute[next->opcode](rank, next, error);
         *++clock = clock_nanoseconds();
         if (status == STATUS_OK && next->opcode == OP_END) {
             atomic_store_explicit(place, PROGRESS_IDLE, memory_order_relaxed);

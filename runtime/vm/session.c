@@ -138,8 +138,10 @@ static Status open_all(Session *session, Error *error)
     if (!session->endpoints || !session->ranks || !session->own_progress || !survey(session))
         return error_set(error, STATUS_RUN_FAILED, "no memory for the tables of %zu ranks", ranks);
     plan_outputs(session);
-    TRY(model_config_check(&session->model, program->stages, error));
-    TRY(dataset_open(&session->model, options->data, &session->dataset, error));
+    if (!options->simulated) {
+        TRY(model_config_check(&session->model, program->stages, error));
+        TRY(dataset_open(&session->model, options->data, &session->dataset, error));
+    }
     TRY(open_transport(session, error));
     if (session->endpoints[0])
         TRY(check_outputs(options, error));
@@ -151,6 +153,7 @@ static Status open_all(Session *session, Error *error)
             .transport = session->transport,
             .endpoint = session->endpoints[r],
             .progress = progress,
+            .execute = options->simulated ? execute_simulated : execute_computing,
             .passes = session->hooks.passes,
             .clip = 1,
         };
@@ -188,7 +191,7 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
     session->options = options;
     session->hooks = *hooks;
     session->model = options->model;
-    session->device = device_choose(options->device);
+    session->device = device_choose(options->simulated ? "cpu" : options->device);
     if (!session->hooks.passes)
         session->hooks.passes = &model_passes;
     Status status = open_all(session, error);

@@ -106,17 +106,21 @@ static StepReport make_report(Rank *rank, int64_t begun)
         .busy = rank->busy,
     };
     double cost = 0, busy = 0;
+    int64_t first = INT64_MAX, last = INT64_MIN;
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankRecord *record = rank_record(rank, r);
         const double span = (double)(record->ended - record->begun) * 1e-9;
         cost = span > cost ? span : cost;
         if (!(record->norm <= report.gradient_norm))
             report.gradient_norm = record->norm;
+        first = record->begun < first ? record->begun : first;
+        last = record->ended > last ? record->ended : last;
         rank->busy[r] = (double)record->busy * 1e-9;
         busy += rank->busy[r];
         report.product_seconds += (double)record->products * 1e-9;
         report.operations += record->operations;
     }
+    report.makespan = (double)(last - first) * 1e-9;
     const double all = cost * program->rank_count;
     report.bubble_rate = all > 0 ? (all - busy) / all : 0;
     return report;
@@ -152,7 +156,8 @@ static Status step(Rank *rank, bool *last, Error *error)
     *last = report.last;
     if (rank->number == 0)
         TRY(check_finite(&report, program->microbatches, error));
-    report.has_held_out = report.last && !program->forward_only && session->model.kind == MODEL_GPT;
+    report.has_held_out =
+        report.last && !program->forward_only && !session->options->simulated && session->model.kind == MODEL_GPT;
     if (report.has_held_out)
         TRY(evaluate(rank, &report.held_out_loss, error));
     if (rank->number == 0 && observer->step)
@@ -169,13 +174,15 @@ static Status tell_ready(Rank *rank, Error *error)
     RunFacts facts = {
         .program = session->loaded->program,
         .model = &session->model,
-        .data = dataset_name(session->dataset),
-        .byte_entropy = dataset_byte_entropy(session->dataset),
-        .device = session->device,
+        .device = session->options->simulated ? "sim" : session->device,
         .transport = session->transport->name,
         .steps = session->options->steps,
         .ready_seconds = (double)(clock_nanoseconds() - session->begun) * 1e-9,
     };
+    if (session->dataset) {
+        facts.data = dataset_name(session->dataset);
+        facts.byte_entropy = dataset_byte_entropy(session->dataset);
+    }
     for (uint32_t r = 0; r < facts.program->rank_count; r++) {
         facts.parameters += rank_record(rank, r)->parameters;
         facts.planned_bytes += rank_record(rank, r)->planned_bytes;

@@ -6,6 +6,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 #include "runtime/model/model.h"
+#include "runtime/program/costs.h"
 #include "runtime/program/program.h"
 #include "runtime/transport/transport.h"
 
@@ -49,6 +50,8 @@ typedef struct RunOptions {
     int rank_map_count;
     const char *trace, *save, *outputs; /* paths to write, NULL: not wanted */
     bool json, forward_only, reference;
+    bool simulated;           /* passes take the time that `costs` say and compute nothing */
+    Costs costs;
     bool help, version;       /* the caller prints what is asked for and runs nothing */
 } RunOptions;
 
@@ -63,7 +66,7 @@ extern const char options_help[];
 typedef struct RunFacts {
     const Program *program;
     const ModelConfig *model;
-    const char *data;        /* its name */
+    const char *data;        /* its name; NULL: simulated */
     double byte_entropy;     /* nats; 0: of no meaning */
     const char *device, *transport;
     uint64_t parameters;     /* of the whole model, one copy */
@@ -79,6 +82,7 @@ typedef struct StepReport {
     const double *losses;    /* [Program.microbatches], by number */
     double gradient_norm;    /* before clipping; 0 where nothing is learned; asynchronous: the largest of the step's updates */
     double seconds;
+    double makespan;         /* seconds from the first start of a pass to the last end of one */
     double bubble_rate;      /* (ranks * cost - busy) / (ranks * cost), cost the longest start-to-end of a rank's passes */
     const double *busy;      /* [ranks] seconds in passes */
     double product_seconds;  /* of these, all ranks together: in matrix products, */

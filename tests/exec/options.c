@@ -30,6 +30,9 @@ static void test_defaults(void **state)
     assert_true(!options.json && !options.reference && !options.forward_only && !options.save && !options.data);
     assert_int_equal(PARSE("--forward-only", "prog.bin"), STATUS_OK);
     assert_true(options.steps == 1 && options.forward_only);
+    assert_int_equal(PARSE("--device=sim", "--cost", "F=3,unit=0.5", "--cost=F[1]=2", "prog.bin"), STATUS_OK);
+    assert_true(options.steps == 3 && options.simulated && costs_pass(&options.costs, 0, COST_F) == 3);
+    assert_true(costs_pass(&options.costs, 1, COST_F) == 2 && costs_seconds(&options.costs) == 0.5);
     arena_free(&arena);
 }
 
@@ -80,7 +83,9 @@ static void test_mistakes(void **state)
         {{"dprun", "--deadline=inf", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'inf'"},
         {{"dprun", "--seed=", "prog.bin"}, STATUS_BAD_USAGE, "--seed: ''"},
         {{"dprun", "--device=tpu", "prog.bin"}, STATUS_BAD_USAGE, "--device: 'tpu'"},
-        {{"dprun", "--device=sim", "prog.bin"}, STATUS_RUN_FAILED, "--device sim: this build has no such device"},
+        {{"dprun", "--device=sim", "--save=w", "prog.bin"}, STATUS_BAD_USAGE, "--device sim computes nothing"},
+        {{"dprun", "--device=sim", "--cost=F=x", "prog.bin"}, STATUS_BAD_USAGE, "F = x"},
+        {{"dprun", "--cost=F=1", "prog.bin"}, STATUS_BAD_USAGE, "--cost goes with --device sim"},
         {{"dprun", "--transport=tcp", "prog.bin"}, STATUS_BAD_USAGE, "--transport: 'tcp'"},
         {{"dprun", "--transport=nccl", "--device=cpu", "prog.bin"}, STATUS_BAD_USAGE, "--transport nccl is for GPUs"},
         {{"dprun", "--transport=mpi", "--device=cuda", "prog.bin"}, STATUS_BAD_USAGE, "nccl does"},

@@ -1,0 +1,128 @@
+/* --device sim: the streams run as ever, over the transport, but passes take the time that the costs say and compute nothing.
+
+   A pass begins when its inputs are there and its rank is free, by the clock and not by the model: what the machine is late with
+   stays, so that a measured timeline that is as long as the predicted one says that interpreter and transports add nothing. A
+   message is its sending time. The model's latency counts from there, so that what the transport needs is part of it. */
+#include "runtime/vm/machine.h"
+
+#include "runtime/base/clock.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+/* Ranks may be more than processors: who wakes up early lets others go first until its time has come. */
+enum { EARLY_NANOSECONDS = 100000 };
+
+const size_t simulated_message_bytes = sizeof(int64_t);
+
+void simulate_begin(void)
+{
+    prctl(PR_SET_TIMERSLACK, 1); /* ns; the system's own 50 us are much for passes of a millisecond */
+}
+
+static void sleep_until(int64_t end)
+{
+    const int64_t wake = end - EARLY_NANOSECONDS;
+    const struct timespec time = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
+    while (clock_nanoseconds() < wake)
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
+    while (clock_nanoseconds() < end)
+        sched_yield();
+}
+
+static int64_t nanoseconds(const Rank *rank, double units)
+{
+    const Costs *costs = &rank->session->options->costs;
+    return (int64_t)(units * costs_seconds(costs) * 1e9);
+}
+
+/* What a pass makes bears the time at which it was made, on the clock of rank 0. */
+static void stamp(const Rank *rank, const Instruction *pass)
+{
+    const int64_t now = clock_common(rank->compared, clock_nanoseconds());
+    if (pass->slot[1] != SLOT_NONE)
+        memcpy(rank->blocks[pass->slot[1]], &now, sizeof now);
+}
+
+static Status run_pass(Rank *rank, const Instruction *pass, Error *error)
+{
+    static const StageCost kinds[OPCODE_COUNT] = {
+        [OP_FORWARD] = COST_F, [OP_FORWARD_ONLY] = COST_F, [OP_BACKWARD] = COST_B, [OP_BACKWARD_INPUT] = COST_I,
+        [OP_BACKWARD_WEIGHT] = COST_W,
+    };
+    (void)error;
+    const Costs *costs = &rank->session->options->costs;
+    const StageCost kind = kinds[pass->opcode];
+    const uint32_t stage = rank->chunks[pass->chunk].number;
+    const Instruction *pair = rank->pair;
+    if (pair && kind == COST_F)
+        return STATUS_OK; /* it takes its time together with the pass behind it */
+    const double units = pair ? costs_pair(costs, rank->chunks[pair[1].chunk].number, stage, kind) : costs_pass(costs, stage, kind);
+    sleep_until(clock_nanoseconds() + nanoseconds(rank, units));
+    stamp(rank, pass);
+    if (pair)
+        stamp(rank, &pair[1]);
+    rank->pair = NULL;
+    return STATUS_OK;
+}
+
+static Status run_overlap(Rank *rank, const Instruction *overlap, Error *error)
+{
+    (void)error;
+    rank->pair = overlap;
+    return STATUS_OK;
+}
+
+static Status run_message(Rank *rank, const Instruction *instruction, Error *error)
+{
+    return execute_computing[instruction->opcode](rank, instruction, error);
+}
+
+static Status run_wait(Rank *rank, const Instruction *wait, Error *error)
+{
+    TRY(run_message(rank, wait, error));
+    const Message *message = &rank->messages[wait->slot[0]];
+    if (message->is_send)
+        return STATUS_OK;
+    int64_t sent;
+    memcpy(&sent, *message->block, sizeof sent);
+    const double latency = costs_message(&rank->session->options->costs, (uint32_t)message->peer, (uint32_t)rank->number);
+    const int64_t now = clock_nanoseconds();
+    sleep_until(now + sent + nanoseconds(rank, latency) - clock_common(rank->compared, now));
+    return STATUS_OK;
+}
+
+static Status run_renew(Rank *rank, const Instruction *renew, Error *error)
+{
+    (void)error;
+    const double units = costs_pass(&rank->session->options->costs, rank->chunks[renew->chunk].number, COST_U);
+    sleep_until(clock_nanoseconds() + nanoseconds(rank, units));
+    return STATUS_OK;
+}
+
+/* There are no gradients. */
+static Status run_nothing(Rank *rank, const Instruction *instruction, Error *error)
+{
+    (void)rank, (void)instruction, (void)error;
+    return STATUS_OK;
+}
+
+Execute *const execute_simulated[OPCODE_COUNT] = {
+    [OP_FORWARD] = run_pass,
+    [OP_FORWARD_ONLY] = run_pass,
+    [OP_BACKWARD] = run_pass,
+    [OP_BACKWARD_INPUT] = run_pass,
+    [OP_BACKWARD_WEIGHT] = run_pass,
+    [OP_OVERLAP] = run_overlap,
+    [OP_SEND_FORWARD] = run_message,
+    [OP_RECEIVE_FORWARD] = run_message,
+    [OP_SEND_BACKWARD] = run_message,
+    [OP_RECEIVE_BACKWARD] = run_message,
+    [OP_WAIT] = run_wait,
+    [OP_REDUCE] = run_nothing,
+    [OP_NORM] = run_nothing,
+    [OP_UPDATE] = run_nothing,
+    [OP_RENEW] = run_renew,
+    [OP_END] = run_nothing,
+};

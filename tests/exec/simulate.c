@@ -1,0 +1,155 @@
+/* --device sim: passes in the order and at least as late as the timeline says, whatever else the machine does; how much later is
+   tests/bench/simulate's to measure. */
+#include "tests/transport/plugin.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE_BYTES = 1024, RANKS = 4 };
+static const double slack = 2; /* microseconds: times are rounded in both traces, to ns */
+static char folder[] = "/tmp/simulate.XXXXXX";
+
+static int shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int shell(const char *format, ...)
+{
+    char command[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    return system(command);
+}
+
+static FILE *open_trace(const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *stream = fopen(path, "r");
+    assert_non_null(stream);
+    return stream;
+}
+
+static double number(const char *line, const char *name)
+{
+    const char *found = strstr(line, name);
+    assert_non_null(found);
+    return strtod(found + strlen(name), NULL);
+}
+
+typedef struct Pass {
+    char name[200];
+    double start, duration;
+} Pass;
+
+/* The next pass of a trace; false at its end. */
+static bool next_pass(FILE *stream, Pass *pass)
+{
+    char line[LINE_BYTES];
+    while (fgets(line, sizeof line, stream))
+        if (strstr(line, "\"cat\":\"compute\"")) {
+            const char *name = strstr(line, "\"pass\":\"");
+            assert_non_null(name);
+            snprintf(pass->name, sizeof pass->name, "%d %.*s", (int)number(line, "\"pid\":"), (int)strcspn(name + 8, "\""), name + 8);
+            pass->start = number(line, "\"ts\":");
+            pass->duration = number(line, "\"dur\":");
+            return true;
+        }
+    return false;
+}
+
+static void compare_traces(void)
+{
+    FILE *predicted = open_trace("predicted"), *measured = open_trace("measured");
+    Pass expected, happened;
+    double origin = 1e300;
+    while (next_pass(measured, &happened))
+        origin = happened.start < origin ? happened.start : origin;
+    rewind(measured);
+    int passes = 0;
+    for (; next_pass(predicted, &expected); passes++) {
+        assert_true(next_pass(measured, &happened));
+        assert_string_equal(expected.name, happened.name);
+        if (happened.start - origin < expected.start - slack || happened.duration < expected.duration - slack)
+            fail_msg("rank and pass %s: %.3f for %.3f, predicted %.3f for %.3f", happened.name, happened.start - origin,
+                     happened.duration, expected.start, expected.duration);
+    }
+    assert_false(next_pass(measured, &happened));
+    assert_true(passes > 0);
+    fclose(predicted);
+    fclose(measured);
+}
+
+/* The costs are what they are here for: of passes, halves, pairs, stages of their own, messages and links. */
+static const char *const runs[][2] = {
+    {"--ranks 4 --microbatches 5 schedules/1f1b.dps", "F=2,B=3,comm=0.7"},
+    {"--ranks 4 --microbatches 8 schedules/dualpipe.dps", "F=1,I=1.3,W=0.8,FB=2,FB[1]=2.6,comm=0.1,unit=2e-3"},
+    {"--ranks 4 --microbatches 6 schedules/zb-v.dps", "F=1,I=1.5,W=0.5,F[2]=3,comm=0.2,comm[1->2]=1.4"},
+};
+
+static void test_schedules(const char *launcher)
+{
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        assert_int_equal(shell("%s/dpc %s --cost '%s' -o %s/prog.bin --emit=trace:%s/predicted", build, runs[i][0], runs[i][1], folder,
+                               folder), 0);
+        assert_int_equal(shell("%s %s/dprun --device sim --cost '%s' --steps 1 --json --trace %s/measured %s/prog.bin >%s/out 2>&1", launcher,
+                               build, runs[i][1], folder, folder, folder), 0);
+        compare_traces();
+        assert_int_equal(shell("grep -q '^{\"step\":1,\"loss\":null,.*\"makespan_ms\":' %s/out", folder), 0);
+    }
+}
+
+static void test_local(void **state)
+{
+    (void)state;
+    test_schedules("");
+}
+
+static void test_mpi(void **state)
+{
+    (void)state;
+    char launcher[128];
+    if (!mpirun_is_there()) {
+        print_message("no mpirun: skipped\n");
+        skip();
+    }
+    snprintf(launcher, sizeof launcher, "mpirun %s -n %d", mpirun_options(), RANKS);
+    test_schedules(launcher);
+}
+
+/* What dprun says, and the other forms that a program can take. */
+static void test_forms(void **state)
+{
+    (void)state;
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
+    assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 2 schedules/1f1b.dps -o %s/prog.bin", build, folder), 0);
+    assert_int_equal(shell("%s/dprun --device sim --forward-only %s/prog.bin >%s/out 2>&1", build, folder, folder), 0);
+    assert_int_equal(shell("%s/dprun --device sim --reference --steps 1 %s/prog.bin >%s/out 2>&1", build, folder, folder), 0);
+    assert_int_equal(shell("grep -q 'no losses' %s/out && grep -q 'makespan of the last' %s/out", folder, folder), 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return shell("rm -r %s", folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_local),
+        cmocka_unit_test(test_mpi),
+        cmocka_unit_test(test_forms),
+    };
+    return cmocka_run_group_tests_name("simulate", tests, set_up, tear_down);
+}
