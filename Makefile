@@ -64,7 +64,7 @@ COMPILER_LIBRARIES := compiler program base
 DPRUN_LIBRARIES    := vm model device transport program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
 
-DPC_LIBS   := -lz -lm
+DPC_LIBS   := -lyajl -lz -lm
 DPRUN_LIBS := -ldnnl $(if $(CUDART),$(CUDART) -lrt) -lz -ldl -lm
 MPICC      := $(shell command -v mpicc 2>/dev/null)
 
@@ -150,7 +150,7 @@ TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
 
 define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
-	$$(CC) $$(CFLAGS) $$(LDFLAGS) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lcmocka
+	$$(CC) $$(CFLAGS) $$(LDFLAGS) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lyajl -lcmocka
 .PHONY: check-$(1)
 check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec transport cuda,$(1)),all)
 	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $$$$test || exit 1; done
@@ -212,7 +212,7 @@ rebase: all $(BUILD)/tests/golden/golden
 # --- figures: name, value, unit a line. Ratios come from one run; absolute times are this machine's ---
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 $(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler $(DPRUN_LIBRARIES))
-	$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $^ $(DPRUN_LIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $^ $(DPRUN_LIBS) -lyajl
 .PHONY: bench
 bench:
 	@.ci/packages $(TEST_PACKAGES) libopenblas0-pthread
@@ -220,7 +220,7 @@ bench:
 	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; env -u OPENBLAS_CORETYPE BUILD=$(BUILD) $$bench || exit 1; done
 
 # --- the two commands ---
-BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libdnnl-dev
+BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libyajl-dev libdnnl-dev
 TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libopenmpi-dev openmpi-bin clang libclang-rt-14-dev
 
 .PHONY: demo

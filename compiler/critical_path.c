@@ -16,12 +16,6 @@ static bool step_back(const Schedule *schedule, const PassTable *table, const Ti
     uint32_t first = at->position;
     if (first > 0 && order->actions[first - 1].overlap)
         first--;
-    const double start = times->start[at->rank][first];
-    const uint32_t before = before_on_rank(order, first);
-    if (before != POSITION_NONE && times->end[at->rank][before] >= start) {
-        at->position = before;
-        return true;
-    }
     double latest = -1;
     Dependence found;
     const uint32_t halves = order->actions[first].overlap ? 2 : 1;
@@ -29,6 +23,11 @@ static bool step_back(const Schedule *schedule, const PassTable *table, const Ti
         const double arrival = timeline_arrival(schedule, table, times, at->rank, &order->actions[i]);
         if (arrival > latest && pass_dependence(schedule, table, &order->actions[i], &found))
             latest = arrival;
+    }
+    const uint32_t before = before_on_rank(order, first);
+    if (before != POSITION_NONE && times->end[at->rank][before] >= latest) {
+        at->position = before;
+        return true;
     }
     if (latest >= 0)
         *at = (CriticalPass){found.rank, found.position};

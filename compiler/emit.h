@@ -30,7 +30,8 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
 /* As Chrome trace events, in the form of dprun --trace. */
 void emit_trace(const Picture *picture, Arena *arena, FILE *stream);
 
-/* As one page that needs nothing else: the timeline to be moved about in, with what each pass is and waits for. */
-void emit_html(const Picture *picture, Arena *arena, FILE *stream);
+/* As one page that needs nothing else: the timeline to be moved about in, with what each pass is and waits for; below it a
+   second one, unless NULL. */
+void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE *stream);
 
 #endif

@@ -133,13 +133,11 @@ static void put_rank(const Picture *picture, uint32_t **numbers, uint32_t rank, 
     putc('}', stream);
 }
 
-void emit_html(const Picture *picture, Arena *arena, FILE *stream)
+static void put_timeline(const char *name, const Picture *picture, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
-    const char *mark = strstr(timeline_html, data_mark);
     uint32_t **numbers = number_passes(schedule, arena);
-    fwrite(timeline_html, 1, (size_t)(mark - timeline_html), stream);
-    fputs("<script type=\"application/json\" id=\"timeline\">{\"schedule\":", stream);
+    fprintf(stream, "<script type=\"application/json\" id=\"%s\">{\"schedule\":", name);
     json_put_text(schedule->name, strlen(schedule->name), stream);
     fprintf(stream, ",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bubble\":%.12g", schedule->ranks, schedule->microbatches,
             picture->times->makespan, timeline_bubble(schedule, picture->times).rate);
@@ -155,5 +153,14 @@ void emit_html(const Picture *picture, Arena *arena, FILE *stream)
     for (uint32_t r = 0; r < schedule->ranks; r++)
         put_rank(picture, numbers, r, arena, stream);
     fputs("]}</script>\n", stream);
+}
+
+void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE *stream)
+{
+    const char *mark = strstr(timeline_html, data_mark);
+    fwrite(timeline_html, 1, (size_t)(mark - timeline_html), stream);
+    put_timeline("timeline", picture, arena, stream);
+    if (second)
+        put_timeline("below", second, arena, stream);
     fputs(mark + strlen(data_mark), stream);
 }

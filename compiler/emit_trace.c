@@ -116,8 +116,9 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
     const Program *program = as_run(picture->program, arena);
     if (!program)
         longjmp(*arena->exhausted, 1);
-    const double seconds = costs_seconds(picture->times->costs);
-    trace_begin(program, seconds, stream);
+    const Costs *costs = picture->times->costs;
+    const double seconds = costs_seconds(costs);
+    trace_begin(program, seconds, costs->bytes, stream);
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *own = &program->ranks[r];
         Replay replay = {.picture = picture, .rank = r, .program = own, .microseconds = seconds * 1e6};

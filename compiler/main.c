@@ -1,7 +1,9 @@
 /* dpc: a schedule's way from source to program. */
 
+#include "compiler/calibrate.h"
 #include "compiler/compare.h"
 #include "compiler/compile.h"
+#include "compiler/diff.h"
 #include "compiler/dump.h"
 #include "compiler/emit.h"
 #include "compiler/explain.h"
@@ -22,6 +24,7 @@ typedef struct Job {
     Source source;
     Compilation compilation;
     Timeline times; /* under the costs of the command line */
+    bool predicted_by_trace; /* dpc diff */
     ProgressBar progress; /* of a search */
 } Job;
 
@@ -107,7 +110,7 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
         emit_svg(&picture, stream);
         break;
     case EMIT_HTML:
-        emit_html(&picture, c->arena, stream);
+        emit_html(&picture, NULL, c->arena, stream);
         break;
     case EMIT_TRACE:
         emit_trace(&picture, c->arena, stream);
@@ -185,11 +188,87 @@ static Status run(Job *job, Error *error)
     return write_outputs(job, error);
 }
 
+/* The order and the times that a trace predicts, or what the schedule and its costs do. */
+static Status predict(Job *job, const Trace *measured, Comparison *comparison, Error *error)
+{
+    Compilation *c = &job->compilation;
+    Parameters *parameters = &job->options.parameters;
+    char first = 0;
+    TRY(source_read(job->options.input, c->arena, &job->source, error));
+    if (sscanf(job->source.text, " %c", &first) == 1 && first == '{') {
+        Trace trace;
+        TRY(trace_read(job->options.input, c->arena, &trace, error));
+        const uint32_t step = trace_typical_step(&trace, c->arena);
+        job->source = diff_order(&trace, step, c->arena);
+        TRY(compile(c, error));
+        c->schedule.name = trace.schedule;
+        job->predicted_by_trace = true;
+        return diff_timeline(&trace, step, &c->schedule, c->arena, &comparison->predicted, error);
+    }
+    int64_t microbatches = 0;
+    for (uint32_t p = 0; p < measured->pipe_count; p++)
+        microbatches += measured->microbatches[p];
+    if (!source_is_order(c->source) && !parameters->has_ranks)
+        parameters_set_ranks(parameters, measured->ranks);
+    if (!source_is_order(c->source) && !parameters->has_microbatches)
+        parameters_set_microbatches(parameters, microbatches);
+    TRY(compile(c, error));
+    timeline_run(&c->schedule, &c->table, &job->options.costs, c->arena, &comparison->predicted);
+    return STATUS_OK;
+}
+
+static Status write_comparison(const Job *job, const Comparison *comparison, Error *error)
+{
+    const Compilation *c = &job->compilation;
+    Schedule names[2] = {c->schedule, c->schedule};
+    names[0].name = arena_format(c->arena, "%s, predicted", c->schedule.name);
+    names[1].name = arena_format(c->arena, "%s, measured (step %u)", c->schedule.name, comparison->step);
+    Picture pictures[2] = {picture_of(job), picture_of(job)};
+    for (int i = 0; i < 2; i++)
+        pictures[i].schedule = &names[i];
+    pictures[0].times = &comparison->predicted;
+    pictures[1].times = &comparison->measured;
+    for (int i = 0; i < job->options.emit_count; i++) {
+        OutputFile file;
+        TRY(file_begin(job->options.emit[i].file, &file, error));
+        emit_html(&pictures[0], &pictures[1], c->arena, file.stream);
+        TRY(file_finish(&file, error));
+    }
+    if (!job->options.emit_count)
+        diff_print(comparison, c->arena, stdout);
+    return STATUS_OK;
+}
+
+static Status run_diff(Job *job, Error *error)
+{
+    Compilation *c = &job->compilation;
+    Trace trace;
+    Comparison comparison = {.schedule = &c->schedule, .table = &c->table, .trace = &trace};
+    TRY(trace_read(job->options.inputs[1], c->arena, &trace, error));
+    comparison.step = trace_typical_step(&trace, c->arena);
+    if (job->options.step) {
+        uint32_t i = 0;
+        while (i < trace.step_count && trace.steps[i] != job->options.step)
+            i++;
+        if (i == trace.step_count)
+            return error_set(error, STATUS_BAD_USAGE, "--step %" PRId64 ": %s has steps %u to %u", job->options.step, trace.path,
+                             trace.steps[0], trace.steps[trace.step_count - 1]);
+        comparison.step = trace.steps[i];
+    }
+    TRY(predict(job, &trace, &comparison, error));
+    TRY(diff_timeline(&trace, comparison.step, &c->schedule, c->arena, &comparison.measured, error));
+    if (!job->predicted_by_trace)
+        diff_scale(&comparison, c->arena);
+    return write_comparison(job, &comparison, error);
+}
+
 static Status obey(Job *job, int argc, char **argv, Error *error)
 {
     Arena *arena = job->compilation.arena;
     if (argc > 1 && strcmp(argv[1], "fmt") == 0)
         return format_command(argc - 2, argv + 2, arena, error);
+    if (argc > 1 && strcmp(argv[1], "calibrate") == 0)
+        return calibrate_command(argc - 2, argv + 2, arena, error);
     TRY(command_line_parse(argc, argv, arena, &job->options, error));
     if (job->options.help)
         fputs(command_line_help, stdout);
@@ -199,6 +278,8 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
         program_describe_opcodes(stdout);
     else if (job->options.compares)
         return compare(&job->options, arena, stdout, error);
+    else if (job->options.differs)
+        return run_diff(job, error);
     else
         return run(job, error);
     return STATUS_OK;

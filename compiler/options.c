@@ -11,6 +11,9 @@ const char command_line_help[] =
     "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
     "       dpc compare [options] FILE...           a table of several schedules; --stages N, --json\n"
     "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
+    "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; --step N\n"
+    "                                                           which step of it, --emit=html[:FILE] both timelines\n"
+    "       dpc calibrate [-o FILE] TRACE...        costs from traces of dprun --trace, for --cost @FILE\n"
     "  -o FILE                 writes the program that dprun executes\n"
     "  --ranks N               ranks, instead of the file's own number\n"
     "  --microbatches N        microbatches of a step, all pipes together\n"
@@ -81,15 +84,29 @@ static Status check_compare(Options *options, Error *error)
     return STATUS_OK;
 }
 
+static Status check_diff(Options *options, Error *error)
+{
+    if (options->input_count != 2)
+        return error_set(error, STATUS_BAD_USAGE, "dpc diff needs two files: a schedule or a modelled trace, and a trace of dprun");
+    for (int i = 0; i < options->emit_count; i++)
+        if (options->emit[i].kind != EMIT_HTML)
+            return error_set(error, STATUS_BAD_USAGE, "dpc diff writes a table and --emit=html");
+    if (options->output || options->dumps || options->sweep.text)
+        return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with no -o, --dump or --sweep");
+    options->input = options->inputs[0];
+    return STATUS_OK;
+}
+
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
 {
-    enum { RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, JSON, HELP, VERSION };
+    enum { RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, JSON, STEP, HELP, VERSION };
     static const struct option known[] = {
         {"ranks", required_argument, NULL, RANKS}, {"microbatches", required_argument, NULL, MICROBATCHES},
         {"cost", required_argument, NULL, COST},   {"emit", required_argument, NULL, EMIT},
         {"dump", required_argument, NULL, DUMP},   {"sweep", required_argument, NULL, SWEEP},
         {"slot-bytes", required_argument, NULL, SLOT_BYTES}, {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
         {"stages", required_argument, NULL, STAGES}, {"json", no_argument, NULL, JSON},
+        {"step", required_argument, NULL, STEP},
         {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
     *options = (Options){.costs = costs_unit};
@@ -99,6 +116,10 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         argv++;
     } else if (argc > 1 && strcmp(argv[1], "compare") == 0) {
         options->compares = true;
+        argc--;
+        argv++;
+    } else if (argc > 1 && strcmp(argv[1], "diff") == 0) {
+        options->differs = true;
         argc--;
         argv++;
     }
@@ -157,6 +178,9 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         case MEMORY_LIMIT:
             TRY(memory_set_limit(&options->memory, optarg, error));
             break;
+        case STEP:
+            TRY(parse_number("--step", optarg, &options->step, error));
+            break;
         case EXPLAIN:
             TRY(parse_emit("explain", options, error));
             break;
@@ -185,6 +209,10 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         return check_compare(options, error);
     if (options->stages || options->json)
         return error_set(error, STATUS_BAD_USAGE, "--stages and --json are for dpc compare");
+    if (options->differs)
+        return check_diff(options, error);
+    if (options->step)
+        return error_set(error, STATUS_BAD_USAGE, "--step goes with dpc diff");
     if (optind + 1 != argc)
         return error_set(error, STATUS_BAD_USAGE, optind == argc ? "no schedule given: dpc FILE.dps; dpc --help says more"
                                                                  : "one schedule at a time");

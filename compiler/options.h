@@ -46,6 +46,8 @@ typedef struct Options {
     int64_t stages;     /* compare: into so many each schedule cuts the model; 0: they have the same number of ranks */
     bool json;          /* compare */
     const char *output; /* -o */
+    bool differs;       /* dpc diff: `input` is held against the second of the inputs, a trace */
+    int64_t step;       /* diff: of that trace; 0: the typical one */
     struct {
         EmitKind kind;
         const char *file; /* "-": stdout */

@@ -25,7 +25,7 @@ static const char *category_of(uint8_t opcode)
     switch (trace_lane(opcode)) {
     case LANE_WAITS: return "wait";
     case LANE_COMMUNICATION: return "message";
-    default: return opcode == OP_REDUCE || opcode == OP_NORM || opcode == OP_UPDATE || opcode == OP_RENEW ? "update" : "compute";
+    default: return opcode == OP_REDUCE || opcode == OP_NORM || opcode == OP_UPDATE ? "update" : "compute";
     }
 }
 
@@ -38,6 +38,7 @@ static const char *letters_of(uint8_t opcode)
     case OP_BACKWARD: return "B";
     case OP_BACKWARD_INPUT: return "I";
     case OP_BACKWARD_WEIGHT: return "W";
+    case OP_RENEW: return "U";
     case OP_SEND_FORWARD: return "SEND_F";
     case OP_SEND_BACKWARD: return "SEND_B";
     case OP_RECEIVE_FORWARD: return "RECV_F";
@@ -62,6 +63,7 @@ typedef struct Writer {
     const Instruction **posted; /* [message slot]: the message that was posted last */
     bool *unread;               /* [message slot]: it was received, and no pass has read it yet */
     TraceSpan *made;            /* [message slot]: the event of the pass that filled it */
+    uint32_t *renewals;         /* [chunk]: how many U it has had */
 } Writer;
 
 static const char *pass_text(const Writer *writer, const Instruction *instruction, char text[PASS_BYTES])
@@ -70,7 +72,8 @@ static const char *pass_text(const Writer *writer, const Instruction *instructio
     char pipe[16] = "";
     if (writer->program->pipe_count > 1)
         snprintf(pipe, sizeof pipe, "p%u:", chunk->pipe);
-    snprintf(text, PASS_BYTES, "%s%u%s%u", pipe, chunk->stage, letters_of(instruction->opcode), instruction->microbatch);
+    const uint32_t number = instruction->opcode == OP_RENEW ? writer->renewals[instruction->chunk] + 1 : instruction->microbatch;
+    snprintf(text, PASS_BYTES, "%s%u%s%u", pipe, chunk->stage, letters_of(instruction->opcode), number);
     return text;
 }
 
@@ -155,6 +158,8 @@ static void put_step(Writer *writer)
                 note_pass(writer, instruction + 1, span);
                 note_pass(writer, instruction + 2, span);
                 i += 2;
+            } else if (instruction->opcode == OP_RENEW) {
+                writer->renewals[instruction->chunk]++;
             } else if (letters_of(instruction->opcode)) {
                 note_pass(writer, instruction, span);
             }
@@ -178,8 +183,9 @@ bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t f
         .posted = arena_array(&tables, slots, sizeof *writer.posted),
         .unread = arena_array(&tables, slots, sizeof *writer.unread),
         .made = arena_array(&tables, slots, sizeof *writer.made),
+        .renewals = arena_array(&tables, own->chunk_count, sizeof *writer.renewals),
     };
-    const bool good = writer.posted && writer.unread && writer.made;
+    const bool good = writer.posted && writer.unread && writer.made && writer.renewals;
     if (good)
         put_step(&writer);
     arena_free(&tables);
@@ -200,7 +206,7 @@ static void put_text(const char *text, FILE *stream)
     putc('"', stream);
 }
 
-void trace_begin(const Program *program, double unit, FILE *stream)
+void trace_begin(const Program *program, double unit, double message_bytes, FILE *stream)
 {
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":", stream);
     put_text(program->schedule, stream);
@@ -209,7 +215,7 @@ void trace_begin(const Program *program, double unit, FILE *stream)
     fprintf(stream, ",\"ranks\":%u,\"stages\":%u,\"microbatches\":[", program->rank_count, program->stages);
     for (uint32_t p = 0; p < program->pipe_count; p++)
         fprintf(stream, "%s%u", p ? "," : "", program->pipes[p].microbatches);
-    fprintf(stream, "],\"unit\":%g},\n\"traceEvents\":[", unit);
+    fprintf(stream, "],\"unit\":%g,\"message_bytes\":%.0f},\n\"traceEvents\":[", unit, message_bytes);
 }
 
 void trace_rank(uint32_t rank, FILE *stream)

@@ -10,12 +10,13 @@
      step         from 1
      instruction  its number in prog.bin
      line         of the source; 0: none
-     pass         compute: what the compiler's .csv form calls it, 3F5 or p1:3F5, and 3F5&7B2 for an F&B
+     pass         compute: what the compiler's .csv form calls it, 3F5 or p1:3F5, and 3F5&7B2 for an F&B; 3U1 is the first U of
+                  stage 3 in the step
      message      communication and waits: the same, 3SEND_F5 or 4RECV_F5; a wait has that of the message it waits for
 
    From the pass that makes a message to the pass that needs it there is an arrow (phases s and f) whose `id` both ends derive.
-   `otherData` has schedule, source, ranks, stages, microbatches (of each pipe), and `unit`, the seconds that a modelled trace
-   shows for a unit of its costs, 0 in a measured one. */
+   `otherData` has schedule, source, ranks, stages, microbatches (of each pipe); `unit`, the seconds that a modelled or simulated
+   trace shows for a unit of its costs, 0 where passes computed; and `message_bytes`, 0 where that is not known. */
 
 #include "runtime/program/program.h"
 
@@ -29,7 +30,7 @@ typedef struct TraceSpan {
     double start, end;
 } TraceSpan;
 
-void trace_begin(const Program *program, double unit, FILE *stream);
+void trace_begin(const Program *program, double unit, double message_bytes, FILE *stream);
 /* The names of a rank's process and threads: once, before its steps. Ranks follow each other in their order. */
 void trace_rank(uint32_t rank, FILE *stream);
 /* A step of the rank: [instruction_count] spans. `first_step` is the first of the whole trace. False when there is no memory. */
