@@ -1,7 +1,7 @@
-/* One clock for all ranks. Those of one machine share theirs; of the others one in each machine asks rank 0 for the time, many
-   times, and believes the answer that came back soonest: it lies in the middle of the question's way, with an error of at most
-   half of that way (Cristian 1989). Asked at the beginning and at the end of the run, clocks that go at different speed are
-   corrected between the two. */
+/* One clock for all ranks. Those of one machine share theirs. Where there are several, rank 0 is asked for the time, many times, and of
+   each machine the first rank believes the answer that came back soonest: it lies in the middle of the question's way, with an error
+   of at most half of that way (Cristian 1989). Asked at the beginning and at the end of the run, clocks that go at different speed
+   are corrected between the two. */
 #include "runtime/vm/machine.h"
 
 #include "runtime/base/clock.h"
@@ -31,40 +31,21 @@ static ClockName clock_name(void)
     return name;
 }
 
-static Status hand_over(Rank *rank, int peer, bool is_send, int64_t **block, Error *error)
-{
-    void *memory = *block;
-    Message message = {.block = &memory, .bytes = sizeof **block, .peer = peer, .is_send = is_send};
-    const Transport *transport = rank->transport;
-    TRY((is_send ? transport->send : transport->receive)(rank->endpoint, &message, error));
-    Status status = transport->wait(rank->endpoint, &message, error);
-    *block = memory; /* perhaps another one */
-    return status;
-}
-
-/* This rank asks rank 0. */
-static Status ask(Rank *rank, int64_t **block, ClockSample *sample, Error *error)
+/* Two meetings of all ranks, one behind the other: rank 0 tells its time in the second, and it read it after the first, which ended
+   after this rank had come to it, and before this rank left the second. */
+static Status ask(Rank *rank, int64_t *times, ClockSample *sample, Error *error)
 {
     int64_t shortest = INT64_MAX;
     for (int i = 0; i < QUESTIONS; i++) {
         const int64_t asked = clock_nanoseconds();
-        TRY(hand_over(rank, 0, true, block, error));
-        TRY(hand_over(rank, 0, false, block, error));
-        const int64_t answered = clock_nanoseconds();
-        if (answered - asked < shortest) {
-            shortest = answered - asked;
-            *sample = (ClockSample){.at = asked + shortest / 2, .ahead = asked + shortest / 2 - **block};
+        TRY(rank->transport->gather(rank->endpoint, &asked, sizeof asked, times, error));
+        const int64_t now = clock_nanoseconds();
+        TRY(rank->transport->gather(rank->endpoint, &now, sizeof now, times, error));
+        const int64_t way = clock_nanoseconds() - asked;
+        if (way < shortest) {
+            shortest = way;
+            *sample = (ClockSample){.at = asked + way / 2, .ahead = asked + way / 2 - times[0]};
         }
-    }
-    return STATUS_OK;
-}
-
-static Status answer(Rank *rank, int peer, int64_t **block, Error *error)
-{
-    for (int i = 0; i < QUESTIONS; i++) {
-        TRY(hand_over(rank, peer, false, block, error));
-        **block = clock_nanoseconds();
-        TRY(hand_over(rank, peer, true, block, error));
     }
     return STATUS_OK;
 }
@@ -78,20 +59,20 @@ static int leader_of(const ClockName *names, int rank)
     return first;
 }
 
-static Status compare(Rank *rank, ClockName *names, ClockSample *samples, int64_t **block, ClockSample *sample, Error *error)
+static Status compare(Rank *rank, ClockName *names, int64_t *times, ClockSample *samples, ClockSample *sample, Error *error)
 {
-    const int ranks = (int)rank->session->loaded->program->rank_count;
+    const uint32_t ranks = rank->session->loaded->program->rank_count;
     const ClockName own = clock_name();
-    TRY(rank->transport->gather(rank->endpoint, &own, sizeof own, names, error));
+    bool same = true;
     *sample = (ClockSample){.at = clock_nanoseconds()};
-    for (int r = 1; r < ranks; r++) {
-        if (leader_of(names, r) != r)
-            continue;
-        if (rank->number == 0)
-            TRY(answer(rank, r, block, error));
-        else if (rank->number == r)
-            TRY(ask(rank, block, sample, error));
-    }
+    TRY(rank->transport->gather(rank->endpoint, &own, sizeof own, names, error));
+    for (uint32_t r = 1; r < ranks; r++)
+        same = same && strcmp(names[r].text, names[0].text) == 0;
+    if (same)
+        return STATUS_OK;
+    TRY(ask(rank, times, sample, error));
+    if (leader_of(names, rank->number) == 0)
+        sample->ahead = 0;
     TRY(rank->transport->gather(rank->endpoint, sample, sizeof *sample, samples, error));
     *sample = samples[leader_of(names, rank->number)];
     return STATUS_OK;
@@ -102,12 +83,12 @@ Status clocks_compare(Rank *rank, ClockSample *sample, Error *error)
     const size_t ranks = rank->session->loaded->program->rank_count;
     ClockName *names = calloc(ranks, sizeof *names);
     ClockSample *samples = calloc(ranks, sizeof *samples);
-    int64_t *block = calloc(1, sizeof *block);
-    Status status = names && samples && block ? compare(rank, names, samples, &block, sample, error)
+    int64_t *times = calloc(ranks, sizeof *times);
+    Status status = names && samples && times ? compare(rank, names, times, samples, sample, error)
                                               : error_set(error, STATUS_RUN_FAILED, "no memory to compare %zu clocks", ranks);
     free(names);
     free(samples);
-    free(block);
+    free(times);
     if (status != STATUS_OK)
         error_prefix(error, "rank %d, comparing clocks: ", rank->number);
     return status;
