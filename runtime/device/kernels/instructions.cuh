@@ -8,6 +8,10 @@
 #include "simt.h"
 #else
 
+#ifndef INFINITY /* NVRTC has no headers */
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+
 #define KERNEL extern "C" __global__ void
 #define KERNEL_PARAMETER const __grid_constant__
 #define DEVICE static __device__ __forceinline__
