@@ -16,12 +16,10 @@ SANITIZE ?=
 OPTIMIZE ?= -O2
 
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Werror
-CFLAGS   += -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -pthread -fPIC
-CPPFLAGS += -I. -I$(BUILD) -MMD -MP
-ifneq ($(SANITIZE),)
-CFLAGS   += -fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined
-LDFLAGS  += -fsanitize=$(SANITIZE)
-endif
+# What is needed comes first: CFLAGS, CPPFLAGS and LDFLAGS are the user's, and have the last word.
+SANITIZING := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
+LINKING     = -std=c11 -g $(OPTIMIZE) -pthread -fPIC $(SANITIZING) $(CFLAGS) $(LDFLAGS)
+COMPILING   = -I. -I$(BUILD) -MMD -MP $(CPPFLAGS) -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -pthread -fPIC $(SANITIZING) $(CFLAGS)
 
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -73,15 +71,15 @@ all: $(BUILD)/dpc $(BUILD)/dprun $(if $(MPICC),$(BUILD)/dprun-mpi.so)
 	$(if $(CUDART),,@echo "no CUDA toolkit in $(CUDA_HOME): this dprun has no device for GPUs (set CUDA_HOME)")
 
 $(BUILD)/dpc: $(BUILD)/compiler/main.o $(call libraries,$(COMPILER_LIBRARIES))
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(DPC_LIBS)
+	$(CC) $(LINKING) -o $@ $^ $(DPC_LIBS)
 
 $(BUILD)/dprun: $(BUILD)/runtime/vm/main.o $(call libraries,$(DPRUN_LIBRARIES))
-	$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $^ $(DPRUN_LIBS)
+	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 
 # The one object that knows MPI; dprun loads it when mpirun started it.
 $(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/transport/sum.h runtime/transport/transport.h runtime/base/status.h
 	@mkdir -p $(@D)
-	OMPI_CC=$(CC) $(MPICC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
+	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 
 # The GPU's kernels: their sources for NVRTC, and machine code for the common architectures where nvcc is. Every build folder
 # shares that.
@@ -98,7 +96,7 @@ $(CUBINS): $(KERNELS) $(KERNEL_HEADS)
 $(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(CUBINS)
 	@mkdir -p $(@D)
 	@sh $^ > $@
-$(BUILD)/runtime/device/cuda_runtime.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
+$(BUILD)/runtime/device/cuda_runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
 
 # --- generated sources, only in the build folder ---
 $(BUILD)/grammar/schedule.tab.c $(BUILD)/grammar/schedule.tab.h &: grammar/schedule.y
@@ -119,10 +117,10 @@ $(call objects,$(wildcard runtime/device/cpu*.c)): OPTIMIZE := -O3 -fno-math-err
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(CC) $(COMPILING) -c -o $@ $<
 $(BUILD)/%.o: $(BUILD)/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(CC) $(COMPILING) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment; GPUs are hidden ---
 TEST_FOLDERS := base program parse prove timeline search picture golden device model transport exec cuda
@@ -150,7 +148,7 @@ TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
 
 define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
-	$$(CC) $$(CFLAGS) $$(LDFLAGS) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lyajl -lcmocka
+	$$(CC) $$(LINKING) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lyajl -lcmocka
 .PHONY: check-$(1)
 check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec transport cuda,$(1)),all)
 	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $$$$test || exit 1; done
@@ -160,12 +158,12 @@ $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 # --- the kernels as C++ on the processor. Where no sanitizer is, the thread sanitizer's instrumentation, without its runtime,
 # tells the emulation of every access ---
 CXX       := $(if $(findstring clang,$(CC)),clang++,g++)
-CXXFLAGS  := $(subst -std=c11,-std=c++17,$(CFLAGS)) -DKERNELS_EMULATED -Itests/gpu -Wno-psabi
+CXXFLAGS   = $(subst -std=c11,-std=c++17,$(COMPILING)) -DKERNELS_EMULATED -Itests/gpu -Wno-psabi
 EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt kernels $(if $(SANITIZE),,accesses))
 $(call tests_of,gpu): $(EMULATION) | $(CUBINS)
 $(BUILD)/tests/gpu/%.o: tests/gpu/%.cpp
 	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c -o $@ $<
+	$(CXX) $(CXXFLAGS) -c -o $@ $<
 ifeq ($(SANITIZE),)
 $(BUILD)/tests/gpu/kernels.o: CXXFLAGS += -fsanitize=thread
 endif
@@ -173,16 +171,16 @@ endif
 # An NCCL that is none, on the stand-in's streams.
 $(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/standin/standin.h
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
+	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 $(BUILD)/tests/cuda/nccl: | $(BUILD)/tests/cuda/fake/libnccl.so.2
-$(BUILD)/tests/cuda/nccl: LDFLAGS += -Wl,-rpath,$(BUILD)/tests/cuda/fake
+$(BUILD)/tests/cuda/nccl: LINKING += -Wl,-rpath,$(BUILD)/tests/cuda/fake
 
 # --- fuzzing: both doors, the sources' and the program's ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
 FUZZ_SECONDS ?= 60
 
 $(BUILD)/tests/fuzz/compile: $(BUILD)/tests/fuzz/compile.o $(BUILD)/tests/fuzz/corpus.o $(call libraries,$(COMPILER_LIBRARIES))
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(DPC_LIBS) -lcmocka
+	$(CC) $(LINKING) -o $@ $^ $(DPC_LIBS) -lcmocka
 .PHONY: check-fuzz
 check-fuzz: $(BUILD)/tests/fuzz/compile
 	$< $(FUZZ_SEEDS)
@@ -199,7 +197,7 @@ fuzz:
 	cd $(FUZZ) && ./fuzz-decode -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/decode
 fuzzers: $(BUILD)/fuzz-compile $(BUILD)/fuzz-decode $(BUILD)/dpc
 $(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(call libraries,$(COMPILER_LIBRARIES))
-	$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(DPC_LIBS)
+	$(CC) $(LINKING) -fsanitize=fuzzer -o $@ $^ $(DPC_LIBS)
 
 .PHONY: check
 check: $(TEST_FOLDERS:%=check-%) check-fuzz
@@ -212,7 +210,7 @@ rebase: all $(BUILD)/tests/golden/golden
 # --- figures: name, value, unit a line. Ratios come from one run; absolute times are this machine's ---
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 $(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler $(DPRUN_LIBRARIES))
-	$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $^ $(DPRUN_LIBS) -lyajl
+	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS) -lyajl
 .PHONY: bench
 bench:
 	@.ci/packages $(TEST_PACKAGES) libopenblas0-pthread

@@ -5,14 +5,16 @@
 
 Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded, Error *error)
 {
-    if (reference)
-        TRY(program_reference(program, arena, &program, error));
-    Program *forward = program;
-    if (!program->forward_only)
-        TRY(program_forward_only(program, arena, &forward, error));
     TRY(program_verify(program, error));
-    if (forward != program)
+    if (reference) {
+        TRY(program_reference(program, arena, &program, error));
+        TRY(program_verify(program, error));
+    }
+    Program *forward = program;
+    if (!program->forward_only) {
+        TRY(program_forward_only(program, arena, &forward, error));
         TRY(program_verify(forward, error));
+    }
     if (!in_order)
         TRY(program_post_early(program, arena, error));
     if (!in_order && forward != program)
@@ -30,8 +32,6 @@ Status program_load(const char *path, bool reference, bool forward_only, bool in
     TRY(file_read(path, arena, &bytes, &size, error));
     Program *program = NULL;
     Status status = program_decode((const uint8_t *)bytes, size, arena, &program, error);
-    if (status == STATUS_OK)
-        status = program_verify(program, error);
     if (status == STATUS_OK)
         status = program_derive(program, reference, forward_only, in_order, arena, loaded, error);
     if (status != STATUS_OK)

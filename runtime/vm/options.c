@@ -31,6 +31,7 @@ const char options_help[] =
     "  --save FILE        the weights at the end\n"
     "  --trace FILE       the last steps as Chrome trace events\n"
     "  --json             one JSON object a step on standard output\n"
+    "  --overcommit       runs a plan of more memory than the machine has free\n"
     "  --help, --version\n"
     "\n"
     "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed.\n";
@@ -135,6 +136,12 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--transport nccl is for GPUs, not for --device %s", options->device);
     if (options->transport == TRANSPORT_MPI && strncmp(options->device, "cuda", 4) == 0)
         return error_set(error, STATUS_BAD_USAGE, "--transport mpi moves no memory of GPUs; nccl does");
+    const char *const files[] = {options->outputs, options->save, options->trace};
+    int on_stdout = options->json;
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        on_stdout += files[i] && strcmp(files[i], "-") == 0;
+    if (on_stdout > 1)
+        return error_set(error, STATUS_BAD_USAGE, "standard output takes one of --json, --outputs, --save and --trace; %s", hint);
     if (options->rank_map && !options->processes)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
     if (options->simulated && (options->data || options->save || options->outputs))
@@ -144,7 +151,7 @@ static Status check_together(const RunOptions *options, Error *error)
 
 enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
        OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_TRACE, OPTION_JSON,
-       OPTION_HELP, OPTION_VERSION };
+       OPTION_OVERCOMMIT, OPTION_HELP, OPTION_VERSION };
 
 static const struct option long_options[] = {
     {"steps", required_argument, NULL, OPTION_STEPS},
@@ -163,6 +170,7 @@ static const struct option long_options[] = {
     {"save", required_argument, NULL, OPTION_SAVE},
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"json", no_argument, NULL, OPTION_JSON},
+    {"overcommit", no_argument, NULL, OPTION_OVERCOMMIT},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
@@ -203,6 +211,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_SAVE: options->save = optarg; break;
         case OPTION_TRACE: options->trace = optarg; break;
         case OPTION_JSON: options->json = true; break;
+        case OPTION_OVERCOMMIT: options->overcommit = true; break;
         case OPTION_HELP: options->help = true; return STATUS_OK;
         case OPTION_VERSION: options->version = true; return STATUS_OK;
         case ':': return error_set(error, STATUS_BAD_USAGE, "%s needs a value; %s", argv[optind - 1], hint);

@@ -28,29 +28,30 @@ static const char *short_number(double value, char text[static 16])
 
 static void print_header(const Report *report)
 {
+    FILE *const words = report->words;
     const RunFacts *facts = &report->facts;
     const Program *program = facts->program;
     char parameters[16], bytes[16];
-    printf("schedule   %s (%s): %u rank%s, %u stages, %u microbatches%s\n", program->schedule, program->source,
-           program->rank_count, program->rank_count == 1 ? "" : "s", program->stages, program->microbatches,
-           program->forward_only ? ", forward only" : "");
+    fprintf(words, "schedule   %s (%s): %u rank%s, %u stages, %u microbatches%s\n", program->schedule, program->source,
+            program->rank_count, program->rank_count == 1 ? "" : "s", program->stages, program->microbatches,
+            program->forward_only ? ", forward only" : "");
     if (report->options->simulated) {
-        printf("model      none: passes take their modelled time, and there are no losses\n");
+        fprintf(words, "model      none: passes take their modelled time, and there are no losses\n");
     } else {
-        printf("model      %s, %s parameters; %sB planned for all ranks\n", report->options->model_name,
-               short_number((double)facts->parameters, parameters), short_number((double)facts->planned_bytes, bytes));
-        printf("data       %s", facts->data);
+        fprintf(words, "model      %s, %s parameters; %sB planned for all ranks\n", report->options->model_name,
+                short_number((double)facts->parameters, parameters), short_number((double)facts->planned_bytes, bytes));
+        fprintf(words, "data       %s", facts->data);
         if (facts->byte_entropy > 0)
-            printf(", %.4f nats a byte by the frequency of bytes alone", facts->byte_entropy);
-        putchar('\n');
+            fprintf(words, ", %.4f nats a byte by the frequency of bytes alone", facts->byte_entropy);
+        putc('\n', words);
     }
-    printf("machine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport,
-           facts->ready_seconds * 1e3);
+    fprintf(words, "machine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport,
+            facts->ready_seconds * 1e3);
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (!report->options->simulated && processors > 0 && program->rank_count > (unsigned long)processors) /* what the bubble below is then made of */
-        printf("           %u ranks share %ld processors: each is idle about %.0f %% of the time, whatever the schedule\n",
-               program->rank_count, processors, 100.0 * (1.0 - (double)processors / program->rank_count));
-    fflush(stdout);
+        fprintf(words, "           %u ranks share %ld processors: each is idle about %.0f %% of the time, whatever the schedule\n",
+                program->rank_count, processors, 100.0 * (1.0 - (double)processors / program->rank_count));
+    fflush(words);
 }
 
 static void ready(void *context, const RunFacts *facts)
@@ -155,22 +156,26 @@ static void take_step(void *context, const StepReport *step)
     }
 }
 
+static bool is_stdout(const char *path) { return path && strcmp(path, "-") == 0; }
+
 void report_open(Report *report, const RunOptions *options, atomic_bool *stop, Observer *observer)
 {
-    *report = (Report){.options = options, .stop = stop, .terminal = isatty(STDERR_FILENO)};
+    const bool taken = options->json || is_stdout(options->outputs) || is_stdout(options->save) || is_stdout(options->trace);
+    *report = (Report){.options = options, .stop = stop, .words = taken ? stderr : stdout, .terminal = isatty(STDERR_FILENO)};
     *observer = (Observer){.context = report, .ready = ready, .step = take_step};
 }
 
 static void print_results(const Report *report)
 {
-    printf("steps      %llu in %.1f s, ", (unsigned long long)report->steps, report->seconds);
+    FILE *const words = report->words;
+    fprintf(words, "steps      %llu in %.1f s, ", (unsigned long long)report->steps, report->seconds);
     if (report->options->simulated)
-        printf("makespan of the last %.2f ms\n", report->last_makespan * 1e3);
+        fprintf(words, "makespan of the last %.2f ms\n", report->last_makespan * 1e3);
     else
-        printf("last loss %.4f\n", report->last_loss);
+        fprintf(words, "last loss %.4f\n", report->last_loss);
     if (report->has_held_out)
-        printf("held out   loss %.4f nats a byte; the frequency of bytes alone gives %.4f\n", report->held_out_loss,
-               report->facts.byte_entropy);
+        fprintf(words, "held out   loss %.4f nats a byte; the frequency of bytes alone gives %.4f\n", report->held_out_loss,
+                report->facts.byte_entropy);
 }
 
 Status report_close(Report *report, Status status, Error *error)
@@ -186,7 +191,7 @@ Status report_close(Report *report, Status status, Error *error)
         print_results(report);
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i] && strcmp(paths[i], "-") != 0)
-            fprintf(options->json ? stderr : stdout, "wrote      %s\n", paths[i]);
+            fprintf(report->words, "wrote      %s\n", paths[i]);
     flush_output(report);
     if (report->output_error && report->output_error != EPIPE)
         return error_set(error, STATUS_RUN_FAILED, "cannot write standard output: %s", strerror(report->output_error));

@@ -5,9 +5,12 @@
 
 #include "runtime/vm/vm.h"
 
+#include <stdio.h>
+
 typedef struct Report {
     const RunOptions *options;
     atomic_bool *stop;     /* set when nobody reads standard output any more */
+    FILE *words;           /* for people: standard error where standard output is for programs */
     bool speaks;           /* this process has rank 0 */
     bool terminal;         /* standard error is one: the progress is drawn in place */
     RunFacts facts;

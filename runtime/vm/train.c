@@ -217,5 +217,6 @@ Status rank_train(Rank *rank, Error *error)
         TRY(step(rank, &last, error));
     TRY(write_file(rank, options->outputs, save_outputs, error));
     TRY(write_file(rank, options->save, save_weights, error));
-    return write_file(rank, options->trace, trace_steps, error);
+    TRY(write_file(rank, options->trace, trace_steps, error));
+    return tell(rank, error); /* who closes knows that all others have come so far */
 }

@@ -113,6 +113,29 @@ static void test_people(void **state)
     assert_null(strstr(diagnostics, "step 3/20  ")); /* not on a terminal: every tenth of the run */
 }
 
+/* What goes to standard output is the only thing there. */
+static void test_standard_output(void **state)
+{
+    (void)state;
+    expect(finish(start("%s --steps 1 --save %s/weights %s %s", dprun, folder, small, program)), 0, "");
+    expect(finish(start("%s --steps 1 --save - %s %s | cmp - %s/weights >&2; %s --steps 1 --save - %s %s >/dev/null", dprun, small, program,
+                        folder, dprun, small, program)), 0, "4 ranks, 4 stages, 8 microbatches");
+    assert_null(strstr(diagnostics, "differ"));
+    assert_non_null(strstr(diagnostics, "held out"));
+    expect(finish(start("%s --steps 1 --trace - %s %s", dprun, small, program)), 0, "held out");
+    assert_int_equal(*output, '{');
+    expect(finish(start("%s --json --trace - %s", dprun, program)), 2, "standard output takes one of");
+}
+
+/* A plan that no machine has room for ends in words, not by the kernel. */
+static void test_too_much_memory(void **state)
+{
+    (void)state;
+    const char *const huge = "--set hidden=65536 --set layers=4000 --set heads=2";
+    expect(finish(start("%s %s %s", dprun, huge, program)), 3, " are free: a smaller model, ");
+    expect(finish(start("%s --overcommit %s %s", dprun, huge, program)), 3, "of its plan: ");
+}
+
 /* On a terminal the progress is one line in place: it is never wider than that. */
 static void test_terminal(void **state)
 {
@@ -354,7 +377,7 @@ int main(void)
     setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),          cmocka_unit_test(test_people),    cmocka_unit_test(test_bad_inputs),
-        cmocka_unit_test(test_terminal),
+        cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_too_much_memory),
         cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt), cmocka_unit_test(test_mpi_equals_local),
         cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed),    cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_one_cannot_start), cmocka_unit_test(test_guard_of_careless_parent),
