@@ -1,5 +1,6 @@
 /* A rank keeps exactly as many versions of weights as are alive: the newest, and those on which a microbatch has run forward and
-   not yet backward, or is still to run forward. */
+   not yet backward, or is still to run forward. And an order is refused where U is missing, too many, in a wrong place or numbered
+   wrongly, or a version is not there. */
 
 #include "compiler/compile.h"
 
@@ -128,12 +129,157 @@ static void versions_named_by_the_pipe_are_kept(void **state)
     }
 }
 
+/* --- U in wrong places --- */
+
+enum { RANKS = 3, MICROBATCHES = 5, CELLS_MAX = 4 * MICROBATCHES + 8 };
+
+typedef struct Cell {
+    char kind; /* F, B or U */
+    uint32_t number, version;
+} Cell;
+
+typedef struct Orders {
+    Cell cells[RANKS][CELLS_MAX];
+    uint32_t counts[RANKS];
+    bool named; /* F's name their versions: one for each microbatch */
+} Orders;
+
+static uint64_t random_state = 7;
+
+static uint32_t below(uint32_t limit)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX */
+    return (uint32_t)(random_state >> 33) % limit;
+}
+
+/* 1F1B, a U behind every or every second backward. */
+static void make_orders(Orders *orders, uint32_t group)
+{
+    *orders = (Orders){.named = group > 1};
+    for (uint32_t r = 0; r < RANKS; r++) {
+        Cell *cells = orders->cells[r];
+        uint32_t count = 0, forwards = 0, updates = 0;
+        for (; forwards < RANKS - 1 - r; forwards++)
+            cells[count++] = (Cell){'F', forwards, 0};
+        for (uint32_t m = 0; m < MICROBATCHES; m++) {
+            if (forwards < MICROBATCHES)
+                cells[count++] = (Cell){'F', forwards, forwards / group > 1 ? forwards / group - 2 : 0}, forwards++;
+            cells[count++] = (Cell){'B', m, 0};
+            if ((m + 1) % group == 0 || m + 1 == MICROBATCHES)
+                cells[count++] = (Cell){'U', ++updates, 0};
+        }
+        orders->counts[r] = count;
+    }
+}
+
+static void mutate(Orders *orders)
+{
+    const uint32_t r = below(RANKS);
+    Cell *cells = orders->cells[r];
+    uint32_t *count = &orders->counts[r], i = below(*count), j = below(*count);
+    while (cells[i].kind != 'U' && *count > 2 * MICROBATCHES)
+        i = below(*count);
+    const Cell update = cells[i];
+    if (update.kind != 'U')
+        return;
+    switch (below(5)) {
+    case 0: cells[i].number = below(MICROBATCHES + 2); break;
+    case 1: /* another one */
+        memmove(&cells[j + 1], &cells[j], (*count)++ * sizeof *cells - j * sizeof *cells);
+        cells[j] = update;
+        break;
+    case 2: /* it goes */
+        memmove(&cells[i], &cells[i + 1], (--*count - i) * sizeof *cells);
+        break;
+    case 3: /* elsewhere */
+        memmove(&cells[i], &cells[i + 1], (*count - 1 - i) * sizeof *cells);
+        memmove(&cells[j + 1], &cells[j], (*count - 1 - j) * sizeof *cells);
+        cells[j] = update;
+        break;
+    default: /* all numbers right, wherever they are */
+        for (uint32_t k = 0, updates = 0; k < *count; k++)
+            if (cells[k].kind == 'U')
+                cells[k].number = ++updates;
+        break;
+    }
+}
+
+static bool is_good(const Orders *orders)
+{
+    for (uint32_t r = 0; r < RANKS; r++) {
+        uint32_t newest = 0, gathered = 0;
+        for (uint32_t i = 0; i < orders->counts[r]; i++) {
+            const Cell *cell = &orders->cells[r][i];
+            if (cell->kind == 'F' && orders->named && cell->version > newest)
+                return false;
+            if (cell->kind == 'U' && (cell->number != ++newest || !gathered))
+                return false;
+            gathered = cell->kind == 'U' ? 0 : gathered + (cell->kind == 'B');
+        }
+        if (gathered)
+            return false;
+    }
+    return true;
+}
+
+static bool compiles(const Orders *orders)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    for (uint32_t r = 0; r < RANKS; r++)
+        for (uint32_t i = 0; i < orders->counts[r]; i++) {
+            const Cell *cell = &orders->cells[r][i];
+            fprintf(stream, "%u%c%u", r, cell->kind, cell->number);
+            if (cell->kind == 'F' && orders->named)
+                fprintf(stream, "v%u", cell->version);
+            putc(i + 1 < orders->counts[r] ? ',' : '\n', stream);
+        }
+    fclose(stream);
+    Arena arena = {0};
+    Error error = {""};
+    const Parameters none = {0};
+    Source source = {.path = "mutant.csv", .text = text, .size = size};
+    source_lines(&source, &arena);
+    Compilation c = {.arena = &arena, .source = &source, .parameters = &none};
+    const Status status = compile(&c, &error);
+    assert_true(status == STATUS_OK || (status == STATUS_BAD_INPUT && diag_failed(c.diagnostics)));
+    arena_free(&arena);
+    free(text);
+    return status == STATUS_OK;
+}
+
+static void orders_with_wrong_updates_are_refused(void **state)
+{
+    (void)state;
+    uint32_t good = 0, bad = 0;
+    for (uint32_t i = 0; i < 1500; i++) {
+        Orders orders;
+        make_orders(&orders, 1 + i % 2);
+        assert_true(is_good(&orders));
+        for (uint32_t times = below(4); times > 0; times--)
+            mutate(&orders);
+        uint32_t updates = 0; /* without any the step is synchronous */
+        for (uint32_t r = 0; r < RANKS; r++)
+            for (uint32_t k = 0; k < orders.counts[r]; k++)
+                updates += orders.cells[r][k].kind == 'U';
+        assert_true(updates > 0);
+        const bool expected = is_good(&orders);
+        if (compiles(&orders) != expected)
+            fail_msg("order %u: %s", i, expected ? "good, but refused" : "bad, but taken");
+        good += expected;
+        bad += !expected;
+    }
+    assert_true(good > 200 && bad > 500);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pipedream_keeps_one_for_each_on_its_way),
         cmocka_unit_test(double_buffering_keeps_two),
         cmocka_unit_test(versions_named_by_the_pipe_are_kept),
+        cmocka_unit_test(orders_with_wrong_updates_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
