@@ -64,6 +64,7 @@ typedef struct Writer {
     bool *unread;               /* [message slot]: it was received, and no pass has read it yet */
     TraceSpan *made;            /* [message slot]: the event of the pass that filled it */
     uint32_t *renewals;         /* [chunk]: how many U it has had */
+    uint32_t *versions;         /* [weights slot]: which it holds */
 } Writer;
 
 static const char *pass_text(const Writer *writer, const Instruction *instruction, char text[PASS_BYTES])
@@ -75,6 +76,20 @@ static const char *pass_text(const Writer *writer, const Instruction *instructio
     const uint32_t number = instruction->opcode == OP_RENEW ? writer->renewals[instruction->chunk] + 1 : instruction->microbatch;
     snprintf(text, PASS_BYTES, "%s%u%s%u", pipe, chunk->stage, letters_of(instruction->opcode), number);
     return text;
+}
+
+/* Of the weights: the one that a pass reads or U makes; two of an F&B. */
+static void put_version(const Writer *writer, const Instruction *instruction)
+{
+    const uint32_t *versions = writer->versions;
+    if (!writer->program->asynchronous)
+        return;
+    if (instruction->opcode == OP_OVERLAP)
+        fprintf(writer->stream, ",\"version\":[%u,%u]", versions[instruction[1].slot[6]], versions[instruction[2].slot[6]]);
+    else if (instruction->opcode == OP_RENEW)
+        fprintf(writer->stream, ",\"version\":%u", writer->renewals[instruction->chunk] + 1);
+    else if (instruction->slot[6] != SLOT_NONE)
+        fprintf(writer->stream, ",\"version\":%u", versions[instruction->slot[6]]);
 }
 
 /* Instruction i, or i to i + 2 of an F&B. */
@@ -101,6 +116,7 @@ static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
                 pass_text(writer, instruction + 2, other));
     else if (letters_of(named->opcode))
         fprintf(writer->stream, ",\"%s\":\"%s\"", lane == LANE_COMPUTE ? "pass" : "message", pass_text(writer, named, pass));
+    put_version(writer, instruction);
     fputs("}}", writer->stream);
 }
 
@@ -159,7 +175,7 @@ static void put_step(Writer *writer)
                 note_pass(writer, instruction + 2, span);
                 i += 2;
             } else if (instruction->opcode == OP_RENEW) {
-                writer->renewals[instruction->chunk]++;
+                writer->versions[instruction->slot[1]] = ++writer->renewals[instruction->chunk];
             } else if (letters_of(instruction->opcode)) {
                 note_pass(writer, instruction, span);
             }
@@ -184,8 +200,9 @@ bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t f
         .unread = arena_array(&tables, slots, sizeof *writer.unread),
         .made = arena_array(&tables, slots, sizeof *writer.made),
         .renewals = arena_array(&tables, own->chunk_count, sizeof *writer.renewals),
+        .versions = arena_array(&tables, own->slots[SLOT_WEIGHTS], sizeof *writer.versions),
     };
-    const bool good = writer.posted && writer.unread && writer.made && writer.renewals;
+    const bool good = writer.posted && writer.unread && writer.made && writer.renewals && writer.versions;
     if (good)
         put_step(&writer);
     arena_free(&tables);

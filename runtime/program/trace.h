@@ -13,6 +13,8 @@
      pass         compute: what the compiler's .csv form calls it, 3F5 or p1:3F5, and 3F5&7B2 for an F&B; 3U1 is the first U of
                   stage 3 in the step
      message      communication and waits: the same, 3SEND_F5 or 4RECV_F5; a wait has that of the message it waits for
+     version      compute, of an asynchronous program: the version of its stage's weights that a pass reads or U makes, counted from
+                  0 in every step; two of an F&B
 
    From the pass that makes a message to the pass that needs it there is an arrow (phases s and f) whose `id` both ends derive.
    `otherData` has schedule, source, ranks, stages, microbatches (of each pipe); `unit`, the seconds that a modelled or simulated

@@ -1,5 +1,6 @@
-/* Asynchronous training is the published recurrence: a plain simulation of it on the model, microbatch after microbatch, with all
-   versions of all weights at hand and no program at all, makes the same losses as dprun, bit for bit. */
+/* Asynchronous training is the published recurrence: dprun's trace names the version that it gives to every pass, and a plain
+   simulation on the model, microbatch after microbatch, with all versions of all weights at hand and no program at all, makes the
+   same losses as dprun, bit for bit. */
 
 #include "runtime/vm/vm.h"
 
@@ -206,11 +207,13 @@ static void on_step(void *context, const StepReport *report)
     losses->last = report->loss;
 }
 
-static void run(const char *path, const char *model, const char *clip, bool reference, Losses *losses, ModelConfig *config)
+/* With `trace`: a path. */
+static void run(const char *path, const char *model, const char *clip, const char *trace, bool reference, Losses *losses,
+                ModelConfig *config)
 {
     char *arguments[] = {"dprun", "--model", (char *)model, "--set", "hidden=16", "--set", "sequence=8", "--set", "heads=2", "--set",
                          "microbatch_size=2", "--set", (char *)clip, "--set", "learning_rate=0.01", "--steps", "3", "--deadline", "60",
-                         reference ? "--reference" : "--transport=local", (char *)path, NULL};
+                         "--trace", (char *)trace, reference ? "--reference" : "--transport=local", (char *)path, NULL};
     int count = 0;
     while (arguments[count])
         count++;
@@ -238,22 +241,59 @@ static void run(const char *path, const char *model, const char *clip, bool refe
     arena_free(&arena);
 }
 
+/* Every F and B of every step is in the trace, with the version that the rule gives it; every U makes the next. */
+static void check_trace(const char *path, const Simulation *x)
+{
+    FILE *stream = fopen(path, "r");
+    char *line = NULL;
+    size_t size = 0;
+    uint32_t passes = 0, updates[STAGES_MAX] = {0};
+    assert_non_null(stream);
+    while (getline(&line, &size, stream) > 0) {
+        const char *pass = strstr(line, "\"pass\":\""), *version = strstr(line, "\"version\":");
+        unsigned stage, number, used;
+        char kind;
+        if (!pass)
+            continue;
+        assert_non_null(version ? version : strstr(line, "W"));
+        if (!version) /* W needs no weights */
+            continue;
+        assert_int_equal(sscanf(pass, "\"pass\":\"%u%c%u", &stage, &kind, &number), 3);
+        assert_int_equal(sscanf(version, "\"version\":%u", &used), 1);
+        if (kind == 'U') {
+            const uint32_t each = (x->microbatches + x->group - 1) / x->group;
+            assert_int_equal(used, updates[stage]++ % each + 1);
+            assert_int_equal(number, used);
+            continue;
+        }
+        if (used != x->rule(stage, x->stages, number, x->group))
+            fail_msg("the trace has version %u: %s", used, line);
+        passes++;
+    }
+    free(line);
+    fclose(stream);
+    assert_int_equal(passes, 2 * STEPS * x->stages * x->microbatches);
+}
+
 /* `schedule` is dpc's arguments; `clip` a setting. */
 static void compare(const char *schedule, Rule *rule, uint32_t ranks, uint32_t microbatches, uint32_t group, const char *model,
                     const char *clip)
 {
-    char folder[] = "/tmp/versions.XXXXXX", command[1024], program[64];
+    char folder[] = "/tmp/versions.XXXXXX", command[1024], program[64], trace[64];
     const char *build = getenv("BUILD");
     assert_non_null(mkdtemp(folder));
     snprintf(program, sizeof program, "%s/prog.bin", folder);
+    snprintf(trace, sizeof trace, "%s/trace", folder);
     snprintf(command, sizeof command, "%s/dpc --ranks %u --microbatches %u %s -o %s", build ? build : "build", ranks, microbatches,
              schedule, program);
     if (system(command) != 0)
         fail_msg("%s", command);
     Simulation x = {.stages = ranks, .microbatches = microbatches, .group = group, .rule = rule};
     Losses pipelined = {0}, reference = {0};
-    run(program, model, clip, false, &pipelined, &x.config);
-    run(program, model, clip, true, &reference, &x.config);
+    run(program, model, clip, trace, false, &pipelined, &x.config);
+    check_trace(trace, &x);
+    run(program, model, clip, trace, true, &reference, &x.config);
+    check_trace(trace, &x);
     open_simulation(&x);
     for (uint32_t step = 0; step < STEPS; step++) {
         double losses[MICROBATCHES_MAX];
