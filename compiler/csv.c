@@ -343,6 +343,11 @@ static bool place_pipe(Reader *reader, uint32_t p)
     if (!find_stages(reader, p, ranks))
         return false;
     const size_t count = (size_t)pipe->stages * pipe->microbatches;
+    if (count > SCHEDULE_PASSES_MAX / 2) { /* so many cells are not there, or there are too many */
+        diag_error(reader->diagnostics, (Span){0, 1}, "%u stages and %u microbatches are %llu forward and backward passes: there can be %d", pipe->stages,
+                   pipe->microbatches, 2ull * count, SCHEDULE_PASSES_MAX);
+        return reader->good = false;
+    }
     uint32_t *first = arena_array(reader->arena, count, sizeof *first);
     pipe->homes = arena_array(reader->arena, count, sizeof *pipe->homes);
     memset(pipe->homes, 0xff, count * sizeof *pipe->homes); /* NOWHERE */

@@ -2,7 +2,7 @@
 
 #include "compiler/rank_errors.h"
 
-enum { PASSES_MAX = 1 << 27, UNITS_MAX = 1 << 30 }; /* F and B of all ranks, as in expand; what a microbatch may take of memory */
+enum { UNITS_MAX = 1 << 30 }; /* what a microbatch may take of memory */
 
 typedef struct Settings {
     const Ast *ast;
@@ -71,17 +71,6 @@ static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
     return true;
 }
 
-static bool few_enough(const Schedule *schedule, Diagnostics *diagnostics)
-{
-    uint64_t passes = 0;
-    for (uint32_t p = 0; p < schedule->pipe_count; p++)
-        passes += 2 * (uint64_t)schedule->pipes[p].stages * schedule->pipes[p].microbatches;
-    if (passes > PASSES_MAX)
-        diag_error(diagnostics, schedule->pipes[0].span, "%llu forward and backward passes: there can be %d",
-                   (unsigned long long)passes, PASSES_MAX);
-    return passes <= PASSES_MAX;
-}
-
 bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs, const SearchControl *control, Arena *arena,
                 Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found)
 {
@@ -89,7 +78,6 @@ bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs
     Fault fault;
     int64_t input, weight, effort, *memory = arena_array(arena, schedule->ranks, sizeof *memory);
     if (!values_for_all(ast, parameters, settings.values, &fault) || !has_one_home(schedule, diagnostics) ||
-        !few_enough(schedule, diagnostics) ||
         !setting_of(&settings, SETTING_INPUT, -SEARCH_INPUT, 0, UNITS_MAX, diagnostics, &input) ||
         !setting_of(&settings, SETTING_WEIGHT, -SEARCH_WEIGHT, 0, UNITS_MAX, diagnostics, &weight) ||
         !setting_of(&settings, SETTING_EFFORT, 1, 1, SEARCH_EFFORT_MAX, diagnostics, &effort))

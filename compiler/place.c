@@ -3,8 +3,6 @@
 #include "compiler/require.h"
 #include "runtime/program/program.h"
 
-enum { PASSES_MAX = 1 << 27 }; /* of all ranks: 3 GiB of actions */
-
 typedef struct Placer {
     const Ast *ast;
     Arena *arena;
@@ -115,9 +113,9 @@ static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
     pipe->microbatches = (uint32_t)microbatches;
     pipe->written = item->pipe.written ? (uint32_t)written : pipe->microbatches;
     p->passes += 2 * (uint64_t)pipe->stages * pipe->written;
-    if (p->passes > PASSES_MAX) {
+    if (p->passes > SCHEDULE_PASSES_MAX) {
         diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: there can be %d", (unsigned long long)p->passes,
-                   PASSES_MAX);
+                   SCHEDULE_PASSES_MAX);
         return false;
     }
     return place_stages(p, item, pipe) && place_versions(p, item, pipe);

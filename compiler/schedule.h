@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum { SCHEDULE_PASSES_MAX = 1 << 27 }; /* F and B of all ranks: 3 GiB of actions */
+
 /* What a rank does. The first four are passes, U updates the weights of a stage, the others are messages. */
 typedef enum ActionKind {
     ACTION_F, /* forward */
