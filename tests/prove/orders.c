@@ -1,11 +1,15 @@
 /* Random placements and random legal orders, in one pipe or several, with stages on one rank or on several, with messages of their
-   own or without, are accepted, all the way to a verified program and those derived from it; mutations of them are accepted or rejected as an independent, naive check of the same rules
+   own or without, are accepted, all the way to a verified program and those derived from it, and are the same when a .dps spells them; mutations of them are accepted or rejected as an independent, naive check of the same rules
    says. */
 
+#include "compiler/check.h"
 #include "compiler/communicate.h"
 #include "compiler/csv.h"
+#include "compiler/expand.h"
 #include "compiler/lower.h"
+#include "compiler/parse.h"
 #include "compiler/passes.h"
+#include "compiler/place.h"
 #include "compiler/prove.h"
 
 #include <setjmp.h>
@@ -310,6 +314,79 @@ static bool accepts(const char *text)
     return good;
 }
 
+/* --- the same as a .dps --- */
+
+/* Which chunk of its rank a cell's stage is: pipe after pipe, from the first stage on, what has cells there. */
+static int chunk_of(const Orders *orders, int rank, const Cell *of)
+{
+    bool here[PIPES * STAGE_LIMIT] = {false};
+    int chunk = 0;
+    for (int i = 0; i < orders->counts[rank]; i++)
+        here[orders->cells[rank][i].pipe * STAGE_LIMIT + orders->cells[rank][i].stage] = true;
+    for (int place = 0; place < of->pipe * STAGE_LIMIT + of->stage; place++)
+        chunk += here[place];
+    return chunk;
+}
+
+/* Every pass with its chunk and microbatch, and where every microbatch passes every stage. */
+static char *as_dps(const Orders *orders, const Done *done)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    fprintf(stream, "schedule t;\nranks P = %d;\nmicrobatches M = %d;\n", orders->ranks, orders->pipes * orders->microbatches);
+    for (int p = 0; p < orders->pipes; p++) {
+        fprintf(stream, "pipe p%d: %d stages, stage s of m on ", p, orders->stages);
+        for (int s = 0; s < orders->stages; s++)
+            for (int m = 0; m < orders->microbatches; m++)
+                fprintf(stream, "s == %d && m == %d ? %d : ", s, m, done->home[p][s][m]);
+        fprintf(stream, "-1, %d microbatches;\n", orders->microbatches);
+    }
+    for (int r = 0; r < orders->ranks; r++) {
+        fprintf(stream, "if r == %d {", r);
+        for (int i = 0; i < orders->counts[r]; i++) {
+            const Cell *cell = &orders->cells[r][i];
+            fprintf(stream, " %c%d[%d];", cell->kind, chunk_of(orders, r, cell), cell->microbatch);
+        }
+        fputs(" }\n", stream);
+    }
+    fclose(stream);
+    return text;
+}
+
+static void check_dps(const Orders *orders, const Done *done, const char *expected)
+{
+    Arena arena = {0};
+    char *text = as_dps(orders, done), *order = NULL;
+    size_t size;
+    Source source = {.path = "order.dps", .text = text, .size = strlen(text)};
+    source_lines(&source, &arena);
+    Diagnostics *diagnostics = diag_new(&arena, &source);
+    const Parameters parameters = {0};
+    Schedule schedule;
+    PassTable table;
+    Ast *tree = parse(&source, &arena, diagnostics);
+    if (!tree || !check(tree, &arena, diagnostics) || !place(tree, &parameters, &arena, diagnostics, &schedule) ||
+        !expand(tree, &parameters, &arena, diagnostics, &schedule) || !legal(&schedule, &arena, diagnostics, &table)) {
+        diag_print(diagnostics, stderr);
+        fail_msg("rejected:\n%s", text);
+    }
+    FILE *stream = open_memstream(&order, &size);
+    for (uint32_t r = 0; r < schedule.ranks; r++) {
+        for (uint32_t i = 0; i < schedule.orders[r].count; i++) {
+            char cell[48];
+            action_text(&schedule, &schedule.orders[r].actions[i], cell, sizeof cell);
+            fprintf(stream, "%s%s", i ? "," : "", cell);
+        }
+        putc('\n', stream);
+    }
+    fclose(stream);
+    assert_string_equal(order, expected);
+    free(order);
+    free(text);
+    arena_free(&arena);
+}
+
 /* --- random orders --- */
 
 /* The microbatches go to `first`, the first one always, or to every pipes-th rank behind it, where no other pipe has the stage. */
@@ -336,21 +413,20 @@ static void random_placement(const Orders *orders, Done *done)
             place_copies(orders, first[s] + p, done->home[p][s]);
 }
 
-static void random_orders(Orders *orders)
+static void random_orders(Orders *orders, Done *done)
 {
     static Cell todo[PIPES * STAGES * MICROBATCHES * 5];
-    Done done;
     int left = 0;
     memset(orders, 0, sizeof *orders);
-    memset(&done, 0, sizeof done);
-    memset(done.home, -1, sizeof done.home);
+    memset(done, 0, sizeof *done);
+    memset(done->home, -1, sizeof done->home);
     orders->ranks = 1 + below(RANKS);
     orders->pipes = 1 + below(orders->ranks < PIPES ? orders->ranks : PIPES);
     orders->stages = orders->ranks + below(STAGES - orders->ranks + 1);
     orders->microbatches = 1 + below(MICROBATCHES);
     orders->messages = below(2);
     orders->replicas = below(2);
-    random_placement(orders, &done);
+    random_placement(orders, done);
     for (int p = 0; p < orders->pipes; p++)
         for (int s = 0; s < orders->stages; s++)
             for (int m = 0; m < orders->microbatches; m++) {
@@ -359,24 +435,24 @@ static void random_orders(Orders *orders)
                 todo[left++] = (Cell){split ? 'I' : 'B', p, s, m, false};
                 if (split)
                     todo[left++] = (Cell){'W', p, s, m, false};
-                if (orders->messages && s + 1 < orders->stages && done.home[p][s][m] != done.home[p][s + 1][m])
+                if (orders->messages && s + 1 < orders->stages && done->home[p][s][m] != done->home[p][s + 1][m])
                     todo[left++] = (Cell){SEND_F, p, s, m, false};
-                if (orders->messages && s > 0 && done.home[p][s][m] != done.home[p][s - 1][m])
+                if (orders->messages && s > 0 && done->home[p][s][m] != done->home[p][s - 1][m])
                     todo[left++] = (Cell){SEND_B, p, s, m, false};
             }
     while (left) {
         const int pick = below(left);
         const Cell cell = todo[pick];
-        if (!ready(orders, &done, &cell))
+        if (!ready(orders, done, &cell))
             continue;
-        const int rank = home_of(&done, &cell);
+        const int rank = home_of(done, &cell);
         orders->cells[rank][orders->counts[rank]++] = cell;
         if (is_message(&cell)) {
             const Cell other = other_end(&cell);
-            const int peer = home_of(&done, &other);
+            const int peer = home_of(done, &other);
             orders->cells[peer][orders->counts[peer]++] = other;
         }
-        finish(orders, &done, &cell);
+        finish(orders, done, &cell);
         todo[pick] = todo[--left];
     }
 }
@@ -460,12 +536,15 @@ static void random_orders_and_mutations(void **state)
     int accepted[2][2] = {{0}}, rejected[2][2] = {{0}};
     for (int round = 0; round < 1000; round++) {
         Orders orders, mutant;
+        Done done;
         random_state = (uint64_t)round;
-        random_orders(&orders);
+        random_orders(&orders, &done);
         assert_true(is_legal(&orders));
         char *text = as_csv(&orders);
         if (!accepts(text))
             fail_msg("rejected:\n%s", text);
+        if (!orders.messages)
+            check_dps(&orders, &done, text);
         free(text);
         for (int i = 0; i < 10; i++) {
             mutant = orders;
