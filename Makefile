@@ -142,6 +142,7 @@ TEST_LIBRARIES_transport := transport base
 TEST_LIBRARIES_exec      := compiler $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_cuda      := standin compiler $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_gpu       := device base
+TEST_LINK_search         := -lcadical -lstdc++
 TEST_LINK_gpu            := -lstdc++
 tests_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
 TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
@@ -219,7 +220,7 @@ bench:
 
 # --- the two commands ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libyajl-dev libdnnl-dev
-TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libopenmpi-dev openmpi-bin clang libclang-rt-14-dev
+TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-14-dev
 
 .PHONY: demo
 demo:

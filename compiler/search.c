@@ -98,7 +98,7 @@ static void walk_from_best(Searcher *s, uint32_t end)
 /* The first unit of effort is the same however many there are: more of it never finds less. */
 static void find(Searcher *s)
 {
-    for (uint32_t number = 0; goes_on(s) && policy_usual(&s->maker, number, &s->policy); number++)
+    for (uint32_t number = 0; goes_on(s) && (!number || number < s->unit / 3) && policy_usual(&s->maker, number, &s->policy); number++)
         try_policy(s);
     const uint32_t starts = s->unit < FEW_RUNS ? 1 : 2; /* a second one: a bad start does not decide */
     for (uint32_t i = 1; i <= starts; i++)

@@ -179,7 +179,7 @@ bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *polic
 
 static SearchSight random_sight(PolicyMaker *maker)
 {
-    return below(maker, 2) ? SIGHT_ALL : maker->chunks > 1 ? (SearchSight)below(maker, SIGHTS) : SIGHT_PASSES;
+    return below(maker, 3) ? SIGHT_ALL : maker->chunks > 1 ? (SearchSight)below(maker, SIGHTS) : SIGHT_PASSES;
 }
 
 static void random_pattern(PolicyMaker *maker, int64_t cost, SearchPolicy *policy)
@@ -230,7 +230,7 @@ static void random_course(PolicyMaker *maker, int64_t cost, SearchPolicy *policy
 
 void policy_random(PolicyMaker *maker, int64_t cost, SearchPolicy *policy)
 {
-    if (maker->chunks > 1 && below(maker, 2))
+    if (maker->chunks > 1 && !below(maker, 3))
         random_pattern(maker, cost, policy);
     else
         random_course(maker, cost, policy);

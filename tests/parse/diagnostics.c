@@ -106,6 +106,8 @@ static void searched(void **state)
     REPORTS(TWO "order auto(memory = 4); order auto(memory = 4);", "a second `order`");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M of 4 microbatches;\norder auto(memory = 4);",
             "`of` is for steps");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: 1 stages, stage s of m on m, M microbatches;\norder auto(memory = 4);",
+            "t.dps:1:", "`order auto` finds no orders for stages that live on several ranks");
     REPORTS(TWO "order auto(memory = 2-r);", "t.dps:2:21: error: rank 1: memory 1 does not hold one microbatch: that takes 2",
             "help: here r = 1; the least that works on this rank is 2");
     REPORTS(TWO "order auto(memory = 4/r);", "t.dps:2:21: error: rank 0: division by zero");
