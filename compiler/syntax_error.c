@@ -103,7 +103,7 @@ static void unknown_item(Reader *reader, Span span, const char *text)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
         diag_help(reader->diagnostics, "items begin with ranks, microbatches, param, let, require, pipe, chunk, at, "
-                                       "repeat, if or order, or are steps such as nF0B1 : 3;");
+                                       "repeat, if, squeeze or order, or are steps such as nF0B1 : 3;");
 }
 
 static void help(Reader *reader, const SyntaxError *error, const Expectation *e)

@@ -88,6 +88,23 @@ static void any_placement_and_always_the_same(void **state)
             }
 }
 
+static void more_effort_never_finds_less(void **state)
+{
+    (void)state;
+    double before = 1;
+    for (uint32_t effort = 1; effort <= 3; effort++) {
+        Arena arena = {0};
+        Schedule schedule;
+        const Costs costs = costs_of(3, 4, 2, 0.5);
+        placement_usual(&arena, 4, 2, true, 1, 8, &schedule);
+        search(&schedule, &costs, 11, effort, &arena);
+        const double rate = checked_rate(&schedule, &costs, 11, &arena);
+        assert_true(rate <= before);
+        before = rate;
+        arena_free(&arena);
+    }
+}
+
 /* With the least memory that is said to do there is an order, whatever the placement. */
 static void the_least_memory_is_enough(void **state)
 {
@@ -109,6 +126,6 @@ static void the_least_memory_is_enough(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(never_above_the_published_rate), cmocka_unit_test(any_placement_and_always_the_same),
-                                       cmocka_unit_test(the_least_memory_is_enough)};
+                                       cmocka_unit_test(more_effort_never_finds_less), cmocka_unit_test(the_least_memory_is_enough)};
     return cmocka_run_group_tests_name("search", tests, NULL, NULL);
 }
