@@ -4,6 +4,7 @@
 #   make test    installs what is missing, builds, runs every test, plainly and under the sanitizers
 #
 #   make all     builds          make check     the tests, one build     make bench    the figures of HACKING.md
+#   make gpu-kit all that takes a GPU, in one file for a machine that has one      make bench-gpu    runs it here
 #   make fuzz    both doors      make rebase    rewrites golden tests    make clean
 
 BUILD    ?= build
@@ -217,6 +218,23 @@ bench:
 	@.ci/packages $(TEST_PACKAGES) libopenblas0-pthread
 	@$(MAKE) --no-print-directory -s -j2 all $(BENCHES)
 	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; env -u OPENBLAS_CORETYPE BUILD=$(BUILD) $$bench || exit 1; done
+
+# --- for a machine with a GPU and perhaps nothing else: programs, libraries and schedules in one folder, packed ---
+GPU_KIT      := $(BUILD)/gpu
+GPU_PROGRAMS := operations speed
+$(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%): %: %.o $(call libraries,device base)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(DPRUN_LIBS) -lcmocka
+.PHONY: gpu-kit bench-gpu
+gpu-kit: all $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%)
+	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib
+	@cp tests/gpu/run.sh $(BUILD)/dpc $(BUILD)/dprun $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%) $(GPU_KIT)
+	@ldd $(BUILD)/dprun $(BUILD)/tests/gpu/run/operations | awk '$$3 ~ /^\// && $$1 !~ /^lib(c|m|gcc_s|stdc\+\+)\.so/ { print $$3 }' | sort -u | xargs cp -L -t $(GPU_KIT)/lib
+	@for schedule in schedules/*.dps; do name=$$(basename $$schedule .dps); \
+	    $(BUILD)/dpc --ranks 4 --microbatches 8 $$schedule -o $(GPU_KIT)/$$name.bin >/dev/null 2>&1 || $(BUILD)/dpc $$schedule -o $(GPU_KIT)/$$name.bin >/dev/null; done
+	@tar -czf $(GPU_KIT).tar.gz -C $(BUILD) gpu
+	@echo "$(GPU_KIT).tar.gz: unpack it on the machine and run  sh gpu/run.sh"
+bench-gpu: gpu-kit
+	sh $(GPU_KIT)/run.sh tests/gpu/results
 
 # --- the two commands ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libyajl-dev libdnnl-dev

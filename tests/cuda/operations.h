@@ -1,0 +1,364 @@
+#ifndef TESTS_CUDA_OPERATIONS_H
+#define TESTS_CUDA_OPERATIONS_H
+
+/* Every operation of a device against the oracle's: on random data, on outputs that are NaN before, at shapes that fit no tile
+   and at some that fill many. Two programs run this: one on the stand-in, one on a GPU. */
+
+#include "runtime/device/device.h"
+#include "runtime/model/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TESTED, ORACLE, DEVICES };
+static Device *devices[DEVICES];
+static double bound;       /* of |x - y| / |y| */
+static bool with_large;    /* shapes that take the oracle seconds */
+static uint64_t next_key;
+
+#define OK(call)                                                 \
+    do {                                                         \
+        Error error = {""};                                      \
+        if ((call) != STATUS_OK)                                 \
+            fail_msg("%s:%d: %s", #call, __LINE__, error.text);  \
+    } while (0)
+
+typedef struct Tensor {
+    NumberKind kind;
+    size_t count;
+    void *at[DEVICES];
+} Tensor;
+
+/* The values are those that the tested device can hold, on both. */
+static Tensor tensor_of(NumberKind kind, size_t count, float *values)
+{
+    Tensor tensor = {.kind = kind, .count = count};
+    for (int d = 0; d < DEVICES; d++) {
+        const DeviceTable *run = devices[d]->run;
+        OK(run->allocate(devices[d], count * run->size[kind], &tensor.at[d], &error));
+        OK(run->load_floats(devices[d], kind, count, values, tensor.at[d], &error));
+        OK(run->store_floats(devices[d], kind, count, tensor.at[d], values, &error));
+    }
+    return tensor;
+}
+
+static Tensor filled(NumberKind kind, size_t count, float deviation, float offset)
+{
+    float *values = malloc(count * sizeof *values + 1);
+    next_key++;
+    for (size_t i = 0; i < count; i++)
+        values[i] = offset + deviation * random_normal(next_key, i);
+    const Tensor tensor = tensor_of(kind, count, values);
+    free(values);
+    return tensor;
+}
+
+static Tensor normal(size_t count) { return filled(ELEMENTS, count, 1, 0); }
+static Tensor small(size_t count) { return filled(ELEMENTS, count, 0.1f, 0); }
+static Tensor sums(size_t count) { return filled(MASTERS, count, 1, 0); }
+static Tensor poisoned(NumberKind kind, size_t count) { return filled(kind, count, 0, NAN); }
+
+static void release(Tensor tensor)
+{
+    for (int d = 0; d < DEVICES; d++)
+        devices[d]->run->deallocate(devices[d], tensor.at[d]);
+}
+
+static void compare(Tensor tensor, const char *what, size_t rows, size_t columns)
+{
+    float *values[DEVICES];
+    double difference = 0, size = 0;
+    for (int d = 0; d < DEVICES; d++) {
+        values[d] = malloc(tensor.count * sizeof **values + 1);
+        OK(devices[d]->run->store_floats(devices[d], tensor.kind, tensor.count, tensor.at[d], values[d], &error));
+    }
+    for (size_t i = 0; i < tensor.count; i++) {
+        const double off = (double)values[TESTED][i] - (double)values[ORACLE][i];
+        difference += off * off;
+        size += (double)values[ORACLE][i] * (double)values[ORACLE][i];
+    }
+    free(values[TESTED]), free(values[ORACLE]);
+    if (!(sqrt(difference) <= bound * sqrt(size))) /* also what is not a number */
+        fail_msg("%s of %s, %zu x %zu: off by %g of %g", what, devices[TESTED]->run->name, rows, columns, sqrt(difference),
+                 sqrt(size));
+}
+
+static void compare_and_release(Tensor tensor, const char *what, size_t rows, size_t columns)
+{
+    compare(tensor, what, rows, columns);
+    release(tensor);
+}
+
+static void kernels_for(KernelShape shape, const Kernel **kernels)
+{
+    for (int d = 0; d < DEVICES; d++)
+        OK(device_kernel(devices[d], &shape, &kernels[d], &error));
+}
+
+#define BOTH(...)                       \
+    for (int d = 0; d < DEVICES; d++) { \
+        Device *device = devices[d];    \
+        OK(device->run->__VA_ARGS__);   \
+    }
+
+/* Bytes that are the same on both: data, losses. */
+typedef struct Block {
+    void *at[DEVICES];
+    size_t bytes;
+} Block;
+
+static Block block_of(size_t bytes, const void *values)
+{
+    Block block = {.bytes = bytes};
+    BOTH(allocate(device, bytes, &block.at[d], &error));
+    BOTH(upload(device, bytes, values, block.at[d], &error));
+    return block;
+}
+
+static void release_block(Block block)
+{
+    for (int d = 0; d < DEVICES; d++)
+        devices[d]->run->deallocate(devices[d], block.at[d]);
+}
+
+static void compare_losses(Block block, const char *what)
+{
+    double loss[DEVICES];
+    BOTH(download(device, sizeof(double), block.at[d], &loss[d], &error));
+    if (!(fabs(loss[TESTED] - loss[ORACLE]) <= bound * fabs(loss[ORACLE])))
+        fail_msg("%s of %s is %.9g, should be %.9g", what, devices[TESTED]->run->name, loss[TESTED], loss[ORACLE]);
+    release_block(block);
+}
+
+static void test_linear(void **state)
+{
+    (void)state;
+    static const size_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 65}, {64, 96, 384}, {130, 128, 128}, {7, 300, 2},
+                                       {192, 320, 264}, {512, 1024, 768}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes - (with_large ? 0 : 1); s++) {
+        const size_t rows = shapes[s][0], columns = shapes[s][1], outputs = shapes[s][2];
+        const Kernel *k[DEVICES];
+        kernels_for((KernelShape){.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs}, k);
+        const Tensor x = normal(rows * columns), w = small(columns * outputs), bias = normal(outputs);
+        const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
+        for (int with = 0; with < 4; with++) {
+            const Tensor y = poisoned(ELEMENTS, rows * outputs);
+            BOTH(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL, with & 2 ? residual.at[d] : NULL,
+                                y.at[d], &error));
+            compare_and_release(y, "linear forward", rows, columns);
+        }
+        const Tensor dx = poisoned(ELEMENTS, rows * columns), dw = sums(columns * outputs), dbias = sums(outputs);
+        BOTH(linear_backward_input(device, k[d], dy.at[d], w.at[d], dx.at[d], &error));
+        compare_and_release(dx, "linear dx", rows, columns);
+        BOTH(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], dbias.at[d], &error));
+        BOTH(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], NULL, &error));
+        compare_and_release(dw, "linear dw", rows, columns);
+        compare_and_release(dbias, "linear dbias", rows, columns);
+        release(x), release(w), release(bias), release(residual), release(dy);
+    }
+}
+
+static void test_norm(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = {{1, 3}, {5, 7}, {3, 16}, {64, 96}, {9, 1000}, {70, 4096}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
+        const Kernel *k[DEVICES];
+        kernels_for((KernelShape){.kind = KERNEL_NORM, .rows = rows, .columns = columns}, k);
+        const Tensor x = filled(ELEMENTS, count, 3, 1), gain = normal(columns), shift = normal(columns), dy = normal(count);
+        const Tensor residual = normal(count), y = poisoned(ELEMENTS, count);
+        void *statistics[DEVICES];
+        BOTH(allocate(device, k[d]->context * device->run->size[ELEMENTS], &statistics[d], &error));
+        BOTH(norm_forward(device, k[d], x.at[d], gain.at[d], shift.at[d], y.at[d], statistics[d], &error));
+        compare_and_release(y, "norm forward", rows, columns);
+        for (int with = 0; with < 2; with++) {
+            const Tensor dx = poisoned(ELEMENTS, count);
+            BOTH(norm_backward_input(device, k[d], x.at[d], statistics[d], gain.at[d], dy.at[d], with ? residual.at[d] : NULL,
+                                     dx.at[d], &error));
+            compare_and_release(dx, "norm dx", rows, columns);
+        }
+        const Tensor dgain = sums(columns), dshift = sums(columns);
+        BOTH(norm_backward_weight(device, k[d], x.at[d], statistics[d], dy.at[d], dgain.at[d], dshift.at[d], &error));
+        compare_and_release(dgain, "norm dgain", rows, columns);
+        compare_and_release(dshift, "norm dshift", rows, columns);
+        for (int d = 0; d < DEVICES; d++)
+            devices[d]->run->deallocate(devices[d], statistics[d]);
+        release(x), release(gain), release(shift), release(dy), release(residual);
+    }
+}
+
+static void test_gelu(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = {{1, 1}, {3, 7}, {64, 384}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (float deviation = 0.1f; deviation < 20; deviation *= 10) {
+            const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
+            const Kernel *k[DEVICES];
+            kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, k);
+            const Tensor x = filled(ELEMENTS, count, deviation, deviation), y = poisoned(ELEMENTS, count), dy = normal(count);
+            const Tensor dx = poisoned(ELEMENTS, count);
+            BOTH(gelu_forward(device, k[d], x.at[d], y.at[d], &error));
+            BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dx.at[d], &error));
+            BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dy.at[d], &error));
+            compare_and_release(y, "gelu forward", rows, columns);
+            compare_and_release(dx, "gelu dx", rows, columns);
+            compare_and_release(dy, "gelu dx in place", rows, columns);
+            release(x);
+        }
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t samples, sequence, heads, width;
+    } shapes[] = {{1, 1, 1, 1}, {2, 5, 3, 4}, {1, 64, 4, 24}, {2, 128, 2, 16}, {1, 129, 1, 8}, {1, 300, 2, 13}, {1, 256, 2, 128}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const size_t columns = shapes[s].heads * shapes[s].width, rows = shapes[s].samples * shapes[s].sequence;
+        const Kernel *k[DEVICES];
+        kernels_for((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns, .sequence = shapes[s].sequence,
+                                  .heads = shapes[s].heads}, k);
+        const Tensor qkv = normal(3 * rows * columns), y = poisoned(ELEMENTS, rows * columns), dy = normal(rows * columns);
+        const Tensor dqkv = poisoned(ELEMENTS, 3 * rows * columns);
+        void *context[DEVICES];
+        BOTH(allocate(device, k[d]->context * device->run->size[ELEMENTS], &context[d], &error));
+        BOTH(attention_forward(device, k[d], qkv.at[d], y.at[d], context[d], &error));
+        compare(y, "attention forward", shapes[s].sequence, columns);
+        BOTH(attention_backward(device, k[d], qkv.at[d], y.at[d], context[d], dy.at[d], dqkv.at[d], &error));
+        compare_and_release(dqkv, "attention dqkv", shapes[s].sequence, columns);
+        for (int d = 0; d < DEVICES; d++)
+            devices[d]->run->deallocate(devices[d], context[d]);
+        release(qkv), release(y), release(dy);
+    }
+}
+
+static void test_embedding(void **state)
+{
+    (void)state;
+    enum { SEQUENCE = 7, ROWS = 3 * SEQUENCE, COLUMNS = 19, VOCABULARY = 11 };
+    int32_t values[ROWS];
+    for (size_t i = 0; i < ROWS; i++)
+        values[i] = (int32_t)(random_bits(5, i) % VOCABULARY);
+    const Block tokens = block_of(sizeof values, values);
+    const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
+    const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
+    const Tensor dtoken = sums(VOCABULARY * COLUMNS), dposition = sums(SEQUENCE * COLUMNS);
+    BOTH(embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], by_token.at[d], by_position.at[d], y.at[d], &error));
+    compare_and_release(y, "embedding", ROWS, COLUMNS);
+    BOTH(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], dy.at[d], dtoken.at[d], dposition.at[d], &error));
+    compare_and_release(dtoken, "embedding dtokens", ROWS, COLUMNS);
+    compare_and_release(dposition, "embedding dpositions", ROWS, COLUMNS);
+    release(by_token), release(by_position), release(dy);
+    release_block(tokens);
+}
+
+static void test_losses(void **state)
+{
+    (void)state;
+    static const size_t shapes[][2] = {{1, 2}, {5, 7}, {33, 256}, {2, 1001}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
+        const Kernel *k[DEVICES];
+        kernels_for((KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = rows, .columns = columns}, k);
+        int32_t tokens[64];
+        for (size_t i = 0; i < rows; i++)
+            tokens[i] = (int32_t)(random_bits(6, i) % columns);
+        const Block targets = block_of(rows * sizeof *tokens, tokens), loss = block_of(sizeof(double), &(double){NAN});
+        const Tensor logits = normal(count);
+        BOTH(cross_entropy(device, k[d], targets.at[d], 0.25, logits.at[d], loss.at[d], &error));
+        compare_losses(loss, "cross-entropy");
+        compare_and_release(logits, "cross-entropy gradient", rows, columns);
+        release_block(targets);
+    }
+    enum { COUNT = 40003 };
+    float *rows = malloc(COUNT * sizeof *rows);
+    for (size_t i = 0; i < COUNT; i++)
+        rows[i] = random_normal(9, i);
+    const Block targets = block_of(COUNT * sizeof *rows, rows), loss = block_of(sizeof(double), &(double){NAN});
+    const Tensor y = normal(COUNT), dy = poisoned(ELEMENTS, COUNT), copied = poisoned(ELEMENTS, COUNT);
+    const Block floats = block_of(COUNT * sizeof *rows, rows);
+    BOTH(squared_error(device, COUNT, y.at[d], targets.at[d], 0.25, dy.at[d], loss.at[d], &error));
+    compare_losses(loss, "squared error");
+    compare_and_release(dy, "squared error gradient", COUNT, 1);
+    BOTH(from_floats(device, COUNT, targets.at[d], copied.at[d], &error));
+    compare_and_release(copied, "from floats", COUNT, 1);
+    BOTH(to_floats(device, COUNT, y.at[d], floats.at[d], &error));
+    float *back = malloc(2 * COUNT * sizeof *back);
+    BOTH(download(device, COUNT * sizeof *back, floats.at[d], back + d * COUNT, &error));
+    assert_memory_equal(back, back + COUNT, COUNT * sizeof *back);
+    free(back), free(rows), release(y), release_block(targets), release_block(floats);
+}
+
+static void test_sums(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {1, 7, 1000, 100003};
+    for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+        const size_t count = counts[c];
+        const Tensor x = sums(count), sum = sums(count), elements = poisoned(ELEMENTS, count), masters = poisoned(MASTERS, count);
+        BOTH(accumulate(device, count, x.at[d], sum.at[d], &error));
+        compare(sum, "accumulate", count, 1);
+        BOTH(copy(device, count * device->run->size[MASTERS], sum.at[d], x.at[d], &error));
+        compare(x, "copy", count, 1);
+        BOTH(fill(device, ELEMENTS, count, 0.5, elements.at[d], &error));
+        BOTH(fill(device, MASTERS, count, 0.1, masters.at[d], &error));
+        compare_and_release(elements, "fill", count, 1);
+        compare_and_release(masters, "fill masters", count, 1);
+        const Block square = block_of(sizeof(double), &(double){NAN});
+        BOTH(sum_of_squares(device, count, x.at[d], square.at[d], &error));
+        compare_losses(square, "sum of squares");
+        release(x), release(sum);
+    }
+}
+
+static void test_adamw(void **state)
+{
+    (void)state;
+    enum { COUNT = 20003 };
+    AdamW settings = {.rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 0.3};
+    const Tensor w = sums(COUNT), g = sums(COUNT), m = filled(MASTERS, COUNT, 0, 0), v = filled(MASTERS, COUNT, 0, 0);
+    const Tensor elements = poisoned(ELEMENTS, COUNT);
+    const bool apart = devices[TESTED]->run->size[ELEMENTS] != devices[TESTED]->run->size[MASTERS];
+    for (settings.step = 1; settings.step <= 3; settings.step++) {
+        BOTH(accumulate(device, COUNT, w.at[d], g.at[d], &error));
+        BOTH(adamw(device, &settings, COUNT, w.at[d], g.at[d], m.at[d], v.at[d], apart && d == TESTED ? elements.at[d] : NULL,
+                   &error));
+    }
+    BOTH(copy(device, (apart && d == TESTED) ? 0 : COUNT * device->run->size[MASTERS], w.at[d], elements.at[d], &error));
+    compare_and_release(elements, "adamw elements", COUNT, 1);
+    compare_and_release(w, "adamw weights", COUNT, 1);
+    compare_and_release(m, "adamw moment", COUNT, 1);
+    compare_and_release(v, "adamw second moment", COUNT, 1);
+    compare_and_release(g, "adamw gradients", COUNT, 1); /* zero */
+}
+
+/* Returns how many tests failed. */
+static int run_operations(const char *device, double its_bound, bool large)
+{
+    Error error = {""};
+    bound = its_bound;
+    with_large = large;
+    if (device_open(device, 0, &devices[TESTED], &error) != STATUS_OK ||
+        device_open("oracle", 0, &devices[ORACLE], &error) != STATUS_OK) {
+        fprintf(stderr, "%s\n", error.text);
+        return 1;
+    }
+    const struct CMUnitTest operations[] = {
+        cmocka_unit_test(test_linear), cmocka_unit_test(test_norm), cmocka_unit_test(test_gelu), cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_embedding), cmocka_unit_test(test_losses), cmocka_unit_test(test_sums), cmocka_unit_test(test_adamw),
+    };
+    const int failed = cmocka_run_group_tests_name(device, operations, NULL, NULL);
+    device_close(devices[TESTED]);
+    device_close(devices[ORACLE]);
+    return failed;
+}
+
+#endif

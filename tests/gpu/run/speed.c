@@ -1,0 +1,174 @@
+/* Matrix products of the CUDA device beside cuBLAS, in one process on the same random data: name, value, unit a line. */
+
+#include "runtime/device/device.h"
+#include "runtime/model/random.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OK(call)                                                                \
+    do {                                                                        \
+        Error error = {""};                                                     \
+        if ((call) != STATUS_OK) {                                              \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, error.text);     \
+            exit(1);                                                            \
+        }                                                                       \
+    } while (0)
+
+/* --- cuBLAS, as far as it is needed --- */
+
+enum { NORMAL = 0, TRANSPOSED = 1, FLOAT = 0, BF16 = 14, SUMS_IN_FLOAT = 68, ANY_ALGORITHM = -1 };
+
+typedef struct Blas {
+    void *handle;
+    int (*create)(void **handle);
+    int (*set_stream)(void *handle, void *stream);
+    int (*gemm)(void *handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int a_type,
+                int a_pitch, const void *b, int b_type, int b_pitch, const void *beta, void *c, int c_type, int c_pitch,
+                int compute, int algorithm);
+} Blas;
+
+static bool open_blas(Blas *blas, void *stream)
+{
+    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
+    void *library = NULL;
+    for (size_t i = 0; !library && i < sizeof names / sizeof *names; i++)
+        library = dlopen(names[i], RTLD_NOW);
+    if (!library)
+        return false;
+    *(void **)&blas->create = dlsym(library, "cublasCreate_v2");
+    *(void **)&blas->set_stream = dlsym(library, "cublasSetStream_v2");
+    *(void **)&blas->gemm = dlsym(library, "cublasGemmEx");
+    return blas->create && blas->set_stream && blas->gemm && blas->create(&blas->handle) == 0 &&
+           blas->set_stream(blas->handle, stream) == 0;
+}
+
+/* --- what is timed --- */
+
+typedef enum Layout { FORWARD, INPUT, WEIGHT, LAYOUTS } Layout;
+static const char *const layout_names[LAYOUTS] = {"forward", "input", "weight"};
+
+typedef struct Work {
+    Device *device;
+    const Kernel *kernel;
+    size_t rows, columns, outputs;
+    void *x, *w, *y, *dw;
+    const Blas *blas; /* NULL: our own */
+} Work;
+
+static void multiply(const Work *work, Layout layout)
+{
+    const DeviceTable *run = work->device->run;
+    const int m = (int)work->rows, k = (int)work->columns, n = (int)work->outputs;
+    const float one = 1, zero = 0;
+    int code = 0;
+    switch (layout) {
+    case FORWARD:
+        if (!work->blas)
+            OK(run->linear_forward(work->device, work->kernel, work->x, work->w, NULL, NULL, work->y, &error));
+        else
+            code = work->blas->gemm(work->blas->handle, NORMAL, NORMAL, n, m, k, &one, work->w, BF16, n, work->x, BF16, k, &zero,
+                                    work->y, BF16, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
+        break;
+    case INPUT:
+        if (!work->blas)
+            OK(run->linear_backward_input(work->device, work->kernel, work->y, work->w, work->x, &error));
+        else
+            code = work->blas->gemm(work->blas->handle, TRANSPOSED, NORMAL, k, m, n, &one, work->w, BF16, n, work->y, BF16, n,
+                                    &zero, work->x, BF16, k, SUMS_IN_FLOAT, ANY_ALGORITHM);
+        break;
+    default:
+        if (!work->blas)
+            OK(run->linear_backward_weight(work->device, work->kernel, work->x, work->y, work->dw, NULL, &error));
+        else
+            code = work->blas->gemm(work->blas->handle, NORMAL, TRANSPOSED, n, k, m, &one, work->y, BF16, n, work->x, BF16, k,
+                                    &one, work->dw, FLOAT, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
+    }
+    if (code != 0) {
+        fprintf(stderr, "cuBLAS: error %d\n", code);
+        exit(1);
+    }
+}
+
+enum { WARM = 3, TIMED = 10 };
+
+static void wait_for_mark(Device *device, size_t number)
+{
+    for (bool reached = false; !reached;)
+        OK(device->run->async->reached(device, number, &reached, &error));
+}
+
+/* Floating-point operations a second, the mean of TIMED products. */
+static double rate(const Work *work, Layout layout)
+{
+    const DeviceAsync *queues = work->device->run->async;
+    int64_t times[2];
+    for (int i = 0; i < WARM; i++)
+        multiply(work, layout);
+    OK(queues->mark(work->device, 0, &error));
+    for (int i = 0; i < TIMED; i++)
+        multiply(work, layout);
+    OK(queues->mark(work->device, 1, &error));
+    wait_for_mark(work->device, 1);
+    OK(queues->mark_times(work->device, 1, times, &error));
+    return 2.0 * (double)work->rows * (double)work->columns * (double)work->outputs * TIMED / ((double)times[1] * 1e-9);
+}
+
+/* Random numbers, a few of them again and again: a product is not the faster for zeros. */
+static void *random_elements(Device *device, NumberKind kind, size_t count, uint64_t key)
+{
+    enum { PIECE = 1 << 20 };
+    void *memory = NULL;
+    float *values = malloc(PIECE * sizeof *values);
+    OK(device->run->allocate(device, count * device->run->size[kind], &memory, &error));
+    for (size_t i = 0; i < PIECE; i++)
+        values[i] = 0.1f * random_normal(key, i);
+    for (size_t done = 0; done < count; done += PIECE) {
+        const size_t length = count - done < PIECE ? count - done : PIECE;
+        OK(device->run->load_floats(device, kind, length, values, (char *)memory + done * device->run->size[kind], &error));
+    }
+    free(values);
+    return memory;
+}
+
+int main(void)
+{
+    static const size_t shapes[][3] = {{8192, 8192, 8192}, {4096, 4096, 16384}, {4096, 16384, 4096}, {4096, 4096, 12288},
+                                       {1024, 1024, 4096}, {512, 512, 2048}};
+    Device *device;
+    Blas blas = {0};
+    OK(device_open("cuda", 0, &device, &error));
+    OK(device->run->async->make_marks(device, 2, &error));
+    const bool has_blas = open_blas(&blas, device->run->async->native_queue(device, QUEUE_COMPUTE));
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        Work work = {.device = device, .rows = shapes[s][0], .columns = shapes[s][1], .outputs = shapes[s][2]};
+        const KernelShape shape = {.kind = KERNEL_LINEAR, .rows = work.rows, .columns = work.columns, .outputs = work.outputs};
+        OK(device_kernel(device, &shape, &work.kernel, &error));
+        work.x = random_elements(device, ELEMENTS, work.rows * work.columns, 1);
+        work.w = random_elements(device, ELEMENTS, work.columns * work.outputs, 2);
+        work.y = random_elements(device, ELEMENTS, work.rows * work.outputs, 3);
+        work.dw = random_elements(device, MASTERS, work.columns * work.outputs, 4);
+        for (Layout layout = FORWARD; layout < LAYOUTS; layout++) {
+            char name[96];
+            snprintf(name, sizeof name, "product.%s.%zux%zux%zu", layout_names[layout], work.rows, work.columns, work.outputs);
+            work.blas = NULL;
+            const double ours = rate(&work, layout);
+            printf("%s %.1f TFLOP/s\n", name, ours * 1e-12);
+            if (!has_blas)
+                continue;
+            work.blas = &blas;
+            const double theirs = rate(&work, layout);
+            work.blas = NULL;
+            printf("%s.cublas %.1f TFLOP/s\n%s.ratio %.3f of_cublas\n", name, theirs * 1e-12, name, ours / theirs);
+        }
+        void *const blocks[] = {work.x, work.w, work.y, work.dw};
+        for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
+            device->run->deallocate(device, blocks[b]);
+    }
+    if (!has_blas)
+        fprintf(stderr, "cuBLAS is not installed: no ratios\n");
+    device_close(device);
+    return 0;
+}
