@@ -175,7 +175,7 @@ $(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nc
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 $(BUILD)/tests/cuda/nccl: | $(BUILD)/tests/cuda/fake/libnccl.so.2
-$(BUILD)/tests/cuda/nccl: LINKING += -Wl,-rpath,$(BUILD)/tests/cuda/fake
+$(BUILD)/tests/cuda/nccl: LINKING += -Wl,--disable-new-dtags,-rpath,$(BUILD)/tests/cuda/fake
 
 # --- fuzzing: both doors, the sources' and the program's ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
