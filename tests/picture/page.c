@@ -169,6 +169,13 @@ static void test_runs_in_chromium(void **state)
     assert_non_null(strstr(tree, "data-peak=\"9\""));
     assert_non_null(strstr(tree, "dualpipe.dps:")); /* the line of the selected pass */
     free(tree);
+    tree = run("dpc --emit=trace:%s/x.json schedules/dualpipe.dps && dpc diff --emit=html:%s/x.html schedules/dualpipe.dps %s/x.json && "
+               "chromium --headless --no-sandbox --disable-gpu --user-data-dir=%s/profile --dump-dom 'file://%s/x.html' 2>%s/err",
+               folder, folder, folder, folder, folder, folder);
+    const char *predicted = strstr(tree, "<h1>dualpipe, predicted"), *measured = strstr(tree, "<h1>dualpipe, measured (step 1)");
+    assert_non_null(predicted);
+    assert_true(measured > predicted);
+    free(tree);
     free(run("rm -rf %s", folder));
 }
 
