@@ -223,7 +223,7 @@ bench:
 GPU_KIT      := $(BUILD)/gpu
 GPU_PROGRAMS := operations speed
 $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%): %: %.o $(call libraries,device base)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(DPRUN_LIBS) -lcmocka
+	$(CC) $(LINKING) -o $@ $^ $(DPRUN_LIBS) -lcmocka
 .PHONY: gpu-kit bench-gpu
 gpu-kit: all $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%)
 	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib

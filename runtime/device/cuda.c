@@ -80,8 +80,8 @@ static Status start(CudaDevice *cuda, Error *error)
 {
     TRY(find(cuda->index, &cuda->properties, error));
     CUDA_TRY(SetDevice, cuda->index);
-    CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_COMPUTE]);
-    CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_MESSAGES]);
+    CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_COMPUTE], 0);
+    CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_MESSAGES], 1);
     return cuda_module_take(&cuda->properties, cuda->index, &cuda->module, error);
 }
 

@@ -6,6 +6,14 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+/* By default a kernel is loaded when it is first launched, and that may wait for what runs: for a transfer of NCCL, say, that
+   waits for another rank, which waits for this launch. Before main, as other threads may read the environment later. */
+__attribute__((constructor)) static void load_kernels_early(void)
+{
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
 
 static const char *GetErrorString(CudaError error)
 {
@@ -66,9 +74,13 @@ static CudaError MemcpyAsync(void *destination, const void *source, size_t bytes
     return cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, stream);
 }
 
-static CudaError StreamCreate(CudaStream **stream)
+static CudaError StreamCreate(CudaStream **stream, int urgent)
 {
-    return cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking);
+    int least = 0, greatest = 0;
+    const cudaError_t error = cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    if (error != cudaSuccess)
+        return error;
+    return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, urgent ? greatest : least);
 }
 
 static CudaError StreamDestroy(CudaStream *stream)

@@ -42,7 +42,8 @@ typedef struct CudaRuntime {
     CudaError (*MemsetAsync)(void *memory, int value, size_t bytes, CudaStream *stream);
     CudaError (*MemcpyAsync)(void *destination, const void *source, size_t bytes, CudaStream *stream); /* from and to any memory */
 
-    CudaError (*StreamCreate)(CudaStream **stream); /* does not wait for the default stream */
+    /* Does not wait for the default stream; `urgent`: its work goes before that of others. */
+    CudaError (*StreamCreate)(CudaStream **stream, int urgent);
     CudaError (*StreamDestroy)(CudaStream *stream);
     CudaError (*StreamSynchronize)(CudaStream *stream);
     CudaError (*StreamWaitEvent)(CudaStream *stream, CudaEvent *event);

@@ -409,8 +409,9 @@ static CudaError MemcpyAsync(void *destination, const void *source, size_t bytes
     LEAVE(CUDA_OK);
 }
 
-static CudaError StreamCreate(CudaStream **stream)
+static CudaError StreamCreate(CudaStream **stream, int urgent)
 {
+    (void)urgent;
     ENTER(StreamCreate)
     if (stream_count == STREAMS_MAX)
         LEAVE(2);
