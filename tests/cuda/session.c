@@ -10,6 +10,7 @@ typedef struct Schedule {
 static const Schedule schedules[] = {
     {"1f1b", "--ranks 3 --microbatches 5"}, {"zb-v", "--ranks 2 --microbatches 4"}, {"dualpipe", "--ranks 4 --microbatches 8"},
     {"chimera", "--ranks 2 --microbatches 4"}, {"naive", "--ranks 2 --microbatches 2"},
+    {"pipedream", "--ranks 3 --microbatches 6"}, {"1f1b-rr", ""},
 };
 enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
@@ -35,9 +36,10 @@ static void test_equals_cpu(void **state)
 static void test_bf16(void **state)
 {
     (void)state;
-    const char *path = compile("dualpipe", "--ranks 4 --microbatches 8");
     for (int major = 8; major <= 9; major++) /* 9: the Hopper kernels */
         for (int model = 0; model < 2; model++) {
+            const char *path = model ? compile("pipedream", "--ranks 3 --microbatches 6")
+                                     : compile("dualpipe", "--ranks 4 --microbatches 8");
             standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 3, .major = major});
             const char *name = model ? "mlp" : "gpt";
             const Outcome cuda = run_well(path, "cuda", name, "--transport=local");
