@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    RUNS = 8000,               /* a unit of effort: so many orders, */
+    RUNS = 16000,              /* a unit of effort: so many orders, */
     RUN_PASSES = 40 * 1000000, /* but not more than so many passes in them, times the chunks of a rank */
     FEW_RUNS = 2000,           /* too few for a second start */
 };
@@ -75,10 +75,10 @@ static void walk(Searcher *s, uint32_t end)
     }
 }
 
-/* Random ones until half the way to `end`, then around the best of them. */
+/* Random ones for a quarter of the way to `end`, then around the best of them. */
 static void start_anew(Searcher *s, uint32_t end)
 {
-    const uint32_t middle = s->tried + (end > s->tried ? end - s->tried : 0) / 2;
+    const uint32_t middle = s->tried + (end > s->tried ? end - s->tried : 0) / 4;
     s->current_cost = s->current_idle = NEVER;
     while (s->tried < middle && goes_on(s)) {
         policy_random(&s->maker, s->best.cost, &s->policy);
