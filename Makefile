@@ -87,11 +87,11 @@ $(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/transport/sum.h runtime/t
 KERNELS      := $(wildcard runtime/device/kernels/*.cu)
 KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
 CUBINS       := $(if $(NVCC),$(foreach kernel,$(KERNELS:runtime/device/kernels/%.cu=%),$(addprefix build/kernels/$(kernel).,\
-                    $(addsuffix .cubin,$(if $(filter hopper,$(kernel)),,sm_80 sm_100) sm_90a))))
-$(CUBINS): $(KERNELS) $(KERNEL_HEADS)
+                    $(addsuffix .cubin,$(if $(filter hopper fused,$(kernel)),,sm_80 sm_100) sm_90a))))
+$(CUBINS): build/kernels/%.cubin: $(KERNELS) $(KERNEL_HEADS)
 	@mkdir -p $(@D)
-	$(NVCC) -cubin -std=c++17 -arch=$(patsubst .%,%,$(suffix $(basename $@))) -Xptxas -v -o $@.$(notdir $(BUILD)) \
-	    runtime/device/kernels/$(basename $(basename $(notdir $@))).cu 2> $@.log || { cat $@.log >&2; exit 1; }
+	$(NVCC) -cubin -std=c++17 -gencode=arch=compute$(subst .sm,,$(suffix $*)),code=$(subst .,,$(suffix $*)) -Xptxas -v \
+	    -o $@.$(notdir $(BUILD)) runtime/device/kernels/$(basename $*).cu 2> $@.log || { cat $@.log >&2; exit 1; }
 	@mv $@.$(notdir $(BUILD)) $@
 
 $(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(CUBINS)

@@ -2,6 +2,7 @@
    calls a function of accesses.cpp. */
 
 #include "runtime/device/kernels/attention.cu"
+#include "runtime/device/kernels/fused.cu"
 #include "runtime/device/kernels/hopper.cu"
 #include "runtime/device/kernels/layers.cu"
 #include "runtime/device/kernels/product.cu"
@@ -30,7 +31,7 @@ template <typename Parameters, void (*KERNEL_OF)(const Parameters)> void call(co
     X(, faulty_copy, Copy) X(, faulty_address, Copy) X(, faulty_banks, Copy)
 #define FLOATS(file, name, Parameters) {#name, call<Parameters, name>},
 
-const Named kernels[] = {KERNELS_OF_ELEMENTS(ELEMENTS) KERNELS_OF_FLOATS(FLOATS) KERNELS_OF_HOPPER(FLOATS) FAULTY(FLOATS)};
+const Named kernels[] = {KERNELS_OF_ELEMENTS(ELEMENTS) KERNELS_OF_TABLES(ELEMENTS) KERNELS_OF_FLOATS(FLOATS) KERNELS_OF_HOPPER(FLOATS) FAULTY(FLOATS)};
 
 } // namespace
 

@@ -125,13 +125,6 @@ void yield()
     switch_to(&me->context, &machine.scheduler, &me->fake_stack, scheduler_stack, scheduler_size);
 }
 
-void poll(const char *at)
-{
-    machine.running->at = at;
-    machine.running->polls++;
-    yield();
-}
-
 /* Never comes back: the scheduler gives up. */
 void stop()
 {
@@ -305,6 +298,18 @@ void simt_write(const void *address, std::size_t bytes)
 {
     if (machine.running)
         touch(machine.running, address, bytes, true);
+}
+
+void simt_poll(const char *at)
+{
+    machine.running->at = at;
+    machine.running->polls++;
+    yield();
+}
+
+void simt_poll_ended()
+{
+    machine.running->polls = 0;
 }
 
 void simt_barrier(unsigned barrier, unsigned threads)
@@ -590,9 +595,9 @@ void simt_arrivals_wait(const void *arrivals, unsigned parity)
         end_phase(state);
         if ((state.phase & 1) != parity)
             break;
-        poll("arrivals");
+        simt_poll("arrivals");
     }
-    machine.running->polls = 0;
+    simt_poll_ended();
 }
 
 void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals)

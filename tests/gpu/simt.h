@@ -11,6 +11,7 @@
 #define KERNEL static void
 #define KERNEL_PARAMETER const
 #define DEVICE static inline
+#define DEVICE_CALL static inline
 #define UNROLL
 #define UNROLL4
 #define ROLL
@@ -113,6 +114,18 @@ DEVICE void load_matrices_transposed(unsigned (&r)[4], const void *row) { simt_l
 DEVICE void multiply_fragments(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {
     simt_multiply_fragments(c, a, b0, b1);
+}
+
+/* Counters between blocks: to look at one that is too small gives the others a turn. */
+void simt_poll(const char *at);
+void simt_poll_ended();
+DEVICE unsigned draw(unsigned *counter) { return (*counter)++; }
+DEVICE void count_up(unsigned *counter) { ++*counter; }
+DEVICE void wait_for_count(const unsigned *counter, unsigned count)
+{
+    while (*(const volatile unsigned *)counter < count)
+        simt_poll("a counter");
+    simt_poll_ended();
 }
 
 /* --- instructions_hopper.cuh --- */

@@ -241,6 +241,7 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
     const T *q = (const T *)p.qkv + h.first_row * row_pitch + h.head * h.width, *k = q + p.columns, *v = k + p.columns;
     const T *dy = (const T *)p.dy + h.first_row * p.columns + h.head * h.width;
     const float *logsumexp = p.logsumexp + h.first_row * p.heads + h.head, *delta = p.delta + h.first_row * p.heads + h.head;
+    const float *of_query = threadIdx.x < BLOCK ? logsumexp : delta; /* keys: what this thread loads for a block */
     T *x1 = (T *)shared, *x2 = x1 + ATTENTION_TILE * pitch, *z = x2 + ATTENTION_TILE * pitch;
     float *of_block = (float *)(z + STAGES * 2 * block_size); /* keys: logsumexp and delta of the block's queries */
     const unsigned end = smaller(p.sequence, h.begin + ATTENTION_TILE);
@@ -259,8 +260,7 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
                                      aligned);
             if (KEYS && threadIdx.x < 2 * BLOCK) {
                 const unsigned query = threadIdx.x % BLOCK;
-                const float *from = threadIdx.x < BLOCK ? logsumexp : delta;
-                of_block[stage * 2 * BLOCK + threadIdx.x] = query < valid ? from[(size_t)(first + query) * p.heads] : 0;
+                of_block[stage * 2 * BLOCK + threadIdx.x] = query < valid ? of_query[(size_t)(first + query) * p.heads] : 0;
             }
         }
         copy_async_commit();
@@ -324,9 +324,7 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
 template <typename T> DEVICE void attention_forward_work(const Attention &p, unsigned tile, char *shared)
 {
     const unsigned width = p.columns / p.heads;
-    if (width <= 32)
-        attention_forward_tile<T, 32>(p, tile, shared);
-    else if (width <= 64)
+    if (width <= 64)
         attention_forward_tile<T, 64>(p, tile, shared);
     else
         attention_forward_tile<T, 128>(p, tile, shared);
@@ -344,9 +342,7 @@ template <typename T, int WIDTH> DEVICE void attention_backward_half(const Atten
 template <typename T> DEVICE void attention_backward_work(const Attention &p, unsigned tile, char *shared)
 {
     const unsigned width = p.columns / p.heads;
-    if (width <= 32)
-        attention_backward_half<T, 32>(p, tile, shared);
-    else if (width <= 64)
+    if (width <= 64)
         attention_backward_half<T, 64>(p, tile, shared);
     else
         attention_backward_half<T, 128>(p, tile, shared);

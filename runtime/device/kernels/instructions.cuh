@@ -15,6 +15,7 @@
 #define KERNEL extern "C" __global__ void
 #define KERNEL_PARAMETER const __grid_constant__
 #define DEVICE static __device__ __forceinline__
+#define DEVICE_CALL static __device__ __noinline__
 #define UNROLL _Pragma("unroll")
 #define ROLL _Pragma("unroll 1")
 #define UNROLL4 _Pragma("unroll 4")
@@ -87,6 +88,33 @@ DEVICE unsigned pack_bf16(float low, float high)
     unsigned packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
     return packed;
+}
+
+/* ---- counters in global memory, between blocks ---- */
+
+/* The counter before; no order with anything else. */
+DEVICE unsigned draw(unsigned *counter)
+{
+    unsigned before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
+}
+
+/* What this thread did, and others before its last barrier, comes before the count. */
+DEVICE void count_up(unsigned *counter)
+{
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+/* Until the counter is at least `count`; what was done before it was counted is there afterwards. */
+DEVICE void wait_for_count(const unsigned *counter, unsigned count)
+{
+    for (unsigned now = 0;;) {
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+        if (now >= count)
+            return;
+        __nanosleep(64);
+    }
 }
 
 #endif

@@ -54,6 +54,10 @@ typedef struct Launch {
     X(hopper, hopper_input, HopperProduct)                       \
     X(hopper, hopper_weight, HopperProduct)
 
+/* Persistent: works through a table of other operations' tiles; see Fused. _f32 and _bf16. */
+#define KERNELS_OF_TABLES(X)                                     \
+    X(fused, fused, Fused)
+
 /* ---- matrix products ---- */
 
 /* product_forward  c[m, n]  = a[m, k] b[k, n] + bias + residual;  gelu = GELU(c)   y = x w
@@ -248,7 +252,7 @@ KERNELS_BOTH unsigned attention_blocks(const Attention *p)
    tokens) and a block of what it goes through, twice for bfloat16; then the block's two floats a row. */
 KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size, int backward)
 {
-    const unsigned head = p->columns / p->heads, width = head <= 32 ? 32 : head <= 64 ? 64 : 128;
+    const unsigned head = p->columns / p->heads, width = head <= 64 ? 64 : 128;
     const unsigned block = element_size == 4 ? 2 * 16 : backward ? 2 * 2 * 32 : 2 * 2 * 64;
     return ((backward ? 2u : 1u) * ATTENTION_TILE + block) * (width * element_size + 16) + block * 4;
 }
@@ -363,6 +367,104 @@ KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product
     shape.box[0] = 64; /* 128 bytes, the swizzle's row: other extents take several boxes */
     shape.box[1] = k_contiguous ? tile : (unsigned)HOPPER_TILE_K;
     return shape;
+}
+
+/* ---- fused: many operations in one launch ---- */
+
+/* What a table may hold; the field of Operation.of that has the parameters. */
+#define FUSED_OPERATIONS(X)                                      \
+    X(product_forward, product)                                  \
+    X(product_input, product)                                    \
+    X(product_weight, product)                                   \
+    X(attention_forward, attention)                              \
+    X(attention_delta, attention)                                \
+    X(attention_backward, attention)                             \
+    X(norm_forward, norm)                                        \
+    X(norm_backward_input, norm)                                 \
+    X(norm_backward_weight, norm)                                \
+    X(gelu_forward, elementwise)                                 \
+    X(gelu_backward, elementwise)                                \
+    X(accumulate, elementwise)                                   \
+    X(copy_bytes, copy)
+
+typedef enum OperationKind {
+#define KIND(name, field) FUSED_##name,
+    FUSED_OPERATIONS(KIND)
+#undef KIND
+    FUSED_KINDS
+} OperationKind;
+
+/* Compute and communication: who works on one goes to the other when it is done. */
+enum { FUSED_QUEUES = 2, OPERATION_AFTER = 4 };
+
+typedef struct Operation {
+    OperationKind kind;
+    unsigned tiles;                  /* operation_tiles */
+    unsigned queue;
+    unsigned after_count;            /* begins when these operations are done */
+    unsigned after[OPERATION_AFTER];
+    union {
+        Product product;
+        Attention attention;
+        Norm norm;
+        Elementwise elementwise;
+        Copy copy;
+    } of;
+} Operation;
+
+/* Neighbouring tiles of an operation, whose tickets in their queue begin at `ticket`. */
+typedef struct TileRun {
+    unsigned operation, first_tile, tiles, ticket;
+} TileRun;
+
+/* Blocks draw tickets of a queue in order, so that whatever a tile waits for is done or at work, however many blocks there
+   are, if the runs' order is one in which a single block a queue comes through (fused_check). */
+typedef struct Fused {
+    const Operation *operations;
+    const TileRun *runs[FUSED_QUEUES];
+    unsigned run_count[FUSED_QUEUES], tickets[FUSED_QUEUES];
+    unsigned *drawn;    /* [FUSED_QUEUES], zero before the launch */
+    unsigned *done;     /* [operations], tiles; zero before the launch */
+    unsigned reserved;  /* blocks that begin with queue 1 */
+} Fused;
+
+KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
+{
+    switch (o->kind) {
+    case FUSED_product_forward:
+    case FUSED_product_input:
+    case FUSED_product_weight:
+        return product_launch(&o->of.product).grid;
+    case FUSED_attention_forward:
+        return attention_forward_launch(&o->of.attention, element_size).grid;
+    case FUSED_attention_delta:
+        return attention_delta_launch(&o->of.attention).grid;
+    case FUSED_attention_backward:
+        return attention_backward_launch(&o->of.attention, element_size).grid;
+    case FUSED_norm_forward:
+    case FUSED_norm_backward_input:
+        return norm_rows_launch(&o->of.norm).grid;
+    case FUSED_norm_backward_weight:
+        return norm_columns_launch(&o->of.norm).grid;
+    case FUSED_gelu_forward:
+    case FUSED_gelu_backward:
+    case FUSED_accumulate:
+        return elementwise_launch(o->of.elementwise.count).grid;
+    case FUSED_copy_bytes:
+        return copy_launch(o->of.copy.bytes).grid;
+    case FUSED_KINDS:
+        break;
+    }
+    return 0;
+}
+
+/* As many blocks as run at once: one a multiprocessor. Shared memory for any operation, whatever the table holds. */
+KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size)
+{
+    const unsigned block = element_size == 4 ? 2 * 16 : 2 * 2 * 32; /* attention's, backward: attention_shared */
+    const Launch launch = {multiprocessors, TILE_THREADS,
+                           (2 * ATTENTION_TILE + block) * (ATTENTION_WIDTH * element_size + 16) + block * 4 + 1024};
+    return launch;
 }
 
 #endif

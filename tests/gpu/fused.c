@@ -1,0 +1,201 @@
+/* A fused launch gives the bits of its operations run one after another, however many blocks work on it; tables that lose a
+   tile or wait in a circle are found on the host. */
+
+#include "runtime/device/fused.h"
+#include "runtime/model/random.h"
+#include "tests/gpu/emulation.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The second half of a block forward, of one microbatch, and backward, of another; a message; rows x hidden, wide inside. */
+enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68 };
+enum { NORM, UP, DOWN, DWIDE, DX, DNORM, DW_DOWN, DW_UP, DGAIN, ATTEND, DELTA, DATTEND, SEND, OPERATIONS };
+enum { ARENA = 1 << 19 };
+
+/* float; the same places in both runs. */
+typedef struct Memory {
+    float *at;
+    size_t used;
+} Memory;
+
+static float *take(Memory *memory, size_t count, bool random)
+{
+    float *place = memory->at + memory->used;
+    for (size_t i = 0; i < count; i++)
+        place[i] = random ? random_normal(memory->used, i) : NAN;
+    memory->used += (count + 15) / 16 * 16;
+    assert_true(memory->used <= ARENA);
+    return place;
+}
+
+static Memory lay_out(Operation *o)
+{
+    Memory m = {NULL, 0};
+    assert_int_equal(posix_memalign((void **)&m.at, 64, ARENA * sizeof(float)), 0);
+    memset(m.at, 0, ARENA * sizeof(float));
+    float *x = take(&m, ROWS * HIDDEN, true), *gain = take(&m, HIDDEN, true), *shift = take(&m, HIDDEN, true);
+    float *up = take(&m, HIDDEN * WIDE, true), *down = take(&m, WIDE * HIDDEN, true), *bias = take(&m, WIDE, true);
+    float *normed = take(&m, ROWS * HIDDEN, false), *statistics = take(&m, 2 * ROWS, false);
+    float *wide = take(&m, ROWS * WIDE, false), *active = take(&m, ROWS * WIDE, false), *y = take(&m, ROWS * HIDDEN, false);
+    float *old_x = take(&m, ROWS * HIDDEN, true), *old_normed = take(&m, ROWS * HIDDEN, true);
+    float *old_statistics = take(&m, 2 * ROWS, true), *old_wide = take(&m, ROWS * WIDE, true);
+    float *old_active = take(&m, ROWS * WIDE, true), *dy = take(&m, ROWS * HIDDEN, true), *dwide = take(&m, ROWS * WIDE, false);
+    float *dnormed = take(&m, ROWS * HIDDEN, false), *dx = take(&m, ROWS * HIDDEN, false);
+    float *dup = take(&m, HIDDEN * WIDE, true), *ddown = take(&m, WIDE * HIDDEN, true), *dbias = take(&m, WIDE, true);
+    float *dgain = take(&m, HIDDEN, true), *dshift = take(&m, HIDDEN, true);
+    float *qkv = take(&m, 3 * ROWS * HIDDEN, true), *mixed = take(&m, ROWS * HIDDEN, false);
+    float *dqkv = take(&m, 3 * ROWS * HIDDEN, false), *logsumexp = take(&m, ROWS * HEADS, false);
+    float *delta = take(&m, ROWS * HEADS, false), *sent = take(&m, ROWS * HIDDEN, false);
+
+    const Norm norm = {.x = x, .gain = gain, .shift = shift, .y = normed, .statistics = statistics, .rows = ROWS,
+                       .columns = HIDDEN};
+    const Norm old_norm = {.x = old_x, .gain = gain, .dy = dnormed, .residual = dy, .dx = dx, .statistics = old_statistics,
+                           .dgain = dgain, .dshift = dshift, .rows = ROWS, .columns = HIDDEN};
+    const Attention attention = {.qkv = qkv, .y = mixed, .dy = dy, .dqkv = dqkv, .logsumexp = logsumexp, .delta = delta,
+                                 .rows = ROWS, .columns = HIDDEN, .sequence = SEQUENCE, .heads = HEADS};
+    o[NORM] = (Operation){.kind = FUSED_norm_forward, .of.norm = norm};
+    o[DWIDE] = (Operation){.kind = FUSED_product_input, .of.product = {.a = dy, .b = down, .c = dwide, .gelu_input = old_wide,
+                                                                      .m = ROWS, .n = WIDE, .k = HIDDEN}};
+    o[UP] = (Operation){.kind = FUSED_product_forward, .after_count = 1, .after = {NORM},
+                        .of.product = {.a = normed, .b = up, .c = wide, .bias = bias, .gelu = active, .m = ROWS, .n = WIDE,
+                                       .k = HIDDEN}};
+    o[DX] = (Operation){.kind = FUSED_product_input, .after_count = 1, .after = {DWIDE},
+                        .of.product = {.a = dwide, .b = up, .c = dnormed, .m = ROWS, .n = HIDDEN, .k = WIDE}};
+    o[DOWN] = (Operation){.kind = FUSED_product_forward, .after_count = 1, .after = {UP},
+                          .of.product = {.a = active, .b = down, .c = y, .residual = x, .m = ROWS, .n = HIDDEN, .k = WIDE}};
+    o[DNORM] = (Operation){.kind = FUSED_norm_backward_input, .after_count = 1, .after = {DX}, .of.norm = old_norm};
+    o[SEND] = (Operation){.kind = FUSED_copy_bytes, .queue = 1, .after_count = 1, .after = {DNORM},
+                          .of.copy = {dx, sent, ROWS * HIDDEN * sizeof(float)}};
+    o[DW_DOWN] = (Operation){.kind = FUSED_product_weight,
+                             .of.product = {.a = old_active, .b = dy, .c = ddown, .m = WIDE, .n = HIDDEN, .k = ROWS}};
+    o[DW_UP] = (Operation){.kind = FUSED_product_weight, .after_count = 1, .after = {DWIDE},
+                           .of.product = {.a = old_normed, .b = dwide, .c = dup, .column_sums = dbias, .m = HIDDEN, .n = WIDE,
+                                          .k = ROWS}};
+    o[DGAIN] = (Operation){.kind = FUSED_norm_backward_weight, .after_count = 1, .after = {DX}, .of.norm = old_norm};
+    o[ATTEND] = (Operation){.kind = FUSED_attention_forward, .of.attention = attention};
+    o[DELTA] = (Operation){.kind = FUSED_attention_delta, .after_count = 1, .after = {ATTEND}, .of.attention = attention};
+    o[DATTEND] = (Operation){.kind = FUSED_attention_backward, .after_count = 2, .after = {DELTA, ATTEND},
+                             .of.attention = attention};
+    return m;
+}
+
+static void run_apart(const Operation *o)
+{
+    static const char *const names[] = {
+#define NAME(name, field) #name,
+        FUSED_OPERATIONS(NAME)
+    };
+    char name[64];
+    const bool plain = o->kind == FUSED_copy_bytes;
+    snprintf(name, sizeof name, "%s%s", names[o->kind], plain ? "" : "_f32");
+    const Launch launch = {operation_tiles(o, 4), TILE_THREADS, fused_launch(1, 4).shared};
+    const char *problem = emulate(name, &o->of, launch);
+    if (problem)
+        fail_msg("%s: %s", name, problem);
+}
+
+static void test_same_bits(void **state)
+{
+    (void)state;
+    Operation operations[OPERATIONS];
+    Error error = {.text = ""};
+    const Memory apart = lay_out(operations);
+    for (unsigned i = 0; i < OPERATIONS; i++)
+        run_apart(&operations[i]);
+    for (unsigned blocks = 1; blocks <= 5; blocks += 2)
+        for (unsigned reserved = 0; reserved < 2 && reserved < blocks; reserved++) {
+            const Memory together = lay_out(operations);
+            TileRun runs[OPERATIONS];
+            Fused table;
+            unsigned drawn[FUSED_QUEUES] = {0}, done[OPERATIONS] = {0};
+            assert_int_equal(fused_table(operations, OPERATIONS, 4, reserved, runs, &table, &error), STATUS_OK);
+            assert_int_equal(fused_check(&table, OPERATIONS, blocks, &error), STATUS_OK);
+            table.drawn = drawn, table.done = done;
+            const char *problem = emulate_together("fused_f32", &table, fused_launch(blocks, 4));
+            if (problem)
+                fail_msg("%s", problem);
+            assert_int_equal(apart.used, together.used);
+            assert_memory_equal(apart.at, together.at, together.used * sizeof(float));
+            for (unsigned i = 0; i < OPERATIONS; i++)
+                assert_int_equal(done[i], operations[i].tiles);
+            free(together.at);
+        }
+    free(apart.at);
+}
+
+static void assert_wrong(const Fused *table, const char *words)
+{
+    Error error = {.text = ""};
+    assert_int_equal(fused_check(table, OPERATIONS, 2, &error), STATUS_BAD_INPUT);
+    if (!strstr(error.text, words))
+        fail_msg("%s", error.text);
+}
+
+static void test_wrong_tables(void **state)
+{
+    (void)state;
+    Operation operations[OPERATIONS];
+    Error error = {.text = ""};
+    const Memory memory = lay_out(operations);
+    TileRun runs[OPERATIONS], kept[OPERATIONS];
+    Fused table;
+    assert_int_equal(fused_table(operations, OPERATIONS, 4, 1, runs, &table, &error), STATUS_OK);
+    memcpy(kept, runs, sizeof runs);
+
+    runs[1].first_tile = 1;
+    assert_wrong(&table, "tile 4 of 4 does not exist");
+    memcpy(runs, kept, sizeof runs);
+    runs[1].ticket++;
+    assert_wrong(&table, "tiles from ticket");
+    memcpy(runs, kept, sizeof runs);
+    table.tickets[1]++;
+    assert_wrong(&table, "queue 1 has 2 tickets for 1 tiles");
+    table.tickets[1]--;
+    table.reserved = 2;
+    assert_wrong(&table, "2 of 2 blocks for queue 1");
+    table.reserved = 0;
+    assert_wrong(&table, "0 of 2 blocks for queue 1, which has 1 tickets");
+    table.reserved = 1;
+
+    operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN; /* a circle */
+    assert_wrong(&table, "queue 0 stops before run 0: operation 0 waits for what never ends");
+    assert_int_equal(fused_table(operations, OPERATIONS, 4, 1, runs, &table, &error), STATUS_BAD_INPUT);
+    assert_string_equal(error.text, "operation 0 comes after operation 2, which is no earlier one");
+    free(memory.at);
+}
+
+/* What the check refuses hangs indeed. */
+static void test_circle_hangs(void **state)
+{
+    (void)state;
+    Operation operations[OPERATIONS];
+    Error error = {.text = ""};
+    const Memory memory = lay_out(operations);
+    TileRun runs[OPERATIONS];
+    Fused table;
+    unsigned drawn[FUSED_QUEUES] = {0}, done[OPERATIONS] = {0};
+    assert_int_equal(fused_table(operations, OPERATIONS, 4, 1, runs, &table, &error), STATUS_OK);
+    table.drawn = drawn, table.done = done;
+    operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN;
+    const char *problem = emulate_together("fused_f32", &table, fused_launch(2, 4));
+    assert_non_null(problem);
+    assert_non_null(strstr(problem, "waits for ever at"));
+    free(memory.at);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_wrong_tables), cmocka_unit_test(test_circle_hangs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
