@@ -85,6 +85,22 @@ typedef struct WrittenSetting {
     struct WrittenSetting *next;
 } WrittenSetting;
 
+/* What a stream of a recipe runs: a component of a layer and, as a pass, which part of it. */
+typedef struct WrittenEntry {
+    Span span;
+    Name component;
+    ActionKind pass;
+    int chunk; /* NO_CHUNK, or it is wrong */
+    struct WrittenEntry *next;
+} WrittenEntry;
+
+typedef struct WrittenStream {
+    Name name;
+    WrittenEntry *entries;
+    Expression *share, *whole; /* of multiprocessors; NULL: not there */
+    struct WrittenStream *next;
+} WrittenStream;
+
 typedef enum ItemKind {
     ITEM_RANKS,
     ITEM_MICROBATCHES,
@@ -95,6 +111,7 @@ typedef enum ItemKind {
     ITEM_CHUNK,
     ITEM_ORDER,
     ITEM_SQUEEZE,
+    ITEM_RECIPE,
     ITEM_STEP,
     ITEM_REPEAT,
     ITEM_IF,
@@ -131,6 +148,11 @@ struct Item {
             Expression *settings[SETTINGS]; /* NULL: not there. Filled in by check */
         } order;
         struct {
+            WrittenStream *streams;
+            const WrittenStream *comm; /* NULL: none. Filled in by check */
+            Recipe made;               /* without its share. Filled in by check */
+        } recipe;
+        struct {
             Expression *slot; /* `at`; NULL: none */
             Pass *passes;
             bool overlap;
@@ -162,6 +184,8 @@ typedef struct Ast {
     const Item *ranks, *microbatches;
     const Item *order; /* `order auto`; NULL: steps say the orders */
     const Item *squeeze; /* NULL: none */
+    const Item *recipe;  /* of an F&B; NULL: none */
+    bool has_overlap;    /* some step has an F&B */
 } Ast;
 
 const char *expression_text(ExpressionKind kind);

@@ -1,5 +1,6 @@
 #include "compiler/check.h"
 
+#include "compiler/recipe.h"
 #include "runtime/base/names.h"
 #include "runtime/program/program.h"
 
@@ -215,6 +216,7 @@ static void check_step(Checker *c, Item *item)
     check_expression(c, item->value);
     check_expression(c, item->step.overlap_from);
     check_expression(c, item->step.split_from);
+    c->ast->has_overlap |= item->step.overlap || joined;
     if (item->step.overlap && joined)
         diag_error(c->diagnostics, item->span, "either `overlap` or & says what is one F&B, not both");
     else if (item->step.overlap && !pair)
@@ -317,6 +319,16 @@ static void check_order_alone(Checker *c)
         diag_error(c->diagnostics, c->ast->squeeze->span, "`squeeze` is for steps: `order auto` leaves nothing to move");
 }
 
+static void check_recipe(Checker *c, Item *item)
+{
+    check_only_one(c, &c->ast->recipe, item, "overlap");
+    recipe_read(item, c->diagnostics);
+    for (const WrittenStream *stream = item->recipe.streams; stream; stream = stream->next) {
+        check_for_all_ranks(c, stream->share, "the share of communication is");
+        check_for_all_ranks(c, stream->whole, "the share of communication is");
+    }
+}
+
 static void check_item(Checker *c, Item *item)
 {
     switch (item->kind) {
@@ -349,6 +361,9 @@ static void check_item(Checker *c, Item *item)
         break;
     case ITEM_SQUEEZE:
         check_only_one(c, &c->ast->squeeze, item, "squeeze");
+        break;
+    case ITEM_RECIPE:
+        check_recipe(c, item);
         break;
     default:
         check_body_item(c, item);
@@ -388,6 +403,10 @@ bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
     check_chunk_numbers(&checker);
     if (ast->order)
         check_order_alone(&checker);
+    if (ast->recipe && !ast->has_overlap) {
+        diag_error(diagnostics, ast->recipe->span, "no step has an F&B that this could be the inside of");
+        diag_help(diagnostics, "write F&B in a step, or `overlap` behind it");
+    }
     if (!ast->ranks) {
         diag_error(diagnostics, start, "the schedule does not say its number of ranks");
         diag_help(diagnostics, "write: ranks P = 4;");

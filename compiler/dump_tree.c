@@ -57,10 +57,21 @@ static void dump_step(const Item *item, FILE *stream)
     dump_field("split from", item->step.split_from, stream);
 }
 
+static void dump_recipe(const Item *item, FILE *stream)
+{
+    for (const WrittenStream *written = item->recipe.streams; written; written = written->next) {
+        fprintf(stream, " %s", written->name.symbol->text);
+        for (const WrittenEntry *entry = written->entries; entry; entry = entry->next)
+            fprintf(stream, " %s(%c)", entry->component.symbol->text, "FBIWU"[entry->pass]);
+        dump_field("on", written->share, stream);
+        dump_field("of", written->whole, stream);
+    }
+}
+
 static void dump_items(const Item *items, int indent, FILE *stream)
 {
     static const char *const names[] = {"ranks", "microbatches", "param", "let",    "require", "pipe",
-                                        "chunk", "order auto",   "squeeze", "step",  "repeat", "if"};
+                                        "chunk", "order auto",   "squeeze", "overlap", "step",  "repeat", "if"};
     for (const Item *item = items; item; item = item->next) {
         fprintf(stream, "%*s", indent, "");
         if (item->kind == ITEM_STEP) {
@@ -89,6 +100,8 @@ static void dump_items(const Item *items, int indent, FILE *stream)
                 fprintf(stream, " microbatch %s", item->pipe.version_of.symbol->text);
             dump_field("on version", item->pipe.version, stream);
         }
+        if (item->kind == ITEM_RECIPE)
+            dump_recipe(item, stream);
         if (item->kind == ITEM_ORDER)
             for (const WrittenSetting *setting = item->order.written; setting; setting = setting->next)
                 dump_field(setting->name.symbol->text, setting->value, stream);

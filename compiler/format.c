@@ -135,7 +135,7 @@ static bool is_word(const Piece *piece)
 
 static void open_bracket(Walk *walk, Piece *piece)
 {
-    const bool of_pass = *piece->text != '(' && walk->of_pass;
+    const bool of_pass = *piece->text != '(' && walk->of_pass && !is(walk->item, "overlap");
     piece->of_pass = of_pass;
     if (walk->brackets.count < sizeof walk->brackets.open)
         walk->brackets.open[walk->brackets.count++] = of_pass ? 'p' : *piece->text;

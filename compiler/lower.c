@@ -135,6 +135,7 @@ Program *lower(const Schedule *schedule, const RankPlan *plans, const Source *so
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
         program->pipes[p] = (Pipe){.microbatches = schedule->pipes[p].microbatches, .first = schedule->pipes[p].first,
                                    .versions = schedule->pipes[p].versions};
+    program->recipe = schedule->recipe;
     lower_groups(schedule, arena, program);
     program->rank_count = schedule->ranks;
     program->ranks = arena_array(arena, schedule->ranks, sizeof *program->ranks);

@@ -307,6 +307,25 @@ static bool place_chunks(Placer *p)
     return !p->errors.first;
 }
 
+/* The recipe of every F&B, with its share. */
+static bool place_recipe(Placer *p)
+{
+    int64_t share, whole;
+    if (!p->ast->recipe)
+        return true;
+    p->schedule->recipe = arena_allocate(p->arena, sizeof *p->schedule->recipe);
+    *p->schedule->recipe = p->ast->recipe->recipe.made;
+    const WrittenStream *comm = p->ast->recipe->recipe.comm;
+    if (!comm || !comm->share)
+        return true;
+    if (!evaluate_within(p, comm->whole, "multiprocessors", 2, RECIPE_SHARE_MAX, &whole) ||
+        !evaluate_within(p, comm->share, "multiprocessors for communication", 1, whole - 1, &share))
+        return false;
+    p->schedule->recipe->share = (uint16_t)share;
+    p->schedule->recipe->whole = (uint16_t)whole;
+    return true;
+}
+
 bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
 {
     Placer placer = {.ast = ast, .arena = arena, .diagnostics = diagnostics, .schedule = schedule,
@@ -319,7 +338,7 @@ bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnosti
     schedule->orders = arena_array(arena, schedule->ranks, sizeof *schedule->orders);
     for (uint32_t rank = 0; rank < schedule->ranks; rank++)
         require_for_rank(ast, rank, placer.values, &placer.errors);
-    const bool good = !placer.errors.first && place_pipes(&placer) && chunks_by_pipe(&placer) && place_chunks(&placer);
+    const bool good = !placer.errors.first && place_recipe(&placer) && place_pipes(&placer) && chunks_by_pipe(&placer) && place_chunks(&placer);
     rank_errors_report(&placer.errors, diagnostics);
     return good;
 }

@@ -6,6 +6,7 @@
 
 #include "compiler/diag.h"
 #include "runtime/base/arena.h"
+#include "runtime/base/recipe.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -74,6 +75,7 @@ typedef struct Schedule {
     PlacedChunk **chunks;   /* [ranks][chunk] */
     Order *orders;          /* [ranks] */
     bool has_messages;      /* the source wrote its own communication (.csv only) */
+    Recipe *recipe;         /* of every F&B; NULL: not said */
     bool asynchronous;      /* it has U: weights are updated within the step. Filled in by versions_check */
 } Schedule;
 

@@ -15,6 +15,7 @@ static const Word items[] = {
     {TOKEN_LET, "let"},         {TOKEN_REQUIRE, "require"},           {TOKEN_PIPE, "pipe"},
     {TOKEN_CHUNK, "chunk"},     {TOKEN_AT, "at"},                     {TOKEN_REPEAT, "repeat"},
     {TOKEN_IF, "if"},           {TOKEN_ORDER, "order"},              {TOKEN_SQUEEZE, "squeeze"},
+    {TOKEN_OVERLAP, "overlap"},
 };
 
 /* Words and marks that end or join; operators of expressions are not among them: they fit nearly everywhere. */
@@ -61,7 +62,7 @@ static Expectation understand(const bool *expected)
     const bool in_step = e.pass && !e.item;
     for (int i = 0; i < WORDS; i++) {
         const int token = others[i].token;
-        const bool of_item = e.item && token == TOKEN_MICROBATCHES;
+        const bool of_item = e.item && (token == TOKEN_MICROBATCHES || token == TOKEN_OVERLAP);
         const bool of_value = (e.value || e.after_value) && token == '(';
         const bool rare = (in_step || e.after_value) && (token == '[' || token == '{') && expected[';'];
         if (expected[token] && !of_item && !of_value && !rare)
@@ -103,7 +104,7 @@ static void unknown_item(Reader *reader, Span span, const char *text)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
         diag_help(reader->diagnostics, "items begin with ranks, microbatches, param, let, require, pipe, chunk, at, "
-                                       "repeat, if, squeeze or order, or are steps such as nF0B1 : 3;");
+                                       "repeat, if, squeeze, order or overlap, or are steps such as nF0B1 : 3;");
 }
 
 static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
@@ -144,8 +145,10 @@ void syntax_error(Reader *reader, const SyntaxError *error)
         diag_error(reader->diagnostics, error->span,
                    e.name ? "`%s` is a pass and cannot be a name" : "`%s` is a pass: it has no value", text);
         diag_help(reader->diagnostics, "what is spelt with F, B, I, W, U and digits only is a word of passes");
+        help(reader, error, &e);
     } else if (is_word_of_language(error->found) && e.name && !e.value) {
         diag_error(reader->diagnostics, error->span, "`%s` is a word of the language and cannot be a name", text);
+        help(reader, error, &e);
     } else if (error->found == TOKEN_NAME && e.item) {
         unknown_item(reader, error->span, text);
     } else {

@@ -44,6 +44,14 @@ typedef struct SettingList {
     WrittenSetting *first, *last;
 } SettingList;
 
+typedef struct EntryList {
+    WrittenEntry *first, *last;
+} EntryList;
+
+typedef struct StreamList {
+    WrittenStream *first, *last;
+} StreamList;
+
 typedef struct ExpressionList {
     Expression *first, *last;
 } ExpressionList;

@@ -88,6 +88,10 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 %type <Pass *> pass
 %type <Symbol *> replica
 %type <WrittenVersion> version
+%type <StreamList> streams
+%type <WrittenStream *> stream
+%type <EntryList> entries
+%type <WrittenEntry *> entry
 %type <Expression *> expression written
 %type <ExpressionList> arguments
 %type <SettingList> settings
@@ -128,6 +132,13 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
                                         {
         $$ = item(reader, (Item){.kind = ITEM_ORDER, .span = {@1.begin, @5.end}, .order = {.written = $settings.first}});
     }
+    | "overlap" PASS[first] '&' PASS[second] '{' streams '}'
+                                        {
+        if ($first.kind != ACTION_F || $first.chunk != NO_CHUNK || $second.kind != ACTION_B || $second.chunk != NO_CHUNK)
+            diag_error(reader->diagnostics, (Span){@first.begin, @second.end}, "a recipe is the inside of every F&B: write overlap F&B { ... }");
+        $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @second.end}, .recipe = {.streams = $streams.first}});
+    }
+    | "overlap" error '}'               { $$ = NULL; }
     | step end                          { $$ = item(reader, $step); }
     | "at" expression ':' step end      {
         $step.span.begin = @1.begin;
@@ -261,6 +272,27 @@ expression: NUMBER                      { $$ = node(reader, EXPRESSION_NUMBER, @
     | expression[a] "||" expression[b]  { $$ = node(reader, EXPRESSION_OR, @$, $a, $b); }
     | expression[a] '?' expression[b] ':' expression[c]
                                         { $b->next = $c; $$ = node(reader, EXPRESSION_CHOOSE, @$, $a, $b); }
+
+streams: stream                         { $$ = (StreamList){$stream, $stream}; }
+    | streams[list] stream              { $$ = $list; APPEND($$, $stream); }
+
+stream: NAME ':' entries ';'            {
+        $$ = arena_allocate(reader->arena, sizeof *$$);
+        *$$ = (WrittenStream){.name = {$NAME, @NAME}, .entries = $entries.first};
+    }
+    | NAME ':' entries "on" expression[share] "of" expression[whole] ';'
+                                        {
+        $$ = arena_allocate(reader->arena, sizeof *$$);
+        *$$ = (WrittenStream){.name = {$NAME, @NAME}, .entries = $entries.first, .share = $share, .whole = $whole};
+    }
+
+entries: entry                          { $$ = (EntryList){$entry, $entry}; }
+    | entries[list] entry               { $$ = $list; APPEND($$, $entry); }
+
+entry: NAME '(' PASS ')'                {
+        $$ = arena_allocate(reader->arena, sizeof *$$);
+        *$$ = (WrittenEntry){.span = @$, .component = {$NAME, @NAME}, .pass = $PASS.kind, .chunk = $PASS.chunk};
+    }
 
 settings: setting                       { $$ = (SettingList){$setting, $setting}; }
     | settings[list] ',' setting        { $$ = $list; APPEND($$, $setting); }

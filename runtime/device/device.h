@@ -19,6 +19,7 @@
    Pointers are device memory (`allocate`) unless called `host_`. Matrices are row-major and dense; a row is a token. Unless an
    operation says otherwise its outputs overlap none of its inputs. An operation fails with STATUS_RUN_FAILED. */
 
+#include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -80,10 +81,27 @@ typedef struct DeviceAsync {
     Status (*mark_times)(Device *device, size_t last, int64_t *host_nanoseconds, Error *error);
 } DeviceAsync;
 
+/* What a device has that runs the operations of a forward and of a backward at once. Between begin and end it collects those
+   that it is given, at the latest at the end it runs them (or enqueues them, where operations only are). Their order is the
+   recipe's; that in which they may run is looser, and says all that must be said:
+     F of a component waits for the operations of F before it;
+     B, its input half, waits for the operations of B before it;
+     W, its weight half, waits for the operations of B before it, and nothing waits for W.
+   Within one part, from one call of `part` to the next, operations of F and B come one after the other; those of W are
+   independent of each other. Nothing that one half writes the other reads or writes, but for workspace, which F uses none of. */
+typedef struct DeviceFusion {
+    /* Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. */
+    Status (*begin)(Device *device, uint32_t share, uint32_t whole, Error *error);
+    /* The operations up to the next call are of this pass of one component. */
+    Status (*part)(Device *device, RecipePass pass, Error *error);
+    Status (*end)(Device *device, Error *error);
+} DeviceFusion;
+
 typedef struct DeviceTable {
     const char *name;
     size_t size[NUMBER_KINDS]; /* bytes of a number; of one size means of one type */
     const DeviceAsync *async;  /* NULL: every operation is done when its call returns */
+    const DeviceFusion *fusion; /* NULL: what is overlapped runs in the order of the calls */
 
     /* Whether this machine has one, and else what is missing; NULL: always. */
     Status (*probe)(Error *error);

@@ -9,6 +9,7 @@
    there when the device has done it. Gradients and moments are zero at first. A Stage is used by one thread at a time. Rows
    are tokens: a message is [microbatch_size * sequence, hidden], row-major. */
 
+#include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
 
@@ -85,6 +86,19 @@ typedef struct PassBuffers {
 Status stage_forward(Stage *stage, const PassBuffers *buffers, Error *error);
 Status stage_backward_input(Stage *stage, const PassBuffers *buffers, Error *error);
 Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error);
+
+/* One F&B: the F of one microbatch and the backward of another, `weights` saying whether that is the whole one or I alone, of any
+   two stages on one device, component by component in the recipe's order (recipe_order), which goes through the layers of both, the
+   first of the F with the last of the backward. What is not of a layer, or not named, runs where its half comes to it. The
+   same numbers, bit for bit, as the halves one after the other. A device that can run operations of both halves at once is
+   told what belongs to what: see DeviceFusion. */
+typedef struct StagePair {
+    Stage *forward, *backward;
+    PassBuffers forward_buffers, backward_buffers;
+    bool weights;
+} StagePair;
+
+Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error);
 
 /* Starting weights: a function of config.seed and of the parameter's place in the whole model, not of the cut into stages,
    so that every schedule starts from equal weights. */

@@ -16,6 +16,7 @@ static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t pl
         .kind = kind, .config = stage->config, .device = stage->device, .place = place,
         .loss_scale = 1.0 / (double)microbatches, .rows = (size_t)stage->config.microbatch_size * stage->config.sequence,
     };
+    part->kind = recipe_component(kind->name);
     stage->part_count++;
     return kind->open(&part->component, error);
 }
@@ -136,33 +137,35 @@ static PassBuffers buffers_of(const Stage *stage, size_t index, const PassBuffer
     return own;
 }
 
+Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error)
+{
+    const PassBuffers own = buffers_of(stage, index, buffers);
+    const Component *component = &stage->parts[index].component;
+    const ComponentKind *kind = component->kind;
+    switch (pass) {
+    case RECIPE_F: return kind->forward(component, &own, error);
+    case RECIPE_B: return kind->backward_input(component, &own, error);
+    default: return kind->backward_weight ? kind->backward_weight(component, &own, error) : STATUS_OK;
+    }
+}
+
 Status stage_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
-    for (size_t i = 0; i < stage->part_count; i++) {
-        const PassBuffers own = buffers_of(stage, i, buffers);
-        const Component *component = &stage->parts[i].component;
-        TRY(component->kind->forward(component, &own, error));
-    }
+    for (size_t i = 0; i < stage->part_count; i++)
+        TRY(stage_run_part(stage, i, RECIPE_F, buffers, error));
     return STATUS_OK;
 }
 
 Status stage_backward_input(Stage *stage, const PassBuffers *buffers, Error *error)
 {
-    for (size_t i = stage->part_count; i-- > 0;) {
-        const PassBuffers own = buffers_of(stage, i, buffers);
-        const Component *component = &stage->parts[i].component;
-        TRY(component->kind->backward_input(component, &own, error));
-    }
+    for (size_t i = stage->part_count; i-- > 0;)
+        TRY(stage_run_part(stage, i, RECIPE_B, buffers, error));
     return STATUS_OK;
 }
 
 Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error)
 {
-    for (size_t i = stage->part_count; i-- > 0;) {
-        const PassBuffers own = buffers_of(stage, i, buffers);
-        const Component *component = &stage->parts[i].component;
-        if (component->kind->backward_weight)
-            TRY(component->kind->backward_weight(component, &own, error));
-    }
+    for (size_t i = stage->part_count; i-- > 0;)
+        TRY(stage_run_part(stage, i, RECIPE_W, buffers, error));
     return STATUS_OK;
 }

@@ -12,6 +12,7 @@ typedef struct Part {
     size_t parameters, context, stash, gradient;
     size_t x, dy;        /* in the stash and in the gradient; not for the first one's x and the last one's dy */
     bool learns_before;  /* somebody before it wants its dx */
+    RecipeComponent kind; /* of a layer; RECIPE_COMPONENTS: embedding, head and the like */
 } Part;
 
 struct Stage {
@@ -21,5 +22,8 @@ struct Stage {
     size_t part_count;
     Part parts[];
 };
+
+/* Pass of the `index`-th component, with the stage's buffers. */
+Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error);
 
 #endif

@@ -123,6 +123,26 @@ static Status get_pipes(Decoder *decoder, Program *program)
     return reader->failed ? damaged(decoder, "its pipes cannot be read") : STATUS_OK;
 }
 
+static Status get_recipe(Decoder *decoder, Program *program)
+{
+    ByteReader *reader = &decoder->reader;
+    if (!get_up_to(reader, 1))
+        return reader->failed ? damaged(decoder, "its recipe cannot be read") : STATUS_OK;
+    Recipe *recipe = program->recipe = arena_allocate(decoder->arena, sizeof *recipe);
+    if (!recipe)
+        return no_memory(decoder);
+    recipe->whole = (uint16_t)get_up_to(reader, RECIPE_SHARE_MAX);
+    recipe->share = (uint16_t)get_up_to(reader, RECIPE_SHARE_MAX);
+    for (int s = 0; s < RECIPE_STREAMS; s++) {
+        recipe->counts[s] = (uint8_t)get_up_to(reader, RECIPE_ENTRIES);
+        for (uint32_t i = 0; i < recipe->counts[s]; i++) {
+            const uint32_t entry = get_up_to(reader, RECIPE_COMPONENTS * RECIPE_PASSES - 1);
+            recipe->entries[s][i] = (RecipeEntry){(uint8_t)(entry / RECIPE_PASSES), (uint8_t)(entry % RECIPE_PASSES)};
+        }
+    }
+    return reader->failed ? damaged(decoder, "its recipe cannot be read") : STATUS_OK;
+}
+
 static Status get_groups(Decoder *decoder, Program *program)
 {
     ByteReader *reader = &decoder->reader;
@@ -185,6 +205,7 @@ static Status get_program(Decoder *decoder, Program *program)
     program->stages = get_up_to(reader, PROGRAM_STAGES_MAX);
     program->microbatches = get_up_to(reader, PROGRAM_MICROBATCHES_MAX);
     TRY(get_pipes(decoder, program));
+    TRY(get_recipe(decoder, program));
     TRY(get_groups(decoder, program));
     program->rank_count = get_count(decoder, PROGRAM_RANKS_MAX, RANK_BYTES);
     program->ranks = arena_array(decoder->arena, program->rank_count, sizeof *program->ranks);

@@ -53,11 +53,21 @@ void program_describe_opcodes(FILE *stream)
             "  forward only (1), asynchronous (2) or neither (0), stages, microbatches\n"
             "  pipe count; for each pipe: microbatches, number of the first in the step, whether versions follow (0 or 1), and for each\n"
             "    microbatch the version of the weights that it uses; without, F uses the newest\n"
+            "  whether a recipe follows (0 or 1): of how many multiprocessors comm takes how many (0 of 0: not said); for each stream (",
+            PROGRAM_VERSION);
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        fprintf(stream, "%s%s", s ? ", " : "", recipe_stream_names[s]);
+    fprintf(stream,
+            "):\n"
+            "    entry count; for each entry: 3 * component (");
+    for (int c = 0; c < RECIPE_COMPONENTS; c++)
+        fprintf(stream, "%s%s", c ? ", " : "", recipe_component_names[c]);
+    fprintf(stream,
+            ") + pass (F, B, W)\n"
             "  group count; for each group: stage, member count; for each member: rank, chunk\n"
             "  rank count; for each rank:\n"
             "    chunk count; for each chunk: pipe, stage\n"
-            "    slots of each class (",
-            PROGRAM_VERSION);
+            "    slots of each class (");
     for (int class = 0; class < SLOT_CLASSES; class++)
         fprintf(stream, "%s%s", class ? ", " : "", slot_class_names[class]);
     fprintf(stream, "), most activations held, instruction count\n"

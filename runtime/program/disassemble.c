@@ -12,7 +12,7 @@
    and s for a message slot that may hold any of these (WAIT). x, y, dx, dy and s count the same slots, those of messages. A rank
    that keeps one version of each chunk's weights leaves w out.
 
-   A listing has a few lines about the program, and for each rank one about its chunks, one about its slots and one for each
+   A listing has a few lines about the program, with the recipe of an F&B if it has one, and for each rank one about its chunks, one about its slots and one for each
    instruction: index, text, source line. */
 
 enum { TEXT_SIZE = 160, TEXT_COLUMN = 36 };
@@ -48,6 +48,23 @@ int program_instruction_text(const Program *program, uint32_t rank, const Instru
     return length;
 }
 
+static void disassemble_recipe(const Recipe *recipe, FILE *stream)
+{
+    for (int s = 0; recipe && s < RECIPE_STREAMS; s++) {
+        if (!recipe->counts[s])
+            continue;
+        fprintf(stream, "F&B %s:", recipe_stream_names[s]);
+        for (uint32_t i = 0; i < recipe->counts[s]; i++) {
+            char text[TEXT_SIZE];
+            recipe_entry_text(recipe->entries[s][i], text, sizeof text);
+            fprintf(stream, " %s", text);
+        }
+        if (s == RECIPE_COMM && recipe->share)
+            fprintf(stream, " on %u of %u", recipe->share, recipe->whole);
+        fprintf(stream, "\n");
+    }
+}
+
 static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
 {
     const RankProgram *rank = &program->ranks[r];
@@ -81,6 +98,7 @@ void program_disassemble(const Program *program, FILE *stream)
         for (uint32_t m = 0; pipe->versions && m < pipe->microbatches; m++)
             fprintf(stream, "%s%u%s", m ? " " : "  on versions ", pipe->versions[m], m + 1 < pipe->microbatches ? "" : "\n");
     }
+    disassemble_recipe(program->recipe, stream);
     for (uint32_t g = 0; g < program->group_count; g++) {
         const Group *group = &program->groups[g];
         fprintf(stream, "group %u: stage %u =", g, group->stage);

@@ -5,6 +5,8 @@
      magic, version u32
      text schedule, text source, forward_only | asynchronous << 1, stages, microbatches
      pipe count, then per pipe: microbatches, first, whether versions follow (0 or 1); the version of each microbatch
+     whether a recipe follows (0 or 1): of how many multiprocessors comm takes how many, then per stream: entry count, then
+       per entry: component * 3 + pass
      group count, then per group: stage, member count, then per member: rank, chunk
      rank count, then per rank:
        chunk count, then per chunk: pipe, stage
@@ -33,6 +35,20 @@ static void put_instruction(ByteWriter *writer, const Instruction *instruction)
         case OPERAND_GROUP: bytes_put_varint(writer, instruction->peer); break;
         default: bytes_put_varint(writer, (instruction->slot[operand->slot] + 1u) & 0xffff); break;
         }
+    }
+}
+
+static void put_recipe(ByteWriter *writer, const Recipe *recipe)
+{
+    bytes_put_u8(writer, recipe != NULL);
+    if (!recipe)
+        return;
+    bytes_put_varint(writer, recipe->whole);
+    bytes_put_varint(writer, recipe->share);
+    for (int s = 0; s < RECIPE_STREAMS; s++) {
+        bytes_put_varint(writer, recipe->counts[s]);
+        for (uint32_t i = 0; i < recipe->counts[s]; i++)
+            bytes_put_varint(writer, recipe->entries[s][i].component * (uint32_t)RECIPE_PASSES + recipe->entries[s][i].pass);
     }
 }
 
@@ -75,6 +91,7 @@ bool program_encode(const Program *program, ByteWriter *writer)
         for (uint32_t m = 0; pipe->versions && m < pipe->microbatches; m++)
             bytes_put_varint(writer, pipe->versions[m]);
     }
+    put_recipe(writer, program->recipe);
     bytes_put_varint(writer, program->group_count);
     for (uint32_t g = 0; g < program->group_count; g++) {
         const Group *group = &program->groups[g];

@@ -6,6 +6,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
@@ -95,6 +96,7 @@ typedef struct Program {
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
     Pipe *pipes;
+    Recipe *recipe; /* of every F&B (OVERLAP); NULL: it has no order of its own */
     uint32_t group_count;
     Group *groups;
     uint32_t rank_count;

@@ -41,6 +41,14 @@ static Status check_pipes(const Verifier *verifier)
     return STATUS_OK;
 }
 
+static Status check_recipe(const Verifier *verifier)
+{
+    RecipeFault fault;
+    if (!verifier->program->recipe || recipe_check(verifier->program->recipe, &fault))
+        return STATUS_OK;
+    return refuse(verifier, "the recipe of F&B, %s entry %u: %s", recipe_stream_names[fault.stream], fault.index, fault.text);
+}
+
 static Status place_stages(Verifier *verifier)
 {
     const Program *program = verifier->program;
@@ -273,6 +281,7 @@ Status verifier_prepare(Verifier *verifier)
 {
     const Program *program = verifier->program;
     TRY(check_pipes(verifier));
+    TRY(check_recipe(verifier));
     TRY(place_stages(verifier));
     verifier->ranks = arena_array(&verifier->arena, program->rank_count, sizeof *verifier->ranks);
     verifier->runnable = arena_array(&verifier->arena, program->rank_count, sizeof *verifier->runnable);

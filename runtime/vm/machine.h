@@ -71,7 +71,6 @@ struct Rank {
     Progress *progress;
     Execute *const *execute; /* [OPCODE_COUNT] */
     const Passes *passes;
-    const Instruction *pair; /* simulated: the F&B whose halves run */
     BoundChunk *chunks;
     uint32_t chunk_count;
     uint32_t slots[SLOT_CLASSES];
@@ -83,6 +82,7 @@ struct Rank {
     double *squares;        /* [ranks][most_chunks]: what NORM gathers */
     double *own_squares;    /* [chunks], in the device's memory; on the host [most_chunks] */
     double *host_squares;
+    const Instruction *pair; /* the OVERLAP whose two passes are still to run, together; else NULL */
     double norm, clip;      /* by the last NORM; asynchronous: norm is the largest of the step's U */
     uint64_t step;          /* from 1 */
     int64_t *clocks;        /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */

@@ -40,12 +40,41 @@ static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk
 
 #define EXECUTE(name) static Status execute_##name(Rank *rank, const Instruction *instruction, Error *error)
 
+static PassBuffers forward_buffers(const Rank *rank, const Instruction *instruction)
+{
+    PassBuffers buffers = pass_buffers(rank, &rank->chunks[instruction->chunk], instruction);
+    buffers.y = message_block(rank, instruction->slot[1]);
+    return buffers;
+}
+
+static PassBuffers backward_buffers(const Rank *rank, const Instruction *instruction)
+{
+    PassBuffers buffers = pass_buffers(rank, &rank->chunks[instruction->chunk], instruction);
+    buffers.dx = message_block(rank, instruction->slot[1]);
+    return buffers;
+}
+
+/* Both passes behind an OVERLAP, in the place of the second. */
+static Status run_pair(Rank *rank, const Instruction *backward, Error *error)
+{
+    const Instruction *forward = rank->pair + 1;
+    const StagePair pair = {
+        .forward = rank->chunks[forward->chunk].stage,
+        .backward = rank->chunks[backward->chunk].stage,
+        .forward_buffers = forward_buffers(rank, forward),
+        .backward_buffers = backward_buffers(rank, backward),
+        .weights = backward->opcode == OP_BACKWARD,
+    };
+    rank->pair = NULL;
+    return rank->passes->overlap(&pair, rank->session->loaded->program->recipe, error);
+}
+
 EXECUTE(FORWARD)
 {
-    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
-    PassBuffers buffers = pass_buffers(rank, chunk, instruction);
-    buffers.y = message_block(rank, instruction->slot[1]);
-    return rank->passes->forward(chunk->stage, &buffers, error);
+    if (rank->pair)
+        return STATUS_OK; /* it runs together with the backward behind it */
+    const PassBuffers buffers = forward_buffers(rank, instruction);
+    return rank->passes->forward(rank->chunks[instruction->chunk].stage, &buffers, error);
 }
 
 EXECUTE(FORWARD_ONLY)
@@ -55,19 +84,20 @@ EXECUTE(FORWARD_ONLY)
 
 EXECUTE(BACKWARD)
 {
-    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
-    PassBuffers buffers = pass_buffers(rank, chunk, instruction);
-    buffers.dx = message_block(rank, instruction->slot[1]);
-    TRY(rank->passes->backward_input(chunk->stage, &buffers, error));
-    return rank->passes->backward_weight(chunk->stage, &buffers, error);
+    if (rank->pair)
+        return run_pair(rank, instruction, error);
+    Stage *stage = rank->chunks[instruction->chunk].stage;
+    const PassBuffers buffers = backward_buffers(rank, instruction);
+    TRY(rank->passes->backward_input(stage, &buffers, error));
+    return rank->passes->backward_weight(stage, &buffers, error);
 }
 
 EXECUTE(BACKWARD_INPUT)
 {
-    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
-    PassBuffers buffers = pass_buffers(rank, chunk, instruction);
-    buffers.dx = message_block(rank, instruction->slot[1]);
-    return rank->passes->backward_input(chunk->stage, &buffers, error);
+    if (rank->pair)
+        return run_pair(rank, instruction, error);
+    const PassBuffers buffers = backward_buffers(rank, instruction);
+    return rank->passes->backward_input(rank->chunks[instruction->chunk].stage, &buffers, error);
 }
 
 EXECUTE(BACKWARD_WEIGHT)
@@ -77,10 +107,12 @@ EXECUTE(BACKWARD_WEIGHT)
     return rank->passes->backward_weight(chunk->stage, &buffers, error);
 }
 
-/* This device runs the two halves of an F&B one after the other: they are the next two instructions. */
+/* Without a recipe the halves of an F&B, the next two instructions, run one after the other. */
 EXECUTE(OVERLAP)
 {
-    (void)rank, (void)instruction, (void)error;
+    (void)error;
+    if (rank->session->loaded->program->recipe && rank->passes->overlap)
+        rank->pair = instruction;
     return STATUS_OK;
 }
 

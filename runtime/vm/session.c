@@ -179,6 +179,7 @@ static const Passes model_passes = {
     .forward = stage_forward,
     .backward_input = stage_backward_input,
     .backward_weight = stage_backward_weight,
+    .overlap = stage_overlap,
 };
 
 Status session_open(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Session **opened,

@@ -122,6 +122,7 @@ typedef struct Passes {
     Status (*forward)(Stage *stage, const PassBuffers *buffers, Error *error);
     Status (*backward_input)(Stage *stage, const PassBuffers *buffers, Error *error);
     Status (*backward_weight)(Stage *stage, const PassBuffers *buffers, Error *error);
+    Status (*overlap)(const StagePair *pair, const Recipe *recipe, Error *error); /* NULL: the halves run in turn */
 } Passes;
 
 /* --- session.c --- */

@@ -2,6 +2,7 @@
    microbatch (an asynchronous one: with the same versions of weights), and its gradients are the same but for the order of sums. */
 
 #include "runtime/vm/vm.h"
+#include "tests/program/generator.h"
 
 #include <glob.h>
 #include <math.h>
@@ -60,7 +61,8 @@ static void release(Result *result)
     pthread_mutex_destroy(&result->lock);
 }
 
-static void run(const char *path, const char *model, bool reference, Result *result, uint32_t *stages)
+/* `recipe` is that of the F&Bs instead of the program's own; NULL: that one. */
+static void run(const char *path, const char *model, bool reference, Recipe *recipe, Result *result, uint32_t *stages)
 {
     *result = (Result){.lock = PTHREAD_MUTEX_INITIALIZER};
     char *arguments[] = {"dprun",        "--model", (char *)model,  "--set",       "hidden=16", "--set", "sequence=8",
@@ -78,6 +80,7 @@ static void run(const char *path, const char *model, bool reference, Result *res
     if (status == STATUS_OK)
         status = program_load(path, reference, false, false, &arena, &loaded, &error);
     if (status == STATUS_OK) {
+        loaded.program->recipe = recipe ? recipe : loaded.program->recipe;
         result->microbatches = loaded.program->microbatches;
         result->asynchronous = loaded.program->asynchronous;
         *stages = loaded.program->stages;
@@ -109,8 +112,8 @@ static void compare(const char *path, const char *model)
 {
     Result pipelined, reference;
     uint32_t stages = 0;
-    run(path, model, false, &pipelined, &stages);
-    run(path, model, true, &reference, &stages);
+    run(path, model, false, NULL, &pipelined, &stages);
+    run(path, model, true, NULL, &reference, &stages);
     for (uint32_t m = 0; m < reference.microbatches; m++) {
         if (memcmp(&pipelined.losses[m], &reference.losses[m], sizeof(double)) != 0)
             fail_msg("%s, %s: microbatch %u: loss %a, the reference has %a", path, model, m, pipelined.losses[m], reference.losses[m]);
@@ -211,6 +214,40 @@ static void replicas_equal_reference(void **state)
                             "1F1,1F3,1B3,1B1\n");
 }
 
+/* Whatever the order inside an F&B: the same bits as without any, with as many layers a stage or not. */
+static void recipes_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"--ranks 4 --microbatches 10 schedules/dualpipe.dps",
+                                            "--ranks 2 --microbatches 8 schedules/dualpipev.dps"};
+    static const char *const models[] = {"gpt", "mlp"};
+    uint64_t seed = 11;
+    for (int s = 0; s < 2; s++) {
+        char command[4096], program[200];
+        const char *build = getenv("BUILD");
+        snprintf(program, sizeof program, "%s/prog.bin", folder);
+        snprintf(command, sizeof command, "sed '/^overlap F&B/,/^}/d' %s >%s/plain.dps && %s/dpc %.*s %s/plain.dps -o %s",
+                 strstr(schedules[s], "schedules/"), folder, build ? build : "build", (int)(strstr(schedules[s], "schedules/") - schedules[s]),
+                 schedules[s], folder, program);
+        if (system(command) != 0)
+            fail_msg("%s", command);
+        for (int m = 0; m < 2; m++) {
+            Result plain, ordered;
+            uint32_t stages = 0;
+            run(program, models[m], false, NULL, &plain, &stages);
+            for (int i = 0; i < 8; i++) {
+                Recipe recipe = random_recipe(&seed);
+                run(program, models[m], false, &recipe, &ordered, &stages);
+                assert_memory_equal(plain.losses, ordered.losses, plain.microbatches * sizeof *plain.losses);
+                for (uint32_t k = 0; k < stages; k++)
+                    assert_memory_equal(plain.gradients[k][0], ordered.gradients[k][0], plain.counts[k] * sizeof(float));
+                release(&ordered);
+            }
+            release(&plain);
+        }
+    }
+}
+
 int main(void)
 {
     glob_t found;
@@ -218,13 +255,14 @@ int main(void)
         fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
         return 1;
     }
-    struct CMUnitTest *tests = calloc(found.gl_pathc + 1, sizeof *tests);
+    struct CMUnitTest *tests = calloc(found.gl_pathc + 2, sizeof *tests);
     if (!tests)
         return 1;
     for (size_t i = 0; i < found.gl_pathc; i++)
         tests[i] = (struct CMUnitTest){.name = found.gl_pathv[i], .test_func = schedule_equals_reference, .initial_state = found.gl_pathv[i]};
     tests[found.gl_pathc] = (struct CMUnitTest)cmocka_unit_test(replicas_equal_reference);
-    const int failures = _cmocka_run_group_tests("schedules", tests, found.gl_pathc + 1, make_folder, remove_folder);
+    tests[found.gl_pathc + 1] = (struct CMUnitTest)cmocka_unit_test(recipes_change_no_bit);
+    const int failures = _cmocka_run_group_tests("schedules", tests, found.gl_pathc + 2, make_folder, remove_folder);
     free(tests);
     globfree(&found);
     return failures != 0;

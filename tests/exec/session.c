@@ -281,7 +281,7 @@ static void expect_failure(const Setting *setting, const char *const *words)
 static void test_failing_pass(void **state)
 {
     (void)state;
-    const Passes passes = {failing_forward, empty_backward, empty_backward};
+    const Passes passes = {failing_forward, empty_backward, empty_backward, NULL};
     const Setting setting = {.ranks = 4, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1"}};
     expect_failure(&setting, (const char *const[]){"rank 3, instruction 2 (F", "pipeline.dps:10): the device is on fire", NULL});
 }
@@ -289,7 +289,7 @@ static void test_failing_pass(void **state)
 static void test_divergence(void **state)
 {
     (void)state;
-    const Passes passes = {diverged_forward, empty_backward, empty_backward};
+    const Passes passes = {diverged_forward, empty_backward, empty_backward, NULL};
     const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=5"}};
     expect_failure(&setting, (const char *const[]){"step 1, microbatch 0", "diverged", NULL});
 }
@@ -297,7 +297,7 @@ static void test_divergence(void **state)
 static void test_deadline(void **state)
 {
     (void)state;
-    const Passes passes = {slow_forward, empty_backward, empty_backward};
+    const Passes passes = {slow_forward, empty_backward, empty_backward, NULL};
     Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
                        .arguments = {"--steps=1", "--deadline=0.2", "--model=mlp"}};
     expect_failure(&setting, (const char *const[]){"rank 0, instruction", "pipeline.dps:20", "rank 1", "0.2 s", NULL});
@@ -317,7 +317,7 @@ static void test_endless_pass(void **state)
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        const Passes passes = {endless_forward, empty_backward, empty_backward};
+        const Passes passes = {endless_forward, empty_backward, empty_backward, NULL};
         const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
                                  .arguments = {"--steps=1", "--deadline=0.2"}};
         const Outcome outcome = run(&setting);

@@ -1,4 +1,4 @@
-#include "runtime/program/program.h"
+#include "runtime/program/operands.h"
 #include "tests/program/generator.h"
 
 #include <setjmp.h>
@@ -24,6 +24,9 @@ static void assert_same_program(const Program *a, const Program *b)
         if (x->versions)
             assert_memory_equal(x->versions, y->versions, x->microbatches * sizeof *x->versions);
     }
+    assert_int_equal(a->recipe == NULL, b->recipe == NULL);
+    if (a->recipe)
+        assert_memory_equal(a->recipe, b->recipe, sizeof *a->recipe);
     assert_int_equal(a->group_count, b->group_count);
     for (uint32_t g = 0; g < a->group_count; g++) {
         assert_int_equal(a->groups[g].stage, b->groups[g].stage);
@@ -207,32 +210,35 @@ typedef struct Forgery {
 static void forgeries_are_refused(void **state)
 {
     (void)state;
-    /* name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no group, 1 rank of 1 chunk (pipe 0 stage 0) with no
+    /* name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no recipe, no group, 1 rank of 1 chunk (pipe 0 stage 0) with no
        slots, peak 0, 1 instruction, which is END on line 1: good, though it proves nothing. Then each with one thing changed. */
     static const Forgery forgeries[] = {
-        {NULL, 23, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"something follows its end", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
+        {NULL, 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"something follows its end", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
         {"a name", 6, {5, 'a', 'b', 'c', 'd', 0}},
         {"a name", 24, {1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"a name", 11, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0}},
-        {"damaged", 23, {0, 0, 3, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"damaged", 24, {0, 0, 0, 0x81, 0, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"damaged", 24, {0, 0, 3, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"damaged", 25, {0, 0, 0, 0x81, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"damaged", 25, {0, 0, 0, 0x80, 0x80, 4, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"pipes", 23, {0, 0, 0, 1, 1, 65, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"the versions of a pipe", 23, {0, 0, 2, 1, 100, 1, 100, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"groups", 26, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 60, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
-        {"ranks", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0xff, 0x1f, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"a rank's chunks", 23, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 100, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"a rank's chunks", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 15, OP_END, 2}},
-        {"an instruction", 23, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OPCODE_COUNT, 2}},
-        {"an instruction", 23, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 1}},
-        {"an instruction", 26, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
+        {"groups", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 60, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
+        {"ranks", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0xff, 0x1f, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"a rank's chunks", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 100, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"a rank's chunks", 28, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 15, OP_END, 2}},
+        {"an instruction", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OPCODE_COUNT, 2}},
+        {"an instruction", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 1}},
+        {"an instruction", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
+        {"its recipe", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"its recipe", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 16, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
+        {"its recipe", 28, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 15, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
     };
     for (size_t i = 0; i < sizeof forgeries / sizeof *forgeries; i++) {
         ByteWriter writer = {0};
         for (const char *c = "DPSPROG\n"; *c; c++)
             bytes_put_u8(&writer, (uint8_t)*c);
-        bytes_put_u32(&writer, 2);
+        bytes_put_u32(&writer, PROGRAM_VERSION);
         for (size_t b = 0; b < forgeries[i].size; b++)
             bytes_put_u8(&writer, forgeries[i].body[b]);
         bytes_put_u32(&writer, 0);

@@ -501,6 +501,39 @@ static inline void finish(Generator *generator)
     }
 }
 
+/* One that is right: components of any choice, in an order in which each comes behind what it needs, communication in comm or
+   in compute. */
+static inline Recipe random_recipe(uint64_t *seed)
+{
+    Recipe recipe = {.counts = {0}};
+    bool left[RECIPE_COMPONENTS][RECIPE_PASSES] = {{false}};
+    uint32_t count = 0;
+    for (int c = 0; c < RECIPE_COMPONENTS; c++) {
+        const bool named = random_below(seed, 4) > 0;
+        for (int pass = 0; pass < RECIPE_PASSES; pass++) {
+            left[c][pass] = named && (pass != RECIPE_W || !recipe_communicates[c]);
+            count += left[c][pass];
+        }
+    }
+    while (count) {
+        const int c = (int)random_below(seed, RECIPE_COMPONENTS), pass = (int)random_below(seed, RECIPE_PASSES);
+        bool waits = !left[c][pass] || (pass == RECIPE_W && left[c][RECIPE_B]);
+        for (int other = 0; other < RECIPE_COMPONENTS; other++)
+            waits = waits || (pass != RECIPE_W && left[other][pass] && (pass == RECIPE_F ? other < c : other > c));
+        if (waits)
+            continue;
+        const int stream = recipe_communicates[c] && random_below(seed, 3) ? RECIPE_COMM : RECIPE_COMPUTE;
+        recipe.entries[stream][recipe.counts[stream]++] = (RecipeEntry){(uint8_t)c, (uint8_t)pass};
+        left[c][pass] = false;
+        count--;
+    }
+    if (random_below(seed, 2)) {
+        recipe.whole = (uint16_t)(2 + random_below(seed, RECIPE_SHARE_MAX - 1));
+        recipe.share = (uint16_t)(1 + random_below(seed, recipe.whole - 1u));
+    }
+    return recipe;
+}
+
 /* The arena ends the test when there is no memory: give it no `exhausted`. */
 static inline Program *generate(Arena *arena, Shape shape)
 {
@@ -541,6 +574,11 @@ static inline Program *generate(Arena *arena, Shape shape)
         if (step_rank(&generator, r))
             r = UINT32_MAX;
     finish(&generator);
+    uint64_t seed = shape.seed;
+    if (random_below(&seed, 2)) {
+        program->recipe = arena_allocate(arena, sizeof *program->recipe);
+        *program->recipe = random_recipe(&seed);
+    }
     return program;
 }
 
@@ -570,6 +608,10 @@ static inline Program *copy_program(Arena *arena, const Program *program)
 {
     Program *copy = arena_allocate(arena, sizeof *copy);
     *copy = *program;
+    if (program->recipe) {
+        copy->recipe = arena_allocate(arena, sizeof *copy->recipe);
+        *copy->recipe = *program->recipe;
+    }
     copy->ranks = arena_array(arena, program->rank_count, sizeof *copy->ranks);
     for (uint32_t r = 0; r < program->rank_count; r++) {
         RankProgram *rank = &copy->ranks[r];

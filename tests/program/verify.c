@@ -226,6 +226,54 @@ static void copies_on_one_rank(Program *program)
                     if (program->ranks[r].chunks[c].pipe == p && program->ranks[r].chunks[c].stage == program->groups[g].stage)
                         program->groups[g].members[p] = (GroupMember){r, c};
 }
+static Recipe damaged_recipe;
+static void give_recipe(Program *program)
+{
+    damaged_recipe = (Recipe){
+        .entries = {{{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, {RECIPE_MLP, RECIPE_F},
+                     {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}},
+                    {{RECIPE_COMBINE, RECIPE_B}, {RECIPE_COMBINE, RECIPE_F}}},
+        .counts = {6, 2}, .share = 20, .whole = 132,
+    };
+    program->recipe = &damaged_recipe;
+}
+static void recipe_twice(Program *program)
+{
+    give_recipe(program);
+    damaged_recipe.entries[RECIPE_COMPUTE][3] = damaged_recipe.entries[RECIPE_COMPUTE][0];
+}
+static void recipe_incomplete(Program *program)
+{
+    give_recipe(program);
+    damaged_recipe.counts[RECIPE_COMPUTE]--;
+}
+static void recipe_backwards(Program *program)
+{
+    give_recipe(program);
+    damaged_recipe.entries[RECIPE_COMPUTE][1].pass = RECIPE_W;
+    damaged_recipe.entries[RECIPE_COMPUTE][2].pass = RECIPE_B;
+}
+static void recipe_circle(Program *program)
+{
+    give_recipe(program);
+    damaged_recipe.entries[RECIPE_COMM][0].pass = RECIPE_F;
+    damaged_recipe.entries[RECIPE_COMM][1].pass = RECIPE_B;
+}
+static void recipe_computes_in_comm(Program *program)
+{
+    give_recipe(program);
+    damaged_recipe.entries[RECIPE_COMM][1].component = RECIPE_MLP;
+}
+static void recipe_of_all(Program *program)
+{
+    give_recipe(program);
+    damaged_recipe.share = 132;
+}
+static void recipe_unknown(Program *program)
+{
+    give_recipe(program);
+    damaged_recipe.entries[RECIPE_COMPUTE][1].component = RECIPE_COMPONENTS;
+}
 static void no_end(Program *program) { program->ranks[1].instruction_count--; }
 static void no_instructions(Program *program) { program->ranks[1].instruction_count = 0; }
 static void too_many_passes(Program *program)
@@ -480,6 +528,13 @@ static void faults_are_named(void **state)
         {bidirectional, group_twice, "group 1 is stage 0 with 2 copies: it should be stage 1 with 2"},
         {bidirectional, group_too_small, "group 1 is stage 1 with 1 copies"},
         {bidirectional, copies_on_one_rank, "stage 0 has two copies on rank 0"},
+        {two_ranks, recipe_twice, "compute entry 3|attention(F) stands twice"},
+        {two_ranks, recipe_incomplete, "attention(W) is missing"},
+        {two_ranks, recipe_backwards, "compute entry 1|mlp(W) needs mlp(B), which comes behind it"},
+        {two_ranks, recipe_circle, "wait for each other: compute at mlp(B) for combine(B), comm at combine(F) for mlp(F)"},
+        {two_ranks, recipe_computes_in_comm, "comm entry 1|mlp computes"},
+        {two_ranks, recipe_of_all, "comm takes 132 of 132"},
+        {two_ranks, recipe_unknown, "no component 5"},
         {two_ranks, no_end, "rank 1|not END"},
         {two_ranks, no_instructions, "rank 1|not END"},
         {two_ranks, too_many_passes, "for 1048576 forward passes"},

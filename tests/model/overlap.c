@@ -1,0 +1,115 @@
+/* One F&B: in which order the parts of its halves run, as a device that runs them at once is told. */
+
+#include "tests/model/harness.h"
+
+static char heard[100];
+static uint32_t heard_share, heard_whole;
+
+static Status begin(Device *device, uint32_t share, uint32_t whole, Error *error)
+{
+    (void)device, (void)error;
+    assert_string_equal(heard, "");
+    heard_share = share;
+    heard_whole = whole;
+    strcat(heard, "(");
+    return STATUS_OK;
+}
+
+static Status part(Device *device, RecipePass pass, Error *error)
+{
+    (void)device, (void)error;
+    assert_true(strlen(heard) + 2 < sizeof heard);
+    strncat(heard, &"FBW"[pass], 1);
+    return STATUS_OK;
+}
+
+static Status end(Device *device, Error *error)
+{
+    (void)device, (void)error;
+    strcat(heard, ")");
+    return STATUS_OK;
+}
+
+/* Attention, then experts: as published. */
+static const Recipe published = {
+    .entries = {{{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, {RECIPE_MLP, RECIPE_F},
+                 {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}},
+                {{RECIPE_COMBINE, RECIPE_B}, {RECIPE_DISPATCH, RECIPE_F}, {RECIPE_DISPATCH, RECIPE_B}, {RECIPE_COMBINE, RECIPE_F}}},
+    .counts = {6, 4}, .share = 20, .whole = 132,
+};
+/* Of one component only, the backward first. */
+static const Recipe partial = {
+    .entries = {{{RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_F}, {RECIPE_MLP, RECIPE_W}}}, .counts = {3, 0},
+};
+/* What the model has nothing of. */
+static const Recipe foreign = {
+    .entries = {{{RECIPE_PERCEPTRON, RECIPE_F}, {RECIPE_PERCEPTRON, RECIPE_B}, {RECIPE_PERCEPTRON, RECIPE_W}}}, .counts = {3, 0},
+};
+
+static void the_parts_come_in_the_recipe_s_order(void **state)
+{
+    (void)state;
+    /* of three layers stage 0 has two, behind the embedding; stage 1 has one and the head */
+    static const char *const small[] = {"hidden=8", "heads=2", "sequence=4", "layers=3", NULL};
+    static const struct {
+        const Recipe *recipe;
+        int forward;
+        bool weights;
+        const char *order;
+    } cases[] = {
+        {&published, 1, true, "(F BW F BW  BW BW  F BW)"},   /* one layer of the F, two of the backward; head; embedding */
+        {&published, 0, true, "(FF BW BW F BW  F F)"},       /* the head's backward before the first layer's */
+        {&published, 1, false, "(F B F B  B B  F B)"},
+        {&partial, 1, true, "(B FF W  BW B W  F BW BW)"},
+        {&foreign, 1, true, "(FFF BW BW BW BW BW)"},
+    };
+    const DeviceFusion fusion = {begin, part, end};
+    Device *device;
+    OK(device_open("cpu", 0, &device, error));
+    const DeviceTable *const own = device->run;
+    DeviceTable table = *own;
+    table.fusion = &fusion;
+    const ModelConfig config = config_of("gpt", small, 2);
+    Stage *stages[2];
+    StageWeights weights[2];
+    Slots slots[2];
+    for (uint32_t s = 0; s < 2; s++) {
+        OK(stage_open(&config, device, s, 2, 1, &stages[s], error));
+        weights[s] = weights_of(device, stages[s]);
+    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int forward = cases[i].forward, backward = !forward;
+        for (int s = 0; s < 2; s++)
+            make_slots(device, stage_sizes(stages[s]), s == 0, s == 1, weights[s], &slots[s]);
+        OK(stage_forward(stages[backward], &slots[backward].buffers, error));
+        const StagePair pair = {.forward = stages[forward], .backward = stages[backward],
+                                .forward_buffers = slots[forward].buffers, .backward_buffers = slots[backward].buffers,
+                                .weights = cases[i].weights};
+        *heard = '\0';
+        device->run = &table;
+        OK(stage_overlap(&pair, cases[i].recipe, error));
+        device->run = own;
+        char wanted[100] = "";
+        for (const char *c = cases[i].order; *c; c++)
+            if (*c != ' ')
+                strncat(wanted, c, 1);
+        assert_string_equal(heard, wanted);
+        assert_int_equal(heard_share, cases[i].recipe->share);
+        assert_int_equal(heard_whole, cases[i].recipe->whole);
+        free_slots(device, &slots[0]);
+        free_slots(device, &slots[1]);
+    }
+    for (int s = 0; s < 2; s++) {
+        free_weights(device, weights[s]);
+        stage_close(stages[s]);
+    }
+    device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_parts_come_in_the_recipe_s_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,104 @@
+/* What recipe_check accepts can be issued, and what it refuses cannot. */
+
+#include "tests/program/generator.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+/* A recipe's own rules, said once more: the F of a layer one after the other, the B back, each W behind its B. */
+static bool in_order(const RecipeEntry *order, uint32_t count)
+{
+    int forward = -1, backward = RECIPE_COMPONENTS;
+    bool had[RECIPE_COMPONENTS] = {false};
+    for (uint32_t i = 0; i < count; i++) {
+        const int c = order[i].component;
+        if (order[i].pass == RECIPE_F ? c <= forward : order[i].pass == RECIPE_B ? c >= backward : !had[c])
+            return false;
+        forward = order[i].pass == RECIPE_F ? c : forward;
+        backward = order[i].pass == RECIPE_B ? c : backward;
+        had[c] = had[c] || order[i].pass == RECIPE_B;
+    }
+    return true;
+}
+
+/* Whether the entries of one stream stand in `order` as the recipe has them. */
+static bool keeps_stream(const Recipe *recipe, RecipeStream stream, const RecipeEntry *order, uint32_t count)
+{
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < count && next < recipe->counts[stream]; i++)
+        next += memcmp(&order[i], &recipe->entries[stream][next], sizeof *order) == 0;
+    return next == recipe->counts[stream];
+}
+
+static void what_is_right_can_be_issued(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    for (int i = 0; i < 2000; i++) {
+        const Recipe recipe = random_recipe(&seed);
+        RecipeEntry order[RECIPE_ENTRIES];
+        RecipeFault fault;
+        if (!recipe_check(&recipe, &fault))
+            fail_msg("%s", fault.text);
+        const uint32_t count = recipe_order(&recipe, order);
+        assert_int_equal(count, recipe.counts[RECIPE_COMPUTE] + recipe.counts[RECIPE_COMM]);
+        assert_true(in_order(order, count));
+        assert_true(keeps_stream(&recipe, RECIPE_COMPUTE, order, count) && keeps_stream(&recipe, RECIPE_COMM, order, count));
+    }
+}
+
+/* All ways to lay two streams side by side. */
+static bool some_order_is_right(const Recipe *recipe, RecipeEntry *order, uint32_t i, uint32_t k)
+{
+    if (!in_order(order, i + k))
+        return false;
+    if (i == recipe->counts[RECIPE_COMPUTE] && k == recipe->counts[RECIPE_COMM])
+        return true;
+    if (i < recipe->counts[RECIPE_COMPUTE]) {
+        order[i + k] = recipe->entries[RECIPE_COMPUTE][i];
+        if (some_order_is_right(recipe, order, i + 1, k))
+            return true;
+    }
+    if (k == recipe->counts[RECIPE_COMM])
+        return false;
+    order[i + k] = recipe->entries[RECIPE_COMM][k];
+    return some_order_is_right(recipe, order, i, k + 1);
+}
+
+static void what_is_refused_cannot(void **state)
+{
+    (void)state;
+    uint64_t seed = 6;
+    int refused = 0, accepted = 0;
+    for (int i = 0; i < 3000; i++) {
+        Recipe recipe = random_recipe(&seed);
+        RecipeFault fault;
+        for (int s = 0; s < RECIPE_STREAMS; s++) {
+            if (recipe.counts[s] < 2)
+                continue;
+            RecipeEntry *a = &recipe.entries[s][random_below(&seed, recipe.counts[s])];
+            RecipeEntry *b = &recipe.entries[s][random_below(&seed, recipe.counts[s])];
+            const RecipeEntry kept = *a;
+            *a = *b;
+            *b = kept;
+        }
+        RecipeEntry order[RECIPE_ENTRIES];
+        const bool good = recipe_check(&recipe, &fault);
+        assert_int_equal(good, some_order_is_right(&recipe, order, 0, 0));
+        accepted += good;
+        refused += !good;
+        if (!good)
+            assert_true(fault.text[0] && fault.index < recipe.counts[fault.stream]);
+    }
+    assert_true(refused > 500 && accepted > 500);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_right_can_be_issued),
+        cmocka_unit_test(what_is_refused_cannot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
