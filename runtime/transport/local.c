@@ -149,7 +149,7 @@ static Status failure(const Local *local, int missing, Error *error)
 {
     if (aborted(local))
         return error_set(error, STATUS_RUN_FAILED, "%s", local->reason);
-    return error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s", missing, local->deadline);
+    return error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)", missing, local->deadline);
 }
 
 /* --- messages --- */

@@ -17,6 +17,7 @@ enum {
     TAG_MESSAGE, /* between stages */
     TAG_MEETING, /* of gather and reduce */
     TAG_NOTICE,  /* the text of abort */
+    TAG_PULSE,   /* a rank moves */
     SPINS = 256,             /* tests before a wait gives way to others */
     POKE_NANOSECONDS = 5000, /* progress does nothing more often than this */
     REDUCE_PIECE = 1 << 20,  /* elements that are summed at a time: bounds the memory for what others send */
@@ -29,6 +30,7 @@ typedef struct Piece {
 
 struct Endpoint {
     MPI_Comm ranks; /* a process's number in it is its rank */
+    MPI_Comm aside; /* the same ranks, for what may come at any time: notices and pulses */
     int rank, count;
     double deadline;
     bool crowded; /* more processes than processors: a wait must give its processor away */
@@ -36,6 +38,16 @@ struct Endpoint {
     int64_t last_poke;
     atomic_bool aborted; /* set once, after `reason` was written under the lock */
     char reason[512];
+    /* the pulse */
+    pthread_t pulse;
+    bool pulses;            /* the thread is there */
+    pthread_cond_t closing; /* with the lock */
+    bool closed;
+    clockid_t clock;        /* the processor time of the rank's own thread */
+    atomic_bool waits;      /* it has been waiting for a while */
+    _Atomic uint64_t waited; /* how often it has */
+    _Atomic int64_t alive;  /* when another rank last told that it moves */
+    uint64_t told, heard;   /* pulses to each of the others, from all of them; under the lock */
     MPI_Request *requests; /* [2 * count], of a meeting */
     Piece *in, *out;       /* [count], of a meeting */
     const float **parts;   /* [count], of reduce */
@@ -80,17 +92,89 @@ static Status aborted_failure(const Endpoint *endpoint, Error *error)
 }
 
 /* Under the lock. Also drives MPI: this is what makes large messages move. */
-static int look_for_notice(Endpoint *endpoint)
+static int look_aside(Endpoint *endpoint)
 {
     int there = 0;
     MPI_Status from;
-    int code = MPI_Iprobe(MPI_ANY_SOURCE, TAG_NOTICE, endpoint->ranks, &there, &from);
+    int code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, endpoint->aside, &there, &from);
     if (code != MPI_SUCCESS || !there || atomic_load(&endpoint->aborted))
         return code;
-    code = MPI_Recv(endpoint->reason, sizeof endpoint->reason, MPI_CHAR, from.MPI_SOURCE, TAG_NOTICE, endpoint->ranks,
+    code = MPI_Recv(endpoint->reason, sizeof endpoint->reason, MPI_CHAR, from.MPI_SOURCE, from.MPI_TAG, endpoint->aside,
                     MPI_STATUS_IGNORE);
-    atomic_store(&endpoint->aborted, true);
+    if (from.MPI_TAG == TAG_NOTICE) {
+        atomic_store(&endpoint->aborted, true);
+    } else {
+        atomic_store(&endpoint->alive, clock_nanoseconds());
+        endpoint->heard++;
+    }
     return code;
+}
+
+/* Under the lock. */
+static void tell_others(Endpoint *endpoint, int tag, const char *text)
+{
+    for (int rank = 0; rank < endpoint->count; rank++) {
+        MPI_Request request;
+        if (rank != endpoint->rank && MPI_Isend(text, (int)strlen(text) + 1, MPI_CHAR, rank, tag, endpoint->aside, &request) == MPI_SUCCESS)
+            MPI_Request_free(&request);
+    }
+}
+
+/* --- the pulse: as long as a rank moves, the others' deadlines begin anew, also while it computes for longer than that. A rank
+   that waits does not move, nor does one whose thread gets no processor time --- */
+
+static int64_t processor_time(const Endpoint *endpoint)
+{
+    struct timespec used = {0};
+    clock_gettime(endpoint->clock, &used);
+    return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
+}
+
+static void *pulse_main(void *argument)
+{
+    Endpoint *endpoint = argument;
+    const double seconds = endpoint->deadline / 8 < 5 ? endpoint->deadline / 8 : 5;
+    uint64_t waited = 0;
+    int64_t used = 0;
+    pthread_mutex_lock(&endpoint->lock);
+    while (!endpoint->closed && !atomic_load(&endpoint->aborted)) {
+        const int64_t until = clock_nanoseconds() + (int64_t)(seconds * 1e9);
+        pthread_cond_timedwait(&endpoint->closing, &endpoint->lock,
+                               &(struct timespec){.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000});
+        const int64_t now_used = processor_time(endpoint);
+        const uint64_t now_waited = atomic_load(&endpoint->waited);
+        if (now_waited != waited || (now_used != used && !atomic_load(&endpoint->waits))) {
+            tell_others(endpoint, TAG_PULSE, "");
+            endpoint->told++;
+        }
+        waited = now_waited;
+        used = now_used;
+    }
+    pthread_mutex_unlock(&endpoint->lock);
+    return NULL;
+}
+
+/* Without the thread, which is no failure, a single wait is all that the deadline sees. */
+static void start_pulse(Endpoint *endpoint)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&endpoint->closing, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    endpoint->pulses = endpoint->count > 1 && endpoint->deadline > 0 &&
+                       pthread_getcpuclockid(pthread_self(), &endpoint->clock) == 0 &&
+                       pthread_create(&endpoint->pulse, NULL, pulse_main, endpoint) == 0;
+}
+
+static void stop_pulse(Endpoint *endpoint)
+{
+    pthread_mutex_lock(&endpoint->lock);
+    endpoint->closed = true;
+    pthread_cond_signal(&endpoint->closing);
+    pthread_mutex_unlock(&endpoint->lock);
+    if (endpoint->pulses)
+        pthread_join(endpoint->pulse, NULL);
 }
 
 /* --- waiting --- */
@@ -105,15 +189,15 @@ static void give_way(const Endpoint *endpoint, unsigned tries)
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
 
-static Status await(Endpoint *endpoint, MPI_Request *request, int peer, Error *error)
+/* `start`: since when; 0: for less than a few tries. */
+static Status await_since(Endpoint *endpoint, MPI_Request *request, int peer, int64_t *start, Error *error)
 {
-    int64_t start = 0;
     for (unsigned tries = 0;; tries++) {
         int done = 0;
         pthread_mutex_lock(&endpoint->lock);
         int code = MPI_Test(request, &done, MPI_STATUS_IGNORE);
         if (code == MPI_SUCCESS && !done && tries % 16 == 15)
-            code = look_for_notice(endpoint);
+            code = look_aside(endpoint);
         pthread_mutex_unlock(&endpoint->lock);
         if (code != MPI_SUCCESS)
             return failure_of(code, "MPI_Test", error);
@@ -122,16 +206,30 @@ static Status await(Endpoint *endpoint, MPI_Request *request, int peer, Error *e
         if (done)
             return STATUS_OK;
         if (tries % 64 == 63 || (endpoint->crowded && tries > 2 * SPINS)) {
-            const int64_t now = clock_nanoseconds();
-            if (start == 0)
-                start = now;
-            if (endpoint->deadline > 0 && (double)(now - start) * 1e-9 > endpoint->deadline) {
+            const int64_t now = clock_nanoseconds(), alive = atomic_load(&endpoint->alive);
+            if (*start == 0) {
+                *start = now;
+                atomic_store(&endpoint->waits, true);
+            }
+            if (endpoint->deadline > 0 && (double)(now - (alive > *start ? alive : *start)) * 1e-9 > endpoint->deadline) {
                 leave_at_exit();
-                return error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s", peer, endpoint->deadline);
+                return error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)", peer,
+                                 endpoint->deadline);
             }
         }
         give_way(endpoint, tries);
     }
+}
+
+static Status await(Endpoint *endpoint, MPI_Request *request, int peer, Error *error)
+{
+    int64_t start = 0;
+    const Status status = await_since(endpoint, request, peer, &start, error);
+    if (start) {
+        atomic_store(&endpoint->waits, false);
+        atomic_fetch_add(&endpoint->waited, 1);
+    }
+    return status;
 }
 
 /* --- messages --- */
@@ -190,7 +288,7 @@ static Status mpi_progress(Endpoint *endpoint, Error *error)
         return STATUS_OK;
     endpoint->last_poke = now;
     pthread_mutex_lock(&endpoint->lock);
-    const int code = look_for_notice(endpoint);
+    const int code = look_aside(endpoint);
     pthread_mutex_unlock(&endpoint->lock);
     if (code != MPI_SUCCESS)
         return failure_of(code, "MPI_Iprobe", error);
@@ -293,13 +391,7 @@ static void mpi_abort(Endpoint *endpoint, const char *reason)
     if (!atomic_load(&endpoint->aborted)) {
         snprintf(endpoint->reason, sizeof endpoint->reason, "rank %d ended the run: %s", endpoint->rank, reason);
         atomic_store(&endpoint->aborted, true);
-        for (int rank = 0; rank < endpoint->count; rank++) {
-            MPI_Request request;
-            if (rank != endpoint->rank &&
-                MPI_Isend(endpoint->reason, (int)strlen(endpoint->reason) + 1, MPI_CHAR, rank, TAG_NOTICE, endpoint->ranks,
-                          &request) == MPI_SUCCESS)
-                MPI_Request_free(&request);
-        }
+        tell_others(endpoint, TAG_NOTICE, endpoint->reason);
     }
     pthread_mutex_unlock(&endpoint->lock);
 }
@@ -307,6 +399,7 @@ static void mpi_abort(Endpoint *endpoint, const char *reason)
 static void endpoint_free(Endpoint *endpoint)
 {
     pthread_mutex_destroy(&endpoint->lock);
+    pthread_cond_destroy(&endpoint->closing);
     free(endpoint->requests);
     free(endpoint->parts);
     free(endpoint->in);
@@ -315,20 +408,38 @@ static void endpoint_free(Endpoint *endpoint)
     free(endpoint);
 }
 
+/* All have come to the end and tell how many pulses they have sent, so that none is still under way. */
+static Status meet_at_end(Endpoint *endpoint, uint64_t *told, Error *error)
+{
+    uint64_t expected = 0;
+    TRY(mpi_gather(endpoint, &endpoint->told, sizeof *told, told, error));
+    for (int rank = 0; rank < endpoint->count; rank++)
+        expected += rank == endpoint->rank ? 0 : told[rank];
+    while (endpoint->heard < expected && !atomic_load(&endpoint->aborted)) {
+        pthread_mutex_lock(&endpoint->lock);
+        const int code = look_aside(endpoint);
+        pthread_mutex_unlock(&endpoint->lock);
+        if (code != MPI_SUCCESS)
+            return failure_of(code, "MPI_Iprobe", error);
+    }
+    return atomic_load(&endpoint->aborted) ? aborted_failure(endpoint, error) : STATUS_OK;
+}
+
 /* After a failure the endpoint stays: MPI may still be sending from it until the process leaves. */
 static void mpi_close(Endpoint *endpoint)
 {
     if (atomic_load(&leaving))
         return;
     Error error;
-    MPI_Request *request = &endpoint->requests[0];
-    const int code = MPI_Ibarrier(endpoint->ranks, request);
-    if (code != MPI_SUCCESS) {
+    stop_pulse(endpoint);
+    uint64_t *told = malloc((size_t)endpoint->count * sizeof *told);
+    const Status status = told ? meet_at_end(endpoint, told, &error) : STATUS_RUN_FAILED;
+    free(told);
+    if (status != STATUS_OK) {
         leave_at_exit();
         return;
     }
-    if (await(endpoint, request, 0, &error) != STATUS_OK)
-        return;
+    MPI_Comm_free(&endpoint->aside);
     MPI_Comm_free(&endpoint->ranks);
     MPI_Finalize();
     endpoint_free(endpoint);
@@ -435,10 +546,13 @@ static Status mpi_open(const TransportConfig *config, Endpoint **endpoints, Erro
     endpoint->crowded = is_crowded();
     pthread_mutex_init(&endpoint->lock, NULL);
     MPI_Comm_split(MPI_COMM_WORLD, 0, endpoint->rank, &endpoint->ranks);
+    MPI_Comm_dup(endpoint->ranks, &endpoint->aside);
     MPI_Comm_set_errhandler(endpoint->ranks, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(endpoint->aside, MPI_ERRORS_RETURN);
     for (int rank = 0; rank < processes; rank++)
         endpoints[rank] = NULL;
     endpoints[endpoint->rank] = endpoint;
+    start_pulse(endpoint);
     return STATUS_OK;
 }
 

@@ -149,6 +149,7 @@ Status rank_execute(Rank *rank, const Program *program, Error *error);
 Status rank_settle(Rank *rank, Error *error);
 bool opcode_is_pass(uint8_t opcode);
 bool opcode_is_forward(uint8_t opcode);
+bool opcode_is_post(uint8_t opcode); /* of a message */
 /* "instruction I (TEXT, FILE.dps:LINE)". Returns what snprintf returns. */
 int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size);
 

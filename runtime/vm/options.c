@@ -24,7 +24,7 @@ const char options_help[] =
     "                     its seconds\n"
     "  --transport KIND   auto (mpi under mpirun, else local), local, mpi or nccl\n"
     "  --rank-map LIST    process i runs rank LIST[i], such as 0,2,1,3; under mpirun\n"
-    "  --deadline SECONDS the longest that a rank waits for another before the run is given up (default 60; 0: for ever)\n"
+    "  --deadline SECONDS the run is given up when no rank has moved for so long (default 60; 0: never)\n"
     "  --forward-only     run the schedule without its backward half\n"
     "  --reference        the whole model on one rank, microbatch after microbatch\n"
     "  --outputs FILE     with --forward-only: the last stage's outputs, float32 little-endian, by microbatch number\n"

@@ -317,7 +317,7 @@ static Status follow(Rank *rank, const Program *program, size_t number, Error *e
 }
 
 /* Posts side by side belong together: the transport is left alone between them. */
-static bool is_post(uint8_t opcode)
+bool opcode_is_post(uint8_t opcode)
 {
     return opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD || opcode == OP_SEND_BACKWARD ||
            opcode == OP_RECEIVE_BACKWARD;
@@ -341,7 +341,7 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
         Status status = rank->execute[instructions[count].opcode](rank, &instructions[count], error);
         if (status == STATUS_OK)
             status = queues->mark(rank->device, count + 1, error);
-        if (status == STATUS_OK && progress && instructions[count].opcode != OP_END && !is_post(instructions[count + 1].opcode))
+        if (status == STATUS_OK && progress && instructions[count].opcode != OP_END && !opcode_is_post(instructions[count + 1].opcode))
             status = progress(rank->endpoint, error);
         if (status != STATUS_OK)
             return failure(rank, program, count, status, error);

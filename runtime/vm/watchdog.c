@@ -17,7 +17,8 @@ typedef struct Worker {
     Crew *crew;
     Rank *rank;
     pthread_t thread;
-    uint64_t seen;  /* its progress at the last look */
+    uint64_t seen;  /* its progress at the last look, */
+    int64_t used;   /* and its processor time, ns */
     bool started;   /* and still to be joined */
     bool finished;
 } Worker;
@@ -69,17 +70,43 @@ static uint64_t progress_of(const Worker *worker)
     return atomic_load_explicit(&worker->rank->progress->place, memory_order_relaxed);
 }
 
-/* True when a rank has moved since the last call, or when none is in a stream: then there is nothing to watch. */
+/* Who waits for others sleeps, who computes does not. */
+static int64_t processor_time(const Worker *worker)
+{
+    clockid_t clock;
+    struct timespec used = {0};
+    if (worker->finished || pthread_getcpuclockid(worker->thread, &clock) != 0 || clock_gettime(clock, &used) != 0)
+        return worker->used;
+    return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
+}
+
+/* True when a rank has moved since the last call, be it within a pass, or when none is in a stream: then there is nothing to
+   watch. */
 static bool moved(Crew *crew)
 {
     bool any = false, streams = false;
     for (int i = 0; i < crew->count; i++) {
-        const uint64_t place = progress_of(&crew->workers[i]);
-        any |= place != crew->workers[i].seen;
+        Worker *worker = &crew->workers[i];
+        const uint64_t place = progress_of(worker);
+        const int64_t used = processor_time(worker);
+        any |= place != worker->seen || used != worker->used;
         streams |= place != PROGRESS_IDLE;
-        crew->workers[i].seen = place;
+        worker->seen = place;
+        worker->used = used;
     }
     return any || !streams;
+}
+
+/* Whose message a WAIT waits for: the other end of the last one that was posted in its slot. -1: it is no WAIT. */
+static int awaited_rank(const Instruction *instructions, uint32_t place)
+{
+    const uint16_t slot = instructions[place].slot[0];
+    if (instructions[place].opcode != OP_WAIT)
+        return -1;
+    for (uint32_t i = place; i-- > 0;)
+        if (opcode_is_post(instructions[i].opcode) && instructions[i].slot[0] == slot)
+            return instructions[i].peer;
+    return -1;
 }
 
 /* Adds where the ranks are that have not come back, the first few of them. */
@@ -93,12 +120,16 @@ static void append_places(const Crew *crew, Error *error)
             continue;
         const LoadedProgram *loaded = worker->rank->session->loaded;
         const bool evaluating = atomic_load_explicit(&worker->rank->progress->evaluating, memory_order_relaxed);
-        char text[256];
-        instruction_place(evaluating ? loaded->forward : loaded->program, (uint32_t)worker->rank->number, (uint32_t)place, text,
-                          sizeof text);
+        const Program *program = evaluating ? loaded->forward : loaded->program;
+        const Instruction *instructions = program->ranks[worker->rank->number].instructions;
+        const int peer_rank = awaited_rank(instructions, (uint32_t)place);
+        char text[256], peer[32] = "";
+        instruction_place(program, (uint32_t)worker->rank->number, (uint32_t)place, text, sizeof text);
+        if (peer_rank >= 0)
+            snprintf(peer, sizeof peer, " for rank %d", peer_rank);
         const size_t used = strlen(error->text);
-        snprintf(error->text + used, sizeof error->text - used, "%srank %d at %s",
-                 listed++ ? ", " : "", worker->rank->number, text);
+        snprintf(error->text + used, sizeof error->text - used, "%srank %d at %s%s",
+                 listed++ ? ", " : "", worker->rank->number, text, peer);
     }
 }
 
@@ -112,8 +143,7 @@ static void wait_seconds(Crew *crew, double seconds)
     pthread_cond_timedwait(&crew->changed, &crew->lock, &until);
 }
 
-/* Until all have come back or one has failed or none has moved for longer than the deadline. Under the lock. The transport
-   gives its own waits up at the deadline and says more, so it goes first: a look later than that. */
+/* Until all have come back or one has failed or none has moved for longer than the deadline. Under the lock. */
 static void watch(Crew *crew, double deadline)
 {
     const double look = deadline / 4 < 1 ? deadline / 4 : 1;
@@ -127,8 +157,8 @@ static void watch(Crew *crew, double deadline)
         const int64_t now = clock_nanoseconds();
         if (moved(crew)) {
             last_move = now;
-        } else if ((double)(now - last_move) > (deadline + look) * 1e9 && crew->status == STATUS_OK && crew->running > 0) {
-            crew->status = error_set(&crew->error, STATUS_RUN_FAILED, "no rank has moved for %g s: ", deadline);
+        } else if ((double)(now - last_move) > deadline * 1e9 && crew->status == STATUS_OK && crew->running > 0) {
+            crew->status = error_set(&crew->error, STATUS_RUN_FAILED, "no rank has moved for %g s (--deadline): ", deadline);
             append_places(crew, &crew->error);
             Rank *rank = crew->workers[0].rank;
             rank->transport->abort(rank->endpoint, crew->error.text);

@@ -251,6 +251,15 @@ static Status slow_forward(Stage *stage, const PassBuffers *buffers, Error *erro
     return empty_forward(stage, buffers, error);
 }
 
+/* It computes, and for longer than the deadline. */
+static Status long_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    const int64_t end = clock_nanoseconds() + 3000000000;
+    while (!buffers->y && clock_nanoseconds() < end)
+        ;
+    return empty_forward(stage, buffers, error);
+}
+
 static Status endless_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     while (!buffers->y)
@@ -300,14 +309,26 @@ static void test_deadline(void **state)
     const Passes passes = {slow_forward, empty_backward, empty_backward, NULL};
     Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
                        .arguments = {"--steps=1", "--deadline=0.2", "--model=mlp"}};
-    expect_failure(&setting, (const char *const[]){"rank 0, instruction", "pipeline.dps:20", "rank 1", "0.2 s", NULL});
+    expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction", "pipeline.dps:20",
+                                                   "rank 1 at instruction", NULL});
     /* Nobody else is there to notice. */
     setting.reference = true;
-    expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s: rank 0 at instruction 1 (F",
+    expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction 1 (F",
                                                    "pipeline.dps:10", NULL});
     setting.arguments[1] = "--deadline=0";
     Outcome patient = run_well(&setting);
     release(&patient);
+}
+
+static void test_long_pass(void **state)
+{
+    (void)state;
+    const Passes passes = {long_forward, empty_backward, empty_backward};
+    const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
+                             .arguments = {"--steps=1", "--deadline=1", "--model=mlp"}};
+    Outcome outcome = run_well(&setting);
+    assert_true(outcome.seconds > 3);
+    release(&outcome);
 }
 
 /* A rank that never comes back: the run ends nevertheless, the memory stays. In a process of its own, for its end. */
@@ -321,7 +342,8 @@ static void test_endless_pass(void **state)
         const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
                                  .arguments = {"--steps=1", "--deadline=0.2"}};
         const Outcome outcome = run(&setting);
-        const bool told = strstr(outcome.error.text, "not back yet: rank 1 at instruction 2 (F") != NULL;
+        const bool told = strstr(outcome.error.text, "no rank has moved for 0.2 s (--deadline): rank 0 at instruction 4 (WAIT s1, pipeline.dps:20) for rank 1, "
+                                 "rank 1 at instruction 2 (F") != NULL;
         if (!told)
             fprintf(stderr, "%s\n", outcome.error.text);
         _exit(outcome.status == STATUS_RUN_FAILED && !outcome.closed && told && outcome.seconds < 10 ? 0 : 1);
@@ -417,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_failing_pass),
         cmocka_unit_test(test_divergence),
         cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_long_pass),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_unwritable),
     };

@@ -145,7 +145,7 @@ static bool unreceived_body(Rank *self)
     Message message = {.block = &block, .bytes = sizeof word, .peer = 1, .is_send = true};
     EXPECT_GOOD(transport_local.send(self->endpoint, &message, &error));
     EXPECT(transport_local.wait(self->endpoint, &message, &error) == STATUS_RUN_FAILED);
-    EXPECT(strcmp(error.text, "no answer from rank 1 within 0.05 s") == 0);
+    EXPECT(strcmp(error.text, "no answer from rank 1 within 0.05 s (--deadline)") == 0);
     return true;
 }
 
@@ -158,7 +158,7 @@ static bool missing_body(Rank *self)
     if (rank == 2)
         return true;
     EXPECT(transport_local.gather(self->endpoint, &rank, sizeof rank, all, &error) == STATUS_RUN_FAILED);
-    EXPECT(strcmp(error.text, "no answer from rank 2 within 0.05 s") == 0);
+    EXPECT(strcmp(error.text, "no answer from rank 2 within 0.05 s (--deadline)") == 0);
     return true;
 }
 

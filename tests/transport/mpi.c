@@ -69,6 +69,41 @@ static bool scenario_abort(const Transport *transport, Endpoint *endpoint, int r
     return true;
 }
 
+/* Nobody moves any more: each rank waits for what another never sends. */
+static bool all_wait_in_vain(const Transport *transport, Endpoint *endpoint, int rank)
+{
+    Error error;
+    uint64_t words[4] = {0};
+    void *block = words;
+    Message message = {.block = &block, .bytes = sizeof words, .peer = rank == 1 ? 0 : 1};
+    char expected[100];
+    snprintf(expected, sizeof expected, "no answer from rank %d within 0.5 s (--deadline)", message.peer);
+    EXPECT_GOOD(transport->receive(endpoint, &message, &error));
+    EXPECT(transport->wait(endpoint, &message, &error) == STATUS_RUN_FAILED);
+    EXPECT(strcmp(error.text, expected) == 0);
+    return true;
+}
+
+/* Rank 1 computes for longer than the deadline while the others wait for it, one of them at a meeting. */
+static bool compute_for_long(const Transport *transport, Endpoint *endpoint, int rank, int ranks)
+{
+    Error error;
+    uint64_t words[4] = {0}, mine = (uint64_t)rank, all[8];
+    void *block = words;
+    Message message = {.block = &block, .bytes = sizeof words, .peer = 1 - rank, .is_send = rank == 1};
+    const int64_t end = clock_nanoseconds() + 6000000000;
+    while (rank == 1 && clock_nanoseconds() < end)
+        ;
+    if (rank == 1)
+        EXPECT_GOOD(transport->send(endpoint, &message, &error));
+    if (rank == 0)
+        EXPECT_GOOD(transport->receive(endpoint, &message, &error));
+    if (rank < 2)
+        EXPECT_GOOD(transport->wait(endpoint, &message, &error));
+    EXPECT_GOOD(transport->gather(endpoint, &mine, sizeof mine, all, &error));
+    return all[ranks - 1] == (uint64_t)ranks - 1;
+}
+
 static int run_process(const char *scenario, int ranks, const char *folder)
 {
     const Transport *transport;
@@ -85,6 +120,8 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         config.rank_map = nonsense;
     if (strcmp(scenario, "vain") == 0 || strcmp(scenario, "stopped") == 0)
         config.deadline = 0.5;
+    if (strcmp(scenario, "long") == 0)
+        config.deadline = 2;
 
     Status status = transport_load_mpi(&transport, &error);
     if (status == STATUS_OK)
@@ -106,13 +143,15 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     else if (strcmp(scenario, "meetings") == 0)
         good &= meet_and_compare(transport, endpoint, rank, ranks);
     else if (strcmp(scenario, "vain") == 0)
-        good &= wait_in_vain(transport, endpoint, rank, "0.5");
+        good &= all_wait_in_vain(transport, endpoint, rank);
+    else if (strcmp(scenario, "long") == 0)
+        good &= compute_for_long(transport, endpoint, rank, ranks);
     else if (strcmp(scenario, "abort") == 0)
         good &= scenario_abort(transport, endpoint, rank, ranks);
     else if (strcmp(scenario, "stopped") == 0 && rank == 1)
         good &= leave_note(folder, rank) && raise(SIGSTOP) == 0;
     else if (strcmp(scenario, "stopped") == 0)
-        good &= wait_in_vain(transport, endpoint, rank, "0.5");
+        good &= all_wait_in_vain(transport, endpoint, rank);
     else
         good = false;
     if (!good) {
@@ -219,6 +258,12 @@ static void a_deadline_names_who_is_missing(void **state)
     expect_run(2, "vain", 2, 3, "vain: good");
 }
 
+static void a_rank_that_computes_moves(void **state)
+{
+    (void)state;
+    expect_run(3, "long", 3, 0, "long: good");
+}
+
 static void a_stopped_process_ends_the_run(void **state)
 {
     (void)state;
@@ -286,6 +331,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_foreign_launcher_is_named),
         cmocka_unit_test(a_wrong_map_is_refused),
         cmocka_unit_test(a_deadline_names_who_is_missing),
+        cmocka_unit_test(a_rank_that_computes_moves),
         cmocka_unit_test(a_stopped_process_ends_the_run),
         cmocka_unit_test(an_abort_reaches_every_rank),
         cmocka_unit_test(a_missing_plugin_is_said),

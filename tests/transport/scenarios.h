@@ -222,7 +222,7 @@ static inline bool wait_in_vain(const Transport *transport, Endpoint *endpoint, 
     EXPECT_GOOD(transport->receive(endpoint, &message, &error));
     EXPECT(transport->wait(endpoint, &message, &error) == STATUS_RUN_FAILED);
     char expected[100];
-    snprintf(expected, sizeof expected, "no answer from rank 1 within %s s", deadline_text);
+    snprintf(expected, sizeof expected, "no answer from rank 1 within %s s (--deadline)", deadline_text);
     if (strcmp(error.text, expected) != 0)
         fprintf(stderr, "rank %d: \"%s\" instead of \"%s\"\n", rank, error.text, expected);
     return strcmp(error.text, expected) == 0;
