@@ -323,7 +323,7 @@ static void test_deadline(void **state)
 static void test_long_pass(void **state)
 {
     (void)state;
-    const Passes passes = {long_forward, empty_backward, empty_backward};
+    const Passes passes = {long_forward, empty_backward, empty_backward, NULL};
     const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
                              .arguments = {"--steps=1", "--deadline=1", "--model=mlp"}};
     Outcome outcome = run_well(&setting);

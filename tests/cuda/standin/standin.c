@@ -19,12 +19,12 @@ typedef struct Clock {
     uint32_t of[STREAMS_MAX];
 } Clock;
 
-typedef enum OperationKind { LAUNCH, COPY, SET, RECORD, WAIT, ATTEMPT } OperationKind;
+typedef enum WorkKind { LAUNCH, COPY, SET, RECORD, WAIT, ATTEMPT } WorkKind;
 
-typedef struct Operation Operation;
-struct Operation {
-    OperationKind kind;
-    Operation *next;
+typedef struct Work Work;
+struct Work {
+    WorkKind kind;
+    Work *next;
     uint64_t number;       /* in its stream, from 1 */
     const StandinKernel *kernel;
     size_t element_size;
@@ -42,7 +42,7 @@ struct Operation {
 struct CUstream_st {
     unsigned id;
     uint64_t enqueued, run;
-    Operation *first, **end;
+    Work *first, **end;
     Clock clock;
 };
 
@@ -234,7 +234,7 @@ static bool run_to(CudaStream *stream, uint64_t number);
 /* False when the first of the stream cannot run yet: something behind an ATTEMPT. */
 static bool run_one(CudaStream *stream)
 {
-    Operation *operation = stream->first;
+    Work *operation = stream->first;
     if (operation->kind == WAIT && !run_to(operation->other, operation->other_number))
         return false;
     if (operation->kind == ATTEMPT && !operation->attempt(operation->parameters))
@@ -280,9 +280,9 @@ static uint64_t next_random(void)
     return state >> 33;
 }
 
-static void enqueue(CudaStream *stream, Operation operation)
+static void enqueue(CudaStream *stream, Work operation)
 {
-    Operation *own = malloc(sizeof *own);
+    Work *own = malloc(sizeof *own);
     *own = operation;
     own->number = ++stream->enqueued;
     own->next = NULL;
@@ -311,7 +311,7 @@ void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data
     advance(stream);
     for (size_t i = 0; i < count; i++)
         touch(stream, "a library's transfer", accesses[i].memory, accesses[i].bytes, accesses[i].writes);
-    enqueue(stream, (Operation){.kind = ATTEMPT, .attempt = attempt, .parameters = data});
+    enqueue(stream, (Work){.kind = ATTEMPT, .attempt = attempt, .parameters = data});
     pthread_mutex_unlock(&lock);
 }
 
@@ -395,7 +395,7 @@ static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *
     ENTER(MemsetAsync)
     advance(stream);
     touch(stream, "cudaMemsetAsync", memory, bytes, true);
-    enqueue(stream, (Operation){.kind = SET, .destination = memory, .value = value, .bytes = bytes});
+    enqueue(stream, (Work){.kind = SET, .destination = memory, .value = value, .bytes = bytes});
     LEAVE(CUDA_OK);
 }
 
@@ -405,7 +405,7 @@ static CudaError MemcpyAsync(void *destination, const void *source, size_t bytes
     advance(stream);
     touch(stream, "cudaMemcpyAsync", source, bytes, false);
     touch(stream, "cudaMemcpyAsync", destination, bytes, true);
-    enqueue(stream, (Operation){.kind = COPY, .destination = destination, .source = source, .bytes = bytes});
+    enqueue(stream, (Work){.kind = COPY, .destination = destination, .source = source, .bytes = bytes});
     LEAVE(CUDA_OK);
 }
 
@@ -451,7 +451,7 @@ static CudaError StreamWaitEvent(CudaStream *stream, CudaEvent *event)
     ENTER(StreamWaitEvent)
     if (event->stream && !setting.forget_waits) {
         join(&stream->clock, &event->clock);
-        enqueue(stream, (Operation){.kind = WAIT, .other = event->stream, .other_number = event->number});
+        enqueue(stream, (Work){.kind = WAIT, .other = event->stream, .other_number = event->number});
     }
     LEAVE(CUDA_OK);
 }
@@ -469,7 +469,7 @@ static CudaError EventDestroy(CudaEvent *event)
 {
     ENTER_TO_TIDY(EventDestroy)
     for (unsigned i = 0; i < stream_count; i++)
-        for (Operation *operation = streams[i] ? streams[i]->first : NULL; operation; operation = operation->next)
+        for (Work *operation = streams[i] ? streams[i]->first : NULL; operation; operation = operation->next)
             if (operation->event == event)
                 operation->event = NULL;
     free(event);
@@ -480,7 +480,7 @@ static CudaError EventDestroy(CudaEvent *event)
 static CudaError EventRecord(CudaEvent *event, CudaStream *stream)
 {
     ENTER(EventRecord)
-    enqueue(stream, (Operation){.kind = RECORD, .event = event});
+    enqueue(stream, (Work){.kind = RECORD, .event = event});
     event->stream = stream;
     event->number = stream->enqueued;
     event->looks = 0;
@@ -560,7 +560,7 @@ static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *par
     advance(stream);
     note_accesses(stream, kernel->kernel, kernel->element_size, copy);
     report.launches++;
-    enqueue(stream, (Operation){.kind = LAUNCH, .kernel = kernel->kernel, .element_size = kernel->element_size,
+    enqueue(stream, (Work){.kind = LAUNCH, .kernel = kernel->kernel, .element_size = kernel->element_size,
                                 .parameters = copy});
     LEAVE(CUDA_OK);
 }
