@@ -137,10 +137,12 @@ static void *pulse_main(void *argument)
     uint64_t waited = 0;
     int64_t used = 0;
     pthread_mutex_lock(&endpoint->lock);
-    while (!endpoint->closed && !atomic_load(&endpoint->aborted)) {
+    while (!endpoint->closed) {
         const int64_t until = clock_nanoseconds() + (int64_t)(seconds * 1e9);
         pthread_cond_timedwait(&endpoint->closing, &endpoint->lock,
                                &(struct timespec){.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000});
+        if (endpoint->closed || atomic_load(&endpoint->aborted) || atomic_load(&leaving))
+            break;
         const int64_t now_used = processor_time(endpoint);
         const uint64_t now_waited = atomic_load(&endpoint->waited);
         if (now_waited != waited || (now_used != used && !atomic_load(&endpoint->waits))) {

@@ -119,7 +119,7 @@ static Status open_transport(Session *session, Error *error)
         .ranks = (int)program->rank_count,
         .rank_map = options->rank_map,
         .messages_in_flight = 1,
-        .deadline = options->transport == TRANSPORT_LOCAL ? 0 : options->deadline, /* between threads the watchdog sees more: who computes, and who waits */
+        .deadline = options->transport == TRANSPORT_LOCAL ? 0 : options->deadline, /* between threads the watchdog knows more */
     };
     for (uint32_t r = 0; r < program->rank_count; r++) /* each of them is in a slot */
         if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight)
