@@ -58,7 +58,8 @@ static Status on_the_way(const Compilation *c, Form form)
         return STATUS_BAD_INPUT; /* that is enough */
     if (!comparison->cut)
         comparison->cut = trial->stages;
-    trial->costs = costs_recut(&comparison->options->costs, comparison->cut, trial->stages, trial->arena);
+    const Costs costs = costs_of_components(&comparison->options->costs, c->schedule.recipe, trial->arena);
+    trial->costs = costs_recut(&costs, comparison->cut, trial->stages, trial->arena);
     return STATUS_OK;
 }
 

@@ -16,8 +16,13 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
    cost, with work the mean busy time of a rank). per_rank: start, end, busy, idle (between start and end), peak_activations,
    slots of each class, messages_sent; where the memory has sizes, bytes; where the costs have them, bytes_sent and peak_memory
    (compiler/rank_load.h). critical_path: its passes (compiler/critical_path.h) in order, an F&B as one, with rank, start, end and
-   source line. Times in the unit of the costs. */
+   source line. overlap, where components have times and F&Bs a recipe: makespan, compute and comm (how long they are busy), hidden
+   (how much of comm is, by compute). Times in the unit of the costs. */
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
+
+/* The inside of an F&B under the costs of components: how long it takes, how much of its communication is hidden, and both streams,
+   layer by layer, in characters. */
+void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FILE *stream);
 
 /* --- pictures of the timeline --- */
 

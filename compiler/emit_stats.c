@@ -2,6 +2,7 @@
 #include "compiler/emit.h"
 #include "compiler/json.h"
 #include "compiler/rank_load.h"
+#include "runtime/program/recipe_times.h"
 
 #include <string.h>
 
@@ -46,6 +47,14 @@ static void put_pass(const Picture *picture, const CriticalPass *at, FILE *strea
             source_line(picture->source, order->actions[at->position].span.begin));
 }
 
+static void put_overlap(const Recipe *recipe, const Costs *costs, Arena *arena, FILE *stream)
+{
+    const RecipeTimes times = recipe_times(recipe, costs, arena);
+    if (times.makespan > 0)
+        fprintf(stream, ",\n \"overlap\": {\"makespan\": %.17g, \"compute\": %.17g, \"comm\": %.17g, \"hidden\": %.17g}", times.makespan,
+                times.busy[RECIPE_COMPUTE], times.busy[RECIPE_COMM], times.hidden);
+}
+
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
@@ -65,5 +74,8 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
         fputs(i ? "," : "", stream);
         put_pass(picture, &path[i], stream);
     }
-    fputs("]}\n", stream);
+    putc(']', stream);
+    if (schedule->recipe)
+        put_overlap(schedule->recipe, picture->times->costs, arena, stream);
+    fputs("}\n", stream);
 }

@@ -412,6 +412,20 @@ static void print_rank(const Explainer *x, uint32_t rank)
     print_rows(x, rank);
 }
 
+/* As one processor that does one thing at a time issues it. */
+static void print_recipe(const Recipe *recipe, FILE *stream)
+{
+    RecipeEntry order[RECIPE_ENTRIES];
+    const uint32_t count = recipe ? recipe_order(recipe, order) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        char text[32];
+        recipe_entry_text(order[i], text, sizeof text);
+        fprintf(stream, "%s%s", i ? " " : "\nin each layer of an F&B: ", text);
+    }
+    if (count)
+        putc('\n', stream);
+}
+
 void explain(const Compilation *compilation, const Timeline *times, FILE *stream)
 {
     Explainer x = {.c = compilation, .schedule = &compilation->schedule, .times = times, .arena = compilation->arena,
@@ -438,6 +452,7 @@ void explain(const Compilation *compilation, const Timeline *times, FILE *stream
         else
             print_counts(&x);
     }
+    print_recipe(x.schedule->recipe, stream);
     for (uint32_t r = 0; r < ranks; r++) {
         collect_rank(&x, r);
         print_rank(&x, r);

@@ -106,6 +106,9 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
     case EMIT_ASM:
         program_disassemble(c->program, stream);
         break;
+    case EMIT_OVERLAP:
+        emit_overlap(&c->schedule, job->times.costs, c->arena, stream);
+        break;
     case EMIT_SVG:
         emit_svg(&picture, stream);
         break;
@@ -183,7 +186,9 @@ static Status run(Job *job, Error *error)
     TRY(source_read(job->options.input, c->arena, &job->source, error));
     if (job->options.sweep.text)
         return run_sweep(job, error);
+    job->options.costs = costs_of_components(&job->options.costs, NULL, c->arena); /* a search needs them before */
     TRY(compile(c, error));
+    job->options.costs = costs_of_components(&job->options.costs, c->schedule.recipe, c->arena);
     timeline_run(&c->schedule, &c->table, &job->options.costs, c->arena, &job->times);
     return write_outputs(job, error);
 }
@@ -213,6 +218,7 @@ static Status predict(Job *job, const Trace *measured, Comparison *comparison, E
     if (!source_is_order(c->source) && !parameters->has_microbatches)
         parameters_set_microbatches(parameters, microbatches);
     TRY(compile(c, error));
+    job->options.costs = costs_of_components(&job->options.costs, c->schedule.recipe, c->arena);
     timeline_run(&c->schedule, &c->table, &job->options.costs, c->arena, &comparison->predicted);
     return STATUS_OK;
 }

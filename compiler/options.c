@@ -24,7 +24,8 @@ const char command_line_help[] =
     "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"
     "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
     "                          asm (instruction streams), stats (times and memory, JSON),\n"
-    "                          svg, html, text and trace (the timeline; trace for Perfetto)\n"
+    "                          svg, html, text and trace (the timeline; trace for Perfetto),\n"
+    "                          overlap (the inside of an F&B)\n"
     "  --dump=FORM             shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program;\n"
     "                          or opcodes, the instruction set\n"
     "  --explain               what became of every step on every rank, and what it waits for; the same as --emit=explain\n"
@@ -33,7 +34,7 @@ const char command_line_help[] =
     "  --help, --version\n"
     "Without -o, --emit and --dump it only proves the schedule and says so.\n";
 
-static const char *const emit_names[EMIT_KINDS] = {"csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain"};
+static const char *const emit_names[EMIT_KINDS] = {"csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain", "overlap"};
 static const char *const dump_names[DUMP_FORMS] = {"tokens", "tree", "schedule", "order",  "times",
                                                    "comms",  "plan", "program",  "opcodes"};
 
@@ -61,7 +62,7 @@ static Status parse_emit(const char *text, Options *options, Error *error)
     const size_t length = strcspn(text, ":");
     const int kind = find_name(emit_names, EMIT_KINDS, text, length);
     if (kind < 0)
-        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no such kind; there are csv, comms, asm, stats, svg, html, text, trace and explain", text);
+        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no such kind; there are csv, comms, asm, stats, svg, html, text, trace, explain and overlap", text);
     if (options->emit_count == OUTPUTS_MAX)
         return error_set(error, STATUS_BAD_USAGE, "more than %d --emit", OUTPUTS_MAX);
     const char *file = text[length] ? text + length + 1 : "-";

@@ -18,6 +18,7 @@ typedef enum EmitKind {
     EMIT_TEXT,
     EMIT_TRACE,
     EMIT_EXPLAIN,
+    EMIT_OVERLAP,
     EMIT_KINDS
 } EmitKind;
 

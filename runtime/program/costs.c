@@ -1,4 +1,4 @@
-#include "runtime/program/costs.h"
+#include "runtime/program/recipe_times.h"
 
 #include "runtime/base/file.h"
 #include "runtime/base/settings.h"
@@ -18,6 +18,9 @@ const Costs costs_unit = {
     .overlap = 1,
     .bandwidth = NOT_GIVEN,
     .unit = NOT_GIVEN,
+#define COMPONENT(name, text, communicates) [RECIPE_##name] = {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN},
+    .components = {RECIPE_COMPONENT_LIST},
+#undef COMPONENT
 };
 
 Costs costs_of(double forward, double input, double weight, double latency)
@@ -50,6 +53,8 @@ typedef struct Key {
 #define STAGE_TIME(name, cost) {name, INDEX_STAGE, false, 0, time_most, offsetof(Costs, all[cost]), cost}
 #define STAGE_BYTES(name, cost) {name, INDEX_STAGE, true, 0, bytes_most, offsetof(Costs, all[cost]), cost}
 
+#define COMPONENT_TIME(name, component, pass) {name, INDEX_NONE, false, 0, time_most, offsetof(Costs, components[component][pass]), 0}
+
 static const Key keys[] = {
     STAGE_TIME("F", COST_F),
     STAGE_TIME("I", COST_I),
@@ -63,6 +68,20 @@ static const Key keys[] = {
     {"comm", INDEX_LINK, false, 0, time_most, offsetof(Costs, latency), offsetof(LinkCost, latency)},
     {"bytes", INDEX_NONE, true, 0, bytes_most, offsetof(Costs, bytes), 0},
     {"bandwidth", INDEX_LINK, true, 1e-12, bytes_most, offsetof(Costs, bandwidth), offsetof(LinkCost, bandwidth)},
+    {"layers", INDEX_NONE, false, 1, 1 << 16, offsetof(Costs, layers), 0},
+    COMPONENT_TIME("attention.F", RECIPE_ATTENTION, RECIPE_F),
+    COMPONENT_TIME("attention.B", RECIPE_ATTENTION, RECIPE_B),
+    COMPONENT_TIME("attention.W", RECIPE_ATTENTION, RECIPE_W),
+    COMPONENT_TIME("mlp.F", RECIPE_MLP, RECIPE_F),
+    COMPONENT_TIME("mlp.B", RECIPE_MLP, RECIPE_B),
+    COMPONENT_TIME("mlp.W", RECIPE_MLP, RECIPE_W),
+    COMPONENT_TIME("dispatch.F", RECIPE_DISPATCH, RECIPE_F),
+    COMPONENT_TIME("dispatch.B", RECIPE_DISPATCH, RECIPE_B),
+    COMPONENT_TIME("combine.F", RECIPE_COMBINE, RECIPE_F),
+    COMPONENT_TIME("combine.B", RECIPE_COMBINE, RECIPE_B),
+    COMPONENT_TIME("perceptron.F", RECIPE_PERCEPTRON, RECIPE_F),
+    COMPONENT_TIME("perceptron.B", RECIPE_PERCEPTRON, RECIPE_B),
+    COMPONENT_TIME("perceptron.W", RECIPE_PERCEPTRON, RECIPE_W),
     {"unit", INDEX_NONE, false, 1e-12, 1e6, offsetof(Costs, unit), 0},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
@@ -191,6 +210,8 @@ static Status set_value(void *context, const char *name, const char *text, Error
     TRY(read_value(key, text, &value, error));
     if (!name[length]) {
         *(double *)((char *)reading->costs + key->all) = value;
+        if (key->index == INDEX_STAGE)
+            reading->costs->said |= 1u << key->one;
         return STATUS_OK;
     }
     switch (key->index) {
@@ -250,6 +271,33 @@ double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, Stage
     if (pair[0] < 0 || turn[0] <= 0)
         return costs->overlap * (first + second);
     return pair[0] * (first + second) / turn[0]; /* to the last bit what was given */
+}
+
+static void follow(Costs *costs, StageCost cost, double time)
+{
+    if (!(costs->said & 1u << cost))
+        costs->all[cost] = time;
+}
+
+Costs costs_of_components(const Costs *costs, const Recipe *recipe, Arena *arena)
+{
+    Costs result = *costs;
+    const double layers = recipe_layers(costs);
+    double sums[RECIPE_PASSES] = {0};
+    bool any = false;
+    for (int c = 0; c < RECIPE_COMPONENTS; c++)
+        for (int pass = 0; pass < RECIPE_PASSES; pass++) {
+            any = any || costs->components[c][pass] >= 0;
+            sums[pass] += recipe_time(costs, (RecipeEntry){(uint8_t)c, (uint8_t)pass});
+        }
+    if (!any)
+        return result;
+    follow(&result, COST_F, layers * sums[RECIPE_F]);
+    follow(&result, COST_I, layers * sums[RECIPE_B]);
+    follow(&result, COST_W, layers * sums[RECIPE_W]);
+    if (recipe)
+        follow(&result, COST_FB, recipe_times(recipe, costs, arena).makespan);
+    return result;
 }
 
 /* What a stage has of a cost, whether it was given or follows from others. */

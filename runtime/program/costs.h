@@ -14,10 +14,13 @@
      bytes = 96M           of a message, which takes comm + bytes / bandwidth
      bandwidth = 25G       bytes in a unit of time, or in a second where `unit` says how long a unit is; also [0->1]
      unit = 1e-3           seconds
+     attention.F = 0.3     of a component of a layer (runtime/base/recipe.h): F, B (its input half), W. Where some are given, the
+     layers = 4            others take none, and F, I, W of a stage of so many layers follow; FB from the recipe of F&Bs if there is one
 
    Of what is given more than once the last counts. Numbers of bytes may end in K, M, G or T, powers of 1024. */
 
 #include "runtime/base/arena.h"
+#include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 
 #include <stdint.h>
@@ -51,6 +54,9 @@ typedef struct Costs {
     uint32_t link_count, link_capacity;
     double bytes;                   /* of a message */
     double unit;                    /* seconds; < 0: not given */
+    double components[RECIPE_COMPONENTS][RECIPE_PASSES]; /* of one layer; < 0: not given */
+    double layers;                  /* of a stage; < 1: one */
+    uint32_t said;                  /* bits 1 << StageCost: given for all stages, not by default */
 } Costs;
 
 extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
@@ -65,6 +71,10 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 /* The same of one model that is cut into `to` stages instead of the `from` that the costs are of: a stage has its share of the
    times and the memory of the stages whose layers it takes. Messages are as large as before. */
 Costs costs_recut(const Costs *costs, uint32_t from, uint32_t to, Arena *arena);
+
+/* The same with F, I, W and FB of all stages as they follow from the times of components, if there are any; what was given stays.
+   `recipe` is that of F&Bs; NULL: their halves take turns. Costs of one model, before costs_recut. */
+Costs costs_of_components(const Costs *costs, const Recipe *recipe, Arena *arena);
 
 /* Time of a pass. B: what was given, of the stage or of all, else I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);

@@ -62,6 +62,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     }
     TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, arena, &loaded,
                      error));
+    options.costs = costs_of_components(&options.costs, loaded.program->recipe, arena);
     if (options.processes && supervise(&loaded, &progress, &status))
         return status;
     handle_signals();

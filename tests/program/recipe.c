@@ -1,10 +1,12 @@
 /* What recipe_check accepts can be issued, and what it refuses cannot. */
 
+#include "runtime/program/recipe_times.h"
 #include "tests/program/generator.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
+#include <math.h>
 
 /* A recipe's own rules, said once more: the F of a layer one after the other, the B back, each W behind its B. */
 static bool in_order(const RecipeEntry *order, uint32_t count)
@@ -94,11 +96,71 @@ static void what_is_refused_cannot(void **state)
     assert_true(refused > 500 && accepted > 500);
 }
 
+static const RecipeSpan *span_of(const RecipeTimes *times, uint32_t layer, RecipeEntry entry)
+{
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        for (uint32_t i = 0; i < times->counts[s]; i++)
+            if (times->spans[s][i].layer == layer && memcmp(&times->spans[s][i].entry, &entry, sizeof entry) == 0)
+                return &times->spans[s][i];
+    fail_msg("no such span");
+    return NULL;
+}
+
+/* The last layer's end of F, or of B. */
+static double end_of_layer(const RecipeTimes *times, uint32_t layer, RecipePass pass)
+{
+    double end = 0;
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        for (uint32_t i = 0; i < times->counts[s]; i++)
+            if (times->spans[s][i].layer == layer && times->spans[s][i].entry.pass == pass)
+                end = fmax(end, times->spans[s][i].end);
+    return end;
+}
+
+/* Every entry begins at the very time at which its stream is free and what it needs is there. */
+static void nothing_waits_for_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    for (int i = 0; i < 500; i++) {
+        Arena arena = {0};
+        const Recipe recipe = random_recipe(&seed);
+        Costs costs = costs_unit;
+        double work = 0;
+        costs.layers = 1 + random_below(&seed, 4);
+        for (int c = 0; c < RECIPE_COMPONENTS; c++)
+            for (int pass = 0; pass < RECIPE_PASSES; pass++) {
+                costs.components[c][pass] = random_below(&seed, 9);
+                work += costs.layers * costs.components[c][pass] * recipe_has(&recipe, (RecipeComponent)c, (RecipePass)pass);
+            }
+        const RecipeTimes times = recipe_times(&recipe, &costs, &arena);
+        double last = 0;
+        for (int s = 0; s < RECIPE_STREAMS; s++)
+            for (uint32_t k = 0; k < times.counts[s]; k++) {
+                const RecipeSpan *span = &times.spans[s][k];
+                RecipeEntry needed;
+                double ready = 0;
+                if (recipe_needs(&recipe, span->entry, &needed))
+                    ready = span_of(&times, span->layer, needed)->end;
+                else if (span->layer)
+                    ready = end_of_layer(&times, span->layer - 1, span->entry.pass);
+                assert_true(span->start == fmax(ready, k ? span[-1].end : 0));
+                assert_true(span->end - span->start == costs.components[span->entry.component][span->entry.pass]);
+                last = fmax(last, span->end);
+            }
+        assert_true(times.makespan == last && times.busy[RECIPE_COMPUTE] + times.busy[RECIPE_COMM] == work);
+        assert_true(times.hidden >= 0 && times.hidden <= times.busy[RECIPE_COMM] && times.hidden <= times.busy[RECIPE_COMPUTE]);
+        assert_true(times.makespan >= work - times.hidden); /* idle times of both streams come on top */
+        arena_free(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_right_can_be_issued),
         cmocka_unit_test(what_is_refused_cannot),
+        cmocka_unit_test(nothing_waits_for_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
