@@ -132,8 +132,8 @@ static bool check_complete(const Recipe *recipe, RecipeFault *fault)
             recipe_entry_text((RecipeEntry){(uint8_t)c, (uint8_t)pass}, text, sizeof text);
             *fault = (RecipeFault){.stream = stream, .index = recipe->counts[stream]};
             snprintf(fault->text, sizeof fault->text, "%s is missing", text);
-            snprintf(fault->help, sizeof fault->help, "a component that the recipe names runs in both halves; left out of both, the model's runs "
-                     "where its half comes to it");
+            snprintf(fault->help, sizeof fault->help, "a component that the recipe names runs in both halves; "
+                     "left out of both, the model's runs where its half comes to it");
             return false;
         }
     }

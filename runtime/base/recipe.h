@@ -70,8 +70,8 @@ typedef struct RecipeFault {
     char text[256], help[192]; /* help "": none */
 } RecipeFault;
 
-/* Each component that it names has F and B once, W once if it computes; streams wait for ever nowhere; only what communicates is in comm; the
-   share is a part. */
+/* Whether each component that it names has F and B once, and W once if it computes; only what communicates is in comm; no stream
+   waits for ever; the share is a part. */
 bool recipe_check(const Recipe *recipe, RecipeFault *fault);
 
 #endif
