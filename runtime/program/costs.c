@@ -41,19 +41,25 @@ typedef enum KeyIndex { INDEX_NONE, INDEX_STAGE, INDEX_LINK } KeyIndex;
 enum { INDEX_MAX = UINT16_MAX }; /* of stages and ranks */
 static const double time_most = 1e12, bytes_most = 0x1p60;
 
+typedef enum KeyNumber {
+    NUMBER_ANY,
+    NUMBER_BYTES, /* may end in K, M, G or T */
+    NUMBER_WHOLE,
+} KeyNumber;
+
 typedef struct Key {
     const char *name;
     KeyIndex index;
-    bool bytes;          /* may end in K, M, G or T */
+    KeyNumber number;
     double least, most;
     size_t all;          /* where it goes in Costs */
     size_t one;          /* and in LinkCost, or which StageCost it is */
 } Key;
 
-#define STAGE_TIME(name, cost) {name, INDEX_STAGE, false, 0, time_most, offsetof(Costs, all[cost]), cost}
-#define STAGE_BYTES(name, cost) {name, INDEX_STAGE, true, 0, bytes_most, offsetof(Costs, all[cost]), cost}
+#define STAGE_TIME(name, cost) {name, INDEX_STAGE, NUMBER_ANY, 0, time_most, offsetof(Costs, all[cost]), cost}
+#define STAGE_BYTES(name, cost) {name, INDEX_STAGE, NUMBER_BYTES, 0, bytes_most, offsetof(Costs, all[cost]), cost}
 
-#define COMPONENT_TIME(name, component, pass) {name, INDEX_NONE, false, 0, time_most, offsetof(Costs, components[component][pass]), 0}
+#define COMPONENT_TIME(name, component, pass) {name, INDEX_NONE, NUMBER_ANY, 0, time_most, offsetof(Costs, components[component][pass]), 0}
 
 static const Key keys[] = {
     STAGE_TIME("F", COST_F),
@@ -62,13 +68,13 @@ static const Key keys[] = {
     STAGE_TIME("B", COST_B),
     STAGE_TIME("FB", COST_FB),
     STAGE_TIME("U", COST_U),
-    {"overlap", INDEX_NONE, false, 0, 1000, offsetof(Costs, overlap), 0},
+    {"overlap", INDEX_NONE, NUMBER_ANY, 0, 1000, offsetof(Costs, overlap), 0},
     STAGE_BYTES("memory_I", COST_MEMORY_I),
     STAGE_BYTES("memory_W", COST_MEMORY_W),
-    {"comm", INDEX_LINK, false, 0, time_most, offsetof(Costs, latency), offsetof(LinkCost, latency)},
-    {"bytes", INDEX_NONE, true, 0, bytes_most, offsetof(Costs, bytes), 0},
-    {"bandwidth", INDEX_LINK, true, 1e-12, bytes_most, offsetof(Costs, bandwidth), offsetof(LinkCost, bandwidth)},
-    {"layers", INDEX_NONE, false, 1, 1 << 16, offsetof(Costs, layers), 0},
+    {"comm", INDEX_LINK, NUMBER_ANY, 0, time_most, offsetof(Costs, latency), offsetof(LinkCost, latency)},
+    {"bytes", INDEX_NONE, NUMBER_BYTES, 0, bytes_most, offsetof(Costs, bytes), 0},
+    {"bandwidth", INDEX_LINK, NUMBER_BYTES, 1e-12, bytes_most, offsetof(Costs, bandwidth), offsetof(LinkCost, bandwidth)},
+    {"layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, layers), 0},
     COMPONENT_TIME("attention.F", RECIPE_ATTENTION, RECIPE_F),
     COMPONENT_TIME("attention.B", RECIPE_ATTENTION, RECIPE_B),
     COMPONENT_TIME("attention.W", RECIPE_ATTENTION, RECIPE_W),
@@ -82,7 +88,7 @@ static const Key keys[] = {
     COMPONENT_TIME("perceptron.F", RECIPE_PERCEPTRON, RECIPE_F),
     COMPONENT_TIME("perceptron.B", RECIPE_PERCEPTRON, RECIPE_B),
     COMPONENT_TIME("perceptron.W", RECIPE_PERCEPTRON, RECIPE_W),
-    {"unit", INDEX_NONE, false, 1e-12, 1e6, offsetof(Costs, unit), 0},
+    {"unit", INDEX_NONE, NUMBER_ANY, 1e-12, 1e6, offsetof(Costs, unit), 0},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
 
@@ -97,17 +103,19 @@ static Status read_value(const Key *key, const char *text, double *value, Error 
     static const char units[] = "KMGT";
     char *end;
     *value = strtod(text, &end);
-    const char *unit = key->bytes && end != text && *end ? strchr(units, *end) : NULL;
+    const char *unit = key->number == NUMBER_BYTES && end != text && *end ? strchr(units, *end) : NULL;
     if (unit) {
         *value = ldexp(*value, 10 * (int)(unit - units + 1));
         end++;
     }
-    const bool good = end != text && !*end && *value >= key->least && *value <= key->most;
-    if (!good && key->bytes)
+    const bool good = end != text && !*end && *value >= key->least && *value <= key->most &&
+                      (key->number != NUMBER_WHOLE || *value == floor(*value));
+    if (!good && key->number == NUMBER_BYTES)
         return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a number of bytes%s, such as 4096, 64K or 1.5G", key->name, text,
                          key->least > 0 ? " above 0" : "");
     if (!good)
-        return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a number from %g to %g", key->name, text, key->least, key->most);
+        return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a %snumber from %g to %g", key->name, text,
+                         key->number == NUMBER_WHOLE ? "whole " : "", key->least, key->most);
     return STATUS_OK;
 }
 
