@@ -8,8 +8,10 @@
 #   make fuzz    both doors      make rebase    rewrites golden tests    make clean
 
 BUILD    ?= build
-# oneDNN and OpenMPI are not instrumented: what they do among themselves is not TSan's to judge
-export TSAN_OPTIONS ?= ignore_noninstrumented_modules=1
+# Too large an allocation fails here as everywhere. oneDNN and OpenMPI are not instrumented: what they do among themselves is not
+# TSan's to judge
+export ASAN_OPTIONS ?= allocator_may_return_null=1
+export TSAN_OPTIONS ?= ignore_noninstrumented_modules=1:allocator_may_return_null=1
 ifeq ($(origin CC),default)
 CC       := gcc
 endif
