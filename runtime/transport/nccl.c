@@ -368,7 +368,10 @@ static Status connect(Endpoint *endpoint, Error *error)
     NcclComm comm = NULL;
     TRY(check(nccl.CommInitRankConfig(&comm, endpoint->ranks, id, endpoint->rank, &config), "ncclCommInitRankConfig", error));
     pthread_mutex_lock(&endpoint->lock);
-    endpoint->comm = comm;
+    if (endpoint->aborted) /* meanwhile, when there was none to abort */
+        nccl.CommAbort(comm);
+    else
+        endpoint->comm = comm;
     pthread_mutex_unlock(&endpoint->lock);
     return settle(endpoint, "ncclCommInitRankConfig", error);
 }
