@@ -11,7 +11,6 @@
 #include <string.h>
 
 enum { KINDS = ACTION_U + 1 };
-static const char *const kind_names[KINDS] = {[ACTION_F] = "F", [ACTION_B] = "B", [ACTION_I] = "I", [ACTION_W] = "W", [ACTION_U] = "U"};
 
 typedef struct Samples {
     double *values;
@@ -228,7 +227,7 @@ static void put_stages(const Calibration *calibration, FILE *stream)
     for (uint8_t kind = 0; kind < KINDS; kind++)
         for (uint32_t s = 0; s < calibration->trace->stages; s++)
             if (calibration->passes[s][kind].count)
-                put_samples(kind_names[kind], s, &calibration->passes[s][kind], stream);
+                put_samples(action_names[kind], s, &calibration->passes[s][kind], stream);
     for (uint32_t s = 0; s < calibration->trace->stages; s++) {
         const double turn = pass_time(calibration, s, ACTION_F) + pass_time(calibration, s, ACTION_B);
         char key[32];

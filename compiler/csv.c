@@ -45,20 +45,6 @@ static bool number(Reader *reader, uint32_t limit, uint32_t *value)
     return reader->next > begin;
 }
 
-/* The letters between stage and microbatch. */
-static bool kind_of(const char *name, size_t length, uint8_t *kind)
-{
-    static const char *const names[ACTION_KINDS] = {
-        [ACTION_F] = "F",           [ACTION_B] = "B",           [ACTION_I] = "I",           [ACTION_W] = "W",          [ACTION_U] = "U",
-        [ACTION_SEND_F] = "SEND_F", [ACTION_RECV_F] = "RECV_F", [ACTION_SEND_B] = "SEND_B", [ACTION_RECV_B] = "RECV_B"};
-    for (uint8_t k = 0; k < ACTION_KINDS; k++)
-        if (strlen(names[k]) == length && memcmp(names[k], name, length) == 0) {
-            *kind = k;
-            return true;
-        }
-    return false;
-}
-
 static void bad_cell(Reader *reader, const char *begin, const char *end)
 {
     static const char *const refused[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD"};
@@ -112,8 +98,8 @@ static bool pass(Reader *reader, Action *action)
     const char *name = reader->next;
     while (reader->next < reader->end && (isupper((unsigned char)*reader->next) || *reader->next == '_'))
         reader->next++;
-    if (!kind_of(name, (size_t)(reader->next - name), &action->kind) ||
-        !number(reader, PROGRAM_MICROBATCHES_MAX - 1, &microbatch) ||
+    action->kind = action_kind_named(name, (size_t)(reader->next - name));
+    if (action->kind == ACTION_KINDS || !number(reader, PROGRAM_MICROBATCHES_MAX - 1, &microbatch) ||
         (action->kind == ACTION_F && !version(reader, pipe, microbatch, begin)))
         return false;
     action->pipe = (uint16_t)pipe;

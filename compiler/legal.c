@@ -19,12 +19,6 @@ static const char *text(const Check *check, const Action *action, char *buffer)
     return buffer;
 }
 
-static const char *letter(uint8_t kind)
-{
-    static const char *const letters[] = {[ACTION_F] = "F", [ACTION_B] = "B", [ACTION_I] = "I", [ACTION_W] = "W"};
-    return letters[kind];
-}
-
 /* The pass stands already at `before`: twice the same, or a B and also an I or W. */
 static void report_double(Check *check, const Action *pass, uint32_t before)
 {
@@ -166,7 +160,7 @@ static void report_missing(Check *check, uint32_t number, uint8_t kind, const ui
         diag_error(check->diagnostics, span, "rank %u never runs %s", check->rank, name);
     else
         diag_error(check->diagnostics, span, "rank %u never runs %s, and %u more %s of stage %u", check->rank, name, missing - 1,
-                   letter(kind), chunk->stage);
+                   action_names[kind], chunk->stage);
     diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
 }
 

@@ -1,6 +1,20 @@
 #include "compiler/schedule.h"
 
 #include <stdio.h>
+#include <string.h>
+
+const char *const action_names[ACTION_KINDS] = {
+    [ACTION_F] = "F",           [ACTION_B] = "B",           [ACTION_I] = "I",           [ACTION_W] = "W",           [ACTION_U] = "U",
+    [ACTION_SEND_F] = "SEND_F", [ACTION_RECV_F] = "RECV_F", [ACTION_SEND_B] = "SEND_B", [ACTION_RECV_B] = "RECV_B",
+};
+
+uint8_t action_kind_named(const char *name, size_t length)
+{
+    uint8_t kind = 0;
+    while (kind < ACTION_KINDS && (strlen(action_names[kind]) != length || memcmp(action_names[kind], name, length) != 0))
+        kind++;
+    return kind;
+}
 
 uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chunk, uint32_t from, uint32_t limit)
 {
@@ -42,8 +56,7 @@ void order_append(Order *order, Arena *arena, const Action *action)
 
 int action_text(const Schedule *schedule, const Action *action, char *text, size_t size)
 {
-    static const char *const names[ACTION_KINDS] = {"F", "B", "I", "W", "U", "SEND_F", "RECV_F", "SEND_B", "RECV_B"};
     if (schedule->pipe_count > 1)
-        return snprintf(text, size, "p%u:%u%s%u", action->pipe, action->stage, names[action->kind], action->microbatch);
-    return snprintf(text, size, "%u%s%u", action->stage, names[action->kind], action->microbatch);
+        return snprintf(text, size, "p%u:%u%s%u", action->pipe, action->stage, action_names[action->kind], action->microbatch);
+    return snprintf(text, size, "%u%s%u", action->stage, action_names[action->kind], action->microbatch);
 }

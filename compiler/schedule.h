@@ -92,6 +92,11 @@ void chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t c
 
 static inline bool action_is_message(const Action *action) { return action->kind > ACTION_U; }
 
+/* As cells spell them: "F", "SEND_F". */
+extern const char *const action_names[ACTION_KINDS];
+/* ACTION_KINDS: no such name. */
+uint8_t action_kind_named(const char *name, size_t length);
+
 /* Appends to an order; the memory is the arena's. */
 void order_append(Order *order, Arena *arena, const Action *action);
 

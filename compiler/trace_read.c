@@ -65,10 +65,6 @@ static bool read_number(const char **text, uint32_t limit, uint32_t *value)
 /* "3F5", "p1:3F5", "4RECV_F5" up to a & or the end. */
 static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
 {
-    static const char *const names[ACTION_KINDS] = {
-        [ACTION_F] = "F",           [ACTION_B] = "B",           [ACTION_I] = "I",           [ACTION_W] = "W",
-        [ACTION_U] = "U",
-        [ACTION_SEND_F] = "SEND_F", [ACTION_RECV_F] = "RECV_F", [ACTION_SEND_B] = "SEND_B", [ACTION_RECV_B] = "RECV_B"};
     uint32_t pipe = 0, stage;
     if (**text == 'p') {
         ++*text;
@@ -78,9 +74,7 @@ static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
     if (!read_number(text, trace->stages, &stage))
         return false;
     const size_t length = strspn(*text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
-    uint8_t kind = 0;
-    while (kind < ACTION_KINDS && (!names[kind] || strlen(names[kind]) != length || memcmp(names[kind], *text, length) != 0))
-        kind++;
+    const uint8_t kind = action_kind_named(*text, length);
     *text += length;
     event->kind = kind;
     event->pipe = (uint16_t)pipe;

@@ -283,18 +283,23 @@ static Status mpi_wait(Endpoint *endpoint, Message *message, Error *error)
     return status;
 }
 
-static Status mpi_progress(Endpoint *endpoint, Error *error)
+static Status poke(Endpoint *endpoint, Error *error)
 {
-    const int64_t now = clock_nanoseconds();
-    if (now - endpoint->last_poke < POKE_NANOSECONDS)
-        return STATUS_OK;
-    endpoint->last_poke = now;
     pthread_mutex_lock(&endpoint->lock);
     const int code = look_aside(endpoint);
     pthread_mutex_unlock(&endpoint->lock);
     if (code != MPI_SUCCESS)
         return failure_of(code, "MPI_Iprobe", error);
     return atomic_load(&endpoint->aborted) ? aborted_failure(endpoint, error) : STATUS_OK;
+}
+
+static Status mpi_progress(Endpoint *endpoint, Error *error)
+{
+    const int64_t now = clock_nanoseconds();
+    if (now - endpoint->last_poke < POKE_NANOSECONDS)
+        return STATUS_OK;
+    endpoint->last_poke = now;
+    return poke(endpoint, error);
 }
 
 /* --- meetings --- */
@@ -417,13 +422,8 @@ static Status meet_at_end(Endpoint *endpoint, uint64_t *told, Error *error)
     TRY(mpi_gather(endpoint, &endpoint->told, sizeof *told, told, error));
     for (int rank = 0; rank < endpoint->count; rank++)
         expected += rank == endpoint->rank ? 0 : told[rank];
-    while (endpoint->heard < expected && !atomic_load(&endpoint->aborted)) {
-        pthread_mutex_lock(&endpoint->lock);
-        const int code = look_aside(endpoint);
-        pthread_mutex_unlock(&endpoint->lock);
-        if (code != MPI_SUCCESS)
-            return failure_of(code, "MPI_Iprobe", error);
-    }
+    while (endpoint->heard < expected)
+        TRY(poke(endpoint, error));
     return atomic_load(&endpoint->aborted) ? aborted_failure(endpoint, error) : STATUS_OK;
 }
 
