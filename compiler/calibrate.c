@@ -3,9 +3,11 @@
 
 #include "compiler/calibrate.h"
 
+#include "compiler/options.h"
 #include "compiler/trace_read.h"
 #include "runtime/base/file.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,10 +57,24 @@ static double typical(const Samples *samples)
     return sum / (double)(samples->count - 2 * cut);
 }
 
-/* Steps that count: all but the first of several. */
-static bool counts(const Trace *trace, uint32_t step)
+static int compare_numbers(const void *left, const void *right)
 {
-    return trace->step_count == 1 || step != trace->steps[0];
+    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Leaves the steps that count: all but the first of several, and of those the `fastest`; 0: all. */
+static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
+{
+    uint32_t count;
+    trace->steps = trace_steps_by_makespan(trace, arena, &count);
+    trace->step_count = fastest && fastest < count ? fastest : count;
+    qsort(trace->steps, trace->step_count, sizeof *trace->steps, compare_numbers);
+    size_t kept = 0;
+    for (size_t i = 0; i < trace->count; i++)
+        if (bsearch(&trace->events[i].step, trace->steps, trace->step_count, sizeof *trace->steps, compare_numbers))
+            trace->events[kept++] = trace->events[i];
+    trace->count = kept;
 }
 
 static void gather_passes(Calibration *calibration)
@@ -67,7 +83,7 @@ static void gather_passes(Calibration *calibration)
     for (size_t i = 0; i < trace->count; i++) {
         const TraceEvent *event = &trace->events[i];
         const bool paired = event->overlap || (i > 0 && trace->events[i - 1].overlap);
-        if (event->kind < KINDS && !paired && counts(trace, event->step))
+        if (event->kind < KINDS && !paired)
             add(&calibration->passes[event->stage][event->kind], event->end - event->start, calibration->arena);
     }
 }
@@ -86,7 +102,7 @@ static void split_pairs(Calibration *calibration)
     const Trace *trace = calibration->trace;
     for (size_t i = 0; i + 1 < trace->count; i++) {
         const TraceEvent *forward = &trace->events[i], *backward = forward + 1;
-        if (!forward->overlap || !counts(trace, forward->step))
+        if (!forward->overlap)
             continue;
         const double time = forward->end - forward->start, share = backward->kind == ACTION_B ? 1.0 / 3 : 0.5;
         if (isnan(pass_time(calibration, forward->stage, ACTION_F)))
@@ -125,7 +141,7 @@ static size_t gather_pairs(const Calibration *calibration, Pair **gathered)
     size_t count = 0, kinds = 0;
     for (size_t i = 0; i + 1 < trace->count; i++) {
         const TraceEvent *forward = &trace->events[i], *backward = forward + 1;
-        if (forward->overlap && counts(trace, forward->step))
+        if (forward->overlap)
             pairs[count++] = (Pair){forward->stage, backward->stage, backward->kind, forward->end - forward->start, {0, 0}, 1};
     }
     qsort(pairs, count, sizeof *pairs, compare_pairs);
@@ -185,8 +201,6 @@ static void gather_messages(Calibration *calibration)
 {
     const Trace *trace = calibration->trace;
     for (uint32_t s = 0; s < trace->step_count; s++) {
-        if (!counts(trace, trace->steps[s]))
-            continue;
         const TraceIndex index = trace_index(trace, trace->steps[s], calibration->arena);
         for (size_t i = 0; i < trace->count; i++) {
             const TraceEvent *wait = &trace->events[i];
@@ -269,18 +283,19 @@ static void put_costs(const Calibration *calibrations, int count, FILE *stream)
 {
     const Trace *trace = calibrations[0].trace;
     fprintf(stream, "# What %s took: %s, %u rank%s, %u step%s. For dpc --cost @FILE.\n", trace->path, trace->schedule, trace->ranks,
-            trace->ranks == 1 ? "" : "s", trace->step_count - (trace->step_count > 1), trace->step_count > 2 ? "s" : "");
+            trace->ranks == 1 ? "" : "s", trace->step_count, trace->step_count == 1 ? "" : "s");
     fprintf(stream, "# Behind a figure: of how many times, from the least to the most, it is the mean without the tenth at either end.\n");
     fprintf(stream, "unit     = 1e-3       # seconds: times are in milliseconds\n");
     put_stages(&calibrations[0], stream);
     put_messages(calibrations, count, stream);
 }
 
-static Status read_traces(int count, char **paths, Arena *arena, Calibration *calibrations, Error *error)
+static Status read_traces(int count, char **paths, uint32_t fastest, Arena *arena, Calibration *calibrations, Error *error)
 {
     for (int i = 0; i < count; i++) {
         Trace *trace = arena_allocate(arena, sizeof *trace);
         TRY(trace_read(paths[i], arena, trace, error));
+        select_steps(trace, fastest, arena);
         calibrations[i] = calibrate(trace, arena);
         for (uint32_t s = 0; s < trace->stages; s++)
             if (isnan(pass_time(&calibrations[i], s, ACTION_F)))
@@ -291,22 +306,27 @@ static Status read_traces(int count, char **paths, Arena *arena, Calibration *ca
 
 Status calibrate_command(int count, char **arguments, Arena *arena, Error *error)
 {
+    static const char usage[] = "dpc calibrate [-o FILE] [--fastest N] TRACE...";
     const char *output = "-";
+    int64_t fastest = 0;
     char **paths = arena_array(arena, (size_t)count + 1, sizeof *paths);
     int traces = 0;
     for (int i = 0; i < count; i++) {
         if (strcmp(arguments[i], "-o") == 0 && i + 1 < count)
             output = arguments[++i];
+        else if (strcmp(arguments[i], "--fastest") == 0 && i + 1 < count)
+            TRY(option_number("--fastest", arguments[++i], &fastest, error));
         else if (arguments[i][0] == '-')
-            return error_set(error, STATUS_BAD_USAGE, "dpc calibrate: '%s' is none of its options: dpc calibrate [-o FILE] TRACE...",
-                             arguments[i]);
+            return error_set(error, STATUS_BAD_USAGE, "dpc calibrate: '%s' is none of its options: %s", arguments[i], usage);
         else
             paths[traces++] = arguments[i];
+        if (fastest < 0 || fastest > UINT32_MAX)
+            return error_set(error, STATUS_BAD_USAGE, "--fastest %" PRId64 ": so many steps are not possible", fastest);
     }
     if (!traces)
-        return error_set(error, STATUS_BAD_USAGE, "no trace given: dpc calibrate [-o FILE] TRACE..., a trace being one of dprun --trace");
+        return error_set(error, STATUS_BAD_USAGE, "no trace given: %s, a trace being one of dprun --trace", usage);
     Calibration *calibrations = arena_array(arena, (size_t)traces, sizeof *calibrations);
-    TRY(read_traces(traces, paths, arena, calibrations, error));
+    TRY(read_traces(traces, paths, (uint32_t)fastest, arena, calibrations, error));
     OutputFile file;
     TRY(file_begin(output, &file, error));
     put_costs(calibrations, traces, file.stream);

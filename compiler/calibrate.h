@@ -1,7 +1,7 @@
 #ifndef COMPILER_CALIBRATE_H
 #define COMPILER_CALIBRATE_H
 
-/* `dpc calibrate [-o FILE] TRACE...`: what passes and messages took in a measured run, as a cost file. */
+/* `dpc calibrate [-o FILE] [--fastest N] TRACE...`: what passes and messages took in a measured run, as a cost file. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"

@@ -13,7 +13,8 @@ const char command_line_help[] =
     "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
     "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; --step N\n"
     "                                                           which step of it, --emit=html[:FILE] both timelines\n"
-    "       dpc calibrate [-o FILE] TRACE...        costs from traces of dprun --trace, for --cost @FILE\n"
+    "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and --fastest N\n"
+    "                                               where others disturb the machine: of the N shortest steps only\n"
     "  -o FILE                 writes the program that dprun executes\n"
     "  --ranks N               ranks, instead of the file's own number\n"
     "  --microbatches N        microbatches of a step, all pipes together\n"
@@ -46,7 +47,7 @@ static int find_name(const char *const *names, int count, const char *name, size
     return -1;
 }
 
-static Status parse_number(const char *option, const char *text, int64_t *value, Error *error)
+Status option_number(const char *option, const char *text, int64_t *value, Error *error)
 {
     char *end;
     errno = 0;
@@ -137,13 +138,13 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             if (!equals || equals == optarg)
                 return error_set(error, STATUS_BAD_USAGE, "-D %s: write -D NAME=VALUE", optarg);
             const char *name = arena_text(arena, optarg, (size_t)(equals - optarg));
-            TRY(parse_number("-D", equals + 1, &value, error));
+            TRY(option_number("-D", equals + 1, &value, error));
             parameters_set(&options->parameters, arena, name, value);
             break;
         }
         case RANKS:
         case MICROBATCHES:
-            TRY(parse_number(option == RANKS ? "--ranks" : "--microbatches", optarg, &value, error));
+            TRY(option_number(option == RANKS ? "--ranks" : "--microbatches", optarg, &value, error));
             if (value < 1)
                 return error_set(error, STATUS_BAD_USAGE, "%s needs at least 1", option == RANKS ? "--ranks" : "--microbatches");
             if (option == RANKS)
@@ -152,7 +153,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
                 parameters_set_microbatches(&options->parameters, value);
             break;
         case STAGES:
-            TRY(parse_number("--stages", optarg, &options->stages, error));
+            TRY(option_number("--stages", optarg, &options->stages, error));
             if (options->stages < 1)
                 return error_set(error, STATUS_BAD_USAGE, "--stages needs at least 1");
             break;
@@ -180,7 +181,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             TRY(memory_set_limit(&options->memory, optarg, error));
             break;
         case STEP:
-            TRY(parse_number("--step", optarg, &options->step, error));
+            TRY(option_number("--step", optarg, &options->step, error));
             break;
         case EXPLAIN:
             TRY(parse_emit("explain", options, error));

@@ -65,6 +65,9 @@ typedef struct Options {
 extern const char command_line_help[];
 
 /* STATUS_BAD_USAGE says what is wrong and what would be right. The arena owns the parameters' names. */
+/* The number behind an option; STATUS_BAD_USAGE: it is none. */
+Status option_number(const char *option, const char *text, int64_t *value, Error *error);
+
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
 
 #endif

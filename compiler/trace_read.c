@@ -397,14 +397,25 @@ static int compare_lengths(const void *left, const void *right)
     return a->length != b->length ? (a->length > b->length) - (a->length < b->length) : (a->step > b->step) - (a->step < b->step);
 }
 
-uint32_t trace_typical_step(const Trace *trace, Arena *arena)
+uint32_t *trace_steps_by_makespan(const Trace *trace, Arena *arena, uint32_t *count)
 {
-    const uint32_t skipped = trace->step_count > 1 && trace->steps[0] == 1, count = trace->step_count - skipped;
-    StepLength *lengths = arena_array(arena, count, sizeof *lengths);
-    for (uint32_t i = 0; i < count; i++) {
+    const uint32_t skipped = trace->step_count > 1 && trace->steps[0] == 1;
+    *count = trace->step_count - skipped;
+    StepLength *lengths = arena_array(arena, *count, sizeof *lengths);
+    for (uint32_t i = 0; i < *count; i++) {
         const TraceExtent extent = trace_extent(trace, trace->steps[i + skipped]);
         lengths[i] = (StepLength){trace->steps[i + skipped], extent.end - extent.start};
     }
-    qsort(lengths, count, sizeof *lengths, compare_lengths);
-    return lengths[(count - 1) / 2].step;
+    qsort(lengths, *count, sizeof *lengths, compare_lengths);
+    uint32_t *steps = arena_array(arena, *count, sizeof *steps);
+    for (uint32_t i = 0; i < *count; i++)
+        steps[i] = lengths[i].step;
+    return steps;
+}
+
+uint32_t trace_typical_step(const Trace *trace, Arena *arena)
+{
+    uint32_t count;
+    const uint32_t *steps = trace_steps_by_makespan(trace, arena, &count);
+    return steps[(count - 1) / 2];
 }

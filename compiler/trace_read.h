@@ -51,7 +51,11 @@ typedef struct TraceExtent {
 } TraceExtent;
 TraceExtent trace_extent(const Trace *trace, uint32_t step);
 
-/* The step of median makespan; of several the first, in which caches and connections are still cold, is left out. */
+/* The steps from the least makespan to the greatest; of several the very first, in which caches and connections are still cold, is
+   left out. At least one. */
+uint32_t *trace_steps_by_makespan(const Trace *trace, Arena *arena, uint32_t *count);
+
+/* The one of median makespan. */
 uint32_t trace_typical_step(const Trace *trace, Arena *arena);
 
 #endif

@@ -30,6 +30,7 @@ const char options_help[] =
     "  --outputs FILE     with --forward-only: the last stage's outputs, float32 little-endian, by microbatch number\n"
     "  --save FILE        the weights at the end\n"
     "  --trace FILE       the last steps as Chrome trace events\n"
+    "  --trace-steps N    so many of them (default: up to 16)\n"
     "  --json             one JSON object a step on standard output\n"
     "  --overcommit       runs a plan of more memory than the machine has free\n"
     "  --help, --version\n"
@@ -130,6 +131,8 @@ static Status check_together(const RunOptions *options, Error *error)
 {
     if (options->outputs && !options->forward_only)
         return error_set(error, STATUS_BAD_USAGE, "--outputs goes with --forward-only; %s", hint);
+    if (options->trace_steps && !options->trace)
+        return error_set(error, STATUS_BAD_USAGE, "--trace-steps goes with --trace; %s", hint);
     if (options->save && options->forward_only)
         return error_set(error, STATUS_BAD_USAGE, "--save: with --forward-only no weights are learned; %s", hint);
     if (options->transport == TRANSPORT_NCCL && strncmp(options->device, "cuda", 4) != 0)
@@ -150,7 +153,7 @@ static Status check_together(const RunOptions *options, Error *error)
 }
 
 enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
-       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_TRACE, OPTION_JSON,
+       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_JSON,
        OPTION_OVERCOMMIT, OPTION_HELP, OPTION_VERSION };
 
 static const struct option long_options[] = {
@@ -169,6 +172,7 @@ static const struct option long_options[] = {
     {"outputs", required_argument, NULL, OPTION_OUTPUTS},
     {"save", required_argument, NULL, OPTION_SAVE},
     {"trace", required_argument, NULL, OPTION_TRACE},
+    {"trace-steps", required_argument, NULL, OPTION_TRACE_STEPS},
     {"json", no_argument, NULL, OPTION_JSON},
     {"overcommit", no_argument, NULL, OPTION_OVERCOMMIT},
     {"help", no_argument, NULL, OPTION_HELP},
@@ -210,6 +214,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_OUTPUTS: options->outputs = optarg; break;
         case OPTION_SAVE: options->save = optarg; break;
         case OPTION_TRACE: options->trace = optarg; break;
+        case OPTION_TRACE_STEPS: TRY(parse_count("--trace-steps", optarg, 1, UINT32_MAX - 1, &options->trace_steps, error)); break;
         case OPTION_JSON: options->json = true; break;
         case OPTION_OVERCOMMIT: options->overcommit = true; break;
         case OPTION_HELP: options->help = true; return STATUS_OK;

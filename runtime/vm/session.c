@@ -8,7 +8,7 @@
 
 enum {
     PIECES_BYTES = 1 << 20,      /* what a rank takes to see pieces of all others */
-    KEPT_STEPS = 16,             /* most steps that a trace shows, */
+    KEPT_STEPS = 16,             /* most steps that a trace shows unless --trace-steps says, */
     KEPT_INSTRUCTIONS = 1 << 16, /* and about how many instructions of a rank */
 };
 
@@ -79,7 +79,9 @@ static void plan_outputs(Session *session)
 {
     const RunOptions *options = session->options;
     session->kept_steps = 1;
-    if (options->trace) {
+    if (options->trace && options->trace_steps) {
+        session->kept_steps = (uint32_t)(options->trace_steps < options->steps ? options->trace_steps : options->steps);
+    } else if (options->trace) {
         const uint32_t fit = KEPT_INSTRUCTIONS / session->longest_stream;
         session->kept_steps = fit < 1 ? 1 : fit > KEPT_STEPS ? KEPT_STEPS : fit;
     }

@@ -42,6 +42,7 @@ typedef struct RunOptions {
     const char *model_name;
     const char *data;         /* NULL: the default text */
     uint64_t steps;
+    uint64_t trace_steps;     /* the last of them that the trace shows; 0: the run chooses */
     double deadline;          /* seconds; 0: none */
     const char *device;       /* a name that device_choose knows, or auto */
     TransportChoice transport; /* never AUTO */

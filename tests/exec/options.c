@@ -45,10 +45,10 @@ static void test_all_options(void **state)
     assert_int_equal(PARSE("--steps", "7", "--model=mlp", "--set", "hidden=32", "prog.bin", "--set=hidden=48",
                            "--seed", "9", "--json",
                            "--deadline", "0.5", "--device", "cpu", "--transport", "mpi", "--rank-map", "2,0,1", "--save", "w",
-                           "--trace", "t", "--data", "d", "--reference"),
+                           "--trace", "t", "--trace-steps", "100", "--data", "d", "--reference"),
                      STATUS_OK);
     assert_true(options.steps == 7 && options.model.kind == MODEL_MLP && options.model.hidden == 48 && options.model.seed == 9);
-    assert_true(options.json && options.reference && options.deadline == 0.5 && options.transport == TRANSPORT_MPI);
+    assert_true(options.trace_steps == 100 && options.json && options.reference && options.deadline == 0.5 && options.transport == TRANSPORT_MPI);
     assert_int_equal(options.rank_map_count, 3);
     assert_memory_equal(options.rank_map, ((int[]){2, 0, 1}), 3 * sizeof(int));
     assert_string_equal(options.program, "prog.bin");
@@ -68,6 +68,7 @@ static void test_mistakes(void **state)
         Status status;
         const char *words;
     } mistakes[] = {
+        {{"dprun", "--trace-steps", "3", "prog.bin"}, STATUS_BAD_USAGE, "--trace-steps goes with --trace"},
         {{"dprun"}, STATUS_BAD_USAGE, "no program"},
         {{"dprun", "a.bin", "b.bin"}, STATUS_BAD_USAGE, "more than one program"},
         {{"dprun", "--stepz", "prog.bin"}, STATUS_BAD_USAGE, "'--stepz'"},
