@@ -38,7 +38,7 @@ template <typename T> DEVICE void fused_tile(const Operation &o, unsigned tile, 
         fused_##name<T>(o, tile, shared);        \
         break;
         FUSED_OPERATIONS(FUSED_CASE)
-    case FUSED_KINDS:
+    default:
         break;
     }
 }

@@ -11,7 +11,6 @@
 enum {
     HOPPER_BOX_BYTES = 64 * HOPPER_TILE_K * 2, /* 64 of the contiguous index, 64 rows */
     HOPPER_A_BYTES = HOPPER_TILE_M * HOPPER_TILE_K * 2,
-    HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2,
     HOPPER_SWIZZLE_ATOM = 1024
 };
 

@@ -192,7 +192,10 @@ typedef struct HopperProduct {
     Product product;
 } HopperProduct;
 
-enum { HOPPER_TILE_M = 128, HOPPER_TILE_N = 256, HOPPER_TILE_K = 64, HOPPER_STAGES = 4, HOPPER_THREADS = 384 };
+enum {
+    HOPPER_TILE_M = 128, HOPPER_TILE_N = 256, HOPPER_TILE_K = 64, HOPPER_THREADS = 384,
+    HOPPER_STAGES = 4, HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2
+};
 
 typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
 
@@ -346,13 +349,17 @@ KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
     return a_row % 8 == 0 && b_row % 8 == 0 && p->n % 8 == 0;
 }
 
-KERNELS_BOTH Launch hopper_launch(const Product *p, unsigned multiprocessors)
+KERNELS_BOTH unsigned hopper_tiles(const Product *p)
 {
     const unsigned sums = p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0;
-    const unsigned tiles = tiles_of(p->m, HOPPER_TILE_M) * tiles_of(p->n, HOPPER_TILE_N) + sums;
+    return tiles_of(p->m, HOPPER_TILE_M) * tiles_of(p->n, HOPPER_TILE_N) + sums;
+}
+
+KERNELS_BOTH Launch hopper_launch(const Product *p, unsigned multiprocessors)
+{
+    const unsigned tiles = hopper_tiles(p);
     const Launch launch = {tiles < multiprocessors ? tiles : multiprocessors, HOPPER_THREADS,
-                           HOPPER_STAGES * (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2 + 1024 +
-                               TILE_THREADS / 4 * (PRODUCT_SUM_COLUMNS + 1) * 4};
+                           HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + TILE_THREADS / 4 * (PRODUCT_SUM_COLUMNS + 1) * 4};
     return launch;
 }
 
@@ -387,9 +394,16 @@ KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product
     X(accumulate, elementwise)                                   \
     X(copy_bytes, copy)
 
+/* And what fused_hopper's may hold besides: operation_to_hopper. */
+#define FUSED_OPERATIONS_OF_HOPPER(X)                            \
+    X(hopper_forward, hopper)                                    \
+    X(hopper_input, hopper)                                      \
+    X(hopper_weight, hopper)
+
 typedef enum OperationKind {
 #define KIND(name, field) FUSED_##name,
     FUSED_OPERATIONS(KIND)
+    FUSED_OPERATIONS_OF_HOPPER(KIND)
 #undef KIND
     FUSED_KINDS
 } OperationKind;
@@ -397,7 +411,7 @@ typedef enum OperationKind {
 /* Compute and communication: who works on one goes to the other when it is done. */
 enum { FUSED_QUEUES = 2, OPERATION_AFTER = 4 };
 
-typedef struct Operation {
+typedef struct Operation { /* at 64 bytes, for the maps of `hopper` */
     OperationKind kind;
     unsigned tiles;                  /* operation_tiles */
     unsigned queue;
@@ -409,8 +423,22 @@ typedef struct Operation {
         Norm norm;
         Elementwise elementwise;
         Copy copy;
+        HopperProduct hopper;
     } of;
 } Operation;
+
+/* Turns a product that TMA can read into one for fused_hopper, whose maps are then the caller's to fill in, of tensor_map_shape
+   and the layout that stands in *layout; else changes nothing and returns 0. */
+KERNELS_BOTH int operation_to_hopper(Operation *o, ProductLayout *layout)
+{
+    const Product p = o->of.product;
+    *layout = o->kind == FUSED_product_input ? PRODUCT_INPUT : o->kind == FUSED_product_weight ? PRODUCT_WEIGHT : PRODUCT_FORWARD;
+    if (o->kind > FUSED_product_weight || !hopper_takes(*layout, &p))
+        return 0;
+    o->kind = *layout == PRODUCT_INPUT ? FUSED_hopper_input : *layout == PRODUCT_WEIGHT ? FUSED_hopper_weight : FUSED_hopper_forward;
+    o->of.hopper.product = p;
+    return 1;
+}
 
 /* Neighbouring tiles of an operation, whose tickets in their queue begin at `ticket`. */
 typedef struct TileRun {
@@ -452,6 +480,10 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
         return elementwise_launch(o->of.elementwise.count).grid;
     case FUSED_copy_bytes:
         return copy_launch(o->of.copy.bytes).grid;
+    case FUSED_hopper_forward:
+    case FUSED_hopper_input:
+    case FUSED_hopper_weight:
+        return hopper_tiles(&o->of.hopper.product);
     case FUSED_KINDS:
         break;
     }
@@ -464,6 +496,14 @@ KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size
     const unsigned block = element_size == 4 ? 2 * 16 : 2 * 2 * 32; /* attention's, backward: attention_shared */
     const Launch launch = {multiprocessors, TILE_THREADS,
                            (2 * ATTENTION_TILE + block) * (ATTENTION_WIDTH * element_size + 16) + block * 4 + 1024};
+    return launch;
+}
+
+/* A warp more, which draws tiles and loads what products read. */
+KERNELS_BOTH Launch fused_hopper_launch(unsigned multiprocessors)
+{
+    const unsigned stages = HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024, others = fused_launch(multiprocessors, 2).shared;
+    const Launch launch = {multiprocessors, TILE_THREADS + 32, stages < others ? others : stages};
     return launch;
 }
 
