@@ -44,7 +44,7 @@ TRANSPORT := $(filter-out %/mpi.o,$(call objects,$(call sources,runtime/transpor
 MODEL     := $(call objects,$(call sources,runtime/model))
 VM        := $(call objects,$(call sources,runtime/vm))
 GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
-COMPILER  := $(GRAMMAR) $(call objects,$(call sources,compiler))
+COMPILER  := $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*))
 
 LIBRARIES := base program device transport model vm compiler standin
 library    = $(BUILD)/lib$(1).a
@@ -73,7 +73,7 @@ MPICC      := $(shell command -v mpicc 2>/dev/null)
 all: $(BUILD)/dpc $(BUILD)/dprun $(if $(MPICC),$(BUILD)/dprun-mpi.so)
 	$(if $(CUDART),,@echo "no CUDA toolkit in $(CUDA_HOME): this dprun has no device for GPUs (set CUDA_HOME)")
 
-$(BUILD)/dpc: $(BUILD)/compiler/main.o $(call libraries,$(COMPILER_LIBRARIES))
+$(BUILD)/dpc: $(BUILD)/compiler/command/main.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(LINKING) -o $@ $^ $(DPC_LIBS)
 
 $(BUILD)/dprun: $(BUILD)/runtime/vm/main.o $(call libraries,$(DPRUN_LIBRARIES))
@@ -110,10 +110,10 @@ $(BUILD)/grammar/schedule.lex.c $(BUILD)/grammar/schedule.lex.h &: grammar/sched
 	flex --header-file=$(BUILD)/grammar/schedule.lex.h -o $(BUILD)/grammar/schedule.lex.c $<
 $(BUILD)/grammar/schedule.tab.o: $(BUILD)/grammar/schedule.lex.h
 $(BUILD)/grammar/schedule.lex.o: $(BUILD)/grammar/schedule.tab.h
-$(call objects,$(wildcard compiler/*.c)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
+$(filter-out $(GRAMMAR),$(COMPILER)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
 
 # emit_html.c holds the page (.incbin).
-$(BUILD)/compiler/emit_html.o: compiler/timeline.html
+$(BUILD)/compiler/output/emit_html.o: compiler/output/timeline.html
 
 # The CPU device's own loops become vectors only so. Sums stay in the order in which they are written.
 $(call objects,$(wildcard runtime/device/cpu*.c)): OPTIMIZE := -O3 -fno-math-errno

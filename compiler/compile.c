@@ -2,17 +2,17 @@
 
 #include "compiler/compile.h"
 
-#include "compiler/check.h"
-#include "compiler/communicate.h"
-#include "compiler/csv.h"
-#include "compiler/expand.h"
-#include "compiler/lower.h"
-#include "compiler/order_auto.h"
-#include "compiler/parse.h"
-#include "compiler/place.h"
-#include "compiler/prove.h"
-#include "compiler/squeeze.h"
-#include "compiler/versions.h"
+#include "compiler/lower/lower.h"
+#include "compiler/order/csv.h"
+#include "compiler/order/expand.h"
+#include "compiler/order/order_auto.h"
+#include "compiler/order/place.h"
+#include "compiler/order/squeeze.h"
+#include "compiler/prove/communicate.h"
+#include "compiler/prove/prove.h"
+#include "compiler/prove/versions.h"
+#include "compiler/tree/check.h"
+#include "compiler/tree/parse.h"
 #include "runtime/base/file.h"
 
 #include <string.h>

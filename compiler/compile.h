@@ -4,12 +4,12 @@
 /* A schedule's way from source to verified program, for one set of parameters. No state is kept outside the Compilation:
    several may run at once, each with an arena of its own. */
 
-#include "compiler/ast.h"
-#include "compiler/memory.h"
-#include "compiler/plan.h"
-#include "compiler/search.h"
-#include "compiler/timeline.h"
-#include "compiler/values.h"
+#include "compiler/lower/memory.h"
+#include "compiler/lower/plan.h"
+#include "compiler/schedule/timeline.h"
+#include "compiler/search/search.h"
+#include "compiler/tree/ast.h"
+#include "compiler/tree/values.h"
 
 /* A form on the way, in the order of the passes. */
 typedef enum Form {

@@ -3,7 +3,7 @@
 
 /* What the scanner and the parser of one file share. */
 
-#include "compiler/ast.h"
+#include "compiler/tree/ast.h"
 
 typedef struct OpenBracket {
     char bracket; /* ( [ { */

@@ -33,9 +33,9 @@ typedef struct WrittenVersion {
 }
 
 %code {
-#include "compiler/parse.h"
-#include "compiler/syntax_error.h"
+#include "compiler/tree/parse.h"
 #include "grammar/schedule.lex.h"
+#include "grammar/syntax_error.h"
 
 #include <setjmp.h>
 

@@ -1,9 +1,9 @@
 /* Does a step take as long as its measured passes predict? Two ranks on two cores run 1F1B; the timeline is computed again
    from the measured time of every single pass, with messages that take no time, and held against what really happened. */
 
-#include "compiler/csv.h"
-#include "compiler/passes.h"
-#include "compiler/timeline.h"
+#include "compiler/order/csv.h"
+#include "compiler/schedule/passes.h"
+#include "compiler/schedule/timeline.h"
 #include "runtime/base/file.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* How good are the orders that the search finds, and how long does it take? A line a placement: bubble rate, what no order can beat,
    what is published, seconds. */
 
-#include "compiler/search.h"
+#include "compiler/search/search.h"
 #include "runtime/base/clock.h"
 #include "tests/search/placement.h"
 

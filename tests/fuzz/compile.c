@@ -1,9 +1,9 @@
 /* The first door: any bytes as a schedule, .dps or .csv (by the first byte), through every pass. Either there is a diagnostic
    or a program that passes its verification; never a crash, a leak or a hang. And formatting keeps what it formats. */
 
+#include "compiler/command/format.h"
 #include "compiler/compile.h"
-#include "compiler/format.h"
-#include "compiler/parse.h"
+#include "compiler/tree/parse.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* What steps become: orders, and the values of the expressions in them. */
 
-#include "compiler/emit.h"
-#include "compiler/slots.h"
+#include "compiler/order/slots.h"
+#include "compiler/output/emit.h"
 #include "tests/parse/front.h"
 
 static char *csv_of(const Schedule *schedule, bool messages)

@@ -10,12 +10,12 @@
 
 #include <cmocka.h>
 
-#include "compiler/check.h"
-#include "compiler/expand.h"
-#include "compiler/order_auto.h"
-#include "compiler/parse.h"
-#include "compiler/place.h"
-#include "compiler/squeeze.h"
+#include "compiler/order/expand.h"
+#include "compiler/order/order_auto.h"
+#include "compiler/order/place.h"
+#include "compiler/order/squeeze.h"
+#include "compiler/tree/check.h"
+#include "compiler/tree/parse.h"
 #include "runtime/base/file.h"
 
 #include <stdlib.h>

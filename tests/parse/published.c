@@ -6,7 +6,7 @@
    Schedule1F1B without its REDUCE_GRAD cells. From DeepSeek's DualPipe at 3da1bbe: the passes in the order in which step() of
    DualPipe and DualPipeV calls for them; for DualPipeV both sources give the same. */
 
-#include "compiler/emit.h"
+#include "compiler/output/emit.h"
 #include "tests/parse/front.h"
 
 #include <zlib.h>

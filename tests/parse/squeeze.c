@@ -1,6 +1,6 @@
 /* `squeeze`: what it makes of an order, and that it never loses time or memory. */
 
-#include "compiler/emit.h"
+#include "compiler/output/emit.h"
 #include "tests/parse/front.h"
 
 static char *csv_of(const Schedule *schedule)

@@ -1,6 +1,6 @@
 /* Colours: text can be read on each, and no two kinds of pass look alike, also to colour-blind eyes. */
-#include "compiler/palette.h"
-#include "compiler/schedule.h"
+#include "compiler/output/palette.h"
+#include "compiler/schedule/schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

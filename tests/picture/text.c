@@ -1,5 +1,5 @@
 /* The timeline in characters: the picture in the head of every file in schedules/, at any width, with colours and without. */
-#include "compiler/terminal.h"
+#include "compiler/output/terminal.h"
 #include "tests/picture/run.h"
 
 #include <glob.h>

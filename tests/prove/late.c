@@ -3,7 +3,7 @@
 
 #include "tests/parse/front.h"
 
-#include "compiler/communicate.h"
+#include "compiler/prove/communicate.h"
 
 #include <glob.h>
 

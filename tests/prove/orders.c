@@ -2,15 +2,15 @@
    own or without, are accepted, all the way to a verified program and those derived from it, and are the same when a .dps spells them; mutations of them are accepted or rejected as an independent, naive check of the same rules
    says. */
 
-#include "compiler/check.h"
-#include "compiler/communicate.h"
-#include "compiler/csv.h"
-#include "compiler/expand.h"
-#include "compiler/lower.h"
-#include "compiler/parse.h"
-#include "compiler/passes.h"
-#include "compiler/place.h"
-#include "compiler/prove.h"
+#include "compiler/lower/lower.h"
+#include "compiler/order/csv.h"
+#include "compiler/order/expand.h"
+#include "compiler/order/place.h"
+#include "compiler/prove/communicate.h"
+#include "compiler/prove/prove.h"
+#include "compiler/schedule/passes.h"
+#include "compiler/tree/check.h"
+#include "compiler/tree/parse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

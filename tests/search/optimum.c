@@ -2,7 +2,7 @@
    start among a few whole times, every two passes of a rank an order. The search's own cost has to be possible, which holds the two
    models together, and is compared with the least that is. */
 
-#include "compiler/search.h"
+#include "compiler/search/search.h"
 #include "tests/search/placement.h"
 
 #include <ccadical.h>

@@ -3,7 +3,7 @@
 
 /* Placed schedules without orders, as place makes them, for tests and benches of the search. */
 
-#include "compiler/schedule.h"
+#include "compiler/schedule/schedule.h"
 
 /* `microbatches` of each pipe; stage s of pipe p lives on rank home[p * stages + s], which has to leave no rank empty. */
 static inline void placement_make(Arena *arena, uint32_t ranks, uint32_t pipes, uint32_t stages, uint32_t microbatches,

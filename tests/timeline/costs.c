@@ -1,8 +1,8 @@
 /* Every pass starts when its rank is free and all that it needs is there, and takes what the costs say of its stage; the critical path
    has no gap; memory is what the papers say. */
 
-#include "compiler/critical_path.h"
-#include "compiler/rank_load.h"
+#include "compiler/schedule/critical_path.h"
+#include "compiler/schedule/rank_load.h"
 #include "tests/timeline/compiled.h"
 
 #include <stdio.h>

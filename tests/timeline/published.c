@@ -1,7 +1,7 @@
 /* Published closed forms of bubbles, over random times and many sizes: in its domain every one holds exactly, outside of it the
    timeline shows something else at least once. */
 
-#include "compiler/published.h"
+#include "compiler/command/published.h"
 #include "tests/timeline/compiled.h"
 
 #include <math.h>

@@ -1,0 +1,317 @@
+/* dpc: a schedule's way from source to program. */
+
+#include "compiler/command/compare.h"
+#include "compiler/command/format.h"
+#include "compiler/command/options.h"
+#include "compiler/compile.h"
+#include "compiler/measured/calibrate.h"
+#include "compiler/measured/diff.h"
+#include "compiler/output/dump.h"
+#include "compiler/output/emit.h"
+#include "compiler/output/explain.h"
+#include "compiler/output/terminal.h"
+#include "compiler/tree/parse.h"
+#include "runtime/base/file.h"
+#include "runtime/base/version.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+
+/* What one call works on. */
+typedef struct Job {
+    Options options;
+    Source source;
+    Compilation compilation;
+    Timeline times; /* under the costs of the command line */
+    bool predicted_by_trace; /* dpc diff */
+    ProgressBar progress; /* of a search */
+} Job;
+
+static volatile sig_atomic_t interrupted; /* by ctrl-C, while a search runs */
+
+static void interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static void show_search(void *context, const SearchProgress *progress)
+{
+    char words[80] = "";
+    if (progress->bound > 0)
+        snprintf(words, sizeof words, " orders; the best takes %.1f %% more than none can beat",
+                 100 * (progress->cost / progress->bound - 1));
+    progress_bar_show(context, progress->tried, progress->planned, words);
+}
+
+/* ctrl-C takes the best order so far; once more, it ends dpc as usual. */
+static struct sigaction before_search;
+
+static void search_begins(void)
+{
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    if (sigaction(SIGINT, NULL, &before_search) == 0 && before_search.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
+}
+
+static void search_ends(const Compilation *c)
+{
+    sigaction(SIGINT, &before_search, NULL);
+    progress_bar_clear(c->search->context);
+    if (interrupted)
+        fprintf(stderr, "dpc: the search ended after %u of %u orders; going on with the best of them\n", c->found.tried, c->found.planned);
+}
+
+/* The forms of a schedule on its way through the passes of compile.c. */
+static Status show(const Compilation *c, Form form)
+{
+    const bool *dump = ((const Options *)c->context)->dump;
+    if (form == FORM_TOKENS && dump[DUMP_TOKENS])
+        dump_tokens(c->source, stdout);
+    if (form == FORM_TREE && dump[DUMP_TREE])
+        dump_tree(c->tree, stdout);
+    if (form == FORM_SCHEDULE && dump[DUMP_SCHEDULE])
+        dump_schedule(&c->schedule, stdout);
+    if (form == FORM_SCHEDULE && c->tree && c->tree->order)
+        search_begins();
+    if (form == FORM_ORDER && c->tree && c->tree->order)
+        search_ends(c);
+    if (form == FORM_ORDER && dump[DUMP_ORDER])
+        emit_csv(&c->schedule, false, stdout);
+    if (form == FORM_COMMS && dump[DUMP_COMMS])
+        emit_csv(&c->schedule, true, stdout);
+    if (form == FORM_PLAN && dump[DUMP_PLAN])
+        dump_plan(&c->schedule, c->plans, stdout);
+    return STATUS_OK;
+}
+
+static Picture picture_of(const Job *job)
+{
+    const Compilation *c = &job->compilation;
+    return (Picture){.source = c->source, .schedule = &c->schedule, .table = &c->table,
+                     .times = &job->times, .plans = c->plans, .program = c->program};
+}
+
+static void emit(const Job *job, EmitKind kind, FILE *stream)
+{
+    const Compilation *c = &job->compilation;
+    const Picture picture = picture_of(job);
+    switch (kind) {
+    case EMIT_CSV:
+    case EMIT_COMMS:
+        emit_csv(&c->schedule, kind == EMIT_COMMS, stream);
+        break;
+    case EMIT_ASM:
+        program_disassemble(c->program, stream);
+        break;
+    case EMIT_OVERLAP:
+        emit_overlap(&c->schedule, job->times.costs, c->arena, stream);
+        break;
+    case EMIT_SVG:
+        emit_svg(&picture, stream);
+        break;
+    case EMIT_HTML:
+        emit_html(&picture, NULL, c->arena, stream);
+        break;
+    case EMIT_TRACE:
+        emit_trace(&picture, c->arena, stream);
+        break;
+    case EMIT_EXPLAIN:
+        explain(c, &job->times, stream);
+        break;
+    case EMIT_TEXT:
+        emit_text(&picture, terminal_of(stream), c->arena, stream);
+        break;
+    default:
+        emit_stats(&picture, &job->options.memory, c->arena, stream);
+        break;
+    }
+}
+
+static Status write_program(const Program *program, const char *path, Error *error)
+{
+    ByteWriter writer = {0};
+    if (!program_encode(program, &writer)) {
+        bytes_free(&writer);
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the program");
+    }
+    OutputFile file;
+    Status status = file_begin(path, &file, error);
+    if (status == STATUS_OK) {
+        fwrite(writer.bytes, 1, writer.size, file.stream);
+        status = file_finish(&file, error);
+    }
+    bytes_free(&writer);
+    return status;
+}
+
+static Status write_outputs(const Job *job, Error *error)
+{
+    const Compilation *c = &job->compilation;
+    const Options *options = &job->options;
+    if (options->dump[DUMP_TIMES])
+        dump_times(&c->schedule, &job->times, stdout);
+    if (options->dump[DUMP_PROGRAM])
+        program_disassemble(c->program, stdout);
+    if (options->output)
+        TRY(write_program(c->program, options->output, error));
+    for (int i = 0; i < options->emit_count; i++) {
+        OutputFile file;
+        TRY(file_begin(options->emit[i].file, &file, error));
+        emit(job, options->emit[i].kind, file.stream);
+        TRY(file_finish(&file, error));
+    }
+    if (!options->output && !options->emit_count && !options->dumps)
+        describe(c, &job->times, stdout);
+    return STATUS_OK;
+}
+
+static Status run_sweep(Job *job, Error *error)
+{
+    SweepResult result;
+    TRY(sweep(&job->options.sweep, &job->compilation, stderr, &result, error));
+    printf("%s: proven for %" PRIu64 " combinations of %s in %.1f s", job->compilation.tree->schedule, result.proven,
+           job->options.sweep.text, result.seconds);
+    if (result.not_admitted)
+        printf("; its requires do not admit %" PRIu64 " more", result.not_admitted);
+    putchar('\n');
+    return STATUS_OK;
+}
+
+static Status run(Job *job, Error *error)
+{
+    Compilation *c = &job->compilation;
+    TRY(source_read(job->options.input, c->arena, &job->source, error));
+    if (job->options.sweep.text)
+        return run_sweep(job, error);
+    job->options.costs = costs_of_components(&job->options.costs, NULL, c->arena); /* a search needs them before */
+    TRY(compile(c, error));
+    job->options.costs = costs_of_components(&job->options.costs, c->schedule.recipe, c->arena);
+    timeline_run(&c->schedule, &c->table, &job->options.costs, c->arena, &job->times);
+    return write_outputs(job, error);
+}
+
+/* The order and the times that a trace predicts, or what the schedule and its costs do. */
+static Status predict(Job *job, const Trace *measured, Comparison *comparison, Error *error)
+{
+    Compilation *c = &job->compilation;
+    Parameters *parameters = &job->options.parameters;
+    char first = 0;
+    TRY(source_read(job->options.input, c->arena, &job->source, error));
+    if (sscanf(job->source.text, " %c", &first) == 1 && first == '{') {
+        Trace trace;
+        TRY(trace_read(job->options.input, c->arena, &trace, error));
+        const uint32_t step = trace_typical_step(&trace, c->arena);
+        job->source = diff_order(&trace, step, c->arena);
+        TRY(compile(c, error));
+        c->schedule.name = trace.schedule;
+        job->predicted_by_trace = true;
+        return diff_timeline(&trace, step, &c->schedule, c->arena, &comparison->predicted, error);
+    }
+    int64_t microbatches = 0;
+    for (uint32_t p = 0; p < measured->pipe_count; p++)
+        microbatches += measured->microbatches[p];
+    if (!source_is_order(c->source) && !parameters->has_ranks)
+        parameters_set_ranks(parameters, measured->ranks);
+    if (!source_is_order(c->source) && !parameters->has_microbatches)
+        parameters_set_microbatches(parameters, microbatches);
+    TRY(compile(c, error));
+    job->options.costs = costs_of_components(&job->options.costs, c->schedule.recipe, c->arena);
+    timeline_run(&c->schedule, &c->table, &job->options.costs, c->arena, &comparison->predicted);
+    return STATUS_OK;
+}
+
+static Status write_comparison(const Job *job, const Comparison *comparison, Error *error)
+{
+    const Compilation *c = &job->compilation;
+    Schedule names[2] = {c->schedule, c->schedule};
+    names[0].name = arena_format(c->arena, "%s, predicted", c->schedule.name);
+    names[1].name = arena_format(c->arena, "%s, measured (step %u)", c->schedule.name, comparison->step);
+    Picture pictures[2] = {picture_of(job), picture_of(job)};
+    for (int i = 0; i < 2; i++)
+        pictures[i].schedule = &names[i];
+    pictures[0].times = &comparison->predicted;
+    pictures[1].times = &comparison->measured;
+    for (int i = 0; i < job->options.emit_count; i++) {
+        OutputFile file;
+        TRY(file_begin(job->options.emit[i].file, &file, error));
+        emit_html(&pictures[0], &pictures[1], c->arena, file.stream);
+        TRY(file_finish(&file, error));
+    }
+    if (!job->options.emit_count)
+        diff_print(comparison, c->arena, stdout);
+    return STATUS_OK;
+}
+
+static Status run_diff(Job *job, Error *error)
+{
+    Compilation *c = &job->compilation;
+    Trace trace;
+    Comparison comparison = {.schedule = &c->schedule, .table = &c->table, .trace = &trace};
+    TRY(trace_read(job->options.inputs[1], c->arena, &trace, error));
+    comparison.step = trace_typical_step(&trace, c->arena);
+    if (job->options.step) {
+        uint32_t i = 0;
+        while (i < trace.step_count && trace.steps[i] != job->options.step)
+            i++;
+        if (i == trace.step_count)
+            return error_set(error, STATUS_BAD_USAGE, "--step %" PRId64 ": %s has steps %u to %u", job->options.step, trace.path,
+                             trace.steps[0], trace.steps[trace.step_count - 1]);
+        comparison.step = trace.steps[i];
+    }
+    TRY(predict(job, &trace, &comparison, error));
+    TRY(diff_timeline(&trace, comparison.step, &c->schedule, c->arena, &comparison.measured, error));
+    if (!job->predicted_by_trace)
+        diff_scale(&comparison, c->arena);
+    return write_comparison(job, &comparison, error);
+}
+
+static Status obey(Job *job, int argc, char **argv, Error *error)
+{
+    Arena *arena = job->compilation.arena;
+    if (argc > 1 && strcmp(argv[1], "fmt") == 0)
+        return format_command(argc - 2, argv + 2, arena, error);
+    if (argc > 1 && strcmp(argv[1], "calibrate") == 0)
+        return calibrate_command(argc - 2, argv + 2, arena, error);
+    TRY(command_line_parse(argc, argv, arena, &job->options, error));
+    if (job->options.help)
+        fputs(command_line_help, stdout);
+    else if (job->options.version)
+        puts("dpc " PROJECT_VERSION);
+    else if (job->options.dump[DUMP_OPCODES])
+        program_describe_opcodes(stdout);
+    else if (job->options.compares)
+        return compare(&job->options, arena, stdout, error);
+    else if (job->options.differs)
+        return run_diff(job, error);
+    else
+        return run(job, error);
+    return STATUS_OK;
+}
+
+int main(int argc, char **argv)
+{
+    jmp_buf exhausted;
+    Arena arena = {.exhausted = &exhausted};
+    Error error = {""};
+    if (setjmp(exhausted)) {
+        fprintf(stderr, "dpc: out of memory\n");
+        return STATUS_RUN_FAILED;
+    }
+    Job job = {.progress = progress_bar_of(stderr)};
+    const SearchControl control = {.stop = &interrupted, .progress = show_search, .context = &job.progress};
+    job.compilation = (Compilation){.arena = &arena, .source = &job.source, .parameters = &job.options.parameters,
+                                    .memory = &job.options.memory, .costs = &job.options.costs, .search = &control,
+                                    .reached = show, .context = &job.options};
+    Status status = obey(&job, argc, argv, &error);
+    if (job.compilation.diagnostics)
+        diag_print(job.compilation.diagnostics, stderr);
+    if (*error.text)
+        fprintf(stderr, "dpc: %s\n", error.text);
+    arena_free(&arena);
+    if (status == STATUS_OK && fflush(stdout) != 0)
+        status = STATUS_RUN_FAILED;
+    return (int)status;
+}

@@ -1,0 +1,225 @@
+#include "compiler/command/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char command_line_help[] =
+    "dpc: compiles a pipeline schedule into a proven program\n"
+    "usage: dpc [options] FILE.dps|FILE.csv\n"
+    "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
+    "       dpc compare [options] FILE...           a table of several schedules; --stages N, --json\n"
+    "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
+    "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; --step N\n"
+    "                                                           which step of it, --emit=html[:FILE] both timelines\n"
+    "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and --fastest N\n"
+    "                                               where others disturb the machine: of the N shortest steps only\n"
+    "  -o FILE                 writes the program that dprun executes\n"
+    "  --ranks N               ranks, instead of the file's own number\n"
+    "  --microbatches N        microbatches of a step, all pipes together\n"
+    "  -D NAME=VALUE           another parameter of the file\n"
+    "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a message), ...\n"
+    "  --cost @FILE            the same from lines NAME = VALUE; of what is given twice the last counts\n"
+    "  --slot-bytes NAME=N,... bytes of a message, context, stash or gradient slot, of a stage's weights, of a further version of them\n"
+    "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"
+    "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
+    "                          asm (instruction streams), stats (times and memory, JSON),\n"
+    "                          svg, html, text and trace (the timeline; trace for Perfetto),\n"
+    "                          overlap (the inside of an F&B)\n"
+    "  --dump=FORM             shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program;\n"
+    "                          or opcodes, the instruction set\n"
+    "  --explain               what became of every step on every rank, and what it waits for; the same as --emit=explain\n"
+    "  --sweep NAME=A..B,...   proves every combination that the file's requires admit; NAME is ranks, microbatches or a\n"
+    "                          parameter; A..B..STEP goes in steps, A..4*ranks as far as the ranks before say\n"
+    "  --help, --version\n"
+    "Without -o, --emit and --dump it only proves the schedule and says so.\n";
+
+static const char *const emit_names[EMIT_KINDS] = {"csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain", "overlap"};
+static const char *const dump_names[DUMP_FORMS] = {"tokens", "tree", "schedule", "order",  "times",
+                                                   "comms",  "plan", "program",  "opcodes"};
+
+static int find_name(const char *const *names, int count, const char *name, size_t length)
+{
+    for (int i = 0; i < count; i++)
+        if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
+            return i;
+    return -1;
+}
+
+Status option_number(const char *option, const char *text, int64_t *value, Error *error)
+{
+    char *end;
+    errno = 0;
+    const long long read = strtoll(text, &end, 10);
+    if (errno || end == text || *end)
+        return error_set(error, STATUS_BAD_USAGE, "%s needs a whole number, not '%s'", option, text);
+    *value = read;
+    return STATUS_OK;
+}
+
+static Status parse_emit(const char *text, Options *options, Error *error)
+{
+    const size_t length = strcspn(text, ":");
+    const int kind = find_name(emit_names, EMIT_KINDS, text, length);
+    if (kind < 0)
+        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no such kind; there are csv, comms, asm, stats, svg, html, text, trace, explain and overlap", text);
+    if (options->emit_count == OUTPUTS_MAX)
+        return error_set(error, STATUS_BAD_USAGE, "more than %d --emit", OUTPUTS_MAX);
+    const char *file = text[length] ? text + length + 1 : "-";
+    if (!*file)
+        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no file name behind the colon", text);
+    options->emit[options->emit_count].kind = (EmitKind)kind;
+    options->emit[options->emit_count++].file = file;
+    return STATUS_OK;
+}
+
+static Status check_compare(Options *options, Error *error)
+{
+    if (options->input_count < 1)
+        return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
+    if (options->output || options->emit_count || options->dumps || options->sweep.text || options->memory.has_sizes || options->memory.limit_text)
+        return error_set(error, STATUS_BAD_USAGE, "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost and --json only");
+    if (options->stages && options->parameters.has_ranks)
+        return error_set(error, STATUS_BAD_USAGE, "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
+    options->input = options->inputs[0];
+    return STATUS_OK;
+}
+
+static Status check_diff(Options *options, Error *error)
+{
+    if (options->input_count != 2)
+        return error_set(error, STATUS_BAD_USAGE, "dpc diff needs two files: a schedule or a modelled trace, and a trace of dprun");
+    for (int i = 0; i < options->emit_count; i++)
+        if (options->emit[i].kind != EMIT_HTML)
+            return error_set(error, STATUS_BAD_USAGE, "dpc diff writes a table and --emit=html");
+    if (options->output || options->dumps || options->sweep.text)
+        return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with no -o, --dump or --sweep");
+    options->input = options->inputs[0];
+    return STATUS_OK;
+}
+
+Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
+{
+    enum { RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, JSON, STEP, HELP, VERSION };
+    static const struct option known[] = {
+        {"ranks", required_argument, NULL, RANKS}, {"microbatches", required_argument, NULL, MICROBATCHES},
+        {"cost", required_argument, NULL, COST},   {"emit", required_argument, NULL, EMIT},
+        {"dump", required_argument, NULL, DUMP},   {"sweep", required_argument, NULL, SWEEP},
+        {"slot-bytes", required_argument, NULL, SLOT_BYTES}, {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
+        {"stages", required_argument, NULL, STAGES}, {"json", no_argument, NULL, JSON},
+        {"step", required_argument, NULL, STEP},
+        {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
+        {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
+    *options = (Options){.costs = costs_unit};
+    if (argc > 1 && strcmp(argv[1], "show") == 0) {
+        TRY(parse_emit("text", options, error));
+        argc--;
+        argv++;
+    } else if (argc > 1 && strcmp(argv[1], "compare") == 0) {
+        options->compares = true;
+        argc--;
+        argv++;
+    } else if (argc > 1 && strcmp(argv[1], "diff") == 0) {
+        options->differs = true;
+        argc--;
+        argv++;
+    }
+    opterr = 0;
+    optind = 0; /* getopt starts anew: the tests call this more than once */
+    for (int option; (option = getopt_long(argc, argv, ":o:D:", known, NULL)) != -1;) {
+        int64_t value = 0;
+        switch (option) {
+        case 'o':
+            options->output = optarg;
+            break;
+        case 'D': {
+            const char *equals = strchr(optarg, '=');
+            if (!equals || equals == optarg)
+                return error_set(error, STATUS_BAD_USAGE, "-D %s: write -D NAME=VALUE", optarg);
+            const char *name = arena_text(arena, optarg, (size_t)(equals - optarg));
+            TRY(option_number("-D", equals + 1, &value, error));
+            parameters_set(&options->parameters, arena, name, value);
+            break;
+        }
+        case RANKS:
+        case MICROBATCHES:
+            TRY(option_number(option == RANKS ? "--ranks" : "--microbatches", optarg, &value, error));
+            if (value < 1)
+                return error_set(error, STATUS_BAD_USAGE, "%s needs at least 1", option == RANKS ? "--ranks" : "--microbatches");
+            if (option == RANKS)
+                parameters_set_ranks(&options->parameters, value);
+            else
+                parameters_set_microbatches(&options->parameters, value);
+            break;
+        case STAGES:
+            TRY(option_number("--stages", optarg, &options->stages, error));
+            if (options->stages < 1)
+                return error_set(error, STATUS_BAD_USAGE, "--stages needs at least 1");
+            break;
+        case JSON:
+            options->json = true;
+            break;
+        case COST:
+            TRY(costs_set(&options->costs, optarg, arena, error));
+            break;
+        case EMIT:
+            TRY(parse_emit(optarg, options, error));
+            break;
+        case DUMP: {
+            const int form = find_name(dump_names, DUMP_FORMS, optarg, strlen(optarg));
+            if (form < 0)
+                return error_set(error, STATUS_BAD_USAGE, "--dump=%s: no such form; there are tokens, tree, schedule, order, times, "
+                                                          "comms, plan, program and opcodes", optarg);
+            options->dump[form] = options->dumps = true;
+            break;
+        }
+        case SLOT_BYTES:
+            TRY(memory_set_sizes(&options->memory, optarg, error));
+            break;
+        case MEMORY_LIMIT:
+            TRY(memory_set_limit(&options->memory, optarg, error));
+            break;
+        case STEP:
+            TRY(option_number("--step", optarg, &options->step, error));
+            break;
+        case EXPLAIN:
+            TRY(parse_emit("explain", options, error));
+            break;
+        case SWEEP:
+            TRY(sweep_parse(optarg, arena, &options->sweep, error));
+            break;
+        case HELP:
+            options->help = true;
+            return STATUS_OK;
+        case VERSION:
+            options->version = true;
+            return STATUS_OK;
+        case ':':
+            return error_set(error, STATUS_BAD_USAGE, "%s needs a value", argv[optind - 1]);
+        default:
+            if (optopt > 0 && optopt < 256) /* one of several letters: getopt has not moved on */
+                return error_set(error, STATUS_BAD_USAGE, "unknown option -%c; dpc --help lists them", optopt);
+            return error_set(error, STATUS_BAD_USAGE, "unknown option %s; dpc --help lists them", argv[optind - 1]);
+        }
+    }
+    if (optind == argc && options->dump[DUMP_OPCODES])
+        return STATUS_OK;
+    options->inputs = argv + optind;
+    options->input_count = argc - optind;
+    if (options->compares)
+        return check_compare(options, error);
+    if (options->stages || options->json)
+        return error_set(error, STATUS_BAD_USAGE, "--stages and --json are for dpc compare");
+    if (options->differs)
+        return check_diff(options, error);
+    if (options->step)
+        return error_set(error, STATUS_BAD_USAGE, "--step goes with dpc diff");
+    if (optind + 1 != argc)
+        return error_set(error, STATUS_BAD_USAGE, optind == argc ? "no schedule given: dpc FILE.dps; dpc --help says more"
+                                                                 : "one schedule at a time");
+    if (options->sweep.text && (options->output || options->emit_count || options->dumps))
+        return error_set(error, STATUS_BAD_USAGE, "--sweep only proves: it goes with no -o, --emit or --dump");
+    options->input = argv[optind];
+    return memory_check_options(&options->memory, error);
+}

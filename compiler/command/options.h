@@ -1,0 +1,73 @@
+#ifndef COMPILER_OPTIONS_H
+#define COMPILER_OPTIONS_H
+
+/* The command line of dpc. */
+
+#include "compiler/command/sweep.h"
+#include "compiler/lower/memory.h"
+#include "compiler/schedule/timeline.h"
+#include "runtime/base/status.h"
+
+typedef enum EmitKind {
+    EMIT_CSV,
+    EMIT_COMMS,
+    EMIT_ASM,
+    EMIT_STATS,
+    EMIT_SVG,
+    EMIT_HTML,
+    EMIT_TEXT,
+    EMIT_TRACE,
+    EMIT_EXPLAIN,
+    EMIT_OVERLAP,
+    EMIT_KINDS
+} EmitKind;
+
+/* A form of the program on its way, in the order of the passes. */
+typedef enum DumpForm {
+    DUMP_TOKENS,
+    DUMP_TREE,
+    DUMP_SCHEDULE,
+    DUMP_ORDER,
+    DUMP_TIMES,
+    DUMP_COMMS,
+    DUMP_PLAN,
+    DUMP_PROGRAM,
+    DUMP_OPCODES,
+    DUMP_FORMS
+} DumpForm;
+
+enum { OUTPUTS_MAX = 64 };
+
+typedef struct Options {
+    bool help, version;
+    const char *input;  /* .dps or .csv; NULL only with help, version or dump of opcodes */
+    bool compares;      /* dpc compare: all of the inputs, the first of which is `input` */
+    char *const *inputs;
+    int input_count;
+    int64_t stages;     /* compare: into so many each schedule cuts the model; 0: they have the same number of ranks */
+    bool json;          /* compare */
+    const char *output; /* -o */
+    bool differs;       /* dpc diff: `input` is held against the second of the inputs, a trace */
+    int64_t step;       /* diff: of that trace; 0: the typical one */
+    struct {
+        EmitKind kind;
+        const char *file; /* "-": stdout */
+    } emit[OUTPUTS_MAX];
+    int emit_count;
+    bool dump[DUMP_FORMS];
+    bool dumps; /* any of them */
+    Costs costs;
+    Parameters parameters;
+    Memory memory;
+    Sweep sweep;
+} Options;
+
+extern const char command_line_help[];
+
+/* STATUS_BAD_USAGE says what is wrong and what would be right. The arena owns the parameters' names. */
+/* The number behind an option; STATUS_BAD_USAGE: it is none. */
+Status option_number(const char *option, const char *text, int64_t *value, Error *error);
+
+Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
+
+#endif

@@ -1,0 +1,130 @@
+#include "compiler/command/published.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What the formulas speak of. */
+typedef struct Sizes {
+    double ranks, stages, microbatches, peak;
+    double forward, input, weight, backward, pair;
+    bool alike; /* all stages have the same times */
+    bool quiet; /* messages take none */
+} Sizes;
+
+/* --- the formulas --- */
+
+static double flushed(const Sizes *x) { return (x->ranks - 1) * (x->forward + x->backward); }
+static double zb_h1(const Sizes *x) { return (x->ranks - 1) * (x->forward + x->input - x->weight); }
+static double zb_h2(const Sizes *x) { return (x->ranks - 1) * (x->forward + x->input - 2 * x->weight); }
+static double zb_v(const Sizes *x) { return 2 * (x->ranks - 1) * (x->input - x->weight); }
+static double dualpipe(const Sizes *x) { return (x->stages / 2 - 1) * (x->pair + x->backward - 3 * x->weight); }
+static double bitpipe(const Sizes *x) { return (x->ranks / 2 - 1) * (x->forward + x->backward); }
+static double controllable(const Sizes *x) { return fmax(0, 6 * x->ranks - 3 * x->peak - 1) * x->forward; }
+
+static double chimera(const Sizes *x)
+{
+    return (x->ranks - 2) * (x->backward + (x->microbatches / x->ranks - 1) * (x->backward - x->forward));
+}
+
+/* --- where they hold --- */
+
+static bool few(const Sizes *x) { return x->microbatches < x->ranks; }
+static bool few_for_two(const Sizes *x) { return x->microbatches < 2 * x->ranks - 1; }
+static bool few_for_both(const Sizes *x) { return x->microbatches < 2 * x->ranks; }
+static bool no_units(const Sizes *x) { return fmod(x->microbatches, x->ranks) != 0; }
+static bool long_weight(const Sizes *x) { return x->weight > x->forward; }
+static bool long_weights(const Sizes *x) { return 2 * x->weight > x->forward + x->input; }
+static bool short_input(const Sizes *x) { return x->input < x->forward; }
+static bool short_backward(const Sizes *x) { return x->backward < x->forward; }
+static bool other_backward(const Sizes *x) { return x->backward != x->forward; }
+static bool other_input(const Sizes *x) { return x->input != x->forward; }
+static bool other_weight(const Sizes *x) { return x->weight != x->forward; }
+static bool other_halves(const Sizes *x) { return x->backward != x->input + x->weight; }
+static bool overlapped(const Sizes *x) { return x->pair != x->forward + x->backward; }
+
+enum { BREACHES = 5 };
+
+typedef struct Breach {
+    const char *text;
+    bool (*of)(const Sizes *);
+} Breach;
+
+#define FEW {"M < P", few}
+#define FEW_FOR_TWO {"M < 2P-1", few_for_two}
+#define FEW_FOR_BOTH {"M < 2P", few_for_both}
+#define NO_UNITS {"P does not divide M", no_units}
+#define LONG_WEIGHT {"W > F", long_weight}
+#define OTHER_HALVES {"B != I+W", other_halves}
+
+static const struct {
+    const char *schedule, *formula, *source;
+    bool is_bound;
+    double (*value)(const Sizes *);
+    Breach breaches[BREACHES];
+} known[] = {
+    {"gpipe", "(P-1)(F+B)", "Huang et al., NeurIPS 2019", false, flushed, {{0}}},
+    {"1f1b", "(P-1)(F+B)", "Narayanan et al., ICML 2021", false, flushed, {{0}}},
+    {"eager-1f1b", "(P-1)(F+B)", "Zhuang et al., MLSys 2023", false, flushed, {{0}}},
+    {"interleaved-1f1b", "(P-1)(F+B)", "Narayanan et al., SC 2021", false, flushed, {NO_UNITS}},
+    {"looped-bfs", "(P-1)(F+B)", "Lamy-Poirier, MLSys 2023", false, flushed, {FEW}},
+    {"hanayo", "(P-1)(F+B)", "Liu et al., SC 2023", false, flushed, {{"B != F", other_backward}, NO_UNITS}},
+    {"zb-h1", "(P-1)(F+I-W)", "Qi et al., ICLR 2024", false, zb_h1, {LONG_WEIGHT, FEW}},
+    {"zb-h2", "(P-1)(F+I-2W)", "Qi et al., ICLR 2024", false, zb_h2, {LONG_WEIGHT, {"2W > F+I", long_weights}, FEW_FOR_TWO}},
+    {"zb1p", "(P-1)(F+I-W)", "Qi et al., ICLR 2024", false, zb_h1, {LONG_WEIGHT, FEW}},
+    {"zb-v", "2(P-1)(I-W)", "Qi et al., ICLR 2024", false, zb_v, {LONG_WEIGHT, {"I < F", short_input}, FEW_FOR_TWO}},
+    {"v-half", "max(0, 6P-3k-1) F", "Qi et al., NeurIPS 2024", true, controllable,
+     {{"I != F", other_input}, {"W != F", other_weight}, FEW_FOR_BOTH}},
+    {"v-min", "max(0, 6P-3k-1) F", "Qi et al., NeurIPS 2024", true, controllable,
+     {{"I != F", other_input}, {"W != F", other_weight}, FEW_FOR_BOTH}},
+    {"chimera", "(P-2)B + (M/P-1)(P-2)(B-F)", "Li and Hoefler, SC 2021", false, chimera, {{"B < F", short_backward}, NO_UNITS}},
+    {"bitpipe", "(P/2-1)(F+B)", "Wu et al., 2024", false, bitpipe, {{"B != F", other_backward}, NO_UNITS}},
+    {"dualpipe", "(S/2-1)(FB+B-3W)", "DeepSeek-V3 Technical Report, 2024", false, dualpipe,
+     {{"I != F", other_input}, LONG_WEIGHT, OTHER_HALVES, {"FB != F+B", overlapped}, FEW_FOR_BOTH}},
+    {"dualpipev", "(S/2-1)(FB+B-3W)", "Sea AI Lab, 2025", false, dualpipe,
+     {{"I != F", other_input}, LONG_WEIGHT, OTHER_HALVES, {"FB != F+B", overlapped}, FEW_FOR_BOTH}},
+};
+
+static Sizes sizes_of(const Schedule *schedule, const Costs *costs, uint32_t peak_activations)
+{
+    const uint32_t stages = schedule->pipes[0].stages;
+    Sizes x = {.ranks = schedule->ranks, .stages = stages, .microbatches = schedule->microbatches, .peak = peak_activations,
+               .forward = costs_pass(costs, 0, COST_F), .input = costs_pass(costs, 0, COST_I), .weight = costs_pass(costs, 0, COST_W),
+               .backward = costs_pass(costs, 0, COST_B), .pair = costs_pair(costs, 0, 0, COST_B), .alike = true, .quiet = true};
+    for (uint32_t s = 1; s < stages; s++) {
+        for (StageCost kind = COST_F; kind <= COST_W; kind++)
+            x.alike = x.alike && costs_pass(costs, s, kind) == costs_pass(costs, 0, kind);
+        x.alike = x.alike && costs_pair(costs, s, s, COST_B) == x.pair;
+    }
+    for (uint32_t p = 0; p < schedule->pipe_count; p++)
+        for (uint32_t s = 1; s < schedule->pipes[p].stages; s++) {
+            const uint32_t before = stage_home(&schedule->pipes[p], s - 1, 0).rank, here = stage_home(&schedule->pipes[p], s, 0).rank;
+            x.quiet = x.quiet && costs_message(costs, before, here) == 0 && costs_message(costs, here, before) == 0;
+        }
+    return x;
+}
+
+static void add_breach(PublishedBubble *published, const char *text)
+{
+    const size_t used = strlen(published->breach);
+    snprintf(published->breach + used, sizeof published->breach - used, "%s%s", used ? ", " : "", text);
+}
+
+bool published_bubble(const Schedule *schedule, const Costs *costs, uint32_t peak_activations, PublishedBubble *published)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(known[i].schedule, schedule->name) != 0)
+            continue;
+        const Sizes x = sizes_of(schedule, costs, peak_activations);
+        *published = (PublishedBubble){.formula = known[i].formula, .source = known[i].source, .is_bound = known[i].is_bound,
+                                       .value = known[i].value(&x)};
+        if (!x.alike)
+            add_breach(published, "stages of different times");
+        if (!x.quiet)
+            add_breach(published, "messages that take time");
+        for (int b = 0; b < BREACHES && known[i].breaches[b].of; b++)
+            if (known[i].breaches[b].of(&x))
+                add_breach(published, known[i].breaches[b].text);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,20 @@
+#ifndef COMPILER_PUBLISHED_H
+#define COMPILER_PUBLISHED_H
+
+/* Bubbles in the closed forms in which papers give them, and for which sizes and times they hold. The language knows nothing of
+   them: a schedule is recognised by its name. A bubble is the largest end - start of a rank less its work. */
+
+#include "compiler/schedule/timeline.h"
+
+typedef struct PublishedBubble {
+    const char *formula; /* as text: P ranks, S stages, M microbatches, k activations at the peak, F, I, W, B, and FB of an F&B */
+    const char *source;
+    bool is_bound;       /* no order with this peak has less; else it is the bubble itself */
+    double value;
+    char breach[128];    /* "W > F": why sizes or times lie outside of its domain; empty: they lie in it */
+} PublishedBubble;
+
+/* False when there is none for a schedule of this name. */
+bool published_bubble(const Schedule *schedule, const Costs *costs, uint32_t peak_activations, PublishedBubble *published);
+
+#endif

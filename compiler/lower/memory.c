@@ -1,0 +1,144 @@
+#include "compiler/lower/memory.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { TEXT = 48 };
+static const uint64_t BYTES_MAX = (uint64_t)1 << 44; /* a slot: sums of all slots and stages still fit */
+static const char *const class_names[SLOT_CLASSES] = {
+    [SLOT_MESSAGE] = "message", [SLOT_CONTEXT] = "context", [SLOT_STASH] = "stash", [SLOT_GRADIENT] = "gradient",
+    [SLOT_WEIGHTS] = "version"};
+
+/* "96M" up to a comma or the end. */
+static bool read_bytes(const char *text, size_t length, uint64_t *bytes)
+{
+    static const char units[] = "KMGT";
+    size_t used = 0;
+    *bytes = 0;
+    for (; used < length && isdigit((unsigned char)text[used]); used++) {
+        *bytes = 10 * *bytes + (uint64_t)(text[used] - '0');
+        if (*bytes > BYTES_MAX)
+            return false;
+    }
+    const char *unit = used > 0 && used < length ? strchr(units, text[used]) : NULL;
+    if (unit && *unit) {
+        *bytes <<= 10 * (unit - units + 1);
+        used++;
+    }
+    return used > 0 && used == length && *bytes <= BYTES_MAX;
+}
+
+Status memory_set_sizes(Memory *memory, const char *text, Error *error)
+{
+    for (const char *next = text; *next;) {
+        const size_t length = strcspn(next, ","), name = strcspn(next, "=,");
+        uint64_t *size = name == 7 && memcmp(next, "weights", 7) == 0 ? &memory->weights : NULL;
+        for (int class = 0; class < SLOT_CLASSES; class++)
+            if (strlen(class_names[class]) == name && memcmp(class_names[class], next, name) == 0)
+                size = &memory->slot[class];
+        if (!size || next[name] != '=')
+            return error_set(error, STATUS_BAD_USAGE,
+                             "--slot-bytes: '%.*s' is not NAME=BYTES with NAME one of message, context, stash, gradient, weights, version",
+                             (int)length, next);
+        if (!read_bytes(next + name + 1, length - name - 1, size))
+            return error_set(error, STATUS_BAD_USAGE, "--slot-bytes: '%.*s' needs a number of bytes, such as 4096, 64K or 1G",
+                             (int)length, next);
+        next += length + (next[length] == ',');
+    }
+    memory->has_sizes = true;
+    return STATUS_OK;
+}
+
+Status memory_set_limit(Memory *memory, const char *text, Error *error)
+{
+    static const char prefix[] = "activations=";
+    const bool activations = strncmp(text, prefix, sizeof prefix - 1) == 0;
+    const char *number = activations ? text + sizeof prefix - 1 : text;
+    uint64_t value;
+    if (!read_bytes(number, strlen(number), &value) || value == 0 || (activations && value > UINT32_MAX))
+        return error_set(error, STATUS_BAD_USAGE, "--memory-limit: '%s' is neither bytes a rank, such as 24G, nor activations=N", text);
+    if (activations)
+        memory->limit_activations = (uint32_t)value;
+    else
+        memory->limit = value;
+    memory->limit_text = number;
+    return STATUS_OK;
+}
+
+Status memory_check_options(const Memory *memory, Error *error)
+{
+    if (memory->limit && !memory->has_sizes)
+        return error_set(error, STATUS_BAD_USAGE, "--memory-limit in bytes needs to know how large things are: --slot-bytes message=N,...; "
+                                                  "or limit activations: --memory-limit activations=N");
+    return STATUS_OK;
+}
+
+uint64_t memory_bytes(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank)
+{
+    const uint32_t *slots = plans[rank].slots, chunks = schedule->chunk_counts[rank];
+    uint64_t bytes = chunks * memory->weights + (slots[SLOT_WEIGHTS] - chunks) * memory->slot[SLOT_WEIGHTS];
+    for (int class = 0; class < SLOT_WEIGHTS; class++)
+        bytes += slots[class] * memory->slot[class];
+    return bytes;
+}
+
+static uint64_t needed(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank, bool activations)
+{
+    return activations ? plans[rank].peak_activations : memory_bytes(memory, schedule, plans, rank);
+}
+
+/* The action with which a rank has all the slots that count. NULL: none does. */
+static const Action *peak_of(const Memory *memory, const RankPlan *plan, bool activations)
+{
+    if (activations)
+        return plan->peak_activations_at;
+    const Action *last = NULL; /* they are in one order */
+    for (int class = 0; class < SLOT_CLASSES; class++)
+        if (memory->slot[class] && plan->slots_at[class] && (!last || plan->slots_at[class] > last))
+            last = plan->slots_at[class];
+    return last;
+}
+
+static void check(const Memory *memory, uint64_t limit, bool activations, const Schedule *schedule, const RankPlan *plans,
+                  Diagnostics *diagnostics)
+{
+    uint32_t most = 0, others = 0;
+    for (uint32_t r = 1; r < schedule->ranks; r++)
+        if (needed(memory, schedule, plans, r, activations) > needed(memory, schedule, plans, most, activations))
+            most = r;
+    const uint64_t needs = needed(memory, schedule, plans, most, activations);
+    if (needs <= limit)
+        return;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        others += r != most && needed(memory, schedule, plans, r, activations) > limit;
+    const RankPlan *plan = &plans[most];
+    const Action *peak = peak_of(memory, plan, activations);
+    char at[TEXT + 16] = "";
+    if (peak) {
+        char text[TEXT];
+        action_text(schedule, peak, text, sizeof text);
+        snprintf(at, sizeof at, " from %s on", text);
+    }
+    const uint32_t further = plan->slots[SLOT_WEIGHTS] - schedule->chunk_counts[most];
+    char versions[TEXT] = "";
+    if (further)
+        snprintf(versions, sizeof versions, ", with %u further version%s", further, further == 1 ? "" : "s");
+    const Span span = peak ? peak->span : (Span){0, 0};
+    diag_error(diagnostics, span, "rank %u needs %llu %s%s, more than the limit of %s", most, (unsigned long long)needs,
+               activations ? "activations" : "bytes", at, memory->limit_text);
+    if (!activations)
+        diag_help(diagnostics, "it has %u message, %u context, %u stash and %u gradient slots, and the weights of %u stage%s%s",
+                  plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH], plan->slots[SLOT_GRADIENT],
+                  schedule->chunk_counts[most], schedule->chunk_counts[most] == 1 ? "" : "s", versions);
+    if (others)
+        diag_help(diagnostics, "%u more of %u ranks exceed it", others, schedule->ranks);
+}
+
+bool memory_check(const Memory *memory, const Schedule *schedule, const RankPlan *plans, Diagnostics *diagnostics)
+{
+    if (memory->limit)
+        check(memory, memory->limit, false, schedule, plans, diagnostics);
+    if (memory->limit_activations)
+        check(memory, memory->limit_activations, true, schedule, plans, diagnostics);
+    return !diag_failed(diagnostics);
+}

@@ -1,0 +1,291 @@
+#include "compiler/measured/diff.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORST = 10 };
+
+static Status check_extents(const Trace *trace, const Schedule *schedule, Error *error)
+{
+    bool same = trace->ranks == schedule->ranks && trace->pipe_count == schedule->pipe_count &&
+                trace->stages == schedule->pipes[0].stages;
+    uint32_t microbatches = 0;
+    for (uint32_t p = 0; p < trace->pipe_count; p++) {
+        microbatches += trace->microbatches[p];
+        same = same && trace->microbatches[p] == schedule->pipes[p].microbatches;
+    }
+    if (same)
+        return STATUS_OK;
+    return error_set(error, STATUS_BAD_INPUT,
+                     "%s has %u ranks, %u stages, %u pipes, %u microbatches; %s has %u, %u, %u, %u", trace->path, trace->ranks,
+                     trace->stages, trace->pipe_count, microbatches, schedule->name, schedule->ranks, schedule->pipes[0].stages,
+                     schedule->pipe_count, schedule->microbatches);
+}
+
+Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule, Arena *arena, Timeline *times, Error *error)
+{
+    TRY(check_extents(trace, schedule, error));
+    const TraceIndex index = trace_index(trace, step, arena);
+    const TraceExtent extent = trace_extent(trace, step);
+    times->start = arena_array(arena, schedule->ranks, sizeof *times->start);
+    times->end = arena_array(arena, schedule->ranks, sizeof *times->end);
+    times->position = arena_array(arena, schedule->ranks, sizeof *times->position);
+    times->makespan = extent.end - extent.start;
+    times->costs = &costs_unit; /* messages took what they took: nothing to add */
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const Order *order = &schedule->orders[r];
+        times->start[r] = arena_array(arena, order->count, sizeof **times->start);
+        times->end[r] = arena_array(arena, order->count, sizeof **times->end);
+        times->position[r] = order->count;
+        for (uint32_t i = 0; i < order->count; i++) {
+            const Action *pass = &order->actions[i];
+            if (pass->kind > ACTION_U)
+                continue;
+            const TraceEvent *event = trace_find(&index, pass->kind, pass->pipe, pass->stage, pass->microbatch);
+            if (!event || event->rank != r) {
+                char name[48];
+                action_text(schedule, pass, name, sizeof name);
+                return error_set(error, STATUS_BAD_INPUT, "%s: step %u has no %s on rank %u: is it of another schedule, or were there other parameters (-D)?",
+                                 trace->path, step, name, r);
+            }
+            times->start[r][i] = event->start - extent.start;
+            times->end[r][i] = event->end - extent.start;
+        }
+    }
+    return STATUS_OK;
+}
+
+static double work(const Schedule *schedule, const Timeline *times)
+{
+    double busy = 0;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        busy += timeline_rank(schedule, times, r).busy;
+    return busy;
+}
+
+/* The same costs in another unit. */
+static const Costs *in_milliseconds(const Costs *costs, double unit, Arena *arena)
+{
+    Costs *scaled = arena_allocate(arena, sizeof *scaled);
+    *scaled = *costs;
+    scaled->stages = arena_array(arena, costs->stage_count, sizeof *scaled->stages);
+    scaled->links = arena_array(arena, costs->link_count, sizeof *scaled->links);
+    for (int cost = 0; cost <= COST_FB; cost++)
+        scaled->all[cost] *= unit;
+    for (uint32_t s = 0; s < costs->stage_count; s++)
+        for (int cost = 0; cost < STAGE_COSTS; cost++)
+            scaled->stages[s][cost] = costs->stages[s][cost] * (cost <= COST_FB ? unit : 1);
+    const double rate = costs->unit < 0 ? 1e3 / unit : 1; /* bandwidth without a unit is that of the costs, else a second's */
+    for (uint32_t l = 0; l < costs->link_count; l++) {
+        scaled->links[l] = costs->links[l];
+        scaled->links[l].latency *= unit;
+        scaled->links[l].bandwidth *= rate;
+    }
+    scaled->latency *= unit;
+    scaled->bandwidth *= rate;
+    scaled->unit = 1e-3;
+    return scaled;
+}
+
+void diff_scale(Comparison *comparison, Arena *arena)
+{
+    const Schedule *schedule = comparison->schedule;
+    Timeline *times = &comparison->predicted;
+    const Costs *costs = times->costs;
+    const double busy = work(schedule, times);
+    comparison->scaled = costs->unit < 0 && comparison->trace->unit <= 0;
+    comparison->unit = costs->unit >= 0 ? costs->unit * 1e3
+                       : !comparison->scaled ? comparison->trace->unit * 1e3
+                       : busy > 0 ? work(schedule, &comparison->measured) / busy : 1;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            times->start[r][i] *= comparison->unit;
+            times->end[r][i] *= comparison->unit;
+        }
+    times->makespan *= comparison->unit;
+    times->costs = in_milliseconds(costs, comparison->unit, arena);
+}
+
+/* --- the table --- */
+
+static double percent(double error, double of)
+{
+    return of > 0 ? 100 * error / of : 0;
+}
+
+/* No -0.000 where sums are not exact. */
+static double idle_time(RankTimes times)
+{
+    const double idle = times.end - times.start - times.busy;
+    return fabs(idle) < 5e-4 ? 0 : idle;
+}
+
+static void print_row(const char *name, RankTimes predicted, RankTimes measured, double makespan, FILE *stream)
+{
+    fprintf(stream, "%-6s %10.3f %10.3f  %10.3f %10.3f  %10.3f %10.3f  %10.3f %10.3f  %+8.2f %%\n", name, predicted.start, measured.start,
+            predicted.end, measured.end, predicted.busy, measured.busy, idle_time(predicted), idle_time(measured), percent(measured.end - predicted.end, makespan));
+}
+
+static void print_ranks(const Comparison *comparison, FILE *stream)
+{
+    const Schedule *schedule = comparison->schedule;
+    const double makespan = comparison->predicted.makespan;
+    RankTimes all[2] = {{.end = makespan}, {.end = comparison->measured.makespan}};
+    fprintf(stream, "%-6s %13s  %21s  %21s  %21s\n%-6s", "", "start", "end", "busy", "idle", "");
+    for (int i = 0; i < 4; i++)
+        fprintf(stream, " %10s %10s ", "predicted", "measured");
+    fprintf(stream, " error of end\n");
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const RankTimes predicted = timeline_rank(schedule, &comparison->predicted, r);
+        const RankTimes measured = timeline_rank(schedule, &comparison->measured, r);
+        char name[16];
+        snprintf(name, sizeof name, "r%u", r);
+        print_row(name, predicted, measured, makespan, stream);
+        all[0].busy += predicted.busy / schedule->ranks;
+        all[1].busy += measured.busy / schedule->ranks;
+    }
+    print_row("all", all[0], all[1], makespan, stream);
+    fprintf(stream, "\nmakespan: predicted %.3f ms, measured %.3f ms, error %+.2f %%\n", makespan, comparison->measured.makespan,
+            percent(comparison->measured.makespan - makespan, makespan));
+}
+
+/* Where a pass, or an F&B, is not as predicted: how much longer it takes, and how much later than it could it begins. */
+typedef struct Deviation {
+    uint32_t rank, position;
+    double longer, later;
+} Deviation;
+
+/* When the pass at `position`, or the F&B that begins there, could begin: its rank is free and what it needs is made. */
+static double ready_time(const Comparison *comparison, const Timeline *times, uint32_t rank, uint32_t position, double free_at)
+{
+    const Action *pass = &comparison->schedule->orders[rank].actions[position];
+    for (int half = 0; half <= pass->overlap; half++) {
+        Dependence needed;
+        if (pass_dependence(comparison->schedule, comparison->table, pass + half, &needed))
+            free_at = fmax(free_at, times->end[needed.rank][needed.position]);
+    }
+    return free_at;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const Deviation *a = left, *b = right;
+    const double x = fabs(a->longer) + fabs(a->later), y = fabs(b->longer) + fabs(b->later);
+    if (x != y)
+        return x < y ? 1 : -1;
+    return a->rank != b->rank ? (a->rank > b->rank) - (a->rank < b->rank) : (a->position > b->position) - (a->position < b->position);
+}
+
+static size_t deviations_of(const Comparison *comparison, uint32_t rank, Deviation *deviations)
+{
+    const Timeline *const times[] = {&comparison->predicted, &comparison->measured};
+    const Order *order = &comparison->schedule->orders[rank];
+    double free_at[2] = {0, 0};
+    size_t count = 0;
+    for (uint32_t i = 0; i < order->count; i++) {
+        if (order->actions[i].kind > ACTION_U)
+            continue;
+        double late[2], length[2];
+        for (int side = 0; side < 2; side++) {
+            const double start = times[side]->start[rank][i], end = times[side]->end[rank][i];
+            late[side] = start - ready_time(comparison, times[side], rank, i, free_at[side]);
+            length[side] = end - start;
+            free_at[side] = end;
+        }
+        deviations[count++] = (Deviation){rank, i, length[1] - length[0], late[1] - late[0]};
+        i += order->actions[i].overlap;
+    }
+    return count;
+}
+
+static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream)
+{
+    const Schedule *schedule = comparison->schedule;
+    const TraceIndex index = trace_index(comparison->trace, comparison->step, arena);
+    size_t passes = 0, count = 0;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        passes += schedule->orders[r].count;
+    Deviation *deviations = arena_array(arena, passes, sizeof *deviations);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        count += deviations_of(comparison, r, &deviations[count]);
+    qsort(deviations, count, sizeof *deviations, by_size);
+    if (!count || (deviations[0].longer == 0 && deviations[0].later == 0))
+        return;
+    fprintf(stream, "\nThe passes that err most; later: by how much it begins after its inputs are made and its rank is free\n");
+    fprintf(stream, "%-14s %-6s %-28s %10s %10s %10s %10s\n", "pass", "rank", "line", "predicted", "measured", "longer", "later");
+    for (size_t i = 0; i < count && i < WORST && fabs(deviations[i].longer) + fabs(deviations[i].later) > 0; i++) {
+        const Deviation *deviation = &deviations[i];
+        const uint32_t r = deviation->rank, p = deviation->position;
+        const Action *pass = &schedule->orders[r].actions[p];
+        const TraceEvent *event = trace_find(&index, pass->kind, pass->pipe, pass->stage, pass->microbatch);
+        char name[100], rank[16], line[200];
+        const int length = action_text(schedule, pass, name, 48);
+        if (pass->overlap) {
+            name[length] = '&';
+            action_text(schedule, pass + 1, name + length + 1, 48);
+        }
+        snprintf(rank, sizeof rank, "r%u", r);
+        snprintf(line, sizeof line, "%s:%u", comparison->trace->source, event->line);
+        fprintf(stream, "%-14s %-6s %-28s %10.3f %10.3f %+10.3f %+10.3f\n", name, rank, line,
+                comparison->predicted.end[r][p] - comparison->predicted.start[r][p],
+                comparison->measured.end[r][p] - comparison->measured.start[r][p], deviation->longer, deviation->later);
+    }
+}
+
+void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
+{
+    const Schedule *schedule = comparison->schedule;
+    const Trace *trace = comparison->trace;
+    fprintf(stream, "%s: %u ranks, %u microbatches; measured: step %u of %s", schedule->name, schedule->ranks, schedule->microbatches,
+            comparison->step, trace->path);
+    if (trace->step_count > 1)
+        fprintf(stream, ", which has %u to %u", trace->steps[0], trace->steps[trace->step_count - 1]);
+    fprintf(stream, "\ntimes in ms");
+    if (comparison->scaled)
+        fprintf(stream, "; the costs do not say how long their unit is: %.4g ms here, so that both are busy as long "
+                        "(dpc calibrate makes costs that say it)", comparison->unit);
+    fprintf(stream, "\n\n");
+    print_ranks(comparison, stream);
+    print_worst(comparison, arena, stream);
+}
+
+/* --- an order from a trace --- */
+
+static void put_cell(const Trace *trace, const TraceEvent *event, FILE *stream)
+{
+    static const char letters[] = {[ACTION_F] = 'F', [ACTION_B] = 'B', [ACTION_I] = 'I', [ACTION_W] = 'W', [ACTION_U] = 'U'};
+    if (trace->pipe_count > 1)
+        fprintf(stream, "p%u:", event->pipe);
+    fprintf(stream, "%u%c%u", event->stage, letters[event->kind], event->microbatch);
+}
+
+Source diff_order(const Trace *trace, uint32_t step, Arena *arena)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    for (uint32_t r = 0; stream && r < trace->ranks; r++) {
+        const char *separator = "";
+        for (size_t i = 0; i < trace->count; i++) {
+            const TraceEvent *event = &trace->events[i];
+            if (event->rank != r || event->step != step || event->kind > ACTION_U)
+                continue;
+            fprintf(stream, "%s%s", separator, event->overlap ? "(" : "");
+            put_cell(trace, event, stream);
+            if (event->overlap) {
+                putc(';', stream);
+                put_cell(trace, &trace->events[++i], stream);
+                fputs(")OVERLAP_F_B", stream);
+            }
+            separator = ",";
+        }
+        putc('\n', stream);
+    }
+    if (stream)
+        fclose(stream);
+    Source source = {.path = arena_format(arena, "%s.csv", trace->path), .text = arena_text(arena, text ? text : "", size), .size = size};
+    free(text);
+    source_lines(&source, arena);
+    return source;
+}

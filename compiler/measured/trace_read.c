@@ -1,0 +1,421 @@
+#include "compiler/measured/trace_read.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yajl/yajl_parse.h>
+
+enum { TEXT_BYTES = 96, DEPTH_MAX = 32, CHUNK_BYTES = 1 << 16 };
+
+/* What a container of the JSON text is. */
+typedef enum Where { OTHER, TOP, ABOUT, MICROBATCHES, EVENTS, EVENT, ARGUMENTS } Where;
+
+typedef enum Key {
+    KEY_OTHER, KEY_EVENTS, KEY_ABOUT, KEY_SCHEDULE, KEY_SOURCE, KEY_RANKS, KEY_STAGES, KEY_MICROBATCHES, KEY_UNIT, KEY_BYTES,
+    KEY_CATEGORY, KEY_PHASE, KEY_PROCESS, KEY_TIME, KEY_DURATION, KEY_ARGUMENTS, KEY_STEP, KEY_LINE, KEY_PASS, KEY_MESSAGE, KEYS
+} Key;
+
+static const struct {
+    const char *name;
+    Where where;
+} keys[KEYS] = {
+    [KEY_EVENTS] = {"traceEvents", TOP}, [KEY_ABOUT] = {"otherData", TOP}, [KEY_SCHEDULE] = {"schedule", ABOUT},
+    [KEY_SOURCE] = {"source", ABOUT}, [KEY_RANKS] = {"ranks", ABOUT}, [KEY_STAGES] = {"stages", ABOUT},
+    [KEY_MICROBATCHES] = {"microbatches", ABOUT}, [KEY_UNIT] = {"unit", ABOUT}, [KEY_BYTES] = {"message_bytes", ABOUT},
+    [KEY_CATEGORY] = {"cat", EVENT}, [KEY_PHASE] = {"ph", EVENT}, [KEY_PROCESS] = {"pid", EVENT}, [KEY_TIME] = {"ts", EVENT},
+    [KEY_DURATION] = {"dur", EVENT}, [KEY_ARGUMENTS] = {"args", EVENT}, [KEY_STEP] = {"step", ARGUMENTS},
+    [KEY_LINE] = {"line", ARGUMENTS}, [KEY_PASS] = {"pass", ARGUMENTS}, [KEY_MESSAGE] = {"message", ARGUMENTS},
+};
+
+typedef struct Reader {
+    Trace *trace;
+    Arena *arena;
+    Error *error;
+    Where where[DEPTH_MAX];
+    int depth;
+    Key key;
+    uint64_t number;           /* of the event */
+    double numbers[KEYS];      /* of the event; NAN: not given */
+    char texts[KEYS][TEXT_BYTES];
+} Reader;
+
+/* --- one event --- */
+
+static int fail_event(const Reader *reader, const char *what, const char *text)
+{
+    error_set(reader->error, STATUS_BAD_INPUT, "%s: event %llu: '%s' %s", reader->trace->path, (unsigned long long)reader->number, text,
+              what);
+    return 0;
+}
+
+static bool read_number(const char **text, uint32_t limit, uint32_t *value)
+{
+    char *end;
+    if (!isdigit((unsigned char)**text))
+        return false;
+    errno = 0;
+    const unsigned long number = strtoul(*text, &end, 10);
+    *text = end;
+    *value = (uint32_t)number;
+    return errno == 0 && number < limit;
+}
+
+/* "3F5", "p1:3F5", "4RECV_F5" up to a & or the end. */
+static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
+{
+    uint32_t pipe = 0, stage;
+    if (**text == 'p') {
+        ++*text;
+        if (!read_number(text, trace->pipe_count, &pipe) || *(*text)++ != ':')
+            return false;
+    }
+    if (!read_number(text, trace->stages, &stage))
+        return false;
+    const size_t length = strspn(*text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+    const uint8_t kind = action_kind_named(*text, length);
+    *text += length;
+    event->kind = kind;
+    event->pipe = (uint16_t)pipe;
+    event->stage = (uint16_t)stage;
+    if (kind == ACTION_U) /* they count from 1 */
+        return read_number(text, trace->microbatches[pipe] + 1, &event->microbatch) && event->microbatch > 0;
+    return kind < ACTION_KINDS && read_number(text, trace->microbatches[pipe], &event->microbatch);
+}
+
+static void append(Reader *reader, const TraceEvent *event)
+{
+    Trace *trace = reader->trace;
+    if (trace->count == trace->capacity) {
+        const size_t grown = trace->capacity ? 2 * trace->capacity : 4096;
+        trace->events = arena_grow(reader->arena, trace->events, trace->count * sizeof *event, grown * sizeof *event);
+        trace->capacity = grown;
+    }
+    trace->events[trace->count++] = *event;
+}
+
+/* Passes, and waits for messages that are received. */
+static int take_event(Reader *reader)
+{
+    const Trace *trace = reader->trace;
+    const double *numbers = reader->numbers;
+    const bool is_pass = strcmp(reader->texts[KEY_CATEGORY], "compute") == 0;
+    const char *name = reader->texts[is_pass ? KEY_PASS : KEY_MESSAGE];
+    if (strcmp(reader->texts[KEY_PHASE], "X") != 0 || (!is_pass && strcmp(reader->texts[KEY_CATEGORY], "wait") != 0))
+        return 1;
+    if (!trace->ranks)
+        return fail_event(reader, "stands in a file without otherData: is this a trace of dprun or dpc?", name);
+    if (!(numbers[KEY_TIME] >= 0) || !(numbers[KEY_DURATION] >= 0))
+        return fail_event(reader, "has no ts and dur of at least 0", name);
+    if (!(numbers[KEY_PROCESS] >= 0 && numbers[KEY_PROCESS] < trace->ranks))
+        return fail_event(reader, "has a pid that is no rank", name);
+    if (!(numbers[KEY_STEP] >= 1 && numbers[KEY_STEP] < UINT32_MAX))
+        return fail_event(reader, "has no step", name);
+    TraceEvent event = {.rank = (uint16_t)numbers[KEY_PROCESS], .step = (uint32_t)numbers[KEY_STEP],
+                        .line = numbers[KEY_LINE] >= 0 && numbers[KEY_LINE] < UINT32_MAX ? (uint32_t)numbers[KEY_LINE] : 0,
+                        .start = numbers[KEY_TIME] * 1e-3, .end = (numbers[KEY_TIME] + numbers[KEY_DURATION]) * 1e-3};
+    const char *next = name;
+    if (!read_name(trace, &next, &event) || (is_pass ? event.kind > ACTION_U : event.kind <= ACTION_U))
+        return fail_event(reader, "is no pass or message of this schedule", name);
+    if (!is_pass && (event.kind == ACTION_SEND_F || event.kind == ACTION_SEND_B))
+        return 1;
+    event.overlap = is_pass && *next == '&';
+    append(reader, &event);
+    if (event.overlap) {
+        next++;
+        event.overlap = false;
+        if (event.kind != ACTION_F || !read_name(trace, &next, &event) || (event.kind != ACTION_B && event.kind != ACTION_I))
+            return fail_event(reader, "is no F&B", name);
+        append(reader, &event);
+    }
+    return *next ? fail_event(reader, "is no pass or message of this schedule", name) : 1;
+}
+
+/* --- the JSON text --- */
+
+static Where here(const Reader *reader) { return reader->depth ? reader->where[reader->depth - 1] : OTHER; }
+
+static int enter(Reader *reader, Where where)
+{
+    if (reader->depth == DEPTH_MAX)
+        return fail_event(reader, "is nested too deeply", "");
+    reader->where[reader->depth++] = where;
+    reader->key = KEY_OTHER;
+    return 1;
+}
+
+static int on_map(void *context)
+{
+    Reader *reader = context;
+    const Where where = here(reader);
+    if (where == EVENTS) {
+        reader->number++;
+        for (int key = 0; key < KEYS; key++) {
+            reader->numbers[key] = NAN;
+            reader->texts[key][0] = '\0';
+        }
+        return enter(reader, EVENT);
+    }
+    return enter(reader, reader->depth == 0 ? TOP : where == TOP && reader->key == KEY_ABOUT ? ABOUT
+                         : where == EVENT && reader->key == KEY_ARGUMENTS ? ARGUMENTS : OTHER);
+}
+
+static int on_map_end(void *context)
+{
+    Reader *reader = context;
+    return reader->where[--reader->depth] == EVENT ? take_event(reader) : 1;
+}
+
+static int on_array(void *context)
+{
+    Reader *reader = context;
+    const Where where = here(reader);
+    return enter(reader, where == TOP && reader->key == KEY_EVENTS ? EVENTS
+                         : where == ABOUT && reader->key == KEY_MICROBATCHES ? MICROBATCHES : OTHER);
+}
+
+static int on_array_end(void *context)
+{
+    ((Reader *)context)->depth--;
+    return 1;
+}
+
+static int on_key(void *context, const unsigned char *text, size_t length)
+{
+    Reader *reader = context;
+    const Where where = here(reader);
+    reader->key = KEY_OTHER;
+    for (Key key = KEY_OTHER + 1; key < KEYS && reader->key == KEY_OTHER; key++)
+        if (keys[key].where == where && strlen(keys[key].name) == length && memcmp(keys[key].name, text, length) == 0)
+            reader->key = key;
+    return 1;
+}
+
+/* A number about the whole trace; it must be whole, too, where it counts something. */
+static int take_about(Reader *reader, double value)
+{
+    Trace *trace = reader->trace;
+    const double most = reader->key == KEY_RANKS ? PROGRAM_RANKS_MAX : reader->key == KEY_STAGES ? PROGRAM_STAGES_MAX
+                        : reader->key == KEY_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX : 1e18;
+    if (reader->key == KEY_OTHER || reader->key == KEY_SCHEDULE || reader->key == KEY_SOURCE)
+        return 1;
+    if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value)))) {
+        error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g", trace->path, keys[reader->key].name, value);
+        return 0;
+    }
+    switch (reader->key) {
+    case KEY_RANKS: trace->ranks = (uint32_t)value; break;
+    case KEY_STAGES: trace->stages = (uint32_t)value; break;
+    case KEY_UNIT: trace->unit = value; break;
+    case KEY_BYTES: trace->message_bytes = value; break;
+    default:
+        if (trace->pipe_count == PROGRAM_PIPES_MAX)
+            return fail_event(reader, "more pipes than there can be", "otherData");
+        trace->microbatches[trace->pipe_count++] = (uint32_t)value;
+    }
+    return 1;
+}
+
+static int on_number(void *context, const char *text, size_t length)
+{
+    Reader *reader = context;
+    char copy[TEXT_BYTES];
+    const size_t used = length < sizeof copy - 1 ? length : sizeof copy - 1;
+    memcpy(copy, text, used);
+    copy[used] = '\0';
+    const double value = strtod(copy, NULL);
+    const Where where = here(reader);
+    if (where == MICROBATCHES)
+        reader->key = KEY_MICROBATCHES;
+    if (where == ABOUT || where == MICROBATCHES)
+        return take_about(reader, value);
+    if (where == EVENT || where == ARGUMENTS)
+        reader->numbers[reader->key] = value;
+    return 1;
+}
+
+static int on_text(void *context, const unsigned char *text, size_t length)
+{
+    Reader *reader = context;
+    const Where where = here(reader);
+    if (where == ABOUT && reader->key == KEY_SCHEDULE)
+        reader->trace->schedule = arena_text(reader->arena, (const char *)text, length);
+    if (where == ABOUT && reader->key == KEY_SOURCE)
+        reader->trace->source = arena_text(reader->arena, (const char *)text, length);
+    if (where != EVENT && where != ARGUMENTS)
+        return 1;
+    const size_t used = length < TEXT_BYTES - 1 ? length : TEXT_BYTES - 1;
+    memcpy(reader->texts[reader->key], text, used);
+    reader->texts[reader->key][used] = '\0';
+    return 1;
+}
+
+static Status fail_syntax(yajl_handle parser, const char *path, const unsigned char *chunk, size_t length, uint64_t line, Error *error)
+{
+    const size_t consumed = parser ? yajl_get_bytes_consumed(parser) : 0;
+    for (size_t i = 0; i < consumed && i < length; i++)
+        line += chunk[i] == '\n';
+    unsigned char *words = yajl_get_error(parser, 0, chunk, length);
+    error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON: %.*s", path, (unsigned long long)line, (int)strcspn((char *)words, "\n"),
+              (char *)words);
+    yajl_free_error(parser, words);
+    return STATUS_BAD_INPUT;
+}
+
+static Status parse(Reader *reader, FILE *stream, yajl_handle parser)
+{
+    static const char cut[] = "the file ends in the middle";
+    unsigned char *chunk = arena_allocate(reader->arena, CHUNK_BYTES);
+    uint64_t line = 1;
+    for (size_t length; (length = fread(chunk, 1, CHUNK_BYTES, stream)) > 0;) {
+        const yajl_status status = yajl_parse(parser, chunk, length);
+        if (status == yajl_status_client_canceled)
+            return STATUS_BAD_INPUT;
+        if (status != yajl_status_ok)
+            return fail_syntax(parser, reader->trace->path, chunk, length, line, reader->error);
+        for (size_t i = 0; i < length; i++)
+            line += chunk[i] == '\n';
+    }
+    if (ferror(stream))
+        return error_set(reader->error, STATUS_BAD_INPUT, "%s: %s", reader->trace->path, strerror(errno));
+    if (yajl_complete_parse(parser) != yajl_status_ok)
+        return error_set(reader->error, STATUS_BAD_INPUT, "%s:%llu: not JSON: %s", reader->trace->path, (unsigned long long)line, cut);
+    return STATUS_OK;
+}
+
+static int compare_steps(const void *left, const void *right)
+{
+    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+static void list_steps(Trace *trace, Arena *arena)
+{
+    uint32_t *steps = arena_array(arena, trace->count, sizeof *steps), count = 0;
+    for (size_t i = 0; i < trace->count; i++)
+        if (!count || steps[count - 1] != trace->events[i].step)
+            steps[count++] = trace->events[i].step;
+    qsort(steps, count, sizeof *steps, compare_steps);
+    trace->steps = steps;
+    for (uint32_t i = 0; i < count; i++)
+        if (!trace->step_count || steps[trace->step_count - 1] != steps[i])
+            steps[trace->step_count++] = steps[i];
+}
+
+Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
+{
+    static const yajl_callbacks callbacks = {.yajl_number = on_number, .yajl_string = on_text, .yajl_start_map = on_map,
+                                             .yajl_map_key = on_key, .yajl_end_map = on_map_end, .yajl_start_array = on_array,
+                                             .yajl_end_array = on_array_end};
+    *trace = (Trace){.path = path, .schedule = "", .source = ""};
+    *error = (Error){""};
+    Reader *reader = arena_allocate(arena, sizeof *reader);
+    reader->trace = trace;
+    reader->arena = arena;
+    reader->error = error;
+    FILE *stream = fopen(path, "r");
+    if (!stream)
+        return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
+    yajl_handle parser = yajl_alloc(&callbacks, NULL, reader);
+    Status status = parser ? parse(reader, stream, parser) : error_set(error, STATUS_RUN_FAILED, "no memory to read %s", path);
+    if (parser)
+        yajl_free(parser);
+    fclose(stream);
+    TRY(status);
+    list_steps(trace, arena);
+    if (!trace->count)
+        return error_set(error, STATUS_BAD_INPUT, "%s: no passes in it: is this a trace of dprun --trace or dpc --emit=trace?", path);
+    return STATUS_OK;
+}
+
+/* --- looking things up --- */
+
+static size_t place_of(const TraceIndex *index, uint8_t kind, uint32_t pipe, uint32_t stage, uint32_t microbatch)
+{
+    const Trace *trace = index->trace;
+    return kind * index->places + (size_t)index->first[pipe] * trace->stages + (size_t)stage * trace->microbatches[pipe] + microbatch -
+           (kind == ACTION_U);
+}
+
+TraceIndex trace_index(const Trace *trace, uint32_t step, Arena *arena)
+{
+    TraceIndex index = {.trace = trace};
+    uint32_t microbatches = 0;
+    for (uint32_t p = 0; p < trace->pipe_count; p++) {
+        index.first[p] = microbatches;
+        microbatches += trace->microbatches[p];
+    }
+    index.places = (size_t)microbatches * trace->stages;
+    index.events = arena_array(arena, index.places * ACTION_KINDS, sizeof *index.events);
+    for (size_t i = 0; i < trace->count; i++) {
+        const TraceEvent *event = &trace->events[i];
+        if (event->step == step)
+            index.events[place_of(&index, event->kind, event->pipe, event->stage, event->microbatch)] = event;
+    }
+    return index;
+}
+
+const TraceEvent *trace_find(const TraceIndex *index, uint8_t kind, uint32_t pipe, uint32_t stage, uint32_t microbatch)
+{
+    return index->events[place_of(index, kind, pipe, stage, microbatch)];
+}
+
+const TraceEvent *trace_needed(const TraceIndex *index, const TraceEvent *event)
+{
+    const bool forward = event->kind == ACTION_F || event->kind == ACTION_RECV_F;
+    if (event->kind == ACTION_W || event->kind == ACTION_U || (forward ? event->stage == 0 : event->stage + 1u == index->trace->stages))
+        return NULL;
+    const uint32_t stage = event->stage + (forward ? -1u : 1u);
+    if (forward)
+        return trace_find(index, ACTION_F, event->pipe, stage, event->microbatch);
+    const TraceEvent *full = trace_find(index, ACTION_B, event->pipe, stage, event->microbatch);
+    return full ? full : trace_find(index, ACTION_I, event->pipe, stage, event->microbatch);
+}
+
+TraceExtent trace_extent(const Trace *trace, uint32_t step)
+{
+    TraceExtent extent = {INFINITY, -INFINITY};
+    for (size_t i = 0; i < trace->count; i++) {
+        const TraceEvent *event = &trace->events[i];
+        if (event->step != step || event->kind > ACTION_U)
+            continue;
+        extent.start = fmin(extent.start, event->start);
+        extent.end = fmax(extent.end, event->end);
+    }
+    return extent;
+}
+
+typedef struct StepLength {
+    uint32_t step;
+    double length;
+} StepLength;
+
+static int compare_lengths(const void *left, const void *right)
+{
+    const StepLength *a = left, *b = right;
+    return a->length != b->length ? (a->length > b->length) - (a->length < b->length) : (a->step > b->step) - (a->step < b->step);
+}
+
+uint32_t *trace_steps_by_makespan(const Trace *trace, Arena *arena, uint32_t *count)
+{
+    const uint32_t skipped = trace->step_count > 1 && trace->steps[0] == 1;
+    *count = trace->step_count - skipped;
+    StepLength *lengths = arena_array(arena, *count, sizeof *lengths);
+    for (uint32_t i = 0; i < *count; i++) {
+        const TraceExtent extent = trace_extent(trace, trace->steps[i + skipped]);
+        lengths[i] = (StepLength){trace->steps[i + skipped], extent.end - extent.start};
+    }
+    qsort(lengths, *count, sizeof *lengths, compare_lengths);
+    uint32_t *steps = arena_array(arena, *count, sizeof *steps);
+    for (uint32_t i = 0; i < *count; i++)
+        steps[i] = lengths[i].step;
+    return steps;
+}
+
+uint32_t trace_typical_step(const Trace *trace, Arena *arena)
+{
+    uint32_t count;
+    const uint32_t *steps = trace_steps_by_makespan(trace, arena, &count);
+    return steps[(count - 1) / 2];
+}

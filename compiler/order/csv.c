@@ -1,0 +1,442 @@
+#include "compiler/order/csv.h"
+
+#include "runtime/program/program.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* 0F3v1: microbatch 3 uses version 1 of the weights. */
+typedef struct NamedVersion {
+    uint32_t pipe, microbatch, version;
+    Span span;
+} NamedVersion;
+
+typedef struct Reader {
+    const Source *source;
+    Arena *arena;
+    Diagnostics *diagnostics;
+    Schedule *schedule;
+    const char *next, *end; /* of the cell */
+    NamedVersion *versions; /* [version_count]: of the F's that name one */
+    uint32_t version_count, version_capacity;
+    Span plain;             /* of the last F that names none; ends at 0: there is none */
+    bool good;
+} Reader;
+
+static uint32_t offset(const Reader *reader, const char *place) { return (uint32_t)(place - reader->source->text); }
+
+static Span span_of(const Reader *reader, const char *begin, const char *end)
+{
+    return (Span){offset(reader, begin), offset(reader, end)};
+}
+
+static bool number(Reader *reader, uint32_t limit, uint32_t *value)
+{
+    const char *begin = reader->next;
+    uint64_t read = 0;
+    while (reader->next < reader->end && isdigit((unsigned char)*reader->next)) {
+        read = read * 10 + (uint64_t)(*reader->next++ - '0');
+        if (read > limit) {
+            diag_error(reader->diagnostics, span_of(reader, begin, reader->end), "the number is too large: at most %u", limit);
+            return false;
+        }
+    }
+    *value = (uint32_t)read;
+    return reader->next > begin;
+}
+
+static void bad_cell(Reader *reader, const char *begin, const char *end)
+{
+    static const char *const refused[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD"};
+    const Span span = span_of(reader, begin, end);
+    const int length = end - begin > 60 ? 60 : (int)(end - begin);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (memmem(begin, (size_t)(end - begin), refused[i], strlen(refused[i]))) {
+            diag_error(reader->diagnostics, span, "rank %u: %.*s: %s is not supported", reader->schedule->ranks, length, begin, refused[i]);
+            diag_help(reader->diagnostics, "weights are not sharded here and gradients are reduced by themselves: leave the cell out");
+            return;
+        }
+    diag_error(reader->diagnostics, span, "rank %u: '%.*s' is not a cell", reader->schedule->ranks, length, begin);
+    diag_help(reader->diagnostics, "a cell is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, (0F7;7B3)OVERLAP_F_B, or "
+                                   "<stage>U<version>; an F may name its version of the weights, as 3F0v1");
+}
+
+/* Behind an F: which version of the weights it uses, or nothing. */
+static bool version(Reader *reader, uint32_t pipe, uint32_t microbatch, const char *begin)
+{
+    NamedVersion named = {.pipe = pipe, .microbatch = microbatch};
+    if (reader->next == reader->end || *reader->next != 'v') {
+        reader->plain = span_of(reader, begin, reader->next);
+        return true;
+    }
+    reader->next++;
+    if (!number(reader, PROGRAM_MICROBATCHES_MAX, &named.version))
+        return false;
+    named.span = span_of(reader, begin, reader->next);
+    if (reader->version_count == reader->version_capacity) {
+        const uint32_t grown = reader->version_capacity ? 2 * reader->version_capacity : 64;
+        reader->versions = arena_grow(reader->arena, reader->versions, reader->version_count * sizeof *reader->versions,
+                                      grown * sizeof *reader->versions);
+        reader->version_capacity = grown;
+    }
+    reader->versions[reader->version_count++] = named;
+    return true;
+}
+
+static bool pass(Reader *reader, Action *action)
+{
+    const char *begin = reader->next;
+    uint32_t pipe = 0, stage, microbatch;
+    *action = (Action){0};
+    if (reader->end - reader->next > 1 && *reader->next == 'p' && isdigit((unsigned char)reader->next[1])) {
+        reader->next++;
+        if (!number(reader, PROGRAM_PIPES_MAX - 1, &pipe) || reader->next == reader->end || *reader->next++ != ':')
+            return false;
+    }
+    if (!number(reader, PROGRAM_STAGES_MAX - 1, &stage))
+        return false;
+    const char *name = reader->next;
+    while (reader->next < reader->end && (isupper((unsigned char)*reader->next) || *reader->next == '_'))
+        reader->next++;
+    action->kind = action_kind_named(name, (size_t)(reader->next - name));
+    if (action->kind == ACTION_KINDS || !number(reader, PROGRAM_MICROBATCHES_MAX - 1, &microbatch) ||
+        (action->kind == ACTION_F && !version(reader, pipe, microbatch, begin)))
+        return false;
+    action->pipe = (uint16_t)pipe;
+    action->stage = (uint16_t)stage;
+    action->microbatch = microbatch;
+    action->span = span_of(reader, begin, reader->next);
+    return true;
+}
+
+static bool take(Reader *reader, const char *word)
+{
+    const size_t length = strlen(word);
+    if ((size_t)(reader->end - reader->next) < length || memcmp(reader->next, word, length) != 0)
+        return false;
+    reader->next += length;
+    return true;
+}
+
+static bool cell(Reader *reader, Order *order)
+{
+    Action first, second;
+    if (!take(reader, "(")) {
+        if (!pass(reader, &first) || reader->next != reader->end)
+            return false;
+        order_append(order, reader->arena, &first);
+        reader->schedule->has_messages |= action_is_message(&first);
+        return true;
+    }
+    if (!pass(reader, &first) || !take(reader, ";") || !pass(reader, &second) || !take(reader, ")OVERLAP_F_B") ||
+        reader->next != reader->end || first.kind > ACTION_W || second.kind > ACTION_W)
+        return false;
+    first.overlap = true;
+    order_append(order, reader->arena, &first);
+    order_append(order, reader->arena, &second);
+    return true;
+}
+
+static void row(Reader *reader, const char *begin, const char *end, Order *order)
+{
+    for (const char *next = begin; next <= end;) {
+        const char *comma = memchr(next, ',', (size_t)(end - next));
+        const char *stop = comma ? comma : end;
+        const char *from = next, *to = stop;
+        while (from < to && isspace((unsigned char)*from))
+            from++;
+        while (to > from && isspace((unsigned char)to[-1]))
+            to--;
+        reader->next = from;
+        reader->end = to;
+        if (from < to && !cell(reader, order)) {
+            bad_cell(reader, from, to);
+            reader->good = false;
+        }
+        next = stop + 1;
+    }
+}
+
+static void read_rows(Reader *reader)
+{
+    Schedule *schedule = reader->schedule;
+    const char *text = reader->source->text, *end = text + reader->source->size;
+    while (end > text && isspace((unsigned char)end[-1]))
+        end--;
+    uint32_t rows = 1;
+    for (const char *place = text; place < end; place++)
+        rows += *place == '\n';
+    if (rows > PROGRAM_RANKS_MAX) {
+        diag_error(reader->diagnostics, (Span){0, 1}, "%u rows: at most %d ranks", rows, PROGRAM_RANKS_MAX);
+        reader->good = false;
+        return;
+    }
+    schedule->orders = arena_array(reader->arena, rows, sizeof *schedule->orders);
+    for (const char *next = text; schedule->ranks < rows; schedule->ranks++) {
+        const char *newline = memchr(next, '\n', (size_t)(end - next));
+        const char *stop = newline ? newline : end;
+        Order *order = &schedule->orders[schedule->ranks];
+        row(reader, next, stop, order);
+        if (!order->count && reader->good) {
+            diag_error(reader->diagnostics, span_of(reader, next, stop), "rank %u has nothing to do: its row is empty", schedule->ranks);
+            reader->good = false;
+        }
+        next = newline ? newline + 1 : end;
+    }
+}
+
+/* The sizes of the pipes, from the highest numbers in the cells. */
+static void size_pipes(Reader *reader)
+{
+    Schedule *schedule = reader->schedule;
+    uint32_t *highest = arena_array(reader->arena, PROGRAM_PIPES_MAX, sizeof *highest);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (action->pipe >= schedule->pipe_count)
+                schedule->pipe_count = action->pipe + 1u;
+            if (action->kind != ACTION_U && action->microbatch >= highest[action->pipe])
+                highest[action->pipe] = action->microbatch + 1;
+        }
+    schedule->pipes = arena_array(reader->arena, schedule->pipe_count, sizeof *schedule->pipes);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        PlacedPipe *pipe = &schedule->pipes[p];
+        bool *seen = arena_array(reader->arena, highest[p], sizeof *seen);
+        pipe->name = arena_format(reader->arena, "p%u", p);
+        pipe->span = (Span){0, 1};
+        pipe->first = schedule->microbatches;
+        for (uint32_t r = 0; r < schedule->ranks; r++)
+            for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+                const Action *action = &schedule->orders[r].actions[i];
+                if (action->pipe != p || action->kind > ACTION_W)
+                    continue;
+                if (action->stage >= pipe->stages)
+                    pipe->stages = action->stage + 1u;
+                pipe->microbatches += !seen[action->microbatch];
+                seen[action->microbatch] = true;
+            }
+        pipe->written = pipe->microbatches;
+        schedule->microbatches += pipe->microbatches;
+    }
+}
+
+/* A stage that no pass runs, maybe one that a message speaks of. */
+static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
+{
+    const Schedule *schedule = reader->schedule;
+    const uint32_t stages = schedule->pipes[pipe].stages;
+    reader->good = false;
+    for (uint32_t r = 0; r < schedule->ranks && !diag_full(reader->diagnostics); r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (action->pipe != pipe || action->stage != stage)
+                continue;
+            char name[48];
+            action_text(schedule, action, name, sizeof name);
+            diag_error(reader->diagnostics, action->span, "rank %u: %s: no rank runs stage %u of %u", r, name, stage, stages);
+            return;
+        }
+    diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u of %u", stage, stages);
+}
+
+enum { NOWHERE = UINT16_MAX };
+
+/* The ranks on which the first cells of a pipe's stages stand; false when a stage has none. */
+static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
+{
+    const Schedule *schedule = reader->schedule;
+    const uint32_t stages = schedule->pipes[p].stages;
+    bool complete = true;
+    memset(ranks, 0xff, stages * sizeof *ranks); /* NOWHERE */
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (action->pipe == p && action->kind <= ACTION_W && ranks[action->stage] == NOWHERE)
+                ranks[action->stage] = (uint16_t)r;
+        }
+    for (uint32_t s = 0; s < stages; s++)
+        if (ranks[s] == NOWHERE) {
+            report_nowhere(reader, p, s);
+            complete = false;
+        }
+    return complete;
+}
+
+/* The cell at `position` of its rank says where its microbatch passes its stage. `first` has the positions of the cells that said
+   so first. */
+static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uint32_t position, uint32_t *first)
+{
+    const Schedule *schedule = reader->schedule;
+    const Action *action = &schedule->orders[rank].actions[position];
+    const size_t at = (size_t)action->stage * pipe->microbatches + action->microbatch;
+    Home *home = &pipe->homes[at];
+    if (home->rank == NOWHERE) {
+        home->rank = (uint16_t)rank;
+        first[at] = position;
+    } else if (home->rank != rank && reader->good) {
+        const Action *before = &schedule->orders[home->rank].actions[first[at]];
+        char here[48], there[48];
+        action_text(schedule, action, here, sizeof here);
+        action_text(schedule, before, there, sizeof there);
+        diag_error(reader->diagnostics, action->span, "rank %u: %s: microbatch %u passes stage %u on rank %u already", rank, here,
+                   action->microbatch, action->stage, home->rank);
+        diag_note(reader->diagnostics, before->span, "%s is here", there);
+        diag_help(reader->diagnostics, "a stage may be on several ranks, but runs all passes of a microbatch on one of them");
+        reader->good = false;
+    }
+}
+
+/* The chunk of a rank that is a stage, maybe a new one. */
+static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t stage, uint8_t *chunk)
+{
+    Schedule *schedule = reader->schedule;
+    uint32_t *count = &schedule->chunk_counts[rank];
+    if (!schedule->chunks[rank])
+        schedule->chunks[rank] = arena_array(reader->arena, PROGRAM_CHUNKS_MAX, sizeof **schedule->chunks);
+    const PlacedChunk *last = *count ? &schedule->chunks[rank][*count - 1] : NULL;
+    if (!last || last->pipe != pipe || last->stage != stage) {
+        if (*count == PROGRAM_CHUNKS_MAX) {
+            diag_error(reader->diagnostics, schedule->orders[rank].actions[0].span, "rank %u holds more than %d stages", rank,
+                       PROGRAM_CHUNKS_MAX);
+            return reader->good = false;
+        }
+        schedule->chunks[rank][(*count)++] = (PlacedChunk){(uint16_t)pipe, (uint16_t)stage};
+    }
+    *chunk = (uint8_t)(*count - 1);
+    return true;
+}
+
+/* A stage is where its cells are; a microbatch that has none there belongs to `rank`. */
+static bool place_stage(Reader *reader, uint32_t p, uint32_t stage, uint16_t rank)
+{
+    PlacedPipe *pipe = &reader->schedule->pipes[p];
+    Home *homes = &pipe->homes[(size_t)stage * pipe->microbatches];
+    for (uint32_t m = 0; m < pipe->microbatches; m++) {
+        if (homes[m].rank == NOWHERE)
+            homes[m].rank = rank;
+        pipe->replicated |= homes[m].rank != homes[0].rank;
+        if (!take_chunk(reader, homes[m].rank, p, stage, &homes[m].chunk))
+            return false;
+    }
+    return true;
+}
+
+static bool place_pipe(Reader *reader, uint32_t p)
+{
+    const Schedule *schedule = reader->schedule;
+    PlacedPipe *pipe = &schedule->pipes[p];
+    uint16_t *ranks = arena_array(reader->arena, pipe->stages, sizeof *ranks);
+    if (!find_stages(reader, p, ranks))
+        return false;
+    const size_t count = (size_t)pipe->stages * pipe->microbatches;
+    if (count > SCHEDULE_PASSES_MAX / 2) { /* so many cells are not there, or there are too many */
+        diag_error(reader->diagnostics, (Span){0, 1}, "%u stages and %u microbatches are %llu forward and backward passes: there can be %d", pipe->stages,
+                   pipe->microbatches, 2ull * count, SCHEDULE_PASSES_MAX);
+        return reader->good = false;
+    }
+    uint32_t *first = arena_array(reader->arena, count, sizeof *first);
+    pipe->homes = arena_array(reader->arena, count, sizeof *pipe->homes);
+    memset(pipe->homes, 0xff, count * sizeof *pipe->homes); /* NOWHERE */
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (action->pipe == p && action->kind <= ACTION_W && action->microbatch < pipe->microbatches)
+                take_home(reader, pipe, r, i, first);
+        }
+    for (uint32_t s = 0; s < pipe->stages; s++)
+        if (!place_stage(reader, p, s, ranks[s]))
+            return false;
+    for (uint32_t s = 0; s < pipe->stages && !pipe->replicated; s++)
+        pipe->homes[s] = pipe->homes[(size_t)s * pipe->microbatches];
+    return true;
+}
+
+/* The stages of every pipe on the ranks that run them. */
+static void place_stages(Reader *reader)
+{
+    Schedule *schedule = reader->schedule;
+    schedule->chunk_counts = arena_array(reader->arena, schedule->ranks, sizeof *schedule->chunk_counts);
+    schedule->chunks = arena_array(reader->arena, schedule->ranks, sizeof *schedule->chunks);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        const uint32_t stages = schedule->pipes[p].stages;
+        if (stages != schedule->pipes[0].stages) {
+            diag_error(reader->diagnostics, (Span){0, 1}, "pipe %u has %u stages, pipe 0 has %u", p, stages, schedule->pipes[0].stages);
+            diag_help(reader->diagnostics, "pipes are copies of the same stages");
+            reader->good = false;
+        }
+        if (!place_pipe(reader, p))
+            return;
+    }
+}
+
+/* What a cell leaves to be derived: its chunk, and the other rank of a message. */
+static void complete_actions(Reader *reader)
+{
+    const Schedule *schedule = reader->schedule;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            Action *action = &schedule->orders[r].actions[i];
+            const PlacedPipe *pipe = &schedule->pipes[action->pipe];
+            if (action->stage >= pipe->stages)
+                continue;
+            if (action->microbatch >= pipe->microbatches)
+                continue; /* legal or prove says so */
+            action->chunk = stage_home(pipe, action->stage, action->microbatch).chunk;
+            const bool upwards = action->kind == ACTION_SEND_F || action->kind == ACTION_RECV_B;
+            const uint32_t other = upwards ? action->stage + 1u : action->stage - 1u;
+            if (action_is_message(action) && other < pipe->stages)
+                action->peer = stage_home(pipe, other, action->microbatch).rank;
+        }
+}
+
+/* A microbatch uses one version on all stages; where one names it all do. */
+static void place_versions(Reader *reader)
+{
+    if (!reader->version_count)
+        return;
+    if (reader->plain.end) {
+        diag_error(reader->diagnostics, reader->plain, "this F does not say which version of the weights it uses, but others do");
+        diag_note(reader->diagnostics, reader->versions[0].span, "as here");
+        reader->good = false;
+        return;
+    }
+    for (uint32_t p = 0; p < reader->schedule->pipe_count; p++) {
+        PlacedPipe *pipe = &reader->schedule->pipes[p];
+        pipe->versions = arena_array(reader->arena, pipe->microbatches, sizeof *pipe->versions);
+        const NamedVersion **first = arena_array(reader->arena, pipe->microbatches, sizeof *first);
+        for (uint32_t i = 0; i < reader->version_count; i++) {
+            const NamedVersion *named = &reader->versions[i];
+            if (named->pipe != p || named->microbatch >= pipe->microbatches) /* legal says so */
+                continue;
+            if (first[named->microbatch] && pipe->versions[named->microbatch] != named->version) {
+                diag_error(reader->diagnostics, named->span, "microbatch %u uses version %u of the weights here", named->microbatch,
+                           named->version);
+                diag_note(reader->diagnostics, first[named->microbatch]->span, "and version %u here: it is one on all stages",
+                          pipe->versions[named->microbatch]);
+                reader->good = false;
+                return;
+            }
+            first[named->microbatch] = named;
+            pipe->versions[named->microbatch] = named->version;
+            pipe->version_span = named->span;
+        }
+    }
+}
+
+bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
+{
+    Reader reader = {.source = source, .arena = arena, .diagnostics = diagnostics, .schedule = schedule, .good = true};
+    const char *slash = strrchr(source->path, '/');
+    const char *file = slash ? slash + 1 : source->path;
+    *schedule = (Schedule){.name = arena_text(arena, file, strcspn(file, "."))};
+    read_rows(&reader);
+    if (reader.good)
+        size_pipes(&reader);
+    if (reader.good)
+        place_versions(&reader);
+    if (reader.good)
+        place_stages(&reader);
+    if (reader.good)
+        complete_actions(&reader);
+    return reader.good;
+}

@@ -1,0 +1,344 @@
+#include "compiler/order/place.h"
+
+#include "compiler/order/require.h"
+#include "runtime/program/program.h"
+
+typedef struct Placer {
+    const Ast *ast;
+    Arena *arena;
+    Diagnostics *diagnostics;
+    Schedule *schedule;
+    int64_t *values;
+    uint64_t passes; /* forward and backward, of the pipes so far */
+    RankErrors errors;
+} Placer;
+
+/* The value of something that must be in low..high. */
+static bool evaluate_within(Placer *p, const Expression *expression, const char *what, int64_t low, int64_t high, int64_t *value)
+{
+    Fault fault;
+    const Expression *culprit = expression;
+    if (!evaluate(expression, p->values, value, &fault)) {
+        culprit = fault.expression;
+        diag_error(p->diagnostics, culprit->span, "%s", fault_text(&fault, p->arena));
+    } else if (*value < low || *value > high) {
+        diag_error(p->diagnostics, expression->span, "%lld %s: there can be %lld to %lld", (long long)*value, what,
+                   (long long)low, (long long)high);
+    } else {
+        return true;
+    }
+    const char *text = values_text(p->ast, culprit, p->values, p->arena);
+    if (*text)
+        diag_help(p->diagnostics, "here %s", text);
+    return false;
+}
+
+/* --- pipes --- */
+
+static bool place_stage(Placer *p, const Item *item, uint32_t stage, Home *home)
+{
+    Fault fault;
+    int64_t rank;
+    p->values[item->pipe.stage_slot] = stage;
+    if (!evaluate(item->pipe.rank, p->values, &rank, &fault)) {
+        diag_error(p->diagnostics, fault.expression->span, "%s", fault_text(&fault, p->arena));
+    } else if (rank < 0 || rank >= p->schedule->ranks) {
+        diag_error(p->diagnostics, item->pipe.rank->span, "stage %u would live on rank %lld: the ranks are 0 to %u", stage,
+                   (long long)rank, p->schedule->ranks - 1);
+    } else {
+        home->rank = (uint16_t)rank;
+        return true;
+    }
+    diag_help(p->diagnostics, "here %s", values_text(p->ast, item->pipe.rank, p->values, p->arena));
+    return false;
+}
+
+/* As many homes a stage as it can have: one, or one of every microbatch. */
+static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
+{
+    const uint32_t width = item->pipe.microbatch.symbol ? pipe->written : 1;
+    pipe->homes = arena_array(p->arena, (size_t)pipe->stages * width, sizeof *pipe->homes);
+    for (uint32_t stage = 0; stage < pipe->stages; stage++)
+        for (uint32_t m = 0; m < width; m++) {
+            Home *home = &pipe->homes[(size_t)stage * width + m];
+            if (item->pipe.microbatch.symbol)
+                p->values[item->pipe.microbatch_slot] = m;
+            if (!place_stage(p, item, stage, home))
+                return false;
+            pipe->replicated |= home->rank != home[-(ptrdiff_t)m].rank;
+        }
+    for (uint32_t stage = 0; stage < pipe->stages && !pipe->replicated; stage++)
+        pipe->homes[stage] = pipe->homes[(size_t)stage * width];
+    return true;
+}
+
+/* Which version of the weights each microbatch uses. */
+static bool place_versions(Placer *p, const Item *item, PlacedPipe *pipe)
+{
+    if (!item->pipe.version)
+        return true;
+    pipe->versions = arena_array(p->arena, pipe->microbatches, sizeof *pipe->versions);
+    pipe->version_span = item->pipe.version->span;
+    for (uint32_t m = 0; m < pipe->microbatches; m++) {
+        Fault fault;
+        int64_t version;
+        p->values[item->pipe.version_slot] = m;
+        if (!evaluate(item->pipe.version, p->values, &version, &fault)) {
+            diag_error(p->diagnostics, fault.expression->span, "%s", fault_text(&fault, p->arena));
+        } else if (version < 0 || version > PROGRAM_MICROBATCHES_MAX) {
+            diag_error(p->diagnostics, item->pipe.version->span, "microbatch %u would use version %lld: versions are numbered from 0", m,
+                       (long long)version);
+        } else {
+            pipe->versions[m] = (uint32_t)version;
+            continue;
+        }
+        diag_help(p->diagnostics, "here %s", values_text(p->ast, item->pipe.version, p->values, p->arena));
+        return false;
+    }
+    return true;
+}
+
+static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
+{
+    int64_t stages, microbatches, written;
+    pipe->name = item->name.symbol->text;
+    pipe->span = item->name.span;
+    if (!evaluate_within(p, item->pipe.stages, "stages", 1, PROGRAM_STAGES_MAX, &stages) ||
+        !evaluate_within(p, item->pipe.microbatches, "microbatches in a pipe", 1, PROGRAM_MICROBATCHES_MAX, &microbatches))
+        return false;
+    if (item->pipe.written &&
+        !evaluate_within(p, item->pipe.written, "microbatches written in a pipe", microbatches, PROGRAM_MICROBATCHES_MAX, &written))
+        return false;
+    pipe->stages = (uint32_t)stages;
+    pipe->microbatches = (uint32_t)microbatches;
+    pipe->written = item->pipe.written ? (uint32_t)written : pipe->microbatches;
+    p->passes += 2 * (uint64_t)pipe->stages * pipe->written;
+    if (p->passes > SCHEDULE_PASSES_MAX) {
+        diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: there can be %d", (unsigned long long)p->passes,
+                   SCHEDULE_PASSES_MAX);
+        return false;
+    }
+    return place_stages(p, item, pipe) && place_versions(p, item, pipe);
+}
+
+static bool place_pipes(Placer *p)
+{
+    Schedule *schedule = p->schedule;
+    bool good = true;
+    uint64_t together = 0;
+    schedule->pipe_count = p->ast->pipe_count;
+    schedule->pipes = arena_array(p->arena, schedule->pipe_count, sizeof *schedule->pipes);
+    for (const Item *item = p->ast->items; item; item = item->next) {
+        if (item->kind != ITEM_PIPE)
+            continue;
+        PlacedPipe *pipe = &schedule->pipes[item->pipe.number];
+        if (!place_pipe(p, item, pipe)) {
+            good = false;
+            continue;
+        }
+        pipe->first = (uint32_t)together;
+        together += pipe->microbatches;
+        const PlacedPipe *first = &schedule->pipes[0];
+        if (good && pipe->stages != first->stages) {
+            diag_error(p->diagnostics, item->span, "pipe %s has %u stages", pipe->name, pipe->stages);
+            diag_note(p->diagnostics, first->span, "pipe %s has %u: all pipes are copies of the same stages", first->name,
+                      first->stages);
+            good = false;
+        }
+    }
+    if (good && together != schedule->microbatches) {
+        diag_error(p->diagnostics, schedule->pipes[0].span,
+                   "the microbatches of all pipes are %llu together, not the schedule's %u", (unsigned long long)together,
+                   schedule->microbatches);
+        diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
+        good = false;
+    }
+    return good;
+}
+
+/* --- chunks --- */
+
+static const char *stages_text(uint32_t count, Arena *arena)
+{
+    return count == 1 ? "1 stage" : arena_format(arena, "%u stages", count);
+}
+
+/* The ranks that hold a stage, from that of its first microbatch on: each into `ranks` once. `seen` is [ranks], zero at first;
+   no two calls have the same `call`, which is not 0. */
+static uint32_t ranks_of_stage(const PlacedPipe *pipe, uint32_t stage, uint32_t *seen, uint32_t call, uint16_t *ranks)
+{
+    uint32_t count = 0;
+    for (uint32_t m = 0; m < (pipe->replicated ? pipe->written : 1); m++) {
+        const uint16_t rank = stage_home(pipe, stage, m).rank;
+        if (seen[rank] != call)
+            ranks[count++] = rank;
+        seen[rank] = call;
+    }
+    return count;
+}
+
+/* Without `chunk` items a rank's chunks are its stages, pipe after pipe, from the first stage on. */
+static bool chunks_by_pipe(Placer *p)
+{
+    Schedule *schedule = p->schedule;
+    uint32_t *seen = arena_array(p->arena, schedule->ranks, sizeof *seen), call = 0;
+    uint16_t *ranks = arena_array(p->arena, schedule->ranks, sizeof *ranks);
+    schedule->chunk_counts = arena_array(p->arena, schedule->ranks, sizeof *schedule->chunk_counts);
+    schedule->chunks = arena_array(p->arena, schedule->ranks, sizeof *schedule->chunks);
+    for (uint32_t i = 0; i < schedule->pipe_count; i++)
+        for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++)
+            for (uint32_t k = ranks_of_stage(&schedule->pipes[i], stage, seen, ++call, ranks); k-- > 0;)
+                schedule->chunk_counts[ranks[k]]++;
+    for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
+        const uint32_t count = schedule->chunk_counts[rank];
+        if (count > PROGRAM_CHUNKS_MAX)
+            rank_error(&p->errors, rank, schedule->pipes[0].span, "%u stages live here: a rank holds at most %d", count,
+                       PROGRAM_CHUNKS_MAX);
+        else if (!count)
+            rank_error(&p->errors, rank, schedule->pipes[0].span, "no stage lives here");
+        schedule->chunks[rank] = arena_array(p->arena, count, sizeof **schedule->chunks);
+        schedule->chunk_counts[rank] = 0;
+    }
+    for (uint32_t i = 0; i < schedule->pipe_count; i++)
+        for (uint32_t stage = 0; stage < schedule->pipes[i].stages; stage++)
+            for (uint32_t k = ranks_of_stage(&schedule->pipes[i], stage, seen, ++call, ranks); k-- > 0;)
+                schedule->chunks[ranks[k]][schedule->chunk_counts[ranks[k]]++] =
+                    (PlacedChunk){.pipe = (uint16_t)i, .stage = (uint16_t)stage};
+    return !p->errors.first;
+}
+
+static uint32_t count_of_pipe(const PlacedChunk *chunks, uint32_t count, int64_t pipe)
+{
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        found += chunks[i].pipe == pipe;
+    return found;
+}
+
+/* `chunk N = e`: chunk N of this rank is its next stage of pipe e. */
+static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, const Item *last)
+{
+    Schedule *schedule = p->schedule;
+    const PlacedChunk *stages = schedule->chunks[rank];
+    const uint32_t count = schedule->chunk_counts[rank];
+    PlacedChunk chunks[PROGRAM_CHUNKS_MAX];
+    bool taken[PROGRAM_CHUNKS_MAX] = {false};
+    for (const Item *item = p->ast->items; item; item = item->next) {
+        Fault fault;
+        int64_t pipe;
+        if (item->kind != ITEM_CHUNK)
+            continue;
+        if (!evaluate(item->value, p->values, &pipe, &fault)) {
+            RankError *error = rank_error(&p->errors, rank, fault.expression->span, "%s", fault_text(&fault, p->arena));
+            if (error)
+                error->help =
+                    arena_format(p->arena, "here %s", values_text(p->ast, fault.expression, p->values, p->arena));
+            return;
+        }
+        if (pipe < 0 || pipe >= schedule->pipe_count) {
+            RankError *error =
+                rank_error(&p->errors, rank, item->span, "chunk %u is no pipe: %lld", item->chunk, (long long)pipe);
+            if (error)
+                error->help = "the value is the name of a pipe: chunk 0 = a;";
+            return;
+        }
+        uint32_t next = 0;
+        while (next < count && (taken[next] || stages[next].pipe != pipe))
+            next++;
+        if (next == count) {
+            rank_error(&p->errors, rank, item->span, "chunk %u has no stage: pipe %s has %s here", item->chunk,
+                       schedule->pipes[pipe].name, stages_text(count_of_pipe(stages, count, pipe), p->arena));
+            return;
+        }
+        taken[next] = true;
+        chunks[item->chunk] = stages[next];
+    }
+    if (declared < count) {
+        uint32_t left = 0;
+        while (taken[left])
+            left++;
+        rank_error(&p->errors, rank, last->span, "stage %u of pipe %s lives here, but is none of the %u declared chunks",
+                   stages[left].stage, schedule->pipes[stages[left].pipe].name, declared);
+        return;
+    }
+    for (uint32_t i = 0; i < declared; i++)
+        schedule->chunks[rank][i] = chunks[i];
+}
+
+/* Tells the chunk's microbatches where they pass its stage. */
+static void take_chunk(Placer *p, uint32_t rank, uint32_t chunk)
+{
+    Schedule *schedule = p->schedule;
+    const PlacedChunk *placed = &schedule->chunks[rank][chunk];
+    PlacedPipe *pipe = &schedule->pipes[placed->pipe];
+    if (!pipe->replicated) {
+        pipe->homes[placed->stage].chunk = (uint8_t)chunk;
+        return;
+    }
+    Home *homes = &pipe->homes[(size_t)placed->stage * pipe->written];
+    bool passed = false;
+    for (uint32_t m = chunk_microbatch(schedule, rank, chunk, 0, pipe->written); m < pipe->written;
+         m = chunk_microbatch(schedule, rank, chunk, m + 1, pipe->written)) {
+        homes[m].chunk = (uint8_t)chunk;
+        passed |= m < pipe->microbatches;
+    }
+    if (!passed)
+        rank_error(&p->errors, rank, pipe->span, "no microbatch of pipe %s passes stage %u here", pipe->name, placed->stage);
+}
+
+static bool place_chunks(Placer *p)
+{
+    Schedule *schedule = p->schedule;
+    uint32_t declared = 0;
+    const Item *last = NULL;
+    for (const Item *item = p->ast->items; item; item = item->next)
+        if (item->kind == ITEM_CHUNK) {
+            declared++;
+            last = item;
+        }
+    for (uint32_t rank = 0; declared && rank < schedule->ranks; rank++) {
+        Fault fault;
+        if (values_for_rank(p->ast, rank, p->values, &fault)) /* it can: require_for_rank has seen to it */
+            chunks_as_declared(p, rank, declared, last);
+    }
+    for (uint32_t rank = 0; !p->errors.first && rank < schedule->ranks; rank++)
+        for (uint32_t i = 0; i < schedule->chunk_counts[rank]; i++)
+            take_chunk(p, rank, i);
+    return !p->errors.first;
+}
+
+/* The recipe of every F&B, with its share. */
+static bool place_recipe(Placer *p)
+{
+    int64_t share, whole;
+    if (!p->ast->recipe)
+        return true;
+    p->schedule->recipe = arena_allocate(p->arena, sizeof *p->schedule->recipe);
+    *p->schedule->recipe = p->ast->recipe->recipe.made;
+    const WrittenStream *comm = p->ast->recipe->recipe.comm;
+    if (!comm || !comm->share)
+        return true;
+    if (!evaluate_within(p, comm->whole, "multiprocessors", 2, RECIPE_SHARE_MAX, &whole) ||
+        !evaluate_within(p, comm->share, "multiprocessors for communication", 1, whole - 1, &share))
+        return false;
+    p->schedule->recipe->share = (uint16_t)share;
+    p->schedule->recipe->whole = (uint16_t)whole;
+    return true;
+}
+
+bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
+{
+    Placer placer = {.ast = ast, .arena = arena, .diagnostics = diagnostics, .schedule = schedule,
+                     .values = values_new(ast, arena), .errors = {.arena = arena}};
+    *schedule = (Schedule){.name = ast->schedule};
+    if (!require_for_all(ast, parameters, placer.values, arena, diagnostics))
+        return false;
+    schedule->ranks = (uint32_t)placer.values[ast->ranks->slot];
+    schedule->microbatches = (uint32_t)placer.values[ast->microbatches->slot];
+    schedule->orders = arena_array(arena, schedule->ranks, sizeof *schedule->orders);
+    for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+        require_for_rank(ast, rank, placer.values, &placer.errors);
+    const bool good = !placer.errors.first && place_recipe(&placer) && place_pipes(&placer) && chunks_by_pipe(&placer) && place_chunks(&placer);
+    rank_errors_report(&placer.errors, diagnostics);
+    return good;
+}

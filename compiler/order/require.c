@@ -1,0 +1,174 @@
+#include "compiler/order/require.h"
+
+#include "runtime/program/program.h"
+
+/* The limits of the numbers that the command line can set; 0 for other items. */
+static int64_t limit_of(const Item *item)
+{
+    return item->kind == ITEM_RANKS ? PROGRAM_RANKS_MAX : item->kind == ITEM_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX : 0;
+}
+
+static bool within_limit(const Item *item, const int64_t *values)
+{
+    const int64_t limit = limit_of(item);
+    return !limit || (values[item->slot] >= 1 && values[item->slot] <= limit);
+}
+
+typedef enum Outcome { HOLDS, FAILS, HAS_FAULT } Outcome;
+
+/* Evaluates an item; a require may fail, everything else holds. */
+static Outcome examine(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault)
+{
+    int64_t value = 1;
+    if (!item_evaluate(item, parameters, values, fault) ||
+        (item->kind == ITEM_REQUIRE && !evaluate(item->value, values, &value, fault)))
+        return HAS_FAULT;
+    return value ? HOLDS : FAILS;
+}
+
+/* --- the nearest parameters that would do --- */
+
+/* The first outcome, in the order in which they are checked, that is not HOLDS. */
+static Outcome examine_all(const Ast *ast, const Parameters *parameters, int64_t *values)
+{
+    Fault fault;
+    Outcome outcome;
+    for (const Item *item = ast->items; item; item = item->next) {
+        if (item_per_rank(item))
+            continue;
+        if ((outcome = examine(item, parameters, values, &fault)) != HOLDS)
+            return outcome;
+        if (!within_limit(item, values))
+            return HAS_FAULT;
+    }
+    const int64_t ranks = values[ast->ranks->slot];
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        values[RANK_SLOT] = rank;
+        for (const Item *item = ast->items; item; item = item->next)
+            if (item_per_rank(item) && item->kind != ITEM_CHUNK &&
+                (outcome = examine(item, parameters, values, &fault)) != HOLDS)
+                return outcome;
+    }
+    return HOLDS;
+}
+
+bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values)
+{
+    return examine_all(ast, parameters, values) != FAILS;
+}
+
+/* The first number from `number` on in steps of `step` with which all requires hold; 0: none near. */
+static int64_t search(const Ast *ast, Parameters parameters, bool of_ranks, int64_t number, int64_t step, int64_t *values)
+{
+    enum { TRIES = 4096 };
+    const int64_t limit = of_ranks ? PROGRAM_RANKS_MAX : PROGRAM_MICROBATCHES_MAX;
+    for (int i = 0; i < TRIES; i++) {
+        number += step;
+        if (number < 1 || number > limit)
+            return 0;
+        if (of_ranks)
+            parameters_set_ranks(&parameters, number);
+        else
+            parameters_set_microbatches(&parameters, number);
+        if (examine_all(ast, &parameters, values) == HOLDS)
+            return number;
+    }
+    return 0;
+}
+
+static bool suggest(const Ast *ast, const Parameters *parameters, bool of_ranks, const int64_t *values, Arena *arena,
+                    Diagnostics *diagnostics)
+{
+    const char *const option = of_ranks ? "--ranks" : "--microbatches";
+    const int64_t number = values[(of_ranks ? ast->ranks : ast->microbatches)->slot];
+    int64_t *tried = values_new(ast, arena);
+    const long long below = search(ast, *parameters, of_ranks, number, -1, tried);
+    const long long above = search(ast, *parameters, of_ranks, number, 1, tried);
+    if (below && above)
+        diag_help(diagnostics, "nearest: %s %lld or %lld", option, below, above);
+    else if (below || above)
+        diag_help(diagnostics, "nearest: %s %lld", option, below ? below : above);
+    return below || above;
+}
+
+/* --- checking --- */
+
+static void report_fault(const Ast *ast, const Fault *fault, const int64_t *values, Arena *arena, Diagnostics *diagnostics)
+{
+    diag_error(diagnostics, fault->expression->span, "%s", fault_text(fault, arena));
+    const char *text = values_text(ast, fault->expression, values, arena);
+    if (*text)
+        diag_help(diagnostics, "with %s", text);
+}
+
+static bool report_limit(const Item *item, const int64_t *values, Diagnostics *diagnostics)
+{
+    const char *const what = item->kind == ITEM_RANKS ? "ranks" : "microbatches";
+    diag_error(diagnostics, item->span, "%lld %s: there can be 1 to %lld", (long long)values[item->slot], what,
+               (long long)limit_of(item));
+    return false;
+}
+
+static void report_failed(const Ast *ast, const Item *item, const Parameters *parameters, const int64_t *values, Arena *arena,
+                          Diagnostics *diagnostics)
+{
+    diag_error(diagnostics, item->span, "%s", item->message);
+    if (diag_full(diagnostics))
+        return;
+    const char *text = values_text(ast, item->value, values, arena);
+    if (*text)
+        diag_help(diagnostics, "here %s", text);
+    const uint8_t depends = item->value->depends;
+    if (depends & DEPENDS_ON_MICROBATCHES && suggest(ast, parameters, false, values, arena, diagnostics))
+        return;
+    if (depends & DEPENDS_ON_RANKS)
+        suggest(ast, parameters, true, values, arena, diagnostics);
+}
+
+bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena, Diagnostics *diagnostics)
+{
+    bool good = true;
+    for (const Item *item = ast->items; item; item = item->next) {
+        Fault fault;
+        if (item_per_rank(item))
+            continue;
+        const Outcome outcome = examine(item, parameters, values, &fault);
+        if (outcome == HAS_FAULT) {
+            if (good) /* otherwise it may well come from what the failed require is there to keep out */
+                report_fault(ast, &fault, values, arena, diagnostics);
+            return false;
+        }
+        if (!within_limit(item, values))
+            return report_limit(item, values, diagnostics);
+        if (outcome == FAILS)
+            report_failed(ast, item, parameters, values, arena, diagnostics);
+        good &= outcome == HOLDS;
+    }
+    return good;
+}
+
+void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors *errors)
+{
+    static const Parameters none = {0};
+    bool good = true;
+    values[RANK_SLOT] = rank;
+    for (const Item *item = ast->items; item; item = item->next) {
+        Fault fault;
+        if (item->kind == ITEM_CHUNK || !item_per_rank(item))
+            continue;
+        const Outcome outcome = examine(item, &none, values, &fault);
+        if (outcome == HOLDS)
+            continue;
+        if (outcome == FAILS || good) {
+            const Expression *culprit = outcome == FAILS ? item->value : fault.expression;
+            RankError *error = outcome == FAILS ? rank_error(errors, rank, item->span, "%s", item->message)
+                                                : rank_error(errors, rank, culprit->span, "%s",
+                                                             fault_text(&fault, errors->arena));
+            if (error)
+                error->help = arena_format(errors->arena, "here %s", values_text(ast, culprit, values, errors->arena));
+        }
+        if (outcome == HAS_FAULT)
+            return;
+        good = false;
+    }
+}

@@ -1,0 +1,96 @@
+#include "compiler/output/dump.h"
+
+void dump_schedule(const Schedule *schedule, FILE *stream)
+{
+    fprintf(stream, "schedule %s: %u ranks, %u microbatches\n", schedule->name, schedule->ranks, schedule->microbatches);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        const PlacedPipe *pipe = &schedule->pipes[p];
+        fprintf(stream, "pipe %u %s: %u stages, microbatches %u..%u of the step\n", p, pipe->name, pipe->stages, pipe->first,
+                pipe->first + pipe->microbatches - 1);
+    }
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        fprintf(stream, "rank %u:", r);
+        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
+            const PlacedChunk *chunk = &schedule->chunks[r][c];
+            fprintf(stream, "  chunk %u = stage %u", c, chunk->stage);
+            if (schedule->pipe_count > 1)
+                fprintf(stream, " of %s", schedule->pipes[chunk->pipe].name);
+            char own[80];
+            chunk_microbatches_text(schedule, r, c, own, sizeof own);
+            fprintf(stream, "%s%s", *own ? " for " : "", own);
+        }
+        putc('\n', stream);
+    }
+}
+
+void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream)
+{
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            if (action_is_message(action))
+                continue;
+            char text[48];
+            action_text(schedule, action, text, sizeof text);
+            fprintf(stream, "rank %-4u %-12s %10g %10g\n", r, text, timeline->start[r][i], timeline->end[r][i]);
+        }
+}
+
+void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream)
+{
+    static const char *const updates[SLOT_OPERANDS] = {"from", "to"};
+    static const char *const names[SLOT_OPERANDS] = {"x", "y", "context", "stash", "dy", "gradient", "weights"};
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const RankPlan *plan = &plans[r];
+        fprintf(stream, "rank %u: %u message, %u context, %u stash, %u gradient, %u weights slots; at most %u activations\n", r,
+                plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH], plan->slots[SLOT_GRADIENT],
+                plan->slots[SLOT_WEIGHTS], plan->peak_activations);
+        for (uint32_t i = 0; i < plan->count; i++) {
+            const PlannedStep *step = &plan->steps[i];
+            const Action *action = &schedule->orders[r].actions[step->action];
+            char text[48] = "wait";
+            if (!step->waits)
+                action_text(schedule, action, text, sizeof text);
+            fprintf(stream, "  %-14s", text);
+            const bool pass = !step->waits && !action_is_message(action), update = !step->waits && action->kind == ACTION_U;
+            const bool backward = action->kind == ACTION_B || action->kind == ACTION_I;
+            for (int k = 0; k < SLOT_OPERANDS; k++)
+                if (step->slot[k] != SLOT_NONE)
+                    fprintf(stream, " %s=%u", !pass ? "slot" : update ? updates[k] : backward && k == 1 ? "dx" : names[k], step->slot[k]);
+            fputs(pass && action->overlap ? "  overlaps the next\n" : "\n", stream);
+        }
+    }
+}
+
+void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream)
+{
+    const Schedule *schedule = &compilation->schedule;
+    const RankPlan *plans = compilation->plans;
+    uint32_t peak = 0, passes = 0, messages = 0, updates = 0, versions = 0;
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        peak = plans[r].peak_activations > peak ? plans[r].peak_activations : peak;
+        versions = plans[r].slots[SLOT_WEIGHTS] > versions ? plans[r].slots[SLOT_WEIGHTS] : versions;
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const uint8_t kind = schedule->orders[r].actions[i].kind;
+            passes += kind <= ACTION_W;
+            updates += kind == ACTION_U;
+            messages += kind == ACTION_SEND_F || kind == ACTION_SEND_B;
+        }
+    }
+    fprintf(stream, "%s: proven for %u ranks, %u microbatches\n", schedule->name, schedule->ranks, schedule->microbatches);
+    fprintf(stream, "  %u passes, each exactly once and after what it needs\n", passes);
+    if (schedule->asynchronous)
+        fprintf(stream, "  %u updates of weights within the step; forward and backward on the same version, the right one; at most %u versions\n",
+                updates, versions);
+    fprintf(stream, "  %u messages, paired in order; no deadlock, even with unbuffered rendezvous\n", messages);
+    fprintf(stream, "  makespan %g, bubble %.1f %% under the given times; at most %u activations on a rank\n", timeline->makespan,
+            100 * timeline_bubble(schedule, timeline).rate, peak);
+    if (compilation->tree && compilation->tree->order)
+        describe_search(&compilation->found, stream);
+}
+
+void describe_search(const SearchProgress *found, FILE *stream)
+{
+    fprintf(stream, "  the best of %u order%s tried: the longest rank takes %g; no order within this memory takes less than %g\n", found->tried,
+            found->tried == 1 ? "" : "s", found->cost, found->bound);
+}

@@ -1,0 +1,42 @@
+#ifndef COMPILER_EMIT_H
+#define COMPILER_EMIT_H
+
+/* The forms in which a schedule leaves the compiler as text. */
+
+#include "compiler/lower/memory.h"
+#include "compiler/output/picture.h"
+#include "compiler/output/terminal.h"
+
+#include <stdio.h>
+
+/* The order in the text form of torch.distributed.pipelining (see csv.h), without or with its messages. */
+void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
+
+/* One JSON object. schedule, ranks, microbatches, makespan, cost (the largest end-start of a rank), bubble_rate ((cost - work) /
+   cost, with work the mean busy time of a rank). per_rank: start, end, busy, idle (between start and end), peak_activations,
+   slots of each class, messages_sent; where the memory has sizes, bytes; where the costs have them, bytes_sent and peak_memory
+   (schedule/rank_load.h). critical_path: its passes (schedule/critical_path.h) in order, an F&B as one, with rank, start, end and
+   source line. overlap, where components have times and F&Bs a recipe: makespan, compute and comm (how long they are busy), hidden
+   (how much of comm is, by compute). Times in the unit of the costs. */
+void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
+
+/* The inside of an F&B under the costs of components: how long it takes, how much of its communication is hidden, and both streams,
+   layer by layer, in characters. */
+void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FILE *stream);
+
+/* --- pictures of the timeline --- */
+
+/* As papers draw it: rows are ranks, a cell a pass. */
+void emit_svg(const Picture *picture, FILE *stream);
+
+/* In characters: blocks of rows as wide as the terminal. Colours are the 256 that terminals have. */
+void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream);
+
+/* As Chrome trace events, in the form of dprun --trace. */
+void emit_trace(const Picture *picture, Arena *arena, FILE *stream);
+
+/* As one page that needs nothing else: the timeline to be moved about in, with what each pass is and waits for; below it a
+   second one, unless NULL. */
+void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE *stream);
+
+#endif

@@ -1,0 +1,166 @@
+/* timeline.html with the data of one timeline in it. */
+
+#include "compiler/output/emit.h"
+#include "compiler/output/json.h"
+#include "compiler/schedule/critical_path.h"
+
+#include <string.h>
+
+/* The page as it stands in compiler/output/timeline.html, with a 0 behind it. */
+extern const char timeline_html[];
+__asm__(".section .rodata\n"
+        ".balign 8\n"
+        "timeline_html:\n"
+        ".incbin \"compiler/output/timeline.html\"\n"
+        ".byte 0\n"
+        ".previous\n");
+
+static const char data_mark[] = "<!--DATA-->\n";
+
+static void put_source(const Source *source, FILE *stream)
+{
+    const char *slash = strrchr(source->path, '/'), *file = slash ? slash + 1 : source->path;
+    fputs(",\n\"source\":{\"file\":", stream);
+    json_put_text(file, strlen(file), stream);
+    fputs(",\"lines\":[", stream);
+    for (uint32_t i = 0; i < source->line_count; i++) {
+        const uint32_t begin = source->line_starts[i];
+        const uint32_t end = i + 1 < source->line_count ? source->line_starts[i + 1] : (uint32_t)source->size;
+        fputs(i ? ",\n" : "\n", stream);
+        json_put_text(source->text + begin, strcspn(source->text + begin, "\n") < end - begin ? strcspn(source->text + begin, "\n") : end - begin,
+                 stream);
+    }
+    fputs("]}", stream);
+}
+
+static void put_palette(uint32_t variants, FILE *stream)
+{
+    fputs(",\n\"palette\":{", stream);
+    for (uint8_t kind = 0; kind <= ACTION_U; kind++) {
+        fprintf(stream, "%s\"%c\":[", kind ? "," : "", pass_letter(kind));
+        for (uint32_t v = 0; v < variants; v++) {
+            const Colour fill = palette_fill(kind, v, variants), ink = palette_ink(fill);
+            fprintf(stream, "%s[\"#%02x%02x%02x\",\"#%02x%02x%02x\"]", v ? "," : "", fill.red, fill.green, fill.blue, ink.red, ink.green,
+                    ink.blue);
+        }
+        putc(']', stream);
+    }
+    putc('}', stream);
+}
+
+static void put_placement(const Schedule *schedule, FILE *stream)
+{
+    fputs(",\n\"pipes\":[", stream);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        if (p)
+            putc(',', stream);
+        json_put_text(schedule->pipes[p].name, strlen(schedule->pipes[p].name), stream);
+    }
+    fputs("],\n\"chunks\":[", stream); /* of every rank: pipe and stage */
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        fputs(r ? ",[" : "[", stream);
+        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
+            fprintf(stream, "%s[%u,%u]", c ? "," : "", schedule->chunks[r][c].pipe, schedule->chunks[r][c].stage);
+        putc(']', stream);
+    }
+    putc(']', stream);
+}
+
+/* A pass as the picture has it: a half of an F&B with its share of the time. */
+typedef struct Part {
+    const Action *pass;
+    double start, end;
+    int half; /* of an F&B: 1 or 2; else 0 */
+} Part;
+
+/* The parts of a rank; [order.count] is room enough. */
+static uint32_t parts_of(const Picture *picture, uint32_t rank, Part *parts)
+{
+    uint32_t count = 0;
+    Cell cell;
+    for (uint32_t i = 0; picture_next(picture, rank, &i, &cell);) {
+        parts[count++] = (Part){cell.first, cell.start, cell.middle, cell.second ? 1 : 0};
+        if (cell.second)
+            parts[count++] = (Part){cell.second, cell.middle, cell.end, 2};
+    }
+    return count;
+}
+
+/* [rank][position]: which pass of its rank it is. */
+static uint32_t **number_passes(const Schedule *schedule, Arena *arena)
+{
+    uint32_t **numbers = arena_array(arena, schedule->ranks, sizeof *numbers);
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const Order *order = &schedule->orders[r];
+        numbers[r] = arena_array(arena, order->count, sizeof **numbers);
+        for (uint32_t i = 0, passes = 0; i < order->count; i++)
+            numbers[r][i] = action_is_message(&order->actions[i]) ? 0 : passes++;
+    }
+    return numbers;
+}
+
+static void put_rank(const Picture *picture, uint32_t **numbers, uint32_t rank, Arena *arena, FILE *stream)
+{
+    enum { MICROBATCH, CHUNK, START, END, LINE, PAIR, FROM, AT, LISTS };
+    static const char *const names[LISTS] = {"microbatch", "chunk", "start", "end", "line", "pair", "from", "at"};
+    Part *parts = arena_array(arena, picture->schedule->orders[rank].count, sizeof *parts);
+    const uint32_t count = parts_of(picture, rank, parts);
+    fprintf(stream, "%s\n{\"kinds\":\"", rank ? "," : "");
+    for (uint32_t i = 0; i < count; i++)
+        putc(pass_letter(parts[i].pass->kind), stream);
+    putc('"', stream);
+    for (int list = 0; list < LISTS; list++) {
+        fprintf(stream, ",\n\"%s\":[", names[list]);
+        for (uint32_t i = 0; i < count; i++) {
+            const Action *pass = parts[i].pass;
+            Dependence needed;
+            const bool needs = pass_dependence(picture->schedule, picture->table, pass, &needed);
+            if (i)
+                putc(',', stream);
+            switch (list) {
+            case MICROBATCH: fprintf(stream, "%u", pass->microbatch); break;
+            case CHUNK: fprintf(stream, "%u", pass->chunk); break;
+            case START: fprintf(stream, "%.12g", parts[i].start); break;
+            case END: fprintf(stream, "%.12g", parts[i].end); break;
+            case LINE: fprintf(stream, "%u", source_line(picture->source, pass->span.begin)); break;
+            case PAIR: fprintf(stream, "%d", parts[i].half); break;
+            case FROM: fprintf(stream, "%d", needs ? (int)needed.rank : -1); break;
+            default: fprintf(stream, "%d", needs ? (int)numbers[needed.rank][needed.position] : -1); break;
+            }
+        }
+        putc(']', stream);
+    }
+    putc('}', stream);
+}
+
+static void put_timeline(const char *name, const Picture *picture, Arena *arena, FILE *stream)
+{
+    const Schedule *schedule = picture->schedule;
+    uint32_t **numbers = number_passes(schedule, arena);
+    fprintf(stream, "<script type=\"application/json\" id=\"%s\">{\"schedule\":", name);
+    json_put_text(schedule->name, strlen(schedule->name), stream);
+    fprintf(stream, ",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bubble\":%.12g", schedule->ranks, schedule->microbatches,
+            picture->times->makespan, timeline_bubble(schedule, picture->times).rate);
+    put_source(picture->source, stream);
+    put_palette(picture_variants(schedule), stream);
+    put_placement(schedule, stream);
+    CriticalPass *path;
+    const uint32_t steps = critical_path(schedule, picture->table, picture->times, arena, &path);
+    fputs(",\n\"critical\":[", stream);
+    for (uint32_t i = 0; i < steps; i++)
+        fprintf(stream, "%s[%u,%u]", i ? "," : "", path[i].rank, numbers[path[i].rank][path[i].position]);
+    fputs("],\n\"rank\":[", stream);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        put_rank(picture, numbers, r, arena, stream);
+    fputs("]}</script>\n", stream);
+}
+
+void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE *stream)
+{
+    const char *mark = strstr(timeline_html, data_mark);
+    fwrite(timeline_html, 1, (size_t)(mark - timeline_html), stream);
+    put_timeline("timeline", picture, arena, stream);
+    if (second)
+        put_timeline("below", second, arena, stream);
+    fputs(mark + strlen(data_mark), stream);
+}

@@ -1,0 +1,75 @@
+/* The inside of an F&B in characters: for each layer both streams, to scale. */
+
+#include "compiler/output/emit.h"
+#include "runtime/program/recipe_times.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { COLUMNS = 96, NAME = 12 };
+
+/* A stream's spans of one layer as cells: a bar where one begins, then its pass and name as far as they fit. */
+static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t layer, double begin, double scale, FILE *file)
+{
+    char row[COLUMNS + 2];
+    memset(row, ' ', sizeof row);
+    int used = 0;
+    for (uint32_t i = 0; i < times->counts[stream]; i++) {
+        const RecipeSpan *span = &times->spans[stream][i];
+        if (span->layer != layer || span->end <= span->start)
+            continue;
+        const int from = (int)lround((span->start - begin) * scale), to = (int)lround((span->end - begin) * scale);
+        char text[32];
+        int length = snprintf(text, sizeof text, "%c %s", "FBW"[span->entry.pass], recipe_component_names[span->entry.component]);
+        length = length < to - from - 1 ? length : to - from - 1;
+        row[from] = row[to] = '|';
+        if (length > 0)
+            memcpy(row + from + 1, text, (size_t)length);
+        used = to + 1 > used ? to + 1 : used;
+    }
+    fprintf(file, "  %-*s%.*s\n", NAME, recipe_stream_names[stream], used, row);
+}
+
+static void layer_bounds(const RecipeTimes *times, uint32_t layer, double *begin, double *end)
+{
+    *begin = INFINITY;
+    *end = 0;
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        for (uint32_t i = 0; i < times->counts[s]; i++)
+            if (times->spans[s][i].layer == layer) {
+                *begin = fmin(*begin, times->spans[s][i].start);
+                *end = fmax(*end, times->spans[s][i].end);
+            }
+}
+
+void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FILE *stream)
+{
+    if (!schedule->recipe) {
+        fprintf(stream, "%s: says nothing of the inside of an F&B\n", schedule->name);
+        return;
+    }
+    const RecipeTimes times = recipe_times(schedule->recipe, costs, arena);
+    const double busy = times.busy[RECIPE_COMPUTE] + times.busy[RECIPE_COMM];
+    if (busy <= 0) {
+        fprintf(stream, "%s: no component has a time: --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...\n", schedule->name);
+        return;
+    }
+    fprintf(stream, "%s: F&B of %u layer%s; %.6g instead of %.6g, %.6g %% of them", schedule->name, times.layers,
+            times.layers > 1 ? "s" : "", times.makespan, busy, round(1000 * times.makespan / busy) / 10);
+    if (times.busy[RECIPE_COMM] > 0)
+        fprintf(stream, "; %.6g of %.6g of communication hidden, %.6g %%", times.hidden, times.busy[RECIPE_COMM],
+                round(1000 * times.hidden / times.busy[RECIPE_COMM]) / 10);
+    putc('\n', stream);
+    double longest = 0, begin, end;
+    for (uint32_t layer = 0; layer < times.layers; layer++) {
+        layer_bounds(&times, layer, &begin, &end);
+        longest = fmax(longest, end - begin);
+    }
+    for (uint32_t layer = 0; layer < times.layers; layer++) {
+        layer_bounds(&times, layer, &begin, &end);
+        fprintf(stream, "\nlayer %u of the F, %u of the backward, from %.6g to %.6g\n", layer, times.layers - 1 - layer, begin, end);
+        for (RecipeStream s = 0; s < RECIPE_STREAMS; s++)
+            if (times.counts[s])
+                put_stream(&times, s, layer, begin, COLUMNS / longest, stream);
+    }
+}

@@ -1,0 +1,81 @@
+#include "compiler/output/emit.h"
+#include "compiler/output/json.h"
+#include "compiler/schedule/critical_path.h"
+#include "compiler/schedule/rank_load.h"
+#include "runtime/program/recipe_times.h"
+
+#include <string.h>
+
+static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank, FILE *stream)
+{
+    const Schedule *schedule = picture->schedule;
+    const Costs *costs = picture->times->costs;
+    const RankTimes times = timeline_rank(schedule, picture->times, rank);
+    const RankLoad load = rank_load(schedule, costs, rank);
+    const uint32_t *slots = picture->plans[rank].slots;
+    fprintf(stream, "{\"start\": %.17g, \"end\": %.17g, \"busy\": %.17g, \"idle\": %.17g, \"peak_activations\": %u,\n", times.start, times.end,
+            times.busy, times.end - times.start - times.busy, picture->plans[rank].peak_activations);
+    fprintf(stream, "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u, \"weights\": %u}",
+            slots[SLOT_MESSAGE], slots[SLOT_CONTEXT], slots[SLOT_STASH], slots[SLOT_GRADIENT], slots[SLOT_WEIGHTS]);
+    if (memory->has_sizes)
+        fprintf(stream, ", \"bytes\": %llu", (unsigned long long)memory_bytes(memory, schedule, picture->plans, rank));
+    fprintf(stream, ", \"messages_sent\": %llu", (unsigned long long)load.messages);
+    if (costs->bytes > 0)
+        fprintf(stream, ", \"bytes_sent\": %.17g", load.bytes_sent);
+    if (load.peak_memory > 0)
+        fprintf(stream, ", \"peak_memory\": %.17g", load.peak_memory);
+    putc('}', stream);
+}
+
+/* In the text form of torch.distributed.pipelining, as in --emit=csv. */
+static void put_pass(const Picture *picture, const CriticalPass *at, FILE *stream)
+{
+    const Order *order = &picture->schedule->orders[at->rank];
+    const bool second = at->position > 0 && order->actions[at->position - 1].overlap;
+    const Action *first = &order->actions[second ? at->position - 1 : at->position];
+    char text[64], other[64];
+    action_text(picture->schedule, first, text, sizeof text);
+    fprintf(stream, "\n  {\"rank\": %u, \"pass\": \"", at->rank);
+    if (first->overlap) {
+        action_text(picture->schedule, first + 1, other, sizeof other);
+        fprintf(stream, "(%s;%s)OVERLAP_F_B", text, other);
+    } else {
+        fputs(text, stream);
+    }
+    fprintf(stream, "\", \"start\": %.17g, \"end\": %.17g, \"line\": %u}", picture->times->start[at->rank][at->position],
+            picture->times->end[at->rank][at->position],
+            source_line(picture->source, order->actions[at->position].span.begin));
+}
+
+static void put_overlap(const Recipe *recipe, const Costs *costs, Arena *arena, FILE *stream)
+{
+    const RecipeTimes times = recipe_times(recipe, costs, arena);
+    if (times.makespan > 0)
+        fprintf(stream, ",\n \"overlap\": {\"makespan\": %.17g, \"compute\": %.17g, \"comm\": %.17g, \"hidden\": %.17g}", times.makespan,
+                times.busy[RECIPE_COMPUTE], times.busy[RECIPE_COMM], times.hidden);
+}
+
+void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream)
+{
+    const Schedule *schedule = picture->schedule;
+    const Bubble bubble = timeline_bubble(schedule, picture->times);
+    fputs("{\"schedule\": ", stream);
+    json_put_text(schedule->name, strlen(schedule->name), stream);
+    fprintf(stream, ", \"ranks\": %u, \"microbatches\": %u, \"makespan\": %.17g, \"cost\": %.17g, \"bubble_rate\": %.17g, \"per_rank\": [",
+            schedule->ranks, schedule->microbatches, picture->times->makespan, bubble.cost, bubble.rate);
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        fputs(r ? ",\n  " : "\n  ", stream);
+        put_rank(picture, memory, r, stream);
+    }
+    fputs("],\n \"critical_path\": [", stream);
+    CriticalPass *path;
+    const uint32_t count = critical_path(schedule, picture->table, picture->times, arena, &path);
+    for (uint32_t i = 0; i < count; i++) {
+        fputs(i ? "," : "", stream);
+        put_pass(picture, &path[i], stream);
+    }
+    putc(']', stream);
+    if (schedule->recipe)
+        put_overlap(schedule->recipe, picture->times->costs, arena, stream);
+    fputs("}\n", stream);
+}

@@ -1,0 +1,132 @@
+/* The modelled timeline in the form of dprun --trace. Sends, receives and what follows the last pass take no time of their own in
+   the model. */
+
+#include "compiler/output/emit.h"
+#include "runtime/program/trace.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The message that a slot waits for. */
+typedef struct Arrival {
+    bool expected;
+    double time;
+} Arrival;
+
+typedef struct Replay {
+    const Picture *picture;
+    uint32_t rank;
+    const RankProgram *program;
+    Arrival *arrivals; /* [message slots] */
+    TraceSpan *spans;    /* [instructions] */
+    double microseconds; /* of a unit of time */
+    double clock;
+} Replay;
+
+/* When the message of a RECEIVE is there: where it is made, the F of the stage before or the B or I of the one behind has ended. */
+static double arrival_of(const Replay *replay, const Instruction *receive)
+{
+    const Schedule *schedule = replay->picture->schedule;
+    const PlacedChunk *chunk = &schedule->chunks[replay->rank][receive->chunk];
+    const PlacedPipe *pipe = &schedule->pipes[chunk->pipe];
+    const bool forward = receive->opcode == OP_RECEIVE_FORWARD;
+    const uint32_t stage = chunk->stage + (forward ? -1u : 1u);
+    uint32_t *const *positions = forward ? replay->picture->table->forward : replay->picture->table->backward;
+    const uint32_t position = positions[chunk->pipe][pass_index(pipe, stage, receive->microbatch)];
+    const uint32_t rank = stage_home(pipe, stage, receive->microbatch).rank;
+    return replay->picture->times->end[rank][position] + costs_message(replay->picture->times->costs, rank, replay->rank);
+}
+
+/* True when another message is waited for between this instruction and the next pass. */
+static bool waits_again(const Replay *replay, uint32_t i)
+{
+    for (const Instruction *next = &replay->program->instructions[i + 1]; trace_lane(next->opcode) != LANE_COMPUTE; next++)
+        if (next->opcode == OP_WAIT && replay->arrivals[next->slot[0]].expected)
+            return true;
+    return false;
+}
+
+/* The wait for a message lasts until it is there; the last one before a pass, until the pass starts. */
+static double wait_end(Replay *replay, uint32_t i, double next_start)
+{
+    Arrival *arrival = &replay->arrivals[replay->program->instructions[i].slot[0]];
+    if (!arrival->expected)
+        return replay->clock;
+    arrival->expected = false;
+    return waits_again(replay, i) ? fmin(fmax(replay->clock, arrival->time), next_start) : next_start;
+}
+
+static void replay_rank(Replay *replay)
+{
+    uint32_t position = 0;
+    Cell cell;
+    bool more = picture_next(replay->picture, replay->rank, &position, &cell);
+    for (uint32_t i = 0; i < replay->program->instruction_count; i++) {
+        const Instruction *instruction = &replay->program->instructions[i];
+        double start = replay->clock, end = replay->clock;
+        uint32_t last = i;
+        switch (instruction->opcode) {
+        case OP_OVERLAP:
+            last = i + 2;
+            __attribute__((fallthrough));
+        case OP_FORWARD:
+        case OP_BACKWARD:
+        case OP_BACKWARD_INPUT:
+        case OP_BACKWARD_WEIGHT:
+        case OP_RENEW:
+            start = cell.start;
+            end = cell.end;
+            more = picture_next(replay->picture, replay->rank, &position, &cell);
+            break;
+        case OP_RECEIVE_FORWARD:
+        case OP_RECEIVE_BACKWARD:
+            replay->arrivals[instruction->slot[0]] = (Arrival){.expected = true, .time = arrival_of(replay, instruction)};
+            break;
+        case OP_WAIT:
+            end = wait_end(replay, i, more ? cell.start : replay->clock);
+            break;
+        default:
+            break;
+        }
+        for (; i <= last; i++)
+            replay->spans[i] = (TraceSpan){start * replay->microseconds, end * replay->microseconds};
+        i = last;
+        replay->clock = end;
+    }
+}
+
+/* The program as dprun runs it, messages posted early. */
+static Program *as_run(const Program *program, Arena *arena)
+{
+    Error error;
+    Program *copy = arena_allocate(arena, sizeof *copy);
+    *copy = *program;
+    copy->ranks = arena_array(arena, program->rank_count, sizeof *copy->ranks);
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        const RankProgram *own = &program->ranks[r];
+        copy->ranks[r] = *own;
+        copy->ranks[r].instructions = arena_array(arena, own->instruction_count, sizeof *own->instructions);
+        memcpy(copy->ranks[r].instructions, own->instructions, own->instruction_count * sizeof *own->instructions);
+    }
+    return program_post_early(copy, arena, &error) == STATUS_OK ? copy : NULL;
+}
+
+void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
+{
+    const Program *program = as_run(picture->program, arena);
+    if (!program)
+        longjmp(*arena->exhausted, 1);
+    const Costs *costs = picture->times->costs;
+    const double seconds = costs_seconds(costs);
+    trace_begin(program, seconds, costs->bytes, stream);
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        const RankProgram *own = &program->ranks[r];
+        Replay replay = {.picture = picture, .rank = r, .program = own, .microseconds = seconds * 1e6};
+        replay.arrivals = arena_array(arena, own->slots[SLOT_MESSAGE], sizeof *replay.arrivals);
+        replay.spans = arena_array(arena, own->instruction_count, sizeof *replay.spans);
+        replay_rank(&replay);
+        trace_rank(r, stream);
+        trace_step(program, r, 1, 1, replay.spans, stream);
+    }
+    trace_end(stream);
+}

@@ -1,0 +1,37 @@
+#ifndef COMPILER_PICTURE_H
+#define COMPILER_PICTURE_H
+
+/* What every picture of a timeline is drawn from: the cells of each rank in order, an F&B being one cell of two halves. A U takes
+   no time, unless --cost says so. */
+
+#include "compiler/lower/plan.h"
+#include "compiler/output/palette.h"
+#include "compiler/schedule/passes.h"
+#include "compiler/schedule/timeline.h"
+
+/* A compilation that came to its end. */
+typedef struct Picture {
+    const Source *source;
+    const Schedule *schedule;
+    const PassTable *table;
+    const Timeline *times;
+    const RankPlan *plans;
+    const Program *program;
+} Picture;
+
+typedef struct Cell {
+    const Action *first, *second; /* second: the backward half of an F&B, else NULL */
+    uint32_t position;            /* of the first in the order of its rank; a second stands right behind */
+    double start, middle, end;    /* middle: where the halves of an F&B meet if each gets its share of the time; else end */
+} Cell;
+
+/* The cell at or behind *position, which moves behind it; false at the end of the rank. Start with 0. */
+bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cell *cell);
+
+/* Shades: one for each pipe or, where all passes belong to one pipe, for each chunk of a rank. */
+uint32_t picture_variants(const Schedule *schedule);
+uint32_t picture_variant(const Schedule *schedule, const Action *pass);
+
+static inline char pass_letter(uint8_t kind) { return "FBIWU"[kind]; }
+
+#endif

@@ -1,0 +1,242 @@
+/* The timeline in characters, as the heads of the files in schedules/ have it: a row a rank; F0 a pass of microbatch 0, F3&b1
+   an F&B, small letters chunk 1, | a U that takes no time; - while a pass goes on, . while a rank is idle. What does not fit into the width goes on in
+   further blocks of rows. */
+
+#include "compiler/output/emit.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    LABEL_SIZE = 64,
+    LEAST_BLOCK = 20, /* columns, however narrow the terminal */
+    STYLE_PLAIN = -1,
+    STYLE_IDLE = -2,
+};
+
+typedef struct Screen {
+    const Picture *picture;
+    FILE *stream;
+    bool colours, many_chunks;
+    uint32_t variants;
+    uint32_t unit;           /* columns of the shortest pass: its label and a space */
+    double scale;            /* columns of a unit of time */
+    uint32_t columns;        /* of the whole timeline */
+    uint32_t first, last;    /* columns [first, last) are this block's */
+    char *text;              /* [last - first] */
+    int *style;              /* [last - first] kind * variants + variant */
+} Screen;
+
+static uint32_t label(const Screen *screen, const Action *pass, char *text)
+{
+    const char letter = pass_letter(pass->kind);
+    if (screen->many_chunks)
+        return (uint32_t)snprintf(text, LABEL_SIZE, "%c%u:%u", letter, pass->chunk, pass->microbatch);
+    return (uint32_t)snprintf(text, LABEL_SIZE, "%c%u", pass->chunk ? letter + ('a' - 'A') : letter, pass->microbatch);
+}
+
+static uint32_t cell_label(const Screen *screen, const Cell *cell, char *text)
+{
+    uint32_t length = label(screen, cell->first, text);
+    if (cell->second) {
+        text[length++] = '&';
+        length += label(screen, cell->second, text + length);
+    }
+    return length;
+}
+
+static uint32_t column(const Screen *screen, double time) { return (uint32_t)lround(time * screen->scale); }
+
+/* A U that takes no time is a bar behind the pass before it. */
+static bool is_update_bar(const Cell *cell) { return cell->first->kind == ACTION_U && cell->end <= cell->start; }
+
+/* So wide that every label fits, unless a few passes are far shorter than the others. */
+static void measure(Screen *screen)
+{
+    const Schedule *schedule = screen->picture->schedule;
+    double needed = 0, busy = 0;
+    uint64_t cells = 0;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        screen->many_chunks = screen->many_chunks || schedule->chunk_counts[r] > 2;
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        Cell cell;
+        for (uint32_t i = 0; picture_next(screen->picture, r, &i, &cell);) {
+            char text[2 * LABEL_SIZE];
+            const uint32_t length = cell_label(screen, &cell, text) + 1;
+            if (!cell.second && length > screen->unit && !is_update_bar(&cell))
+                screen->unit = length;
+        }
+    }
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        Cell cell;
+        for (uint32_t i = 0; picture_next(screen->picture, r, &i, &cell);) {
+            const double duration = cell.end - cell.start;
+            if (duration > 0)
+                needed = fmax(needed, (cell.second ? 2 * screen->unit : screen->unit) / duration);
+            busy += duration;
+            cells += !is_update_bar(&cell);
+        }
+    }
+    if (busy > 0)
+        screen->scale = fmin(needed, 4 * screen->unit * (double)cells / busy);
+    if (screen->picture->times->makespan * screen->scale > INT32_MAX / 2.0)
+        screen->scale = INT32_MAX / 2.0 / screen->picture->times->makespan;
+    screen->columns = column(screen, screen->picture->times->makespan);
+}
+
+static void put(const Screen *screen, uint32_t at, char character, int style)
+{
+    if (at < screen->first || at >= screen->last)
+        return;
+    screen->text[at - screen->first] = character;
+    screen->style[at - screen->first] = style;
+}
+
+static int style_of(const Screen *screen, const Action *pass)
+{
+    return (int)(pass->kind * screen->variants + picture_variant(screen->picture->schedule, pass));
+}
+
+static void draw_cell(const Screen *screen, const Cell *cell)
+{
+    const uint32_t begin = column(screen, cell->start), middle = column(screen, cell->middle), end = column(screen, cell->end);
+    char text[2 * LABEL_SIZE];
+    const uint32_t length = cell_label(screen, cell, text);
+    const uint32_t body = end - begin > 1 ? end - 1 : end; /* the last column stays free, so that cells do not touch */
+    const uint32_t from = begin > screen->first ? begin : screen->first, to = body < screen->last ? body : screen->last;
+    for (uint32_t at = from; at < to; at++) {
+        const int style = style_of(screen, cell->second && at >= middle ? cell->second : cell->first);
+        const uint32_t i = at - begin;
+        put(screen, at, i < length ? text[i] : i == length || screen->colours ? ' ' : '-', style);
+    }
+}
+
+static void draw_idle(const Screen *screen, uint32_t begin, uint32_t end)
+{
+    for (uint32_t at = begin; at < end && at < screen->last; at += screen->unit)
+        put(screen, at, '.', STYLE_IDLE);
+}
+
+/* Draws what of a rank is in the block. *next is its first cell that may reach into the block, *free where the one before
+   ended; both go on to the next block. */
+static void draw_rank(const Screen *screen, uint32_t rank, uint32_t *next, uint32_t *free)
+{
+    memset(screen->text, ' ', screen->last - screen->first);
+    for (uint32_t i = 0; i < screen->last - screen->first; i++)
+        screen->style[i] = STYLE_PLAIN;
+    Cell cell;
+    for (uint32_t i = *next; picture_next(screen->picture, rank, &i, &cell);) {
+        uint32_t begin = column(screen, cell.start);
+        const uint32_t end = column(screen, cell.end);
+        draw_idle(screen, *free, begin);
+        if (is_update_bar(&cell) && begin > 0)
+            begin--;
+        if (begin >= screen->last)
+            return;
+        if (is_update_bar(&cell))
+            put(screen, begin, '|', style_of(screen, cell.first));
+        else
+            draw_cell(screen, &cell);
+        if (end > screen->last)
+            return;
+        *free = end;
+        *next = i;
+    }
+    draw_idle(screen, *free, screen->columns);
+}
+
+static void set_style(const Screen *screen, int style)
+{
+    if (style == STYLE_PLAIN || style == STYLE_IDLE) {
+        fputs(style == STYLE_IDLE ? "\033[0;2m" : "\033[0m", screen->stream);
+        return;
+    }
+    const uint32_t variant = (uint32_t)style % screen->variants;
+    const Colour fill = palette_fill((uint8_t)((uint32_t)style / screen->variants), variant, screen->variants);
+    fprintf(screen->stream, "\033[0;38;5;%d;48;5;%dm", palette_ink(fill).red ? 231 : 16, palette_terminal(fill));
+}
+
+static void print_row(const Screen *screen)
+{
+    uint32_t end = screen->last - screen->first;
+    while (end > 0 && screen->text[end - 1] == ' ' && (!screen->colours || screen->style[end - 1] == STYLE_PLAIN))
+        end--;
+    int style = STYLE_PLAIN;
+    for (uint32_t i = 0; i < end; i++) {
+        if (screen->colours && screen->style[i] != style)
+            set_style(screen, style = screen->style[i]);
+        putc(screen->text[i], screen->stream);
+    }
+    if (style != STYLE_PLAIN)
+        set_style(screen, STYLE_PLAIN);
+}
+
+static void print_key(const Screen *screen)
+{
+    uint64_t hidden = 0; /* shorter than a column */
+    bool kinds[ACTION_U + 1] = {false}, bars = false, pairs = false, chunks = false;
+    for (uint32_t r = 0; r < screen->picture->schedule->ranks; r++) {
+        Cell cell;
+        for (uint32_t i = 0; picture_next(screen->picture, r, &i, &cell);) {
+            const bool is_bar = is_update_bar(&cell);
+            hidden += !is_bar && column(screen, cell.start) == column(screen, cell.end);
+            bars |= is_bar;
+            kinds[cell.first->kind] |= !is_bar;
+            chunks = chunks || cell.first->chunk;
+            if (cell.second)
+                kinds[cell.second->kind] = pairs = true;
+        }
+    }
+    static const char *const words[] = {"F forward", "B backward", "I backward for input", "W backward for weights", "U update of weights"};
+    const char *comma = "";
+    putc('\n', screen->stream);
+    for (int kind = 0; kind <= ACTION_U; kind++)
+        if (kinds[kind]) {
+            fprintf(screen->stream, "%s%s", comma, words[kind]);
+            comma = ", ";
+        }
+    fprintf(screen->stream, "%s%s%s; . idle\n", bars ? ", | update of weights" : "", pairs ? ", F&B overlapped" : "",
+            screen->many_chunks ? "; F1:0 is chunk 1, microbatch 0" : chunks ? "; small letters: chunk 1" : "");
+    if (hidden)
+        fprintf(screen->stream, "%llu passes are too short to be seen\n", (unsigned long long)hidden);
+}
+
+void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream)
+{
+    const Schedule *schedule = picture->schedule;
+    Screen screen = {.picture = picture, .stream = stream, .colours = terminal.colours, .variants = picture_variants(schedule)};
+    measure(&screen);
+    char rank_label[16];
+    const uint32_t label_width = (uint32_t)snprintf(rank_label, sizeof rank_label, "r%u  ", schedule->ranks - 1);
+    uint32_t block = screen.columns;
+    if (terminal.width && label_width + block > terminal.width) {
+        const uint32_t room = terminal.width > label_width + LEAST_BLOCK ? terminal.width - label_width : LEAST_BLOCK;
+        block = room > screen.unit ? room / screen.unit * screen.unit : room;
+    }
+    uint32_t blocks = block ? (screen.columns + block - 1) / block : 1;
+    if (blocks > 1 && block > screen.unit) { /* of about the same width */
+        block = ((screen.columns + blocks - 1) / blocks + screen.unit - 1) / screen.unit * screen.unit;
+        blocks = (screen.columns + block - 1) / block;
+    }
+    screen.text = arena_array(arena, block, sizeof *screen.text);
+    screen.style = arena_array(arena, block, sizeof *screen.style);
+    uint32_t *next = arena_array(arena, schedule->ranks, sizeof *next), *free = arena_array(arena, schedule->ranks, sizeof *free);
+
+    fprintf(stream, "%s: %u ranks, %u microbatches; makespan %g, bubble %.1f %%\n\n", schedule->name, schedule->ranks,
+            schedule->microbatches, picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
+    for (uint32_t b = 0; b < blocks; b++) {
+        screen.first = b * block;
+        screen.last = b + 1 < blocks ? screen.first + block : screen.columns;
+        if (blocks > 1)
+            fprintf(stream, "%stime %.4g to %.4g (part %u of %u)\n", b ? "\n" : "", screen.first / screen.scale,
+                    b + 1 < blocks ? screen.last / screen.scale : picture->times->makespan, b + 1, blocks);
+        for (uint32_t r = 0; r < schedule->ranks; r++) {
+            snprintf(rank_label, sizeof rank_label, "r%u", r);
+            fprintf(stream, "%-*s", (int)label_width, rank_label);
+            draw_rank(&screen, r, &next[r], &free[r]);
+            print_row(&screen);
+            putc('\n', stream);
+        }
+    }
+    print_key(&screen);
+}

@@ -1,0 +1,299 @@
+#include "compiler/prove/communicate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The sequence of events is that of a run in which every pass, every F&B and every message takes one step, a message on both of
+   its ranks. Ranks do what their orders say; before a pass they ask for what it still needs, and a rank that is asked answers
+   before its own next pass. Who is asked by several answers the one with the longest way to the end of the run first: list
+   scheduling by critical path (Graham 1969; Hu 1961). */
+
+enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* an F&B needs two messages */
+
+/* A message that the next pass of a rank needs. It is number NEEDS_MAX * rank + 0 or 1. */
+typedef struct Need {
+    uint32_t producer, position; /* the rank and its pass */
+    uint32_t pass;               /* that needs it */
+    uint32_t next;               /* another rank's need of something of the same producer, NOBODY after the last */
+    bool missing;
+} Need;
+
+typedef struct RankState {
+    Order merged;
+    uint32_t done;        /* passes that have run */
+    uint32_t missing;     /* messages for the next one */
+    uint32_t asked;       /* first need of others of something of this rank */
+    uint32_t free_from;   /* step */
+    bool passing;         /* is busy with passes, not with a message */
+} RankState;
+
+typedef struct Candidate {
+    uint32_t way; /* of the pass that needs it */
+    uint32_t need;
+} Candidate;
+
+typedef struct Communicator {
+    const Schedule *schedule;
+    const PassTable *table;
+    uint32_t **way; /* [rank][pass]: steps from its start to the end of the run, at least */
+    RankState *ranks;
+    Need *needs;
+    uint32_t step;
+    uint32_t *active, *next_active; /* ranks that became free with this step, and with the next one */
+    uint32_t active_count, next_count;
+    Candidate *candidates;
+    uint32_t candidate_count;
+} Communicator;
+
+/* Where the product of a pass is needed: the F of the next stage, the backward of the stage before. */
+static bool consumer(const Communicator *c, const Action *pass, Dependence *needs_it)
+{
+    const PlacedPipe *pipe = &c->schedule->pipes[pass->pipe];
+    uint32_t stage;
+    if (pass->kind == ACTION_F && pass->stage + 1u < pipe->stages)
+        stage = pass->stage + 1u;
+    else if ((pass->kind == ACTION_B || pass->kind == ACTION_I) && pass->stage > 0)
+        stage = pass->stage - 1u;
+    else
+        return false;
+    uint32_t *const *positions = pass->kind == ACTION_F ? c->table->forward : c->table->backward;
+    needs_it->rank = stage_home(pipe, stage, pass->microbatch).rank;
+    needs_it->position = positions[pass->pipe][pass_index(pipe, stage, pass->microbatch)];
+    return true;
+}
+
+static uint32_t passes_of(const Action *first) { return first->overlap ? 2 : 1; }
+
+/* --- the way to the end --- */
+
+/* The way from one pass or F&B on; false while that of a pass behind it is not known. `known` are the first passes that are. */
+static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank, uint32_t position, uint32_t *blocker)
+{
+    const Order *order = &c->schedule->orders[rank];
+    const uint32_t count = passes_of(&order->actions[position]);
+    uint32_t sends = 0, receives = 0, longest = 0;
+    for (uint32_t i = position; i < position + count; i++) {
+        Dependence other;
+        if (pass_dependence(c->schedule, c->table, &order->actions[i], &other))
+            receives += other.rank != rank;
+        if (!consumer(c, &order->actions[i], &other))
+            continue;
+        if (other.position < known[other.rank]) {
+            *blocker = other.rank;
+            return false;
+        }
+        sends += other.rank != rank;
+        const uint32_t way = c->way[other.rank][other.position];
+        longest = way > longest ? way : longest;
+    }
+    const uint32_t own = sends + (position + count < order->count ? c->way[rank][position + count] : 0);
+    for (uint32_t i = position; i < position + count; i++)
+        c->way[rank][i] = receives + 1 + (own > longest ? own : longest);
+    return true;
+}
+
+/* From the last passes back. The same as timeline_run, the other way round. */
+static void measure_ways(Communicator *c, Arena *arena)
+{
+    const uint32_t ranks = c->schedule->ranks;
+    uint32_t *known = arena_array(arena, ranks, sizeof *known);
+    uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
+    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter); /* first that waits for this rank, + 1 */
+    uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
+    uint32_t ready_count = ranks;
+    for (uint32_t r = 0; r < ranks; r++) {
+        known[r] = c->schedule->orders[r].count;
+        c->way[r] = arena_array(arena, known[r], sizeof **c->way);
+        ready[r] = r;
+    }
+    while (ready_count) {
+        const uint32_t rank = ready[--ready_count];
+        const Order *order = &c->schedule->orders[rank];
+        while (known[rank] > 0) {
+            uint32_t position = known[rank] - 1, blocker;
+            if (position > 0 && order->actions[position - 1].overlap)
+                position--;
+            if (!measure(c, known, rank, position, &blocker)) {
+                next_waiter[rank] = waiter[blocker];
+                waiter[blocker] = rank + 1;
+                break;
+            }
+            known[rank] = position;
+            for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1])
+                ready[ready_count++] = w - 1;
+            waiter[rank] = 0;
+        }
+    }
+}
+
+/* --- the run --- */
+
+static bool can_be_met(const Communicator *c, uint32_t need)
+{
+    const Need *asked = &c->needs[need];
+    const RankState *receiver = &c->ranks[need / NEEDS_MAX], *sender = &c->ranks[asked->producer];
+    return asked->missing && receiver->free_from <= c->step && sender->free_from <= c->step && sender->done > asked->position;
+}
+
+static void propose(Communicator *c, uint32_t need)
+{
+    if (can_be_met(c, need))
+        c->candidates[c->candidate_count++] = (Candidate){c->way[need / NEEDS_MAX][c->needs[need].pass], need};
+}
+
+/* The rank asks for what its next pass needs of others. */
+static void ask(Communicator *c, uint32_t rank)
+{
+    const Order *order = &c->schedule->orders[rank];
+    RankState *state = &c->ranks[rank];
+    if (state->done == order->count)
+        return;
+    const uint32_t end = state->done + passes_of(&order->actions[state->done]);
+    for (uint32_t i = state->done; i < end; i++) {
+        Dependence needed;
+        if (!pass_dependence(c->schedule, c->table, &order->actions[i], &needed) || needed.rank == rank)
+            continue;
+        const uint32_t need = NEEDS_MAX * rank + state->missing++;
+        c->needs[need] = (Need){needed.rank, needed.position, i, c->ranks[needed.rank].asked, true};
+        c->ranks[needed.rank].asked = need;
+    }
+}
+
+static void occupy(Communicator *c, uint32_t rank, bool passing)
+{
+    c->ranks[rank].passing = passing;
+    c->ranks[rank].free_from = c->step + 1;
+    c->next_active[c->next_count++] = rank;
+}
+
+static void append_message(Order *order, const Action *pass, uint8_t kind, uint32_t peer)
+{
+    Action *message = &order->actions[order->count++];
+    *message = *pass;
+    message->kind = kind;
+    message->overlap = false;
+    message->peer = (uint16_t)peer;
+}
+
+static void hand_over(Communicator *c, uint32_t need)
+{
+    Need *met = &c->needs[need];
+    const uint32_t receiver = need / NEEDS_MAX, sender = met->producer;
+    const Action *made = &c->schedule->orders[sender].actions[met->position];
+    const Action *needing = &c->schedule->orders[receiver].actions[met->pass];
+    append_message(&c->ranks[sender].merged, made, made->kind == ACTION_F ? ACTION_SEND_F : ACTION_SEND_B, receiver);
+    append_message(&c->ranks[receiver].merged, needing, needing->kind == ACTION_F ? ACTION_RECV_F : ACTION_RECV_B, sender);
+    uint32_t *link = &c->ranks[sender].asked;
+    while (*link != need)
+        link = &c->needs[*link].next;
+    *link = met->next;
+    met->missing = false;
+    c->ranks[receiver].missing--;
+    occupy(c, sender, false);
+    occupy(c, receiver, false);
+}
+
+static int longest_way_first(const void *left, const void *right)
+{
+    const Candidate *a = left, *b = right;
+    if (a->way != b->way)
+        return a->way > b->way ? -1 : 1;
+    return (a->need > b->need) - (a->need < b->need);
+}
+
+/* What has been asked for and can be handed over in this step. What could not be before needs a rank that has become free. */
+static void answer(Communicator *c)
+{
+    c->candidate_count = 0;
+    for (uint32_t i = 0; i < c->active_count; i++) {
+        const uint32_t rank = c->active[i];
+        for (uint32_t need = c->ranks[rank].asked; need != NOBODY; need = c->needs[need].next)
+            propose(c, need);
+        for (uint32_t need = NEEDS_MAX * rank; c->ranks[rank].missing && need < NEEDS_MAX * (rank + 1); need++)
+            propose(c, need);
+    }
+    if (c->candidate_count > 1)
+        qsort(c->candidates, c->candidate_count, sizeof *c->candidates, longest_way_first);
+    for (uint32_t i = 0; i < c->candidate_count; i++)
+        if (can_be_met(c, c->candidates[i].need))
+            hand_over(c, c->candidates[i].need);
+}
+
+static void run_next(Communicator *c, uint32_t rank)
+{
+    const Order *order = &c->schedule->orders[rank];
+    RankState *state = &c->ranks[rank];
+    if (state->free_from > c->step || state->missing || state->done == order->count)
+        return;
+    const uint32_t count = passes_of(&order->actions[state->done]);
+    memcpy(&state->merged.actions[state->merged.count], &order->actions[state->done], count * sizeof *order->actions);
+    state->merged.count += count;
+    occupy(c, rank, true);
+}
+
+static void run(Communicator *c)
+{
+    for (c->step = 0; c->active_count; c->step++) {
+        for (uint32_t i = 0; i < c->active_count; i++) {
+            const uint32_t rank = c->active[i];
+            RankState *state = &c->ranks[rank];
+            if (state->passing)
+                state->done += passes_of(&c->schedule->orders[rank].actions[state->done]);
+            if (state->passing || c->step == 0)
+                ask(c, rank);
+            state->passing = false;
+        }
+        answer(c);
+        for (uint32_t i = 0; i < c->active_count; i++)
+            run_next(c, c->active[i]);
+        uint32_t *active = c->active;
+        c->active = c->next_active;
+        c->active_count = c->next_count;
+        c->next_active = active;
+        c->next_count = 0;
+    }
+}
+
+static uint32_t messages_of(const Communicator *c, uint32_t rank)
+{
+    const Order *order = &c->schedule->orders[rank];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < order->count; i++) {
+        Dependence other;
+        if (pass_dependence(c->schedule, c->table, &order->actions[i], &other))
+            count += other.rank != rank;
+        if (consumer(c, &order->actions[i], &other))
+            count += other.rank != rank;
+    }
+    return count;
+}
+
+void communicate(Schedule *schedule, PassTable *table, Arena *arena)
+{
+    const uint32_t ranks = schedule->ranks;
+    Communicator c = {
+        .schedule = schedule,
+        .table = table,
+        .way = arena_array(arena, ranks, sizeof *c.way),
+        .ranks = arena_array(arena, ranks, sizeof *c.ranks),
+        .needs = arena_array(arena, (size_t)NEEDS_MAX * ranks, sizeof *c.needs),
+        .active = arena_array(arena, ranks, sizeof *c.active),
+        .next_active = arena_array(arena, ranks, sizeof *c.next_active),
+        .active_count = ranks,
+        .candidates = arena_array(arena, (size_t)2 * NEEDS_MAX * ranks, sizeof *c.candidates), /* from both of their ranks */
+    };
+    measure_ways(&c, arena);
+    for (uint32_t r = 0; r < ranks; r++) {
+        Order *merged = &c.ranks[r].merged;
+        merged->capacity = schedule->orders[r].count + messages_of(&c, r);
+        merged->actions = arena_array(arena, merged->capacity, sizeof *merged->actions);
+        c.ranks[r].asked = NOBODY;
+        c.active[r] = r;
+    }
+    run(&c);
+    Order *merged = arena_array(arena, ranks, sizeof *merged);
+    for (uint32_t r = 0; r < ranks; r++)
+        merged[r] = c.ranks[r].merged;
+    schedule->orders = merged;
+    passes_index(schedule, table);
+}

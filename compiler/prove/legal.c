@@ -1,0 +1,265 @@
+#include "compiler/schedule/passes.h"
+
+#include "runtime/program/program.h"
+
+typedef struct Check {
+    const Schedule *schedule;
+    Diagnostics *diagnostics;
+    PassTable *table;
+    uint32_t rank;
+    const Order *order;
+    bool good;
+} Check;
+
+enum { TEXT = 48 };
+
+static const char *text(const Check *check, const Action *action, char *buffer)
+{
+    action_text(check->schedule, action, buffer, TEXT);
+    return buffer;
+}
+
+/* The pass stands already at `before`: twice the same, or a B and also an I or W. */
+static void report_double(Check *check, const Action *pass, uint32_t before)
+{
+    char here[TEXT], there[TEXT];
+    const Action *first = &check->order->actions[before];
+    check->good = false;
+    text(check, pass, here);
+    text(check, first, there);
+    if (first->kind == pass->kind)
+        diag_error(check->diagnostics, pass->span, "rank %u runs %s twice", check->rank, here);
+    else
+        diag_error(check->diagnostics, pass->span, "rank %u runs %s, but %s has done that work already", check->rank, here, there);
+    diag_note(check->diagnostics, first->span, "%s is here", there);
+    diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
+}
+
+static bool in_place(Check *check, const Action *pass)
+{
+    const Schedule *schedule = check->schedule;
+    char here[TEXT];
+    if (pass->pipe >= schedule->pipe_count || pass->stage >= schedule->pipes[pass->pipe].stages) {
+        diag_error(check->diagnostics, pass->span, "rank %u: %s: there is no such stage", check->rank,
+                   text(check, pass, here));
+        return check->good = false;
+    }
+    const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
+    const bool is_update = pass->kind == ACTION_U;
+    if (!is_update && pass->microbatch >= pipe->microbatches) {
+        diag_error(check->diagnostics, pass->span, "rank %u: %s: microbatch %u of %u", check->rank, text(check, pass, here),
+                   pass->microbatch, pipe->microbatches);
+        diag_help(check->diagnostics, "microbatches are numbered 0..%u here", pipe->microbatches - 1);
+        return check->good = false;
+    }
+    if (is_update && pipe->replicated) /* versions_check refuses it */
+        return true;
+    const uint32_t home = stage_home(pipe, pass->stage, is_update ? 0 : pass->microbatch).rank;
+    if (home != check->rank) {
+        diag_error(check->diagnostics, pass->span, "rank %u: %s: stage %u%s is on rank %u", check->rank, text(check, pass, here),
+                   pass->stage, pipe->replicated ? " for this microbatch" : "", home);
+        return check->good = false;
+    }
+    return true;
+}
+
+static void needs_before(Check *check, const Action *pass, const char *needed, uint32_t position)
+{
+    char here[TEXT];
+    if (position != POSITION_NONE)
+        return;
+    check->good = false;
+    diag_error(check->diagnostics, pass->span, "rank %u runs %s before its %s", check->rank, text(check, pass, here), needed);
+    diag_help(check->diagnostics, "F comes first, then B, or I and later W");
+}
+
+static void take_pass(Check *check, uint32_t position)
+{
+    const Action *pass = &check->order->actions[position];
+    if (!in_place(check, pass) || pass->kind == ACTION_U) /* versions_check looks at it */
+        return;
+    const PlacedPipe *pipe = &check->schedule->pipes[pass->pipe];
+    const size_t index = pass_index(pipe, pass->stage, pass->microbatch);
+    uint32_t *forward = &check->table->forward[pass->pipe][index];
+    uint32_t *backward = &check->table->backward[pass->pipe][index];
+    uint32_t *weight = &check->table->weight[pass->pipe][index];
+    uint32_t before = POSITION_NONE;
+    if (pass->kind == ACTION_F)
+        before = *forward;
+    if (pass->kind == ACTION_B || pass->kind == ACTION_I)
+        before = *backward;
+    if (before == POSITION_NONE && (pass->kind == ACTION_B || pass->kind == ACTION_W))
+        before = *weight;
+    if (before != POSITION_NONE) {
+        report_double(check, pass, before);
+        return;
+    }
+    switch (pass->kind) {
+    case ACTION_F:
+        *forward = position;
+        break;
+    case ACTION_W:
+        needs_before(check, pass, "I", *backward);
+        *weight = position;
+        break;
+    default:
+        needs_before(check, pass, "F", *forward);
+        *backward = position;
+        if (pass->kind == ACTION_B)
+            *weight = position;
+        break;
+    }
+}
+
+/* The next pass behind a position, messages skipped. */
+static const Action *next_pass(const Order *order, uint32_t position)
+{
+    for (uint32_t i = position + 1; i < order->count; i++)
+        if (!action_is_message(&order->actions[i]))
+            return &order->actions[i];
+    return NULL;
+}
+
+static void take_overlap(Check *check, uint32_t position)
+{
+    const Action *forward = &check->order->actions[position];
+    const Action *backward = next_pass(check->order, position);
+    char here[TEXT];
+    if (forward->kind != ACTION_F || !backward || (backward->kind != ACTION_B && backward->kind != ACTION_I)) {
+        check->good = false;
+        diag_error(check->diagnostics, forward->span, "rank %u: %s is half of an F&B that is not an F followed by a B or I",
+                   check->rank, text(check, forward, here));
+        return;
+    }
+    /* Of one microbatch in one pipe, a stage's backward always follows, near or far, from every forward of a stage no later. */
+    if (forward->pipe == backward->pipe && forward->microbatch == backward->microbatch) {
+        char there[TEXT];
+        check->good = false;
+        diag_error(check->diagnostics, forward->span, "rank %u: the halves %s and %s of an F&B depend on each other", check->rank,
+                   text(check, forward, here), text(check, backward, there));
+        diag_help(check->diagnostics, "overlap passes of different microbatches");
+    }
+}
+
+/* Passes of this rank's stages that never came. One diagnostic a stage and kind: the first missing and how many. */
+static void report_missing(Check *check, uint32_t number, uint8_t kind, const uint32_t *positions, Span span)
+{
+    const PlacedChunk *chunk = &check->schedule->chunks[check->rank][number];
+    const PlacedPipe *pipe = &check->schedule->pipes[chunk->pipe];
+    uint32_t missing = 0, first = 0;
+    for (uint32_t m = 0; (m = chunk_microbatch(check->schedule, check->rank, number, m, pipe->microbatches)) < pipe->microbatches; m++)
+        if (positions[pass_index(pipe, chunk->stage, m)] == POSITION_NONE && missing++ == 0)
+            first = m;
+    if (!missing)
+        return;
+    char name[TEXT];
+    const Action pass = {.kind = kind, .pipe = chunk->pipe, .stage = chunk->stage, .microbatch = first};
+    text(check, &pass, name);
+    check->good = false;
+    if (missing == 1)
+        diag_error(check->diagnostics, span, "rank %u never runs %s", check->rank, name);
+    else
+        diag_error(check->diagnostics, span, "rank %u never runs %s, and %u more %s of stage %u", check->rank, name, missing - 1,
+                   action_names[kind], chunk->stage);
+    diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
+}
+
+/* Copies of a stage sum their gradients between ranks. One diagnostic for each two pipes. */
+static void check_copies(Check *check)
+{
+    const Schedule *schedule = check->schedule;
+    bool reported[PROGRAM_PIPES_MAX][PROGRAM_PIPES_MAX] = {{false}};
+    for (uint32_t r = 0; schedule->pipe_count > 1 && r < schedule->ranks; r++)
+        for (uint32_t i = 1; i < schedule->chunk_counts[r]; i++)
+            for (uint32_t k = 0; k < i; k++) {
+                const PlacedChunk *one = &schedule->chunks[r][i], *other = &schedule->chunks[r][k];
+                const uint16_t p = one->pipe > other->pipe ? one->pipe : other->pipe, q = (uint16_t)(one->pipe + other->pipe - p);
+                if (one->stage != other->stage || reported[p][q])
+                    continue;
+                reported[p][q] = true;
+                check->good = false;
+                diag_error(check->diagnostics, schedule->pipes[p].span, "rank %u holds stage %u of both pipe %s and pipe %s", r,
+                           one->stage, schedule->pipes[q].name, schedule->pipes[p].name);
+                diag_help(check->diagnostics, "give the copies of a stage different ranks");
+            }
+}
+
+bool legal(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table)
+{
+    table->forward = arena_array(arena, schedule->pipe_count, sizeof *table->forward);
+    table->backward = arena_array(arena, schedule->pipe_count, sizeof *table->backward);
+    table->weight = arena_array(arena, schedule->pipe_count, sizeof *table->weight);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        const size_t count = (size_t)schedule->pipes[p].stages * schedule->pipes[p].microbatches;
+        uint32_t **of[] = {&table->forward[p], &table->backward[p], &table->weight[p]};
+        for (int k = 0; k < 3; k++) {
+            *of[k] = arena_array(arena, count, sizeof **of[k]);
+            for (size_t i = 0; i < count; i++)
+                (*of[k])[i] = POSITION_NONE;
+        }
+    }
+    Check check = {.schedule = schedule, .diagnostics = diagnostics, .table = table, .good = true};
+    check_copies(&check);
+    for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
+        check.rank = rank;
+        check.order = &schedule->orders[rank];
+        for (uint32_t i = 0; i < check.order->count; i++) {
+            if (action_is_message(&check.order->actions[i]))
+                continue;
+            take_pass(&check, i);
+            if (check.order->actions[i].overlap)
+                take_overlap(&check, i);
+        }
+        const Span end = check.order->count ? check.order->actions[check.order->count - 1].span : (Span){0, 0};
+        for (uint32_t c = 0; c < schedule->chunk_counts[rank]; c++) {
+            const PlacedChunk *chunk = &schedule->chunks[rank][c];
+            report_missing(&check, c, ACTION_F, table->forward[chunk->pipe], end);
+            report_missing(&check, c, ACTION_B, table->backward[chunk->pipe], end);
+            const PlacedPipe *pipe = &schedule->pipes[chunk->pipe];
+            for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, c, m, pipe->microbatches)) < pipe->microbatches; m++) {
+                /* an I alone: its W is what is missing */
+                const size_t index = pass_index(pipe, chunk->stage, m);
+                if (table->backward[chunk->pipe][index] != POSITION_NONE && table->weight[chunk->pipe][index] == POSITION_NONE) {
+                    const Action *input = &check.order->actions[table->backward[chunk->pipe][index]];
+                    char name[TEXT];
+                    check.good = false;
+                    diag_error(diagnostics, input->span, "rank %u runs %s, but never the W that completes it", rank,
+                               text(&check, input, name));
+                    break;
+                }
+            }
+        }
+    }
+    return check.good;
+}
+
+bool pass_dependence(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence)
+{
+    const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
+    uint32_t stage;
+    if (pass->kind == ACTION_F && pass->stage > 0)
+        stage = pass->stage - 1u;
+    else if ((pass->kind == ACTION_B || pass->kind == ACTION_I) && pass->stage + 1u < pipe->stages)
+        stage = pass->stage + 1u;
+    else
+        return false;
+    uint32_t *const *positions = pass->kind == ACTION_F ? table->forward : table->backward;
+    dependence->rank = stage_home(pipe, stage, pass->microbatch).rank;
+    dependence->position = positions[pass->pipe][pass_index(pipe, stage, pass->microbatch)];
+    return true;
+}
+
+void passes_index(const Schedule *schedule, PassTable *table)
+{
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *pass = &schedule->orders[r].actions[i];
+            const size_t index = pass_index(&schedule->pipes[pass->pipe], pass->stage, pass->microbatch);
+            if (pass->kind == ACTION_F)
+                table->forward[pass->pipe][index] = i;
+            if (pass->kind == ACTION_B || pass->kind == ACTION_I)
+                table->backward[pass->pipe][index] = i;
+            if (pass->kind == ACTION_B || pass->kind == ACTION_W)
+                table->weight[pass->pipe][index] = i;
+        }
+}

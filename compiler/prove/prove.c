@@ -1,0 +1,353 @@
+#include "compiler/prove/prove.h"
+
+enum { TEXT = 48 };
+
+/* The text of an action, as an argument of one diagnostic. */
+typedef struct ActionText {
+    char text[TEXT];
+} ActionText;
+
+static ActionText text_of(const Schedule *schedule, const Action *action)
+{
+    ActionText made;
+    action_text(schedule, action, made.text, sizeof made.text);
+    return made;
+}
+#define TEXT_OF(action) text_of(schedule, action).text
+
+/* --- circles of waits --- */
+
+/* What the halted rank waits for: a place in another rank's order (or its own) that is not reached. */
+typedef struct Wait {
+    uint32_t rank, position;
+    uint32_t halted_at; /* the action that waits */
+} Wait;
+
+typedef struct Waits {
+    uint32_t count; /* 0: this rank does not wait */
+    Wait on[2];     /* the halves of an F&B may each wait */
+} Waits;
+
+/* The shortest circle through `first`: ranks in order into `circle`. 0 when there is none. */
+static uint32_t circle_through(const Waits *waits, uint32_t ranks, uint32_t first, uint32_t *queue, uint32_t *from,
+                               uint32_t *circle)
+{
+    uint32_t head = 0, tail = 0;
+    for (uint32_t r = 0; r < ranks; r++)
+        from[r] = UINT32_MAX;
+    queue[tail++] = first;
+    while (head < tail) {
+        const uint32_t rank = queue[head++];
+        for (uint32_t i = 0; i < waits[rank].count; i++) {
+            const uint32_t next = waits[rank].on[i].rank;
+            if (next == first) {
+                uint32_t length = 1;
+                for (uint32_t r = rank; r != first; r = from[r])
+                    length++;
+                uint32_t place = length;
+                for (uint32_t r = rank; place > 1; r = from[r])
+                    circle[--place] = r;
+                circle[0] = first;
+                return length;
+            }
+            if (from[next] == UINT32_MAX && waits[next].count) {
+                from[next] = rank;
+                queue[tail++] = next;
+            }
+        }
+    }
+    return 0;
+}
+
+static void report_circle(const Schedule *schedule, const Waits *waits, Arena *arena, Diagnostics *diagnostics)
+{
+    const uint32_t ranks = schedule->ranks;
+    uint32_t *queue = arena_array(arena, ranks, sizeof *queue), *from = arena_array(arena, ranks, sizeof *from);
+    uint32_t *circle = arena_array(arena, ranks, sizeof *circle), *best = arena_array(arena, ranks, sizeof *best);
+    uint32_t best_length = 0;
+    for (uint32_t r = 0; r < ranks && best_length != 1; r++) {
+        const uint32_t length = waits[r].count ? circle_through(waits, ranks, r, queue, from, circle) : 0;
+        if (length && (!best_length || length < best_length)) {
+            uint32_t *shorter = circle;
+            circle = best;
+            best = shorter;
+            best_length = length;
+        }
+    }
+    for (uint32_t i = 0; i < best_length; i++) {
+        const uint32_t rank = best[i], next = best[(i + 1) % best_length];
+        const Waits *wait = &waits[rank];
+        const Wait *on = wait->count == 2 && wait->on[0].rank != next ? &wait->on[1] : &wait->on[0];
+        const Action *halted = &schedule->orders[rank].actions[on->halted_at];
+        char here[TEXT], there[TEXT];
+        action_text(schedule, halted, here, sizeof here);
+        action_text(schedule, &schedule->orders[on->rank].actions[on->position], there, sizeof there);
+        if (best_length == 1)
+            diag_error(diagnostics, halted->span, "rank %u waits for itself: %s needs %s, which comes later in its order", rank, here,
+                       there);
+        else if (i == 0)
+            diag_error(diagnostics, halted->span, "deadlock: %u ranks wait for each other: rank %u at %s waits for %s of rank %u",
+                       best_length, rank, here, there, on->rank);
+        else
+            diag_note(diagnostics, halted->span, "rank %u at %s waits for %s of rank %u", rank, here, there, on->rank);
+    }
+    diag_help(diagnostics, "one of these must come earlier in its rank's order");
+}
+
+void prove_report_circle(const Schedule *schedule, const PassTable *table, const Timeline *timeline, Arena *arena,
+                         Diagnostics *diagnostics)
+{
+    Waits *waits = arena_array(arena, schedule->ranks, sizeof *waits);
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const Order *order = &schedule->orders[r];
+        uint32_t position = timeline->position[r];
+        bool more = position < order->count;
+        while (more) {
+            const Action *pass = &order->actions[position];
+            Dependence needed;
+            if (!action_is_message(pass)) {
+                if (pass_dependence(schedule, table, pass, &needed) && timeline->position[needed.rank] <= needed.position)
+                    waits[r].on[waits[r].count++] = (Wait){needed.rank, needed.position, position};
+                more = pass->overlap;
+            }
+            more = more && ++position < order->count;
+        }
+    }
+    report_circle(schedule, waits, arena, diagnostics);
+}
+
+/* --- messages --- */
+
+/* Where the two ends of a message stand in their orders, by the pass that makes it. */
+typedef struct MessageTable {
+    uint32_t **sent[2], **received[2]; /* [0] activations, [1] gradients; [pipe][stage and microbatch of the producer] */
+} MessageTable;
+
+static bool is_send(const Action *action) { return action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B; }
+static bool is_gradient(const Action *action) { return action->kind == ACTION_SEND_B || action->kind == ACTION_RECV_B; }
+
+/* The stages at both ends; false when the message leads out of the pipe. */
+static bool message_stages(const PlacedPipe *pipe, const Action *message, uint32_t *producer, uint32_t *consumer)
+{
+    const bool upwards = message->kind == ACTION_SEND_F || message->kind == ACTION_RECV_B; /* the other stage is the next */
+    if (message->stage >= pipe->stages || (upwards ? message->stage + 1u >= pipe->stages : message->stage == 0))
+        return false;
+    const uint32_t other = upwards ? message->stage + 1u : message->stage - 1u;
+    *producer = is_send(message) ? message->stage : other;
+    *consumer = is_send(message) ? other : message->stage;
+    return true;
+}
+
+static uint32_t *message_entry(const Schedule *schedule, const MessageTable *messages, const Action *message)
+{
+    const PlacedPipe *pipe = &schedule->pipes[message->pipe];
+    uint32_t producer, consumer;
+    if (!message_stages(pipe, message, &producer, &consumer))
+        return NULL;
+    uint32_t **of = is_send(message) ? messages->sent[is_gradient(message)] : messages->received[is_gradient(message)];
+    return &of[message->pipe][pass_index(pipe, producer, message->microbatch)];
+}
+
+/* One message of a rank: where it leads, whether it comes once and on the right side of its pass. */
+static bool check_message(const Schedule *schedule, const PassTable *table, MessageTable *messages, uint32_t rank,
+                          uint32_t position, Diagnostics *diagnostics)
+{
+    const Action *message = &schedule->orders[rank].actions[position];
+    const PlacedPipe *pipe = &schedule->pipes[message->pipe];
+    uint32_t producer = 0, consumer = 0;
+    if (!message_stages(pipe, message, &producer, &consumer) || message->microbatch >= pipe->microbatches) {
+        diag_error(diagnostics, message->span, "rank %u: %s leads nowhere: stages are 0..%u, microbatches 0..%u", rank,
+                   TEXT_OF(message), pipe->stages - 1, pipe->microbatches - 1);
+        return false;
+    }
+    const uint32_t home = stage_home(pipe, message->stage, message->microbatch).rank;
+    if (home != rank) {
+        diag_error(diagnostics, message->span, "rank %u: %s: stage %u%s is on rank %u", rank, TEXT_OF(message), message->stage,
+                   pipe->replicated ? " for this microbatch" : "", home);
+        return false;
+    }
+    const uint32_t other = is_send(message) ? consumer : producer;
+    if (stage_home(pipe, other, message->microbatch).rank == rank) {
+        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on this rank too, nothing has to be sent", rank,
+                   TEXT_OF(message), other);
+        return false;
+    }
+    uint32_t *entry = message_entry(schedule, messages, message);
+    if (*entry != POSITION_NONE) {
+        diag_error(diagnostics, message->span, "rank %u has %s twice", rank, TEXT_OF(message));
+        diag_note(diagnostics, schedule->orders[rank].actions[*entry].span, "the first is here");
+        return false;
+    }
+    *entry = position;
+    const size_t mine = pass_index(pipe, message->stage, message->microbatch);
+    const uint32_t pass = (is_gradient(message) ? table->backward : table->forward)[message->pipe][mine];
+    if (is_send(message) ? position < pass : position > pass) {
+        diag_error(diagnostics, message->span, is_send(message) ? "rank %u: %s comes before %s has made what it sends"
+                                                                : "rank %u: %s comes behind %s, which needs it",
+                   rank, TEXT_OF(message), TEXT_OF(&schedule->orders[rank].actions[pass]));
+        return false;
+    }
+    return true;
+}
+
+/* The messages that a pass needs at both its ends. */
+static bool check_pass(const Schedule *schedule, const MessageTable *messages, uint32_t rank, const Action *pass,
+                       Diagnostics *diagnostics)
+{
+    const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
+    const uint8_t kinds[2] = {pass->kind == ACTION_F ? ACTION_RECV_F : ACTION_RECV_B,
+                              pass->kind == ACTION_F ? ACTION_SEND_F : ACTION_SEND_B};
+    bool good = true;
+    for (int i = 0; i < 2; i++) {
+        Action message = *pass;
+        message.kind = kinds[i];
+        uint32_t producer, consumer;
+        if (pass->kind == ACTION_W || pass->kind == ACTION_U || !message_stages(pipe, &message, &producer, &consumer) ||
+            stage_home(pipe, producer, pass->microbatch).rank == stage_home(pipe, consumer, pass->microbatch).rank ||
+            *message_entry(schedule, messages, &message) != POSITION_NONE)
+            continue;
+        char here[TEXT], missing[TEXT];
+        action_text(schedule, pass, here, sizeof here);
+        action_text(schedule, &message, missing, sizeof missing);
+        diag_error(diagnostics, pass->span, "rank %u runs %s, but never has %s", rank, here, missing);
+        good = false;
+    }
+    return good;
+}
+
+/* The k-th message sent on a directed pair of ranks must be the k-th received there. */
+static bool check_channels(const Schedule *schedule, const MessageTable *messages, Arena *arena, Diagnostics *diagnostics)
+{
+    /* The number of each send on its channel, [rank][position]; then receives are counted and compared. */
+    uint32_t **number = arena_array(arena, schedule->ranks, sizeof *number);
+    uint32_t *counts = arena_array(arena, schedule->ranks, sizeof *counts);
+    for (int receiving = 0; receiving < 2; receiving++)
+        for (uint32_t r = 0; r < schedule->ranks; r++) {
+            const Order *order = &schedule->orders[r];
+            for (uint32_t q = 0; q < schedule->ranks; q++)
+                counts[q] = 0;
+            if (!receiving)
+                number[r] = arena_array(arena, order->count, sizeof **number);
+            for (uint32_t i = 0; i < order->count; i++) {
+                const Action *action = &order->actions[i];
+                if (!action_is_message(action) || is_send(action) == receiving)
+                    continue;
+                if (!receiving) {
+                    number[r][i] = counts[action->peer]++;
+                    continue;
+                }
+                Action send = *action;
+                const bool gradient = is_gradient(action);
+                send.kind = gradient ? ACTION_SEND_B : ACTION_SEND_F;
+                send.stage = (uint16_t)(gradient ? action->stage + 1 : action->stage - 1);
+                const uint32_t place = *message_entry(schedule, messages, &send);
+                if (number[action->peer][place] == counts[action->peer]++)
+                    continue;
+                char here[TEXT], there[TEXT];
+                action_text(schedule, action, here, sizeof here);
+                action_text(schedule, &send, there, sizeof there);
+                diag_error(diagnostics, action->span,
+                           "rank %u: %s is message %u from rank %u, but rank %u sends %s as number %u: they would be swapped", r, here,
+                           counts[action->peer], action->peer, action->peer, there, number[action->peer][place] + 1);
+                diag_note(diagnostics, schedule->orders[action->peer].actions[place].span, "%s is here", there);
+                diag_help(diagnostics, "messages from one rank to another arrive in the order in which they are sent");
+                return false;
+            }
+        }
+    return true;
+}
+
+static uint32_t message_at(const Order *order, uint32_t position)
+{
+    while (position < order->count && !action_is_message(&order->actions[position]))
+        position++;
+    return position;
+}
+
+/* Runs all orders with every message a meeting of its two ranks. */
+static bool check_rendezvous(const Schedule *schedule, const MessageTable *messages, Arena *arena, Diagnostics *diagnostics)
+{
+    const uint32_t ranks = schedule->ranks;
+    uint32_t *position = arena_array(arena, ranks, sizeof *position);
+    uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
+    bool *queued = arena_array(arena, ranks, sizeof *queued);
+    uint32_t count = ranks;
+    for (uint32_t r = 0; r < ranks; r++) {
+        position[r] = message_at(&schedule->orders[r], 0);
+        ready[r] = ranks - 1 - r;
+        queued[r] = true;
+    }
+    while (count) { /* each turn brings a rank as far as it comes; a peer that it met goes on as well */
+        const uint32_t rank = ready[--count];
+        queued[rank] = false;
+        const Order *order = &schedule->orders[rank];
+        while (position[rank] < order->count) {
+            const Action *mine = &order->actions[position[rank]];
+            const uint32_t peer = mine->peer;
+            const Order *others = &schedule->orders[peer];
+            if (position[peer] == others->count)
+                break;
+            const Action *other = &others->actions[position[peer]];
+            if (other->peer != rank || is_send(other) == is_send(mine))
+                break;
+            position[rank] = message_at(order, position[rank] + 1);
+            position[peer] = message_at(others, position[peer] + 1);
+            /* The peer may now meet a third rank, which is at a halt: its turn comes. */
+            if (position[peer] == others->count)
+                continue;
+            const uint32_t third = others->actions[position[peer]].peer;
+            if (third != rank && !queued[third]) {
+                queued[third] = true;
+                ready[count++] = third;
+            }
+        }
+    }
+    bool complete = true;
+    Waits *waits = arena_array(arena, ranks, sizeof *waits);
+    for (uint32_t r = 0; r < ranks; r++) {
+        const Order *order = &schedule->orders[r];
+        if (position[r] == order->count)
+            continue;
+        complete = false;
+        const Action *mine = &order->actions[position[r]];
+        Action other = *mine;
+        const bool upwards = mine->kind == ACTION_SEND_F || mine->kind == ACTION_RECV_B;
+        static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F, [ACTION_RECV_F] = ACTION_SEND_F,
+                                           [ACTION_SEND_B] = ACTION_RECV_B, [ACTION_RECV_B] = ACTION_SEND_B};
+        other.kind = opposite[mine->kind];
+        other.stage = (uint16_t)(upwards ? mine->stage + 1 : mine->stage - 1);
+        waits[r] = (Waits){.count = 1, .on = {{mine->peer, *message_entry(schedule, messages, &other), position[r]}}};
+    }
+    if (!complete)
+        report_circle(schedule, waits, arena, diagnostics);
+    return complete;
+}
+
+bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics)
+{
+    MessageTable messages;
+    for (int gradient = 0; gradient < 2; gradient++) {
+        uint32_t ***of[] = {&messages.sent[gradient], &messages.received[gradient]};
+        for (int k = 0; k < 2; k++) {
+            *of[k] = arena_array(arena, schedule->pipe_count, sizeof **of[k]);
+            for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+                const size_t count = (size_t)schedule->pipes[p].stages * schedule->pipes[p].microbatches;
+                (*of[k])[p] = arena_array(arena, count, sizeof ***of[k]);
+                for (size_t i = 0; i < count; i++)
+                    (*of[k])[p][i] = POSITION_NONE;
+            }
+        }
+    }
+    bool good = true;
+    for (int passes = 0; passes < 2; passes++)
+        for (uint32_t r = 0; r < schedule->ranks; r++)
+            for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+                const Action *action = &schedule->orders[r].actions[i];
+                if (!passes && action_is_message(action))
+                    good = check_message(schedule, table, &messages, r, i, diagnostics) && good;
+                else if (passes && !action_is_message(action))
+                    good = check_pass(schedule, &messages, r, action, diagnostics) && good;
+            }
+    return good && check_channels(schedule, &messages, arena, diagnostics) &&
+           check_rendezvous(schedule, &messages, arena, diagnostics);
+}

@@ -1,0 +1,106 @@
+#ifndef COMPILER_SCHEDULE_H
+#define COMPILER_SCHEDULE_H
+
+/* A schedule with all parameters filled in: where every stage lives, and in which order every rank runs its passes. Made from
+   a .dps file by place and expand, from a .csv file by csv; every later pass reads or refines it. */
+
+#include "compiler/source/diag.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/recipe.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SCHEDULE_PASSES_MAX = 1 << 27 }; /* F and B of all ranks: 3 GiB of actions */
+
+/* What a rank does. The first four are passes, U updates the weights of a stage, the others are messages. */
+typedef enum ActionKind {
+    ACTION_F, /* forward */
+    ACTION_B, /* full backward, I and W together */
+    ACTION_I, /* backward for the input */
+    ACTION_W, /* backward for the weights */
+    ACTION_U, /* asynchronous: makes the next version of the weights from the gradients since the last */
+    ACTION_SEND_F,
+    ACTION_RECV_F,
+    ACTION_SEND_B,
+    ACTION_RECV_B,
+    ACTION_KINDS
+} ActionKind;
+
+typedef struct Action {
+    uint8_t kind;
+    uint8_t chunk;       /* of this rank */
+    bool overlap;        /* with the next action: the two are one F&B. Set on the F */
+    uint16_t pipe;
+    uint16_t stage;      /* of the pass; for a message as PyTorch writes it: sender's own stage in SEND, receiver's own in RECV */
+    uint16_t peer;       /* messages: the other rank */
+    uint32_t microbatch; /* of its pipe; U: the version that it makes, from 1 */
+    Span span;           /* the word, step or cell that it came from */
+} Action;
+
+typedef struct Order {
+    Action *actions;
+    uint32_t count, capacity;
+} Order;
+
+/* Where a stage lives. */
+typedef struct Home {
+    uint16_t rank;
+    uint8_t chunk; /* of that rank */
+} Home;
+
+typedef struct PlacedPipe {
+    const char *name;
+    uint32_t stages, microbatches;
+    uint32_t written;    /* microbatches that the steps speak of; from `microbatches` on there are none */
+    uint32_t first;      /* number of its first microbatch in the step: those of the pipes before it */
+    bool replicated;     /* where a stage lives depends on the microbatch */
+    Home *homes;         /* [stages], or [stages * written] of a replicated pipe: read by stage_home */
+    uint32_t *versions;  /* [microbatches]: which version of the weights each uses; NULL: the newest when its F runs */
+    Span version_span;   /* of what says so */
+    Span span;
+} PlacedPipe;
+
+typedef struct PlacedChunk {
+    uint16_t pipe, stage;
+} PlacedChunk;
+
+typedef struct Schedule {
+    const char *name;
+    uint32_t ranks;
+    uint32_t microbatches; /* of all pipes */
+    uint32_t pipe_count;
+    PlacedPipe *pipes;
+    uint32_t *chunk_counts; /* [ranks] */
+    PlacedChunk **chunks;   /* [ranks][chunk] */
+    Order *orders;          /* [ranks] */
+    bool has_messages;      /* the source wrote its own communication (.csv only) */
+    Recipe *recipe;         /* of every F&B; NULL: not said */
+    bool asynchronous;      /* it has U: weights are updated within the step. Filled in by versions_check */
+} Schedule;
+
+/* Where a microbatch below `written` passes a stage. */
+static inline Home stage_home(const PlacedPipe *pipe, uint32_t stage, uint32_t microbatch)
+{
+    return pipe->homes[pipe->replicated ? (size_t)stage * pipe->written + microbatch : stage];
+}
+
+/* The first microbatch from `from` on that passes the chunk; `limit` when there is none below it. */
+uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chunk, uint32_t from, uint32_t limit);
+/* "microbatches 1, 3, 5, 7, ...": those that pass the chunk, "" when that is all of its pipe. 80 bytes are enough. */
+void chunk_microbatches_text(const Schedule *schedule, uint32_t rank, uint32_t chunk, char *text, size_t size);
+
+static inline bool action_is_message(const Action *action) { return action->kind > ACTION_U; }
+
+/* As cells spell them: "F", "SEND_F". */
+extern const char *const action_names[ACTION_KINDS];
+/* ACTION_KINDS: no such name. */
+uint8_t action_kind_named(const char *name, size_t length);
+
+/* Appends to an order; the memory is the arena's. */
+void order_append(Order *order, Arena *arena, const Action *action);
+
+/* "1F3" or, with several pipes, "p1:1F3"; "1SEND_F3" for messages; "1U2" makes version 2. Returns what snprintf returns. */
+int action_text(const Schedule *schedule, const Action *action, char *text, size_t size);
+
+#endif

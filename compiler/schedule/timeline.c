@@ -1,0 +1,211 @@
+#include "compiler/schedule/timeline.h"
+
+_Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I == (int)COST_I && ACTION_W == (int)COST_W &&
+                   ACTION_U == (int)COST_U,
+               "costs_pass");
+
+/* A stage that a chunk waits for. */
+typedef struct Neighbour {
+    const PlacedPipe *pipe;
+    uint32_t stage;
+    const uint32_t *positions; /* [microbatch]: where its pass stands; NULL: there is no such stage */
+    uint32_t rank;             /* where it lives; of a replicated pipe, where it lives for microbatch 0 */
+    double message;            /* from there */
+} Neighbour;
+
+/* What the passes of a chunk take and wait for. */
+typedef struct ChunkTimes {
+    double time[ACTION_U + 1];
+    Neighbour before, after;
+} ChunkTimes;
+
+typedef struct Simulation {
+    const Schedule *schedule;
+    const Costs *costs;
+    const double *const *measured; /* NULL: passes take what the costs say */
+    ChunkTimes **chunks;           /* [rank][chunk] */
+    Timeline *timeline;
+    double *free_at;               /* [rank] */
+} Simulation;
+
+static Neighbour neighbour(const PlacedPipe *pipe, uint32_t stage, const uint32_t *positions, const Costs *costs, uint32_t rank)
+{
+    if (stage >= pipe->stages)
+        return (Neighbour){.positions = NULL};
+    const uint32_t home = stage_home(pipe, stage, 0).rank;
+    return (Neighbour){pipe, stage, positions + pass_index(pipe, stage, 0), home, costs_message(costs, home, rank)};
+}
+
+static ChunkTimes chunk_times(const Schedule *schedule, const PassTable *table, const Costs *costs, uint32_t rank, uint32_t chunk)
+{
+    const PlacedChunk *placed = &schedule->chunks[rank][chunk];
+    const PlacedPipe *pipe = &schedule->pipes[placed->pipe];
+    ChunkTimes times = {.before = neighbour(pipe, placed->stage - 1u, table->forward[placed->pipe], costs, rank),
+                        .after = neighbour(pipe, placed->stage + 1u, table->backward[placed->pipe], costs, rank)};
+    for (uint8_t kind = ACTION_F; kind <= ACTION_U; kind++)
+        times.time[kind] = costs_pass(costs, placed->stage, (StageCost)kind);
+    return times;
+}
+
+/* The position of the next pass at or behind `position`; the order's count when there is none. */
+static uint32_t pass_at(const Order *order, uint32_t position)
+{
+    while (position < order->count && action_is_message(&order->actions[position]))
+        position++;
+    return position;
+}
+
+/* When what the pass needs has arrived; false while it has not been made yet by `*blocker`. */
+static inline bool arrival(const Simulation *simulation, uint32_t rank, const Action *pass, double *time, uint32_t *blocker)
+{
+    if (pass->kind == ACTION_W || pass->kind == ACTION_U)
+        return true;
+    const ChunkTimes *chunk = &simulation->chunks[rank][pass->chunk];
+    const Neighbour *needed = pass->kind == ACTION_F ? &chunk->before : &chunk->after;
+    if (!needed->positions)
+        return true;
+    const uint32_t position = needed->positions[pass->microbatch];
+    uint32_t from = needed->rank;
+    double message = needed->message;
+    if (needed->pipe->replicated) {
+        from = stage_home(needed->pipe, needed->stage, pass->microbatch).rank;
+        message = costs_message(simulation->costs, from, rank);
+    }
+    if (simulation->timeline->position[from] <= position) {
+        *blocker = from;
+        return false;
+    }
+    const double ready = simulation->timeline->end[from][position] + message;
+    if (ready > *time)
+        *time = ready;
+    return true;
+}
+
+static double duration(const Simulation *simulation, uint32_t rank, uint32_t first, uint32_t second)
+{
+    const Action *pass = &simulation->schedule->orders[rank].actions[first];
+    const Action *other = &simulation->schedule->orders[rank].actions[second];
+    if (simulation->measured)
+        return simulation->measured[rank][first] + (second == first ? 0 : simulation->measured[rank][second]);
+    if (second == first)
+        return simulation->chunks[rank][pass->chunk].time[pass->kind];
+    return costs_pair(simulation->costs, pass->stage, other->stage, (StageCost)other->kind);
+}
+
+/* Lets a rank run as far as it can. True when it halts, behind `*blocker`. */
+static bool run_rank(const Simulation *simulation, uint32_t rank, uint32_t *blocker)
+{
+    const Order *order = &simulation->schedule->orders[rank];
+    Timeline *timeline = simulation->timeline;
+    double *start = timeline->start[rank], *end = timeline->end[rank], free_at = simulation->free_at[rank];
+    uint32_t position = timeline->position[rank];
+    bool halts = false;
+    for (;;) {
+        position = timeline->position[rank] = pass_at(order, position);
+        if (position == order->count)
+            break;
+        const Action *pass = &order->actions[position];
+        const uint32_t second = pass->overlap ? pass_at(order, position + 1) : position;
+        double time = free_at;
+        halts = !arrival(simulation, rank, pass, &time, blocker) ||
+                (second != position && !arrival(simulation, rank, &order->actions[second], &time, blocker));
+        if (halts)
+            break;
+        start[position] = start[second] = time;
+        end[position] = end[second] = free_at = time + duration(simulation, rank, position, second);
+        timeline->position[rank] = position = second + 1;
+    }
+    simulation->free_at[rank] = free_at;
+    return halts;
+}
+
+bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs, const double *const *measured,
+                           Arena *arena, Timeline *timeline)
+{
+    const uint32_t ranks = schedule->ranks;
+    timeline->start = arena_array(arena, ranks, sizeof *timeline->start);
+    timeline->end = arena_array(arena, ranks, sizeof *timeline->end);
+    timeline->position = arena_array(arena, ranks, sizeof *timeline->position);
+    timeline->makespan = 0;
+    timeline->costs = costs;
+    Simulation simulation = {.schedule = schedule, .costs = costs, .measured = measured, .timeline = timeline};
+    simulation.free_at = arena_array(arena, ranks, sizeof *simulation.free_at);
+    simulation.chunks = arena_array(arena, ranks, sizeof *simulation.chunks);
+    /* Ranks that may go on: a list of ready ones, and for every rank the list of those that wait for it to move. */
+    uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
+    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter); /* first that waits for this rank, + 1 */
+    uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
+    uint32_t ready_count = ranks;
+    for (uint32_t r = 0; r < ranks; r++) {
+        timeline->start[r] = arena_array(arena, schedule->orders[r].count, sizeof **timeline->start);
+        timeline->end[r] = arena_array(arena, schedule->orders[r].count, sizeof **timeline->end);
+        simulation.chunks[r] = arena_array(arena, schedule->chunk_counts[r], sizeof **simulation.chunks);
+        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
+            simulation.chunks[r][c] = chunk_times(schedule, table, costs, r, c);
+        ready[r] = ranks - 1 - r;
+    }
+    while (ready_count) {
+        const uint32_t rank = ready[--ready_count];
+        uint32_t blocker = 0;
+        const uint32_t before = timeline->position[rank];
+        if (run_rank(&simulation, rank, &blocker)) {
+            next_waiter[rank] = waiter[blocker];
+            waiter[blocker] = rank + 1;
+        }
+        if (timeline->position[rank] == before)
+            continue;
+        for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1]) /* they look again */
+            ready[ready_count++] = w - 1;
+        waiter[rank] = 0;
+    }
+    bool complete = true;
+    for (uint32_t r = 0; r < ranks; r++) {
+        complete = complete && timeline->position[r] == schedule->orders[r].count;
+        if (simulation.free_at[r] > timeline->makespan)
+            timeline->makespan = simulation.free_at[r];
+    }
+    return complete;
+}
+
+bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena, Timeline *timeline)
+{
+    return timeline_run_measured(schedule, table, costs, NULL, arena, timeline);
+}
+
+double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass)
+{
+    Dependence needed;
+    if (!pass_dependence(schedule, table, pass, &needed))
+        return -1;
+    return timeline->end[needed.rank][needed.position] + costs_message(timeline->costs, needed.rank, rank);
+}
+
+RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint32_t rank)
+{
+    const Order *order = &schedule->orders[rank];
+    RankTimes times = {0, 0, 0};
+    bool first = true;
+    for (uint32_t i = pass_at(order, 0); i < order->count; i = pass_at(order, i + 1)) {
+        if (first)
+            times.start = timeline->start[rank][i];
+        first = false;
+        times.end = timeline->end[rank][i];
+        times.busy += timeline->end[rank][i] - timeline->start[rank][i];
+        if (order->actions[i].overlap)
+            i = pass_at(order, i + 1);
+    }
+    return times;
+}
+
+Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline)
+{
+    Bubble bubble = {0, 0, 0};
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const RankTimes times = timeline_rank(schedule, timeline, r);
+        bubble.cost = times.end - times.start > bubble.cost ? times.end - times.start : bubble.cost;
+        bubble.work += times.busy;
+    }
+    bubble.work /= schedule->ranks;
+    bubble.rate = bubble.cost > 0 ? (bubble.cost - bubble.work) / bubble.cost : 0;
+    return bubble;
+}

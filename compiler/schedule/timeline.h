@@ -1,0 +1,39 @@
+#ifndef COMPILER_TIMELINE_H
+#define COMPILER_TIMELINE_H
+
+/* When every pass runs, if each takes its modelled time and starts as soon as its rank is free and what it needs is there. */
+
+#include "compiler/schedule/passes.h"
+#include "runtime/program/costs.h"
+
+/* A rank at a halt: its order cannot go on at `position` (== the order's count: it came to its end). */
+typedef struct Timeline {
+    double **start, **end; /* [rank][position]; the halves of an F&B share both; messages have none */
+    uint32_t *position;    /* [rank]: where each rank's order ended or halted */
+    double makespan;       /* from the first start, which is 0, to the last end */
+    const Costs *costs;    /* under which it was made */
+} Timeline;
+
+/* False when ranks wait for each other in a circle; `position` then says where each one halts. Linear. */
+bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena, Timeline *timeline);
+/* The same where every pass has a time of its own, [rank][position]: an F&B takes the sum of its halves' times. Messages cost what
+   `costs` say. */
+bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs, const double *const *measured,
+                           Arena *arena, Timeline *timeline);
+
+/* When what a pass needs of another stage has arrived on its rank; < 0: it needs nothing of another stage. */
+double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass);
+
+typedef struct RankTimes {
+    double start, end, busy;
+} RankTimes;
+RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint32_t rank);
+
+typedef struct Bubble {
+    double cost; /* largest end - start of a rank */
+    double work; /* mean busy time of a rank */
+    double rate; /* (cost - work) / cost */
+} Bubble;
+Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline);
+
+#endif

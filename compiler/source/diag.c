@@ -1,0 +1,251 @@
+#include "compiler/source/diag.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ERRORS_SHOWN = 20,
+    WINDOW = 120, /* columns shown of a long line */
+    BEFORE = 40,  /* of these, at most so many before the caret */
+};
+
+typedef struct Remark {
+    bool is_note;
+    Span span; /* notes */
+    const char *text;
+    struct Remark *next;
+} Remark;
+
+typedef struct Report {
+    Span span;
+    const char *text;
+    Remark *remarks, *last;
+} Report;
+
+struct Diagnostics {
+    Arena *arena;
+    const Source *source;
+    Report reports[ERRORS_SHOWN];
+    uint32_t shown;
+    uint64_t more;   /* counted only */
+    Report *current; /* that takes the next note or help; NULL: its error was not taken */
+};
+
+Diagnostics *diag_new(Arena *arena, const Source *source)
+{
+    Diagnostics *diagnostics = arena_allocate(arena, sizeof *diagnostics);
+    diagnostics->arena = arena;
+    diagnostics->source = source;
+    return diagnostics;
+}
+
+static const char *format_text(Arena *arena, const char *format, va_list arguments)
+{
+    va_list again;
+    va_copy(again, arguments);
+    const int length = vsnprintf(NULL, 0, format, arguments);
+    char *text = arena_allocate(arena, length < 0 ? 1 : (size_t)length + 1);
+    if (length > 0)
+        vsnprintf(text, (size_t)length + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+void diag_error(Diagnostics *diagnostics, Span span, const char *format, ...)
+{
+    diagnostics->current = NULL;
+    if (diagnostics->shown == ERRORS_SHOWN) {
+        diagnostics->more++;
+        return;
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    const char *text = format_text(diagnostics->arena, format, arguments);
+    va_end(arguments);
+    for (uint32_t i = 0; i < diagnostics->shown; i++)
+        if (diagnostics->reports[i].span.begin == span.begin && strcmp(diagnostics->reports[i].text, text) == 0)
+            return;
+    diagnostics->current = &diagnostics->reports[diagnostics->shown++];
+    *diagnostics->current = (Report){.span = span, .text = text};
+}
+
+static void add_remark(Diagnostics *diagnostics, Remark remark)
+{
+    Report *report = diagnostics->current;
+    Remark *added = arena_allocate(diagnostics->arena, sizeof *added);
+    *added = remark;
+    if (report->last)
+        report->last->next = added;
+    else
+        report->remarks = added;
+    report->last = added;
+}
+
+void diag_note(Diagnostics *diagnostics, Span span, const char *format, ...)
+{
+    if (!diagnostics->current)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    add_remark(diagnostics, (Remark){.is_note = true, .span = span, .text = format_text(diagnostics->arena, format, arguments)});
+    va_end(arguments);
+}
+
+void diag_help(Diagnostics *diagnostics, const char *format, ...)
+{
+    if (!diagnostics->current)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    add_remark(diagnostics, (Remark){.text = format_text(diagnostics->arena, format, arguments)});
+    va_end(arguments);
+}
+
+bool diag_failed(const Diagnostics *diagnostics) { return diagnostics->shown > 0; }
+
+const char *diag_first(const Diagnostics *diagnostics, Arena *arena)
+{
+    const Report *report = &diagnostics->reports[0];
+    if (!report->last || report->last->is_note)
+        return arena_format(arena, "%s", report->text);
+    return arena_format(arena, "%s; %s", report->text, report->last->text);
+}
+
+bool diag_full(const Diagnostics *diagnostics) { return diagnostics->shown == ERRORS_SHOWN; }
+
+/* --- printing --- */
+
+static bool continues_character(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
+
+/* Text of the user's: no control character of it reaches the terminal. */
+static void print_text(FILE *stream, const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        const unsigned char byte = (unsigned char)text[i];
+        putc(byte == '\t' ? ' ' : byte < ' ' || byte == 0x7f ? '?' : byte, stream);
+    }
+}
+
+/* The byte `count` characters on from `at`, or back when negative, within [begin, end]. */
+static size_t step_characters(const char *text, size_t begin, size_t end, size_t at, int count)
+{
+    for (; count > 0 && at < end; count--)
+        for (at++; at < end && continues_character(text[at]);)
+            at++;
+    for (; count < 0 && at > begin; count++)
+        for (at--; at > begin && continues_character(text[at]);)
+            at--;
+    return at;
+}
+
+static void repeat_mark(FILE *stream, char mark, const char *text, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        if (i == begin || !continues_character(text[i]))
+            putc(mark, stream);
+}
+
+static void print_line(const Source *source, Span span, FILE *stream)
+{
+    const char *text = source->text;
+    const size_t begin = source->line_starts[source_line(source, span.begin) - 1];
+    const size_t at = span.begin < source->size ? span.begin : source->size;
+    const char *newline = at < source->size ? memchr(text + at, '\n', source->size - at) : NULL;
+    size_t end = newline ? (size_t)(newline - text) : source->size;
+    if (end > at && text[end - 1] == '\r')
+        end--;
+    const size_t last = span.end < end ? span.end : end;
+
+    size_t from = begin, to = step_characters(text, begin, end, begin, WINDOW);
+    if (to < end) {
+        from = step_characters(text, begin, end, at, -BEFORE);
+        to = step_characters(text, begin, end, from, WINDOW);
+        if (to == end)
+            from = step_characters(text, begin, end, end, -WINDOW);
+    }
+    fputs("    ", stream);
+    if (from > begin)
+        fputs("... ", stream);
+    print_text(stream, text + from, to - from);
+    if (to < end)
+        fputs(" ...", stream);
+    fputs(from > begin ? "\n        " : "\n    ", stream);
+    repeat_mark(stream, ' ', text, from, at);
+    putc('^', stream);
+    repeat_mark(stream, '~', text, step_characters(text, begin, end, at, 1), last < to ? last : to);
+    putc('\n', stream);
+}
+
+static void print_entry(const Source *source, Span span, const char *what, const char *text, FILE *stream)
+{
+    fprintf(stream, "%s:%u:%u: %s: ", source->path, source_line(source, span.begin), source_column(source, span.begin), what);
+    print_text(stream, text, strlen(text));
+    putc('\n', stream);
+    print_line(source, span, stream);
+}
+
+static int by_place(const void *left, const void *right)
+{
+    const Report *const *a = left, *const *b = right;
+    if ((*a)->span.begin != (*b)->span.begin)
+        return (*a)->span.begin < (*b)->span.begin ? -1 : 1;
+    return *a < *b ? -1 : 1;
+}
+
+void diag_print(const Diagnostics *diagnostics, FILE *stream)
+{
+    const Report *sorted[ERRORS_SHOWN];
+    for (uint32_t i = 0; i < diagnostics->shown; i++)
+        sorted[i] = &diagnostics->reports[i];
+    qsort(sorted, diagnostics->shown, sizeof *sorted, by_place);
+    for (uint32_t i = 0; i < diagnostics->shown; i++) {
+        print_entry(diagnostics->source, sorted[i]->span, "error", sorted[i]->text, stream);
+        for (const Remark *remark = sorted[i]->remarks; remark; remark = remark->next) {
+            if (remark->is_note) {
+                print_entry(diagnostics->source, remark->span, "note", remark->text, stream);
+                continue;
+            }
+            fputs("  help: ", stream);
+            print_text(stream, remark->text, strlen(remark->text));
+            putc('\n', stream);
+        }
+    }
+    if (diagnostics->more)
+        fprintf(stream, "%s: and %llu more errors\n", diagnostics->source->path, (unsigned long long)diagnostics->more);
+}
+
+/* --- lines --- */
+
+void source_lines(Source *source, Arena *arena)
+{
+    uint32_t count = 1;
+    for (size_t i = 0; i < source->size; i++)
+        count += source->text[i] == '\n';
+    source->line_starts = arena_array(arena, count, sizeof *source->line_starts);
+    source->line_count = 1;
+    for (size_t i = 0; i < source->size; i++)
+        if (source->text[i] == '\n')
+            source->line_starts[source->line_count++] = (uint32_t)i + 1;
+}
+
+uint32_t source_line(const Source *source, uint32_t offset)
+{
+    uint32_t low = 0, high = source->line_count; /* the line is in [low, high) */
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (source->line_starts[middle] <= offset)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low + 1;
+}
+
+uint32_t source_column(const Source *source, uint32_t offset)
+{
+    uint32_t column = 1;
+    for (size_t i = source->line_starts[source_line(source, offset) - 1]; i < offset && i < source->size; i++)
+        column += !continues_character(source->text[i]);
+    return column;
+}

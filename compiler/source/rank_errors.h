@@ -1,0 +1,27 @@
+#ifndef COMPILER_RANK_ERRORS_H
+#define COMPILER_RANK_ERRORS_H
+
+/* Errors of what is evaluated once a rank: the same error on many ranks becomes one diagnostic. */
+
+#include "compiler/source/diag.h"
+
+typedef struct RankError {
+    Span span;
+    const char *format; /* with the span: what makes two errors the same */
+    const char *text;   /* as on the first rank */
+    const char *help;   /* NULL: none */
+    uint32_t first_rank, last_rank, ranks;
+    struct RankError *next;
+} RankError;
+
+typedef struct RankErrors {
+    Arena *arena;
+    RankError *first, *last;
+} RankErrors;
+
+/* Returns the error when it is new, so that its help can be set, NULL when it only counts one more rank. */
+RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics);
+
+#endif

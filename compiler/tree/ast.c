@@ -1,0 +1,27 @@
+#include "compiler/tree/ast.h"
+
+const char *const function_names[FUNCTIONS] = {"min", "max", "abs"};
+const char *const setting_names[SETTINGS] = {"memory", "input", "weight", "effort"};
+
+const char *expression_text(ExpressionKind kind)
+{
+    static const char *const texts[] = {
+#define EXPRESSION(name, text) text,
+        EXPRESSION_KINDS
+#undef EXPRESSION
+    };
+    return texts[kind];
+}
+
+Expression *expression_new(Arena *arena, ExpressionKind kind, Span span, Expression *operands)
+{
+    Expression *expression = arena_allocate(arena, sizeof *expression);
+    *expression = (Expression){.kind = kind, .span = span, .operands = operands, .slot = NO_SLOT, .size = 1};
+    for (const Expression *operand = operands; operand; operand = operand->next) {
+        expression->size += operand->size;
+        if (operand->depth > expression->depth)
+            expression->depth = operand->depth;
+    }
+    expression->depth++;
+    return expression;
+}

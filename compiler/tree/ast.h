@@ -1,0 +1,195 @@
+#ifndef COMPILER_AST_H
+#define COMPILER_AST_H
+
+/* The tree of a .dps file: what the grammar makes, check resolves, and place and expand evaluate. The arena of the compilation
+   owns it all. */
+
+#include "compiler/schedule/schedule.h"
+#include "compiler/source/diag.h"
+#include "runtime/base/arena.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum {
+    NO_SLOT = UINT32_MAX,
+    NO_CHUNK = -1,
+    RANK_SLOT = 0,               /* the value of `r` */
+    EXPRESSION_DEPTH_MAX = 1000, /* what walks the tree recurses */
+    BLOCK_DEPTH_MAX = 100,
+};
+
+/* A name as it stands in the source, the same text always the same symbol. */
+typedef struct Symbol {
+    const char *text;
+    struct Symbol *next;  /* of the same hash */
+    uint32_t declaration; /* while check runs: the slot that the name stands for here, or NO_SLOT */
+} Symbol;
+
+typedef struct Name {
+    Symbol *symbol;
+    Span span;
+} Name;
+
+/* EXPRESSION(name, text) */
+#define EXPRESSION_KINDS                                                                                                   \
+    EXPRESSION(NUMBER, "number") EXPRESSION(NAME, "name") EXPRESSION(CALL, "call") EXPRESSION(CHOOSE, "?:")                \
+    EXPRESSION(NEGATE, "-") EXPRESSION(NOT, "!") EXPRESSION(ADD, "+") EXPRESSION(SUBTRACT, "-") EXPRESSION(MULTIPLY, "*")  \
+    EXPRESSION(DIVIDE, "/") EXPRESSION(REMAINDER, "%") EXPRESSION(EQUAL, "==") EXPRESSION(UNEQUAL, "!=")                   \
+    EXPRESSION(LESS, "<") EXPRESSION(LESS_EQUAL, "<=") EXPRESSION(GREATER, ">") EXPRESSION(GREATER_EQUAL, ">=")            \
+    EXPRESSION(AND, "&&") EXPRESSION(OR, "||")
+
+typedef enum ExpressionKind {
+#define EXPRESSION(name, text) EXPRESSION_##name,
+    EXPRESSION_KINDS
+#undef EXPRESSION
+} ExpressionKind;
+
+typedef enum Function { FUNCTION_MIN, FUNCTION_MAX, FUNCTION_ABS, FUNCTIONS } Function;
+extern const char *const function_names[FUNCTIONS];
+
+typedef struct Expression Expression;
+struct Expression {
+    ExpressionKind kind;
+    Span span;
+    Expression *operands; /* the first; the others follow by `next` */
+    Expression *next;
+    uint32_t depth, size; /* of the tree below, itself included: levels, nodes */
+    int64_t number;       /* NUMBER */
+    Symbol *symbol;       /* NAME, CALL */
+    uint32_t slot;        /* NAME: whose value it is. Filled in by check */
+    Function function;    /* CALL. Filled in by check */
+    uint8_t depends;      /* Dependency bits. Filled in by check */
+};
+
+/* What the value of a name or an expression can change with. */
+enum Dependency { DEPENDS_ON_RANK = 1, DEPENDS_ON_RANKS = 2, DEPENDS_ON_MICROBATCHES = 4 };
+
+typedef struct Pass {
+    Span span;
+    ActionKind kind; /* as written: F, B, I, W or U */
+    bool joined;     /* by & with the next */
+    int chunk;       /* NO_CHUNK: not written as a digit */
+    Expression *computed_chunk, *microbatch; /* F{...}, F[...]; NULL: not there */
+    struct Pass *next;
+} Pass;
+
+/* What `order auto` is told. */
+typedef enum Setting { SETTING_MEMORY, SETTING_INPUT, SETTING_WEIGHT, SETTING_EFFORT, SETTINGS } Setting;
+extern const char *const setting_names[SETTINGS];
+
+typedef struct WrittenSetting {
+    Name name;
+    Expression *value;
+    struct WrittenSetting *next;
+} WrittenSetting;
+
+/* What a stream of a recipe runs: a component of a layer and, as a pass, which part of it. */
+typedef struct WrittenEntry {
+    Span span;
+    Name component;
+    ActionKind pass;
+    int chunk; /* NO_CHUNK, or it is wrong */
+    struct WrittenEntry *next;
+} WrittenEntry;
+
+typedef struct WrittenStream {
+    Name name;
+    WrittenEntry *entries;
+    Expression *share, *whole; /* of multiprocessors; NULL: not there */
+    struct WrittenStream *next;
+} WrittenStream;
+
+typedef enum ItemKind {
+    ITEM_RANKS,
+    ITEM_MICROBATCHES,
+    ITEM_PARAM,
+    ITEM_LET,
+    ITEM_REQUIRE,
+    ITEM_PIPE,
+    ITEM_CHUNK,
+    ITEM_ORDER,
+    ITEM_SQUEEZE,
+    ITEM_RECIPE,
+    ITEM_STEP,
+    ITEM_REPEAT,
+    ITEM_IF,
+} ItemKind;
+
+typedef struct Item Item;
+struct Item {
+    ItemKind kind;
+    Span span; /* of its first line: what a message about it points at */
+    Item *next;
+    uint32_t depth;    /* of blocks below */
+    Name name;         /* ranks, microbatches, param, let, pipe; repeat: the variable */
+    uint32_t slot;     /* of the name. Filled in by check */
+    Expression *value; /* of the name; require, if: condition; chunk: the pipe; repeat, step: how often (step: NULL is once) */
+    union {
+        const char *message; /* require */
+        struct {
+            uint32_t number;       /* in file order. Filled in by check */
+            Expression *stages;
+            Name stage;            /* the variable in `rank` */
+            uint32_t stage_slot;   /* Filled in by check */
+            Name microbatch;       /* the same; its symbol is NULL where the stage alone says the rank */
+            uint32_t microbatch_slot;
+            Expression *rank;
+            Expression *microbatches;
+            Expression *written;   /* `M of N microbatches`: N; NULL: M */
+            Name version_of;       /* the variable in `version`: a microbatch */
+            uint32_t version_slot; /* Filled in by check */
+            Expression *version;   /* of the weights; NULL: the newest */
+        } pipe;
+        uint32_t chunk;
+        struct {
+            WrittenSetting *written;
+            Expression *settings[SETTINGS]; /* NULL: not there. Filled in by check */
+        } order;
+        struct {
+            WrittenStream *streams;
+            const WrittenStream *comm; /* NULL: none. Filled in by check */
+            Recipe made;               /* without its share. Filled in by check */
+        } recipe;
+        struct {
+            Expression *slot; /* `at`; NULL: none */
+            Pass *passes;
+            bool overlap;
+            Expression *overlap_from, *split_from; /* NULL: not there; overlap without `from` is from 0 */
+            bool spells_weight; /* a W among the passes: B is I. Filled in by check */
+        } step;
+        struct {
+            Item *body, *otherwise; /* if: otherwise is the else branch, or NULL */
+        } block;
+    };
+};
+
+typedef struct Declaration {
+    const char *name;
+    const Item *item; /* NULL: r */
+    Span span;
+    uint8_t depends;
+} Declaration;
+
+typedef struct Ast {
+    const char *schedule;
+    Symbol *rank; /* `r` */
+    Item *items;
+    /* filled in by check */
+    Declaration *declarations; /* [declaration_count], by slot */
+    uint32_t declaration_count;
+    uint32_t pipe_count;
+    bool has_slots; /* some step is `at` one */
+    const Item *ranks, *microbatches;
+    const Item *order; /* `order auto`; NULL: steps say the orders */
+    const Item *squeeze; /* NULL: none */
+    const Item *recipe;  /* of an F&B; NULL: none */
+    bool has_overlap;    /* some step has an F&B */
+} Ast;
+
+const char *expression_text(ExpressionKind kind);
+/* Depth and size come from the operands. */
+Expression *expression_new(Arena *arena, ExpressionKind kind, Span span, Expression *operands);
+
+#endif

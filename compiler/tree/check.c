@@ -1,0 +1,425 @@
+#include "compiler/tree/check.h"
+
+#include "compiler/tree/recipe.h"
+#include "runtime/base/names.h"
+#include "runtime/program/program.h"
+
+#include <string.h>
+
+typedef struct Checker {
+    Ast *ast;
+    Arena *arena;
+    Diagnostics *diagnostics;
+    uint32_t capacity;       /* of ast->declarations */
+    Symbol **symbols;        /* [declarations]: what each slot is called */
+    const char *without_rank; /* where there is no rank: what is being evaluated there; NULL: there is one */
+} Checker;
+
+static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends)
+{
+    Ast *ast = c->ast;
+    if (name.symbol->declaration != NO_SLOT) {
+        const Declaration *first = &ast->declarations[name.symbol->declaration];
+        diag_error(c->diagnostics, name.span, "`%s` is declared twice", name.symbol->text);
+        if (first->item)
+            diag_note(c->diagnostics, first->span, "first here");
+        else
+            diag_help(c->diagnostics, "r is the rank");
+        return name.symbol->declaration;
+    }
+    for (Function f = 0; f < FUNCTIONS; f++)
+        if (strcmp(name.symbol->text, function_names[f]) == 0)
+            diag_error(c->diagnostics, name.span, "`%s` is a function and cannot be declared", name.symbol->text);
+    if (ast->declaration_count == c->capacity) {
+        const uint32_t grown = c->capacity ? 2 * c->capacity : 64;
+        ast->declarations = arena_grow(c->arena, ast->declarations, c->capacity * sizeof *ast->declarations,
+                                       grown * sizeof *ast->declarations);
+        c->symbols = arena_grow(c->arena, c->symbols, c->capacity * sizeof(Symbol *), grown * sizeof(Symbol *));
+        c->capacity = grown;
+    }
+    const uint32_t slot = ast->declaration_count++;
+    ast->declarations[slot] = (Declaration){.name = name.symbol->text, .item = item, .span = name.span, .depends = depends};
+    c->symbols[slot] = name.symbol;
+    name.symbol->declaration = slot;
+    return slot;
+}
+
+/* Names declared from slot `from` on go out of scope; their slots stay theirs. */
+static void leave_scope(Checker *c, uint32_t from)
+{
+    for (uint32_t slot = from; slot < c->ast->declaration_count; slot++)
+        c->symbols[slot]->declaration = NO_SLOT;
+}
+
+/* --- expressions --- */
+
+static const Item *declared_below(const Ast *ast, const Symbol *symbol)
+{
+    for (const Item *item = ast->items; item; item = item->next)
+        if (item->name.symbol == symbol && item->kind != ITEM_REPEAT)
+            return item;
+    return NULL;
+}
+
+static void unknown_name(Checker *c, const Expression *name)
+{
+    diag_error(c->diagnostics, name->span, "unknown name `%s`", name->symbol->text);
+    if (diag_full(c->diagnostics))
+        return;
+    const Item *below = declared_below(c->ast, name->symbol);
+    if (below) {
+        diag_note(c->diagnostics, below->name.span, "it is declared below its use: move it up");
+        return;
+    }
+    NearestWord nearest = nearest_to(name->symbol->text);
+    for (uint32_t slot = 0; slot < c->ast->declaration_count; slot++)
+        if (c->symbols[slot]->declaration == slot)
+            nearest_consider(&nearest, c->symbols[slot]->text);
+    if (nearest.word)
+        diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
+}
+
+static void check_call(Checker *c, Expression *call)
+{
+    const char *const name = call->symbol->text;
+    uint32_t count = 0;
+    for (const Expression *operand = call->operands; operand; operand = operand->next)
+        count++;
+    NearestWord nearest = nearest_to(name);
+    for (Function f = 0; f < FUNCTIONS; f++) {
+        nearest_consider(&nearest, function_names[f]);
+        if (strcmp(name, function_names[f]) != 0)
+            continue;
+        call->function = f;
+        if (f == FUNCTION_ABS ? count != 1 : count < 2)
+            diag_error(c->diagnostics, call->span, "%s takes %s", name, f == FUNCTION_ABS ? "one value" : "two values or more");
+        return;
+    }
+    diag_error(c->diagnostics, call->span, "unknown function `%s`", name);
+    if (call->symbol->declaration != NO_SLOT)
+        diag_help(c->diagnostics, "a product is written with *: %s*(...)", name);
+    else if (nearest.word)
+        diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
+    else
+        diag_help(c->diagnostics, "there are min, max and abs");
+}
+
+static void check_expression(Checker *c, Expression *expression)
+{
+    if (!expression)
+        return;
+    for (Expression *operand = expression->operands; operand; operand = operand->next) {
+        check_expression(c, operand);
+        expression->depends |= operand->depends;
+    }
+    if (expression->kind == EXPRESSION_CALL)
+        check_call(c, expression);
+    if (expression->kind != EXPRESSION_NAME)
+        return;
+    expression->slot = expression->symbol->declaration;
+    if (expression->slot == NO_SLOT) {
+        unknown_name(c, expression);
+        return;
+    }
+    const Declaration *declaration = &c->ast->declarations[expression->slot];
+    expression->depends = declaration->depends;
+    if (c->without_rank && declaration->depends & DEPENDS_ON_RANK) {
+        if (expression->slot == RANK_SLOT) {
+            diag_error(c->diagnostics, expression->span, "there is no rank r here: %s the same for all ranks",
+                       c->without_rank);
+        } else {
+            diag_error(c->diagnostics, expression->span, "`%s` differs from rank to rank, but %s the same for all",
+                       declaration->name, c->without_rank);
+            diag_note(c->diagnostics, declaration->span, "it is computed from r here");
+        }
+    }
+}
+
+/* Returns what the value depends on; not on the rank: if it did, that is reported here and once. */
+static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const char *what)
+{
+    if (!expression)
+        return 0;
+    c->without_rank = what;
+    check_expression(c, expression);
+    c->without_rank = NULL;
+    return expression->depends & (uint8_t)~DEPENDS_ON_RANK;
+}
+
+/* --- items --- */
+
+static void check_only_one(Checker *c, const Item **only, const Item *item, const char *what)
+{
+    if (*only) {
+        diag_error(c->diagnostics, item->span, "a second `%s`", what);
+        diag_note(c->diagnostics, (*only)->span, "the first");
+    } else {
+        *only = item;
+    }
+}
+
+static void check_pipe(Checker *c, Item *item)
+{
+    item->pipe.number = c->ast->pipe_count++;
+    check_for_all_ranks(c, item->pipe.stages, "the number of stages is");
+    check_for_all_ranks(c, item->pipe.microbatches, "the number of microbatches is");
+    check_for_all_ranks(c, item->pipe.written, "the number of microbatches is");
+    const uint32_t scope = c->ast->declaration_count;
+    item->pipe.stage_slot = declare(c, item->pipe.stage, item, 0);
+    if (item->pipe.microbatch.symbol)
+        item->pipe.microbatch_slot = declare(c, item->pipe.microbatch, item, 0);
+    check_for_all_ranks(c, item->pipe.rank, "where a stage lives is");
+    leave_scope(c, scope);
+    if (item->pipe.version) {
+        item->pipe.version_slot = declare(c, item->pipe.version_of, item, 0);
+        check_for_all_ranks(c, item->pipe.version, "which version a microbatch uses is");
+        leave_scope(c, scope);
+    }
+    item->slot = declare(c, item->name, item, 0);
+}
+
+static bool is_backward(const Pass *pass) { return pass->kind == ACTION_B || pass->kind == ACTION_I; }
+
+static void check_joined(Checker *c, const Pass *pass, const Pass *before)
+{
+    if (pass->kind == ACTION_F && is_backward(pass->next) && !(before && before->joined))
+        return;
+    diag_error(c->diagnostics, (Span){pass->span.begin, pass->next->span.end}, "an F&B joins one F and the B or I behind it");
+    if (is_backward(pass) && pass->next->kind == ACTION_F)
+        diag_help(c->diagnostics, "write the F first");
+}
+
+static void check_step(Checker *c, Item *item)
+{
+    bool joined = false, pair = false, backward = false;
+    for (const Pass *pass = item->step.passes, *before = NULL; pass; before = pass, pass = pass->next) {
+        item->step.spells_weight |= pass->kind == ACTION_W;
+        backward |= is_backward(pass);
+        joined |= pass->joined;
+        pair |= pass->kind == ACTION_F && pass->next && is_backward(pass->next);
+        if (pass->chunk != NO_CHUNK && pass->computed_chunk)
+            diag_error(c->diagnostics, pass->span, "this pass has its chunk twice: as a digit and in { }");
+        else if (pass->chunk >= PROGRAM_CHUNKS_MAX)
+            diag_error(c->diagnostics, pass->span, "chunk %d: a rank holds at most %d chunks, numbered from 0", pass->chunk,
+                       PROGRAM_CHUNKS_MAX);
+        if (pass->kind == ACTION_U && pass->microbatch) {
+            diag_error(c->diagnostics, pass->span, "U has no microbatch");
+            diag_help(c->diagnostics, "it takes the gradients of all that have run backward since the chunk's last U");
+        }
+        if (pass->joined)
+            check_joined(c, pass, before);
+        check_expression(c, pass->computed_chunk);
+        check_expression(c, pass->microbatch);
+    }
+    check_expression(c, item->step.slot);
+    c->ast->has_slots |= item->step.slot != NULL;
+    check_expression(c, item->value);
+    check_expression(c, item->step.overlap_from);
+    check_expression(c, item->step.split_from);
+    c->ast->has_overlap |= item->step.overlap || joined;
+    if (item->step.overlap && joined)
+        diag_error(c->diagnostics, item->span, "either `overlap` or & says what is one F&B, not both");
+    else if (item->step.overlap && !pair)
+        diag_error(c->diagnostics, item->span, "`overlap` needs an F directly followed by a B or I");
+    if (item->step.split_from && !backward)
+        diag_error(c->diagnostics, item->span, "`split` needs a backward pass");
+    else if (item->step.split_from && item->step.spells_weight)
+        diag_error(c->diagnostics, item->span, "`split` says nothing here: beside a W every B is an I already");
+}
+
+static void check_block(Checker *c, Item *items);
+
+static void check_body_item(Checker *c, Item *item)
+{
+    const uint32_t scope = c->ast->declaration_count;
+    switch (item->kind) {
+    case ITEM_LET:
+        check_expression(c, item->value);
+        item->slot = declare(c, item->name, item, item->value->depends);
+        break;
+    case ITEM_STEP:
+        check_step(c, item);
+        break;
+    case ITEM_REPEAT:
+        check_expression(c, item->value);
+        item->slot = declare(c, item->name, item, 0);
+        check_block(c, item->block.body);
+        leave_scope(c, scope);
+        break;
+    default:
+        check_expression(c, item->value);
+        check_block(c, item->block.body);
+        check_block(c, item->block.otherwise);
+        break;
+    }
+}
+
+static void check_block(Checker *c, Item *items)
+{
+    const uint32_t scope = c->ast->declaration_count;
+    for (Item *item = items; item; item = item->next) {
+        if (item->kind == ITEM_LET || item->kind >= ITEM_STEP)
+            check_body_item(c, item);
+        else
+            diag_error(c->diagnostics, item->span,
+                       "this belongs at the top of the file: a block holds steps, let, repeat and if");
+    }
+    leave_scope(c, scope);
+}
+
+static void check_setting(Checker *c, Item *item, const WrittenSetting *written)
+{
+    NearestWord nearest = nearest_to(written->name.symbol->text);
+    for (Setting setting = 0; setting < SETTINGS; setting++) {
+        nearest_consider(&nearest, setting_names[setting]);
+        if (strcmp(written->name.symbol->text, setting_names[setting]) != 0)
+            continue;
+        if (item->order.settings[setting])
+            diag_error(c->diagnostics, written->name.span, "`%s` stands twice", setting_names[setting]);
+        item->order.settings[setting] = written->value;
+        if (setting == SETTING_MEMORY)
+            check_expression(c, written->value);
+        else
+            check_for_all_ranks(c, written->value, "this setting is");
+        return;
+    }
+    diag_error(c->diagnostics, written->name.span, "`order auto` has no setting `%s`", written->name.symbol->text);
+    if (nearest.word)
+        diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
+    else
+        diag_help(c->diagnostics, "there are memory, input, weight and effort");
+}
+
+static void check_order(Checker *c, Item *item)
+{
+    check_only_one(c, &c->ast->order, item, "order");
+    for (const WrittenSetting *written = item->order.written; written; written = written->next)
+        check_setting(c, item, written);
+    if (item->order.settings[SETTING_MEMORY])
+        return;
+    diag_error(c->diagnostics, item->span, "`order auto` does not say how much memory a rank has");
+    diag_help(c->diagnostics, "in halves of a stage's activation; as much as 1F1B: order auto(memory = 2*P);");
+}
+
+/* What speaks of steps has nothing to say beside an order that is searched. */
+static void check_order_alone(Checker *c)
+{
+    const Item *step = c->ast->items;
+    while (step && step->kind < ITEM_STEP)
+        step = step->next;
+    if (step) {
+        diag_error(c->diagnostics, step->span, "`order auto` stands in place of all steps");
+        diag_note(c->diagnostics, c->ast->order->span, "here");
+    }
+    for (const Item *item = c->ast->items; item; item = item->next)
+        if (item->kind == ITEM_PIPE && item->pipe.written)
+            diag_error(c->diagnostics, item->pipe.written->span,
+                       "`of` is for steps: `order auto` knows the microbatches that there are");
+    if (c->ast->squeeze)
+        diag_error(c->diagnostics, c->ast->squeeze->span, "`squeeze` is for steps: `order auto` leaves nothing to move");
+}
+
+static void check_recipe(Checker *c, Item *item)
+{
+    check_only_one(c, &c->ast->recipe, item, "overlap");
+    recipe_read(item, c->diagnostics);
+    for (const WrittenStream *stream = item->recipe.streams; stream; stream = stream->next) {
+        check_for_all_ranks(c, stream->share, "the share of communication is");
+        check_for_all_ranks(c, stream->whole, "the share of communication is");
+    }
+}
+
+static void check_item(Checker *c, Item *item)
+{
+    switch (item->kind) {
+    case ITEM_RANKS:
+        check_only_one(c, &c->ast->ranks, item, "ranks");
+        item->slot = declare(c, item->name, item,
+                             check_for_all_ranks(c, item->value, "the number of ranks is") | DEPENDS_ON_RANKS);
+        break;
+    case ITEM_MICROBATCHES:
+        check_only_one(c, &c->ast->microbatches, item, "microbatches");
+        item->slot = declare(c, item->name, item,
+                             check_for_all_ranks(c, item->value, "the number of microbatches is") | DEPENDS_ON_MICROBATCHES);
+        break;
+    case ITEM_PARAM:
+        item->slot = declare(c, item->name, item, check_for_all_ranks(c, item->value, "a parameter is"));
+        break;
+    case ITEM_PIPE:
+        check_pipe(c, item);
+        break;
+    case ITEM_REQUIRE:
+        check_expression(c, item->value);
+        break;
+    case ITEM_CHUNK:
+        check_expression(c, item->value);
+        if (item->chunk >= PROGRAM_CHUNKS_MAX)
+            diag_error(c->diagnostics, item->span, "a rank holds at most %d chunks, numbered from 0", PROGRAM_CHUNKS_MAX);
+        break;
+    case ITEM_ORDER:
+        check_order(c, item);
+        break;
+    case ITEM_SQUEEZE:
+        check_only_one(c, &c->ast->squeeze, item, "squeeze");
+        break;
+    case ITEM_RECIPE:
+        check_recipe(c, item);
+        break;
+    default:
+        check_body_item(c, item);
+        break;
+    }
+}
+
+/* Each number from 0 on once. */
+static void check_chunk_numbers(Checker *c)
+{
+    const Item *of_number[PROGRAM_CHUNKS_MAX] = {NULL}, *last = NULL;
+    for (const Item *item = c->ast->items; item; item = item->next) {
+        if (item->kind != ITEM_CHUNK || item->chunk >= PROGRAM_CHUNKS_MAX)
+            continue;
+        if (of_number[item->chunk]) {
+            diag_error(c->diagnostics, item->span, "chunk %u is declared twice", item->chunk);
+            diag_note(c->diagnostics, of_number[item->chunk]->span, "first here");
+        }
+        of_number[item->chunk] = item;
+        if (!last || item->chunk > last->chunk)
+            last = item;
+    }
+    for (uint32_t i = 0; last && i < last->chunk; i++)
+        if (!of_number[i]) {
+            diag_error(c->diagnostics, last->span, "chunk %u, but no chunk %u: the numbers go from 0 on", last->chunk, i);
+            return;
+        }
+}
+
+bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
+{
+    Checker checker = {.ast = ast, .arena = arena, .diagnostics = diagnostics};
+    declare(&checker, (Name){.symbol = ast->rank}, NULL, DEPENDS_ON_RANK); /* RANK_SLOT */
+    const Span start = {0, 0};
+    for (Item *item = ast->items; item; item = item->next)
+        check_item(&checker, item);
+    check_chunk_numbers(&checker);
+    if (ast->order)
+        check_order_alone(&checker);
+    if (ast->recipe && !ast->has_overlap) {
+        diag_error(diagnostics, ast->recipe->span, "no step has an F&B that this could be the inside of");
+        diag_help(diagnostics, "write F&B in a step, or `overlap` behind it");
+    }
+    if (!ast->ranks) {
+        diag_error(diagnostics, start, "the schedule does not say its number of ranks");
+        diag_help(diagnostics, "write: ranks P = 4;");
+    }
+    if (!ast->microbatches) {
+        diag_error(diagnostics, start, "the schedule does not say its number of microbatches");
+        diag_help(diagnostics, "write: microbatches M = 8;");
+    }
+    if (!ast->pipe_count) {
+        diag_error(diagnostics, start, "the schedule has no pipe");
+        diag_help(diagnostics, "write: pipe a: P stages, stage s on s, M microbatches;");
+    } else if (ast->pipe_count > PROGRAM_PIPES_MAX) {
+        diag_error(diagnostics, start, "the schedule has %u pipes: at most %d", ast->pipe_count, PROGRAM_PIPES_MAX);
+    }
+    return !diag_failed(diagnostics);
+}

@@ -1,0 +1,22 @@
+#ifndef COMPILER_EVALUATE_H
+#define COMPILER_EVALUATE_H
+
+/* The values of expressions: 64-bit integers, / and % as in C, comparisons and logic give 0 or 1. */
+
+#include "compiler/tree/ast.h"
+
+/* Why an expression has no value. */
+typedef struct Fault {
+    const Expression *expression; /* the operation that failed, and what it was applied to */
+    bool by_zero;                 /* division; otherwise the result does not fit */
+    int64_t left, right;
+} Fault;
+
+/* `values` by slot. False when there is none: then `fault` says why. */
+bool evaluate(const Expression *expression, const int64_t *values, int64_t *result, Fault *fault);
+
+const char *fault_text(const Fault *fault, Arena *arena);
+/* "P = 8, r = 3": the names in the expression and what they stand for; with none in it "". */
+const char *values_text(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena);
+
+#endif

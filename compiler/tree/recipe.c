@@ -1,0 +1,117 @@
+#include "compiler/tree/recipe.h"
+
+#include "runtime/base/names.h"
+
+#include <string.h>
+
+/* Where each entry of the recipe was written; behind a stream's last entry, the stream's name. */
+typedef struct Places {
+    Span spans[RECIPE_STREAMS][RECIPE_ENTRIES + 1];
+} Places;
+
+static void unknown(const Name *name, const char *what, const char *all, const char *const *words, size_t count,
+                    Diagnostics *diagnostics)
+{
+    NearestWord nearest = nearest_to(name->symbol->text);
+    for (size_t i = 0; i < count; i++)
+        nearest_consider(&nearest, words[i]);
+    diag_error(diagnostics, name->span, "no %s is called `%s`", what, name->symbol->text);
+    if (nearest.word)
+        diag_help(diagnostics, "did you mean `%s`?", nearest.word);
+    else
+        diag_help(diagnostics, "there are %s", all);
+}
+
+/* False: reported. */
+static bool read_entry(const WrittenEntry *written, RecipeEntry *entry, Diagnostics *diagnostics)
+{
+    static const RecipePass passes[] = {[ACTION_F] = RECIPE_F, [ACTION_B] = RECIPE_B, [ACTION_I] = RECIPE_B, [ACTION_W] = RECIPE_W};
+    const RecipeComponent component = recipe_component(written->component.symbol->text);
+    if (component == RECIPE_COMPONENTS) {
+        unknown(&written->component, "component of a layer", "attention, dispatch, mlp and combine, and perceptron in the model mlp",
+                recipe_component_names, RECIPE_COMPONENTS, diagnostics);
+        return false;
+    }
+    if (written->pass == ACTION_U || written->chunk != NO_CHUNK) {
+        diag_error(diagnostics, written->span, "of a component there are F, B and W");
+        diag_help(diagnostics, written->pass == ACTION_U ? "U is of a whole stage" : "its chunk is that of the F&B's own F or B");
+        return false;
+    }
+    *entry = (RecipeEntry){(uint8_t)component, (uint8_t)passes[written->pass]};
+    return true;
+}
+
+static bool spells_weight(const WrittenStream *streams)
+{
+    for (; streams; streams = streams->next)
+        for (const WrittenEntry *entry = streams->entries; entry; entry = entry->next)
+            if (entry->pass == ACTION_W)
+                return true;
+    return false;
+}
+
+static void put(Recipe *recipe, Places *places, RecipeStream stream, RecipeEntry entry, Span span)
+{
+    const uint32_t index = recipe->counts[stream]++;
+    recipe->entries[stream][index] = entry;
+    places->spans[stream][index] = span;
+}
+
+/* As in steps, B is the input half where a W is spelt, and otherwise the whole backward. False: something was reported. */
+static bool read_stream(Item *item, const WrittenStream *written, RecipeStream stream, Places *places, Diagnostics *diagnostics)
+{
+    Recipe *recipe = &item->recipe.made;
+    bool good = true;
+    for (const WrittenEntry *next = written->entries; next; next = next->next) {
+        RecipeEntry entry;
+        if (!read_entry(next, &entry, diagnostics)) {
+            good = false;
+        } else if (recipe_has(recipe, entry.component, entry.pass)) {
+            diag_error(diagnostics, next->span, "this stands twice");
+            diag_help(diagnostics, "a recipe is of one layer, in which every component runs once");
+            good = false;
+        } else {
+            put(recipe, places, stream, entry, next->span);
+            if (next->pass == ACTION_B && !recipe_communicates[entry.component] && !spells_weight(item->recipe.streams))
+                put(recipe, places, stream, (RecipeEntry){entry.component, RECIPE_W}, next->span);
+        }
+    }
+    return good;
+}
+
+void recipe_read(Item *item, Diagnostics *diagnostics)
+{
+    const WrittenStream *streams[RECIPE_STREAMS] = {NULL};
+    Places places;
+    bool good = true;
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        places.spans[s][0] = item->span;
+    for (const WrittenStream *written = item->recipe.streams; written; written = written->next) {
+        RecipeStream stream = 0;
+        while (stream < RECIPE_STREAMS && strcmp(recipe_stream_names[stream], written->name.symbol->text) != 0)
+            stream++;
+        if (stream == RECIPE_STREAMS) {
+            unknown(&written->name, "stream", "compute and comm", recipe_stream_names, RECIPE_STREAMS, diagnostics);
+            good = false;
+        } else if (streams[stream]) {
+            diag_error(diagnostics, written->name.span, "a second `%s`", recipe_stream_names[stream]);
+            diag_note(diagnostics, streams[stream]->name.span, "the first");
+            good = false;
+        } else {
+            streams[stream] = written;
+            good &= read_stream(item, written, stream, &places, diagnostics);
+            places.spans[stream][item->recipe.made.counts[stream]] = written->name.span;
+        }
+        if (stream == RECIPE_COMPUTE && written->share) {
+            diag_error(diagnostics, written->share->span, "only comm takes a share of the multiprocessors: compute has the others");
+            good = false;
+        }
+    }
+    item->recipe.comm = streams[RECIPE_COMM];
+    RecipeFault fault;
+    if (!good || recipe_check(&item->recipe.made, &fault))
+        return;
+    diag_error(diagnostics, places.spans[fault.stream][fault.index], "%s", fault.text);
+    if (*fault.help)
+        diag_help(diagnostics, "%s", fault.help);
+}

@@ -1,0 +1,11 @@
+#ifndef COMPILER_RECIPE_H
+#define COMPILER_RECIPE_H
+
+/* `overlap F&B { ... }` as it is written: its names get their meaning, and it is held against what a recipe must be. */
+
+#include "compiler/tree/ast.h"
+
+/* Fills in item->recipe.comm and item->recipe.made; what is wrong is reported. */
+void recipe_read(Item *item, Diagnostics *diagnostics);
+
+#endif

@@ -1,0 +1,120 @@
+#include "compiler/tree/values.h"
+
+#include "runtime/base/names.h"
+
+#include <string.h>
+
+void parameters_set(Parameters *parameters, Arena *arena, const char *name, int64_t value)
+{
+    if (parameters->count == parameters->capacity) {
+        const uint32_t grown = parameters->capacity ? 2 * parameters->capacity : 8;
+        parameters->others = arena_grow(arena, parameters->others, parameters->capacity * sizeof *parameters->others,
+                                        grown * sizeof *parameters->others);
+        parameters->capacity = grown;
+    }
+    parameters->others[parameters->count++] = (Parameter){name, value};
+}
+
+void parameters_set_ranks(Parameters *parameters, int64_t ranks)
+{
+    parameters->has_ranks = true;
+    parameters->ranks = ranks;
+}
+
+void parameters_set_microbatches(Parameters *parameters, int64_t microbatches)
+{
+    parameters->has_microbatches = true;
+    parameters->microbatches = microbatches;
+}
+
+static bool is_parameter(const Item *item, const char *name)
+{
+    return item->kind == ITEM_PARAM && strcmp(item->name.symbol->text, name) == 0;
+}
+
+static Status unknown_parameter(const Ast *ast, const char *name, Error *error)
+{
+    if (strcmp(ast->ranks->name.symbol->text, name) == 0)
+        return error_set(error, STATUS_BAD_USAGE, "-D %s: the number of ranks is set by --ranks", name);
+    if (strcmp(ast->microbatches->name.symbol->text, name) == 0)
+        return error_set(error, STATUS_BAD_USAGE, "-D %s: the number of microbatches is set by --microbatches", name);
+    char list[512] = "";
+    size_t used = 0;
+    NearestWord nearest = nearest_to(name);
+    for (const Item *item = ast->items; item; item = item->next)
+        if (item->kind == ITEM_PARAM) {
+            const char *known = item->name.symbol->text;
+            nearest_consider(&nearest, known);
+            if (used < sizeof list)
+                used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", known);
+        }
+    if (!used)
+        return error_set(error, STATUS_BAD_USAGE, "-D %s: schedule %s has no parameters of its own", name, ast->schedule);
+    return error_set(error, STATUS_BAD_USAGE, "-D %s: no such parameter%s%s%s; schedule %s has: %s", name,
+                     nearest.word ? "; did you mean " : "", nearest.word ? nearest.word : "", nearest.word ? "?" : "",
+                     ast->schedule, list);
+}
+
+Status parameters_check(const Ast *ast, const Parameters *parameters, Error *error)
+{
+    for (uint32_t i = 0; i < parameters->count; i++) {
+        const Item *item = ast->items;
+        while (item && !is_parameter(item, parameters->others[i].name))
+            item = item->next;
+        if (!item)
+            return unknown_parameter(ast, parameters->others[i].name, error);
+    }
+    return STATUS_OK;
+}
+
+int64_t *values_new(const Ast *ast, Arena *arena) { return arena_array(arena, ast->declaration_count, sizeof(int64_t)); }
+
+bool item_per_rank(const Item *item)
+{
+    return item->kind == ITEM_CHUNK ||
+           ((item->kind == ITEM_LET || item->kind == ITEM_REQUIRE) && item->value->depends & DEPENDS_ON_RANK);
+}
+
+bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault)
+{
+    int64_t *const value = &values[item->slot];
+    switch (item->kind) {
+    case ITEM_RANKS:
+        *value = parameters->ranks;
+        return parameters->has_ranks || evaluate(item->value, values, value, fault);
+    case ITEM_MICROBATCHES:
+        *value = parameters->microbatches;
+        return parameters->has_microbatches || evaluate(item->value, values, value, fault);
+    case ITEM_PARAM:
+        for (uint32_t i = parameters->count; i-- > 0;)
+            if (is_parameter(item, parameters->others[i].name)) {
+                *value = parameters->others[i].value;
+                return true;
+            }
+        return evaluate(item->value, values, value, fault);
+    case ITEM_LET:
+        return evaluate(item->value, values, value, fault);
+    case ITEM_PIPE:
+        *value = item->pipe.number;
+        return true;
+    default:
+        return true;
+    }
+}
+
+bool values_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Fault *fault)
+{
+    for (const Item *item = ast->items; item; item = item->next)
+        if (!item_per_rank(item) && !item_evaluate(item, parameters, values, fault))
+            return false;
+    return true;
+}
+
+bool values_for_rank(const Ast *ast, uint32_t rank, int64_t *values, Fault *fault)
+{
+    values[RANK_SLOT] = rank;
+    for (const Item *item = ast->items; item; item = item->next)
+        if (item->kind == ITEM_LET && item_per_rank(item) && !evaluate(item->value, values, &values[item->slot], fault))
+            return false;
+    return true;
+}
