@@ -66,8 +66,11 @@ static void close_cuda(Device *device)
         if (cuda->streams[queue])
             cuda_runtime->StreamSynchronize(cuda->streams[queue]);
     cuda_free_marks(cuda);
-    if (cuda->scratch)
-        cuda_runtime->Free(cuda->scratch);
+    cuda_fusion_close(cuda);
+    CudaScratch *const scratches[] = {&cuda->sums, &cuda->delta};
+    for (int s = 0; s < 2; s++)
+        if (scratches[s]->memory)
+            cuda_runtime->Free(scratches[s]->memory);
     for (int queue = 0; queue < 2; queue++)
         if (cuda->streams[queue])
             cuda_runtime->StreamDestroy(cuda->streams[queue]);
@@ -82,6 +85,7 @@ static Status start(CudaDevice *cuda, Error *error)
     CUDA_TRY(SetDevice, cuda->index);
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_COMPUTE], 0);
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_MESSAGES], 1);
+    TRY(cuda_fusion_open(cuda, error));
     return cuda_module_take(&cuda->properties, cuda->index, &cuda->module, error);
 }
 
@@ -113,6 +117,33 @@ static Status open_fp32(int index, Device **opened, Error *error)
     return open_cuda(index, CUDA_F32, opened, error);
 }
 
+/* --- memory of operations --- */
+
+enum { LEAST_BYTES = 256 };
+
+Status cuda_take(size_t bytes, void **memory, Error *error)
+{
+    bytes = bytes < LEAST_BYTES ? LEAST_BYTES : bytes;
+    const CudaError code = cuda_runtime->Malloc(memory, bytes);
+    if (code == CUDA_OUT_OF_MEMORY)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory on the GPU: %zu bytes", bytes);
+    return cuda_status(code, "cudaMalloc", error);
+}
+
+/* Makes it at least so large; not while operations are enqueued. */
+static Status reserve(CudaScratch *scratch, size_t bytes, Error *error)
+{
+    if (bytes <= scratch->bytes)
+        return STATUS_OK;
+    void *const old = scratch->memory;
+    *scratch = (CudaScratch){NULL, 0};
+    if (old)
+        CUDA_TRY(Free, old);
+    TRY(cuda_take(bytes, &scratch->memory, error));
+    scratch->bytes = bytes;
+    return STATUS_OK;
+}
+
 /* --- kernels by shape: what each needs beside its operands --- */
 
 static bool fits(size_t value)
@@ -124,7 +155,7 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
 {
     CudaDevice *cuda = (CudaDevice *)device;
     const size_t element = device->run->size[ELEMENTS];
-    size_t context = 0, scratch = 0;
+    size_t context = 0;
     if (!fits(shape->rows) || !fits(shape->columns) || !fits(shape->outputs))
         return error_set(error, STATUS_RUN_FAILED, "%zu rows of %zu and %zu are more than a kernel takes", shape->rows,
                          shape->columns, shape->outputs);
@@ -139,13 +170,13 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
         if (shape->columns / shape->heads > ATTENTION_WIDTH)
             return error_set(error, STATUS_RUN_FAILED, "heads of %zu are wider than this device takes, %d: more heads help",
                              shape->columns / shape->heads, ATTENTION_WIDTH);
-        context = scratch = shape->rows * shape->heads * sizeof(float);
+        context = shape->rows * shape->heads * sizeof(float);
+        TRY(reserve(&cuda->delta, context, error));
         break;
     case KERNEL_CROSS_ENTROPY:
-        scratch = shape->rows * sizeof(double);
+        TRY(reserve(&cuda->sums, shape->rows * sizeof(double), error));
         break;
     }
-    TRY(cuda_reserve(cuda, scratch, error));
     *kernel = calloc(1, sizeof **kernel);
     if (!*kernel)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
@@ -161,31 +192,6 @@ static void free_kernel(Device *device, Kernel *kernel)
 
 /* --- memory --- */
 
-enum { LEAST_BYTES = 256 };
-
-static Status take(size_t bytes, void **memory, Error *error)
-{
-    bytes = bytes < LEAST_BYTES ? LEAST_BYTES : bytes;
-    const CudaError code = cuda_runtime->Malloc(memory, bytes);
-    if (code == CUDA_OUT_OF_MEMORY)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory on the GPU: %zu bytes", bytes);
-    return cuda_status(code, "cudaMalloc", error);
-}
-
-Status cuda_reserve(CudaDevice *cuda, size_t bytes, Error *error)
-{
-    if (bytes <= cuda->scratch_bytes)
-        return STATUS_OK;
-    void *const old = cuda->scratch;
-    cuda->scratch = NULL;
-    cuda->scratch_bytes = 0;
-    if (old)
-        CUDA_TRY(Free, old);
-    TRY(take(bytes, &cuda->scratch, error));
-    cuda->scratch_bytes = bytes;
-    return STATUS_OK;
-}
-
 static void deallocate(Device *device, void *memory)
 {
     CudaDevice *cuda = (CudaDevice *)device;
@@ -199,8 +205,8 @@ static void deallocate(Device *device, void *memory)
 static Status allocate(Device *device, size_t bytes, void **memory, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    TRY(cuda_reserve(cuda, sum_partials(bytes / sizeof(float)) * sizeof(double), error)); /* for a sum over all of it */
-    TRY(take(bytes, memory, error));
+    TRY(reserve(&cuda->sums, sum_partials(bytes / sizeof(float)) * sizeof(double), error)); /* for a sum over all of it */
+    TRY(cuda_take(bytes, memory, error));
     const Status status = cuda_status(cuda_runtime->MemsetAsync(*memory, 0, bytes, cuda->streams[QUEUE_COMPUTE]),
                                       "cudaMemsetAsync", error);
     if (status != STATUS_OK)
@@ -208,15 +214,9 @@ static Status allocate(Device *device, size_t bytes, void **memory, Error *error
     return status;
 }
 
-static Status copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
-{
-    CUDA_TRY(MemcpyAsync, destination, source, bytes, ((CudaDevice *)device)->streams[QUEUE_COMPUTE]);
-    return STATUS_OK;
-}
-
 static Status copy_and_wait(Device *device, size_t bytes, const void *source, void *destination, Error *error)
 {
-    TRY(copy(device, bytes, source, destination, error));
+    CUDA_TRY(MemcpyAsync, destination, source, bytes, ((CudaDevice *)device)->streams[QUEUE_COMPUTE]);
     CUDA_TRY(StreamSynchronize, ((CudaDevice *)device)->streams[QUEUE_COMPUTE]);
     return STATUS_OK;
 }
@@ -279,6 +279,7 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
         .name = its_name,                                    \
         .size = {element, sizeof(float)},                    \
         .async = &cuda_queues,                               \
+        .fusion = &cuda_fusion,                              \
         .probe = probe,                                      \
         .open = its_open,                                    \
         .close = close_cuda,                                 \
@@ -291,7 +292,7 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
         .load_floats = load_floats,                          \
         .store_floats = store_floats,                        \
         .fill = cuda_fill,                                   \
-        .copy = copy,                                        \
+        .copy = cuda_copy,                                   \
         .accumulate = cuda_accumulate,                       \
         .from_floats = cuda_from_floats,                     \
         .to_floats = cuda_to_floats,                         \

@@ -12,6 +12,7 @@ enum {
     KERNELS_OF_ELEMENTS(KERNEL_NUMBER)
     KERNELS_OF_FLOATS(KERNEL_NUMBER)
     KERNELS_OF_HOPPER(KERNEL_NUMBER)
+    KERNELS_OF_TABLES(KERNEL_NUMBER)
     CUDA_KERNELS
 };
 #undef KERNEL_NUMBER
@@ -28,6 +29,14 @@ struct DeviceEvent {
     CudaEvent *event;
 };
 
+/* Memory of one operation, or of a few that come one after the other: the next ones have it, too. */
+typedef struct CudaScratch {
+    void *memory;
+    size_t bytes;
+} CudaScratch;
+
+typedef struct CudaFusion CudaFusion; /* cuda_fusion.c */
+
 typedef struct CudaDevice {
     Device device; /* first: a Device of these tables is a CudaDevice */
     int index;
@@ -35,8 +44,9 @@ typedef struct CudaDevice {
     CudaProperties properties;
     const CudaModule *module;
     CudaStream *streams[2]; /* by DeviceQueue */
-    void *scratch;          /* of one operation: the streams' order lets the next one have it */
-    size_t scratch_bytes;
+    CudaScratch sums, delta; /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
+    CudaFusion *fusion;
+    bool library; /* a library enqueues messages, and moves them by kernels */
     CudaEvent **marks;
     size_t mark_count;
 } CudaDevice;
@@ -58,14 +68,28 @@ typedef struct CudaImage {
 extern const CudaImage cuda_images[];
 
 /* --- cuda.c --- */
-/* Makes the scratch memory at least so large; not while operations are enqueued. */
-Status cuda_reserve(CudaDevice *cuda, size_t bytes, Error *error);
+/* Memory of the GPU, uninitialised. */
+Status cuda_take(size_t bytes, void **memory, Error *error);
 
 /* --- cuda_queues.c --- */
 extern const DeviceAsync cuda_queues;
 void cuda_free_marks(CudaDevice *cuda);
 
-/* --- cuda_operations.c: the table's entries, as in device.h --- */
+/* --- cuda_fusion.c --- */
+extern const DeviceFusion cuda_fusion;
+Status cuda_fusion_open(CudaDevice *cuda, Error *error);
+void cuda_fusion_close(CudaDevice *cuda); /* when its streams are through */
+/* Whether an F&B is being collected, which an operation then joins: `parameters` are those of `kernel`. What a fused launch does
+   not know is enqueued by itself, behind what was collected before. */
+bool cuda_fusing(const CudaDevice *cuda);
+Status cuda_fuse(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error);
+
+/* --- cuda_operations.c --- */
+/* In the compute stream, whatever is being collected. */
+Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error);
+
+/* The table's entries, as in device.h. */
+Status cuda_copy(Device *, size_t, const void *, void *, Error *);
 Status cuda_fill(Device *, NumberKind, size_t, double, void *, Error *);
 Status cuda_accumulate(Device *, size_t, const void *, void *, Error *);
 Status cuda_from_floats(Device *, size_t, const float *, void *, Error *);

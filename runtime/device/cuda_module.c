@@ -122,6 +122,7 @@ static Status load_all(const CudaProperties *gpu, Error *error)
 #define ONE(file, name, parameters) TRY(load_kernel(#file, #name, "", CUDA_##name, CUDA_F32, gpu, error));
     KERNELS_OF_ELEMENTS(BOTH)
     KERNELS_OF_FLOATS(ONE)
+    KERNELS_OF_TABLES(BOTH)
     if (gpu->major == 9 && (ready_made("hopper", gpu) || image_of("hopper", NULL))) {
         KERNELS_OF_HOPPER(ONE)
     }

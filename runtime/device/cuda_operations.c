@@ -9,10 +9,8 @@ static CudaDevice *cuda_of(Device *device)
     return (CudaDevice *)device;
 }
 
-static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error)
+Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error)
 {
-    if (launch.grid == 0)
-        return STATUS_OK; /* nothing to do, and CUDA takes no empty grid */
     const CudaError code = cuda_runtime->LaunchKernel(cuda->module->kernels[kernel][type], launch, parameters,
                                                       cuda->streams[QUEUE_COMPUTE]);
     if (code == CUDA_OK)
@@ -20,6 +18,13 @@ static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch laun
     const Status status = cuda_status(code, "cudaLaunchKernel", error);
     error_prefix(error, "%s: ", cuda->module->names[kernel][type]);
     return status;
+}
+
+static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error)
+{
+    if (launch.grid == 0)
+        return STATUS_OK; /* nothing to do, and CUDA takes no empty grid */
+    return (cuda_fusing(cuda) ? cuda_fuse : cuda_launch)(cuda, kernel, type, launch, parameters, error);
 }
 
 #define LAUNCH(kernel, launch, parameters) launch_as(cuda_of(device), CUDA_##kernel, cuda_of(device)->type, launch, parameters, error)
@@ -32,6 +37,15 @@ Status cuda_fill(Device *device, NumberKind kind, size_t count, double value, vo
     const Elementwise fill = {.to = destination, .value = (float)value, .count = count};
     const CudaType type = kind == MASTERS ? CUDA_F32 : cuda_of(device)->type;
     return launch_as(cuda_of(device), CUDA_fill, type, elementwise_launch(count), &fill, error);
+}
+
+Status cuda_copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
+{
+    const Copy copy = {.from = source, .to = destination, .bytes = bytes};
+    if (cuda_fusing(cuda_of(device)))
+        return LAUNCH_FLOAT(copy_bytes, copy_launch(bytes), &copy);
+    CUDA_TRY(MemcpyAsync, destination, source, bytes, cuda_of(device)->streams[QUEUE_COMPUTE]);
+    return STATUS_OK;
 }
 
 Status cuda_accumulate(Device *device, size_t count, const void *addend, void *sum, Error *error)
@@ -74,7 +88,7 @@ static Status product(Device *device, ProductLayout layout, int kernel, int hopp
         device->products.calls++;
         device->products.operations += 2.0 * p->m * p->n * p->k;
     }
-    if (cuda->type != CUDA_BF16 || !cuda->module->kernels[hopper][CUDA_F32] || !hopper_takes(layout, p))
+    if (cuda_fusing(cuda) || cuda->type != CUDA_BF16 || !cuda->module->kernels[hopper][CUDA_F32] || !hopper_takes(layout, p))
         return launch_as(cuda, kernel, cuda->type, product_launch(p), p, error);
     HopperProduct with_maps = {.product = *p};
     const TensorMapShape a = tensor_map_shape(layout, p, 0), b = tensor_map_shape(layout, p, 1);
@@ -142,7 +156,7 @@ Status cuda_attention_backward(Device *device, const Kernel *attention, const vo
     a.logsumexp = (void *)(uintptr_t)context;
     a.dy = dy;
     a.dqkv = dqkv;
-    a.delta = cuda_of(device)->scratch;
+    a.delta = cuda_of(device)->delta.memory;
     TRY(LAUNCH(attention_delta, attention_delta_launch(&a), &a));
     return LAUNCH(attention_backward, attention_backward_launch(&a, (unsigned)device->run->size[ELEMENTS]), &a);
 }
@@ -220,7 +234,7 @@ Status cuda_embedding_backward(Device *device, size_t rows, size_t columns, size
 
 static Status finish_sum(Device *device, size_t partials, double scale, double *result, Error *error)
 {
-    const Sum sum = {.partial = cuda_of(device)->scratch, .result = result, .scale = scale, .count = partials};
+    const Sum sum = {.partial = cuda_of(device)->sums.memory, .result = result, .scale = scale, .count = partials};
     return LAUNCH_FLOAT(finish_sum, finish_sum_launch(), &sum);
 }
 
@@ -228,7 +242,7 @@ Status cuda_cross_entropy(Device *device, const Kernel *kernel, const int32_t *t
                           Error *error)
 {
     const CrossEntropy c = {
-        .logits = logits, .targets = targets, .row_losses = cuda_of(device)->scratch,
+        .logits = logits, .targets = targets, .row_losses = cuda_of(device)->sums.memory,
         .scale = (float)scale,
         .rows = (unsigned)kernel->shape.rows, .columns = (unsigned)kernel->shape.columns,
     };
@@ -240,7 +254,7 @@ Status cuda_squared_error(Device *device, size_t count, const void *y, const flo
                           Error *error)
 {
     const SquaredError s = {
-        .y = y, .targets = targets, .dy = dy, .partial = cuda_of(device)->scratch, .scale = (float)scale, .count = count,
+        .y = y, .targets = targets, .dy = dy, .partial = cuda_of(device)->sums.memory, .scale = (float)scale, .count = count,
     };
     TRY(LAUNCH(squared_error, sum_launch(count), &s));
     return finish_sum(device, sum_partials(count), 1 / (double)count, loss, error);
@@ -248,7 +262,7 @@ Status cuda_squared_error(Device *device, size_t count, const void *y, const flo
 
 Status cuda_sum_of_squares(Device *device, size_t count, const void *values, double *result, Error *error)
 {
-    const Sum sum = {.values = values, .partial = cuda_of(device)->scratch, .count = count};
+    const Sum sum = {.values = values, .partial = cuda_of(device)->sums.memory, .count = count};
     TRY(LAUNCH_FLOAT(sum_of_squares, sum_launch(count), &sum));
     return finish_sum(device, sum_partials(count), 1, result, error);
 }

@@ -46,7 +46,9 @@ static Status copy_block(Device *device, DeviceQueue queue, size_t bytes, const 
 
 static void *native_queue(Device *device, DeviceQueue queue)
 {
-    return ((CudaDevice *)device)->streams[queue];
+    CudaDevice *cuda = (CudaDevice *)device;
+    cuda->library = cuda->library || queue == QUEUE_MESSAGES;
+    return cuda->streams[queue];
 }
 
 void cuda_free_marks(CudaDevice *cuda)

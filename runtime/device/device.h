@@ -88,7 +88,7 @@ typedef struct DeviceAsync {
      B, its input half, waits for the operations of B before it;
      W, its weight half, waits for the operations of B before it, and nothing waits for W.
    Within one part, from one call of `part` to the next, operations of F and B come one after the other; those of W are
-   independent of each other. Nothing that one half writes the other reads or writes, but for workspace, which F uses none of. */
+   independent of each other, but for those that add to the same gradients: they do so in the order of the calls. Nothing that one half writes the other reads or writes, but for workspace, which F uses none of. */
 typedef struct DeviceFusion {
     /* Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. */
     Status (*begin)(Device *device, uint32_t share, uint32_t whole, Error *error);

@@ -26,6 +26,7 @@ const char options_help[] =
     "  --rank-map LIST    process i runs rank LIST[i], such as 0,2,1,3; under mpirun\n"
     "  --deadline SECONDS the run is given up when no rank has moved for so long (default 60; 0: never)\n"
     "  --forward-only     run the schedule without its backward half\n"
+    "  --in-turn          runs the halves of an F&B one after the other, for comparison\n"
     "  --reference        the whole model on one rank, microbatch after microbatch\n"
     "  --outputs FILE     with --forward-only: the last stage's outputs, float32 little-endian, by microbatch number\n"
     "  --save FILE        the weights at the end\n"
@@ -153,7 +154,7 @@ static Status check_together(const RunOptions *options, Error *error)
 }
 
 enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
-       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_JSON,
+       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_IN_TURN, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_JSON,
        OPTION_OVERCOMMIT, OPTION_HELP, OPTION_VERSION };
 
 static const struct option long_options[] = {
@@ -168,6 +169,7 @@ static const struct option long_options[] = {
     {"rank-map", required_argument, NULL, OPTION_RANK_MAP},
     {"deadline", required_argument, NULL, OPTION_DEADLINE},
     {"forward-only", no_argument, NULL, OPTION_FORWARD_ONLY},
+    {"in-turn", no_argument, NULL, OPTION_IN_TURN},
     {"reference", no_argument, NULL, OPTION_REFERENCE},
     {"outputs", required_argument, NULL, OPTION_OUTPUTS},
     {"save", required_argument, NULL, OPTION_SAVE},
@@ -210,6 +212,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_RANK_MAP: TRY(parse_rank_map(optarg, arena, options, error)); break;
         case OPTION_DEADLINE: TRY(parse_seconds("--deadline", optarg, &options->deadline, error)); break;
         case OPTION_FORWARD_ONLY: options->forward_only = true; break;
+        case OPTION_IN_TURN: options->in_turn = true; break;
         case OPTION_REFERENCE: options->reference = true; break;
         case OPTION_OUTPUTS: options->outputs = optarg; break;
         case OPTION_SAVE: options->save = optarg; break;

@@ -57,7 +57,9 @@ static PassBuffers backward_buffers(const Rank *rank, const Instruction *instruc
 /* Both passes behind an OVERLAP, in the place of the second. */
 static Status run_pair(Rank *rank, const Instruction *backward, Error *error)
 {
+    static const Recipe unsaid; /* F, then B: their device finds what can run at once */
     const Instruction *forward = rank->pair + 1;
+    const Recipe *recipe = rank->session->loaded->program->recipe;
     const StagePair pair = {
         .forward = rank->chunks[forward->chunk].stage,
         .backward = rank->chunks[backward->chunk].stage,
@@ -66,7 +68,7 @@ static Status run_pair(Rank *rank, const Instruction *backward, Error *error)
         .weights = backward->opcode == OP_BACKWARD,
     };
     rank->pair = NULL;
-    return rank->passes->overlap(&pair, rank->session->loaded->program->recipe, error);
+    return rank->passes->overlap(&pair, recipe ? recipe : &unsaid, error);
 }
 
 EXECUTE(FORWARD)
@@ -107,11 +109,12 @@ EXECUTE(BACKWARD_WEIGHT)
     return rank->passes->backward_weight(chunk->stage, &buffers, error);
 }
 
-/* Without a recipe the halves of an F&B, the next two instructions, run one after the other. */
+/* The halves of an F&B, the next two instructions, run one after the other where neither a recipe nor the device says more. */
 EXECUTE(OVERLAP)
 {
     (void)error;
-    if (rank->session->loaded->program->recipe && rank->passes->overlap)
+    if (rank->passes->overlap && !rank->session->options->in_turn &&
+        (rank->session->loaded->program->recipe || rank->device->run->fusion))
         rank->pair = instruction;
     return STATUS_OK;
 }

@@ -50,7 +50,7 @@ typedef struct RunOptions {
     const int *rank_map;      /* [rank_map_count], NULL: none */
     int rank_map_count;
     const char *trace, *save, *outputs; /* paths to write, NULL: not wanted */
-    bool json, forward_only, reference, overcommit;
+    bool json, forward_only, in_turn, reference, overcommit;
     bool simulated;           /* passes take the time that `costs` say and compute nothing */
     Costs costs;
     bool help, version;       /* the caller prints what is asked for and runs nothing */

@@ -9,6 +9,7 @@ typedef struct Schedule {
 
 static const Schedule schedules[] = {
     {"1f1b", "--ranks 3 --microbatches 5"}, {"zb-v", "--ranks 2 --microbatches 4"}, {"dualpipe", "--ranks 4 --microbatches 8"},
+    {"dualpipev", "--ranks 2 --microbatches 6"},
     {"chimera", "--ranks 2 --microbatches 4"}, {"naive", "--ranks 2 --microbatches 2"},
     {"pipedream", "--ranks 3 --microbatches 6"}, {"1f1b-rr", ""},
 };
@@ -29,6 +30,30 @@ static void test_equals_cpu(void **state)
                 assert_clean();
                 assert_close(&cuda, &cpu, 1e-6, schedules[s].name);
             }
+        }
+    }
+}
+
+/* An F&B is one launch: the numbers are those of its halves, launches are fewer. */
+static void test_fused(void **state)
+{
+    (void)state;
+    static const Schedule with_overlap[] = {{"dualpipe", "--ranks 4 --microbatches 8"}, {"dualpipev", "--ranks 2 --microbatches 6"}};
+    for (size_t s = 0; s < sizeof with_overlap / sizeof *with_overlap; s++) {
+        const char *path = compile(with_overlap[s].name, with_overlap[s].options);
+        for (int model = 0; model < 2; model++) {
+            standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 5});
+            const Outcome together = run_well(path, "cuda-fp32", model ? "mlp" : "gpt", "--transport=local");
+            const StandinReport fused = standin_report();
+            assert_clean();
+            standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 6});
+            const Outcome in_turn = run_well(path, "cuda-fp32", model ? "mlp" : "gpt", "--in-turn");
+            const StandinReport apart = standin_report();
+            assert_clean();
+            assert_close(&together, &in_turn, 0, with_overlap[s].name);
+            assert_int_equal(apart.fused, 0);
+            assert_true(fused.fused > 0);
+            assert_true(fused.launches + 4 * fused.fused < apart.launches);
         }
     }
 }
@@ -76,7 +101,8 @@ static void test_races_are_seen(void **state)
 
 static bool only_tidies(const char *call)
 {
-    static const char *const calls[] = {"Free", "StreamDestroy", "StreamSynchronize", "EventDestroy", "LibraryUnload", "SetDevice"};
+    static const char *const calls[] = {"Free", "StreamDestroy", "StreamSynchronize", "EventDestroy", "LibraryUnload", "SetDevice",
+                                        "FreeHost"};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strcmp(calls[i], call) == 0)
             return true;
@@ -90,6 +116,7 @@ static void test_failing_calls(void **state)
     standin_begin(&(StandinSetting){.order = STANDIN_EARLY});
     run_well(path, "cuda", "mlp", "--transport=local");
     const size_t calls = standin_report().calls;
+    assert_true(standin_report().fused > 0);
     const size_t stride = 1 + calls / 120; /* all of the first, where each call is another one, then some */
     for (size_t i = 1; i <= calls; i += i < 60 ? 1 : stride)
         for (int sticky = 0; sticky < 2; sticky++) {
@@ -141,7 +168,7 @@ static void test_no_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_cpu), cmocka_unit_test(test_bf16), cmocka_unit_test(test_reference_and_forward),
+        cmocka_unit_test(test_equals_cpu), cmocka_unit_test(test_fused), cmocka_unit_test(test_bf16), cmocka_unit_test(test_reference_and_forward),
         cmocka_unit_test(test_races_are_seen), cmocka_unit_test(test_failing_calls), cmocka_unit_test(test_no_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,6 +30,9 @@ static void test_defaults(void **state)
     assert_true(!options.json && !options.reference && !options.forward_only && !options.save && !options.data);
     assert_int_equal(PARSE("--forward-only", "prog.bin"), STATUS_OK);
     assert_true(options.steps == 1 && options.forward_only);
+    assert_true(!options.in_turn);
+    assert_int_equal(PARSE("--in-turn", "prog.bin"), STATUS_OK);
+    assert_true(options.in_turn);
     assert_int_equal(PARSE("--device=sim", "--cost", "F=3,unit=0.5", "--cost=F[1]=2", "prog.bin"), STATUS_OK);
     assert_true(options.steps == 3 && options.simulated && costs_pass(&options.costs, 0, COST_F) == 3);
     assert_true(costs_pass(&options.costs, 1, COST_F) == 2 && costs_seconds(&options.costs) == 0.5);

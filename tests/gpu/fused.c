@@ -17,8 +17,9 @@
 #include <string.h>
 
 /* The second half of a block forward, of one microbatch, and backward, of another; a message; rows x hidden, wide inside. */
-enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68 };
-enum { NORM, UP, DOWN, DWIDE, DX, DNORM, DW_DOWN, DW_UP, DGAIN, ATTEND, DELTA, DATTEND, SEND, OPERATIONS };
+enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68, TOKENS = 40 };
+enum { NORM, UP, DOWN, DWIDE, DX, DNORM, DW_DOWN, DW_UP, DGAIN, ATTEND, DELTA, DATTEND, SEND,
+       EMBED, DEMBED, LOSS, LOSS_SUM, SQUARES, FLOATS, ELEMENTS, OPERATIONS };
 enum { ARENA = 1 << 19 };
 
 /* float; the same places in both runs. */
@@ -35,6 +36,34 @@ static float *take(Memory *memory, size_t count, bool random)
     memory->used += (count + 15) / 16 * 16;
     assert_true(memory->used <= ARENA);
     return place;
+}
+
+/* What stands before and behind a model's blocks. */
+static void lay_out_ends(Memory *m, Operation *o)
+{
+    float *table = take(m, TOKENS * HIDDEN, true), *positions = take(m, SEQUENCE * HIDDEN, true), *y = take(m, ROWS * HIDDEN, false);
+    float *dtable = take(m, TOKENS * HIDDEN, true), *dpositions = take(m, SEQUENCE * HIDDEN, true), *dy = take(m, ROWS * HIDDEN, true);
+    float *logits = take(m, ROWS * TOKENS, true), *rows = take(m, ROWS * HIDDEN, true), *dx = take(m, ROWS * HIDDEN, false);
+    float *floats = take(m, ROWS * TOKENS, false), *elements = take(m, ROWS * HIDDEN, false);
+    double *row_losses = (double *)(void *)take(m, 2 * ROWS, false), *loss = (double *)(void *)take(m, 2, false);
+    double *partial = (double *)(void *)take(m, 2, false);
+    int *tokens = (int *)(void *)take(m, ROWS, false);
+    for (int i = 0; i < ROWS; i++)
+        tokens[i] = i * i % TOKENS;
+    const Embedding embedding = {.tokens = tokens, .token_table = table, .position_table = positions, .dy = dy, .y = y,
+                                 .dtoken_table = dtable, .dposition_table = dpositions, .rows = ROWS, .columns = HIDDEN,
+                                 .sequence = SEQUENCE};
+    o[EMBED] = (Operation){.kind = FUSED_embedding_forward, .of.embedding = embedding};
+    o[DEMBED] = (Operation){.kind = FUSED_embedding_backward, .of.embedding = embedding};
+    o[LOSS] = (Operation){.kind = FUSED_cross_entropy, .of.cross_entropy = {.logits = logits, .targets = tokens,
+                          .row_losses = row_losses, .scale = 0.5f, .rows = ROWS, .columns = TOKENS}};
+    o[LOSS_SUM] = (Operation){.kind = FUSED_finish_sum, .after_count = 1, .after = {LOSS},
+                              .of.sum = {.partial = row_losses, .result = loss, .scale = 1.0 / ROWS, .count = ROWS}};
+    o[SQUARES] = (Operation){.kind = FUSED_squared_error, .of.squared_error = {.y = dy, .targets = rows, .dy = dx,
+                             .partial = partial, .scale = 0.5f, .count = ROWS * HIDDEN}};
+    o[FLOATS] = (Operation){.kind = FUSED_to_float, .after_count = 1, .after = {LOSS},
+                            .of.elementwise = {.from = logits, .to = floats, .count = ROWS * TOKENS}};
+    o[ELEMENTS] = (Operation){.kind = FUSED_from_float, .of.elementwise = {.from = rows, .to = elements, .count = ROWS * HIDDEN}};
 }
 
 static Memory lay_out(Operation *o)
@@ -85,6 +114,7 @@ static Memory lay_out(Operation *o)
     o[DELTA] = (Operation){.kind = FUSED_attention_delta, .after_count = 1, .after = {ATTEND}, .of.attention = attention};
     o[DATTEND] = (Operation){.kind = FUSED_attention_backward, .after_count = 2, .after = {DELTA, ATTEND},
                              .of.attention = attention};
+    lay_out_ends(&m, o);
     return m;
 }
 
@@ -95,7 +125,7 @@ static void run_apart(const Operation *o)
         FUSED_OPERATIONS(NAME)
     };
     char name[64];
-    const bool plain = o->kind == FUSED_copy_bytes;
+    const bool plain = o->kind == FUSED_copy_bytes || o->kind == FUSED_finish_sum;
     snprintf(name, sizeof name, "%s%s", names[o->kind], plain ? "" : "_f32");
     const Launch launch = {operation_tiles(o, 4), TILE_THREADS, fused_launch(1, 4).shared};
     const char *problem = emulate(name, &o->of, launch);

@@ -13,7 +13,7 @@
 #define FUSED_TILE(name, work)                                                                                 \
     template <typename T> DEVICE_CALL void fused_##name(const Operation &o, unsigned tile, char *shared)       \
     {                                                                                                          \
-        (void)shared;                                                                                          \
+        (void)tile, (void)shared;                                                                              \
         work;                                                                                                  \
     }
 FUSED_TILE(product_forward, (product_work<T, PRODUCT_FORWARD>(o.of.product, tile, shared)))
@@ -28,6 +28,13 @@ FUSED_TILE(norm_backward_weight, (norm_backward_weight_tile<T>(o.of.norm, tile, 
 FUSED_TILE(gelu_forward, (gelu_forward_tile<T>(o.of.elementwise, tile)))
 FUSED_TILE(gelu_backward, (gelu_backward_tile<T>(o.of.elementwise, tile)))
 FUSED_TILE(accumulate, (accumulate_tile<float>(o.of.elementwise, tile)))
+FUSED_TILE(to_float, (convert_tile<T, float>(o.of.elementwise, tile)))
+FUSED_TILE(from_float, (convert_tile<float, T>(o.of.elementwise, tile)))
+FUSED_TILE(embedding_forward, (embedding_forward_tile<T>(o.of.embedding, tile)))
+FUSED_TILE(embedding_backward, (embedding_backward_tile<T>(o.of.embedding, tile, shared)))
+FUSED_TILE(cross_entropy, (cross_entropy_tile<T>(o.of.cross_entropy, tile, shared)))
+FUSED_TILE(squared_error, (squared_error_tile<T>(o.of.squared_error, tile, shared)))
+FUSED_TILE(finish_sum, (finish_sum_tile(o.of.sum, shared)))
 FUSED_TILE(copy_bytes, (copy_tile(o.of.copy, tile)))
 
 template <typename T> DEVICE void fused_tile(const Operation &o, unsigned tile, char *shared)

@@ -392,6 +392,13 @@ KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product
     X(gelu_forward, elementwise)                                 \
     X(gelu_backward, elementwise)                                \
     X(accumulate, elementwise)                                   \
+    X(to_float, elementwise)                                     \
+    X(from_float, elementwise)                                   \
+    X(embedding_forward, embedding)                              \
+    X(embedding_backward, embedding)                             \
+    X(cross_entropy, cross_entropy)                              \
+    X(squared_error, squared_error)                              \
+    X(finish_sum, sum)                                           \
     X(copy_bytes, copy)
 
 /* And what fused_hopper's may hold besides: operation_to_hopper. */
@@ -422,6 +429,10 @@ typedef struct Operation { /* at 64 bytes, for the maps of `hopper` */
         Attention attention;
         Norm norm;
         Elementwise elementwise;
+        Embedding embedding;
+        CrossEntropy cross_entropy;
+        SquaredError squared_error;
+        Sum sum;
         Copy copy;
         HopperProduct hopper;
     } of;
@@ -477,7 +488,19 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     case FUSED_gelu_forward:
     case FUSED_gelu_backward:
     case FUSED_accumulate:
+    case FUSED_to_float:
+    case FUSED_from_float:
         return elementwise_launch(o->of.elementwise.count).grid;
+    case FUSED_embedding_forward:
+        return embedding_forward_launch(&o->of.embedding).grid;
+    case FUSED_embedding_backward:
+        return embedding_backward_launch(&o->of.embedding).grid;
+    case FUSED_cross_entropy:
+        return cross_entropy_launch(&o->of.cross_entropy).grid;
+    case FUSED_squared_error:
+        return sum_launch(o->of.squared_error.count).grid;
+    case FUSED_finish_sum:
+        return finish_sum_launch().grid;
     case FUSED_copy_bytes:
         return copy_launch(o->of.copy.bytes).grid;
     case FUSED_hopper_forward:

@@ -278,6 +278,8 @@ HOPPER(weight)
 static const StandinKernel of_elements[] = {KERNELS_OF_ELEMENTS(ENTRY)};
 static const StandinKernel of_floats[] = {KERNELS_OF_FLOATS(ENTRY)};
 static const StandinKernel of_hopper[] = {KERNELS_OF_HOPPER(ENTRY)};
+#define TABLE(file, name, parameters) {#name, sizeof(parameters), NULL, NULL},
+static const StandinKernel of_tables[] = {KERNELS_OF_TABLES(TABLE)};
 
 static bool is_named(const StandinKernel *kernel, const char *suffix, const char *full_name)
 {
@@ -287,10 +289,15 @@ static bool is_named(const StandinKernel *kernel, const char *suffix, const char
 
 const StandinKernel *standin_kernel(const char *full_name, size_t *element_size)
 {
-    for (size_t i = 0; i < sizeof of_elements / sizeof *of_elements; i++)
-        for (*element_size = 2; *element_size <= 4; *element_size += 2)
-            if (is_named(&of_elements[i], *element_size == 2 ? "_bf16" : "_f32", full_name))
+    for (*element_size = 2; *element_size <= 4; *element_size += 2) {
+        const char *suffix = *element_size == 2 ? "_bf16" : "_f32";
+        for (size_t i = 0; i < sizeof of_elements / sizeof *of_elements; i++)
+            if (is_named(&of_elements[i], suffix, full_name))
                 return &of_elements[i];
+        for (size_t i = 0; i < sizeof of_tables / sizeof *of_tables; i++)
+            if (is_named(&of_tables[i], suffix, full_name))
+                return &of_tables[i];
+    }
     *element_size = 4;
     for (size_t i = 0; i < sizeof of_floats / sizeof *of_floats; i++)
         if (is_named(&of_floats[i], "", full_name))

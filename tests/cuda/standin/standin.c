@@ -1,6 +1,6 @@
 /* Streams, events and memory of the stand-in, and who touched what after whom. */
 
-#include "tests/cuda/standin/standin.h"
+#include "tests/cuda/standin/fused.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cuda.h"
@@ -19,7 +19,7 @@ typedef struct Clock {
     uint32_t of[STREAMS_MAX];
 } Clock;
 
-typedef enum WorkKind { LAUNCH, COPY, SET, RECORD, WAIT, ATTEMPT } WorkKind;
+typedef enum WorkKind { LAUNCH, LAUNCH_FUSED, COPY, SET, RECORD, WAIT, ATTEMPT } WorkKind;
 
 typedef struct Work Work;
 struct Work {
@@ -29,6 +29,7 @@ struct Work {
     const StandinKernel *kernel;
     size_t element_size;
     void *parameters;
+    StandinFused *fused;
     void *destination;
     const void *source;
     size_t bytes;
@@ -180,6 +181,12 @@ static void note_race(const char *first, const char *second, const void *memory)
         snprintf(report.first_race, sizeof report.first_race, "%s and %s, unordered, at %p", first, second, memory);
 }
 
+static void note(const char *problem)
+{
+    if (report.races++ == 0)
+        snprintf(report.first_race, sizeof report.first_race, "%s", problem);
+}
+
 static bool is_ours(const void *memory, size_t bytes)
 {
     for (size_t i = 0; i < block_count; i++)
@@ -231,6 +238,20 @@ static void note_accesses(const CudaStream *stream, const StandinKernel *kernel,
 
 static bool run_to(CudaStream *stream, uint64_t number);
 
+static uint64_t next_random(void)
+{
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return state >> 33;
+}
+
+static void run_fused(StandinFused *fused)
+{
+    const char *problem = setting.dry ? NULL : standin_fused_run(fused, next_random);
+    if (problem)
+        note(problem);
+    standin_fused_free(fused);
+}
+
 /* False when the first of the stream cannot run yet: something behind an ATTEMPT. */
 static bool run_one(CudaStream *stream)
 {
@@ -244,7 +265,11 @@ static bool run_one(CudaStream *stream)
         stream->end = &stream->first;
     stream->run = operation->number;
     switch (operation->kind) {
-    case LAUNCH: standin_run(operation->kernel, operation->element_size, operation->parameters); break;
+    case LAUNCH:
+        if (!setting.dry)
+            standin_run(operation->kernel, operation->element_size, operation->parameters);
+        break;
+    case LAUNCH_FUSED: run_fused(operation->fused); break;
     case COPY: memmove(operation->destination, operation->source, operation->bytes); break;
     case SET: memset(operation->destination, operation->value, operation->bytes); break;
     case RECORD:
@@ -272,12 +297,6 @@ static void run_all(void)
     for (unsigned i = 0; i < stream_count; i++)
         if (streams[i])
             run_to(streams[i], streams[i]->enqueued);
-}
-
-static uint64_t next_random(void)
-{
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return state >> 33;
 }
 
 static void enqueue(CudaStream *stream, Work operation)
@@ -348,7 +367,8 @@ static CudaError GetDeviceProperties(CudaProperties *properties, int device)
     (void)device;
     ENTER(GetDeviceProperties)
     *properties = (CudaProperties){.name = "stand-in", .major = setting.major ? setting.major : 8, .minor = setting.minor,
-                                   .multiprocessors = 4, .shared_bytes = 232448};
+                                   .multiprocessors = setting.multiprocessors ? setting.multiprocessors : 4,
+                                   .shared_bytes = 232448};
     LEAVE(CUDA_OK);
 }
 
@@ -385,6 +405,24 @@ static CudaError Free(void *memory)
         *shadow = (Shadow){.line = line};
     }
     blocks[i] = blocks[--block_count];
+    free(memory);
+    report.live--;
+    LEAVE(tidied);
+}
+
+static CudaError MallocHost(void **memory, size_t bytes)
+{
+    ENTER(MallocHost)
+    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    memset(*memory, 0xff, bytes);
+    report.live++;
+    LEAVE(CUDA_OK);
+}
+
+static CudaError FreeHost(void *memory)
+{
+    ENTER_TO_TIDY(FreeHost)
+    run_all();
     free(memory);
     report.live--;
     LEAVE(tidied);
@@ -492,7 +530,7 @@ static CudaError EventRecord(CudaEvent *event, CudaStream *stream)
 static CudaError EventQuery(CudaEvent *event)
 {
     ENTER(EventQuery)
-    if (!event->stream)
+    if (!event->stream || setting.forget_looks)
         LEAVE(CUDA_OK);
     if (event->looks++ < 2 && event->stream->run < event->number)
         LEAVE(CUDA_NOT_READY);
@@ -550,16 +588,59 @@ static CudaError KernelSetAttributeForDevice(CudaKernel *kernel, int bytes, int 
     LEAVE(device == 0 || device < setting.devices ? CUDA_OK : 101);
 }
 
+void standin_read(const CudaStream *stream, const void *memory, size_t bytes, void *copy)
+{
+    memcpy(copy, memory, bytes);
+    for (const Work *work = stream->first; work; work = work->next) {
+        const char *const to = work->destination, *const from = memory;
+        if ((work->kind != COPY && work->kind != SET) || to >= from + bytes || from >= to + work->bytes)
+            continue;
+        const char *const begin = to > from ? to : from, *const end = to + work->bytes < from + bytes ? to + work->bytes : from + bytes;
+        if (work->kind == COPY)
+            memcpy((char *)copy + (begin - from), (const char *)work->source + (begin - to), (size_t)(end - begin));
+        else
+            memset((char *)copy + (begin - from), work->value, (size_t)(end - begin));
+    }
+}
+
+static void launch_fused(const CudaKernel *kernel, unsigned grid, const Fused *table, CudaStream *stream)
+{
+    char problem[256];
+    StandinFused *fused = standin_fused_take(stream, table, kernel->element_size, grid, setting.forget_after, problem);
+    if (*problem)
+        note(problem);
+    advance(stream);
+    report.fused++;
+    report.operations = standin_fused_count(fused);
+    report.blocks = grid;
+    touch(stream, "a fused launch", table->operations, report.operations * sizeof *table->operations, false);
+    for (int queue = 0; queue < FUSED_QUEUES; queue++)
+        touch(stream, "a fused launch", table->runs[queue], table->run_count[queue] * sizeof *table->runs[queue], false);
+    touch(stream, "a fused launch", table->drawn, FUSED_QUEUES * sizeof *table->drawn, true);
+    touch(stream, "a fused launch", table->done, report.operations * sizeof *table->done, true);
+    for (unsigned i = 0; i < report.operations; i++) {
+        const void *parameters;
+        size_t element_size;
+        const StandinKernel *operation = standin_fused_operation(fused, i, &parameters, &element_size);
+        note_accesses(stream, operation, element_size, parameters);
+    }
+    enqueue(stream, (Work){.kind = LAUNCH_FUSED, .fused = fused});
+}
+
 static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream)
 {
     ENTER(LaunchKernel)
     if (launch.grid == 0 || launch.block == 0 || launch.block > 1024 || launch.shared > (unsigned)kernel->shared)
         LEAVE(9);
+    report.launches++;
+    if (!kernel->kernel->operands) {
+        launch_fused(kernel, launch.grid, parameters, stream);
+        LEAVE(CUDA_OK);
+    }
     void *copy = aligned_alloc(64, (kernel->kernel->parameter_bytes + 63) / 64 * 64);
     memcpy(copy, parameters, kernel->kernel->parameter_bytes);
     advance(stream);
     note_accesses(stream, kernel->kernel, kernel->element_size, copy);
-    report.launches++;
     enqueue(stream, (Work){.kind = LAUNCH, .kernel = kernel->kernel, .element_size = kernel->element_size,
                                 .parameters = copy});
     LEAVE(CUDA_OK);
@@ -581,6 +662,8 @@ static const CudaRuntime table = {
     .SetDevice = SetDevice,
     .Malloc = Malloc,
     .Free = Free,
+    .MallocHost = MallocHost,
+    .FreeHost = FreeHost,
     .MemsetAsync = MemsetAsync,
     .MemcpyAsync = MemcpyAsync,
     .StreamCreate = StreamCreate,
@@ -604,7 +687,8 @@ const CudaRuntime *const cuda_runtime = &table;
 
 #define IMAGES(architecture)                                                                              \
     {"product", architecture, "stand-in"}, {"attention", architecture, "stand-in"},                       \
-    {"layers", architecture, "stand-in"}, {"training", architecture, "stand-in"}
+    {"layers", architecture, "stand-in"}, {"training", architecture, "stand-in"},                         \
+    {"fused", architecture, "stand-in"}
 const CudaImage cuda_images[] = {
     IMAGES("sm_80"), IMAGES("sm_90a"), {"hopper", "sm_90a", "stand-in"}, {NULL, NULL, NULL},
 };

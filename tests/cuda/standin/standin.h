@@ -28,6 +28,10 @@ typedef struct StandinSetting {
     size_t fail_at;        /* this call of all, from 1, fails and does nothing; 0: none */
     bool sticky;           /* and so do all after it */
     bool forget_waits;     /* StreamWaitEvent does nothing: what must then be noticed */
+    bool forget_looks;     /* EventQuery says that all has happened: that, too */
+    size_t forget_after;   /* in fused launches this operation, from 1, comes after nothing: and that; 0: none */
+    bool dry;              /* kernels do nothing: operands need not be memory */
+    int multiprocessors;   /* 0: 4 */
 } StandinSetting;
 
 /* Starts afresh: nothing may be left of a run before. */
@@ -37,8 +41,10 @@ typedef struct StandinReport {
     size_t calls;
     size_t live;          /* memory, streams, events, libraries not given back */
     size_t launches;
+    size_t fused;         /* of them, fused ones; */
+    unsigned operations, blocks; /* of the last of these */
     const char *failed;   /* the call that was made to fail, without its "cuda"; NULL: none */
-    size_t races;
+    size_t races;         /* and other breaches of order */
     char first_race[256];
 } StandinReport;
 StandinReport standin_report(void);
@@ -70,7 +76,7 @@ typedef struct StandinOperand {
 typedef struct StandinKernel {
     const char *name;  /* without suffix */
     size_t parameter_bytes;
-    /* What it touches; `parameters` may have NULL there. Returns how many. */
+    /* What it touches; `parameters` may have NULL there. Returns how many. NULL: a fused launch. */
     size_t (*operands)(const void *parameters, StandinOperand *operands);
     /* Elements are float here. */
     void (*run)(const void *parameters);

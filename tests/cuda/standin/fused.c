@@ -1,0 +1,211 @@
+#include "tests/cuda/standin/fused.h"
+
+#include "runtime/device/fused.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROBLEM = 256 };
+
+struct StandinFused {
+    Fused table;             /* as launched */
+    unsigned count;
+    size_t element_size;
+    Operation *operations;
+    TileRun *runs[FUSED_QUEUES];
+    size_t forget;
+};
+
+static const char *const names[FUSED_KINDS] = {
+#define NAME(name, field) [FUSED_##name] = #name,
+    FUSED_OPERATIONS(NAME) FUSED_OPERATIONS_OF_HOPPER(NAME)
+#undef NAME
+};
+
+static const StandinKernel *kernel_of(OperationKind kind, size_t *element_size)
+{
+    const char *const suffixes[] = {*element_size == 4 || kind == FUSED_accumulate ? "_f32" : "_bf16", ""};
+    for (int s = 0; s < 2; s++) {
+        char name[64];
+        size_t size;
+        snprintf(name, sizeof name, "%s%s", names[kind], suffixes[s]);
+        const StandinKernel *kernel = standin_kernel(name, &size);
+        if (kernel) {
+            *element_size = size;
+            return kernel;
+        }
+    }
+    return NULL;
+}
+
+unsigned standin_fused_count(const StandinFused *fused)
+{
+    return fused->count;
+}
+
+const StandinKernel *standin_fused_operation(const StandinFused *fused, unsigned index, const void **parameters,
+                                             size_t *element_size)
+{
+    *parameters = &fused->operations[index].of;
+    *element_size = fused->element_size;
+    return kernel_of(fused->operations[index].kind, element_size);
+}
+
+void standin_fused_free(StandinFused *fused)
+{
+    free(fused->operations);
+    for (int queue = 0; queue < FUSED_QUEUES; queue++)
+        free(fused->runs[queue]);
+    free(fused);
+}
+
+/* --- who comes after whom --- */
+
+static bool comes_after(const StandinFused *fused, unsigned index, unsigned which, unsigned *other)
+{
+    const Operation *o = &fused->operations[index];
+    if (which >= o->after_count || fused->forget == index + 1)
+        return false;
+    *other = o->after[which];
+    return true;
+}
+
+/* before[i * count + j]: i comes after j, perhaps by way of others. Operations come after earlier ones alone. */
+static bool *order_of(const StandinFused *fused)
+{
+    const unsigned count = fused->count;
+    bool *before = calloc((size_t)count * count + 1, sizeof *before);
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned a = 0, other; comes_after(fused, i, a, &other); a++) {
+            before[i * count + other] = true;
+            for (unsigned j = 0; j < other; j++)
+                before[i * count + j] |= before[other * count + j];
+        }
+    return before;
+}
+
+typedef struct Range {
+    const char *begin, *end;
+    bool read, written;
+} Range;
+
+static size_t ranges_of(const StandinFused *fused, unsigned index, Range *ranges)
+{
+    StandinOperand operands[STANDIN_OPERANDS];
+    const void *parameters;
+    size_t element_size, found = 0;
+    const StandinKernel *kernel = standin_fused_operation(fused, index, &parameters, &element_size);
+    const size_t count = kernel->operands(parameters, operands);
+    for (size_t i = 0; i < count; i++) {
+        const char *memory;
+        memcpy(&memory, (const char *)parameters + operands[i].offset, sizeof memory);
+        if (memory)
+            ranges[found++] = (Range){memory, memory + operands[i].count * (operands[i].size ? operands[i].size : element_size),
+                                      operands[i].read, operands[i].written};
+    }
+    return found;
+}
+
+static bool meet(const Range *a, size_t a_count, const Range *b, size_t b_count)
+{
+    for (size_t i = 0; i < a_count; i++)
+        for (size_t j = 0; j < b_count; j++)
+            if ((a[i].written || b[j].written) && a[i].begin < b[j].end && b[j].begin < a[i].end)
+                return true;
+    return false;
+}
+
+static void find_races(const StandinFused *fused, char *problem)
+{
+    const unsigned count = fused->count;
+    bool *before = order_of(fused);
+    Range (*ranges)[STANDIN_OPERANDS] = calloc((size_t)count + 1, sizeof *ranges);
+    size_t *counts = calloc((size_t)count + 1, sizeof *counts);
+    for (unsigned i = 0; i < count; i++) {
+        counts[i] = ranges_of(fused, i, ranges[i]);
+        for (unsigned j = 0; j < i; j++)
+            if (!before[i * count + j] && meet(ranges[i], counts[i], ranges[j], counts[j]))
+                snprintf(problem, PROBLEM, "%s, operation %u, and %s, operation %u, of one launch, unordered",
+                         names[fused->operations[j].kind], j, names[fused->operations[i].kind], i);
+    }
+    free(before);
+    free(ranges);
+    free(counts);
+}
+
+/* --- a launch --- */
+
+StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t element_size, unsigned blocks, size_t forget,
+                                 char *problem)
+{
+    StandinFused *fused = calloc(1, sizeof *fused);
+    Fused here = *table;
+    Error error = {""};
+    fused->table = *table;
+    fused->element_size = element_size;
+    fused->forget = forget;
+    for (int queue = 0; queue < FUSED_QUEUES; queue++) {
+        const size_t bytes = table->run_count[queue] * sizeof(TileRun);
+        here.runs[queue] = fused->runs[queue] = malloc(bytes + 1);
+        standin_read(stream, table->runs[queue], bytes, fused->runs[queue]);
+        for (unsigned r = 0; r < table->run_count[queue]; r++)
+            if (fused->runs[queue][r].operation >= fused->count)
+                fused->count = fused->runs[queue][r].operation + 1;
+    }
+    const size_t bytes = (fused->count * sizeof(Operation) + 63) / 64 * 64;
+    here.operations = fused->operations = aligned_alloc(64, bytes + 64);
+    standin_read(stream, table->operations, fused->count * sizeof(Operation), fused->operations);
+    *problem = '\0';
+    for (unsigned i = 0; i < fused->count && !*problem; i++)
+        if (fused->operations[i].kind >= FUSED_KINDS)
+            snprintf(problem, PROBLEM, "a fused launch: operation %u is none", i);
+        else if (fused->operations[i].tiles != operation_tiles(&fused->operations[i], (unsigned)element_size))
+            snprintf(problem, PROBLEM, "a fused launch: operation %u has %u tiles", i, fused->operations[i].tiles);
+    if (!*problem && fused_check(&here, fused->count, blocks, &error) != STATUS_OK)
+        snprintf(problem, PROBLEM, "a fused launch: %.200s", error.text);
+    if (!*problem)
+        find_races(fused, problem);
+    return fused;
+}
+
+static bool may_run(const StandinFused *fused, const bool *done, unsigned index)
+{
+    bool may = !done[index];
+    for (unsigned a = 0, other; comes_after(fused, index, a, &other); a++)
+        may = may && done[other];
+    return may;
+}
+
+static bool is_same(const StandinFused *fused)
+{
+    bool same = memcmp(fused->table.operations, fused->operations, fused->count * sizeof(Operation)) == 0;
+    for (int queue = 0; queue < FUSED_QUEUES; queue++)
+        same = same && memcmp(fused->table.runs[queue], fused->runs[queue], fused->table.run_count[queue] * sizeof(TileRun)) == 0;
+    return same;
+}
+
+const char *standin_fused_run(StandinFused *fused, uint64_t (*random)(void))
+{
+    if (!is_same(fused))
+        return "a fused launch: its table has changed since it was enqueued";
+    for (unsigned i = 0; i < FUSED_QUEUES + fused->count; i++)
+        if (i < FUSED_QUEUES ? fused->table.drawn[i] : fused->table.done[i - FUSED_QUEUES])
+            return "a fused launch: its counters are not zero";
+    bool *done = calloc((size_t)fused->count + 1, sizeof *done);
+    for (unsigned left = fused->count; left > 0; left--) {
+        unsigned index = (unsigned)(random() % fused->count);
+        while (!may_run(fused, done, index))
+            index = (index + 1) % fused->count;
+        const void *parameters;
+        size_t element_size;
+        const StandinKernel *kernel = standin_fused_operation(fused, index, &parameters, &element_size);
+        standin_run(kernel, element_size, parameters);
+        done[index] = true;
+        fused->table.done[index] = fused->operations[index].tiles;
+    }
+    for (int queue = 0; queue < FUSED_QUEUES; queue++)
+        fused->table.drawn[queue] = fused->table.tickets[queue];
+    free(done);
+    return NULL;
+}
