@@ -89,7 +89,7 @@ $(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/transport/sum.h runtime/t
 KERNELS      := $(wildcard runtime/device/kernels/*.cu)
 KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
 CUBINS       := $(if $(NVCC),$(foreach kernel,$(KERNELS:runtime/device/kernels/%.cu=%),$(addprefix build/kernels/$(kernel).,\
-                    $(addsuffix .cubin,$(if $(filter hopper,$(kernel)),,sm_80 sm_100) sm_90a))))
+                    $(addsuffix .cubin,$(if $(findstring hopper,$(kernel)),,sm_80 sm_100) sm_90a))))
 $(CUBINS): build/kernels/%.cubin: $(KERNELS) $(KERNEL_HEADS)
 	@mkdir -p $(@D)
 	$(NVCC) -cubin -std=c++17 -gencode=arch=compute$(subst .sm,,$(suffix $*)),code=$(subst .,,$(suffix $*)) -Xptxas -v \

@@ -6,6 +6,16 @@
 #include "instructions.cuh"
 #include "kernels.h"
 
+/* A kernel of which each block does a tile: (TILE_THREADS) or, with so many blocks a multiprocessor, (TILE_THREADS, BLOCKS). */
+#define TILE_KERNEL(bounds, name, Parameters, ...)                                                             \
+    KERNEL __launch_bounds__ bounds name(KERNEL_PARAMETER Parameters p)                                        \
+    {                                                                                                          \
+        KERNEL_SHARED(shared);                                                                                 \
+        const unsigned tile = blockIdx.x;                                                                      \
+        (void)shared, (void)tile;                                                                              \
+        __VA_ARGS__;                                                                                           \
+    }
+
 struct Bf16 {
     unsigned short bits;
 };

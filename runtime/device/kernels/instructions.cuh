@@ -22,11 +22,10 @@
 /* The block's dynamic shared memory; swizzled tiles begin on 1024 bytes. */
 #define KERNEL_SHARED(name) extern __shared__ __align__(1024) char name[]
 
+/* The compiler sees through it: what is added to the address becomes part of the instruction. */
 DEVICE unsigned shared_address(const void *shared)
 {
-    unsigned long long address;
-    asm("cvta.to.shared.u64 %0, %1;" : "=l"(address) : "l"(shared));
-    return (unsigned)address;
+    return (unsigned)__cvta_generic_to_shared(shared);
 }
 
 /* The same value, of which the compiler knows nothing. */

@@ -1,16 +1,8 @@
 #include "product.cuh"
 
-#define PRODUCT(name, layout)                                                                                  \
-    KERNEL __launch_bounds__(TILE_THREADS, 1) product_##name##_f32(KERNEL_PARAMETER Product p)                  \
-    {                                                                                                          \
-        KERNEL_SHARED(shared);                                                                                 \
-        product_work<float, layout>(p, blockIdx.x, shared);                                                    \
-    }                                                                                                          \
-    KERNEL __launch_bounds__(TILE_THREADS, 2) product_##name##_bf16(KERNEL_PARAMETER Product p)                 \
-    {                                                                                                          \
-        KERNEL_SHARED(shared);                                                                                 \
-        product_work<Bf16, layout>(p, blockIdx.x, shared);                                                     \
-    }
+#define PRODUCT(name, layout)                                                                                   \
+    TILE_KERNEL((TILE_THREADS, 1), product_##name##_f32, Product, product_work<float, layout>(p, tile, shared)) \
+    TILE_KERNEL((TILE_THREADS, 2), product_##name##_bf16, Product, product_work<Bf16, layout>(p, tile, shared))
 
 PRODUCT(forward, PRODUCT_FORWARD)
 PRODUCT(input, PRODUCT_INPUT)
