@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More operations are several launches. Tables are as many as an interpreter is ahead of the GPU, and some. */
-enum { TABLES = 16, OPERATIONS_MOST = 256 };
+/* More operations than a plan has are several launches. Tables are as many as an interpreter has F&Bs under way, and some; plans
+   as many as a rank has pairs of stages, most often: each is a stage's F and a stage's B or I. */
+enum { TABLES = 16, PLANS = 8 };
 
-/* Operations, one behind the other; behind them their runs and the counters. */
+/* Operations, one behind the other; behind them the counters, and the runs. */
 typedef struct Table {
     char *host, *memory;
     CudaEvent *over; /* the launch */
@@ -25,6 +26,9 @@ struct CudaFusion {
     unsigned count, last[RECIPE_PASSES]; /* of F and of B: the operation before, +1; 0: none in this launch */
     Table tables[TABLES];
     unsigned next;
+    FusedShapes shapes;
+    FusedPlan plans[PLANS]; /* each empty at first */
+    unsigned next_plan;
     void *host, *memory; /* of all tables */
 };
 
@@ -42,14 +46,14 @@ static const size_t parameter_bytes[FUSED_KINDS] = {
 
 /* --- open and close --- */
 
-static size_t table_bytes(size_t operations)
+static size_t table_bytes(size_t operations, size_t runs)
 {
-    return operations * (sizeof(Operation) + sizeof(TileRun) + sizeof(unsigned)) + FUSED_QUEUES * sizeof(unsigned);
+    return operations * (sizeof(Operation) + sizeof(unsigned)) + FUSED_QUEUES * sizeof(unsigned) + runs * sizeof(TileRun);
 }
 
 Status cuda_fusion_open(CudaDevice *cuda, Error *error)
 {
-    const size_t stride = (table_bytes(OPERATIONS_MOST) + 255) / 256 * 256;
+    const size_t stride = (table_bytes(FUSED_OPERATIONS_MOST, FUSED_RUNS_MOST) + 255) / 256 * 256;
     CudaFusion *fusion = cuda->fusion = calloc(1, sizeof *fusion);
     if (!fusion)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
@@ -94,6 +98,22 @@ static Status await_table(const Table *table, Error *error)
     return cuda_status(code, "cudaEventQuery", error);
 }
 
+/* The plan for what is collected; the oldest makes place for a new one. */
+static Status find_plan(CudaFusion *fusion, Operation *operations, unsigned element_size, const FusedPlan **found, Error *error)
+{
+    TRY(fused_shapes(operations, fusion->count, element_size, fusion->blocks, 0, &fusion->shapes, error));
+    for (int p = 0; p < PLANS; p++)
+        if (fused_same(&fusion->plans[p].shapes, &fusion->shapes)) {
+            *found = &fusion->plans[p];
+            return STATUS_OK;
+        }
+    FusedPlan *plan = &fusion->plans[fusion->next_plan];
+    fusion->next_plan = (fusion->next_plan + 1) % PLANS;
+    fused_plan(&fusion->shapes, plan);
+    *found = plan;
+    return STATUS_OK;
+}
+
 /* What is collected so far. */
 static Status launch_table(CudaDevice *cuda, Error *error)
 {
@@ -102,19 +122,17 @@ static Status launch_table(CudaDevice *cuda, Error *error)
     const unsigned element_size = cuda->type == CUDA_F32 ? 4 : 2, count = fusion->count;
     if (count == 0)
         return STATUS_OK;
-    Operation *operations = (Operation *)(void *)table->host;
-    TileRun *runs = (TileRun *)(operations + count);
-    unsigned *counters = (unsigned *)(runs + count);
-    Fused fused;
-    TRY(fused_table(operations, count, element_size, 0, runs, &fused, error));
-    memset(counters, 0, (FUSED_QUEUES + count) * sizeof *counters);
-    fused.operations = (const Operation *)(void *)table->memory;
-    for (int queue = 0; queue < FUSED_QUEUES; queue++)
-        fused.runs[queue] = (const TileRun *)(fused.operations + count) + (fused.runs[queue] - runs);
-    fused.drawn = (unsigned *)(void *)(table->memory + ((char *)counters - table->host));
+    const FusedPlan *plan;
+    TRY(find_plan(fusion, (Operation *)(void *)table->host, element_size, &plan, error));
+    const unsigned runs = plan->run_count[0] + plan->run_count[1];
+    const size_t counters_at = table_bytes(count, 0) - (FUSED_QUEUES + count) * sizeof(unsigned), runs_at = table_bytes(count, 0);
+    memset(table->host + counters_at, 0, runs_at - counters_at);
+    memcpy(table->host + runs_at, plan->runs, runs * sizeof *plan->runs);
+    Fused fused = fused_table(plan, (const Operation *)(void *)table->memory, (const TileRun *)(void *)(table->memory + runs_at));
+    fused.drawn = (unsigned *)(void *)(table->memory + counters_at);
     fused.done = fused.drawn + FUSED_QUEUES;
     CudaStream *stream = cuda->streams[QUEUE_COMPUTE];
-    CUDA_TRY(MemcpyAsync, table->memory, table->host, table_bytes(count), stream);
+    CUDA_TRY(MemcpyAsync, table->memory, table->host, table_bytes(count, runs), stream);
     TRY(cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(fusion->blocks, element_size), &fused, error));
     CUDA_TRY(EventRecord, table->over, stream);
     table->launched = true;
@@ -212,7 +230,7 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, CudaType type, Launch launch, con
         TRY(launch_table(cuda, error));
         return cuda_launch(cuda, kernel, type, launch, parameters, error);
     }
-    if (fusion->count == OPERATIONS_MOST)
+    if (fusion->count == FUSED_OPERATIONS_MOST)
         TRY(launch_table(cuda, error));
     Table *table = &fusion->tables[fusion->next];
     if (fusion->count == 0)

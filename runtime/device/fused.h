@@ -7,12 +7,37 @@
 #include "runtime/base/status.h"
 #include "runtime/device/kernels/kernels.h"
 
-/* Fills in `tiles` of every operation, and the table: each operation one run, in the order of `operations`, in its queue; all
-   in queue 0 where no blocks are `reserved` for queue 1. `runs` takes `count` of them; the table points into it, and at the
-   operations. An operation may only come after earlier ones of the list: STATUS_BAD_INPUT otherwise. The counters are the
-   caller's to set. */
-Status fused_table(Operation *operations, unsigned count, unsigned element_size, unsigned reserved, TileRun *runs, Fused *table,
-                   Error *error);
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { FUSED_OPERATIONS_MOST = 256, FUSED_RUNS_MOST = 1024, FUSED_BLOCKS_MOST = 1024 };
+
+/* What the order of a launch's tiles follows from: of the operations no pointer, so that launches have it in common. */
+typedef struct FusedShapes {
+    unsigned count, blocks, reserved; /* blocks of the launch; those for queue 1 */
+    struct FusedShape {
+        double cost;                  /* of a tile */
+        unsigned tiles, queue, after_count, after[OPERATION_AFTER];
+    } of[FUSED_OPERATIONS_MOST];
+} FusedShapes;
+
+/* That order: a block that is free takes a tile of the first operation of the list that may begin, so that the list is the order
+   in which operations are wanted, and an operation that waits, or ends in too few tiles for all blocks, has its place filled by
+   those behind it. It is worked out beforehand, from what tiles cost: a launch draws them in this order. */
+typedef struct FusedPlan {
+    FusedShapes shapes;
+    unsigned run_count[FUSED_QUEUES], tickets[FUSED_QUEUES];
+    TileRun runs[FUSED_RUNS_MOST]; /* of queue 0, of queue 1 */
+} FusedPlan;
+
+/* Fills in `tiles` of every operation, too; all go to queue 0 where no blocks are `reserved` for queue 1. An operation may only
+   come after earlier ones of the list: STATUS_BAD_INPUT otherwise. */
+Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, unsigned reserved,
+                    FusedShapes *shapes, Error *error);
+bool fused_same(const FusedShapes *a, const FusedShapes *b);
+void fused_plan(const FusedShapes *shapes, FusedPlan *plan);
+/* The table points at the operations and at `runs`, the plan's or a copy. The counters are the caller's to set. */
+Fused fused_table(const FusedPlan *plan, const Operation *operations, const TileRun *runs);
 
 /* Whether every tile is in the table once, tickets have no gap, each queue has a block of the launch's `blocks` to begin with,
    and a single block a queue, drawing in order and waiting for what an operation comes after, does all of it; then any number

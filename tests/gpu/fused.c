@@ -133,6 +133,17 @@ static void run_apart(const Operation *o)
         fail_msg("%s: %s", name, problem);
 }
 
+static FusedShapes shapes;
+static FusedPlan plan;
+
+static Status make_table(Operation *operations, unsigned blocks, unsigned reserved, Fused *table, Error *error)
+{
+    TRY(fused_shapes(operations, OPERATIONS, 4, blocks, reserved, &shapes, error));
+    fused_plan(&shapes, &plan);
+    *table = fused_table(&plan, operations, plan.runs);
+    return STATUS_OK;
+}
+
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -144,10 +155,9 @@ static void test_same_bits(void **state)
     for (unsigned blocks = 1; blocks <= 5; blocks += 2)
         for (unsigned reserved = 0; reserved < 2 && reserved < blocks; reserved++) {
             const Memory together = lay_out(operations);
-            TileRun runs[OPERATIONS];
             Fused table;
             unsigned drawn[FUSED_QUEUES] = {0}, done[OPERATIONS] = {0};
-            assert_int_equal(fused_table(operations, OPERATIONS, 4, reserved, runs, &table, &error), STATUS_OK);
+            assert_int_equal(make_table(operations, blocks, reserved, &table, &error), STATUS_OK);
             assert_int_equal(fused_check(&table, OPERATIONS, blocks, &error), STATUS_OK);
             table.drawn = drawn, table.done = done;
             const char *problem = emulate_together("fused_f32", &table, fused_launch(blocks, 4));
@@ -176,17 +186,16 @@ static void test_wrong_tables(void **state)
     Operation operations[OPERATIONS];
     Error error = {.text = ""};
     const Memory memory = lay_out(operations);
-    TileRun runs[OPERATIONS], kept[OPERATIONS];
     Fused table;
-    assert_int_equal(fused_table(operations, OPERATIONS, 4, 1, runs, &table, &error), STATUS_OK);
-    memcpy(kept, runs, sizeof runs);
+    assert_int_equal(make_table(operations, 2, 1, &table, &error), STATUS_OK);
+    const FusedPlan kept = plan;
 
-    runs[1].first_tile = 1;
-    assert_wrong(&table, "tile 4 of 4 does not exist");
-    memcpy(runs, kept, sizeof runs);
-    runs[1].ticket++;
+    plan.runs[0].first_tile = 1;
+    assert_wrong(&table, "does not exist");
+    plan = kept;
+    plan.runs[1].ticket++;
     assert_wrong(&table, "tiles from ticket");
-    memcpy(runs, kept, sizeof runs);
+    plan = kept;
     table.tickets[1]++;
     assert_wrong(&table, "queue 1 has 2 tickets for 1 tiles");
     table.tickets[1]--;
@@ -198,7 +207,7 @@ static void test_wrong_tables(void **state)
 
     operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN; /* a circle */
     assert_wrong(&table, "queue 0 stops before run 0: operation 0 waits for what never ends");
-    assert_int_equal(fused_table(operations, OPERATIONS, 4, 1, runs, &table, &error), STATUS_BAD_INPUT);
+    assert_int_equal(make_table(operations, 2, 1, &table, &error), STATUS_BAD_INPUT);
     assert_string_equal(error.text, "operation 0 comes after operation 2, which is no earlier one");
     free(memory.at);
 }
@@ -210,10 +219,9 @@ static void test_circle_hangs(void **state)
     Operation operations[OPERATIONS];
     Error error = {.text = ""};
     const Memory memory = lay_out(operations);
-    TileRun runs[OPERATIONS];
     Fused table;
     unsigned drawn[FUSED_QUEUES] = {0}, done[OPERATIONS] = {0};
-    assert_int_equal(fused_table(operations, OPERATIONS, 4, 1, runs, &table, &error), STATUS_OK);
+    assert_int_equal(make_table(operations, 2, 1, &table, &error), STATUS_OK);
     table.drawn = drawn, table.done = done;
     operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN;
     const char *problem = emulate_together("fused_f32", &table, fused_launch(2, 4));

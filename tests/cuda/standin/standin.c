@@ -368,7 +368,7 @@ static CudaError GetDeviceProperties(CudaProperties *properties, int device)
     ENTER(GetDeviceProperties)
     *properties = (CudaProperties){.name = "stand-in", .major = setting.major ? setting.major : 8, .minor = setting.minor,
                                    .multiprocessors = setting.multiprocessors ? setting.multiprocessors : 4,
-                                   .shared_bytes = 232448};
+                                   .shared_bytes = setting.shared_bytes ? setting.shared_bytes : 227 << 10};
     LEAVE(CUDA_OK);
 }
 

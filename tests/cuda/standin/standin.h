@@ -31,7 +31,7 @@ typedef struct StandinSetting {
     bool forget_looks;     /* EventQuery says that all has happened: that, too */
     size_t forget_after;   /* in fused launches this operation, from 1, comes after nothing: and that; 0: none */
     bool dry;              /* kernels do nothing: operands need not be memory */
-    int multiprocessors;   /* 0: 4 */
+    int multiprocessors, shared_bytes; /* 0: 4, 227 KiB */
 } StandinSetting;
 
 /* Starts afresh: nothing may be left of a run before. */

@@ -1,0 +1,396 @@
+/* F&Bs as fused launches of the CUDA device, on the stand-in: the numbers of their halves in turn, each dependence there that must be
+   there, for every recipe and at the sizes of real models; tables that nobody overwrites; blocks left to others. */
+
+#include "tests/cuda/runs.h"
+#include "tests/model/harness.h"
+
+#include <glob.h>
+
+enum { PIPELINE = 3 };
+
+/* A stage's forward of one microbatch beside its backward of another. */
+typedef struct Work {
+    Device *device;
+    Stage *stage;
+    StageWeights weights;
+    Slots slots[2];
+    StagePair pair;
+} Work;
+
+static const Recipe unsaid;
+static const Recipe published = {
+    .entries = {{{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, {RECIPE_MLP, RECIPE_F},
+                 {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}}}, .counts = {6},
+};
+
+static Work begin_work(const char *layers)
+{
+    const char *const small[] = {"hidden=8", "heads=2", "sequence=8", layers, NULL};
+    const ModelConfig config = config_of("gpt", small, PIPELINE);
+    Work work = {.device = NULL};
+    OK(device_open("cuda-fp32", 0, &work.device, error));
+    OK(stage_open(&config, work.device, 1, PIPELINE, 1, &work.stage, error));
+    work.weights = weights_of(work.device, work.stage);
+    const StageSizes *sizes = stage_sizes(work.stage);
+    for (int i = 0; i < 2; i++)
+        make_slots(work.device, sizes, false, false, work.weights, &work.slots[i]);
+    OK(stage_forward(work.stage, &work.slots[1].buffers, error));
+    work.pair = (StagePair){.forward = work.stage, .backward = work.stage, .forward_buffers = work.slots[0].buffers,
+                            .backward_buffers = work.slots[1].buffers, .weights = true};
+    return work;
+}
+
+static void end_work(Work *work)
+{
+    for (int i = 0; i < 2; i++)
+        free_slots(work->device, &work->slots[i]);
+    free_weights(work->device, work->weights);
+    stage_close(work->stage);
+    device_close(work->device);
+    standin_kernels_end();
+}
+
+/* What the two halves have made. */
+static float *results(const Work *work, size_t *count)
+{
+    const StageSizes *sizes = stage_sizes(work->stage);
+    *count = 2 * sizes->message + sizes->parameters;
+    float *all = malloc(*count * sizeof *all);
+    OK(work->device->run->store_floats(work->device, ELEMENTS, sizes->message, work->slots[0].y, all, error));
+    OK(work->device->run->store_floats(work->device, ELEMENTS, sizes->message, work->slots[1].dx, all + sizes->message, error));
+    OK(work->device->run->store_floats(work->device, MASTERS, sizes->parameters, work->weights.gradients, all + 2 * sizes->message,
+                                       error));
+    return all;
+}
+
+static void run_in_turn(const StagePair *pair)
+{
+    OK(stage_forward(pair->forward, &pair->forward_buffers, error));
+    OK(stage_backward_input(pair->backward, &pair->backward_buffers, error));
+    OK(stage_backward_weight(pair->backward, &pair->backward_buffers, error));
+}
+
+static void test_same_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *layers;
+        int shared_bytes;
+        size_t fused;
+    } cases[] = {
+        {"layers=6", 0, 1},
+        {"layers=36", 0, 2},       /* more operations than a table takes */
+        {"layers=6", 100 << 10, 0}, /* a GPU on which no block of it fits */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (StandinOrder order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
+            float *numbers[2];
+            size_t count = 0;
+            for (int together = 0; together < 2; together++) {
+                standin_begin(&(StandinSetting){.order = order, .seed = i, .shared_bytes = cases[i].shared_bytes});
+                Work work = begin_work(cases[i].layers);
+                if (together)
+                    OK(stage_overlap(&work.pair, i % 2 ? &unsaid : &published, error));
+                else
+                    run_in_turn(&work.pair);
+                numbers[together] = results(&work, &count);
+                end_work(&work);
+                assert_clean();
+                assert_int_equal(standin_report().fused, together ? cases[i].fused : 0);
+            }
+            assert_memory_equal(numbers[0], numbers[1], count * sizeof(float));
+            free(numbers[0]);
+            free(numbers[1]);
+        }
+}
+
+/* Every one of them is needed, and missed when it is not there, but for the first of F, of B and of W, which have none to wait for. */
+static void test_dropped_dependences(void **state)
+{
+    (void)state;
+    size_t found = 0, operations = 1;
+    for (size_t drop = 0; drop <= operations; drop++) {
+        standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true, .forget_after = drop});
+        Work work = begin_work("layers=6");
+        OK(stage_overlap(&work.pair, &published, error));
+        end_work(&work);
+        const StandinReport report = standin_report();
+        operations = report.operations;
+        if (drop == 0)
+            assert_int_equal(report.races, 0);
+        found += report.races > 0;
+    }
+    assert_int_equal(operations, 2 * 23);
+    assert_int_equal(found, operations - 3);
+}
+
+/* Far more F&Bs than tables, the GPU as late as can be. */
+static void test_tables_stay(void **state)
+{
+    (void)state;
+    for (int forget = 0; forget < 2; forget++) {
+        standin_begin(&(StandinSetting){.order = STANDIN_LATE, .forget_looks = forget});
+        Work work = begin_work("layers=3");
+        const size_t calls = standin_report().calls;
+        for (int i = 0; i < 50; i++)
+            OK(stage_overlap(&work.pair, i % 3 ? &unsaid : &published, error));
+        assert_true(forget || standin_report().calls - calls <= 50 * 3 + 3 * 34); /* copy, launch, event; looks at those before */
+        end_work(&work);
+        const StandinReport report = standin_report();
+        assert_int_equal(report.fused, 50);
+        if (forget)
+            assert_true(report.races > 0);
+        else
+            assert_clean();
+    }
+}
+
+/* --- real sizes, on memory that is none --- */
+
+static void *far(uint64_t *next, uint64_t bytes)
+{
+    void *place = (void *)(uintptr_t)*next;
+    *next += (bytes + 255) / 256 * 256;
+    return place;
+}
+
+static PassBuffers far_buffers(const Device *device, const Stage *stage, bool first, bool last, void *const weights[2], uint64_t *next)
+{
+    const StageSizes *sizes = stage_sizes(stage);
+    const size_t element = device->run->size[ELEMENTS];
+    return (PassBuffers){
+        .parameters = weights[0], .parameter_gradients = weights[1], .x = first ? NULL : far(next, sizes->message * element),
+        .y = last ? NULL : far(next, sizes->message * element), .dx = first ? NULL : far(next, sizes->message * element),
+        .dy = last ? NULL : far(next, sizes->message * element), .context = far(next, sizes->context * element),
+        .stash = far(next, sizes->stash * element), .gradient = far(next, sizes->gradient * element),
+        .workspace = far(next, sizes->workspace * element), .inputs = far(next, sizes->inputs),
+        .targets = far(next, sizes->targets), .loss = far(next, sizeof(double)),
+    };
+}
+
+/* Every F with every B and I of a pipeline's stages. */
+static size_t check_recipe(const char *device_name, const char *model, const char *hidden, const char *rows, const Recipe *recipe)
+{
+    const char *const sizes[] = {hidden, rows, "heads=32", "layers=6", NULL};
+    const ModelConfig config = config_of(model, sizes, PIPELINE);
+    Stage *stages[PIPELINE];
+    void *weights[PIPELINE][2];
+    PassBuffers buffers[PIPELINE][2];
+    uint64_t next = UINT64_C(1) << 44;
+    size_t expected = 0;
+    Device *device;
+    standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true, .multiprocessors = 132, .major = 9});
+    OK(device_open(device_name, 0, &device, error));
+    for (uint32_t s = 0; s < PIPELINE; s++) {
+        OK(stage_open(&config, device, s, PIPELINE, 1, &stages[s], error));
+        for (int kind = 0; kind < 2; kind++)
+            weights[s][kind] = far(&next, stage_sizes(stages[s])->parameters * device->run->size[kind]);
+        for (int half = 0; half < 2; half++)
+            buffers[s][half] = far_buffers(device, stages[s], s == 0, s == PIPELINE - 1, weights[s], &next);
+    }
+    for (int forward = 0; forward < PIPELINE; forward++)
+        for (int backward = 0; backward < PIPELINE; backward++)
+            for (int with_weights = 0; with_weights < 2; with_weights++, expected++) {
+                const StagePair pair = {.forward = stages[forward], .backward = stages[backward],
+                                        .forward_buffers = buffers[forward][0], .backward_buffers = buffers[backward][1],
+                                        .weights = with_weights};
+                OK(stage_overlap(&pair, recipe, error));
+            }
+    for (int s = 0; s < PIPELINE; s++)
+        stage_close(stages[s]);
+    device_close(device);
+    const StandinReport report = standin_report();
+    if (report.races)
+        fail_msg("%s, %s: %zu tables are wrong, first: %s", hidden, rows, report.races, report.first_race);
+    assert_int_equal(report.fused, expected);
+    return report.fused;
+}
+
+static size_t check_shapes(const Recipe *recipe)
+{
+    static const char *const shapes[][2] = {{"hidden=4096", "sequence=4096"}, {"hidden=512", "sequence=2048"},
+                                            {"hidden=1600", "sequence=1000"}};
+    size_t tables = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int model = 0; model < 2; model++)
+            tables += check_recipe(s == 1 ? "cuda-fp32" : "cuda", model ? "mlp" : "gpt", shapes[s][0], shapes[s][1], recipe);
+    return tables;
+}
+
+static void test_recipes_of_schedules(void **state)
+{
+    (void)state;
+    glob_t files;
+    size_t recipes = 0;
+    assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        char name[64];
+        Arena arena = {0};
+        LoadedProgram loaded;
+        snprintf(name, sizeof name, "%s", strrchr(files.gl_pathv[i], '/') + 1);
+        *strrchr(name, '.') = '\0';
+        OK(program_load(compile(name, ""), false, false, false, &arena, &loaded, error));
+        if (loaded.program->recipe) {
+            assert_true(check_shapes(loaded.program->recipe) > 0);
+            recipes++;
+        }
+        arena_free(&arena);
+    }
+    globfree(&files);
+    assert_true(recipes >= 2);
+}
+
+static uint64_t drawn;
+
+static uint32_t draw(uint32_t below)
+{
+    drawn = drawn * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(drawn >> 33) % below;
+}
+
+/* Entries of some components in any order; most are no recipe. */
+static Recipe any_recipe(void)
+{
+    Recipe recipe = {.counts = {0}};
+    const uint32_t components = 1 + draw((1 << RECIPE_COMPONENTS) - 1);
+    for (int c = 0; c < RECIPE_COMPONENTS; c++)
+        for (int pass = 0; (components >> c & 1) && pass < (recipe_communicates[c] ? RECIPE_W : RECIPE_PASSES); pass++) {
+            const int stream = recipe_communicates[c] && draw(2);
+            RecipeEntry *entries = recipe.entries[stream];
+            const uint32_t place = draw(recipe.counts[stream] + 1u);
+            memmove(entries + place + 1, entries + place, (recipe.counts[stream] - place) * sizeof *entries);
+            entries[place] = (RecipeEntry){(uint8_t)c, (uint8_t)pass};
+            recipe.counts[stream]++;
+        }
+    return recipe;
+}
+
+static void test_random_recipes(void **state)
+{
+    (void)state;
+    RecipeFault fault;
+    check_shapes(&unsaid);
+    for (int found = 0; found < 12;) {
+        const Recipe recipe = any_recipe();
+        if (!recipe_check(&recipe, &fault))
+            continue;
+        check_shapes(&recipe);
+        found++;
+    }
+}
+
+/* --- who else wants multiprocessors --- */
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    static const struct {
+        int multiprocessors;
+        bool library;
+        uint32_t share, whole;
+        unsigned blocks;
+    } cases[] = {
+        {132, false, 0, 0, 132}, {132, false, 20, 132, 132}, {132, true, 20, 132, 112}, {66, true, 20, 132, 56},
+        {132, true, 0, 0, 124}, {132, true, 131, 132, 1}, {4, true, 99, 100, 1}, {148, true, 1, 2, 74},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .multiprocessors = cases[i].multiprocessors});
+        Work work = begin_work("layers=3");
+        if (cases[i].library)
+            assert_non_null(work.device->run->async->native_queue(work.device, QUEUE_MESSAGES));
+        Recipe recipe = published;
+        recipe.share = (uint16_t)cases[i].share;
+        recipe.whole = (uint16_t)cases[i].whole;
+        OK(stage_overlap(&work.pair, &recipe, error));
+        end_work(&work);
+        assert_clean();
+        assert_int_equal(standin_report().blocks, cases[i].blocks);
+    }
+}
+
+/* --- single operations --- */
+
+static void *numbers(Device *device, size_t count, float value)
+{
+    void *memory = elements(device, count);
+    OK(device->run->fill(device, ELEMENTS, count, (double)value, memory, error));
+    return memory;
+}
+
+static void assert_number(Device *device, const void *memory, float expected)
+{
+    float value;
+    OK(device->run->store_floats(device, ELEMENTS, 1, memory, &value, error));
+    assert_true(value == expected);
+}
+
+/* What no table holds runs by itself, behind what was before it. */
+static void test_others_between(void **state)
+{
+    (void)state;
+    standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 1});
+    Device *device;
+    OK(device_open("cuda-fp32", 0, &device, error));
+    void *memory[3] = {numbers(device, 16, 3), numbers(device, 16, 0), numbers(device, 16, 0)};
+    const DeviceTable *run = device->run;
+    OK(run->fusion->begin(device, 0, 0, error));
+    OK(run->fusion->part(device, RECIPE_F, error));
+    OK(run->copy(device, 16 * sizeof(float), memory[0], memory[1], error));
+    OK(run->fill(device, ELEMENTS, 16, 7, memory[0], error));
+    OK(run->copy(device, 16 * sizeof(float), memory[0], memory[2], error));
+    OK(run->fusion->end(device, error));
+    assert_number(device, memory[0], 7);
+    assert_number(device, memory[1], 3);
+    assert_number(device, memory[2], 7);
+    for (int i = 0; i < 3; i++)
+        run->deallocate(device, memory[i]);
+    device_close(device);
+    standin_kernels_end();
+    assert_clean();
+    assert_int_equal(standin_report().fused, 2);
+}
+
+/* Two parts that share their weights. */
+static void test_shared_gradients(void **state)
+{
+    (void)state;
+    for (int forget = 0; forget < 2; forget++) {
+        standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 2, .forget_after = forget ? 3 : 0});
+        Device *device;
+        const Kernel *kernel;
+        const KernelShape shape = {.kind = KERNEL_LINEAR, .rows = 4, .columns = 4, .outputs = 4};
+        OK(device_open("cuda-fp32", 0, &device, error));
+        OK(device_kernel(device, &shape, &kernel, error));
+        void *x = numbers(device, 16, 2), *dy = numbers(device, 16, 1), *dw = numbers(device, 16, 5), *other = numbers(device, 16, 0);
+        void *bias = numbers(device, 16, 1);
+        const DeviceTable *run = device->run;
+        OK(run->fusion->begin(device, 0, 0, error));
+        OK(run->fusion->part(device, RECIPE_W, error));
+        OK(run->linear_backward_weight(device, kernel, x, dy, dw, bias, error));
+        OK(run->linear_backward_weight(device, kernel, x, dy, other, NULL, error)); /* these two wait for nothing */
+        OK(run->fusion->part(device, RECIPE_W, error));
+        OK(run->linear_backward_weight(device, kernel, x, dy, dw, bias, error));
+        OK(run->fusion->end(device, error));
+        assert_number(device, dw, 5 + 2 * 4 * 2);
+        assert_number(device, bias, 1 + 2 * 4);
+        void *const all[] = {x, dy, dw, other, bias};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            run->deallocate(device, all[i]);
+        device_close(device);
+        standin_kernels_end();
+        if (forget)
+            assert_true(standin_report().races > 0);
+        else
+            assert_clean();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_numbers), cmocka_unit_test(test_dropped_dependences), cmocka_unit_test(test_tables_stay),
+        cmocka_unit_test(test_recipes_of_schedules), cmocka_unit_test(test_random_recipes), cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_others_between), cmocka_unit_test(test_shared_gradients),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
