@@ -9,13 +9,11 @@
 #include "compiler/order/place.h"
 #include "compiler/order/squeeze.h"
 #include "compiler/prove/communicate.h"
+#include "compiler/prove/legal.h"
 #include "compiler/prove/prove.h"
 #include "compiler/prove/versions.h"
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
-#include "runtime/base/file.h"
-
-#include <string.h>
 
 /* What a pass that has failed returns: it has said why in a diagnostic. */
 #define PASS(call)                       \
@@ -25,24 +23,6 @@
     } while (0)
 
 #define REACHED(c, form) TRY((c)->reached ? (c)->reached(c, form) : STATUS_OK)
-
-bool source_is_order(const Source *source)
-{
-    const char *dot = strrchr(source->path, '.');
-    return dot && strcmp(dot, ".csv") == 0;
-}
-
-Status source_read(const char *path, Arena *arena, Source *source, Error *error)
-{
-    char *text;
-    *source = (Source){.path = path};
-    TRY(file_read(path, arena, &text, &source->size, error));
-    source->text = text;
-    if (source->size > UINT32_MAX / 2)
-        return error_set(error, STATUS_BAD_INPUT, "%s: too large: at most 2 GiB", path);
-    source_lines(source, arena);
-    return STATUS_OK;
-}
 
 /* source → schedule: where every stage lives and what every rank runs */
 static Status read_csv(Compilation *c, Error *error)

@@ -45,12 +45,6 @@ struct Compilation {
     Program *program;
 };
 
-/* Whether it is read as a .csv. */
-bool source_is_order(const Source *source);
-
-/* The file's text and lines. */
-Status source_read(const char *path, Arena *arena, Source *source, Error *error);
-
 /* STATUS_OK: everything is there and verified. STATUS_BAD_INPUT: the diagnostics say why, or `error`
    where there is no place to point at; STATUS_BAD_USAGE: `parameters` name what the source does not have. */
 Status compile(Compilation *compilation, Error *error);

@@ -1,5 +1,5 @@
-#ifndef COMPILER_SYNTAX_ERROR_H
-#define COMPILER_SYNTAX_ERROR_H
+#ifndef GRAMMAR_SYNTAX_ERROR_H
+#define GRAMMAR_SYNTAX_ERROR_H
 
 /* What the parser says about a syntax error, in the words of somebody who writes schedules. */
 

@@ -1,5 +1,5 @@
-#ifndef COMPILER_COMPARE_H
-#define COMPILER_COMPARE_H
+#ifndef COMMAND_COMPARE_H
+#define COMMAND_COMPARE_H
 
 /* dpc compare: several schedules in one table, at the same number of ranks or of stages, and the same number of microbatches.
    What the command line does not say, the first of them says that can be compiled.

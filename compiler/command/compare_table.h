@@ -1,5 +1,5 @@
-#ifndef COMPILER_COMPARE_TABLE_H
-#define COMPILER_COMPARE_TABLE_H
+#ifndef COMMAND_COMPARE_TABLE_H
+#define COMMAND_COMPARE_TABLE_H
 
 /* The table of dpc compare, as text and as JSON. */
 

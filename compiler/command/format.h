@@ -1,5 +1,5 @@
-#ifndef COMPILER_FORMAT_H
-#define COMPILER_FORMAT_H
+#ifndef COMMAND_FORMAT_H
+#define COMMAND_FORMAT_H
 
 /* One way of writing schedule files: `dpc fmt`. Lines, comments and words stay the author's; what lies between the tokens of a
    line becomes uniform, and what neighbouring lines share stands in columns. */

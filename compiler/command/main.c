@@ -273,19 +273,21 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
     Arena *arena = job->compilation.arena;
     if (argc > 1 && strcmp(argv[1], "fmt") == 0)
         return format_command(argc - 2, argv + 2, arena, error);
-    if (argc > 1 && strcmp(argv[1], "calibrate") == 0)
-        return calibrate_command(argc - 2, argv + 2, arena, error);
-    TRY(command_line_parse(argc, argv, arena, &job->options, error));
-    if (job->options.help)
+    Options *options = &job->options;
+    TRY(command_line_parse(argc, argv, arena, options, error));
+    if (options->help)
         fputs(command_line_help, stdout);
-    else if (job->options.version)
+    else if (options->version)
         puts("dpc " PROJECT_VERSION);
-    else if (job->options.dump[DUMP_OPCODES])
+    else if (options->dump[DUMP_OPCODES])
         program_describe_opcodes(stdout);
-    else if (job->options.compares)
-        return compare(&job->options, arena, stdout, error);
-    else if (job->options.differs)
+    else if (options->command == COMMAND_COMPARE)
+        return compare(options, arena, stdout, error);
+    else if (options->command == COMMAND_DIFF)
         return run_diff(job, error);
+    else if (options->command == COMMAND_CALIBRATE)
+        return calibrate(options->input_count, options->inputs, (uint32_t)options->fastest, options->output ? options->output : "-", arena,
+                         error);
     else
         return run(job, error);
     return STATUS_OK;

@@ -47,7 +47,7 @@ static int find_name(const char *const *names, int count, const char *name, size
     return -1;
 }
 
-Status option_number(const char *option, const char *text, int64_t *value, Error *error)
+static Status option_number(const char *option, const char *text, int64_t *value, Error *error)
 {
     char *end;
     errno = 0;
@@ -74,54 +74,99 @@ static Status parse_emit(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-static Status check_compare(Options *options, Error *error)
+enum { OUTPUT = 'o', DEFINE = 'D', RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, JSON,
+       STEP, FASTEST, HELP, VERSION };
+
+/* A set of options. */
+typedef uint32_t OptionSet;
+
+static OptionSet bit(int option)
 {
-    if (options->input_count < 1)
-        return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
-    if (options->output || options->emit_count || options->dumps || options->sweep.text || options->memory.has_sizes || options->memory.limit_text)
-        return error_set(error, STATUS_BAD_USAGE, "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost and --json only");
-    if (options->stages && options->parameters.has_ranks)
-        return error_set(error, STATUS_BAD_USAGE, "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
-    options->input = options->inputs[0];
-    return STATUS_OK;
+    return 1u << (option == OUTPUT ? 0 : option == DEFINE ? 1 : option - RANKS + 2);
 }
 
-static Status check_diff(Options *options, Error *error)
+/* Every command has its own. */
+static Status check_given(Command command, OptionSet given, Error *error)
 {
-    if (options->input_count != 2)
-        return error_set(error, STATUS_BAD_USAGE, "dpc diff needs two files: a schedule or a modelled trace, and a trace of dprun");
-    for (int i = 0; i < options->emit_count; i++)
-        if (options->emit[i].kind != EMIT_HTML)
-            return error_set(error, STATUS_BAD_USAGE, "dpc diff writes a table and --emit=html");
-    if (options->output || options->dumps || options->sweep.text)
-        return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with no -o, --dump or --sweep");
-    options->input = options->inputs[0];
-    return STATUS_OK;
+    const OptionSet of_parameters = bit(RANKS) | bit(MICROBATCHES) | bit(DEFINE) | bit(COST);
+    switch (command) {
+    case COMMAND_COMPARE:
+        if (given & ~(of_parameters | bit(STAGES) | bit(JSON)))
+            return error_set(error, STATUS_BAD_USAGE, "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost and --json only");
+        if (given & bit(STAGES) && given & bit(RANKS))
+            return error_set(error, STATUS_BAD_USAGE, "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
+        return STATUS_OK;
+    case COMMAND_DIFF:
+        if (given & ~(of_parameters | bit(EMIT) | bit(STEP)))
+            return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with --ranks, --microbatches, -D, --cost, --step and --emit=html only");
+        return STATUS_OK;
+    case COMMAND_CALIBRATE:
+        if (given & ~(bit(OUTPUT) | bit(FASTEST)))
+            return error_set(error, STATUS_BAD_USAGE, "dpc calibrate goes with -o and --fastest only");
+        return STATUS_OK;
+    default:
+        if (given & (bit(STAGES) | bit(JSON)))
+            return error_set(error, STATUS_BAD_USAGE, "--stages and --json are for dpc compare");
+        if (given & bit(STEP))
+            return error_set(error, STATUS_BAD_USAGE, "--step goes with dpc diff");
+        if (given & bit(FASTEST))
+            return error_set(error, STATUS_BAD_USAGE, "--fastest goes with dpc calibrate");
+        if (given & bit(SWEEP) && given & (bit(OUTPUT) | bit(EMIT) | bit(EXPLAIN) | bit(DUMP)))
+            return error_set(error, STATUS_BAD_USAGE, "--sweep only proves: it goes with no -o, --emit or --dump");
+        return STATUS_OK;
+    }
+}
+
+static Status check_inputs(const Options *options, Error *error)
+{
+    switch (options->command) {
+    case COMMAND_COMPARE:
+        if (options->input_count < 1)
+            return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
+        return STATUS_OK;
+    case COMMAND_DIFF:
+        if (options->input_count != 2)
+            return error_set(error, STATUS_BAD_USAGE, "dpc diff needs two files: a schedule or a modelled trace, and a trace of dprun");
+        for (int i = 0; i < options->emit_count; i++)
+            if (options->emit[i].kind != EMIT_HTML)
+                return error_set(error, STATUS_BAD_USAGE, "dpc diff writes a table and --emit=html");
+        return STATUS_OK;
+    case COMMAND_CALIBRATE:
+        if (options->input_count < 1)
+            return error_set(error, STATUS_BAD_USAGE, "no trace given: dpc calibrate [-o FILE] [--fastest N] TRACE..., a trace being one of dprun --trace");
+        return STATUS_OK;
+    default:
+        if (options->input_count < 1)
+            return error_set(error, STATUS_BAD_USAGE, "no schedule given: dpc FILE.dps; dpc --help says more");
+        if (options->input_count > 1)
+            return error_set(error, STATUS_BAD_USAGE, "one schedule at a time");
+        return STATUS_OK;
+    }
 }
 
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
 {
-    enum { RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, JSON, STEP, HELP, VERSION };
     static const struct option known[] = {
         {"ranks", required_argument, NULL, RANKS}, {"microbatches", required_argument, NULL, MICROBATCHES},
         {"cost", required_argument, NULL, COST},   {"emit", required_argument, NULL, EMIT},
         {"dump", required_argument, NULL, DUMP},   {"sweep", required_argument, NULL, SWEEP},
         {"slot-bytes", required_argument, NULL, SLOT_BYTES}, {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
         {"stages", required_argument, NULL, STAGES}, {"json", no_argument, NULL, JSON},
-        {"step", required_argument, NULL, STEP},
+        {"step", required_argument, NULL, STEP}, {"fastest", required_argument, NULL, FASTEST},
         {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
+    static const char *const commands[] = {[COMMAND_COMPARE] = "compare", [COMMAND_DIFF] = "diff", [COMMAND_CALIBRATE] = "calibrate"};
+    OptionSet given = 0;
     *options = (Options){.costs = costs_unit};
-    if (argc > 1 && strcmp(argv[1], "show") == 0) {
+    const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
+    for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_CALIBRATE; command++)
+        if (strcmp(argv[1], commands[command]) == 0)
+            options->command = command;
+    if (shows) {
+        given |= bit(EMIT);
         TRY(parse_emit("text", options, error));
-        argc--;
-        argv++;
-    } else if (argc > 1 && strcmp(argv[1], "compare") == 0) {
-        options->compares = true;
-        argc--;
-        argv++;
-    } else if (argc > 1 && strcmp(argv[1], "diff") == 0) {
-        options->differs = true;
+    }
+    if (shows || options->command != COMMAND_COMPILE) {
         argc--;
         argv++;
     }
@@ -129,11 +174,13 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     optind = 0; /* getopt starts anew: the tests call this more than once */
     for (int option; (option = getopt_long(argc, argv, ":o:D:", known, NULL)) != -1;) {
         int64_t value = 0;
+        if (option != '?' && option != ':')
+            given |= bit(option);
         switch (option) {
-        case 'o':
+        case OUTPUT:
             options->output = optarg;
             break;
-        case 'D': {
+        case DEFINE: {
             const char *equals = strchr(optarg, '=');
             if (!equals || equals == optarg)
                 return error_set(error, STATUS_BAD_USAGE, "-D %s: write -D NAME=VALUE", optarg);
@@ -183,6 +230,11 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         case STEP:
             TRY(option_number("--step", optarg, &options->step, error));
             break;
+        case FASTEST:
+            TRY(option_number("--fastest", optarg, &options->fastest, error));
+            if (options->fastest < 1 || options->fastest > UINT32_MAX)
+                return error_set(error, STATUS_BAD_USAGE, "--fastest %s: so many steps are not possible", optarg);
+            break;
         case EXPLAIN:
             TRY(parse_emit("explain", options, error));
             break;
@@ -207,19 +259,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         return STATUS_OK;
     options->inputs = argv + optind;
     options->input_count = argc - optind;
-    if (options->compares)
-        return check_compare(options, error);
-    if (options->stages || options->json)
-        return error_set(error, STATUS_BAD_USAGE, "--stages and --json are for dpc compare");
-    if (options->differs)
-        return check_diff(options, error);
-    if (options->step)
-        return error_set(error, STATUS_BAD_USAGE, "--step goes with dpc diff");
-    if (optind + 1 != argc)
-        return error_set(error, STATUS_BAD_USAGE, optind == argc ? "no schedule given: dpc FILE.dps; dpc --help says more"
-                                                                 : "one schedule at a time");
-    if (options->sweep.text && (options->output || options->emit_count || options->dumps))
-        return error_set(error, STATUS_BAD_USAGE, "--sweep only proves: it goes with no -o, --emit or --dump");
-    options->input = argv[optind];
+    TRY(check_given(options->command, given, error));
+    TRY(check_inputs(options, error));
+    options->input = options->inputs[0];
     return memory_check_options(&options->memory, error);
 }

@@ -1,5 +1,5 @@
-#ifndef COMPILER_OPTIONS_H
-#define COMPILER_OPTIONS_H
+#ifndef COMMAND_OPTIONS_H
+#define COMMAND_OPTIONS_H
 
 /* The command line of dpc. */
 
@@ -36,19 +36,26 @@ typedef enum DumpForm {
     DUMP_FORMS
 } DumpForm;
 
+typedef enum Command {
+    COMMAND_COMPILE,   /* of one input, which --sweep and `show` belong to */
+    COMMAND_COMPARE,   /* all of the inputs, the first of which is `input` */
+    COMMAND_DIFF,      /* `input` is held against the second of the inputs, a trace */
+    COMMAND_CALIBRATE, /* the inputs are traces */
+} Command;
+
 enum { OUTPUTS_MAX = 64 };
 
 typedef struct Options {
     bool help, version;
+    Command command;
     const char *input;  /* .dps or .csv; NULL only with help, version or dump of opcodes */
-    bool compares;      /* dpc compare: all of the inputs, the first of which is `input` */
     char *const *inputs;
     int input_count;
     int64_t stages;     /* compare: into so many each schedule cuts the model; 0: they have the same number of ranks */
     bool json;          /* compare */
     const char *output; /* -o */
-    bool differs;       /* dpc diff: `input` is held against the second of the inputs, a trace */
-    int64_t step;       /* diff: of that trace; 0: the typical one */
+    int64_t step;       /* diff: of the trace; 0: the typical one */
+    int64_t fastest;    /* calibrate: so many steps of each trace; 0: all */
     struct {
         EmitKind kind;
         const char *file; /* "-": stdout */
@@ -65,9 +72,6 @@ typedef struct Options {
 extern const char command_line_help[];
 
 /* STATUS_BAD_USAGE says what is wrong and what would be right. The arena owns the parameters' names. */
-/* The number behind an option; STATUS_BAD_USAGE: it is none. */
-Status option_number(const char *option, const char *text, int64_t *value, Error *error);
-
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);
 
 #endif

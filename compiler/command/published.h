@@ -1,5 +1,5 @@
-#ifndef COMPILER_PUBLISHED_H
-#define COMPILER_PUBLISHED_H
+#ifndef COMMAND_PUBLISHED_H
+#define COMMAND_PUBLISHED_H
 
 /* Bubbles in the closed forms in which papers give them, and for which sizes and times they hold. The language knows nothing of
    them: a schedule is recognised by its name. A bubble is the largest end - start of a rank less its work. */

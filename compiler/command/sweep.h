@@ -1,5 +1,5 @@
-#ifndef COMPILER_SWEEP_H
-#define COMPILER_SWEEP_H
+#ifndef COMMAND_SWEEP_H
+#define COMMAND_SWEEP_H
 
 /* Proves one schedule for many parameters. */
 

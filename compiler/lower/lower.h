@@ -1,5 +1,5 @@
-#ifndef COMPILER_LOWER_H
-#define COMPILER_LOWER_H
+#ifndef LOWER_LOWER_H
+#define LOWER_LOWER_H
 
 #include "compiler/lower/plan.h"
 

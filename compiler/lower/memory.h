@@ -1,5 +1,5 @@
-#ifndef COMPILER_MEMORY_H
-#define COMPILER_MEMORY_H
+#ifndef LOWER_MEMORY_H
+#define LOWER_MEMORY_H
 
 /* What a rank holds, in bytes, and whether that is allowed. The slots of a plan are all the memory that a step uses besides the
    weights, so this is exact, as far as the given sizes are. */

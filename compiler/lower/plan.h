@@ -1,5 +1,5 @@
-#ifndef COMPILER_PLAN_H
-#define COMPILER_PLAN_H
+#ifndef LOWER_PLAN_H
+#define LOWER_PLAN_H
 
 /* Which slot holds what and when: the register allocation of a schedule. */
 

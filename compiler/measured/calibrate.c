@@ -3,7 +3,6 @@
 
 #include "compiler/measured/calibrate.h"
 
-#include "compiler/command/options.h"
 #include "compiler/measured/trace_read.h"
 #include "runtime/base/file.h"
 
@@ -213,7 +212,7 @@ static void gather_messages(Calibration *calibration)
     }
 }
 
-static Calibration calibrate(const Trace *trace, Arena *arena)
+static Calibration calibration_of(const Trace *trace, Arena *arena)
 {
     Calibration calibration = {.trace = trace, .arena = arena};
     calibration.passes = arena_array(arena, trace->stages, sizeof *calibration.passes);
@@ -290,13 +289,13 @@ static void put_costs(const Calibration *calibrations, int count, FILE *stream)
     put_messages(calibrations, count, stream);
 }
 
-static Status read_traces(int count, char **paths, uint32_t fastest, Arena *arena, Calibration *calibrations, Error *error)
+static Status read_traces(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibrations, Error *error)
 {
     for (int i = 0; i < count; i++) {
         Trace *trace = arena_allocate(arena, sizeof *trace);
         TRY(trace_read(paths[i], arena, trace, error));
         select_steps(trace, fastest, arena);
-        calibrations[i] = calibrate(trace, arena);
+        calibrations[i] = calibration_of(trace, arena);
         for (uint32_t s = 0; s < trace->stages; s++)
             if (isnan(pass_time(&calibrations[i], s, ACTION_F)))
                 return error_set(error, STATUS_BAD_INPUT, "%s: no F of stage %u in it: is the trace complete?", paths[i], s);
@@ -304,31 +303,12 @@ static Status read_traces(int count, char **paths, uint32_t fastest, Arena *aren
     return STATUS_OK;
 }
 
-Status calibrate_command(int count, char **arguments, Arena *arena, Error *error)
+Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error)
 {
-    static const char usage[] = "dpc calibrate [-o FILE] [--fastest N] TRACE...";
-    const char *output = "-";
-    int64_t fastest = 0;
-    char **paths = arena_array(arena, (size_t)count + 1, sizeof *paths);
-    int traces = 0;
-    for (int i = 0; i < count; i++) {
-        if (strcmp(arguments[i], "-o") == 0 && i + 1 < count)
-            output = arguments[++i];
-        else if (strcmp(arguments[i], "--fastest") == 0 && i + 1 < count)
-            TRY(option_number("--fastest", arguments[++i], &fastest, error));
-        else if (arguments[i][0] == '-')
-            return error_set(error, STATUS_BAD_USAGE, "dpc calibrate: '%s' is none of its options: %s", arguments[i], usage);
-        else
-            paths[traces++] = arguments[i];
-        if (fastest < 0 || fastest > UINT32_MAX)
-            return error_set(error, STATUS_BAD_USAGE, "--fastest %" PRId64 ": so many steps are not possible", fastest);
-    }
-    if (!traces)
-        return error_set(error, STATUS_BAD_USAGE, "no trace given: %s, a trace being one of dprun --trace", usage);
-    Calibration *calibrations = arena_array(arena, (size_t)traces, sizeof *calibrations);
-    TRY(read_traces(traces, paths, (uint32_t)fastest, arena, calibrations, error));
+    Calibration *calibrations = arena_array(arena, (size_t)count, sizeof *calibrations);
+    TRY(read_traces(count, paths, fastest, arena, calibrations, error));
     OutputFile file;
     TRY(file_begin(output, &file, error));
-    put_costs(calibrations, traces, file.stream);
+    put_costs(calibrations, count, file.stream);
     return file_finish(&file, error);
 }

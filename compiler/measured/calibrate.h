@@ -1,12 +1,14 @@
-#ifndef COMPILER_CALIBRATE_H
-#define COMPILER_CALIBRATE_H
+#ifndef MEASURED_CALIBRATE_H
+#define MEASURED_CALIBRATE_H
 
-/* `dpc calibrate [-o FILE] [--fastest N] TRACE...`: what passes and messages took in a measured run, as a cost file. */
+/* `dpc calibrate`: what passes and messages took in measured runs, as a cost file. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
-/* `arguments` are those behind the word calibrate. */
-Status calibrate_command(int count, char **arguments, Arena *arena, Error *error);
+#include <stdint.h>
+
+/* From `count` traces to the file `output` ("-": stdout). fastest: of the so many shortest steps of each only; 0: of all. */
+Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error);
 
 #endif

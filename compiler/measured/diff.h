@@ -1,5 +1,5 @@
-#ifndef COMPILER_DIFF_H
-#define COMPILER_DIFF_H
+#ifndef MEASURED_DIFF_H
+#define MEASURED_DIFF_H
 
 /* A predicted and a measured timeline of one schedule, side by side. */
 

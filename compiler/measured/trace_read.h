@@ -1,5 +1,5 @@
-#ifndef COMPILER_TRACE_READ_H
-#define COMPILER_TRACE_READ_H
+#ifndef MEASURED_TRACE_READ_H
+#define MEASURED_TRACE_READ_H
 
 /* A trace of dprun --trace or dpc --emit=trace (runtime/program/trace.h), read back: its passes and its waits for messages. */
 

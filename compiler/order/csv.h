@@ -1,5 +1,5 @@
-#ifndef COMPILER_CSV_H
-#define COMPILER_CSV_H
+#ifndef ORDER_CSV_H
+#define ORDER_CSV_H
 
 /* A compute order, with or without communication, in the text form of torch.distributed.pipelining: a row a rank, cells
    separated by commas, an empty cell is idle time. Cells: <stage><F|B|I|W><microbatch>, (<F>;<B or I>)OVERLAP_F_B,

@@ -1,5 +1,5 @@
-#ifndef COMPILER_EXPAND_H
-#define COMPILER_EXPAND_H
+#ifndef ORDER_EXPAND_H
+#define ORDER_EXPAND_H
 
 /* Runs the steps of the file for every rank: the orders, passes only. */
 

@@ -1,5 +1,5 @@
-#ifndef COMPILER_ORDER_AUTO_H
-#define COMPILER_ORDER_AUTO_H
+#ifndef ORDER_ORDER_AUTO_H
+#define ORDER_ORDER_AUTO_H
 
 /* The pass for `order auto`, in place of expand: what the file allows a rank to hold, and the orders that the search finds for it. */
 

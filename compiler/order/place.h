@@ -1,5 +1,5 @@
-#ifndef COMPILER_PLACE_H
-#define COMPILER_PLACE_H
+#ifndef ORDER_PLACE_H
+#define ORDER_PLACE_H
 
 /* Fills in the parameters: where every stage lives. */
 

@@ -1,5 +1,5 @@
-#ifndef COMPILER_REQUIRE_H
-#define COMPILER_REQUIRE_H
+#ifndef ORDER_REQUIRE_H
+#define ORDER_REQUIRE_H
 
 /* What a schedule requires of its parameters. */
 

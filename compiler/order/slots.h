@@ -1,5 +1,5 @@
-#ifndef COMPILER_SLOTS_H
-#define COMPILER_SLOTS_H
+#ifndef ORDER_SLOTS_H
+#define ORDER_SLOTS_H
 
 /* The order of time slots: for schedules that are defined by when a pass starts (`at`). */
 

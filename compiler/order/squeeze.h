@@ -1,5 +1,5 @@
-#ifndef COMPILER_SQUEEZE_H
-#define COMPILER_SQUEEZE_H
+#ifndef ORDER_SQUEEZE_H
+#define ORDER_SQUEEZE_H
 
 /* `squeeze`: pulls the passes of a schedule together (Qi et al., Pipeline Parallelism with Controllable Memory, NeurIPS 2024,
    which does it to what is built from a pattern that repeats). */

@@ -1,5 +1,5 @@
-#ifndef COMPILER_WEIGHT_QUEUE_H
-#define COMPILER_WEIGHT_QUEUE_H
+#ifndef ORDER_WEIGHT_QUEUE_H
+#define ORDER_WEIGHT_QUEUE_H
 
 /* The weight passes of one rank that wait for their turn: one first-in-first-out queue over all chunks, which every I enters
    and from which W takes the oldest, of all chunks (as in DualPipe) or of one. */

@@ -1,5 +1,5 @@
-#ifndef COMPILER_DUMP_H
-#define COMPILER_DUMP_H
+#ifndef OUTPUT_DUMP_H
+#define OUTPUT_DUMP_H
 
 /* The forms between source and program, as text for people. Tokens and tree are shown by parse.h. */
 

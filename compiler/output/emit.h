@@ -1,5 +1,5 @@
-#ifndef COMPILER_EMIT_H
-#define COMPILER_EMIT_H
+#ifndef OUTPUT_EMIT_H
+#define OUTPUT_EMIT_H
 
 /* The forms in which a schedule leaves the compiler as text. */
 

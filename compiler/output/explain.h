@@ -1,5 +1,5 @@
-#ifndef COMPILER_EXPLAIN_H
-#define COMPILER_EXPLAIN_H
+#ifndef OUTPUT_EXPLAIN_H
+#define OUTPUT_EXPLAIN_H
 
 /* What became of every step of a schedule, for its author: `dpc --explain`. */
 

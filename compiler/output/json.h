@@ -1,5 +1,5 @@
-#ifndef COMPILER_JSON_H
-#define COMPILER_JSON_H
+#ifndef OUTPUT_JSON_H
+#define OUTPUT_JSON_H
 
 #include <stddef.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-#ifndef COMPILER_PALETTE_H
-#define COMPILER_PALETTE_H
+#ifndef OUTPUT_PALETTE_H
+#define OUTPUT_PALETTE_H
 
 /* The colours of passes in every picture: the sources' (forward orange, backward green, its halves light and dark blue; updates plum),
    chosen so that they stay apart for colour-blind readers. Variants, the directions of a pipeline or the chunks of a rank,

@@ -1,5 +1,5 @@
-#ifndef COMPILER_PICTURE_H
-#define COMPILER_PICTURE_H
+#ifndef OUTPUT_PICTURE_H
+#define OUTPUT_PICTURE_H
 
 /* What every picture of a timeline is drawn from: the cells of each rank in order, an F&B being one cell of two halves. A U takes
    no time, unless --cost says so. */

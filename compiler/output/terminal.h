@@ -1,5 +1,5 @@
-#ifndef COMPILER_TERMINAL_H
-#define COMPILER_TERMINAL_H
+#ifndef OUTPUT_TERMINAL_H
+#define OUTPUT_TERMINAL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-#ifndef COMPILER_COMMUNICATE_H
-#define COMPILER_COMMUNICATE_H
+#ifndef PROVE_COMMUNICATE_H
+#define PROVE_COMMUNICATE_H
 
 /* Messages between ranks, derived from the placement and the dependences. */
 

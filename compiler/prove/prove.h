@@ -1,5 +1,5 @@
-#ifndef COMPILER_PROVE_H
-#define COMPILER_PROVE_H
+#ifndef PROVE_PROVE_H
+#define PROVE_PROVE_H
 
 /* Nothing runs unproven. What fails is a diagnostic naming ranks, passes and source lines; for ranks that wait for each other
    it is the shortest circle of waits. */

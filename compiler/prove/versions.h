@@ -1,5 +1,5 @@
-#ifndef COMPILER_VERSIONS_H
-#define COMPILER_VERSIONS_H
+#ifndef PROVE_VERSIONS_H
+#define PROVE_VERSIONS_H
 
 /* Asynchronous schedules: those that update weights within the step. */
 

@@ -1,5 +1,5 @@
-#ifndef COMPILER_CRITICAL_PATH_H
-#define COMPILER_CRITICAL_PATH_H
+#ifndef SCHEDULE_CRITICAL_PATH_H
+#define SCHEDULE_CRITICAL_PATH_H
 
 /* The chain of passes that makes the timeline as long as it is: each starts when the one before it ends, or when its message
    arrives. A shorter pass anywhere on it, and nowhere else, can shorten the whole. */

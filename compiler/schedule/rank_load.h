@@ -1,5 +1,5 @@
-#ifndef COMPILER_RANK_LOAD_H
-#define COMPILER_RANK_LOAD_H
+#ifndef SCHEDULE_RANK_LOAD_H
+#define SCHEDULE_RANK_LOAD_H
 
 /* What a rank sends and holds, in the bytes that the costs give. */
 

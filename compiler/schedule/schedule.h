@@ -1,5 +1,5 @@
-#ifndef COMPILER_SCHEDULE_H
-#define COMPILER_SCHEDULE_H
+#ifndef SCHEDULE_SCHEDULE_H
+#define SCHEDULE_SCHEDULE_H
 
 /* A schedule with all parameters filled in: where every stage lives, and in which order every rank runs its passes. Made from
    a .dps file by place and expand, from a .csv file by csv; every later pass reads or refines it. */

@@ -1,5 +1,5 @@
-#ifndef COMPILER_TIMELINE_H
-#define COMPILER_TIMELINE_H
+#ifndef SCHEDULE_TIMELINE_H
+#define SCHEDULE_TIMELINE_H
 
 /* When every pass runs, if each takes its modelled time and starts as soon as its rank is free and what it needs is there. */
 

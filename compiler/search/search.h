@@ -1,5 +1,5 @@
-#ifndef COMPILER_SEARCH_H
-#define COMPILER_SEARCH_H
+#ifndef SEARCH_SEARCH_H
+#define SEARCH_SEARCH_H
 
 /* Finds the order of a placement's passes: what `order auto` stands for. The zero-bubble papers schedule one chunk a rank by hand-made
    heuristics (Qi et al., ICLR 2024, section 3); this one takes any placement, and goes on looking. */

@@ -1,5 +1,5 @@
-#ifndef COMPILER_SEARCH_LIST_H
-#define COMPILER_SEARCH_LIST_H
+#ifndef SEARCH_SEARCH_LIST_H
+#define SEARCH_SEARCH_LIST_H
 
 /* List scheduling over a simulated clock: whenever a rank is free it takes the best pass that it can start or see coming. */
 

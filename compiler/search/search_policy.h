@@ -1,5 +1,5 @@
-#ifndef COMPILER_SEARCH_POLICY_H
-#define COMPILER_SEARCH_POLICY_H
+#ifndef SEARCH_SEARCH_POLICY_H
+#define SEARCH_SEARCH_POLICY_H
 
 /* Which policies of search_list.h are tried: some that suit most placements, random ones of their kind, and changes of one that is
    there. */

@@ -1,5 +1,5 @@
-#ifndef COMPILER_SEARCH_PROBLEM_H
-#define COMPILER_SEARCH_PROBLEM_H
+#ifndef SEARCH_SEARCH_PROBLEM_H
+#define SEARCH_SEARCH_PROBLEM_H
 
 /* What the search works on: a placement, its times in whole ticks, the memory of every rank. Whole numbers, so that every
    machine finds the same order. */

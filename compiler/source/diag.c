@@ -116,8 +116,6 @@ bool diag_full(const Diagnostics *diagnostics) { return diagnostics->shown == ER
 
 /* --- printing --- */
 
-static bool continues_character(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
-
 /* Text of the user's: no control character of it reaches the terminal. */
 static void print_text(FILE *stream, const char *text, size_t size)
 {
@@ -131,10 +129,10 @@ static void print_text(FILE *stream, const char *text, size_t size)
 static size_t step_characters(const char *text, size_t begin, size_t end, size_t at, int count)
 {
     for (; count > 0 && at < end; count--)
-        for (at++; at < end && continues_character(text[at]);)
+        for (at++; at < end && utf8_continues(text[at]);)
             at++;
     for (; count < 0 && at > begin; count++)
-        for (at--; at > begin && continues_character(text[at]);)
+        for (at--; at > begin && utf8_continues(text[at]);)
             at--;
     return at;
 }
@@ -142,7 +140,7 @@ static size_t step_characters(const char *text, size_t begin, size_t end, size_t
 static void repeat_mark(FILE *stream, char mark, const char *text, size_t begin, size_t end)
 {
     for (size_t i = begin; i < end; i++)
-        if (i == begin || !continues_character(text[i]))
+        if (i == begin || !utf8_continues(text[i]))
             putc(mark, stream);
 }
 
@@ -213,39 +211,4 @@ void diag_print(const Diagnostics *diagnostics, FILE *stream)
     }
     if (diagnostics->more)
         fprintf(stream, "%s: and %llu more errors\n", diagnostics->source->path, (unsigned long long)diagnostics->more);
-}
-
-/* --- lines --- */
-
-void source_lines(Source *source, Arena *arena)
-{
-    uint32_t count = 1;
-    for (size_t i = 0; i < source->size; i++)
-        count += source->text[i] == '\n';
-    source->line_starts = arena_array(arena, count, sizeof *source->line_starts);
-    source->line_count = 1;
-    for (size_t i = 0; i < source->size; i++)
-        if (source->text[i] == '\n')
-            source->line_starts[source->line_count++] = (uint32_t)i + 1;
-}
-
-uint32_t source_line(const Source *source, uint32_t offset)
-{
-    uint32_t low = 0, high = source->line_count; /* the line is in [low, high) */
-    while (high - low > 1) {
-        const uint32_t middle = low + (high - low) / 2;
-        if (source->line_starts[middle] <= offset)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low + 1;
-}
-
-uint32_t source_column(const Source *source, uint32_t offset)
-{
-    uint32_t column = 1;
-    for (size_t i = source->line_starts[source_line(source, offset) - 1]; i < offset && i < source->size; i++)
-        column += !continues_character(source->text[i]);
-    return column;
 }

@@ -1,27 +1,13 @@
-#ifndef COMPILER_DIAG_H
-#define COMPILER_DIAG_H
+#ifndef SOURCE_DIAG_H
+#define SOURCE_DIAG_H
 
 /* Errors in a user's source: collected while the passes run, several to a run, reported together with line, column, source
    line and caret. Places are byte offsets until then. */
 
-#include "runtime/base/arena.h"
+#include "compiler/source/source.h"
 
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
-
-typedef struct Span {
-    uint32_t begin, end; /* bytes [begin, end) of the source */
-} Span;
-
-typedef struct Source {
-    const char *path; /* as the user gave it */
-    const char *text;
-    size_t size;
-    uint32_t *line_starts; /* [line_count], made by source_lines */
-    uint32_t line_count;
-} Source;
 
 typedef struct Diagnostics Diagnostics;
 
@@ -41,11 +27,5 @@ bool diag_full(const Diagnostics *diagnostics);
 /* FILE:LINE:COLUMN: error: ... with source line and caret, in the order of the source. Columns count from 1, in
    characters (UTF-8), a tab is one. */
 void diag_print(const Diagnostics *diagnostics, FILE *stream);
-
-/* Fills line_starts. */
-void source_lines(Source *source, Arena *arena);
-/* Line (from 1) of a byte offset. */
-uint32_t source_line(const Source *source, uint32_t offset);
-uint32_t source_column(const Source *source, uint32_t offset);
 
 #endif

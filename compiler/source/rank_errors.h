@@ -1,5 +1,5 @@
-#ifndef COMPILER_RANK_ERRORS_H
-#define COMPILER_RANK_ERRORS_H
+#ifndef SOURCE_RANK_ERRORS_H
+#define SOURCE_RANK_ERRORS_H
 
 /* Errors of what is evaluated once a rank: the same error on many ranks becomes one diagnostic. */
 

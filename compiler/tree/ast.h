@@ -1,5 +1,5 @@
-#ifndef COMPILER_AST_H
-#define COMPILER_AST_H
+#ifndef TREE_AST_H
+#define TREE_AST_H
 
 /* The tree of a .dps file: what the grammar makes, check resolves, and place and expand evaluate. The arena of the compilation
    owns it all. */

@@ -1,5 +1,5 @@
-#ifndef COMPILER_CHECK_H
-#define COMPILER_CHECK_H
+#ifndef TREE_CHECK_H
+#define TREE_CHECK_H
 
 /* Gives the tree its meaning: names become slots, what cannot be right whatever the parameters are is reported. */
 

@@ -1,5 +1,5 @@
-#ifndef COMPILER_EVALUATE_H
-#define COMPILER_EVALUATE_H
+#ifndef TREE_EVALUATE_H
+#define TREE_EVALUATE_H
 
 /* The values of expressions: 64-bit integers, / and % as in C, comparisons and logic give 0 or 1. */
 

@@ -1,5 +1,5 @@
-#ifndef COMPILER_PARSE_H
-#define COMPILER_PARSE_H
+#ifndef TREE_PARSE_H
+#define TREE_PARSE_H
 
 /* bytes → tokens → tree. */
 

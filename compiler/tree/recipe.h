@@ -1,5 +1,5 @@
-#ifndef COMPILER_RECIPE_H
-#define COMPILER_RECIPE_H
+#ifndef TREE_RECIPE_H
+#define TREE_RECIPE_H
 
 /* `overlap F&B { ... }` as it is written: its names get their meaning, and it is held against what a recipe must be. */
 

@@ -1,5 +1,5 @@
-#ifndef COMPILER_VALUES_H
-#define COMPILER_VALUES_H
+#ifndef TREE_VALUES_H
+#define TREE_VALUES_H
 
 /* The names of a schedule file and their values: the file's own, or what the command line says. */
 

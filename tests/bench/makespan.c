@@ -2,6 +2,7 @@
    from the measured time of every single pass, with messages that take no time, and held against what really happened. */
 
 #include "compiler/order/csv.h"
+#include "compiler/prove/legal.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/schedule/timeline.h"
 #include "runtime/base/file.h"

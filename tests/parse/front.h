@@ -14,6 +14,7 @@
 #include "compiler/order/order_auto.h"
 #include "compiler/order/place.h"
 #include "compiler/order/squeeze.h"
+#include "compiler/prove/legal.h"
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
 #include "runtime/base/file.h"

@@ -4,6 +4,7 @@
 #include "tests/parse/front.h"
 
 #include "compiler/prove/communicate.h"
+#include "compiler/prove/legal.h"
 
 #include <glob.h>
 

@@ -7,6 +7,7 @@
 #include "compiler/order/expand.h"
 #include "compiler/order/place.h"
 #include "compiler/prove/communicate.h"
+#include "compiler/prove/legal.h"
 #include "compiler/prove/prove.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/tree/check.h"

@@ -1,6 +1,7 @@
 /* The orders that the search finds: legal, within the memory, the same in every run, and with a bubble rate not above that of the
    zero-bubble paper's schedulers for its models. */
 
+#include "compiler/prove/legal.h"
 #include "compiler/search/search.h"
 #include "tests/search/placement.h"
 
