@@ -110,7 +110,7 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
         emit_overlap(&c->schedule, job->times.costs, c->arena, stream);
         break;
     case EMIT_SVG:
-        emit_svg(&picture, stream);
+        emit_svg(&picture, c->arena, stream);
         break;
     case EMIT_HTML:
         emit_html(&picture, NULL, c->arena, stream);

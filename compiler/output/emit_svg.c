@@ -1,4 +1,4 @@
-/* The timeline as papers draw it: a row a device, a cell a pass, an F&B as two cells in one frame. Every cell carries what it
+/* The timeline as papers draw it: a row a rank, a cell a pass, an F&B as two cells in one frame. Every cell carries what it
    shows as data-pass, data-start and data-end, for programs that read the picture. */
 
 #include "compiler/output/emit.h"
@@ -16,16 +16,20 @@ enum {
     AXIS_HEIGHT = 36,
     LEGEND_HEIGHT = 26,
     SWATCH_WIDTH = 20,
-    LEAST_WIDTH = 560,
-    LEAST_UPDATE = 4, /* a U that takes no time */
+    LEAST_UPDATE = 4,   /* a U that takes no time */
     MOST_WIDTH = 30000, /* of the time axis: what viewers still open */
     NUMBER_SIZE = 14,
+    LEAST_NUMBER = 8,
+    TITLE_SIZE = 16,
+    LEGEND_SIZE = 13,
 };
-static const double cell_width = 28; /* of a mean pass */
-static const double digit_width = 0.58 * NUMBER_SIZE;
+static const double cell_width = 28;  /* of a mean pass; a small picture has them up to twice as wide */
+static const double tick_width = 70;  /* at least, from tick to tick */
+static const double digit_width = 0.64, text_width = 0.56, bold_width = 0.62; /* of a font's size: a wide font's */
 
 static const char *const pass_names[] = {[ACTION_F] = "forward", [ACTION_B] = "backward", [ACTION_I] = "backward for input",
                                          [ACTION_W] = "backward for weights", [ACTION_U] = "update of weights"};
+static const char pair_name[] = "overlapped forward & backward";
 
 static void put_text(const char *text, FILE *stream)
 {
@@ -42,18 +46,48 @@ static void put_text(const char *text, FILE *stream)
 typedef struct Drawing {
     const Picture *picture;
     FILE *stream;
-    double scale; /* pixels of a unit of time */
-    double width; /* of the time axis */
+    double scale;     /* pixels of a unit of time */
+    double width;     /* of the time axis, or what stands above and below it */
+    uint32_t digits;  /* of the largest number */
     uint32_t variants;
     bool kinds[ACTION_U + 1]; /* those that occur */
     bool pairs;
+    char *title, *words; /* words: the last line of the legend */
 } Drawing;
 
 static double x_of(const Drawing *drawing, double time) { return MARGIN + LABELS_WIDTH + time * drawing->scale; }
 
 static double y_of(uint32_t rank) { return MARGIN + TITLE_HEIGHT + (double)rank * (ROW_HEIGHT + ROW_GAP); }
 
-static void measure(Drawing *drawing)
+static uint32_t digits_of(uint32_t number) { return number < 10 ? 1 : 1 + digits_of(number / 10); }
+
+static void count_pass(Drawing *drawing, const Action *pass)
+{
+    const uint32_t digits = digits_of(pass->microbatch);
+    drawing->kinds[pass->kind] = true;
+    drawing->digits = digits > drawing->digits ? digits : drawing->digits;
+}
+
+static char *title_of(const Picture *picture, Arena *arena)
+{
+    const Schedule *schedule = picture->schedule;
+    return arena_format(arena, "%s: %u ranks, %u microbatches; makespan %g, bubble %.1f %%", schedule->name, schedule->ranks,
+                        schedule->microbatches, picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
+}
+
+static char *words_of(const Drawing *drawing, Arena *arena)
+{
+    const Schedule *schedule = drawing->picture->schedule;
+    char *words = arena_format(arena, "numbers: microbatches%s", drawing->kinds[ACTION_U] ? ", of an update the version that it makes" : "");
+    if (schedule->pipe_count > 1)
+        for (uint32_t p = 0; p < schedule->pipe_count; p++)
+            words = arena_format(arena, "%s%s %s", words, p ? "," : "; pipes, light to dark:", schedule->pipes[p].name);
+    else if (drawing->variants > 1)
+        words = arena_format(arena, "%s; chunks, light to dark: 0 %s %u", words, drawing->variants > 2 ? "to" : "and", drawing->variants - 1);
+    return words;
+}
+
+static void measure(Drawing *drawing, Arena *arena)
 {
     uint64_t passes = 0;
     double busy = 0;
@@ -62,16 +96,23 @@ static void measure(Drawing *drawing)
         for (uint32_t i = 0; picture_next(drawing->picture, r, &i, &cell);) {
             passes += cell.second ? 2 : 1;
             busy += cell.end - cell.start;
-            drawing->kinds[cell.first->kind] = true;
-            if (cell.second)
-                drawing->kinds[cell.second->kind] = drawing->pairs = true;
+            count_pass(drawing, cell.first);
+            if (cell.second) {
+                count_pass(drawing, cell.second);
+                drawing->pairs = true;
+            }
         }
     }
-    const double makespan = drawing->picture->times->makespan;
-    if (busy > 0)
-        drawing->scale = fmin(cell_width * (double)passes / busy, MOST_WIDTH / makespan);
-    drawing->width = fmax(makespan * drawing->scale, LEAST_WIDTH);
     drawing->variants = picture_variants(drawing->picture->schedule);
+    drawing->title = title_of(drawing->picture, arena);
+    drawing->words = words_of(drawing, arena);
+    const double title = bold_width * TITLE_SIZE * (double)strlen(drawing->title) - LABELS_WIDTH;
+    const double makespan = drawing->picture->times->makespan;
+    if (busy > 0) {
+        const double usual = cell_width * (double)passes / busy;
+        drawing->scale = fmin(fmax(usual, fmin(2 * usual, title / makespan)), MOST_WIDTH / makespan);
+    }
+    drawing->width = fmax(fmax(makespan * drawing->scale, title), text_width * LEGEND_SIZE * (double)strlen(drawing->words));
 }
 
 static void put_style(const Drawing *drawing)
@@ -79,11 +120,11 @@ static void put_style(const Drawing *drawing)
     fprintf(drawing->stream,
             "<style>\n"
             "text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;fill:#000}\n"
-            ".title{font-size:16px;font-weight:bold}.label,.legend{font-size:13px}.tick{font-size:11px;fill:#333}\n"
-            ".number{font-size:%dpx;text-anchor:middle;pointer-events:none}.letter{font-size:10px;text-anchor:middle;pointer-events:none}\n"
+            ".title{font-size:%dpx;font-weight:bold}.label,.legend{font-size:%dpx}.tick{font-size:11px;fill:#333}\n"
+            ".number{text-anchor:middle;pointer-events:none}.letter{font-size:10px;text-anchor:middle;pointer-events:none}\n"
             ".pass{stroke:#333;stroke-width:.6}.frame{fill:none;stroke:#000;stroke-width:2;stroke-linejoin:round}\n"
             ".line{stroke:#999;stroke-width:.8}\n",
-            NUMBER_SIZE);
+            TITLE_SIZE, LEGEND_SIZE);
     for (uint8_t kind = 0; kind <= ACTION_U; kind++)
         for (uint32_t v = 0; drawing->kinds[kind] && v < drawing->variants; v++) {
             const Colour fill = palette_fill(kind, v, drawing->variants), ink = palette_ink(fill);
@@ -91,6 +132,13 @@ static void put_style(const Drawing *drawing)
             fprintf(drawing->stream, "text.%c%u{fill:#%02x%02x%02x}\n", pass_letter(kind), v, ink.red, ink.green, ink.blue);
         }
     fputs("</style>\n", drawing->stream);
+}
+
+/* Cells of the same width have numbers of the same size; 0: none fits. */
+static int number_size(const Drawing *drawing, double width)
+{
+    const int size = (int)fmin((width - 3) / (digit_width * drawing->digits), NUMBER_SIZE);
+    return size < LEAST_NUMBER ? 0 : size;
 }
 
 static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, double start, double end)
@@ -101,9 +149,8 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
     const double x = x_of(drawing, start) - (end > start ? 0 : width / 2), y = y_of(rank);
     const uint32_t variant = picture_variant(picture->schedule, pass);
     const char letter = pass_letter(pass->kind);
-    char name[64], number[16];
+    char name[64];
     action_text(picture->schedule, pass, name, sizeof name);
-    const int digits = snprintf(number, sizeof number, "%u", pass->microbatch);
     fprintf(drawing->stream,
             "<rect class=\"pass %c%u\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%d\" data-pass=\"%s\" data-start=\"%.15g\" "
             "data-end=\"%.15g\"><title>%s %s %u, stage %u",
@@ -114,9 +161,11 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
         put_text(picture->schedule->pipes[pass->pipe].name, drawing->stream);
     }
     fprintf(drawing->stream, "; %g to %g; line %u</title></rect>", start, end, source_line(picture->source, pass->span.begin));
-    if (width >= digits * digit_width + 1)
-        fprintf(drawing->stream, "<text class=\"number %c%u\" x=\"%.2f\" y=\"%g\">%s</text><text class=\"letter %c%u\" x=\"%.2f\" y=\"%g\">%c</text>",
-                letter, variant, x + width / 2, y + 16, number, letter, variant, x + width / 2, y + 28, letter);
+    const int size = number_size(drawing, width);
+    if (size)
+        fprintf(drawing->stream, "<text class=\"number %c%u\" font-size=\"%d\" x=\"%.2f\" y=\"%g\">%u</text>"
+                                 "<text class=\"letter %c%u\" x=\"%.2f\" y=\"%g\">%c</text>",
+                letter, variant, size, x + width / 2, y + 16, pass->microbatch, letter, variant, x + width / 2, y + 28, letter);
     putc('\n', drawing->stream);
 }
 
@@ -124,7 +173,7 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
 {
     FILE *stream = drawing->stream;
     const double y = y_of(rank);
-    fprintf(stream, "<text class=\"label\" x=\"%d\" y=\"%g\">Device %u</text>\n<g class=\"rank\" data-rank=\"%u\">\n", MARGIN, y + 21,
+    fprintf(stream, "<text class=\"label\" x=\"%d\" y=\"%g\">rank %u</text>\n<g class=\"rank\" data-rank=\"%u\">\n", MARGIN, y + 21,
             rank, rank);
     Cell cell;
     for (uint32_t i = 0; picture_next(drawing->picture, rank, &i, &cell);) {
@@ -141,10 +190,10 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
     fputs("</g>\n", stream);
 }
 
-/* 1, 2 or 5 times a power of ten: ticks about every 110 pixels. */
+/* 1, 2 or 5 times a power of ten. */
 static double tick_step(double scale)
 {
-    const double least = 110 / scale, power = pow(10, floor(log10(least)));
+    const double least = tick_width / scale, power = pow(10, floor(log10(least)));
     return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
 }
 
@@ -164,53 +213,69 @@ static void put_axis(const Drawing *drawing, double y)
     fprintf(drawing->stream, "<text class=\"tick\" x=\"%d\" y=\"%g\">time</text>\n", MARGIN, y + 17);
 }
 
-static void put_legend(const Drawing *drawing, double y)
+/* Entries follow each other, and go on in a further line where the one before is full. */
+typedef struct Legend {
+    const Drawing *drawing;
+    FILE *stream; /* NULL: only to count the lines */
+    double x, y;  /* of the next entry */
+    uint32_t lines;
+} Legend;
+
+static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *variants, uint32_t swatches, bool frame, const char *name)
 {
-    FILE *stream = drawing->stream;
-    double x = x_of(drawing, 0);
-    const uint32_t shown = drawing->variants < 4 ? drawing->variants : 4;
-    for (uint8_t kind = 0; kind <= ACTION_U; kind++) {
-        if (!drawing->kinds[kind])
-            continue;
-        for (uint32_t v = 0; v < shown; v++, x += SWATCH_WIDTH) {
-            const uint32_t variant = shown > 1 ? v * (drawing->variants - 1) / (shown - 1) : 0;
-            fprintf(stream, "<rect class=\"pass %c%u\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>"
-                            "<text class=\"letter %c%u\" x=\"%.1f\" y=\"%g\">%c</text>",
-                    pass_letter(kind), variant, x, y, SWATCH_WIDTH, pass_letter(kind), variant, x + SWATCH_WIDTH / 2.0, y + 13,
-                    pass_letter(kind));
-        }
-        fprintf(stream, "<text class=\"legend\" x=\"%.1f\" y=\"%g\">%s</text>\n", x + 6, y + 14, pass_names[kind]);
-        x += 6 + 6.6 * (double)strlen(pass_names[kind]) + 22;
+    const double width = swatches * SWATCH_WIDTH + 6 + text_width * LEGEND_SIZE * (double)strlen(name), left = x_of(legend->drawing, 0);
+    if (legend->x > left && legend->x + width > left + legend->drawing->width) {
+        legend->x = left;
+        legend->y += LEGEND_HEIGHT;
+        legend->lines++;
     }
-    if (drawing->pairs)
-        fprintf(stream, "<rect class=\"F0\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/><rect class=\"%c0\" x=\"%.1f\" y=\"%g\" "
-                        "width=\"%d\" height=\"18\"/><rect class=\"frame\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>"
-                        "<text class=\"legend\" x=\"%.1f\" y=\"%g\">overlapped forward &amp; backward</text>\n",
-                x, y, SWATCH_WIDTH, pass_letter(drawing->kinds[ACTION_B] ? ACTION_B : ACTION_I), x + SWATCH_WIDTH, y, SWATCH_WIDTH, x, y,
-                2 * SWATCH_WIDTH, x + 2 * SWATCH_WIDTH + 6, y + 14);
-    if (drawing->variants == 1)
+    double x = legend->x;
+    const double y = legend->y;
+    legend->x += width + 22;
+    if (!legend->stream)
         return;
-    const Schedule *schedule = drawing->picture->schedule;
-    fprintf(stream, "<text class=\"legend\" x=\"%.1f\" y=\"%g\">%s, light to dark:", x_of(drawing, 0), y + LEGEND_HEIGHT + 14,
-            schedule->pipe_count > 1 ? "pipes" : "chunks");
-    for (uint32_t v = 0; v < drawing->variants; v++) {
-        if (schedule->pipe_count > 1) {
-            fputs(v ? ", " : " ", stream);
-            put_text(schedule->pipes[v].name, stream);
-        } else {
-            fprintf(stream, "%s%u", v ? ", " : " ", v);
-        }
-    }
-    fputs("</text>\n", stream);
+    for (uint32_t i = 0; i < swatches; i++, x += SWATCH_WIDTH)
+        fprintf(legend->stream, "<rect class=\"pass %c%u\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>"
+                                "<text class=\"letter %c%u\" x=\"%.1f\" y=\"%g\">%c</text>",
+                pass_letter(kinds[i]), variants[i], x, y, SWATCH_WIDTH, pass_letter(kinds[i]), variants[i], x + SWATCH_WIDTH / 2.0, y + 13,
+                pass_letter(kinds[i]));
+    if (frame)
+        fprintf(legend->stream, "<rect class=\"frame\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>", x - 2 * SWATCH_WIDTH, y,
+                2 * SWATCH_WIDTH);
+    fprintf(legend->stream, "<text class=\"legend\" x=\"%.1f\" y=\"%g\">", x + 6, y + 14);
+    put_text(name, legend->stream);
+    fputs("</text>\n", legend->stream);
 }
 
-void emit_svg(const Picture *picture, FILE *stream)
+/* Returns the number of lines, [y, y + lines * LEGEND_HEIGHT) high. */
+static uint32_t put_legend(const Drawing *drawing, double y, FILE *stream)
+{
+    Legend legend = {.drawing = drawing, .stream = stream, .x = x_of(drawing, 0), .y = y, .lines = 2};
+    const uint32_t shown = drawing->variants < 4 ? drawing->variants : 4;
+    uint32_t variants[4] = {0};
+    for (uint32_t v = 0; v < shown; v++)
+        variants[v] = shown > 1 ? v * (drawing->variants - 1) / (shown - 1) : 0;
+    for (uint8_t kind = 0; kind <= ACTION_U; kind++)
+        if (drawing->kinds[kind])
+            put_entry(&legend, (uint8_t[]){kind, kind, kind, kind}, variants, shown, false, pass_names[kind]);
+    const uint8_t backward = drawing->kinds[ACTION_B] ? ACTION_B : ACTION_I;
+    if (drawing->pairs)
+        put_entry(&legend, (uint8_t[]){ACTION_F, backward}, (uint32_t[]){0, drawing->variants - 1}, 2, true, pair_name);
+    if (stream) {
+        fprintf(stream, "<text class=\"legend\" x=\"%.1f\" y=\"%g\">", x_of(drawing, 0), legend.y + LEGEND_HEIGHT + 14);
+        put_text(drawing->words, stream);
+        fputs("</text>\n", stream);
+    }
+    return legend.lines;
+}
+
+void emit_svg(const Picture *picture, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
     Drawing drawing = {.picture = picture, .stream = stream};
-    measure(&drawing);
-    const double bottom = y_of(schedule->ranks);
-    const double width = 2 * MARGIN + LABELS_WIDTH + drawing.width, height = bottom + AXIS_HEIGHT + (drawing.variants > 1 ? 2 : 1) * LEGEND_HEIGHT + MARGIN;
+    measure(&drawing, arena);
+    const double bottom = y_of(schedule->ranks), width = 2 * MARGIN + LABELS_WIDTH + drawing.width;
+    const double height = bottom + AXIS_HEIGHT + put_legend(&drawing, 0, NULL) * LEGEND_HEIGHT + MARGIN;
     fprintf(stream,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n"
             "<title>",
@@ -219,12 +284,11 @@ void emit_svg(const Picture *picture, FILE *stream)
     fputs("</title>\n", stream);
     put_style(&drawing);
     fprintf(stream, "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text class=\"title\" x=\"%d\" y=\"%d\">", MARGIN, MARGIN + 16);
-    put_text(schedule->name, stream);
-    fprintf(stream, ": %u ranks, %u microbatches; makespan %g, bubble %.1f %%</text>\n", schedule->ranks, schedule->microbatches,
-            picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
+    put_text(drawing.title, stream);
+    fputs("</text>\n", stream);
     for (uint32_t r = 0; r < schedule->ranks; r++)
         put_rank(&drawing, r);
     put_axis(&drawing, bottom + 4);
-    put_legend(&drawing, bottom + AXIS_HEIGHT);
+    put_legend(&drawing, bottom + AXIS_HEIGHT, stream);
     fputs("</svg>\n", stream);
 }

@@ -133,8 +133,50 @@ static void test_well_formed(void **state)
     free(svg);
 }
 
+/* Numbers fit into their cells, and all other text into the picture, in a font with wide digits (DejaVu Sans has 0.64). */
+static void check_texts(const char *svg)
+{
+    const double right = attribute(svg, "width");
+    double cell_left = 0, cell_right = 0;
+    int numbers = 0;
+    for (const char *tag = strchr(svg, '<'); tag; tag = strchr(tag + 1, '<')) {
+        if (is_tag(tag, "<rect class=\"pass")) {
+            cell_left = attribute(tag, "x");
+            cell_right = cell_left + attribute(tag, "width");
+        }
+        if (!is_tag(tag, "<text"))
+            continue;
+        const double x = attribute(tag, "x"), length = (double)strcspn(strchr(tag, '>') + 1, "<");
+        if (is_tag(tag, "<text class=\"number")) {
+            const double half = length * 0.64 * attribute(tag, "font-size") / 2;
+            assert_true(x - half > cell_left + 1 && x + half < cell_right - 1);
+            numbers++;
+        } else if (is_tag(tag, "<text class=\"title") || is_tag(tag, "<text class=\"legend")) {
+            assert_true(x + length * (is_tag(tag, "<text class=\"title") ? 0.6 * 16 : 0.55 * 13) < right);
+        }
+    }
+    assert_true(numbers > 0);
+}
+
+static void test_texts_fit(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {"", "--ranks 2 --microbatches 4", "--ranks 4 --microbatches 120"};
+    for (int i = 0; i < PICTURED; i++)
+        for (int s = 0; s < 3; s++) {
+            char *svg = run("dpc --emit=svg %s %s", pictured[i], sizes[s]);
+            check_texts(svg);
+            free(svg);
+        }
+    char *svg = run("sed 's/^schedule .*/schedule a-name-that-is-much-longer-than-what-there-is-to-be-seen-under-it;/' schedules/1f1b.dps > /tmp/picture.$$.dps; "
+                    "dpc --emit=svg --ranks 1 --microbatches 1 /tmp/picture.$$.dps; rm /tmp/picture.$$.dps");
+    check_texts(svg);
+    free(svg);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells_are_passes), cmocka_unit_test(test_well_formed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells_are_passes), cmocka_unit_test(test_well_formed),
+                                       cmocka_unit_test(test_texts_fit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
