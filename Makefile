@@ -5,7 +5,7 @@
 #
 #   make all     builds          make check     the tests, one build     make bench    the figures of HACKING.md
 #   make gpu-kit all that takes a GPU, in one file for a machine that has one      make bench-gpu    runs it here
-#   make fuzz    both doors      make rebase    rewrites golden tests    make clean
+#   make fuzz    both doors      make rebase    rewrites golden tests and the README's picture    make clean
 
 BUILD    ?= build
 # Too large an allocation fails here as everywhere. oneDNN and OpenMPI are not instrumented: what they do among themselves is not
@@ -209,6 +209,7 @@ check: $(TEST_FOLDERS:%=check-%) check-fuzz
 
 .PHONY: rebase
 rebase: all $(BUILD)/tests/golden/golden
+	$(BUILD)/dpc --emit=svg:schedules/dualpipe.svg schedules/dualpipe.dps
 	REBASE=1 BUILD=$(BUILD) $(BUILD)/tests/golden/golden
 
 # --- figures: name, value, unit a line. Ratios come from one run; absolute times are this machine's ---
