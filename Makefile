@@ -5,6 +5,7 @@
 #
 #   make all     builds          make check     the tests, one build     make bench    the figures of HACKING.md
 #   make gpu-kit all that takes a GPU, in one file for a machine that has one      make bench-gpu    runs it here
+#   make install PREFIX=/usr/local DESTDIR=   dpc, dprun and the schedules; make uninstall takes them away again
 #   make fuzz    both doors      make rebase    rewrites golden tests and the README's picture    make clean
 
 BUILD    ?= build
@@ -263,6 +264,18 @@ test:
 
 .PHONY: tests
 tests: $(TESTS) $(BUILD)/tests/fuzz/compile
+
+# --- where the programs are at hand without a path: PREFIX, below DESTDIR for those who make packages ---
+PREFIX  ?= /usr/local
+DESTDIR ?=
+SHARED  := README.md grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.md schedules/*.svg)
+.PHONY: install uninstall
+install: all
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/dpc $(BUILD)/dprun
+	$(if $(MPICC),install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/dprun $(BUILD)/dprun-mpi.so)
+	for file in $(SHARED); do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/dpc/$$file || exit 1; done
+uninstall:
+	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,bin/dpc bin/dprun lib/dprun share/dpc)
 
 .PHONY: clean
 clean:

@@ -9,15 +9,24 @@
 
 Status transport_load_mpi(const Transport **transport, Error *error)
 {
+    static const char *const places[] = {"dprun-mpi.so", "../lib/dprun/dprun-mpi.so"}; /* a build's, an installation's */
+    enum { PLACES = sizeof places / sizeof *places, LONGEST = sizeof "../lib/dprun/dprun-mpi.so" };
     char path[PATH_MAX];
-    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - sizeof "dprun-mpi.so");
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path - LONGEST);
     if (length <= 0)
         return error_set(error, STATUS_RUN_FAILED, "cannot find dprun-mpi.so: /proc/self/exe is not readable");
     path[length] = '\0';
-    strcpy(strrchr(path, '/') + 1, "dprun-mpi.so");
-    if (access(path, R_OK) != 0)
+    char *name = strrchr(path, '/') + 1;
+    int place = 0;
+    for (; place < PLACES; place++) {
+        strcpy(name, places[place]);
+        if (access(path, R_OK) == 0)
+            break;
+    }
+    if (place == PLACES)
         return error_set(error, STATUS_RUN_FAILED,
-                         "this dprun was built without MPI (no %s): install libopenmpi-dev and build again", path);
+                         "this dprun was built without MPI (no dprun-mpi.so in %.*s): install libopenmpi-dev and build again",
+                         (int)(name - path), path);
     /* MPI loads components of its own, which look for its symbols in the global scope. */
     void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!plugin)

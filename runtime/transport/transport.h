@@ -78,8 +78,8 @@ typedef struct Transport {
 
 extern const Transport transport_local; /* all ranks are threads of this process; hand-overs exchange blocks, nothing is copied */
 
-/* The MPI transport is a shared object of its own beside the program (dprun-mpi.so), so that dprun starts where no MPI is
-   installed. Loads it; STATUS_RUN_FAILED says what is missing. */
+/* The MPI transport is a shared object of its own, so that dprun starts where no MPI is installed: dprun-mpi.so beside the program
+   or in ../lib/dprun. Loads it; STATUS_RUN_FAILED says what is missing. */
 Status transport_load_mpi(const Transport **transport, Error *error);
 
 /* Messages of GPUs by NCCL, one GPU a rank; gatherings, aborts and closing through `beside`, one transport for all of a
