@@ -76,11 +76,16 @@ static void close_cuda(Device *device)
             cuda_runtime->StreamDestroy(cuda->streams[queue]);
     if (cuda->module)
         cuda_module_release();
+    free(cuda->maps);
     free(cuda);
 }
 
 static Status start(CudaDevice *cuda, Error *error)
 {
+    cuda->maps = aligned_alloc(_Alignof(CudaMap), CUDA_MAPS * sizeof *cuda->maps);
+    if (!cuda->maps)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    memset(cuda->maps, 0, CUDA_MAPS * sizeof *cuda->maps);
     TRY(find(cuda->index, &cuda->properties, error));
     CUDA_TRY(SetDevice, cuda->index);
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_COMPUTE], 0);

@@ -35,6 +35,15 @@ typedef struct CudaScratch {
     size_t bytes;
 } CudaScratch;
 
+/* What TMA reads a matrix by. */
+typedef struct CudaMap {
+    TensorMap map;
+    const void *matrix; /* NULL: none */
+    TensorMapShape shape;
+} CudaMap;
+
+enum { CUDA_MAPS = 1024 };
+
 typedef struct CudaFusion CudaFusion; /* cuda_fusion.c */
 
 typedef struct CudaDevice {
@@ -46,6 +55,7 @@ typedef struct CudaDevice {
     CudaStream *streams[2]; /* by DeviceQueue */
     CudaScratch sums, delta; /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
     CudaFusion *fusion;
+    CudaMap *maps; /* CUDA_MAPS, each where its matrix and shape say */
     bool library; /* a library enqueues messages, and moves them by kernels */
     CudaEvent **marks;
     size_t mark_count;

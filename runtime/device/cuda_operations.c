@@ -3,6 +3,7 @@
 #include "runtime/device/cuda.h"
 
 #include <math.h>
+#include <string.h>
 
 static CudaDevice *cuda_of(Device *device)
 {
@@ -41,9 +42,10 @@ Status cuda_fill(Device *device, NumberKind kind, size_t count, double value, vo
 
 Status cuda_copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
 {
-    const Copy copy = {.from = source, .to = destination, .bytes = bytes};
-    if (cuda_fusing(cuda_of(device)))
+    if (cuda_fusing(cuda_of(device))) {
+        const Copy copy = {.from = source, .to = destination, .bytes = bytes};
         return LAUNCH_FLOAT(copy_bytes, copy_launch(bytes), &copy);
+    }
     CUDA_TRY(MemcpyAsync, destination, source, bytes, cuda_of(device)->streams[QUEUE_COMPUTE]);
     return STATUS_OK;
 }
@@ -80,6 +82,22 @@ Status cuda_gelu_backward(Device *device, const Kernel *gelu, const void *x, con
 
 /* --- products --- */
 
+/* The driver's work is done once for a matrix, as long as others do not take its place: slots and weights come again. */
+static Status tensor_map(CudaDevice *cuda, const void *matrix, TensorMapShape shape, TensorMap *map, Error *error)
+{
+    const uint64_t mixed = ((uint64_t)(uintptr_t)matrix ^ shape.sizes[0] << 40 ^ shape.sizes[1] << 20 ^ shape.box[1]) * 0x9e3779b97f4a7c15u;
+    CudaMap *known = &cuda->maps[mixed >> 54];
+    _Static_assert(CUDA_MAPS == 1 << 10, "the hash's upper bits");
+    if (known->matrix != matrix || memcmp(&known->shape, &shape, sizeof shape) != 0) {
+        known->matrix = NULL;
+        TRY(cuda_status(cuda_runtime->EncodeTensorMap(&known->map, matrix, &shape), "cuTensorMapEncodeTiled", error));
+        known->matrix = matrix;
+        known->shape = shape;
+    }
+    *map = known->map;
+    return STATUS_OK;
+}
+
 /* By TMA and wgmma where the GPU and the shapes allow it. */
 static Status product(Device *device, ProductLayout layout, int kernel, int hopper, const Product *p, Error *error)
 {
@@ -91,9 +109,8 @@ static Status product(Device *device, ProductLayout layout, int kernel, int hopp
     if (cuda_fusing(cuda) || cuda->type != CUDA_BF16 || !cuda->module->kernels[hopper][CUDA_F32] || !hopper_takes(layout, p))
         return launch_as(cuda, kernel, cuda->type, product_launch(p), p, error);
     HopperProduct with_maps = {.product = *p};
-    const TensorMapShape a = tensor_map_shape(layout, p, 0), b = tensor_map_shape(layout, p, 1);
-    TRY(cuda_status(cuda_runtime->EncodeTensorMap(&with_maps.a, p->a, &a), "cuTensorMapEncodeTiled", error));
-    TRY(cuda_status(cuda_runtime->EncodeTensorMap(&with_maps.b, p->b, &b), "cuTensorMapEncodeTiled", error));
+    TRY(tensor_map(cuda, p->a, tensor_map_shape(layout, p, 0), &with_maps.a, error));
+    TRY(tensor_map(cuda, p->b, tensor_map_shape(layout, p, 1), &with_maps.b, error));
     return launch_as(cuda, hopper, CUDA_F32, hopper_launch(p, (unsigned)cuda->properties.multiprocessors), &with_maps, error);
 }
 

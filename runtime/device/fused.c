@@ -6,8 +6,12 @@
 
 /* --- what tiles cost --- */
 
-/* In bytes that a multiprocessor could have moved meanwhile; the ratios of a GPU with TMA and wgmma. */
-enum { TILE_BYTES = 40000 /* beginning and ending one */, BYTE_FLOAT = 12, BYTE_BF16 = 160 /* operations of products a byte */ };
+/* In bytes that a multiprocessor moves meanwhile when all do; the ratios of a GPU with TMA and wgmma. */
+enum {
+    TILE_BYTES = 40000, /* beginning and ending one */
+    BYTE_FLOAT = 12, BYTE_BF16 = 160, /* operations of products a byte */
+    MEMORY_PART = 3 /* one in so many multiprocessors takes all of the memory's bandwidth */
+};
 
 static double product_operations(const Product *p)
 {
@@ -20,7 +24,7 @@ static double attention_operations(const Attention *p, double products)
     return products * p->rows * p->sequence * p->columns;
 }
 
-static double cost_of(const Operation *o, unsigned element_size)
+static void set_costs(const Operation *o, unsigned element_size, struct FusedShape *shape)
 {
     const double element = element_size;
     double operations = 0, bytes = 0;
@@ -79,7 +83,14 @@ static double cost_of(const Operation *o, unsigned element_size)
     case FUSED_KINDS:
         break;
     }
-    return TILE_BYTES + (operations / (element_size == 4 ? BYTE_FLOAT : BYTE_BF16) + bytes) / o->tiles;
+    shape->cost = TILE_BYTES + operations / (element_size == 4 ? BYTE_FLOAT : BYTE_BF16) / o->tiles;
+    shape->bytes = bytes / o->tiles;
+}
+
+double fused_time(const struct FusedShape *shape, unsigned moving, unsigned blocks)
+{
+    const double share = (double)moving / blocks;
+    return shape->cost + shape->bytes * (share < 1.0 / MEMORY_PART ? 1.0 / MEMORY_PART : share);
 }
 
 Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, unsigned reserved,
@@ -100,7 +111,7 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
             o->queue = 0;
         o->tiles = operation_tiles(o, element_size);
         memset(shape, 0, sizeof *shape);
-        shape->cost = cost_of(o, element_size);
+        set_costs(o, element_size, shape);
         shape->tiles = o->tiles;
         shape->queue = o->queue;
         shape->after_count = o->after_count;
@@ -130,7 +141,8 @@ typedef struct Wave {
 typedef struct Planning {
     const FusedShapes *shapes;
     unsigned begun[FUSED_OPERATIONS_MOST], done[FUSED_OPERATIONS_MOST]; /* tiles */
-    unsigned idle[FUSED_QUEUES];                                        /* blocks */
+    bool may_begin[FUSED_OPERATIONS_MOST];
+    unsigned idle[FUSED_QUEUES], moving;                                /* blocks; at what waits for memory */
     unsigned operations_left, tiles_left[FUSED_QUEUES];                 /* to begin */
     double now;
     unsigned wave_count, run_count, last[FUSED_QUEUES]; /* run of the queue, +1; 0: none */
@@ -153,19 +165,38 @@ static void begin_tiles(Planning *p, unsigned index, unsigned tiles)
     p->operations_left -= p->begun[index] == shape->tiles;
 }
 
-/* The first operation that may begin; `count` when there is none. */
-static unsigned wanted(const Planning *p, unsigned queue)
+/* What operations that have come to their end let begin. */
+static void let_begin(Planning *p)
+{
+    for (unsigned i = 0; i < p->shapes->count; i++) {
+        const struct FusedShape *shape = &p->shapes->of[i];
+        bool may = true;
+        for (unsigned a = 0; !p->may_begin[i] && may && a < shape->after_count; a++)
+            may = p->done[shape->after[a]] == p->shapes->of[shape->after[a]].tiles;
+        p->may_begin[i] = may;
+    }
+}
+
+/* The first operation of the queue that may begin, and how many of its tiles; 0 when there is none. */
+static unsigned wanted(const Planning *p, unsigned queue, unsigned *index)
 {
     const FusedShapes *shapes = p->shapes;
+    const unsigned movers = (shapes->blocks + MEMORY_PART - 1) / MEMORY_PART;
+    unsigned second = shapes->count;
     for (unsigned i = 0; i < shapes->count; i++) {
         const struct FusedShape *shape = &shapes->of[i];
-        bool may = shape->queue == queue && p->begun[i] < shape->tiles;
-        for (unsigned a = 0; may && a < shape->after_count; a++)
-            may = p->done[shape->after[a]] == shapes->of[shape->after[a]].tiles;
-        if (may)
-            return i;
+        const unsigned left = shape->tiles - p->begun[i];
+        if (!p->may_begin[i] || shape->queue != queue || left == 0)
+            continue;
+        *index = i;
+        if (shape->bytes == 0 || queue > 0)
+            return left;
+        if (p->moving < movers)
+            return left < movers - p->moving ? left : movers - p->moving;
+        second = i < second ? i : second;
     }
-    return shapes->count;
+    *index = second;
+    return second < shapes->count ? shapes->of[second].tiles - p->begun[second] : 0;
 }
 
 /* Every operation that is left can still have a run. */
@@ -176,10 +207,11 @@ static bool has_room(const Planning *p)
 
 static void occupy(Planning *p, unsigned queue)
 {
-    for (unsigned index; p->idle[queue] > 0 && has_room(p) && (index = wanted(p, queue)) < p->shapes->count;) {
-        const unsigned left = p->shapes->of[index].tiles - p->begun[index];
-        const unsigned tiles = left < p->idle[queue] ? left : p->idle[queue];
-        p->waves[p->wave_count++] = (Wave){p->now + p->shapes->of[index].cost, index, tiles, queue};
+    for (unsigned index, tiles; p->idle[queue] > 0 && has_room(p) && (tiles = wanted(p, queue, &index)) > 0;) {
+        tiles = tiles < p->idle[queue] ? tiles : p->idle[queue];
+        p->moving += p->shapes->of[index].bytes > 0 ? tiles : 0;
+        p->waves[p->wave_count++] =
+            (Wave){p->now + fused_time(&p->shapes->of[index], p->moving, p->shapes->blocks), index, tiles, queue};
         p->idle[queue] -= tiles;
         begin_tiles(p, index, tiles);
     }
@@ -192,6 +224,7 @@ static void occupy(Planning *p, unsigned queue)
 /* To the end of a wave. */
 static void advance(Planning *p)
 {
+    bool ended = false;
     p->now = p->waves[0].end;
     for (unsigned w = 1; w < p->wave_count; w++)
         p->now = p->waves[w].end < p->now ? p->waves[w].end : p->now;
@@ -202,9 +235,13 @@ static void advance(Planning *p)
             continue;
         }
         p->done[wave->operation] += wave->tiles;
+        p->moving -= p->shapes->of[wave->operation].bytes > 0 ? wave->tiles : 0;
+        ended = ended || p->done[wave->operation] == p->shapes->of[wave->operation].tiles;
         p->idle[wave->queue] += wave->tiles;
         p->waves[w] = p->waves[--p->wave_count];
     }
+    if (ended)
+        let_begin(p);
 }
 
 static void put_in_place(const Planning *p, FusedPlan *plan)
@@ -235,6 +272,7 @@ void fused_plan(const FusedShapes *shapes, FusedPlan *plan)
         p.tiles_left[shapes->of[i].queue] += shapes->of[i].tiles;
         p.operations_left += shapes->of[i].tiles > 0;
     }
+    let_begin(&p);
     while (p.operations_left > 0 && has_room(&p)) {
         for (unsigned queue = 0; queue < FUSED_QUEUES; queue++)
             occupy(&p, queue);

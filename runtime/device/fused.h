@@ -16,14 +16,18 @@ enum { FUSED_OPERATIONS_MOST = 256, FUSED_RUNS_MOST = 1024, FUSED_BLOCKS_MOST = 
 typedef struct FusedShapes {
     unsigned count, blocks, reserved; /* blocks of the launch; those for queue 1 */
     struct FusedShape {
-        double cost;                  /* of a tile */
+        double cost, bytes;           /* of a tile; fused_time */
         unsigned tiles, queue, after_count, after[OPERATION_AFTER];
     } of[FUSED_OPERATIONS_MOST];
 } FusedShapes;
 
+/* What a tile takes beside so many blocks, itself among them, that wait for memory as it does. */
+double fused_time(const struct FusedShape *shape, unsigned moving, unsigned blocks);
+
 /* That order: a block that is free takes a tile of the first operation of the list that may begin, so that the list is the order
    in which operations are wanted, and an operation that waits, or ends in too few tiles for all blocks, has its place filled by
-   those behind it. It is worked out beforehand, from what tiles cost: a launch draws them in this order. */
+   those behind it. But what waits for memory is given no more blocks than can use it, while the others have products to do. It is
+   worked out beforehand, from what tiles cost: a launch draws them in this order. */
 typedef struct FusedPlan {
     FusedShapes shapes;
     unsigned run_count[FUSED_QUEUES], tickets[FUSED_QUEUES];
