@@ -85,17 +85,26 @@ $(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/transport/sum.h runtime/t
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 
-# The GPU's kernels: their sources for NVRTC, and machine code for the common architectures where nvcc is. Every build folder
-# shares that.
+# The GPU's kernels: their sources for NVRTC, and machine code for the common architectures where nvcc is: a unit for each type
+# of elements, or for none. Every build folder shares that.
 KERNELS      := $(wildcard runtime/device/kernels/*.cu)
 KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
-CUBINS       := $(if $(NVCC),$(foreach kernel,$(KERNELS:runtime/device/kernels/%.cu=%),$(addprefix build/kernels/$(kernel).,\
-                    $(addsuffix .cubin,$(if $(findstring hopper,$(kernel)),,sm_80 sm_100) sm_90a))))
-$(CUBINS): build/kernels/%.cubin: $(KERNELS) $(KERNEL_HEADS)
+ONE_TYPE     := $(shell grep -L OF_ELEMENTS $(KERNELS))
+names_of      = $(patsubst runtime/device/kernels/%.cu,build/kernels/%,$(1))
+UNITS        := $(foreach kernel,$(call names_of,$(filter-out $(ONE_TYPE),$(KERNELS))),$(addprefix $(kernel),.f32 .bf16))
+CUBINS       := $(if $(NVCC),$(foreach gpu,sm_80 sm_90a sm_100,$(addsuffix .$(gpu).cubin,$(UNITS))) \
+                    $(addsuffix .sm_90a.cubin,$(call names_of,$(ONE_TYPE))))
+# NAME.sm_N or NAME.TYPE.sm_N
+name_of = $(firstword $(subst ., ,$(1)))
+gpu_of  = $(lastword $(subst ., ,$(1)))
+type_of = $(if $(word 3,$(subst ., ,$(1))),$(word 2,$(subst ., ,$(1))))
+$(CUBINS): build/kernels/%.cubin:
 	@mkdir -p $(@D)
-	$(NVCC) -cubin -std=c++17 -gencode=arch=compute$(subst .sm,,$(suffix $*)),code=$(subst .,,$(suffix $*)) -Xptxas -v \
-	    -o $@.$(notdir $(BUILD)) runtime/device/kernels/$(basename $*).cu 2> $@.log || { cat $@.log >&2; exit 1; }
+	$(NVCC) -cubin -std=c++17 -gencode=arch=compute$(subst sm,,$(call gpu_of,$*)),code=$(call gpu_of,$*) -Xptxas -v \
+	    $(addprefix -DONLY_,$(call type_of,$*)) -MMD -MP -MF $@.d -MT $@ -o $@.$(notdir $(BUILD)) \
+	    runtime/device/kernels/$(call name_of,$*).cu 2> $@.log || { cat $@.log >&2; exit 1; }
 	@mv $@.$(notdir $(BUILD)) $@
+-include $(wildcard $(CUBINS:=.d))
 
 $(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(CUBINS)
 	@mkdir -p $(@D)

@@ -91,7 +91,7 @@ static Status start(CudaDevice *cuda, Error *error)
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_COMPUTE], 0);
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_MESSAGES], 1);
     TRY(cuda_fusion_open(cuda, error));
-    return cuda_module_take(&cuda->properties, cuda->index, &cuda->module, error);
+    return cuda_module_take(&cuda->properties, cuda->index, cuda->type, &cuda->module, error);
 }
 
 static Status open_cuda(int index, CudaType type, Device **opened, Error *error)

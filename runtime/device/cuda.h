@@ -66,12 +66,13 @@ Status cuda_status(CudaError code, const char *call, Error *error);
 #define CUDA_TRY(call, ...) TRY(cuda_status(cuda_runtime->call(__VA_ARGS__), "cuda" #call, error))
 
 /* --- cuda_module.c --- */
-Status cuda_module_take(const CudaProperties *properties, int index, const CudaModule **module, Error *error);
+/* With what a device of `type` uses; the rest may be missing. */
+Status cuda_module_take(const CudaProperties *gpu, int index, CudaType type, const CudaModule **module, Error *error);
 void cuda_module_release(void);
 
 /* What the build has put into the program: sources, and machine code where it had nvcc. Ends with a NULL name. */
 typedef struct CudaImage {
-    const char *file;         /* without its .cu; a header has its .h or .cuh */
+    const char *file;         /* a source without its .cu, or a header; of machine code the unit: product.bf16, hopper */
     const char *architecture; /* sm_80, ...; NULL: the source, closed by a 0 */
     const char *begin;
 } CudaImage;

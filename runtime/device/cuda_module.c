@@ -9,17 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILES_MAX = 32 };
+enum { UNITS_MAX = 32, HEADERS_MAX = 32 };
+
+/* A source, compiled for one type of elements where it has kernels of both. */
+typedef struct Unit {
+    char name[32];           /* product.bf16, hopper */
+    const char *file, *macro;
+    JitImage made; /* until it is loaded */
+    CudaLibrary *library;
+} Unit;
 
 static struct {
     pthread_mutex_t lock;
     unsigned users;
-    int major, minor; /* of the GPUs */
-    uint64_t prepared; /* a bit for each GPU whose kernels may take all shared memory */
+    int major, minor;               /* of the GPUs */
+    bool complete[CUDA_TYPES];      /* all kernels for devices of that type are there */
+    uint64_t prepared[CUDA_TYPES];  /* a bit for each GPU whose kernels may take all shared memory */
     CudaModule module;
-    CudaLibrary *libraries[FILES_MAX];
-    const char *files[FILES_MAX];
-    size_t file_count;
+    Unit units[UNITS_MAX];
+    size_t unit_count;
 } loaded = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *image_of(const char *file, const char *architecture)
@@ -50,118 +58,191 @@ static const char *ready_made(const char *file, const CudaProperties *gpu)
     return image;
 }
 
-static Status compile(const char *file, const CudaProperties *gpu, void **image, Error *error)
+/* --- units --- */
+
+static const char *const suffixes[CUDA_TYPES] = {[CUDA_F32] = "f32", [CUDA_BF16] = "bf16"};
+static const char *const macros[CUDA_TYPES] = {[CUDA_F32] = "ONLY_f32", [CUDA_BF16] = "ONLY_bf16"};
+
+/* Which forms a kernel has: of both types of elements; one, which is in the unit of floats; one, in a unit of its own kind. */
+typedef enum Form { OF_ELEMENTS, OF_FLOATS, OF_HOPPER } Form;
+
+static const struct Row {
+    const char *file, *name;
+    Form form;
+} rows[CUDA_KERNELS] = {
+#define ROW(file, name, form) [CUDA_##name] = {#file, #name, form},
+#define ELEMENTS_ROW(file, name, parameters) ROW(file, name, OF_ELEMENTS)
+#define FLOATS_ROW(file, name, parameters) ROW(file, name, OF_FLOATS)
+#define HOPPER_ROW(file, name, parameters) ROW(file, name, OF_HOPPER)
+    KERNELS_OF_ELEMENTS(ELEMENTS_ROW)
+    KERNELS_OF_FLOATS(FLOATS_ROW)
+    KERNELS_OF_HOPPER(HOPPER_ROW)
+    KERNELS_OF_TABLES(ELEMENTS_ROW)
+};
+
+/* Whether a device of `type` on this GPU uses a kernel's form for elements of `form_type`. */
+static bool uses(const struct Row *row, CudaType form_type, CudaType type, const CudaProperties *gpu)
 {
-    const Nvrtc *nvrtc;
-    char name[32], architecture[16], folder[PATH_MAX];
-    size_t bytes;
-    snprintf(name, sizeof name, "%s.cu", file);
+    switch (row->form) {
+    case OF_ELEMENTS:
+        return form_type == type || (form_type == CUDA_F32 && strcmp(row->file, "training") == 0); /* masters are float */
+    case OF_FLOATS:
+        return form_type == CUDA_F32;
+    case OF_HOPPER:
+        return form_type == CUDA_F32 && type == CUDA_BF16 && gpu->major == 9 &&
+               (ready_made(row->file, gpu) || image_of(row->file, NULL));
+    }
+    return false;
+}
+
+/* The unit that has a kernel; one more to be loaded if it is new. NULL: there are too many. */
+static Unit *unit_of(const struct Row *row, CudaType form_type)
+{
+    char name[sizeof loaded.units->name];
+    const bool one = row->form == OF_HOPPER;
+    snprintf(name, sizeof name, "%s%s%s", row->file, one ? "" : ".", one ? "" : suffixes[form_type]);
+    for (Unit *unit = loaded.units; unit < loaded.units + loaded.unit_count; unit++)
+        if (strcmp(unit->name, name) == 0)
+            return unit;
+    if (loaded.unit_count == UNITS_MAX)
+        return NULL;
+    Unit *unit = &loaded.units[loaded.unit_count++];
+    *unit = (Unit){.file = row->file, .macro = one ? NULL : macros[form_type]};
+    memcpy(unit->name, name, sizeof name);
+    return unit;
+}
+
+/* --- machine code --- */
+
+/* All that is not in the program, at once. */
+static Status compile_rest(const CudaProperties *gpu, Error *error)
+{
+    char architecture[16], folder[PATH_MAX], names[UNITS_MAX][32];
+    const char *header_names[HEADERS_MAX], *header_texts[HEADERS_MAX];
+    JitSource sources[UNITS_MAX];
+    JitImage images[UNITS_MAX];
+    Unit *units[UNITS_MAX];
+    size_t count = 0;
+    int headers = 0;
     architecture_of(gpu, architecture, sizeof architecture);
-    const char *header_names[FILES_MAX], *header_texts[FILES_MAX];
-    JitSource source = {
-        .name = name, .text = image_of(file, NULL), .header_names = header_names, .header_texts = header_texts,
-        .architecture = architecture,
-    };
-    for (const CudaImage *header = cuda_images; header->file && source.headers < FILES_MAX; header++)
+    for (const CudaImage *header = cuda_images; header->file && headers < HEADERS_MAX; header++)
         if (!header->architecture && strchr(header->file, '.')) {
-            header_names[source.headers] = header->file;
-            header_texts[source.headers++] = header->begin;
+            header_names[headers] = header->file;
+            header_texts[headers++] = header->begin;
         }
+    for (Unit *unit = loaded.units; unit < loaded.units + loaded.unit_count; unit++)
+        if (!unit->library && !ready_made(unit->name, gpu)) {
+            snprintf(names[count], sizeof names[count], "%s.cu", unit->file);
+            units[count] = unit;
+            sources[count] = (JitSource){
+                .name = names[count], .text = image_of(unit->file, NULL), .headers = headers, .header_names = header_names,
+                .header_texts = header_texts, .architecture = architecture, .macro = unit->macro,
+            };
+            count++;
+        }
+    if (count == 0)
+        return STATUS_OK;
+    const Nvrtc *nvrtc;
     const Status status = jit_open(&nvrtc, error);
     if (status != STATUS_OK) {
         error_prefix(error, "this program has no ready-made kernels for %s (%s), and to make some: ", gpu->name, architecture);
         return status;
     }
     jit_folder(folder, sizeof folder);
-    return jit_compile(nvrtc, folder, &source, image, &bytes, error);
-}
-
-static Status load_file(const char *file, const CudaProperties *gpu, CudaLibrary **library, Error *error)
-{
-    for (size_t i = 0; i < loaded.file_count; i++)
-        if (strcmp(loaded.files[i], file) == 0) {
-            *library = loaded.libraries[i];
-            return STATUS_OK;
-        }
-    const char *image = ready_made(file, gpu);
-    void *made = NULL;
-    if (!image)
-        TRY(compile(file, gpu, &made, error));
-    const Status status =
-        cuda_status(cuda_runtime->LibraryLoadData(library, image ? image : made), "cudaLibraryLoadData", error);
-    free(made);
-    if (status != STATUS_OK) {
-        error_prefix(error, "kernels of %s.cu: ", file);
-        return status;
-    }
-    loaded.files[loaded.file_count] = file;
-    loaded.libraries[loaded.file_count++] = *library;
+    TRY(jit_compile(nvrtc, folder, count, sources, images, error));
+    for (size_t i = 0; i < count; i++)
+        units[i]->made = images[i];
     return STATUS_OK;
 }
 
-static Status load_kernel(const char *file, const char *name, const char *suffix, int number, CudaType type,
-                          const CudaProperties *gpu, Error *error)
+static Status load_unit(Unit *unit, const CudaProperties *gpu, Error *error)
 {
-    CudaLibrary *library = NULL;
-    CudaModule *module = &loaded.module;
-    char *full = module->names[number][type];
-    snprintf(full, sizeof module->names[number][type], "%s%s", name, suffix);
-    TRY(load_file(file, gpu, &library, error));
-    CudaKernel **kernel = &module->kernels[number][type];
-    const Status status = cuda_status(cuda_runtime->LibraryGetKernel(kernel, library, full), "cudaLibraryGetKernel", error);
+    const void *image = unit->made.code ? unit->made.code : ready_made(unit->name, gpu);
+    const Status status = cuda_status(cuda_runtime->LibraryLoadData(&unit->library, image), "cudaLibraryLoadData", error);
     if (status != STATUS_OK)
-        error_prefix(error, "%s: ", full);
+        error_prefix(error, "kernels of %s: ", unit->name);
+    free(unit->made.code);
+    unit->made.code = NULL;
     return status;
 }
 
-static Status load_all(const CudaProperties *gpu, Error *error)
+static Status load_kernel(int number, CudaType form_type, Error *error)
 {
-#define BOTH(file, name, parameters)                                                            \
-    TRY(load_kernel(#file, #name, "_f32", CUDA_##name, CUDA_F32, gpu, error));           \
-    TRY(load_kernel(#file, #name, "_bf16", CUDA_##name, CUDA_BF16, gpu, error));
-#define ONE(file, name, parameters) TRY(load_kernel(#file, #name, "", CUDA_##name, CUDA_F32, gpu, error));
-    KERNELS_OF_ELEMENTS(BOTH)
-    KERNELS_OF_FLOATS(ONE)
-    KERNELS_OF_TABLES(BOTH)
-    if (gpu->major == 9 && (ready_made("hopper", gpu) || image_of("hopper", NULL))) {
-        KERNELS_OF_HOPPER(ONE)
-    }
-    loaded.major = gpu->major;
-    loaded.minor = gpu->minor;
+    const struct Row *row = &rows[number];
+    CudaModule *module = &loaded.module;
+    CudaKernel **kernel = &module->kernels[number][form_type];
+    char *name = module->names[number][form_type];
+    if (*kernel)
+        return STATUS_OK;
+    const bool one = row->form != OF_ELEMENTS;
+    snprintf(name, sizeof module->names[number][form_type], "%s%s%s", row->name, one ? "" : "_", one ? "" : suffixes[form_type]);
+    const Status status = cuda_status(cuda_runtime->LibraryGetKernel(kernel, unit_of(row, form_type)->library, name),
+                                      "cudaLibraryGetKernel", error);
+    if (status != STATUS_OK)
+        error_prefix(error, "%s: ", name);
+    return status;
+}
+
+/* For every kernel that a device of `type` uses. */
+#define FOR_KERNELS(number, form_type, type, gpu)                                                  for (int number = 0; number < CUDA_KERNELS; number++)                                               for (CudaType form_type = CUDA_F32; form_type < CUDA_TYPES; form_type++)                            if (uses(&rows[number], form_type, type, gpu))
+
+static Status load_all(const CudaProperties *gpu, CudaType type, Error *error)
+{
+    FOR_KERNELS(number, form_type, type, gpu)
+        if (!unit_of(&rows[number], form_type))
+            return error_set(error, STATUS_RUN_FAILED, "more than %d units of kernels", UNITS_MAX);
+    TRY(compile_rest(gpu, error));
+    for (size_t i = 0; i < loaded.unit_count; i++)
+        if (!loaded.units[i].library)
+            TRY(load_unit(&loaded.units[i], gpu, error));
+    FOR_KERNELS(number, form_type, type, gpu)
+        TRY(load_kernel(number, form_type, error));
+    loaded.complete[type] = true;
     return STATUS_OK;
 }
 
-static Status prepare(const CudaProperties *gpu, int index, Error *error)
+static Status prepare(const CudaProperties *gpu, int index, CudaType type, Error *error)
 {
-    if (gpu->major != loaded.major || gpu->minor != loaded.minor || index >= 64)
-        return error_set(error, STATUS_RUN_FAILED, "%s, GPU %d, is of another kind than those before it", gpu->name, index);
-    if (loaded.prepared >> index & 1)
+    if (index >= 64)
+        return error_set(error, STATUS_RUN_FAILED, "%s, GPU %d: 64 are all that is counted", gpu->name, index);
+    if (loaded.prepared[type] >> index & 1)
         return STATUS_OK;
-    for (int k = 0; k < CUDA_KERNELS; k++)
-        for (int type = 0; type < CUDA_TYPES; type++)
-            if (loaded.module.kernels[k][type])
-                CUDA_TRY(KernelSetAttributeForDevice, loaded.module.kernels[k][type], gpu->shared_bytes, index);
-    loaded.prepared |= UINT64_C(1) << index;
+    FOR_KERNELS(number, form_type, type, gpu)
+        CUDA_TRY(KernelSetAttributeForDevice, loaded.module.kernels[number][form_type], gpu->shared_bytes, index);
+    loaded.prepared[type] |= UINT64_C(1) << index;
     return STATUS_OK;
 }
 
 static void unload(void)
 {
-    for (size_t i = 0; i < loaded.file_count; i++)
-        cuda_runtime->LibraryUnload(loaded.libraries[i]);
-    loaded.file_count = 0;
-    loaded.prepared = 0;
+    for (Unit *unit = loaded.units; unit < loaded.units + loaded.unit_count; unit++) {
+        if (unit->library)
+            cuda_runtime->LibraryUnload(unit->library);
+        free(unit->made.code);
+    }
+    loaded.unit_count = 0;
+    memset(loaded.complete, 0, sizeof loaded.complete);
+    memset(loaded.prepared, 0, sizeof loaded.prepared);
     memset(&loaded.module, 0, sizeof loaded.module);
 }
 
-Status cuda_module_take(const CudaProperties *properties, int index, const CudaModule **module, Error *error)
+static Status take(const CudaProperties *gpu, int index, CudaType type, Error *error)
 {
-    Status status = STATUS_OK;
+    if (loaded.users == 0) {
+        loaded.major = gpu->major;
+        loaded.minor = gpu->minor;
+    } else if (gpu->major != loaded.major || gpu->minor != loaded.minor) {
+        return error_set(error, STATUS_RUN_FAILED, "%s, GPU %d, is of another kind than those before it", gpu->name, index);
+    }
+    if (!loaded.complete[type])
+        TRY(load_all(gpu, type, error));
+    return prepare(gpu, index, type, error);
+}
+
+Status cuda_module_take(const CudaProperties *gpu, int index, CudaType type, const CudaModule **module, Error *error)
+{
     pthread_mutex_lock(&loaded.lock);
-    if (loaded.users == 0)
-        status = load_all(properties, error);
-    if (status == STATUS_OK)
-        status = prepare(properties, index, error);
+    const Status status = take(gpu, index, type, error);
     if (status == STATUS_OK) {
         loaded.users++;
         *module = &loaded.module;

@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -82,37 +84,46 @@ static void append_log(const Nvrtc *nvrtc, NvrtcProgram program, Error *error)
     free(log);
 }
 
-static Status make_image(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source, void **image, size_t *bytes,
-                         Error *error)
+enum { NVRTC_INVALID_OPTION = 5 };
+
+/* The optimizer's passes, too, run on several threads, function by function; always in as many parts, whatever the machine. */
+static int compile_program(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source)
 {
-    char architecture[64];
+    char architecture[64], macro[64];
+    const char *options[4] = {architecture, "--std=c++17"};
+    int count = 2;
     snprintf(architecture, sizeof architecture, "--gpu-architecture=%s", source->architecture);
-    const char *const options[] = {architecture, "--std=c++17"};
-    const Status status = check(nvrtc, nvrtc->CompileProgram(program, sizeof options / sizeof *options, options),
-                                "nvrtcCompileProgram", source, error);
+    if (source->macro) {
+        snprintf(macro, sizeof macro, "--define-macro=%s", source->macro);
+        options[count++] = macro;
+    }
+    options[count] = "--split-compile=16";
+    const int code = nvrtc->CompileProgram(program, count + 1, options);
+    return code == NVRTC_INVALID_OPTION ? nvrtc->CompileProgram(program, count, options) : code; /* an older NVRTC */
+}
+
+static Status make_image(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source, JitImage *image, Error *error)
+{
+    const Status status = check(nvrtc, compile_program(nvrtc, program, source), "nvrtcCompileProgram", source, error);
     if (status != STATUS_OK) {
         append_log(nvrtc, program, error);
         return status;
     }
-    TRY(check(nvrtc, nvrtc->GetCUBINSize(program, bytes), "nvrtcGetCUBINSize", source, error));
-    *image = malloc(*bytes + 1);
-    if (!*image)
-        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its machine code, %zu bytes", source->name, *bytes);
-    return check(nvrtc, nvrtc->GetCUBIN(program, *image), "nvrtcGetCUBIN", source, error);
+    TRY(check(nvrtc, nvrtc->GetCUBINSize(program, &image->bytes), "nvrtcGetCUBINSize", source, error));
+    image->code = malloc(image->bytes + 1);
+    if (!image->code)
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its machine code, %zu bytes", source->name, image->bytes);
+    return check(nvrtc, nvrtc->GetCUBIN(program, image->code), "nvrtcGetCUBIN", source, error);
 }
 
-static Status compile(const Nvrtc *nvrtc, const JitSource *source, void **image, size_t *bytes, Error *error)
+static Status compile(const Nvrtc *nvrtc, const JitSource *source, JitImage *image, Error *error)
 {
     NvrtcProgram program = NULL;
     TRY(check(nvrtc, nvrtc->CreateProgram(&program, source->text, source->name, source->headers, source->header_texts,
                                           source->header_names),
               "nvrtcCreateProgram", source, error));
-    const Status status = make_image(nvrtc, program, source, image, bytes, error);
+    const Status status = make_image(nvrtc, program, source, image, error);
     nvrtc->DestroyProgram(&program);
-    if (status != STATUS_OK) {
-        free(*image);
-        *image = NULL;
-    }
     return status;
 }
 
@@ -135,9 +146,10 @@ static Key key_of(const JitSource *source, int major, int minor)
     Key key = {{14695981039346656037u, 0x9e3779b97f4a7c15u}};
     char version[32];
     snprintf(version, sizeof version, "NVRTC %d.%d", major, minor);
-    const char *const parts[] = {"dprun 1", version, source->architecture, source->name, source->text};
+    const char *const parts[] = {"dprun 2", version, source->architecture, source->name, source->text};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         key_add(&key, parts[i]);
+    key_add(&key, source->macro ? source->macro : "");
     for (int i = 0; i < source->headers; i++) {
         key_add(&key, source->header_names[i]);
         key_add(&key, source->header_texts[i]);
@@ -160,7 +172,7 @@ static uint64_t check_of(const void *image, size_t bytes)
 }
 
 /* False when it is not there or not whole. */
-static bool load(const char *path, const Key *key, void **image, size_t *bytes)
+static bool load(const char *path, const Key *key, JitImage *image)
 {
     Head head;
     bool whole = false;
@@ -171,17 +183,18 @@ static bool load(const char *path, const Key *key, void **image, size_t *bytes)
     if (fread(&head, sizeof head, 1, stream) == 1 && memcmp(head.magic, magic, sizeof magic) == 0 &&
         memcmp(&head.key, key, sizeof *key) == 0 && fstat(fileno(stream), &about) == 0 &&
         (uint64_t)about.st_size == sizeof head + head.bytes) {
-        *bytes = head.bytes;
-        *image = malloc(*bytes + 1);
-        whole = *image && fread(*image, 1, *bytes, stream) == *bytes && check_of(*image, *bytes) == head.check;
-        if (!whole)
-            free(*image);
+        image->bytes = head.bytes;
+        image->code = malloc(image->bytes + 1);
+        whole = image->code && fread(image->code, 1, image->bytes, stream) == image->bytes &&
+                check_of(image->code, image->bytes) == head.check;
     }
     fclose(stream);
-    if (whole)
+    if (whole) {
         utimensat(AT_FDCWD, path, NULL, 0); /* used now: the last to be trimmed */
-    else
-        *image = NULL;
+    } else {
+        free(image->code);
+        image->code = NULL;
+    }
     return whole;
 }
 
@@ -197,19 +210,37 @@ static bool make_folders(const char *folder)
     return mkdir(path, 0700) == 0 || errno == EEXIST;
 }
 
-static void keep(const char *folder, const char *path, const Key *key, const void *image, size_t bytes)
+static void keep(const char *path, const Key *key, const JitImage *image)
 {
-    Head head = {.key = *key, .bytes = bytes, .check = check_of(image, bytes)};
+    Head head = {.key = *key, .bytes = image->bytes, .check = check_of(image->code, image->bytes)};
     memcpy(head.magic, magic, sizeof magic);
     Error unheard; /* without the folder everything works, only slower */
     OutputFile file;
-    if (!make_folders(folder) || file_begin(path, &file, &unheard) != STATUS_OK)
+    if (file_begin(path, &file, &unheard) != STATUS_OK)
         return;
     fwrite(&head, sizeof head, 1, file.stream);
-    fwrite(image, 1, bytes, file.stream);
+    fwrite(image->code, 1, image->bytes, file.stream);
     if (file_finish(&file, &unheard) != STATUS_OK)
         file_abandon(&file);
-    jit_trim(folder, JIT_FOLDER_BYTES);
+}
+
+/* Whoever makes something for the folder has it to himself: until the descriptor is closed, by the process or its end. Nobody
+   waits for one that hangs: then both make the same, and each file still appears whole. -1 where this cannot be had. */
+enum { LOCK_WAIT_MILLISECONDS = 60000 };
+static int lock(const char *folder)
+{
+    char path[PATH_MAX];
+    const int length = snprintf(path, sizeof path, "%s/lock", folder);
+    const struct timespec millisecond = {.tv_nsec = 1000000};
+    if ((size_t)length >= sizeof path)
+        return -1;
+    const int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    for (int waited = 0; descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0; waited++) {
+        if (errno != EWOULDBLOCK || waited == LOCK_WAIT_MILLISECONDS)
+            break;
+        nanosleep(&millisecond, NULL);
+    }
+    return descriptor;
 }
 
 typedef struct Kept {
@@ -264,20 +295,101 @@ void jit_folder(char *path, size_t size)
         snprintf(path, size, "%s/.cache/dprun", home);
 }
 
-Status jit_compile(const Nvrtc *nvrtc, const char *folder, const JitSource *source, void **image, size_t *bytes, Error *error)
+/* --- both --- */
+
+/* One source on its way to machine code. */
+typedef struct Job {
+    const Nvrtc *nvrtc;
+    const JitSource *source;
+    JitImage *image;
+    Key key;
+    char path[PATH_MAX]; /* "": there is no folder */
+    bool threaded, made;
+    pthread_t thread;
+    Status status;
+    Error error;
+} Job;
+
+static void *work(void *argument)
+{
+    Job *job = argument;
+    job->status = compile(job->nvrtc, job->source, job->image, &job->error);
+    job->made = true;
+    return NULL;
+}
+
+static void plan(Job *job, const Nvrtc *nvrtc, const char *folder, int major, int minor, const JitSource *source, JitImage *image)
+{
+    *image = (JitImage){NULL, 0};
+    *job = (Job){.nvrtc = nvrtc, .source = source, .image = image, .key = key_of(source, major, minor)};
+    const int length = snprintf(job->path, sizeof job->path, "%s/%016llx%016llx.cubin", folder,
+                                (unsigned long long)job->key.half[0], (unsigned long long)job->key.half[1]);
+    if (!*folder || (size_t)length >= sizeof job->path)
+        *job->path = '\0';
+}
+
+/* How many are in the folder. */
+static size_t load_all(size_t count, Job *jobs)
+{
+    size_t there = 0;
+    for (Job *job = jobs; job < jobs + count; job++)
+        there += job->image->code || (*job->path && load(job->path, &job->key, job->image));
+    return there;
+}
+
+/* NVRTC does so on several threads at once, one program each (NVRTC's guide, "Thread Safety"); before 12.3 most of it in turn. */
+static Status make_rest(size_t count, Job *jobs, Error *error)
+{
+    for (Job *job = jobs; job < jobs + count; job++)
+        if (!job->image->code) {
+            job->threaded = pthread_create(&job->thread, NULL, work, job) == 0;
+            if (!job->threaded)
+                work(job);
+        }
+    Status status = STATUS_OK;
+    for (Job *job = jobs; job < jobs + count; job++) {
+        if (job->threaded)
+            pthread_join(job->thread, NULL);
+        if (status == STATUS_OK && job->status != STATUS_OK) {
+            status = job->status;
+            *error = job->error;
+        }
+    }
+    return status;
+}
+
+static Status make_in(const char *folder, size_t count, Job *jobs, Error *error)
+{
+    if (!*folder || !make_folders(folder))
+        return make_rest(count, jobs, error);
+    const int locked = lock(folder);
+    const Status status = load_all(count, jobs) == count ? STATUS_OK : make_rest(count, jobs, error);
+    for (Job *job = jobs; job < jobs + count; job++)
+        if (job->made && job->status == STATUS_OK && *job->path)
+            keep(job->path, &job->key, job->image);
+    jit_trim(folder, JIT_FOLDER_BYTES);
+    if (locked >= 0)
+        close(locked);
+    return status;
+}
+
+Status jit_compile(const Nvrtc *nvrtc, const char *folder, size_t count, const JitSource *sources, JitImage *images,
+                   Error *error)
 {
     int major = 0, minor = 0;
-    *image = NULL;
-    TRY(check(nvrtc, nvrtc->Version(&major, &minor), "nvrtcVersion", source, error));
-    const Key key = key_of(source, major, minor);
-    char path[PATH_MAX];
-    const int length = snprintf(path, sizeof path, "%s/%016llx%016llx.cubin", folder, (unsigned long long)key.half[0],
-                                (unsigned long long)key.half[1]);
-    const bool has_folder = *folder && length > 0 && (size_t)length < sizeof path;
-    if (has_folder && load(path, &key, image, bytes))
+    if (count == 0)
         return STATUS_OK;
-    TRY(compile(nvrtc, source, image, bytes, error));
-    if (has_folder)
-        keep(folder, path, &key, *image, *bytes);
-    return STATUS_OK;
+    TRY(check(nvrtc, nvrtc->Version(&major, &minor), "nvrtcVersion", sources, error));
+    Job *jobs = malloc(count * sizeof *jobs);
+    if (!jobs)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    for (size_t i = 0; i < count; i++)
+        plan(&jobs[i], nvrtc, folder, major, minor, &sources[i], &images[i]);
+    const Status status = load_all(count, jobs) == count ? STATUS_OK : make_in(folder, count, jobs, error);
+    for (size_t i = 0; status != STATUS_OK && i < count; i++) {
+        free(images[i].code);
+        images[i] = (JitImage){NULL, 0};
+    }
+    free(jobs);
+    return status;
 }

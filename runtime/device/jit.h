@@ -32,12 +32,20 @@ typedef struct JitSource {
     int headers;
     const char *const *header_names, *const *header_texts; /* [headers], by the names that #include gives */
     const char *architecture;                              /* such as sm_90a */
+    const char *macro;                                     /* defined as 1; NULL: none */
 } JitSource;
 
-/* The machine code of a source: from `folder` if it was made there before from the same bytes by the same compiler, else made
-   now and put there. What is damaged in the folder is made again; a folder that cannot be written only costs the time. The
-   image is the caller's to free. STATUS_RUN_FAILED has the beginning of the compiler's log. */
-Status jit_compile(const Nvrtc *nvrtc, const char *folder, const JitSource *source, void **image, size_t *bytes, Error *error);
+typedef struct JitImage {
+    void *code; /* the caller's to free */
+    size_t bytes;
+} JitImage;
+
+/* The machine code of `count` sources: from `folder` if it was made there before from the same bytes by the same compiler,
+   else made now, each on a thread of its own, and put there. Processes that start together do not all make the same: one
+   does, the others wait and find it in the folder. What is damaged in the folder is made again; a folder that cannot be
+   written only costs the time. STATUS_RUN_FAILED has the beginning of the compiler's log, and there are no images. */
+Status jit_compile(const Nvrtc *nvrtc, const char *folder, size_t count, const JitSource *sources, JitImage *images,
+                   Error *error);
 
 /* $XDG_CACHE_HOME/dprun or ~/.cache/dprun; "" where there is neither. */
 void jit_folder(char *path, size_t size);

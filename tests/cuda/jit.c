@@ -1,4 +1,5 @@
-/* Kernels made by a compiler that is none: when it is asked, what of it is kept, and what happens to what is kept. */
+/* Kernels made by a compiler that is none: when it is asked, what of it is kept, what happens to what is kept, and who waits
+   for whom. */
 
 #include "runtime/device/jit.h"
 
@@ -8,6 +9,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +22,11 @@ struct _nvrtcProgram {
     char text[256];
 };
 
-static int compilations, live, minor_version, compile_result;
-static char last_option[64], last_header[64];
+static atomic_int compilations, live, at_work, together;
+static int minor_version, compile_result, wait_for; /* so many compilations at once before the first one ends */
+static bool old; /* it cannot split */
+static char last_options[128], last_header[64];
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const char *get_error_string(int error)
 {
@@ -39,7 +46,9 @@ static int create_program(NvrtcProgram *program, const char *source, const char 
     (void)name;
     *program = calloc(1, sizeof **program);
     snprintf((*program)->text, sizeof (*program)->text, "code of %s", source);
+    pthread_mutex_lock(&mutex);
     snprintf(last_header, sizeof last_header, "%s: %s", headers ? names[0] : "", headers ? contents[0] : "");
+    pthread_mutex_unlock(&mutex);
     live++;
     return 0;
 }
@@ -53,10 +62,22 @@ static int destroy_program(NvrtcProgram *program)
 
 static int compile_program(NvrtcProgram program, int options, const char *const *option)
 {
-    (void)program;
+    const bool splits = strncmp(option[options - 1], "--split-compile", strlen("--split-compile")) == 0;
+    if (old && splits)
+        return 5;
     compilations++;
-    snprintf(last_option, sizeof last_option, "%s", options ? option[0] : "");
-    return compile_result;
+    const int now = ++at_work;
+    if (now > together)
+        together = now;
+    for (int i = 0; i < 10000 && together < wait_for; i++)
+        usleep(1000);
+    pthread_mutex_lock(&mutex);
+    *last_options = '\0';
+    for (int i = 0; i < options; i++)
+        snprintf(last_options + strlen(last_options), sizeof last_options - strlen(last_options), "%s ", option[i]);
+    pthread_mutex_unlock(&mutex);
+    at_work--;
+    return strstr(program->text, "bad") ? 6 : compile_result;
 }
 
 static int cubin_size(NvrtcProgram program, size_t *bytes)
@@ -105,7 +126,9 @@ static int set_up(void **state)
     const char *build = getenv("BUILD");
     snprintf(folder, sizeof folder, "%s/tests/cuda/cache/deep/er", build ? build : "build");
     remove_all(folder);
-    compilations = live = minor_version = compile_result = 0;
+    compilations = live = at_work = together = 0;
+    minor_version = compile_result = wait_for = 0;
+    old = false;
     return 0;
 }
 
@@ -118,16 +141,15 @@ static JitSource source_of(const char *text, const char *architecture)
 
 static void expect(const JitSource *source, const char *in, const char *code, int compiled)
 {
-    void *image;
-    size_t bytes;
+    JitImage image;
     Error error = {""};
-    if (jit_compile(&nvrtc, in, source, &image, &bytes, &error) != STATUS_OK)
+    if (jit_compile(&nvrtc, in, 1, source, &image, &error) != STATUS_OK)
         fail_msg("%s", error.text);
-    assert_int_equal(bytes, strlen(code));
-    assert_memory_equal(image, code, bytes);
+    assert_int_equal(image.bytes, strlen(code));
+    assert_memory_equal(image.code, code, image.bytes);
     assert_int_equal(compilations, compiled);
     assert_int_equal(live, 0);
-    free(image);
+    free(image.code);
 }
 
 static void test_kept(void **state)
@@ -135,7 +157,7 @@ static void test_kept(void **state)
     (void)state;
     JitSource source = source_of("x", "sm_90a");
     expect(&source, folder, "code of x", 1);
-    assert_string_equal(last_option, "--gpu-architecture=sm_90a");
+    assert_string_equal(last_options, "--gpu-architecture=sm_90a --std=c++17 --split-compile=16 ");
     assert_string_equal(last_header, "kernels.h: enum { A };");
     expect(&source, folder, "code of x", 1);
     JitSource other = source_of("y", "sm_90a");
@@ -152,6 +174,87 @@ static void test_kept(void **state)
     expect(&source, folder, "code of x", 6);
     minor_version = 0;
     expect(&other, folder, "code of y", 6);
+    other.macro = "ONLY_f32";
+    expect(&other, folder, "code of y", 7);
+    assert_string_equal(last_options, "--gpu-architecture=sm_90a --std=c++17 --define-macro=ONLY_f32 --split-compile=16 ");
+    other.macro = "ONLY_bf16";
+    old = true;
+    expect(&other, folder, "code of y", 8);
+    assert_string_equal(last_options, "--gpu-architecture=sm_90a --std=c++17 --define-macro=ONLY_bf16 ");
+}
+
+enum { SOURCES = 4 };
+
+static void expect_all(const JitSource *sources, const char *const *texts)
+{
+    JitImage images[SOURCES];
+    Error error = {""};
+    if (jit_compile(&nvrtc, folder, SOURCES, sources, images, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    for (int i = 0; i < SOURCES; i++) {
+        char code[16];
+        snprintf(code, sizeof code, "code of %s", texts[i]);
+        assert_int_equal(images[i].bytes, strlen(code));
+        assert_memory_equal(images[i].code, code, images[i].bytes);
+        free(images[i].code);
+    }
+}
+
+/* All that is missing is made at once, the rest is not made again. */
+static void test_together(void **state)
+{
+    (void)state;
+    static const char *const texts[SOURCES] = {"a", "b", "c", "d"};
+    JitSource sources[SOURCES];
+    for (int i = 0; i < SOURCES; i++)
+        sources[i] = source_of(texts[i], "sm_80");
+    expect(&sources[2], folder, "code of c", 1);
+    wait_for = SOURCES - 1;
+    expect_all(sources, texts);
+    assert_int_equal(compilations, SOURCES);
+    assert_int_equal(together, SOURCES - 1);
+    expect_all(sources, texts);
+    assert_int_equal(compilations, SOURCES);
+}
+
+/* Of a process that starts beside another one, or a thread: what both need is made once. */
+static void *start(void *argument)
+{
+    static const char *const texts[SOURCES] = {"a", "b", "c", "d"};
+    JitSource sources[SOURCES];
+    for (int i = 0; i < SOURCES; i++)
+        sources[i] = source_of(texts[i], "sm_80");
+    expect_all(sources, texts);
+    return argument;
+}
+
+static void test_started_together(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, start, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(compilations, SOURCES);
+}
+
+/* One that fails among others: its error is told, nothing is left of any. */
+static void test_one_fails(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a", "bad", "c"};
+    JitSource sources[3];
+    JitImage images[3];
+    Error error = {""};
+    for (int i = 0; i < 3; i++)
+        sources[i] = source_of(texts[i], "sm_80");
+    assert_int_equal(jit_compile(&nvrtc, folder, 3, sources, images, &error), STATUS_RUN_FAILED);
+    assert_string_equal(error.text, "a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
+    for (int i = 0; i < 3; i++)
+        assert_null(images[i].code);
+    assert_int_equal(live, 0);
+    expect(&sources[2], folder, "code of c", 3); /* and the others are kept */
 }
 
 /* Calls `change` for each file of the folder, after which its code must be made again. */
@@ -163,7 +266,7 @@ static void damage(void (*change)(const char *path))
     for (struct dirent *entry; (entry = readdir(stream));) {
         char path[600];
         snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
-        if (entry->d_name[0] != '.') {
+        if (strstr(entry->d_name, ".cubin")) {
             change(path);
             files++;
         }
@@ -237,13 +340,12 @@ static void test_errors(void **state)
 {
     (void)state;
     const JitSource source = source_of("x", "sm_80");
-    void *image;
-    size_t bytes;
+    JitImage image;
     Error error = {""};
     compile_result = 6;
-    assert_int_equal(jit_compile(&nvrtc, folder, &source, &image, &bytes, &error), STATUS_RUN_FAILED);
+    assert_int_equal(jit_compile(&nvrtc, folder, 1, &source, &image, &error), STATUS_RUN_FAILED);
     assert_string_equal(error.text, "a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
-    assert_null(image);
+    assert_null(image.code);
     assert_int_equal(live, 0);
     compile_result = 0;
     expect(&source, folder, "code of x", 2); /* nothing of the failure was kept */
@@ -293,6 +395,8 @@ int main(void)
         cmocka_unit_test_setup(test_kept, set_up),   cmocka_unit_test_setup(test_damaged, set_up),
         cmocka_unit_test_setup(test_without_folder, set_up), cmocka_unit_test_setup(test_errors, set_up),
         cmocka_unit_test_setup(test_trim, set_up),   cmocka_unit_test(test_folder),
+        cmocka_unit_test_setup(test_together, set_up), cmocka_unit_test_setup(test_started_together, set_up),
+        cmocka_unit_test_setup(test_one_fails, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The sources that are embedded in the program are whole: NVRTC, where it is installed, makes of them what nvcc makes of the
-   files, without a GPU and without any header of its own. A quick one stands for all here; names on the command line are
-   made instead, for another architecture where one is among them. */
+   files, without a GPU and without any header of its own. A quick one stands for all here; units on the command line
+   (attention.bf16 hopper ...) are made instead, together, for another architecture where one is among them: that says how
+   long a first start takes. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cuda.h"
@@ -11,41 +12,31 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { FILES_MAX = 32 };
+enum { UNITS_MAX = 32 };
 
-typedef struct Work {
-    const Nvrtc *nvrtc;
-    JitSource source;
-    char name[64];
-    Status status;
-    Error error;
-    size_t bytes;
-    pthread_t thread;
-} Work;
+static const char *wanted[UNITS_MAX] = {"training.bf16"};
+static size_t count = 1;
+static const char *architecture = "sm_90a";
 
-static void *compile(void *argument)
+static const char *text_of(const char *file)
 {
-    Work *work = argument;
-    void *image;
-    work->status = jit_compile(work->nvrtc, "", &work->source, &image, &work->bytes, &work->error);
-    free(image);
+    for (const CudaImage *image = cuda_images; image->file; image++)
+        if (!image->architecture && strcmp(image->file, file) == 0)
+            return image->begin;
+    fail_msg("there is no %s", file);
     return NULL;
 }
 
-static const char *wanted[FILES_MAX] = {"training"};
-static const char *architecture = "sm_90a";
-
-static bool is_wanted(const char *file)
+static double processor_seconds(void)
 {
-    for (int i = 0; i < FILES_MAX && wanted[i]; i++)
-        if (strcmp(wanted[i], file) == 0)
-            return true;
-    return false;
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
 }
 
 static void test_sources(void **state)
@@ -55,44 +46,46 @@ static void test_sources(void **state)
     Error error = {""};
     if (jit_open(&nvrtc, &error) != STATUS_OK)
         skip();
-    const char *names[FILES_MAX], *texts[FILES_MAX];
-    Work works[FILES_MAX];
-    int headers = 0, count = 0;
+    const char *names[UNITS_MAX], *texts[UNITS_MAX];
+    char files[UNITS_MAX][32];
+    JitSource sources[UNITS_MAX];
+    JitImage images[UNITS_MAX];
+    int headers = 0;
     for (const CudaImage *image = cuda_images; image->file; image++)
         if (!image->architecture && strchr(image->file, '.')) {
             names[headers] = image->file;
             texts[headers++] = image->begin;
         }
-    const int64_t begun = clock_nanoseconds();
-    for (const CudaImage *image = cuda_images; image->file; image++) {
-        if (image->architecture || !is_wanted(image->file))
-            continue;
-        Work *work = &works[count++];
-        *work = (Work){.nvrtc = nvrtc};
-        snprintf(work->name, sizeof work->name, "%s.cu", image->file);
-        work->source = (JitSource){.name = work->name, .text = image->begin, .headers = headers, .header_names = names,
-                                   .header_texts = texts, .architecture = architecture};
-        assert_int_equal(pthread_create(&work->thread, NULL, compile, work), 0);
+    for (size_t i = 0; i < count; i++) {
+        snprintf(files[i], sizeof files[i], "%s", wanted[i]);
+        char *type = strchr(files[i], '.');
+        if (type)
+            *type++ = '\0';
+        sources[i] = (JitSource){.name = wanted[i], .text = text_of(files[i]), .headers = headers, .header_names = names,
+                                 .header_texts = texts, .architecture = architecture,
+                                 .macro = !type ? NULL : strcmp(type, "f32") == 0 ? "ONLY_f32" : "ONLY_bf16"};
     }
-    for (int i = 0; i < count; i++)
-        pthread_join(works[i].thread, NULL);
-    for (int i = 0; i < count; i++)
-        if (works[i].status != STATUS_OK || works[i].bytes < 1000)
-            fail_msg("%s: %s", works[i].name, works[i].error.text);
-    assert_true(count > 0);
-    printf("%d sources for %s in %.1f s\n", count, architecture, (double)(clock_nanoseconds() - begun) * 1e-9);
+    const int64_t begun = clock_nanoseconds();
+    const double used = processor_seconds();
+    if (jit_compile(nvrtc, "", count, sources, images, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    printf("%zu units for %s in %.1f s, %.1f s of processor time\n", count, architecture,
+           (double)(clock_nanoseconds() - begun) * 1e-9, processor_seconds() - used);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(images[i].bytes > 1000);
+        free(images[i].code);
+    }
 }
 
 int main(int argc, char **argv)
 {
-    int files = 0;
-    for (int i = 1; i < argc && i < FILES_MAX; i++)
+    size_t named = 0;
+    for (int i = 1; i < argc && named < UNITS_MAX; i++)
         if (strncmp(argv[i], "sm_", 3) == 0)
             architecture = argv[i];
         else
-            wanted[files++] = argv[i];
-    if (files)
-        wanted[files] = NULL;
+            wanted[named++] = argv[i];
+    count = named ? named : count;
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_sources)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

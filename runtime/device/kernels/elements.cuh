@@ -20,6 +20,15 @@ struct Bf16 {
     unsigned short bits;
 };
 
+/* X(suffix, T) for the types of elements. A source is compiled for each alone, side by side: a device needs one of them. */
+#if defined ONLY_f32
+#define OF_ELEMENTS(X) X(f32, float)
+#elif defined ONLY_bf16
+#define OF_ELEMENTS(X) X(bf16, Bf16)
+#else
+#define OF_ELEMENTS(X) X(f32, float) X(bf16, Bf16)
+#endif
+
 DEVICE float to_float(float value) { return value; }
 DEVICE float to_float(Bf16 value) { return __uint_as_float((unsigned)value.bits << 16); }
 

@@ -1,4 +1,5 @@
 #include "fused.cuh"
 
-TILE_KERNEL((TILE_THREADS, 1), fused_f32, Fused, fused_work<float>(p, shared))
-TILE_KERNEL((TILE_THREADS, 1), fused_bf16, Fused, fused_work<Bf16>(p, shared))
+#define FUSED(suffix, T) TILE_KERNEL((TILE_THREADS, 1), fused_##suffix, Fused, fused_work<T>(p, shared))
+
+OF_ELEMENTS(FUSED)

@@ -9,5 +9,4 @@
     TILE_KERNEL((TILE_THREADS), embedding_forward_##suffix, Embedding, embedding_forward_tile<T>(p, tile))          \
     TILE_KERNEL((TILE_THREADS), embedding_backward_##suffix, Embedding, embedding_backward_tile<T>(p, tile, shared))
 
-LAYERS(f32, float)
-LAYERS(bf16, Bf16)
+OF_ELEMENTS(LAYERS)

@@ -1,9 +1,11 @@
 #include "product.cuh"
 
-#define PRODUCT(name, layout)                                                                                   \
-    TILE_KERNEL((TILE_THREADS, 1), product_##name##_f32, Product, product_work<float, layout>(p, tile, shared)) \
-    TILE_KERNEL((TILE_THREADS, 2), product_##name##_bf16, Product, product_work<Bf16, layout>(p, tile, shared))
+/* One block a multiprocessor of float, two of bfloat16. */
+#define PRODUCT_OF(name, layout, suffix, T) \
+    TILE_KERNEL((TILE_THREADS, sizeof(T) == 4 ? 1 : 2), product_##name##_##suffix, Product, product_work<T, layout>(p, tile, shared))
+#define PRODUCT(suffix, T)                          \
+    PRODUCT_OF(forward, PRODUCT_FORWARD, suffix, T) \
+    PRODUCT_OF(input, PRODUCT_INPUT, suffix, T)     \
+    PRODUCT_OF(weight, PRODUCT_WEIGHT, suffix, T)
 
-PRODUCT(forward, PRODUCT_FORWARD)
-PRODUCT(input, PRODUCT_INPUT)
-PRODUCT(weight, PRODUCT_WEIGHT)
+OF_ELEMENTS(PRODUCT)

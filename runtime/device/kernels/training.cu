@@ -8,9 +8,12 @@
     TILE_KERNEL((TILE_THREADS), to_float_##suffix, Elementwise, convert_tile<T, float>(p, tile))              \
     TILE_KERNEL((TILE_THREADS), from_float_##suffix, Elementwise, convert_tile<float, T>(p, tile))
 
-TRAINING(f32, float)
-TRAINING(bf16, Bf16)
+OF_ELEMENTS(TRAINING)
+
+/* For devices of either type: masters are float. */
+#ifndef ONLY_bf16
 TILE_KERNEL((TILE_THREADS), sum_of_squares, Sum, sum_of_squares_tile(p, tile, shared))
 TILE_KERNEL((TILE_THREADS), finish_sum, Sum, finish_sum_tile(p, shared))
 TILE_KERNEL((TILE_THREADS), adamw, AdamWStep, adamw_tile(p, tile))
 TILE_KERNEL((TILE_THREADS), copy_bytes, Copy, copy_tile(p, tile))
+#endif

@@ -274,11 +274,11 @@ HOPPER(forward)
 HOPPER(input)
 HOPPER(weight)
 
-#define ENTRY(file, name, parameters) {#name, sizeof(parameters), name##_operands, name##_run},
+#define ENTRY(file, name, parameters) {#name, sizeof(parameters), name##_operands, name##_run, #file},
 static const StandinKernel of_elements[] = {KERNELS_OF_ELEMENTS(ENTRY)};
 static const StandinKernel of_floats[] = {KERNELS_OF_FLOATS(ENTRY)};
 static const StandinKernel of_hopper[] = {KERNELS_OF_HOPPER(ENTRY)};
-#define TABLE(file, name, parameters) {#name, sizeof(parameters), NULL, NULL},
+#define TABLE(file, name, parameters) {#name, sizeof(parameters), NULL, NULL, #file},
 static const StandinKernel of_tables[] = {KERNELS_OF_TABLES(TABLE)};
 
 static bool is_named(const StandinKernel *kernel, const char *suffix, const char *full_name)
@@ -307,6 +307,17 @@ const StandinKernel *standin_kernel(const char *full_name, size_t *element_size)
         if (is_named(&of_hopper[i], "", full_name))
             return &of_hopper[i];
     return NULL;
+}
+
+bool standin_is_in(const char *unit, const StandinKernel *kernel, const char *full_name)
+{
+    const size_t length = strlen(kernel->file);
+    const char *suffix = full_name + strlen(kernel->name), *type = unit + length;
+    if (strncmp(unit, kernel->file, length) != 0)
+        return false;
+    if (*suffix)
+        return *type == '.' && strcmp(type + 1, suffix + 1) == 0;
+    return !*type || strcmp(type, ".f32") == 0;
 }
 
 /* --- bfloat16 operands --- */

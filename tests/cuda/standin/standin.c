@@ -63,6 +63,7 @@ struct CUkern_st {
 
 enum { KERNELS_MAX = 64 };
 struct CUlib_st {
+    const char *unit;
     struct CUkern_st kernels[KERNELS_MAX];
     size_t count;
 };
@@ -552,9 +553,8 @@ static CudaError EventElapsedTime(float *milliseconds, CudaEvent *from, CudaEven
 static CudaError LibraryLoadData(CudaLibrary **library, const void *image)
 {
     ENTER(LibraryLoadData)
-    if (strcmp(image, "stand-in") != 0)
-        LEAVE(200);
     *library = calloc(1, sizeof **library);
+    (*library)->unit = image;
     report.live++;
     LEAVE(CUDA_OK);
 }
@@ -575,7 +575,7 @@ static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, con
         LEAVE(2);
     *kernel = &library->kernels[library->count];
     (*kernel)->kernel = standin_kernel(name, &(*kernel)->element_size);
-    if (!(*kernel)->kernel)
+    if (!(*kernel)->kernel || !standin_is_in(library->unit, (*kernel)->kernel, name))
         LEAVE(500);
     library->count++;
     LEAVE(CUDA_OK);
@@ -685,10 +685,10 @@ static const CudaRuntime table = {
 
 const CudaRuntime *const cuda_runtime = &table;
 
+#define UNITS(file, architecture) {file ".f32", architecture, file ".f32"}, {file ".bf16", architecture, file ".bf16"}
 #define IMAGES(architecture)                                                                              \
-    {"product", architecture, "stand-in"}, {"attention", architecture, "stand-in"},                       \
-    {"layers", architecture, "stand-in"}, {"training", architecture, "stand-in"},                         \
-    {"fused", architecture, "stand-in"}
+    UNITS("product", architecture), UNITS("attention", architecture), UNITS("layers", architecture),      \
+    UNITS("training", architecture), UNITS("fused", architecture)
 const CudaImage cuda_images[] = {
-    IMAGES("sm_80"), IMAGES("sm_90a"), {"hopper", "sm_90a", "stand-in"}, {NULL, NULL, NULL},
+    IMAGES("sm_80"), IMAGES("sm_90a"), {"hopper", "sm_90a", "hopper"}, {NULL, NULL, NULL},
 };

@@ -80,10 +80,13 @@ typedef struct StandinKernel {
     size_t (*operands)(const void *parameters, StandinOperand *operands);
     /* Elements are float here. */
     void (*run)(const void *parameters);
+    const char *file;
 } StandinKernel;
 
 /* NULL for a name that is none; `element_size` is 2 or 4. */
 const StandinKernel *standin_kernel(const char *full_name, size_t *element_size);
+/* Whether it is in the machine code of this unit: product.bf16, hopper. */
+bool standin_is_in(const char *unit, const StandinKernel *kernel, const char *full_name);
 void standin_run(const StandinKernel *kernel, size_t element_size, const void *parameters);
 void standin_kernels_end(void);
 
