@@ -186,8 +186,18 @@ endif
 $(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/standin/standin.h
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
+FINDING_FAKES := -Wl,--disable-new-dtags,-rpath,$(BUILD)/tests/cuda/fake
 $(BUILD)/tests/cuda/nccl: | $(BUILD)/tests/cuda/fake/libnccl.so.2
-$(BUILD)/tests/cuda/nccl: LINKING += -Wl,--disable-new-dtags,-rpath,$(BUILD)/tests/cuda/fake
+$(BUILD)/tests/cuda/nccl: LINKING += $(FINDING_FAKES)
+
+# dprun on both stand-ins, for mpirun to start.
+$(BUILD)/tests/cuda/fake/dprun: $(BUILD)/tests/cuda/fake/dprun.o $(BUILD)/runtime/vm/main.o $(call libraries,standin $(DPRUN_LIBRARIES)) \
+    | $(BUILD)/tests/cuda/fake/libnccl.so.2 $(if $(MPICC),$(BUILD)/tests/cuda/fake/dprun-mpi.so)
+	$(CC) $(LINKING) $(FINDING_FAKES) -rdynamic -o $@ $^ $(DPRUN_LIBS)
+$(BUILD)/tests/cuda/fake/dprun-mpi.so: $(BUILD)/dprun-mpi.so
+	@mkdir -p $(@D)
+	@ln -sf $(abspath $<) $@
+$(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 
 # --- fuzzing: both doors, the sources' and the program's ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)

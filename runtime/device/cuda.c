@@ -30,7 +30,8 @@ static Status describe_driver(CudaError code, Error *error)
                      driver / 1000, driver % 1000 / 10);
 }
 
-static Status find(int index, CudaProperties *properties, Error *error)
+/* `index` becomes less than the number of GPUs: a process may be shown those alone that are meant for it. */
+static Status find(int *index, CudaProperties *properties, Error *error)
 {
     if (!cuda_runtime)
         return error_set(error, STATUS_RUN_FAILED,
@@ -40,9 +41,8 @@ static Status find(int index, CudaProperties *properties, Error *error)
     const CudaError code = cuda_runtime->GetDeviceCount(&count);
     if (code != CUDA_OK || count < 1)
         return describe_driver(code, error);
-    if (index >= count)
-        return error_set(error, STATUS_RUN_FAILED, "GPU %d was asked for; there are %d", index, count);
-    CUDA_TRY(GetDeviceProperties, properties, index);
+    *index %= count;
+    CUDA_TRY(GetDeviceProperties, properties, *index);
     if (properties->major < 8)
         return error_set(error, STATUS_RUN_FAILED,
                          "%s has compute capability %d.%d; 8.0 or more is needed, for bfloat16 and asynchronous copies",
@@ -53,7 +53,8 @@ static Status find(int index, CudaProperties *properties, Error *error)
 static Status probe(Error *error)
 {
     CudaProperties properties;
-    return find(0, &properties, error);
+    int first = 0;
+    return find(&first, &properties, error);
 }
 
 /* --- open and close --- */
@@ -86,7 +87,7 @@ static Status start(CudaDevice *cuda, Error *error)
     if (!cuda->maps)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     memset(cuda->maps, 0, CUDA_MAPS * sizeof *cuda->maps);
-    TRY(find(cuda->index, &cuda->properties, error));
+    TRY(find(&cuda->index, &cuda->properties, error));
     CUDA_TRY(SetDevice, cuda->index);
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_COMPUTE], 0);
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_MESSAGES], 1);
@@ -97,7 +98,7 @@ static Status start(CudaDevice *cuda, Error *error)
 static Status open_cuda(int index, CudaType type, Device **opened, Error *error)
 {
     CudaProperties properties;
-    TRY(find(index, &properties, error)); /* before anything has to be taken back */
+    TRY(find(&index, &properties, error)); /* before anything has to be taken back */
     CudaDevice *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");

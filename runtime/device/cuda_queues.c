@@ -3,6 +3,7 @@
 #include "runtime/device/cuda.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static Status make_event(Device *device, DeviceEvent **event, Error *error)
 {
@@ -49,6 +50,11 @@ static void *native_queue(Device *device, DeviceQueue queue)
     CudaDevice *cuda = (CudaDevice *)device;
     cuda->library = cuda->library || queue == QUEUE_MESSAGES;
     return cuda->streams[queue];
+}
+
+static void identity(const Device *device, unsigned char bytes[DEVICE_IDENTITY])
+{
+    memcpy(bytes, ((const CudaDevice *)device)->properties.uuid, DEVICE_IDENTITY);
 }
 
 void cuda_free_marks(CudaDevice *cuda)
@@ -105,6 +111,7 @@ const DeviceAsync cuda_queues = {
     .await = await,
     .copy_block = copy_block,
     .native_queue = native_queue,
+    .identity = identity,
     .make_marks = make_marks,
     .mark = mark,
     .reached = reached,

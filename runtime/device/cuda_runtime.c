@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* By default a kernel is loaded when it is first launched, and that may wait for what runs: for a transfer of NCCL, say, that
    waits for another rank, which waits for this launch. Before main, as other threads may read the environment later. */
@@ -43,6 +44,7 @@ static CudaError GetDeviceProperties(CudaProperties *properties, int device)
         .shared_bytes = (int)all.sharedMemPerBlockOptin,
     };
     snprintf(properties->name, sizeof properties->name, "%s", all.name);
+    memcpy(properties->uuid, &all.uuid, sizeof properties->uuid);
     return cudaSuccess;
 }
 

@@ -18,6 +18,7 @@ typedef struct CUkern_st CudaKernel;
 
 typedef struct CudaProperties {
     char name[256];
+    unsigned char uuid[16];
     int major, minor; /* compute capability */
     int multiprocessors;
     int shared_bytes; /* most dynamic shared memory of a block, once asked for */

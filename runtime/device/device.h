@@ -60,6 +60,8 @@ typedef enum DeviceQueue { QUEUE_COMPUTE, QUEUE_MESSAGES } DeviceQueue;
 /* A place in a queue, reached when all is done that was enqueued before it. */
 typedef struct DeviceEvent DeviceEvent;
 
+enum { DEVICE_IDENTITY = 16 };
+
 typedef struct DeviceAsync {
     Status (*make_event)(Device *device, DeviceEvent **event, Error *error);
     void (*free_event)(Device *device, DeviceEvent *event); /* NULL is harmless */
@@ -71,6 +73,8 @@ typedef struct DeviceAsync {
     Status (*copy_block)(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination, Error *error);
     /* What a library that enqueues by itself takes for the queue. */
     void *(*native_queue)(Device *device, DeviceQueue queue);
+    /* Which piece of hardware it is: the same for every process, another one for every other. */
+    void (*identity)(const Device *device, unsigned char identity[DEVICE_IDENTITY]);
 
     /* `count` places in the compute queue whose time is noted, numbered from 0: made, recorded (in the order of their numbers),
        asked for (has the queue got there, so far without a failure?). The times of all up to `last`, which have been reached, in
@@ -105,7 +109,7 @@ typedef struct DeviceTable {
 
     /* Whether this machine has one, and else what is missing; NULL: always. */
     Status (*probe)(Error *error);
-    /* `index` counts devices of a kind that a machine has several of. */
+    /* `index` counts devices of a kind that a machine has several of, round and round. */
     Status (*open)(int index, Device **opened, Error *error);
     void (*close)(Device *device); /* without the kernels */
     Status (*make_kernel)(Device *device, const KernelShape *shape, Kernel **kernel, Error *error);

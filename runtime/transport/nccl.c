@@ -41,6 +41,7 @@ typedef struct Nccl {
     int (*GetUniqueId)(NcclId *id);
     int (*CommInitRankConfig)(NcclComm *comm, int ranks, NcclId id, int rank, NcclConfig *config);
     int (*CommGetAsyncError)(NcclComm comm, int *code);
+    int (*CommFinalize)(NcclComm comm);
     int (*CommDestroy)(NcclComm comm);
     int (*CommAbort)(NcclComm comm);
     int (*GroupStart)(void);
@@ -66,6 +67,7 @@ static Status open_library(Error *error)
         {"ncclGetUniqueId", (void **)&nccl.GetUniqueId},
         {"ncclCommInitRankConfig", (void **)&nccl.CommInitRankConfig},
         {"ncclCommGetAsyncError", (void **)&nccl.CommGetAsyncError},
+        {"ncclCommFinalize", (void **)&nccl.CommFinalize},
         {"ncclCommDestroy", (void **)&nccl.CommDestroy},
         {"ncclCommAbort", (void **)&nccl.CommAbort},
         {"ncclGroupStart", (void **)&nccl.GroupStart},
@@ -113,6 +115,7 @@ struct Endpoint {
     void *greeting;     /* what the first meeting sends and receives */
     pthread_mutex_t lock; /* during every call with the communicator: abort may come from any thread */
     bool aborted;         /* under the lock: the communicator is gone */
+    bool finalized;       /* it is told that the run has ended */
 };
 
 static Endpoint *open_endpoints;
@@ -351,19 +354,44 @@ static Status nccl_reduce(Endpoint *endpoint, const int *members, int count, flo
 
 /* --- the run --- */
 
+/* What the ranks tell each other before NCCL can. */
+typedef struct Card {
+    NcclId id;                          /* of rank 0: the name of the communicator */
+    unsigned char gpu[DEVICE_IDENTITY]; /* of each: NCCL refuses two ranks on one, in words of its own log */
+} Card;
+
+static Status check_gpus(const Card *cards, int ranks, Error *error)
+{
+    for (int second = 1; second < ranks; second++)
+        for (int first = 0; first < second; first++)
+            if (memcmp(cards[first].gpu, cards[second].gpu, DEVICE_IDENTITY) == 0)
+                return error_set(error, STATUS_RUN_FAILED,
+                                 "ranks %d and %d are on the same GPU, and NCCL wants one for each: more GPUs, or all ranks on one "
+                                 "in one process (dprun --device cuda without mpirun)", first, second);
+    return STATUS_OK;
+}
+
+static Status exchange_cards(Endpoint *endpoint, NcclId *id, Error *error)
+{
+    Card own, *cards = calloc((size_t)endpoint->ranks, sizeof *cards);
+    if (!cards)
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the names of %d ranks", endpoint->ranks);
+    memset(&own, 0, sizeof own);
+    endpoint->device->run->async->identity(endpoint->device, own.gpu);
+    Status status = endpoint->rank == 0 ? check(nccl.GetUniqueId(&own.id), "ncclGetUniqueId", error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = host->gather(endpoint->host, &own, sizeof own, cards, error);
+    if (status == STATUS_OK)
+        status = check_gpus(cards, endpoint->ranks, error);
+    *id = cards[0].id;
+    free(cards);
+    return status;
+}
+
 static Status connect(Endpoint *endpoint, Error *error)
 {
-    NcclId id, *ids = calloc((size_t)endpoint->ranks, sizeof *ids);
-    if (!ids)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for the names of %d ranks", endpoint->ranks);
-    memset(&id, 0, sizeof id);
-    Status status = endpoint->rank == 0 ? check(nccl.GetUniqueId(&id), "ncclGetUniqueId", error) : STATUS_OK;
-    if (status == STATUS_OK)
-        status = host->gather(endpoint->host, &id, sizeof id, ids, error);
-    id = ids[0];
-    free(ids);
-    if (status != STATUS_OK)
-        return status;
+    NcclId id;
+    TRY(exchange_cards(endpoint, &id, error));
     NcclConfig config = {.size = sizeof config, .magic = NCCL_CONFIG_MAGIC, .version = NCCL_LEAST, .blocking = 0};
     NcclComm comm = NULL;
     TRY(check(nccl.CommInitRankConfig(&comm, endpoint->ranks, id, endpoint->rank, &config), "ncclCommInitRankConfig", error));
@@ -452,8 +480,28 @@ static void release(Endpoint *endpoint)
     free(endpoint);
 }
 
+/* A communicator ends when all of its ranks have said so, those of this process perhaps in one thread: so all of them say it
+   before the first one waits. What does not end in time is aborted: nobody needs it any more. */
+static void finalize_all(void)
+{
+    Error unheard;
+    pthread_mutex_lock(&open_lock);
+    for (Endpoint *any = open_endpoints; any; any = any->next)
+        if (any->comm && !any->aborted && !any->finalized) {
+            any->finalized = true;
+            if (check(nccl.CommFinalize(any->comm), "ncclCommFinalize", &unheard) != STATUS_OK)
+                end_communicator(any);
+        }
+    for (Endpoint *any = open_endpoints; any; any = any->next)
+        if (any->finalized && settle(any, "ncclCommFinalize", &unheard) != STATUS_OK)
+            end_communicator(any);
+    pthread_mutex_unlock(&open_lock);
+}
+
 static void nccl_close(Endpoint *endpoint)
 {
+    if (!endpoint->finalized)
+        finalize_all();
     if (endpoint->comm && !endpoint->aborted)
         nccl.CommDestroy(endpoint->comm);
     if (endpoint->device)

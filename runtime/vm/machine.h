@@ -150,6 +150,8 @@ Status rank_settle(Rank *rank, Error *error);
 bool opcode_is_pass(uint8_t opcode);
 bool opcode_is_forward(uint8_t opcode);
 bool opcode_is_post(uint8_t opcode); /* of a message */
+/* Whose message the WAIT at `place` waits for; -1: it is no WAIT. */
+int awaited_rank(const Instruction *instructions, size_t place);
 /* "instruction I (TEXT, FILE.dps:LINE)". Returns what snprintf returns. */
 int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size);
 

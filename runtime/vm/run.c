@@ -281,8 +281,28 @@ static Status failure(const Rank *rank, const Program *program, size_t instructi
     return status;
 }
 
-/* Until the device has got to a mark; meanwhile the transport may look after its messages. */
-static Status await_mark(Rank *rank, size_t mark, Error *error)
+/* Posts side by side belong together: the transport is left alone between them. */
+bool opcode_is_post(uint8_t opcode)
+{
+    return opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD || opcode == OP_SEND_BACKWARD ||
+           opcode == OP_RECEIVE_BACKWARD;
+}
+
+/* It is the other end of the last one that was posted in its slot. */
+int awaited_rank(const Instruction *instructions, size_t place)
+{
+    const uint16_t slot = instructions[place].slot[0];
+    if (instructions[place].opcode != OP_WAIT)
+        return -1;
+    for (size_t i = place; i-- > 0;)
+        if (opcode_is_post(instructions[i].opcode) && instructions[i].slot[0] == slot)
+            return instructions[i].peer;
+    return -1;
+}
+
+/* Until the device has got to a mark; meanwhile the transport may look after its messages. `peer`: the rank whose message
+   stands before the mark, or -1. */
+static Status await_mark(Rank *rank, size_t mark, int peer, Error *error)
 {
     enum { LOOKS = 200, SLEEP = 20000 }; /* then it is worth sleeping, for so many nanoseconds */
     const double deadline = rank->session->options->deadline;
@@ -295,7 +315,8 @@ static Status await_mark(Rank *rank, size_t mark, Error *error)
         if (rank->transport->progress)
             TRY(rank->transport->progress(rank->endpoint, error));
         if (deadline > 0 && (double)(clock_nanoseconds() - begun) > deadline * 1e9)
-            return error_set(error, STATUS_RUN_FAILED, "the device has not come to its end within %g s", deadline);
+            return peer < 0 ? error_set(error, STATUS_RUN_FAILED, "the device has not come to its end within %g s (--deadline)", deadline)
+                            : error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)", peer, deadline);
         if (look >= LOOKS)
             nanosleep(&(struct timespec){.tv_nsec = SLEEP}, NULL);
     }
@@ -308,23 +329,20 @@ Status rank_settle(Rank *rank, Error *error)
         return STATUS_OK;
     const size_t spare = rank->session->longest_stream + 1; /* the mark behind those of the longest stream */
     TRY(queues->mark(rank->device, spare, error));
-    return await_mark(rank, spare, error);
+    return await_mark(rank, spare, -1, error);
 }
 
 /* The device gets to the end of instruction `number`. */
 static Status follow(Rank *rank, const Program *program, size_t number, Error *error)
 {
     atomic_store_explicit(&rank->progress->place, rank->step << 32 | number, memory_order_relaxed);
-    const Status status = await_mark(rank, number + 1, error);
+    const int peer = awaited_rank(program->ranks[rank->number].instructions, number);
+    const Status status = await_mark(rank, number + 1, peer, error);
     return status == STATUS_OK ? STATUS_OK : failure(rank, program, number, status, error);
 }
 
-/* Posts side by side belong together: the transport is left alone between them. */
-bool opcode_is_post(uint8_t opcode)
-{
-    return opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD || opcode == OP_SEND_BACKWARD ||
-           opcode == OP_RECEIVE_BACKWARD;
-}
+/* Instructions that settle: who waits before them for a peer shall be found there, not here. */
+static bool stands_behind_all(uint8_t opcode) { return opcode == OP_NORM || opcode == OP_RENEW; }
 
 /* Enqueues the stream and stays a little ahead of the device: so that its place is known, and what goes wrong there is noticed
    while the host can still act. Mark i + 1 is the end of instruction i. */
@@ -338,7 +356,8 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
     const int64_t begun = clock_nanoseconds();
     TRY(queues->mark(rank->device, 0, error));
     do {
-        if (count == done + AHEAD)
+        const size_t ahead = stands_behind_all(instructions[count].opcode) ? 0 : AHEAD - 1;
+        while (count > done + ahead)
             TRY(follow(rank, program, done++, error));
         atomic_store_explicit(&rank->progress->place, rank->step << 32 | count, memory_order_relaxed);
         Status status = rank->execute[instructions[count].opcode](rank, &instructions[count], error);

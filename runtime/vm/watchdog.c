@@ -97,18 +97,6 @@ static bool moved(Crew *crew)
     return any || !streams;
 }
 
-/* Whose message a WAIT waits for: the other end of the last one that was posted in its slot. -1: it is no WAIT. */
-static int awaited_rank(const Instruction *instructions, uint32_t place)
-{
-    const uint16_t slot = instructions[place].slot[0];
-    if (instructions[place].opcode != OP_WAIT)
-        return -1;
-    for (uint32_t i = place; i-- > 0;)
-        if (opcode_is_post(instructions[i].opcode) && instructions[i].slot[0] == slot)
-            return instructions[i].peer;
-    return -1;
-}
-
 /* Adds where the ranks are that have not come back, the first few of them. */
 static void append_places(const Crew *crew, Error *error)
 {

@@ -57,6 +57,7 @@ static void test_equals_cpu(void **state)
             assert_int_equal(report.late_connections, 0);
             assert_int_equal(report.mismatches, 0);
             assert_int_equal(report.early_uses, 0);
+            assert_int_equal(report.early_ends, 0);
             assert_true(report.groups > schedules[s].ranks);
             most = report.most_transfers > most ? report.most_transfers : most;
         }
@@ -131,7 +132,7 @@ static void test_refusals(void **state)
     (void)state;
     const char *path = compile("dualpipe", "--ranks 2 --microbatches 4");
     begin(&(StandinSetting){.devices = 1}, good);
-    expect_failure(path, "GPU 1 was asked for; there are 1");
+    expect_failure(path, "ranks 0 and 1 are on the same GPU");
     begin(&(StandinSetting){.devices = 2}, (FakeNccl){.version = 21300, .silent_rank = -1});
     expect_failure(path, "NCCL 2.13 is too old, 2.14 is needed");
 }

@@ -1,86 +1,6 @@
 /* dprun as a command: what it prints, how it exits, and how it ends when ranks die or stop. */
-#include "runtime/base/clock.h"
 #include "tests/exec/pipelines.h"
-#include "tests/transport/plugin.h"
-
-#include <glob.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-
-enum { RANKS = 4 };
-
-static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
-static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX];
-static char output[1 << 16], diagnostics[1 << 16]; /* of the last command */
-
-static void read_text(const char *name, char *text, size_t size)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *stream = fopen(path, "r");
-    size_t length = 0;
-    if (stream) {
-        length = fread(text, 1, size - 1, stream);
-        fclose(stream);
-    }
-    text[length] = '\0';
-}
-
-/* A process running the shell command, which starts with exec when its own number matters. */
-static pid_t start(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static pid_t start(const char *format, ...)
-{
-    char command[2 * PATH_MAX], whole[3 * PATH_MAX];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(command, sizeof command, format, arguments);
-    va_end(arguments);
-    static const char *const names[] = {"out", "err"}; /* gone before anybody looks for what the new process says */
-    for (size_t i = 0; i < 2; i++) {
-        snprintf(whole, sizeof whole, "%s/%s", folder, names[i]);
-        unlink(whole);
-    }
-    snprintf(whole, sizeof whole, "exec >%s/out 2>%s/err; %s", folder, folder, command);
-    fflush(NULL);
-    const pid_t child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that fails leaves nothing running behind */
-        execl("/bin/sh", "sh", "-c", whole, (char *)NULL);
-        _exit(127);
-    }
-    return child;
-}
-
-static int finish(pid_t child)
-{
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    read_text("out", output, sizeof output);
-    read_text("err", diagnostics, sizeof diagnostics);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-static void expect(int status, int wanted, const char *words)
-{
-    if (status != wanted || !strstr(diagnostics, words))
-        fail_msg("exit status %d instead of %d, or no \"%s\" in:\n%s", status, wanted, words, diagnostics);
-}
-
-static void need_mpirun(void)
-{
-    char plugin[PATH_MAX];
-    snprintf(plugin, sizeof plugin, "%.*s-mpi.so", PATH_MAX - 16, dprun);
-    if (mpirun_is_there() && access(plugin, R_OK) == 0)
-        return;
-    print_message("no mpirun or no dprun-mpi.so: skipped\n");
-    skip();
-}
+#include "tests/exec/processes.h"
 
 /* --- on one machine, in one process --- */
 
@@ -174,16 +94,6 @@ static void test_output_closed(void **state)
     expect(finish(start("%s --json --steps 1000000 %s %s >/dev/full", dprun, small, program)), 3, "standard output: No space");
 }
 
-static void await_step(const char *words)
-{
-    const int64_t end = clock_nanoseconds() + 60000000000;
-    do {
-        usleep(10000);
-        read_text("out", output, sizeof output);
-    } while (!strstr(output, words) && clock_nanoseconds() < end);
-    assert_non_null(strstr(output, words));
-}
-
 static void test_interrupt(void **state)
 {
     (void)state;
@@ -198,16 +108,6 @@ static void test_interrupt(void **state)
 }
 
 /* --- under mpirun --- */
-
-/* The losses of all steps, as text. */
-static void take_losses(char *losses, size_t size)
-{
-    size_t used = 0;
-    *losses = '\0';
-    for (const char *next = output; (next = strstr(next, "\"losses\":[")); next++)
-        used += (size_t)snprintf(losses + used, size - used, "%.*s\n", (int)strcspn(next, "]"), next);
-    assert_true(used > 100 && used < size);
-}
 
 static void test_mpi_equals_local(void **state)
 {
@@ -262,43 +162,6 @@ static void test_guard_of_careless_parent(void **state)
            2, "mpirun started 3 processes");
 }
 
-/* The processes that a process has started. */
-static int children(pid_t parent, pid_t *found, int most)
-{
-    char pattern[64];
-    glob_t tasks;
-    int count = 0;
-    snprintf(pattern, sizeof pattern, "/proc/%d/task/*/children", (int)parent);
-    if (glob(pattern, 0, NULL, &tasks) != 0)
-        return 0;
-    for (size_t i = 0; i < tasks.gl_pathc; i++) {
-        FILE *stream = fopen(tasks.gl_pathv[i], "r");
-        while (stream && count < most && fscanf(stream, "%d", &found[count]) == 1)
-            count++;
-        if (stream)
-            fclose(stream);
-    }
-    globfree(&tasks);
-    return count;
-}
-
-/* The process that is one of the ranks: mpirun's child is its guard. */
-static pid_t a_rank(pid_t mpirun)
-{
-    pid_t guards[RANKS + 1], worker[2];
-    const int count = children(mpirun, guards, RANKS + 1);
-    assert_int_equal(count, RANKS);
-    assert_int_equal(children(guards[1], worker, 2), 1);
-    char path[64], name[32] = "";
-    snprintf(path, sizeof path, "/proc/%d/comm", (int)worker[0]);
-    FILE *stream = fopen(path, "r");
-    assert_non_null(stream);
-    assert_non_null(fgets(name, sizeof name, stream));
-    fclose(stream);
-    assert_string_equal(name, "dprun\n");
-    return worker[0];
-}
-
 static void test_killed(void **state)
 {
     (void)state;
@@ -310,25 +173,6 @@ static void test_killed(void **state)
     assert_non_null(strstr(diagnostics, "dprun: rank "));
     assert_true(strstr(diagnostics, "at instruction ") ? strstr(diagnostics, "pipeline.dps:") != NULL
                                                        : strstr(diagnostics, "between two steps") != NULL);
-}
-
-/* After ten seconds; whoever has only not been waited for is dead. */
-static bool is_alive(pid_t process)
-{
-    char path[64], state = 'X';
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
-    for (int i = 0; i < 1000; i++) {
-        FILE *stream = fopen(path, "r");
-        if (!stream)
-            return false;
-        if (fscanf(stream, "%*d (%*[^)]) %c", &state) != 1)
-            state = 'X';
-        fclose(stream);
-        if (state == 'Z' || state == 'X')
-            return false;
-        usleep(10000);
-    }
-    return true;
 }
 
 static void test_stopped(void **state)

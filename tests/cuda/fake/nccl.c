@@ -1,20 +1,28 @@
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/standin/standin.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-enum { OK = 0, INTERNAL_ERROR = 3, INVALID_USAGE = 5, REMOTE_ERROR = 6, IN_PROGRESS = 7, RANKS_MAX = 16, TRANSFERS_MAX = 64 };
+enum { OK = 0, SYSTEM_ERROR = 2, INTERNAL_ERROR = 3, INVALID_USAGE = 5, REMOTE_ERROR = 6, IN_PROGRESS = 7 };
+enum { RANKS_MAX = 16, TRANSFERS_MAX = 64, RING = 1 << 14 };
 
 typedef struct Transfer {
     bool is_send, done;
-    void *memory;
-    size_t bytes;
+    char *memory;
+    uint64_t bytes, moved;
+    uint64_t other_bytes; /* received: what the other end says */
+    bool told;            /* the size has gone before */
+    uint64_t end;         /* sent: where it ends in its ring */
     int peer;
 } Transfer;
 
-typedef struct Clique Clique;
 typedef struct ncclComm Comm;
 
 typedef struct Group {
@@ -25,28 +33,34 @@ typedef struct Group {
     Transfer transfers[TRANSFERS_MAX];
 } Group;
 
-struct Clique {
-    char name[128];
-    int ranks, joined, left;
-    Group *current[RANKS_MAX];
-    bool connected[RANKS_MAX][RANKS_MAX];
-    Clique *next;
-};
+/* What one rank sends to another: of each message its size, then its bytes. A send is done when all was taken out. */
+typedef struct Ring {
+    _Atomic uint64_t written, read;
+    bool connected; /* the receiver's */
+    char data[RING];
+} Ring;
+
+/* Memory that all ranks share, threads or processes. It has no name that could be left behind: others open it through the
+   process that made it. */
+typedef struct Clique {
+    _Atomic int joined, finalized;
+    Ring rings[RANKS_MAX][RANKS_MAX]; /* [from][to] */
+} Clique;
 
 struct ncclComm {
     Clique *clique;
-    int rank, groups;
+    int ranks, rank, groups;
     unsigned asked;  /* since the last call */
     Group *waiting;  /* ended and not enqueued yet */
-    bool aborted, in_use;
+    bool aborted, finalizes;
     int async;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FakeNccl setting = {.silent_rank = -1};
 static FakeNcclReport report;
-static Clique *cliques;
-static int ids, calls, asked;
+static int calls, asked;
+static int newest = -1; /* the memory of the last id that this process made */
 static _Thread_local Group *open_group;
 static _Thread_local int depth;
 
@@ -57,11 +71,6 @@ void fake_nccl_begin(const FakeNccl *new_setting)
     setting = *new_setting;
     report = (FakeNcclReport){0};
     calls = asked = 0;
-    while (cliques) {
-        Clique *next = cliques->next;
-        free(cliques);
-        cliques = next;
-    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -79,45 +88,89 @@ static bool fails(const char *call)
     return setting.fails && strcmp(setting.fails, call) == 0 && ++calls == setting.fails_at;
 }
 
-/* --- groups meet: under the stand-in's lock --- */
+/* --- groups meet: under the stand-in's lock and ours --- */
 
-static Transfer *other_end(Group *group, bool is_send, int peer)
+static uint64_t put(Ring *ring, const char *bytes, uint64_t count)
 {
-    for (int i = 0; group && i < group->count; i++)
-        if (group->transfers[i].is_send == is_send && group->transfers[i].peer == peer && !group->transfers[i].done)
-            return &group->transfers[i];
-    return NULL;
+    const uint64_t at = atomic_load(&ring->written), space = RING - (at - atomic_load(&ring->read));
+    count = count < space ? count : space;
+    for (uint64_t i = 0; i < count; i++)
+        ring->data[(at + i) % RING] = bytes[i];
+    atomic_store(&ring->written, at + count);
+    return count;
+}
+
+static uint64_t take(Ring *ring, char *bytes, uint64_t count)
+{
+    const uint64_t at = atomic_load(&ring->read), there = atomic_load(&ring->written) - at;
+    count = count < there ? count : there;
+    for (uint64_t i = 0; bytes && i < count; i++)
+        bytes[i] = ring->data[(at + i) % RING];
+    atomic_store(&ring->read, at + count);
+    return count;
+}
+
+static void push(Ring *ring, Transfer *transfer)
+{
+    if (!transfer->told && RING - (atomic_load(&ring->written) - atomic_load(&ring->read)) >= sizeof transfer->bytes)
+        transfer->told = put(ring, (const char *)&transfer->bytes, sizeof transfer->bytes) > 0;
+    if (transfer->told && transfer->moved < transfer->bytes)
+        transfer->moved += put(ring, transfer->memory + transfer->moved, transfer->bytes - transfer->moved);
+    if (transfer->told && transfer->moved == transfer->bytes && transfer->end == 0)
+        transfer->end = atomic_load(&ring->written);
+    transfer->done = transfer->end > 0 && atomic_load(&ring->read) >= transfer->end;
+}
+
+static void pull(Ring *ring, Transfer *transfer, bool first)
+{
+    if (!transfer->told && atomic_load(&ring->written) - atomic_load(&ring->read) >= sizeof transfer->other_bytes) {
+        take(ring, (char *)&transfer->other_bytes, sizeof transfer->other_bytes);
+        transfer->told = true;
+        report.mismatches += transfer->other_bytes != transfer->bytes;
+        report.late_connections += !first && !ring->connected;
+        ring->connected = true;
+    }
+    if (!transfer->told)
+        return;
+    const uint64_t fits = transfer->bytes < transfer->other_bytes ? transfer->bytes : transfer->other_bytes;
+    if (transfer->moved < fits)
+        transfer->moved += take(ring, transfer->memory + transfer->moved, fits - transfer->moved);
+    if (transfer->moved >= fits)
+        transfer->moved += take(ring, NULL, transfer->other_bytes - transfer->moved);
+    transfer->done = transfer->moved == transfer->other_bytes;
+}
+
+/* Those of one pair of ranks and one direction move in their order. */
+static bool is_next(const Group *group, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (!group->transfers[i].done && group->transfers[i].peer == group->transfers[index].peer &&
+            group->transfers[i].is_send == group->transfers[index].is_send)
+            return false;
+    return true;
 }
 
 static bool attempt(void *data)
 {
     Group *group = data;
     Comm *comm = group->comm;
-    Clique *clique = comm->clique;
     bool all = true;
     pthread_mutex_lock(&lock);
-    if (!comm->aborted && (comm->rank != setting.silent_rank || group->first)) {
-        clique->current[comm->rank] = group;
-        for (int i = 0; i < group->count; i++) {
-            Transfer *mine = &group->transfers[i], *other = NULL;
-            if (!mine->done)
-                other = other_end(clique->current[mine->peer], !mine->is_send, comm->rank);
-            if (other) {
-                report.mismatches += mine->bytes != other->bytes;
-                report.late_connections += !group->first && !clique->connected[comm->rank][mine->peer];
-                clique->connected[comm->rank][mine->peer] = clique->connected[mine->peer][comm->rank] = true;
-                const Transfer *from = mine->is_send ? mine : other, *to = mine->is_send ? other : mine;
-                memmove(to->memory, from->memory, to->bytes < from->bytes ? to->bytes : from->bytes);
-                mine->done = other->done = true;
-            }
-            all &= mine->done;
-        }
-        if (all)
-            clique->current[comm->rank] = NULL;
+    if (comm->aborted) {
+        all = true;
+    } else if (comm->rank == setting.silent_rank && !group->first) {
+        all = false;
     } else {
-        all = comm->aborted;
-        if (clique->current[comm->rank] == group)
-            clique->current[comm->rank] = NULL;
+        for (int i = 0; i < group->count; i++) {
+            Transfer *transfer = &group->transfers[i];
+            if (!transfer->done && is_next(group, i)) {
+                if (transfer->is_send)
+                    push(&comm->clique->rings[comm->rank][transfer->peer], transfer);
+                else
+                    pull(&comm->clique->rings[transfer->peer][comm->rank], transfer, group->first);
+            }
+            all &= transfer->done;
+        }
     }
     pthread_mutex_unlock(&lock);
     return all;
@@ -146,6 +199,7 @@ const char *ncclGetErrorString(int code);
 int ncclGetUniqueId(Id *id);
 int ncclCommInitRankConfig(Comm **made, int ranks, Id id, int rank, const void *config);
 int ncclCommGetAsyncError(Comm *comm, int *code);
+int ncclCommFinalize(Comm *comm);
 int ncclCommDestroy(Comm *comm);
 int ncclCommAbort(Comm *comm);
 int ncclGroupStart(void);
@@ -169,37 +223,36 @@ int ncclGetUniqueId(Id *id)
     pthread_mutex_lock(&lock);
     memset(id, 0, sizeof *id);
     const bool failing = fails("GetUniqueId");
-    id->internal[0] = (char)++ids;
-    id->internal[1] = 'x';
+    if (newest >= 0)
+        close(newest);
+    newest = memfd_create("fake-nccl", MFD_CLOEXEC);
+    const bool good = newest >= 0 && ftruncate(newest, sizeof(Clique)) == 0;
+    snprintf(id->internal, sizeof id->internal, "/proc/%d/fd/%d", (int)getpid(), newest);
     pthread_mutex_unlock(&lock);
-    return failing ? INTERNAL_ERROR : OK;
+    return failing ? INTERNAL_ERROR : good ? OK : SYSTEM_ERROR;
 }
 
 int ncclCommInitRankConfig(Comm **made, int ranks, Id id, int rank, const void *config)
 {
     int blocking;
     memcpy(&blocking, (const char *)config + sizeof(size_t) + 2 * sizeof(unsigned), sizeof blocking);
-    if (ranks > RANKS_MAX || id.internal[1] != 'x' || blocking != 0)
+    if (ranks > RANKS_MAX || strncmp(id.internal, "/proc/", 6) != 0 || blocking != 0)
         return INVALID_USAGE;
     pthread_mutex_lock(&lock);
-    if (fails("CommInitRankConfig")) {
+    const bool failing = fails("CommInitRankConfig");
+    const int file = failing ? -1 : open(id.internal, O_RDWR | O_CLOEXEC);
+    void *shared = MAP_FAILED;
+    if (file >= 0) {
+        shared = mmap(NULL, sizeof(Clique), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        close(file);
+    }
+    if (shared == MAP_FAILED) {
         pthread_mutex_unlock(&lock);
-        return INTERNAL_ERROR;
+        return failing ? INTERNAL_ERROR : REMOTE_ERROR; /* who made the id is gone */
     }
-    Clique *clique = cliques;
-    while (clique && memcmp(clique->name, id.internal, sizeof clique->name) != 0)
-        clique = clique->next;
-    if (!clique) {
-        clique = calloc(1, sizeof *clique);
-        memcpy(clique->name, id.internal, sizeof clique->name);
-        clique->ranks = ranks;
-        clique->next = cliques;
-        cliques = clique;
-    }
-    clique->joined++;
     *made = calloc(1, sizeof **made);
-    (*made)->clique = clique;
-    (*made)->rank = rank;
+    **made = (Comm){.clique = shared, .ranks = ranks, .rank = rank};
+    atomic_fetch_add(&(*made)->clique->joined, 1);
     report.communicators++;
     pthread_mutex_unlock(&lock);
     return IN_PROGRESS;
@@ -210,7 +263,8 @@ int ncclCommGetAsyncError(Comm *comm, int *code)
     pthread_mutex_lock(&lock);
     if (setting.asked_fails_at && ++asked == setting.asked_fails_at)
         comm->async = REMOTE_ERROR;
-    const bool done = comm->clique->joined >= comm->clique->ranks && comm->asked++ > 0;
+    const _Atomic int *here = comm->finalizes ? &comm->clique->finalized : &comm->clique->joined;
+    const bool done = atomic_load(here) >= comm->ranks && comm->asked++ > 0;
     *code = comm->async ? comm->async : done ? OK : IN_PROGRESS;
     pthread_mutex_unlock(&lock);
     if (done && !comm->async)
@@ -218,10 +272,25 @@ int ncclCommGetAsyncError(Comm *comm, int *code)
     return OK;
 }
 
+/* All ranks come to this. */
+int ncclCommFinalize(Comm *comm)
+{
+    pthread_mutex_lock(&lock);
+    const bool failing = fails("CommFinalize");
+    if (!failing) {
+        comm->finalizes = true;
+        comm->asked = 0;
+        atomic_fetch_add(&comm->clique->finalized, 1);
+    }
+    pthread_mutex_unlock(&lock);
+    return failing ? INTERNAL_ERROR : IN_PROGRESS;
+}
+
 static void end(Comm *comm)
 {
     pthread_mutex_lock(&lock);
     comm->aborted = true; /* whoever is in a stream sees it there, so the memory stays until the end of the test */
+    munmap(comm->clique, sizeof *comm->clique);
     report.communicators--;
     pthread_mutex_unlock(&lock);
     submit(comm);
@@ -231,6 +300,7 @@ int ncclCommDestroy(Comm *comm)
 {
     pthread_mutex_lock(&lock);
     const bool failing = fails("CommDestroy");
+    report.early_ends += !comm->finalizes || atomic_load(&comm->clique->finalized) < comm->ranks;
     pthread_mutex_unlock(&lock);
     end(comm);
     free(comm);
@@ -289,7 +359,7 @@ static int add(bool is_send, void *memory, size_t count, int type, int peer, Com
     pthread_mutex_unlock(&lock);
     if (failing)
         return INTERNAL_ERROR;
-    if (!open_group || open_group->count == TRANSFERS_MAX || peer >= comm->clique->ranks)
+    if (!open_group || open_group->count == TRANSFERS_MAX || peer >= comm->ranks)
         return INVALID_USAGE;
     open_group->comm = comm;
     open_group->stream = stream;

@@ -1,9 +1,9 @@
 #ifndef TESTS_CUDA_FAKE_NCCL_H
 #define TESTS_CUDA_FAKE_NCCL_H
 
-/* A libnccl.so.2 for ranks that are threads, on the stand-in's streams: a group begins when it is the first of its stream and
-   ends when every transfer of it has met its other end, which must have begun as well. Nothing of a call is done before the
-   communicator was asked how it is. */
+/* A libnccl.so.2 for ranks that are threads or processes of one machine, on the stand-in's streams: a group begins when it is
+   the first of its stream and ends when every transfer of it has met its other end, which must have begun as well. Nothing of
+   a call is done before the communicator was asked how it is. Of a process that has died the others hear nothing. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,6 +23,7 @@ typedef struct FakeNcclReport {
     int late_connections;   /* pairs of ranks that first met in another group than the first */
     int mismatches;         /* ends that met with different sizes */
     int early_uses;         /* calls before the one before was done */
+    int early_ends;         /* communicators destroyed before all ranks had finalized them */
 } FakeNcclReport;
 
 /* Both by dlsym. */

@@ -365,11 +365,11 @@ static CudaError GetDeviceCount(int *count)
 
 static CudaError GetDeviceProperties(CudaProperties *properties, int device)
 {
-    (void)device;
     ENTER(GetDeviceProperties)
     *properties = (CudaProperties){.name = "stand-in", .major = setting.major ? setting.major : 8, .minor = setting.minor,
                                    .multiprocessors = setting.multiprocessors ? setting.multiprocessors : 4,
                                    .shared_bytes = setting.shared_bytes ? setting.shared_bytes : 227 << 10};
+    properties->uuid[0] = (unsigned char)(1 + setting.first_device + device);
     LEAVE(CUDA_OK);
 }
 

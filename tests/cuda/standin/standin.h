@@ -23,6 +23,7 @@ typedef struct StandinSetting {
     uint64_t seed;
     CudaError count_error; /* of GetDeviceCount; */
     int devices;           /* else it says so many; 0: one, -1: none */
+    int first_device;      /* and the first of them is this one of the machine */
     int driver_version;    /* 0: no driver */
     int major, minor;      /* compute capability; 0.0: 8.0 */
     size_t fail_at;        /* this call of all, from 1, fails and does nothing; 0: none */

@@ -1,0 +1,202 @@
+/* One GPU and one process a rank: dprun on the stand-ins of the CUDA runtime and of NCCL, under a real mpirun. */
+
+#include "tests/exec/processes.h"
+
+#include <math.h>
+
+static char dpc[PATH_MAX];
+
+static void compile(const char *schedule, const char *options)
+{
+    expect(finish(start("%s %s schedules/%s.dps -o %s", dpc, options, schedule, program)), 0, "");
+}
+
+/* A good run of which the stand-ins noticed nothing. */
+static void run_well(const char *launcher, const char *options, char *losses, size_t size)
+{
+    expect(finish(start("%s %s --json --steps 2 %s %s %s", launcher, dprun, small, options, program)), 0, "");
+    if (strstr(diagnostics, "stand-in"))
+        fail_msg("%s", diagnostics);
+    take_losses(losses, size);
+}
+
+static const char *under_mpirun(const char *environment)
+{
+    static char launcher[512];
+    snprintf(launcher, sizeof launcher, "%s mpirun %s -n 4", environment, mpirun_options());
+    return launcher;
+}
+
+static void assert_close(const char *left, const char *right)
+{
+    int numbers = 0;
+    while (*left && *right) {
+        char *left_end, *right_end;
+        const double a = strtod(left, &left_end), b = strtod(right, &right_end);
+        if (left_end > left && right_end > right) {
+            assert_true(fabs(a - b) <= 1e-6 * fabs(b));
+            left = left_end;
+            right = right_end;
+            numbers++;
+        } else {
+            assert_int_equal(*left++, *right++);
+        }
+    }
+    assert_true(numbers >= 8);
+    assert_int_equal(*left, *right);
+}
+
+/* Whatever the order in which each rank's streams get on: the bits of one process in which the ranks' messages are copies, in
+   losses, weights and with ranks on other processes. Chimera and DualPipe sum gradients over ranks, all of them norms. */
+static void test_equals_local(void **state)
+{
+    (void)state;
+    need_mpirun();
+    static const struct {
+        const char *name, *options;
+    } schedules[] = {{"dualpipe", "--ranks 4 --microbatches 8"}, {"chimera", "--ranks 4 --microbatches 4"},
+                     {"zb-v", "--ranks 4 --microbatches 8"}};
+    static char local[1 << 14], cpu[1 << 14], nccl[1 << 14];
+    for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++) {
+        char options[PATH_MAX];
+        compile(schedules[s].name, schedules[s].options);
+        run_well("", "--device cpu", cpu, sizeof cpu);
+        snprintf(options, sizeof options, "--device cuda-fp32 --save %s/local", folder);
+        run_well("", options, local, sizeof local);
+        assert_close(local, cpu);
+        for (int order = 0; order < 3; order++) {
+            char environment[64];
+            snprintf(environment, sizeof environment, "STANDIN_ORDER=%d %s", order, order == 1 ? "STANDIN_ALONE=1" : "STANDIN_DEVICES=4");
+            snprintf(options, sizeof options, "--device cuda-fp32 --save %s/nccl --trace %s/trace %s", folder, folder,
+                     order == 2 ? "--rank-map 2,0,3,1" : "");
+            run_well(under_mpirun(environment), options, nccl, sizeof nccl);
+            assert_string_equal(local, nccl);
+            expect(finish(start("cmp %s/local %s/nccl", folder, folder)), 0, "");
+        }
+        expect(finish(start("grep -c '\"ph\":\"X\"' %s/trace; grep -c '\"ph\":\"s\"' %s/trace; tail -c 3 %s/trace", folder, folder, folder)),
+               0, "");
+        int events = 0, messages = 0;
+        assert_int_equal(sscanf(output, "%d\n%d\n", &events, &messages), 2);
+        assert_true(events > 100 && messages > 20);
+        assert_non_null(strstr(output, "]}"));
+    }
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    need_mpirun();
+    static const char *const command = "%s mpirun %s -n %d %s --device cuda-fp32 --steps 1 %s %s %s";
+    compile("dualpipe", "--ranks 4 --microbatches 8");
+    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_options(), 3, dprun, "", small, program)), 2,
+           "this program has 4 ranks, but mpirun started 3 processes: use mpirun -n 4");
+    expect(finish(start(command, "STANDIN_DEVICES=2", mpirun_options(), 4, dprun, "", small, program)), 3,
+           "ranks 0 and 2 are on the same GPU, and NCCL wants one for each");
+    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_options(), 4, dprun, "--transport mpi", small, program)), 2,
+           "--transport mpi moves no memory of GPUs; nccl does");
+}
+
+/* One rank's NCCL fails: every rank ends, the others with what that one says, and where it was. */
+static void test_failures(void **state)
+{
+    (void)state;
+    need_mpirun();
+    static const struct {
+        const char *call;
+        int at, rank;
+        bool in_stream;
+    } cases[] = {
+        {"GetUniqueId", 1, 0, false}, {"CommInitRankConfig", 1, 2, false}, {"GroupEnd", 1, 3, false}, {"Send", 9, 1, true},
+        {"Recv", 20, 2, true}, {"GroupEnd", 12, 0, true},
+    };
+    compile("dualpipe", "--ranks 4 --microbatches 8");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char words[128];
+        const pid_t run = start("STANDIN_DEVICES=4 FAKE_NCCL_RANK=%d FAKE_NCCL_FAILS=%s FAKE_NCCL_AT=%d mpirun %s -n 4 %s "
+                                "--device cuda-fp32 --steps 2 %s %s", cases[i].rank, cases[i].call, cases[i].at, mpirun_options(),
+                                dprun, small, program);
+        snprintf(words, sizeof words, "nccl%s: internal error (3)", cases[i].call);
+        expect(finish(run), 3, words);
+        if (cases[i].in_stream) {
+            assert_non_null(strstr(diagnostics, "instruction "));
+            assert_non_null(strstr(diagnostics, "dualpipe.dps:"));
+        }
+        assert_null(strstr(diagnostics, "--deadline"));
+    }
+}
+
+static pid_t start_long(const char *environment, const char *options)
+{
+    const pid_t mpirun = start("%s exec mpirun %s -n 4 %s --device cuda-fp32 --json --steps 1000000 %s %s %s", environment,
+                               mpirun_options(), dprun, options, small, program);
+    return mpirun;
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    need_mpirun();
+    compile("dualpipe", "--ranks 4 --microbatches 8");
+    const pid_t mpirun = start_long("STANDIN_DEVICES=4", "");
+    await_step("\"step\":2,");
+    kill(a_rank(mpirun), SIGKILL);
+    expect(finish(mpirun), 3, " was killed by signal 9 (Killed) ");
+    assert_non_null(strstr(diagnostics, "dprun: rank "));
+}
+
+/* NCCL says nothing about a rank that has stopped: the deadline does, and who waited where for whom. */
+static void test_stopped(void **state)
+{
+    (void)state;
+    need_mpirun();
+    compile("dualpipe", "--ranks 4 --microbatches 8");
+    const pid_t mpirun = start_long("STANDIN_DEVICES=4", "--deadline 4");
+    await_step("\"step\":2,");
+    const pid_t rank = a_rank(mpirun);
+    kill(rank, SIGSTOP);
+    expect(finish(mpirun), 3, "no answer from rank ");
+    assert_non_null(strstr(diagnostics, "within 4 s (--deadline)"));
+    const bool left = is_alive(rank);
+    if (left)
+        kill(rank, SIGKILL);
+    assert_false(left);
+}
+
+/* The same for one whose transfers never begin. */
+static void test_silent(void **state)
+{
+    (void)state;
+    need_mpirun();
+    compile("dualpipe", "--ranks 4 --microbatches 8");
+    expect(finish(start_long("STANDIN_DEVICES=4 FAKE_NCCL_SILENT=2", "--deadline 2")), 3, "no answer from rank ");
+    assert_non_null(strstr(diagnostics, "instruction "));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
+    snprintf(path, sizeof path, "%s/tests/cuda/fake/dprun", build);
+    snprintf(dpc, sizeof dpc, "%s/dpc", build);
+    if (!realpath(path, dprun) || !mkdtemp(folder))
+        return -1;
+    snprintf(program, sizeof program, "%s/prog.bin", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return finish(start("rm -rf %s", folder));
+}
+
+int main(void)
+{
+    setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* it takes half a minute a process, and the stand-ins count what is not given back */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equals_local), cmocka_unit_test(test_refusals), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_killed), cmocka_unit_test(test_stopped), cmocka_unit_test(test_silent),
+    };
+    return cmocka_run_group_tests_name("processes", tests, set_up, tear_down);
+}

@@ -1,0 +1,169 @@
+#ifndef EXEC_PROCESSES_H
+#define EXEC_PROCESSES_H
+
+/* dprun in processes of its own, alone or under mpirun: started, watched, ended, and what it said. */
+
+#include "runtime/base/clock.h"
+#include "tests/transport/plugin.h"
+
+#include <glob.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS = 4 };
+
+static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
+static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX]; /* the test sets the last two */
+static char output[1 << 16], diagnostics[1 << 16]; /* of the last command */
+
+static inline void read_text(const char *name, char *text, size_t size)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *stream = fopen(path, "r");
+    size_t length = 0;
+    if (stream) {
+        length = fread(text, 1, size - 1, stream);
+        fclose(stream);
+    }
+    text[length] = '\0';
+}
+
+/* A process running the shell command, which starts with exec when its own number matters. */
+static inline pid_t start(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static inline pid_t start(const char *format, ...)
+{
+    char command[2 * PATH_MAX], whole[3 * PATH_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
+    static const char *const names[] = {"out", "err"}; /* gone before anybody looks for what the new process says */
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(whole, sizeof whole, "%s/%s", folder, names[i]);
+        unlink(whole);
+    }
+    snprintf(whole, sizeof whole, "exec >%s/out 2>%s/err; %s", folder, folder, command);
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that fails leaves nothing running behind */
+        execl("/bin/sh", "sh", "-c", whole, (char *)NULL);
+        _exit(127);
+    }
+    return child;
+}
+
+static inline int finish(pid_t child)
+{
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    read_text("out", output, sizeof output);
+    read_text("err", diagnostics, sizeof diagnostics);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static inline void expect(int status, int wanted, const char *words)
+{
+    if (status != wanted || !strstr(diagnostics, words))
+        fail_msg("exit status %d instead of %d, or no \"%s\" in:\n%s", status, wanted, words, diagnostics);
+}
+
+static inline void need_mpirun(void)
+{
+    char plugin[PATH_MAX];
+    snprintf(plugin, sizeof plugin, "%.*s-mpi.so", PATH_MAX - 16, dprun);
+    if (mpirun_is_there() && access(plugin, R_OK) == 0)
+        return;
+    print_message("no mpirun or no dprun-mpi.so: skipped\n");
+    skip();
+}
+
+static inline void await_step(const char *words)
+{
+    const int64_t end = clock_nanoseconds() + 60000000000;
+    do {
+        usleep(10000);
+        read_text("out", output, sizeof output);
+    } while (!strstr(output, words) && clock_nanoseconds() < end);
+    assert_non_null(strstr(output, words));
+}
+
+/* The losses of all steps, as text. */
+static inline void take_losses(char *losses, size_t size)
+{
+    size_t used = 0;
+    *losses = '\0';
+    for (const char *next = output; (next = strstr(next, "\"losses\":[")); next++)
+        used += (size_t)snprintf(losses + used, size - used, "%.*s\n", (int)strcspn(next, "]"), next);
+    assert_true(used > 100 && used < size);
+}
+
+/* The processes that a process has started. */
+static inline int children(pid_t parent, pid_t *found, int most)
+{
+    char pattern[64];
+    glob_t tasks;
+    int count = 0;
+    snprintf(pattern, sizeof pattern, "/proc/%d/task/*/children", (int)parent);
+    if (glob(pattern, 0, NULL, &tasks) != 0)
+        return 0;
+    for (size_t i = 0; i < tasks.gl_pathc; i++) {
+        FILE *stream = fopen(tasks.gl_pathv[i], "r");
+        while (stream && count < most && fscanf(stream, "%d", &found[count]) == 1)
+            count++;
+        if (stream)
+            fclose(stream);
+    }
+    globfree(&tasks);
+    return count;
+}
+
+/* The process that is one of the ranks: mpirun's child is its guard. */
+static inline pid_t a_rank(pid_t mpirun)
+{
+    pid_t guards[RANKS + 1], worker[2];
+    const int count = children(mpirun, guards, RANKS + 1);
+    assert_int_equal(count, RANKS);
+    assert_int_equal(children(guards[1], worker, 2), 1);
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)worker[0]);
+    FILE *stream = fopen(path, "r");
+    assert_non_null(stream);
+    assert_non_null(fgets(name, sizeof name, stream));
+    fclose(stream);
+    assert_string_equal(name, "dprun\n");
+    return worker[0];
+}
+
+/* After ten seconds; whoever has only not been waited for is dead. */
+static inline bool is_alive(pid_t process)
+{
+    char path[64], state = 'X';
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    for (int i = 0; i < 1000; i++) {
+        FILE *stream = fopen(path, "r");
+        if (!stream)
+            return false;
+        if (fscanf(stream, "%*d (%*[^)]) %c", &state) != 1)
+            state = 'X';
+        fclose(stream);
+        if (state == 'Z' || state == 'X')
+            return false;
+        usleep(10000);
+    }
+    return true;
+}
+
+#endif
