@@ -2,9 +2,9 @@
 #include "runtime/vm/machine.h"
 
 #include "runtime/device/device.h"
+#include "runtime/vm/memory.h"
 
 #include <string.h>
-#include <unistd.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -227,46 +227,27 @@ static Status attach(Rank *rank, Error *error)
     return rank->device->run->async->make_marks(rank->device, rank->session->longest_stream + 2, error);
 }
 
-/* What the machine can still give, in bytes; UINT64_MAX where the kernel does not say. */
-static uint64_t free_memory(void)
-{
-    char line[128];
-    unsigned long long kibibytes, found = UINT64_MAX;
-    FILE *stream = fopen("/proc/meminfo", "r");
-    while (stream && fgets(line, sizeof line, stream))
-        if (sscanf(line, "MemAvailable: %llu kB", &kibibytes) == 1)
-            found = kibibytes << 10;
-    if (stream)
-        fclose(stream);
-    return found;
-}
-
 /* All ranks of a machine take its memory together, and find out before the first of them does: otherwise the kernel ends one of
    them, without words, when it touches what is not there. A meeting of all ranks. */
 static Status check_memory(Rank *rank, Error *error)
 {
-    typedef struct Need {
-        char machine[64];
-        uint64_t bytes, free;
-    } Need;
     const uint32_t ranks = rank->session->loaded->program->rank_count;
-    Need *needs = table(rank, ranks + 1, sizeof *needs), *own = needs + ranks;
+    MemoryNeed *needs = table(rank, ranks + 1, sizeof *needs), *own = needs + ranks;
+    uint64_t together = 0;
     if (!needs)
         return no_tables(rank, error);
-    gethostname(own->machine, sizeof own->machine - 1);
-    own->bytes = rank->memory_bytes + rank->table_bytes;
-    own->free = free_memory();
+    const MemoryPools pools = memory_pools("");
+    *own = memory_need(&pools, rank->memory_bytes + rank->table_bytes);
     TRY(rank->transport->gather(rank->endpoint, own, sizeof *own, needs, error));
-    uint64_t together = 0;
-    for (uint32_t r = 0; r < ranks; r++)
-        together += strcmp(needs[r].machine, own->machine) == 0 ? needs[r].bytes : 0;
-    if (together <= own->free || rank->session->options->overcommit)
+    const MemoryPool *pool = memory_shortage(&pools, needs, ranks, &together);
+    if (!pool || rank->session->options->overcommit)
         return STATUS_OK;
     const double gibibyte = 1 << 30;
     return error_set(error, STATUS_RUN_FAILED,
-                     "the plan needs %.1f GiB on this machine, of which %.1f are free: a smaller model, fewer microbatches or a "
+                     "the plan needs %.1f GiB %s%s%s, of which %.1f are free: a smaller model, fewer microbatches or a "
                      "schedule with a lower peak need less; --overcommit tries it all the same",
-                     (double)together / gibibyte, (double)own->free / gibibyte);
+                     (double)together / gibibyte, *pool->name ? "within the limit of control group " : "on this machine", pool->name,
+                     *pool->name ? " (of a container or a job)" : "", (double)pool->free / gibibyte);
 }
 
 Status rank_bind(Rank *rank, Error *error)

@@ -33,7 +33,7 @@ const char options_help[] =
     "  --trace FILE       the last steps as Chrome trace events\n"
     "  --trace-steps N    so many of them (default: up to 16)\n"
     "  --json             one JSON object a step on standard output\n"
-    "  --overcommit       runs a plan of more memory than the machine has free\n"
+    "  --overcommit       runs a plan of more memory than the machine, container or job has free\n"
     "  --help, --version\n"
     "\n"
     "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed.\n";
