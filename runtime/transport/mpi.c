@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* One rank a process. The only file that knows MPI; built as a shared object of its own. */
 
@@ -156,14 +157,19 @@ static void *pulse_main(void *argument)
     return NULL;
 }
 
-/* Without the thread, which is no failure, a single wait is all that the deadline sees. */
-static void start_pulse(Endpoint *endpoint)
+static void condition_of_monotonic_clock(pthread_cond_t *condition)
 {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&endpoint->closing, &monotonic);
+    pthread_cond_init(condition, &monotonic);
     pthread_condattr_destroy(&monotonic);
+}
+
+/* Without the thread, which is no failure, a single wait is all that the deadline sees. */
+static void start_pulse(Endpoint *endpoint)
+{
+    condition_of_monotonic_clock(&endpoint->closing);
     endpoint->pulses = endpoint->count > 1 && endpoint->deadline > 0 &&
                        pthread_getcpuclockid(pthread_self(), &endpoint->clock) == 0 &&
                        pthread_create(&endpoint->pulse, NULL, pulse_main, endpoint) == 0;
@@ -177,6 +183,55 @@ static void stop_pulse(Endpoint *endpoint)
     pthread_mutex_unlock(&endpoint->lock);
     if (endpoint->pulses)
         pthread_join(endpoint->pulse, NULL);
+}
+
+/* --- calls of MPI that wait for others and cannot be left: after the deadline the process ends within them --- */
+
+typedef struct Limit {
+    double seconds;
+    char words[96]; /* what has not come about */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool watched, over;
+} Limit;
+
+static void *limit_main(void *argument)
+{
+    Limit *limit = argument;
+    const int64_t until = clock_nanoseconds() + (int64_t)(limit->seconds * 1e9);
+    const struct timespec end = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+    int late = 0;
+    pthread_mutex_lock(&limit->lock);
+    while (!limit->over && late == 0)
+        late = pthread_cond_timedwait(&limit->changed, &limit->lock, &end);
+    if (!limit->over) {
+        fprintf(stderr, "dprun: %s within %g s (--deadline)\n", limit->words, limit->seconds);
+        _exit(STATUS_RUN_FAILED); /* which the launcher sees, and ends the others */
+    }
+    pthread_mutex_unlock(&limit->lock);
+    return NULL;
+}
+
+static void limit_begin(Limit *limit, double seconds)
+{
+    limit->seconds = seconds;
+    limit->over = false;
+    pthread_mutex_init(&limit->lock, NULL);
+    condition_of_monotonic_clock(&limit->changed);
+    limit->watched = seconds > 0 && pthread_create(&limit->thread, NULL, limit_main, limit) == 0;
+}
+
+static void limit_end(Limit *limit)
+{
+    pthread_mutex_lock(&limit->lock);
+    limit->over = true;
+    pthread_cond_signal(&limit->changed);
+    pthread_mutex_unlock(&limit->lock);
+    if (limit->watched)
+        pthread_join(limit->thread, NULL);
+    pthread_cond_destroy(&limit->changed);
+    pthread_mutex_destroy(&limit->lock);
 }
 
 /* --- waiting --- */
@@ -415,16 +470,17 @@ static void endpoint_free(Endpoint *endpoint)
     free(endpoint);
 }
 
-/* All have come to the end and tell how many pulses they have sent, so that none is still under way. */
-static Status meet_at_end(Endpoint *endpoint, uint64_t *told, Error *error)
+/* All have come to the end and tell how many pulses they have sent. */
+static Status meet_at_end(Endpoint *endpoint, uint64_t *expected, Error *error)
 {
-    uint64_t expected = 0;
-    TRY(mpi_gather(endpoint, &endpoint->told, sizeof *told, told, error));
-    for (int rank = 0; rank < endpoint->count; rank++)
-        expected += rank == endpoint->rank ? 0 : told[rank];
-    while (endpoint->heard < expected)
-        TRY(poke(endpoint, error));
-    return atomic_load(&endpoint->aborted) ? aborted_failure(endpoint, error) : STATUS_OK;
+    uint64_t *told = malloc((size_t)endpoint->count * sizeof *told);
+    if (!told)
+        return error_set(error, STATUS_RUN_FAILED, "there is no memory for its end");
+    const Status status = mpi_gather(endpoint, &endpoint->told, sizeof *told, told, error);
+    for (int rank = 0; status == STATUS_OK && rank < endpoint->count; rank++)
+        *expected += rank == endpoint->rank ? 0 : told[rank];
+    free(told);
+    return status;
 }
 
 /* After a failure the endpoint stays: MPI may still be sending from it until the process leaves. */
@@ -433,17 +489,24 @@ static void mpi_close(Endpoint *endpoint)
     if (atomic_load(&leaving))
         return;
     Error error;
+    uint64_t expected = 0;
     stop_pulse(endpoint);
-    uint64_t *told = malloc((size_t)endpoint->count * sizeof *told);
-    const Status status = told ? meet_at_end(endpoint, told, &error) : STATUS_RUN_FAILED;
-    free(told);
+    Status status = meet_at_end(endpoint, &expected, &error);
+    Limit limit;
+    snprintf(limit.words, sizeof limit.words, "rank %d is through, but not all ranks have come to their end", endpoint->rank);
+    limit_begin(&limit, endpoint->deadline);
+    while (status == STATUS_OK && endpoint->heard < expected) /* so that no pulse is under way any more */
+        status = poke(endpoint, &error);
     if (status != STATUS_OK) {
+        limit_end(&limit);
+        fprintf(stderr, "dprun: rank %d is through, but %s\n", endpoint->rank, error.text); /* there is nobody else to say it */
         leave_at_exit();
         return;
     }
     MPI_Comm_free(&endpoint->aside);
     MPI_Comm_free(&endpoint->ranks);
     MPI_Finalize();
+    limit_end(&limit);
     endpoint_free(endpoint);
 }
 
@@ -512,7 +575,7 @@ static bool is_permutation(const int *map, int count)
     return true;
 }
 
-static Status mpi_open(const TransportConfig *config, Endpoint **endpoints, Error *error)
+static Status start_mpi(const TransportConfig *config, Endpoint **endpoints, Error *error)
 {
     int provided = 0, processes = 0, process = 0;
     set_defaults();
@@ -556,6 +619,15 @@ static Status mpi_open(const TransportConfig *config, Endpoint **endpoints, Erro
     endpoints[endpoint->rank] = endpoint;
     start_pulse(endpoint);
     return STATUS_OK;
+}
+
+static Status mpi_open(const TransportConfig *config, Endpoint **endpoints, Error *error)
+{
+    Limit limit = {.words = "not all processes have started"};
+    limit_begin(&limit, config->start_deadline);
+    const Status status = start_mpi(config, endpoints, error);
+    limit_end(&limit);
+    return status;
 }
 
 extern const Transport transport_mpi;

@@ -30,6 +30,7 @@ typedef struct TransportConfig {
     const int *rank_map;    /* [ranks]: process i is rank rank_map[i]; NULL: i. Only for one rank a process */
     int messages_in_flight; /* most messages that a rank has posted and not waited for, in each direction */
     double deadline;        /* seconds after which a wait fails in which no rank in another process has moved; <= 0: never */
+    double start_deadline;  /* the same while processes start, where nobody sees what moves */
 } TransportConfig;
 
 typedef struct Transport {

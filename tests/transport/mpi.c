@@ -3,6 +3,7 @@
 
 #include "runtime/base/clock.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <setjmp.h>
@@ -104,6 +105,18 @@ static bool compute_for_long(const Transport *transport, Endpoint *endpoint, int
     return all[ranks - 1] == (uint64_t)ranks - 1;
 }
 
+/* Between the last meeting and the end: dprun-mpi.so finds this one first. */
+int MPI_Finalize(void);
+static bool stops_in_finalize;
+int MPI_Finalize(void)
+{
+    int (*finalize)(void);
+    if (stops_in_finalize)
+        raise(SIGSTOP);
+    *(void **)&finalize = dlsym(RTLD_DEFAULT, "PMPI_Finalize");
+    return finalize();
+}
+
 static int run_process(const char *scenario, int ranks, const char *folder)
 {
     const Transport *transport;
@@ -113,7 +126,7 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     const int nonsense[64] = {0};
     for (int i = 0; i < ranks; i++)
         reversed[i] = ranks - 1 - i;
-    TransportConfig config = {.ranks = ranks, .messages_in_flight = IN_FLIGHT, .deadline = 60};
+    TransportConfig config = {.ranks = ranks, .messages_in_flight = IN_FLIGHT, .deadline = 60, .start_deadline = 60};
     if (strcmp(scenario, "messages") == 0 || strcmp(scenario, "stopped") == 0)
         config.rank_map = reversed;
     if (strcmp(scenario, "wrong-map") == 0)
@@ -122,6 +135,15 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         config.deadline = 0.5;
     if (strcmp(scenario, "long") == 0)
         config.deadline = 2;
+    if (strstr(scenario, "ends-"))
+        config.deadline = 2;
+    const bool odd = getenv("OMPI_COMM_WORLD_RANK") && atoi(getenv("OMPI_COMM_WORLD_RANK")) == 1;
+    if (strcmp(scenario, "ends-before-open") == 0) {
+        config.start_deadline = 2;
+        if (odd)
+            raise(SIGSTOP);
+    }
+    stops_in_finalize = strcmp(scenario, "ends-in-finalize") == 0 && odd;
 
     Status status = transport_load_mpi(&transport, &error);
     if (status == STATUS_OK)
@@ -153,7 +175,7 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     else if (strcmp(scenario, "stopped") == 0)
         good &= all_wait_in_vain(transport, endpoint, rank);
     else
-        good = false;
+        good &= strstr(scenario, "ends-") != NULL;
     if (!good) {
         transport->abort(endpoint, "its test failed");
         return 1;
@@ -164,6 +186,10 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     good &= leave_note(folder, rank);
     for (int other = 0; other < ranks; other++)
         good &= find_note(folder, other);
+    if (odd && strcmp(scenario, "ends-before-close") == 0)
+        raise(SIGSTOP);
+    if (odd && strcmp(scenario, "ends-killed") == 0)
+        raise(SIGKILL);
     transport->close(endpoint);
     return good ? 0 : 1;
 }
@@ -272,6 +298,16 @@ static void a_stopped_process_ends_the_run(void **state)
     assert_true(clock_nanoseconds() - start < 60000000000);
 }
 
+/* Where no rank waits for a message the deadline holds as well. */
+static void who_stops_at_either_end_keeps_nobody(void **state)
+{
+    (void)state;
+    expect_run(3, "ends-before-open", 3, 3, "not all processes have started within 2 s (--deadline)");
+    expect_run(3, "ends-before-close", 3, 3, "is through, but no answer from rank 1 within 2 s (--deadline)");
+    expect_run(3, "ends-in-finalize", 3, 3, "is through, but not all ranks have come to their end within 2 s (--deadline)");
+    expect_run(3, "ends-killed", 3, 128 + SIGKILL, "ends-killed: good");
+}
+
 static void an_abort_reaches_every_rank(void **state)
 {
     (void)state;
@@ -333,6 +369,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_deadline_names_who_is_missing),
         cmocka_unit_test(a_rank_that_computes_moves),
         cmocka_unit_test(a_stopped_process_ends_the_run),
+        cmocka_unit_test(who_stops_at_either_end_keeps_nobody),
         cmocka_unit_test(an_abort_reaches_every_rank),
         cmocka_unit_test(a_missing_plugin_is_said),
     };
