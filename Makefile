@@ -244,8 +244,8 @@ bench:
 
 # --- for a machine with a GPU and perhaps nothing else: programs, libraries and schedules in one folder, packed ---
 GPU_KIT      := $(BUILD)/gpu
-GPU_PROGRAMS := operations speed
-$(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%): %: %.o $(call libraries,device base)
+GPU_PROGRAMS := operations speed overlap
+$(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%): %: %.o $(call libraries,model device base)
 	$(CC) $(LINKING) -o $@ $^ $(DPRUN_LIBS) -lcmocka
 .PHONY: gpu-kit bench-gpu
 gpu-kit: all $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%)

@@ -64,6 +64,9 @@ for program in *.bin; do
     losses a.txt --device cuda --steps 4 $small "$program"
     compare "training.bf16.$name" 2e-2 "dprun --device cuda --steps 4 $small $program"
 done
+losses b.txt --device cuda-fp32 --steps 4 --in-turn $small dualpipe.bin
+losses a.txt --device cuda-fp32 --steps 4 $small dualpipe.bin
+compare fused.fp32.dualpipe 0 "dprun --device cuda-fp32 --steps 4 $small dualpipe.bin, and with --in-turn"
 losses b.txt --device cpu --reference --steps 40 dualpipe.bin
 losses a.txt --device cuda --steps 40 dualpipe.bin
 compare curve.bf16.dualpipe 2e-2 "dprun --device cuda --steps 40 dualpipe.bin"
@@ -83,14 +86,16 @@ else
     note compute-sanitizer skipped "not installed" -
 fi
 
-./speed > speed.txt 2>> "$log" || { note speed FAIL - ./speed; failed=$((failed + 1)); }
-while read -r name value unit; do note "$name" "$value" "$unit" ./speed; done < speed.txt
+for program in speed overlap; do
+    ./$program > figures.txt 2>> "$log" || { note $program FAIL - ./$program; failed=$((failed + 1)); }
+    while read -r name value unit; do note "$name" "$value" "$unit" ./$program; done < figures.txt
+done
 large="--set hidden=2048 --set heads=16 --set sequence=2048 --set microbatch_size=1"
-for program in 1f1b dualpipe; do
-    ./dprun --device cuda --json --steps 6 $large $program.bin 2>> "$log" | tail -1 > step.txt
+for program in 1f1b.bin dualpipe.bin "--in-turn dualpipe.bin"; do
+    ./dprun --device cuda --json --steps 6 $large $program 2>> "$log" | tail -1 > step.txt
     for figure in step_ms tokens_per_s bubble_rate; do
-        note "step.$program.$figure" "$(sed -n "s/.*\"$figure\":\([^,}]*\).*/\1/p" step.txt)" - \
-            "dprun --device cuda --steps 6 $large $program.bin"
+        note "step.$(echo "$program" | sed 's/--\([^ ]*\) \(.*\)/\2.\1/; s/.bin//').$figure" \
+            "$(sed -n "s/.*\"$figure\":\([^,}]*\).*/\1/p" step.txt)" - "dprun --device cuda --steps 6 $large $program"
     done
 done
 

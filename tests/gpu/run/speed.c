@@ -1,21 +1,9 @@
 /* Matrix products of the CUDA device beside cuBLAS, in one process on the same random data: name, value, unit a line. */
 
-#include "runtime/device/device.h"
-#include "runtime/model/random.h"
+#include "tests/gpu/run/measure.h"
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define OK(call)                                                                \
-    do {                                                                        \
-        Error error = {""};                                                     \
-        if ((call) != STATUS_OK) {                                              \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, error.text);     \
-            exit(1);                                                            \
-        }                                                                       \
-    } while (0)
 
 /* --- cuBLAS, as far as it is needed --- */
 
@@ -94,12 +82,6 @@ static void multiply(const Work *work, Layout layout)
 
 enum { WARM = 3, TIMED = 10 };
 
-static void wait_for_mark(Device *device, size_t number)
-{
-    for (bool reached = false; !reached;)
-        OK(device->run->async->reached(device, number, &reached, &error));
-}
-
 /* Floating-point operations a second, the mean of TIMED products. */
 static double rate(const Work *work, Layout layout)
 {
@@ -114,23 +96,6 @@ static double rate(const Work *work, Layout layout)
     wait_for_mark(work->device, 1);
     OK(queues->mark_times(work->device, 1, times, &error));
     return 2.0 * (double)work->rows * (double)work->columns * (double)work->outputs * TIMED / ((double)times[1] * 1e-9);
-}
-
-/* Random numbers, a few of them again and again: a product is not the faster for zeros. */
-static void *random_elements(Device *device, NumberKind kind, size_t count, uint64_t key)
-{
-    enum { PIECE = 1 << 20 };
-    void *memory = NULL;
-    float *values = malloc(PIECE * sizeof *values);
-    OK(device->run->allocate(device, count * device->run->size[kind], &memory, &error));
-    for (size_t i = 0; i < PIECE; i++)
-        values[i] = 0.1f * random_normal(key, i);
-    for (size_t done = 0; done < count; done += PIECE) {
-        const size_t length = count - done < PIECE ? count - done : PIECE;
-        OK(device->run->load_floats(device, kind, length, values, (char *)memory + done * device->run->size[kind], &error));
-    }
-    free(values);
-    return memory;
 }
 
 int main(void)

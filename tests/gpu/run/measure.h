@@ -1,0 +1,44 @@
+#ifndef TESTS_GPU_RUN_MEASURE_H
+#define TESTS_GPU_RUN_MEASURE_H
+
+/* What programs that time a GPU share. */
+
+#include "runtime/device/device.h"
+#include "runtime/model/random.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define OK(call)                                                                \
+    do {                                                                        \
+        Error error = {""};                                                     \
+        if ((call) != STATUS_OK) {                                              \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, error.text);     \
+            exit(1);                                                            \
+        }                                                                       \
+    } while (0)
+
+static inline void wait_for_mark(Device *device, size_t number)
+{
+    for (bool reached = false; !reached;)
+        OK(device->run->async->reached(device, number, &reached, &error));
+}
+
+/* Random numbers, a few of them again and again: a product is not the faster for zeros. */
+static inline void *random_elements(Device *device, NumberKind kind, size_t count, uint64_t key)
+{
+    enum { PIECE = 1 << 20 };
+    void *memory = NULL;
+    float *values = malloc(PIECE * sizeof *values);
+    OK(device->run->allocate(device, count * device->run->size[kind], &memory, &error));
+    for (size_t i = 0; i < PIECE; i++)
+        values[i] = 0.1f * random_normal(key, i);
+    for (size_t done = 0; done < count; done += PIECE) {
+        const size_t length = count - done < PIECE ? count - done : PIECE;
+        OK(device->run->load_floats(device, kind, length, values, (char *)memory + done * device->run->size[kind], &error));
+    }
+    free(values);
+    return memory;
+}
+
+#endif
