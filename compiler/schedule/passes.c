@@ -1,5 +1,23 @@
 #include "compiler/schedule/passes.h"
 
+PassTable pass_table_new(const Schedule *schedule, Arena *arena)
+{
+    PassTable table;
+    table.forward = arena_array(arena, schedule->pipe_count, sizeof *table.forward);
+    table.backward = arena_array(arena, schedule->pipe_count, sizeof *table.backward);
+    table.weight = arena_array(arena, schedule->pipe_count, sizeof *table.weight);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        const size_t count = (size_t)schedule->pipes[p].stages * schedule->pipes[p].microbatches;
+        uint32_t **of[] = {&table.forward[p], &table.backward[p], &table.weight[p]};
+        for (int k = 0; k < 3; k++) {
+            *of[k] = arena_array(arena, count, sizeof **of[k]);
+            for (size_t i = 0; i < count; i++)
+                (*of[k])[i] = POSITION_NONE;
+        }
+    }
+    return table;
+}
+
 bool pass_dependence(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence)
 {
     const PlacedPipe *pipe = &schedule->pipes[pass->pipe];

@@ -19,6 +19,9 @@ static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t
     return (size_t)stage * pipe->microbatches + microbatch;
 }
 
+/* With POSITION_NONE for every pass. */
+PassTable pass_table_new(const Schedule *schedule, Arena *arena);
+
 /* Another pass that a pass has to wait for, on whichever rank. */
 typedef struct Dependence {
     uint16_t rank;

@@ -1,8 +1,7 @@
 #include "compiler/search/search.h"
 
 #include "compiler/search/search_policy.h"
-
-#include <string.h>
+#include "compiler/search/search_seed.h"
 
 enum {
     RUNS = 16000,              /* a unit of effort: so many orders, */
@@ -11,22 +10,25 @@ enum {
 };
 
 /* A schedule is found by list scheduling under some policy. What is searched is the policy: first among a few that suit most
-   placements and random ones of their kind, then around the best of them, one change for some ranks and chunks at a time. */
+   placements and random ones of their kind, then around the best of them, one change for some ranks and chunks at a time. Before
+   that come the orders of published schedules, as they stand: whatever the times, none of them is better than what is found. */
 typedef struct Searcher {
     const SearchProblem *problem;
     const SearchControl *control;
     SearchList *list;
+    SeedMaker *seeds;
     PolicyMaker maker;
-    SearchPolicy policy, current, best_policy; /* the one tried, the one that is changed, the one of `best` */
+    SearchPolicy policy, current, best_policy; /* the one tried, the one that is changed, the best of all */
     SearchOrder order, best;
-    int64_t current_cost, current_idle;
+    int64_t current_cost, current_idle, best_policy_cost, best_policy_idle; /* of the orders under these */
+    uint32_t seeded; /* orders tried as they stand */
     uint32_t tried, planned;
     uint32_t unit; /* orders in a unit of effort */
 } Searcher;
 
 static void report(const Searcher *s, SearchProgress *progress)
 {
-    *progress = (SearchProgress){s->tried, s->planned, (double)s->best.cost / s->problem->ticks,
+    *progress = (SearchProgress){s->seeded + s->tried, s->seeded + s->planned, (double)s->best.cost / s->problem->ticks,
                                  (double)s->problem->bound / s->problem->ticks};
 }
 
@@ -34,6 +36,35 @@ static bool goes_on(const Searcher *s)
 {
     return s->best.cost == NEVER ||
            (s->tried < s->planned && s->best.cost > s->problem->bound && !(s->control->stop && *s->control->stop));
+}
+
+static void keep_if_better(Searcher *s)
+{
+    if (s->order.cost < s->best.cost || (s->order.cost == s->best.cost && s->order.idle < s->best.idle)) {
+        const SearchOrder better = s->order;
+        s->order = s->best;
+        s->best = better;
+    }
+}
+
+static void tell(const Searcher *s)
+{
+    if (s->control->progress) {
+        SearchProgress progress;
+        report(s, &progress);
+        s->control->progress(s->control->context, &progress);
+    }
+}
+
+static void try_seeds(Searcher *s)
+{
+    SeedResult result;
+    for (uint32_t number = 0; (result = seed_make(s->seeds, number, &s->order)) != SEED_NONE; number++) {
+        if (result == SEED_MADE && search_list_replay(s->list, NEVER, &s->order))
+            keep_if_better(s);
+        s->seeded++;
+        tell(s);
+    }
 }
 
 /* Runs the policy. It becomes the current one when its order is as good as the current one's: so the search walks on over
@@ -46,23 +77,19 @@ static void try_policy(Searcher *s)
         good = search_list_run(s->list, &s->policy, beat, &s->order);
     else
         good = search_list_run(s->list, &s->policy, NEVER, &s->order) && search_list_replay(s->list, beat, &s->order);
-    s->tried++;
     if (good && (s->order.cost != s->current_cost || s->order.idle <= s->current_idle)) {
         s->current_cost = s->order.cost;
         s->current_idle = s->order.idle;
         policy_copy(s->problem, &s->current, &s->policy);
-        if (s->order.cost < s->best.cost) {
-            const SearchOrder better = s->order;
-            s->order = s->best;
-            s->best = better;
+        if (s->order.cost < s->best_policy_cost) {
+            s->best_policy_cost = s->order.cost;
+            s->best_policy_idle = s->order.idle;
             policy_copy(s->problem, &s->best_policy, &s->policy);
         }
+        keep_if_better(s);
     }
-    if (s->control->progress) {
-        SearchProgress progress;
-        report(s, &progress);
-        s->control->progress(s->control->context, &progress);
-    }
+    s->tried++;
+    tell(s);
 }
 
 /* Changes the current policy, and goes over to what is no worse. */
@@ -70,7 +97,7 @@ static void walk(Searcher *s, uint32_t end)
 {
     while (s->tried < end && goes_on(s)) {
         policy_copy(s->problem, &s->policy, &s->current);
-        policy_change(&s->maker, s->best.cost, &s->policy);
+        policy_change(&s->maker, s->best_policy_cost, &s->policy);
         try_policy(s);
     }
 }
@@ -81,7 +108,7 @@ static void start_anew(Searcher *s, uint32_t end)
     const uint32_t middle = s->tried + (end > s->tried ? end - s->tried : 0) / 4;
     s->current_cost = s->current_idle = NEVER;
     while (s->tried < middle && goes_on(s)) {
-        policy_random(&s->maker, s->best.cost, &s->policy);
+        policy_random(&s->maker, s->best_policy_cost, &s->policy);
         try_policy(s);
     }
     walk(s, end);
@@ -90,14 +117,15 @@ static void start_anew(Searcher *s, uint32_t end)
 static void walk_from_best(Searcher *s, uint32_t end)
 {
     policy_copy(s->problem, &s->current, &s->best_policy);
-    s->current_cost = s->best.cost;
-    s->current_idle = s->best.idle;
+    s->current_cost = s->best_policy_cost;
+    s->current_idle = s->best_policy_idle;
     walk(s, end);
 }
 
 /* The first unit of effort is the same however many there are: more of it never finds less. */
 static void find(Searcher *s)
 {
+    try_seeds(s);
     for (uint32_t number = 0; goes_on(s) && (!number || number < s->unit / 3) && policy_usual(&s->maker, number, &s->policy); number++)
         try_policy(s);
     const uint32_t starts = s->unit < FEW_RUNS ? 1 : 2; /* a second one: a bad start does not decide */
@@ -110,38 +138,20 @@ static void find(Searcher *s)
     }
 }
 
-static void write_orders(const Searcher *s, Schedule *schedule, Span span, Arena *arena)
-{
-    const SearchProblem *problem = s->problem;
-    uint32_t(*next)[ACTION_W + 1] = arena_array(arena, s->maker.chunks, sizeof *next);
-    for (uint32_t r = 0; r < problem->rank_count; r++) {
-        const SearchRank *rank = &problem->ranks[r];
-        Order *order = &schedule->orders[r];
-        order->actions = arena_array(arena, rank->passes, sizeof *order->actions);
-        order->count = order->capacity = rank->passes;
-        memset(next, 0, s->maker.chunks * sizeof *next);
-        for (uint32_t i = 0; i < rank->passes; i++) {
-            const SearchPass pass = s->best.passes[rank->first + i];
-            const PlacedChunk *placed = &schedule->chunks[r][pass.chunk];
-            order->actions[i] = (Action){.kind = pass.kind, .chunk = pass.chunk, .pipe = placed->pipe, .stage = placed->stage,
-                                         .microbatch = next[pass.chunk][pass.kind]++, .span = span};
-        }
-    }
-}
-
-static void open_searcher(Searcher *s, const SearchProblem *problem, uint32_t effort, Arena *arena)
+static void open_searcher(Searcher *s, const SearchProblem *problem, const Schedule *schedule, const SearchTask *task, Arena *arena)
 {
     s->list = search_list_new(problem, arena);
     s->maker = policy_maker_new(problem, arena);
+    s->seeds = seed_maker_new(problem, schedule, task, arena);
     s->policy = policy_new(problem, arena);
     s->current = policy_new(problem, arena);
     s->best_policy = policy_new(problem, arena);
     s->order = (SearchOrder){.passes = arena_array(arena, problem->passes, sizeof(SearchPass))};
     s->best = (SearchOrder){.passes = arena_array(arena, problem->passes, sizeof(SearchPass)), .cost = NEVER, .idle = NEVER};
-    s->current_cost = s->current_idle = NEVER;
+    s->current_cost = s->current_idle = s->best_policy_cost = s->best_policy_idle = NEVER;
     const uint64_t affordable = 1 + RUN_PASSES / (problem->passes * s->maker.chunks + 1);
     s->unit = affordable < RUNS ? (uint32_t)affordable : RUNS;
-    s->planned = s->unit * effort;
+    s->planned = s->unit * task->effort;
 }
 
 int64_t search_least_memory(const Schedule *schedule, uint32_t rank, int64_t forward)
@@ -164,9 +174,9 @@ void search_order(Schedule *schedule, const SearchTask *task, const SearchContro
     SearchProblem problem;
     search_problem_make(schedule, task, &scratch, &problem);
     Searcher searcher = {.problem = &problem, .control = control ? control : &none};
-    open_searcher(&searcher, &problem, task->effort, &scratch);
+    open_searcher(&searcher, &problem, schedule, task, &scratch);
     find(&searcher);
-    write_orders(&searcher, schedule, span, arena);
+    search_order_write(&problem, &searcher.best, span, arena, schedule);
     if (found)
         report(&searcher, found);
     arena_free(&scratch);

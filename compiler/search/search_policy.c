@@ -177,6 +177,15 @@ bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *polic
     return true;
 }
 
+void policy_forward_first(const PolicyMaker *maker, SearchPolicy *policy)
+{
+    static const Course course = {1000, 3000, 1000};
+    follow(maker, &course, SIGHT_SLOTS, false, false, policy);
+    policy->bold = true;
+    for (uint32_t r = 0; r < maker->problem->rank_count; r++)
+        policy->waiting[r] = 0;
+}
+
 static SearchSight random_sight(PolicyMaker *maker)
 {
     return below(maker, 3) ? SIGHT_ALL : maker->chunks > 1 ? (SearchSight)below(maker, SIGHTS) : SIGHT_PASSES;

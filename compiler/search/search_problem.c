@@ -199,3 +199,20 @@ void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena
     find_paths(problem, schedule);
     problem->bound = lower_bound(problem, arena);
 }
+
+void search_order_write(const SearchProblem *problem, const SearchOrder *found, Span span, Arena *arena, Schedule *schedule)
+{
+    uint32_t(*next)[ACTION_W + 1] = arena_array(arena, problem->node_count, sizeof *next);
+    for (uint32_t r = 0; r < problem->rank_count; r++) {
+        const SearchRank *rank = &problem->ranks[r];
+        Order *order = &schedule->orders[r];
+        order->actions = arena_array(arena, rank->passes, sizeof *order->actions);
+        order->count = order->capacity = rank->passes;
+        for (uint32_t i = 0; i < rank->passes; i++) {
+            const SearchPass pass = found->passes[rank->first + i];
+            const PlacedChunk *placed = &schedule->chunks[r][pass.chunk];
+            order->actions[i] = (Action){.kind = pass.kind, .chunk = pass.chunk, .pipe = placed->pipe, .stage = placed->stage,
+                                         .microbatch = next[search_node_of(problem, r, pass.chunk)][pass.kind]++, .span = span};
+        }
+    }
+}

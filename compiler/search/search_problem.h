@@ -57,6 +57,9 @@ typedef struct SearchOrder {
 
 void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena *arena, SearchProblem *problem);
 
+/* The same as actions of `schedule`, the one that the problem was made of. */
+void search_order_write(const SearchProblem *problem, const SearchOrder *order, Span span, Arena *arena, Schedule *schedule);
+
 static inline uint32_t search_node_of(const SearchProblem *problem, uint32_t rank, uint8_t chunk)
 {
     return problem->ranks[rank].first_node + chunk;
