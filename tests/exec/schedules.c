@@ -1,7 +1,7 @@
 /* Every schedule trains: its per-microbatch losses are, bit for bit, those of the whole model on one rank, microbatch after
    microbatch (an asynchronous one: with the same versions of weights), and its gradients are the same but for the order of sums. */
 
-#include "runtime/vm/vm.h"
+#include "tests/exec/run.h"
 #include "tests/program/generator.h"
 
 #include <glob.h>
@@ -15,9 +15,6 @@
 #include <string.h>
 
 enum { STAGES_MAX = 64, COPIES_MAX = 4, MICROBATCHES_MAX = 64 };
-
-/* DualPipe's own criterion: 1 - 2<x,y> / (<x,x> + <y,y>) (deepseek-ai/DualPipe, cal_diff in its examples). */
-static const double GRADIENT_LIMIT = 1e-13;
 
 /* What a run of one step left behind. */
 typedef struct Result {
@@ -62,58 +59,29 @@ static void release(Result *result)
 }
 
 /* `recipe` is that of the F&Bs instead of the program's own; NULL: that one. */
-static void run(const char *path, const char *model, bool reference, Recipe *recipe, Result *result, uint32_t *stages)
+static void train(const char *path, const char *model, bool reference, Recipe *recipe, Result *result, uint32_t *stages)
 {
     *result = (Result){.lock = PTHREAD_MUTEX_INITIALIZER};
     char *arguments[] = {"dprun",        "--model", (char *)model,  "--set",       "hidden=16", "--set", "sequence=8",
                          "--set",        "heads=2", "--set",        "microbatch_size=2", "--steps", "1",  "--deadline",
                          "60",           reference ? "--reference" : "--transport=local", (char *)path, NULL};
-    int count = 0;
-    while (arguments[count])
-        count++;
-    Arena arena = {0};
-    Error error = {""};
-    RunOptions options;
-    LoadedProgram loaded;
-    Session *session = NULL;
-    Status status = options_parse(count, arguments, &arena, &options, &error);
-    if (status == STATUS_OK)
-        status = program_load(path, reference, false, false, &arena, &loaded, &error);
-    if (status == STATUS_OK) {
-        loaded.program->recipe = recipe ? recipe : loaded.program->recipe;
-        result->microbatches = loaded.program->microbatches;
-        result->asynchronous = loaded.program->asynchronous;
-        *stages = loaded.program->stages;
-        assert_true(result->microbatches <= MICROBATCHES_MAX && *stages <= STAGES_MAX);
-        const SessionHooks hooks = {.observer = {.context = result, .step = on_step, .gradient = on_gradient}};
-        status = session_open(&loaded, &options, &hooks, &session, &error);
-        if (status == STATUS_OK) {
-            status = session_run(session, &error);
-            session_close(session);
-        }
-    }
-    if (status != STATUS_OK)
-        fail_msg("%s: %s", path, error.text);
-    arena_free(&arena);
-}
-
-static double difference(const float *x, const float *y, size_t count)
-{
-    double xx = 0, yy = 0, xy = 0;
-    for (size_t i = 0; i < count; i++) {
-        xx += (double)x[i] * x[i];
-        yy += (double)y[i] * y[i];
-        xy += (double)x[i] * y[i];
-    }
-    return xx + yy > 0 ? 1 - 2 * xy / (xx + yy) : 0;
+    Run run;
+    run_load(&run, arguments);
+    Program *program = run.loaded.program;
+    program->recipe = recipe ? recipe : program->recipe;
+    result->microbatches = program->microbatches;
+    result->asynchronous = program->asynchronous;
+    *stages = program->stages;
+    assert_true(result->microbatches <= MICROBATCHES_MAX && *stages <= STAGES_MAX);
+    run_to_end(&run, &(SessionHooks){.observer = {.context = result, .step = on_step, .gradient = on_gradient}});
 }
 
 static void compare(const char *path, const char *model)
 {
     Result pipelined, reference;
     uint32_t stages = 0;
-    run(path, model, false, NULL, &pipelined, &stages);
-    run(path, model, true, NULL, &reference, &stages);
+    train(path, model, false, NULL, &pipelined, &stages);
+    train(path, model, true, NULL, &reference, &stages);
     for (uint32_t m = 0; m < reference.microbatches; m++) {
         if (memcmp(&pipelined.losses[m], &reference.losses[m], sizeof(double)) != 0)
             fail_msg("%s, %s: microbatch %u: loss %a, the reference has %a", path, model, m, pipelined.losses[m], reference.losses[m]);
@@ -127,7 +95,7 @@ static void compare(const char *path, const char *model)
             if (!pipelined.gradients[s][c])
                 continue;
             assert_int_equal(pipelined.counts[s], reference.counts[s]);
-            const double off = difference(pipelined.gradients[s][c], reference.gradients[s][0], reference.counts[s]);
+            const double off = gradient_difference(pipelined.gradients[s][c], reference.gradients[s][0], reference.counts[s]);
             if (!(fabs(off) < GRADIENT_LIMIT))
                 fail_msg("%s, %s: the gradient of stage %u is off by %g", path, model, s, off);
             for (size_t i = 0; i < reference.counts[s]; i++)
@@ -234,10 +202,10 @@ static void recipes_change_no_bit(void **state)
         for (int m = 0; m < 2; m++) {
             Result plain, ordered;
             uint32_t stages = 0;
-            run(program, models[m], false, NULL, &plain, &stages);
+            train(program, models[m], false, NULL, &plain, &stages);
             for (int i = 0; i < 8; i++) {
                 Recipe recipe = random_recipe(&seed);
-                run(program, models[m], false, &recipe, &ordered, &stages);
+                train(program, models[m], false, &recipe, &ordered, &stages);
                 assert_memory_equal(plain.losses, ordered.losses, plain.microbatches * sizeof *plain.losses);
                 for (uint32_t k = 0; k < stages; k++)
                     assert_memory_equal(plain.gradients[k][0], ordered.gradients[k][0], plain.counts[k] * sizeof(float));

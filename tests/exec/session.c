@@ -1,8 +1,8 @@
 /* Whole runs in this process: equal numbers whatever the schedule, and every way of ending. */
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
-#include "runtime/vm/vm.h"
 #include "tests/exec/pipelines.h"
+#include "tests/exec/run.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -125,17 +125,6 @@ static Outcome run_well(const Setting *setting)
     return outcome;
 }
 
-static double difference(const float *x, const float *y, size_t count)
-{
-    double xx = 0, yy = 0, xy = 0;
-    for (size_t i = 0; i < count; i++) {
-        xx += (double)x[i] * x[i];
-        yy += (double)y[i] * y[i];
-        xy += (double)x[i] * y[i];
-    }
-    return 1 - 2 * xy / (xx + yy);
-}
-
 /* Losses bit for bit, gradients by DualPipe's criterion; copies have the same bits. */
 static void test_equals_reference(void **state)
 {
@@ -157,7 +146,7 @@ static void test_equals_reference(void **state)
         for (uint32_t s = 0; s < setting.ranks; s++)
             for (uint32_t c = 0; c < setting.pipes; c++) {
                 assert_int_equal(pipeline.counts[s], reference.counts[s]);
-                assert_true(difference(pipeline.gradients[s][c], reference.gradients[s][0], reference.counts[s]) < 1e-13);
+                assert_true(gradient_difference(pipeline.gradients[s][c], reference.gradients[s][0], reference.counts[s]) < GRADIENT_LIMIT);
                 assert_memory_equal(pipeline.gradients[s][c], pipeline.gradients[s][0], reference.counts[s] * sizeof(float));
             }
         release(&pipeline);

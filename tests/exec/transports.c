@@ -1,16 +1,17 @@
 /* The same program gives the same numbers, bit for bit: run twice, and with one rank a process under mpirun. Every schedule,
-   both models, several sizes; losses of every microbatch, gradient norms and the weights after two steps. */
+   both models, several sizes; losses of every microbatch, gradient norms and the weights after two steps.
 
+   MPI takes far longer to start than these runs: one mpirun for each number of ranks starts this program again, which runs all
+   programs one after the other. */
+
+#include "tests/exec/run.h"
 #include "tests/transport/plugin.h"
 
+#include <dlfcn.h>
+#include <errno.h>
 #include <glob.h>
-#include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -22,86 +23,190 @@
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
-/* Under a sanitizer every process takes seconds to start: the small size finds what there is to find. */
-enum { MOST_RANKS = SANITIZED ? 2 : 8, MOST_TIMES = SANITIZED ? 2 : 3 };
+/* Under a sanitizer the small sizes find what there is to find. */
+enum { MOST_RANKS = SANITIZED ? 4 : 8, PATH = 200 };
 
-static char folder[] = "/tmp/transports.XXXXXX";
+/* Microbatches of a step, so many times the ranks at most. */
+static int most_times(int ranks) { return SANITIZED || ranks == 8 ? 2 : 3; }
+
+static const char *const models[] = {"gpt", "mlp"};
+static glob_t schedules;
 static const char *build;
+static char program[PATH_MAX], link_path[PATH_MAX];
 
-static void shell(const char *command)
+/* --- one MPI for all the runs of a process: these stand before those of the library, which calls itself PMPI_* --- */
+
+int MPI_Init_thread(int *count, char ***arguments, int required, int *provided);
+int MPI_Finalize(void);
+
+static bool mpi_is_up;
+static int mpi_threads;
+
+int MPI_Init_thread(int *count, char ***arguments, int required, int *provided)
 {
+    int (*initialize)(int *, char ***, int, int *);
+    *(void **)&initialize = dlsym(RTLD_DEFAULT, "PMPI_Init_thread");
+    const int status = mpi_is_up ? 0 : initialize(count, arguments, required, &mpi_threads);
+    mpi_is_up = true;
+    *provided = mpi_threads;
+    return status;
+}
+
+int MPI_Finalize(void) { return 0; }
+
+static void end_mpi(void)
+{
+    int (*finalize)(void);
+    *(void **)&finalize = dlsym(RTLD_DEFAULT, "PMPI_Finalize");
+    if (mpi_is_up)
+        finalize();
+}
+
+/* --- runs --- */
+
+typedef struct Job {
+    uint32_t microbatches;
+    FILE *losses;
+} Job;
+
+static void on_step(void *context, const StepReport *report)
+{
+    const Job *job = context;
+    fprintf(job->losses, "step %d: loss %a, norm %a\n", (int)report->step, report->loss, report->gradient_norm);
+    for (uint32_t m = 0; m < job->microbatches; m++)
+        fprintf(job->losses, "%a\n", report->losses[m]);
+}
+
+/* Two steps: what rank 0 is told goes to PROGRAM.MODEL.NAME.losses, the weights to PROGRAM.MODEL.NAME.weights. */
+static void train(const char *path, const char *model, const char *name)
+{
+    char losses[2 * PATH], weights[2 * PATH];
+    snprintf(losses, sizeof losses, "%s.%s.%s.losses", path, model, name);
+    snprintf(weights, sizeof weights, "%s.%s.%s.weights", path, model, name);
+    char *arguments[] = {"dprun", "--model", (char *)model, "--set", "hidden=16", "--set", "heads=2", "--set", "sequence=8", "--set",
+                         "microbatch_size=2", "--steps", "2", "--deadline", "60", "--save", weights, (char *)path, NULL};
+    Run run;
+    run_load(&run, arguments);
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    Job job = {run.loaded.program->microbatches, fopen(rank && strcmp(rank, "0") != 0 ? "/dev/null" : losses, "w")};
+    assert_non_null(job.losses);
+    run_to_end(&run, &(SessionHooks){.observer = {.context = &job, .step = on_step}});
+    assert_int_equal(fclose(job.losses), 0);
+}
+
+static void program_path(char path[PATH], const char *folder, size_t schedule, int ranks, int times)
+{
+    const char *name = strrchr(schedules.gl_pathv[schedule], '/') + 1;
+    snprintf(path, PATH, "%s/%s.%d.%d.bin", folder, name, ranks, times * ranks);
+}
+
+static void train_all(const char *folder, int ranks, const char *name)
+{
+    char path[PATH];
+    for (size_t i = 0; i < schedules.gl_pathc; i++)
+        for (int times = 2; times <= most_times(ranks); times++) {
+            program_path(path, folder, i, ranks, times);
+            for (int m = 0; m < 2; m++)
+                train(path, models[m], name);
+        }
+}
+
+/* --- what is compared --- */
+
+static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void shell(const char *format, ...)
+{
+    char command[4 * PATH_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(command, sizeof command, format, arguments);
+    va_end(arguments);
     const int status = system(command);
     if (status != 0)
         fail_msg("wait status %#x of: %s", (unsigned)status, command);
 }
 
-/* One run of two steps: what it says that is not a time goes to NAME.json, the weights to NAME.weights. */
-static void run(const char *launcher, const char *model, const char *name)
+static size_t read_file(const char *path, const char *model, const char *name, const char *kind, char **bytes)
 {
-    char command[4096];
-    snprintf(command, sizeof command,
-             "%s %s/dprun --model %s --set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2 --steps 2 --json "
-             "--save %s/%s.weights %s/prog.bin >%s/out 2>%s/err || { status=$?; cat %s/err >&2; exit $status; }; "
-             "sed 's/\"tokens_per_s\".*//' %s/out >%s/%s.json",
-             launcher, build, model, folder, name, folder, folder, folder, folder, folder, folder, name);
-    shell(command);
+    char full[2 * PATH];
+    size_t size = 0;
+    snprintf(full, sizeof full, "%s.%s.%s.%s", path, model, name, kind);
+    FILE *from = fopen(full, "r"), *to = open_memstream(bytes, &size);
+    if (!from)
+        fail_msg("%s: %s", full, strerror(errno));
+    assert_non_null(to);
+    for (int c; (c = getc(from)) != EOF;)
+        putc(c, to);
+    fclose(from);
+    fclose(to);
+    return size;
 }
 
-static void compare(const char *one, const char *other, const char *what)
+static void compare(const char *path, const char *model, const char *one, const char *other)
 {
-    static const char *const kinds[] = {"json", "weights"};
+    static const char *const kinds[] = {"losses", "weights"};
     for (int i = 0; i < 2; i++) {
-        char command[4096];
-        snprintf(command, sizeof command, "test -s %1$s/%2$s.%4$s && cmp %1$s/%2$s.%4$s %1$s/%3$s.%4$s", folder, one, other, kinds[i]);
-        if (system(command) != 0)
-            fail_msg("%s: the %s of %s and %s differ", what, kinds[i], one, other);
+        char *first, *second;
+        const size_t size = read_file(path, model, one, kinds[i], &first), other_size = read_file(path, model, other, kinds[i], &second);
+        if (!size || other_size != size || memcmp(first, second, size) != 0)
+            fail_msg("%s, %s: the %s of %s and %s differ", path, model, kinds[i], one, other);
+        free(first);
+        free(second);
     }
 }
 
 static void same_numbers(void **state)
 {
-    static const char *const models[] = {"gpt", "mlp"};
-    const char *schedule = *state;
+    const int ranks = *(const int *)*state;
     const bool mpi = mpirun_is_there();
-    for (int ranks = 2; ranks <= MOST_RANKS; ranks *= 2)
-        for (int times = 2; times <= MOST_TIMES; times++) {
-            char command[4096], launcher[512];
-            snprintf(command, sizeof command, "%s/dpc --ranks %d --microbatches %d %s -o %s/prog.bin", build, ranks, times * ranks, schedule,
-                     folder);
-            shell(command);
-            snprintf(launcher, sizeof launcher, "mpirun %s -n %d", mpirun_options(), ranks);
+    char folder[] = "/tmp/transports.XXXXXX", path[PATH];
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < schedules.gl_pathc; i++)
+        for (int times = 2; times <= most_times(ranks); times++) {
+            program_path(path, folder, i, ranks, times);
+            shell("%s/dpc --ranks %d --microbatches %d %s -o %s", build, ranks, times * ranks, schedules.gl_pathv[i], path);
+        }
+    train_all(folder, ranks, "local");
+    train_all(folder, ranks, "again");
+    if (mpi)
+        shell("mpirun %s -n %d %s %s %d", mpirun_options(), ranks, program, folder, ranks);
+    else
+        print_message("no mpirun: only compared with itself\n");
+    for (size_t i = 0; i < schedules.gl_pathc; i++)
+        for (int times = 2; times <= most_times(ranks); times++) {
+            program_path(path, folder, i, ranks, times);
             for (int m = 0; m < 2; m++) {
-                run("", models[m], "local");
-                run("", models[m], "again");
-                compare("local", "again", schedule);
-                if (mpi) {
-                    run(launcher, models[m], "mpi");
-                    compare("local", "mpi", schedule);
-                }
+                compare(path, models[m], "local", "again");
+                if (mpi)
+                    compare(path, models[m], "local", "mpi");
             }
         }
-    if (!mpi)
-        print_message("no mpirun: only compared with itself\n");
+    shell("rm -r %s", folder);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
-    glob_t found;
     build = getenv("BUILD") ? getenv("BUILD") : "build";
     setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
-    if (!mkdtemp(folder) || glob("schedules/*.dps", 0, NULL, &found) != 0) {
+    if (glob("schedules/*.dps", 0, NULL, &schedules) != 0) {
         fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
         return 1;
     }
-    struct CMUnitTest *tests = calloc(found.gl_pathc, sizeof *tests);
-    if (!tests)
+    if (count == 3) {
+        train_all(arguments[1], atoi(arguments[2]), "mpi");
+        end_mpi();
+        globfree(&schedules);
+        return 0;
+    }
+    if (mpirun_is_there() && !link_plugin(program, link_path))
         return 1;
-    for (size_t i = 0; i < found.gl_pathc; i++)
-        tests[i] = (struct CMUnitTest){.name = found.gl_pathv[i], .test_func = same_numbers, .initial_state = found.gl_pathv[i]};
-    const int failures = _cmocka_run_group_tests("transports", tests, found.gl_pathc, NULL, NULL);
-    free(tests);
-    globfree(&found);
-    char command[PATH_MAX];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command) != 0 || failures != 0;
+    static int ranks[] = {2, 4, 8};
+    const struct CMUnitTest tests[] = {
+        {.name = "2 ranks", .test_func = same_numbers, .initial_state = &ranks[0]},
+        {.name = "4 ranks", .test_func = same_numbers, .initial_state = &ranks[1]},
+        {.name = "8 ranks", .test_func = same_numbers, .initial_state = &ranks[2]},
+    };
+    const int failures = _cmocka_run_group_tests("transports", tests, MOST_RANKS == 8 ? 3 : 2, NULL, NULL);
+    globfree(&schedules);
+    return failures != 0;
 }

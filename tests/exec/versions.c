@@ -2,7 +2,7 @@
    simulation on the model, microbatch after microbatch, with all versions of all weights at hand and no program at all, makes the
    same losses as dprun, bit for bit. */
 
-#include "runtime/vm/vm.h"
+#include "tests/exec/run.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -208,37 +208,18 @@ static void on_step(void *context, const StepReport *report)
 }
 
 /* With `trace`: a path. */
-static void run(const char *path, const char *model, const char *clip, const char *trace, bool reference, Losses *losses,
+static void train(const char *path, const char *model, const char *clip, const char *trace, bool reference, Losses *losses,
                 ModelConfig *config)
 {
     char *arguments[] = {"dprun", "--model", (char *)model, "--set", "hidden=16", "--set", "sequence=8", "--set", "heads=2", "--set",
                          "microbatch_size=2", "--set", (char *)clip, "--set", "learning_rate=0.01", "--steps", "3", "--deadline", "60",
                          "--trace", (char *)trace, reference ? "--reference" : "--transport=local", (char *)path, NULL};
-    int count = 0;
-    while (arguments[count])
-        count++;
-    Arena arena = {0};
-    Error error = {""};
-    RunOptions options;
-    LoadedProgram loaded;
-    Session *session = NULL;
-    Status status = options_parse(count, arguments, &arena, &options, &error);
-    if (status == STATUS_OK)
-        status = program_load(path, reference, false, false, &arena, &loaded, &error);
-    if (status == STATUS_OK) {
-        *config = options.model;
-        losses->microbatches = loaded.program->microbatches;
-        assert_true(loaded.program->asynchronous && losses->microbatches <= MICROBATCHES_MAX);
-        const SessionHooks hooks = {.observer = {.context = losses, .step = on_step}};
-        status = session_open(&loaded, &options, &hooks, &session, &error);
-        if (status == STATUS_OK) {
-            status = session_run(session, &error);
-            session_close(session);
-        }
-    }
-    if (status != STATUS_OK)
-        fail_msg("%s: %s", path, error.text);
-    arena_free(&arena);
+    Run run;
+    run_load(&run, arguments);
+    *config = run.options.model;
+    losses->microbatches = run.loaded.program->microbatches;
+    assert_true(run.loaded.program->asynchronous && losses->microbatches <= MICROBATCHES_MAX);
+    run_to_end(&run, &(SessionHooks){.observer = {.context = losses, .step = on_step}});
 }
 
 /* Every F and B of every step is in the trace, with the version that the rule gives it; every U makes the next. */
@@ -290,9 +271,9 @@ static void compare(const char *schedule, Rule *rule, uint32_t ranks, uint32_t m
         fail_msg("%s", command);
     Simulation x = {.stages = ranks, .microbatches = microbatches, .group = group, .rule = rule};
     Losses pipelined = {0}, reference = {0};
-    run(program, model, clip, trace, false, &pipelined, &x.config);
+    train(program, model, clip, trace, false, &pipelined, &x.config);
     check_trace(trace, &x);
-    run(program, model, clip, trace, true, &reference, &x.config);
+    train(program, model, clip, trace, true, &reference, &x.config);
     check_trace(trace, &x);
     open_simulation(&x);
     for (uint32_t step = 0; step < STEPS; step++) {

@@ -1,0 +1,63 @@
+#ifndef TESTS_EXEC_RUN_H
+#define TESTS_EXEC_RUN_H
+
+/* dprun's way, options → load → open → run → close, within a test. What goes wrong fails the test. */
+
+#include "runtime/vm/vm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+
+typedef struct Run {
+    Arena arena;
+    RunOptions options;
+    LoadedProgram loaded;
+} Run;
+
+/* `arguments` are those of dprun, and NULL behind them. */
+static inline void run_load(Run *run, char **arguments)
+{
+    Error error = {""};
+    int count = 0;
+    *run = (Run){0};
+    while (arguments[count])
+        count++;
+    Status status = options_parse(count, arguments, &run->arena, &run->options, &error);
+    if (status == STATUS_OK)
+        status = program_load(run->options.program, run->options.reference, run->options.forward_only, false, &run->arena, &run->loaded,
+                              &error);
+    if (status != STATUS_OK)
+        fail_msg("%s: %s", arguments[count - 1], error.text);
+}
+
+/* Frees it, too. */
+static inline void run_to_end(Run *run, const SessionHooks *hooks)
+{
+    Error error = {""};
+    Session *session = NULL;
+    Status status = session_open(&run->loaded, &run->options, hooks, &session, &error);
+    if (status == STATUS_OK) {
+        status = session_run(session, &error);
+        assert_true(session_close(session));
+    }
+    if (status != STATUS_OK)
+        fail_msg("%s: %s", run->options.program, error.text);
+    arena_free(&run->arena);
+}
+
+/* DualPipe's own criterion: 1 - 2<x,y> / (<x,x> + <y,y>) (deepseek-ai/DualPipe, cal_diff in its examples). */
+static const double GRADIENT_LIMIT = 1e-13;
+
+static inline double gradient_difference(const float *x, const float *y, size_t count)
+{
+    double xx = 0, yy = 0, xy = 0;
+    for (size_t i = 0; i < count; i++) {
+        xx += (double)x[i] * x[i];
+        yy += (double)y[i] * y[i];
+        xy += (double)x[i] * y[i];
+    }
+    return xx + yy > 0 ? 1 - 2 * xy / (xx + yy) : 0;
+}
+
+#endif
