@@ -42,7 +42,7 @@ static Status read_schedule(Compilation *c, Error *error)
     PASS(c->tree = parse(c->source, c->arena, c->diagnostics));
     REACHED(c, FORM_TREE);
     PASS(check(c->tree, c->arena, c->diagnostics));
-    TRY(parameters_check(c->tree, c->parameters, error));
+    TRY(parameters_check(c->tree, c->parameters, "-D", error));
     PASS(place(c->tree, c->parameters, c->arena, c->diagnostics, &c->schedule));
     REACHED(c, FORM_SCHEDULE);
     if (c->tree->order)

@@ -308,12 +308,13 @@ int main(int argc, char **argv)
                                     .memory = &job.options.memory, .costs = &job.options.costs, .search = &control,
                                     .reached = show, .context = &job.options};
     Status status = obey(&job, argc, argv, &error);
+    OutputFile printed = {.stream = stdout};
+    if (status == STATUS_OK)
+        status = file_finish(&printed, &error);
     if (job.compilation.diagnostics)
         diag_print(job.compilation.diagnostics, stderr);
     if (*error.text)
         fprintf(stderr, "dpc: %s\n", error.text);
     arena_free(&arena);
-    if (status == STATUS_OK && fflush(stdout) != 0)
-        status = STATUS_RUN_FAILED;
     return (int)status;
 }

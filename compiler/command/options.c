@@ -1,9 +1,13 @@
 #include "compiler/command/options.h"
 
+#include "runtime/base/file.h"
+#include "runtime/base/names.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char command_line_help[] =
     "dpc: compiles a pipeline schedule into a proven program\n"
@@ -52,8 +56,10 @@ static Status option_number(const char *option, const char *text, int64_t *value
     char *end;
     errno = 0;
     const long long read = strtoll(text, &end, 10);
-    if (errno || end == text || *end)
+    if (end == text || *end)
         return error_set(error, STATUS_BAD_USAGE, "%s needs a whole number, not '%s'", option, text);
+    if (errno)
+        return error_set(error, STATUS_BAD_USAGE, "%s: %s does not fit into 64 bits", option, text);
     *value = read;
     return STATUS_OK;
 }
@@ -71,6 +77,52 @@ static Status parse_emit(const char *text, Options *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no file name behind the colon", text);
     options->emit[options->emit_count].kind = (EmitKind)kind;
     options->emit[options->emit_count++].file = file;
+    return STATUS_OK;
+}
+
+/* show is --emit=text, and fmt has a command line of its own. */
+static const char *const commands[] = {[COMMAND_COMPARE] = "compare", [COMMAND_DIFF] = "diff", [COMMAND_CALIBRATE] = "calibrate", "show", "fmt"};
+
+static Status unknown_option(const char *written, const struct option *known, Error *error)
+{
+    NearestWord nearest = nearest_to(written);
+    for (; known->name; known++)
+        nearest_consider(&nearest, known->name);
+    return error_set(error, STATUS_BAD_USAGE, "unknown option --%s; %s%s%sdpc --help lists them", written,
+                     nearest.word ? "did you mean --" : "", nearest.word ? nearest.word : "", nearest.word ? "? " : "");
+}
+
+/* Not one file, where one is wanted: maybe a command that is misspelt or misplaced. */
+static Status not_one_schedule(char *const *inputs, int count, Error *error)
+{
+    if (count == 0)
+        return error_set(error, STATUS_BAD_USAGE, "no schedule given: dpc FILE.dps; dpc --help says more");
+    NearestWord nearest = nearest_to(inputs[0]);
+    for (size_t c = COMMAND_COMPARE; c < sizeof commands / sizeof *commands; c++) {
+        nearest_consider(&nearest, commands[c]);
+        for (int i = 0; i < count; i++)
+            if (strcmp(inputs[i], commands[c]) == 0)
+                return error_set(error, STATUS_BAD_USAGE, "%s comes first: dpc %s ...", commands[c], commands[c]);
+    }
+    if (nearest.word && access(inputs[0], F_OK) != 0)
+        return error_set(error, STATUS_BAD_USAGE, "no command %s; did you mean %s?", inputs[0], nearest.word);
+    return error_set(error, STATUS_BAD_USAGE, "one schedule at a time; dpc compare takes several");
+}
+
+/* What is written stays apart from what is read, and no schedule is lost to a pattern of the shell's behind -o. */
+static Status check_outputs(const Options *options, Error *error)
+{
+    const char *outputs[OUTPUTS_MAX + 1];
+    size_t count = 0;
+    if (options->output)
+        outputs[count++] = options->output;
+    for (int i = 0; i < options->emit_count; i++)
+        outputs[count++] = options->emit[i].file;
+    TRY(file_keep_apart(outputs, count, (const char *const *)options->inputs, (size_t)options->input_count, error));
+    const char *dot = options->output ? strrchr(options->output, '.') : NULL;
+    if (dot && strcmp(dot, ".dps") == 0)
+        return error_set(error, STATUS_BAD_USAGE, "-o %s: a program is no schedule; name it %.*s.bin", options->output,
+                         (int)(dot - options->output), options->output);
     return STATUS_OK;
 }
 
@@ -136,11 +188,7 @@ static Status check_inputs(const Options *options, Error *error)
             return error_set(error, STATUS_BAD_USAGE, "no trace given: dpc calibrate [-o FILE] [--fastest N] TRACE..., a trace being one of dprun --trace");
         return STATUS_OK;
     default:
-        if (options->input_count < 1)
-            return error_set(error, STATUS_BAD_USAGE, "no schedule given: dpc FILE.dps; dpc --help says more");
-        if (options->input_count > 1)
-            return error_set(error, STATUS_BAD_USAGE, "one schedule at a time");
-        return STATUS_OK;
+        return options->input_count == 1 ? STATUS_OK : not_one_schedule(options->inputs, options->input_count, error);
     }
 }
 
@@ -155,7 +203,6 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         {"step", required_argument, NULL, STEP}, {"fastest", required_argument, NULL, FASTEST},
         {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
-    static const char *const commands[] = {[COMMAND_COMPARE] = "compare", [COMMAND_DIFF] = "diff", [COMMAND_CALIBRATE] = "calibrate"};
     OptionSet given = 0;
     *options = (Options){.costs = costs_unit};
     const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
@@ -252,7 +299,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         default:
             if (optopt > 0 && optopt < 256) /* one of several letters: getopt has not moved on */
                 return error_set(error, STATUS_BAD_USAGE, "unknown option -%c; dpc --help lists them", optopt);
-            return error_set(error, STATUS_BAD_USAGE, "unknown option %s; dpc --help lists them", argv[optind - 1]);
+            return unknown_option(argv[optind - 1] + 2, known, error);
         }
     }
     if (optind == argc && options->dump[DUMP_OPCODES])
@@ -261,6 +308,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     options->input_count = argc - optind;
     TRY(check_given(options->command, given, error));
     TRY(check_inputs(options, error));
+    TRY(check_outputs(options, error));
     options->input = options->inputs[0];
     return memory_check_options(&options->memory, error);
 }

@@ -105,7 +105,7 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
         range->name = arena_text(arena, next, length);
         next += length + 1;
         if (!length || written[length] != '=' || !read_range(&next, range) || (*next && *next != ','))
-            return error_set(error, STATUS_BAD_USAGE, "--sweep: '%.*s' is not NAME=FIRST..LAST, NAME=FIRST..LAST..STEP or NAME=NUMBER",
+            return error_set(error, STATUS_BAD_USAGE, "--sweep: '%.*s' is not NAME=LEAST..MOST, NAME=LEAST..MOST..STEP or NAME=NUMBER",
                              (int)shown, written);
         if (is_size(range->name) && range->first < 1)
             return error_set(error, STATUS_BAD_USAGE, "--sweep: %s needs at least 1", range->name);
@@ -288,7 +288,7 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
     compilation->tree = parse(compilation->source, arena, compilation->diagnostics);
     if (!compilation->tree || !check(compilation->tree, arena, compilation->diagnostics))
         return STATUS_BAD_INPUT;
-    TRY(parameters_check(compilation->tree, &first, error));
+    TRY(parameters_check(compilation->tree, &first, "--sweep", error));
     Work work = {.sweep = sweep, .source = compilation->source, .given = compilation->parameters, .memory = compilation->memory,
                  .costs = compilation->costs, .tree = compilation->tree, .progress = progress_bar_of(progress),
                  .mutex = PTHREAD_MUTEX_INITIALIZER, .failed = sweep->combinations};

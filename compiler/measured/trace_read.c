@@ -257,7 +257,7 @@ static Status fail_syntax(yajl_handle parser, const char *path, const unsigned c
     for (size_t i = 0; i < consumed && i < length; i++)
         line += chunk[i] == '\n';
     unsigned char *words = yajl_get_error(parser, 0, chunk, length);
-    error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON: %.*s", path, (unsigned long long)line, (int)strcspn((char *)words, "\n"),
+    error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so no trace: %.*s", path, (unsigned long long)line, (int)strcspn((char *)words, "\n"),
               (char *)words);
     yajl_free_error(parser, words);
     return STATUS_BAD_INPUT;
@@ -280,7 +280,7 @@ static Status parse(Reader *reader, FILE *stream, yajl_handle parser)
     if (ferror(stream))
         return error_set(reader->error, STATUS_BAD_INPUT, "%s: %s", reader->trace->path, strerror(errno));
     if (yajl_complete_parse(parser) != yajl_status_ok)
-        return error_set(reader->error, STATUS_BAD_INPUT, "%s:%llu: not JSON: %s", reader->trace->path, (unsigned long long)line, cut);
+        return error_set(reader->error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so no trace: %s", reader->trace->path, (unsigned long long)line, cut);
     return STATUS_OK;
 }
 

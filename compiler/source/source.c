@@ -18,6 +18,8 @@ Status source_read(const char *path, Arena *arena, Source *source, Error *error)
     source->text = text;
     if (source->size > UINT32_MAX / 2)
         return error_set(error, STATUS_BAD_INPUT, "%s: too large: at most 2 GiB", path);
+    if (strlen(text) < source->size)
+        return error_set(error, STATUS_BAD_INPUT, "%s: not a text, as its byte %zu is 0; what dpc has compiled is for dprun", path, strlen(text));
     source_lines(source, arena);
     return STATUS_OK;
 }

@@ -32,15 +32,21 @@ static bool is_parameter(const Item *item, const char *name)
     return item->kind == ITEM_PARAM && strcmp(item->name.symbol->text, name) == 0;
 }
 
-static Status unknown_parameter(const Ast *ast, const char *name, Error *error)
+static Status unknown_parameter(const Ast *ast, const char *name, const char *option, Error *error)
 {
+    const bool sizes_too = strcmp(option, "--sweep") == 0; /* it takes these by name, beside the parameters */
+    const char *const dashes = sizes_too ? "" : "--";
     if (strcmp(ast->ranks->name.symbol->text, name) == 0)
-        return error_set(error, STATUS_BAD_USAGE, "-D %s: the number of ranks is set by --ranks", name);
+        return error_set(error, STATUS_BAD_USAGE, "%s %s: the number of ranks is set by %sranks", option, name, dashes);
     if (strcmp(ast->microbatches->name.symbol->text, name) == 0)
-        return error_set(error, STATUS_BAD_USAGE, "-D %s: the number of microbatches is set by --microbatches", name);
+        return error_set(error, STATUS_BAD_USAGE, "%s %s: the number of microbatches is set by %smicrobatches", option, name, dashes);
     char list[512] = "";
     size_t used = 0;
     NearestWord nearest = nearest_to(name);
+    if (sizes_too) {
+        nearest_consider(&nearest, "ranks");
+        nearest_consider(&nearest, "microbatches");
+    }
     for (const Item *item = ast->items; item; item = item->next)
         if (item->kind == ITEM_PARAM) {
             const char *known = item->name.symbol->text;
@@ -48,21 +54,23 @@ static Status unknown_parameter(const Ast *ast, const char *name, Error *error)
             if (used < sizeof list)
                 used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", known);
         }
+    const char *const meant = nearest.word ? nearest.word : "";
+    const char *const before = nearest.word ? "; did you mean " : "", *const behind = nearest.word ? "?" : "";
     if (!used)
-        return error_set(error, STATUS_BAD_USAGE, "-D %s: schedule %s has no parameters of its own", name, ast->schedule);
-    return error_set(error, STATUS_BAD_USAGE, "-D %s: no such parameter%s%s%s; schedule %s has: %s", name,
-                     nearest.word ? "; did you mean " : "", nearest.word ? nearest.word : "", nearest.word ? "?" : "",
+        return error_set(error, STATUS_BAD_USAGE, "%s %s: schedule %s has no parameters of its own%s%s%s", option, name, ast->schedule,
+                         before, meant, behind);
+    return error_set(error, STATUS_BAD_USAGE, "%s %s: no such parameter%s%s%s; schedule %s has: %s", option, name, before, meant, behind,
                      ast->schedule, list);
 }
 
-Status parameters_check(const Ast *ast, const Parameters *parameters, Error *error)
+Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error)
 {
     for (uint32_t i = 0; i < parameters->count; i++) {
         const Item *item = ast->items;
         while (item && !is_parameter(item, parameters->others[i].name))
             item = item->next;
         if (!item)
-            return unknown_parameter(ast, parameters->others[i].name, error);
+            return unknown_parameter(ast, parameters->others[i].name, option, error);
     }
     return STATUS_OK;
 }

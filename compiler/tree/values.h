@@ -24,8 +24,9 @@ void parameters_set(Parameters *parameters, Arena *arena, const char *name, int6
 void parameters_set_ranks(Parameters *parameters, int64_t ranks);
 void parameters_set_microbatches(Parameters *parameters, int64_t microbatches);
 
-/* Whether every -D is a `param` of the checked file: STATUS_BAD_USAGE names the first that is not, and those that there are. */
-Status parameters_check(const Ast *ast, const Parameters *parameters, Error *error);
+/* Whether every parameter is a `param` of the checked file: STATUS_BAD_USAGE names the first that is not, and those that there are.
+   `option` is where they come from: "-D" or "--sweep". */
+Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error);
 
 /* Values by slot, all zero. */
 int64_t *values_new(const Ast *ast, Arena *arena);

@@ -124,3 +124,27 @@ void file_abandon(OutputFile *file)
     free(file->path);
     *file = (OutputFile){0};
 }
+
+static bool is_same_file(const char *one, const char *other)
+{
+    struct stat a, b;
+    if (!one || !other || strcmp(one, "-") == 0 || strcmp(other, "-") == 0)
+        return false;
+    if (stat(one, &a) != 0 || stat(other, &b) != 0)
+        return strcmp(one, other) == 0;
+    return S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+Status file_keep_apart(const char *const *outputs, size_t output_count, const char *const *inputs, size_t input_count, Error *error)
+{
+    for (size_t i = 0; i < output_count; i++) {
+        for (size_t j = 0; j < input_count; j++)
+            if (is_same_file(outputs[i], inputs[j]))
+                return error_set(error, STATUS_BAD_USAGE, "%s is read, and would be overwritten: name another file for what is written",
+                                 outputs[i]);
+        for (size_t j = 0; j < i; j++)
+            if (is_same_file(outputs[i], outputs[j]))
+                return error_set(error, STATUS_BAD_USAGE, "%s would be written twice: name a file for each", outputs[i]);
+    }
+    return STATUS_OK;
+}

@@ -1,5 +1,6 @@
 /* dprun runs what dpc has compiled: options → load → open → run → close. */
 #include "runtime/base/clock.h"
+#include "runtime/base/file.h"
 #include "runtime/base/version.h"
 #include "runtime/vm/report.h"
 
@@ -57,8 +58,9 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     Status status;
     TRY(options_parse(argc, argv, arena, &options, error));
     if (options.help || options.version) {
+        OutputFile printed = {.stream = stdout};
         fputs(options.help ? options_help : "dprun " PROJECT_VERSION "\n", stdout);
-        return STATUS_OK;
+        return file_finish(&printed, error);
     }
     TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, arena, &loaded,
                      error));

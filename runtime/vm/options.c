@@ -1,6 +1,9 @@
 /* The command line of dprun. */
 #include "runtime/vm/vm.h"
 
+#include "runtime/base/file.h"
+#include "runtime/base/names.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -148,6 +151,8 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "standard output takes one of --json, --outputs, --save and --trace; %s", hint);
     if (options->rank_map && !options->processes)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
+    const char *const read[] = {options->program, options->data, strcmp(options->model_name, "gpt") == 0 ? NULL : options->model_name};
+    TRY(file_keep_apart(files, sizeof files / sizeof *files, read, sizeof read / sizeof *read, error));
     if (options->simulated && (options->data || options->save || options->outputs))
         return error_set(error, STATUS_BAD_USAGE, "--device sim computes nothing: it goes with no --data, --save or --outputs; %s", hint);
     return STATUS_OK;
@@ -181,6 +186,15 @@ static const struct option long_options[] = {
     {"version", no_argument, NULL, OPTION_VERSION},
     {0},
 };
+
+static Status unknown_option(const char *written, Error *error)
+{
+    NearestWord nearest = nearest_to(written);
+    for (const struct option *known = long_options; known->name; known++)
+        nearest_consider(&nearest, known->name);
+    return error_set(error, STATUS_BAD_USAGE, "unknown option '--%s'; %s%s%s%s", written, nearest.word ? "did you mean --" : "",
+                     nearest.word ? nearest.word : "", nearest.word ? "? " : "", hint);
+}
 
 Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, Error *error)
 {
@@ -226,7 +240,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         default:
             if (optopt > 0 && optopt < OPTION_STEPS) /* one of several letters: getopt has not moved on */
                 return error_set(error, STATUS_BAD_USAGE, "unknown option '-%c'; %s", optopt, hint);
-            return error_set(error, STATUS_BAD_USAGE, "unknown option '%s'; %s", argv[optind - 1], hint);
+            return unknown_option(argv[optind - 1] + 2, error);
         }
     }
     if (argc - optind != 1)

@@ -236,6 +236,26 @@ static void a_file_is_read_at_its_size(void **state)
     assert_non_null(strstr(error.text, "/out: no memory"));
 }
 
+static void outputs_are_kept_apart(void **state)
+{
+    (void)state;
+    char path[200], other_name[250];
+    snprintf(path, sizeof path, "%s/out", folder);
+    snprintf(other_name, sizeof other_name, "%s/../%s/./out", folder, strrchr(folder, '/') + 1);
+    OutputFile file;
+    Error error;
+    assert_int_equal(file_begin(path, &file, &error), STATUS_OK);
+    assert_int_equal(file_finish(&file, &error), STATUS_OK);
+    const char *const outputs[] = {NULL, "-", "/nowhere/new", other_name}, *const inputs[] = {"-", NULL, "/dev/null", path};
+    assert_int_equal(file_keep_apart(outputs, 3, inputs, 4, &error), STATUS_OK);
+    assert_int_equal(file_keep_apart(outputs, 4, inputs, 3, &error), STATUS_OK);
+    assert_int_equal(file_keep_apart(outputs, 4, inputs, 4, &error), STATUS_BAD_USAGE);
+    assert_non_null(strstr(error.text, "is read"));
+    assert_int_equal(file_keep_apart((const char *const[]){"/dev/null", "/dev/null", "-", "-"}, 4, inputs, 4, &error), STATUS_OK);
+    assert_int_equal(file_keep_apart((const char *const[]){"/nowhere/new", NULL, "/nowhere/new"}, 3, inputs, 4, &error), STATUS_BAD_USAGE);
+    assert_non_null(strstr(error.text, "written twice"));
+}
+
 static void error_texts_are_cut_not_overrun(void **state)
 {
     (void)state;
@@ -264,7 +284,7 @@ int main(void)
         cmocka_unit_test(bytes_come_back),                   cmocka_unit_test(one_value_has_one_varint),
         cmocka_unit_test(checksum_is_the_known_one),         cmocka_unit_test(files_appear_whole_or_not_at_all),
         cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(a_file_is_read_at_its_size),
-        cmocka_unit_test(error_texts_are_cut_not_overrun),
+        cmocka_unit_test(outputs_are_kept_apart),            cmocka_unit_test(error_texts_are_cut_not_overrun),
     };
     const int failures = cmocka_run_group_tests_name("base", tests, NULL, NULL);
     char path[200];

@@ -218,13 +218,13 @@ static void parameters(void **state)
     front_run(&front, TWO "param chunks = 2; param depth = 3; nFB : M;");
     assert_true(front.good);
     parameters_set(&given, &front.arena, "depth", 1);
-    assert_int_equal(parameters_check(front.ast, &given, &error), STATUS_OK);
+    assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_OK);
     parameters_set(&given, &front.arena, "chunk", 1);
-    assert_int_equal(parameters_check(front.ast, &given, &error), STATUS_BAD_USAGE);
+    assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_BAD_USAGE);
     assert_string_equal(error.text, "-D chunk: no such parameter; did you mean chunks?; schedule t has: chunks, depth");
     given = (Parameters){0};
     parameters_set(&given, &front.arena, "P", 1);
-    assert_int_equal(parameters_check(front.ast, &given, &error), STATUS_BAD_USAGE);
+    assert_int_equal(parameters_check(front.ast, &given, "-D", &error), STATUS_BAD_USAGE);
     assert_non_null(strstr(error.text, "--ranks"));
     front_close(&front);
 }
