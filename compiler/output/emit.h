@@ -36,7 +36,7 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
 void emit_trace(const Picture *picture, Arena *arena, FILE *stream);
 
 /* As one page that needs nothing else: the timeline to be moved about in, with what each pass is and waits for; below it a
-   second one, unless NULL. */
+   second one, unless NULL: then both are in milliseconds. */
 void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE *stream);
 
 #endif

@@ -133,13 +133,13 @@ static void put_rank(const Picture *picture, uint32_t **numbers, uint32_t rank, 
     putc('}', stream);
 }
 
-static void put_timeline(const char *name, const Picture *picture, Arena *arena, FILE *stream)
+static void put_timeline(const char *name, const char *unit, const Picture *picture, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
     uint32_t **numbers = number_passes(schedule, arena);
     fprintf(stream, "<script type=\"application/json\" id=\"%s\">{\"schedule\":", name);
     json_put_text(schedule->name, strlen(schedule->name), stream);
-    fprintf(stream, ",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bubble\":%.12g", schedule->ranks, schedule->microbatches,
+    fprintf(stream, ",\"unit\":\"%s\",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bubble\":%.12g", unit, schedule->ranks, schedule->microbatches,
             picture->times->makespan, timeline_bubble(schedule, picture->times).rate);
     put_source(picture->source, stream);
     put_palette(picture_variants(schedule), stream);
@@ -159,8 +159,8 @@ void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE
 {
     const char *mark = strstr(timeline_html, data_mark);
     fwrite(timeline_html, 1, (size_t)(mark - timeline_html), stream);
-    put_timeline("timeline", picture, arena, stream);
+    put_timeline("timeline", second ? "ms" : "", picture, arena, stream);
     if (second)
-        put_timeline("below", second, arena, stream);
+        put_timeline("below", "ms", second, arena, stream);
     fputs(mark + strlen(data_mark), stream);
 }

@@ -175,6 +175,8 @@ static void test_runs_in_chromium(void **state)
     const char *predicted = strstr(tree, "<h1>dualpipe, predicted"), *measured = strstr(tree, "<h1>dualpipe, measured (step 1)");
     assert_non_null(predicted);
     assert_true(measured > predicted);
+    assert_non_null(strstr(tree, "\"unit\":\"ms\""));
+    assert_non_null(strstr(tree, "framed: F&amp;B, overlapped"));
     free(tree);
     free(run("rm -rf %s", folder));
 }
