@@ -304,6 +304,8 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
         .to_floats = cuda_to_floats,                         \
         .linear_forward = cuda_linear_forward,               \
         .linear_backward_input = cuda_linear_backward_input, \
+        .linear_gelu_forward = cuda_linear_gelu_forward,     \
+        .linear_gelu_backward_input = cuda_linear_gelu_backward_input, \
         .linear_backward_weight = cuda_linear_backward_weight, \
         .norm_forward = cuda_norm_forward,                   \
         .norm_backward_input = cuda_norm_backward_input,     \

@@ -107,6 +107,10 @@ Status cuda_from_floats(Device *, size_t, const float *, void *, Error *);
 Status cuda_to_floats(Device *, size_t, const void *, float *, Error *);
 Status cuda_linear_forward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *, Error *);
 Status cuda_linear_backward_input(Device *, const Kernel *, const void *, const void *, void *, Error *);
+Status cuda_linear_gelu_forward(Device *, const Kernel *, const Kernel *, const void *, const void *, const void *, void *, void *,
+                                Error *);
+Status cuda_linear_gelu_backward_input(Device *, const Kernel *, const Kernel *, const void *, const void *, const void *, void *,
+                                       Error *);
 Status cuda_linear_backward_weight(Device *, const Kernel *, const void *, const void *, void *, void *, Error *);
 Status cuda_norm_forward(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
 Status cuda_norm_backward_input(Device *, const Kernel *, const void *, const void *, const void *, const void *, const void *,

@@ -114,25 +114,51 @@ static Status product(Device *device, ProductLayout layout, int kernel, int hopp
     return launch_as(cuda, hopper, CUDA_F32, hopper_launch(p, (unsigned)cuda->properties.multiprocessors), &with_maps, error);
 }
 
-Status cuda_linear_forward(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,
-                           const void *residual, void *y, Error *error)
+static Status linear_forward(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,
+                             const void *residual, void *y, void *active, Error *error)
 {
     const KernelShape *shape = &linear->shape;
     const Product p = {
-        .a = x, .b = w, .c = y, .bias = bias, .residual = residual,
+        .a = x, .b = w, .c = y, .bias = bias, .residual = residual, .gelu = active,
         .m = (unsigned)shape->rows, .n = (unsigned)shape->outputs, .k = (unsigned)shape->columns,
     };
     return product(device, PRODUCT_FORWARD, CUDA_product_forward, CUDA_hopper_forward, &p, error);
 }
 
-Status cuda_linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx, Error *error)
+Status cuda_linear_forward(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,
+                           const void *residual, void *y, Error *error)
+{
+    return linear_forward(device, linear, x, w, bias, residual, y, NULL, error);
+}
+
+Status cuda_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x, const void *w,
+                                const void *bias, void *y, void *active, Error *error)
+{
+    (void)gelu;
+    return linear_forward(device, linear, x, w, bias, NULL, y, active, error);
+}
+
+static Status linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, const void *before,
+                                    void *dx, Error *error)
 {
     const KernelShape *shape = &linear->shape;
     const Product p = {
-        .a = dy, .b = w, .c = dx,
+        .a = dy, .b = w, .c = dx, .gelu_input = before,
         .m = (unsigned)shape->rows, .n = (unsigned)shape->columns, .k = (unsigned)shape->outputs,
     };
     return product(device, PRODUCT_INPUT, CUDA_product_input, CUDA_hopper_input, &p, error);
+}
+
+Status cuda_linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx, Error *error)
+{
+    return linear_backward_input(device, linear, dy, w, NULL, dx, error);
+}
+
+Status cuda_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy, const void *w,
+                                       const void *before, void *dx, Error *error)
+{
+    (void)gelu;
+    return linear_backward_input(device, linear, dy, w, before, dx, error);
 }
 
 Status cuda_linear_backward_weight(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw, void *dbias,

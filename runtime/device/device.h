@@ -143,6 +143,12 @@ typedef struct DeviceTable {
     /* dx = dy w^T */
     Status (*linear_backward_input)(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
                                     Error *error);
+    /* The same beside a GELU, one pass over memory where a device can: y = x w + bias (NULL: none), active = GELU(y); and
+       dx = dy w^T GELU'(before), `before` and dx being [rows, columns]. `gelu` is the kernel of that shape. */
+    Status (*linear_gelu_forward)(Device *device, const Kernel *linear, const Kernel *gelu, const void *x, const void *w,
+                                  const void *bias, void *y, void *active, Error *error);
+    Status (*linear_gelu_backward_input)(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy, const void *w,
+                                         const void *before, void *dx, Error *error);
     /* dw += x^T dy; dbias += the sum of dy's rows, unless NULL. Both masters. */
     Status (*linear_backward_weight)(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
                                      void *dbias, Error *error);
@@ -219,6 +225,12 @@ void device_close(Device *device);
 
 /* The kernel for `shape`, made when none is there. It lives as long as the device. */
 Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error);
+
+/* linear_gelu_* of a device that has nothing better: one after the other. */
+Status device_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x, const void *w,
+                                  const void *bias, void *y, void *active, Error *error);
+Status device_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy, const void *w,
+                                         const void *before, void *dx, Error *error);
 
 /* The implementations. */
 extern const DeviceTable device_cpu, device_oracle, device_cuda, device_cuda_fp32;

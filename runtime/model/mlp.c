@@ -54,9 +54,8 @@ static Status forward(const Component *c, const PassBuffers *b, Error *error)
     const Parts p = parts_of(c, b);
     TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN), component_weights(c, b, SHIFT),
                           p.normed, p.statistics, error));
-    TRY(run->linear_forward(c->device, c->kernels[TO_WIDE], p.normed, component_weights(c, b, UP),
-                            component_weights(c, b, UP_BIAS), NULL, p.wide, error));
-    TRY(run->gelu_forward(c->device, c->kernels[GELU], p.wide, p.active, error));
+    TRY(run->linear_gelu_forward(c->device, c->kernels[TO_WIDE], c->kernels[GELU], p.normed, component_weights(c, b, UP),
+                                 component_weights(c, b, UP_BIAS), p.wide, p.active, error));
     return run->linear_forward(c->device, c->kernels[TO_NARROW], p.active, component_weights(c, b, DOWN),
                                component_weights(c, b, DOWN_BIAS), b->x, b->y, error);
 }
@@ -65,8 +64,8 @@ static Status backward_input(const Component *c, const PassBuffers *b, Error *er
 {
     const DeviceTable *run = c->device->run;
     const Parts p = parts_of(c, b);
-    TRY(run->linear_backward_input(c->device, c->kernels[TO_NARROW], b->dy, component_weights(c, b, DOWN), p.dwide, error));
-    TRY(run->gelu_backward(c->device, c->kernels[GELU], p.wide, p.dwide, p.dwide, error));
+    TRY(run->linear_gelu_backward_input(c->device, c->kernels[TO_NARROW], c->kernels[GELU], b->dy,
+                                        component_weights(c, b, DOWN), p.wide, p.dwide, error));
     TRY(run->linear_backward_input(c->device, c->kernels[TO_WIDE], p.dwide, component_weights(c, b, UP), p.dnormed, error));
     return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics, component_weights(c, b, GAIN),
                                             p.dnormed, b->dy, b->dx, error)

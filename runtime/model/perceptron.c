@@ -29,8 +29,8 @@ static Status open(Component *c, Error *error)
 static Status forward(const Component *c, const PassBuffers *b, Error *error)
 {
     const DeviceTable *run = c->device->run;
-    TRY(run->linear_forward(c->device, c->kernels[TO_WIDE], b->x, component_weights(c, b, UP), NULL, NULL, b->context, error));
-    TRY(run->gelu_forward(c->device, c->kernels[GELU], b->context, b->stash, error));
+    TRY(run->linear_gelu_forward(c->device, c->kernels[TO_WIDE], c->kernels[GELU], b->x, component_weights(c, b, UP), NULL,
+                                 b->context, b->stash, error));
     return run->linear_forward(c->device, c->kernels[TO_NARROW], b->stash, component_weights(c, b, DOWN), NULL, NULL, b->y,
                                error);
 }
@@ -38,9 +38,8 @@ static Status forward(const Component *c, const PassBuffers *b, Error *error)
 static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
 {
     const DeviceTable *run = c->device->run;
-    TRY(run->linear_backward_input(c->device, c->kernels[TO_NARROW], b->dy, component_weights(c, b, DOWN), b->gradient,
-                                   error));
-    TRY(run->gelu_backward(c->device, c->kernels[GELU], b->context, b->gradient, b->gradient, error));
+    TRY(run->linear_gelu_backward_input(c->device, c->kernels[TO_NARROW], c->kernels[GELU], b->dy,
+                                        component_weights(c, b, DOWN), b->context, b->gradient, error));
     return b->dx ? run->linear_backward_input(c->device, c->kernels[TO_WIDE], b->gradient, component_weights(c, b, UP), b->dx,
                                               error)
                  : STATUS_OK;

@@ -79,7 +79,7 @@ static void test_same_numbers(void **state)
         size_t fused;
     } cases[] = {
         {"layers=6", 0, 1},
-        {"layers=36", 0, 2},       /* more operations than a table takes */
+        {"layers=40", 0, 2},       /* more operations than a table takes */
         {"layers=6", 100 << 10, 0}, /* a GPU on which no block of it fits */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -120,7 +120,7 @@ static void test_dropped_dependences(void **state)
             assert_int_equal(report.races, 0);
         found += report.races > 0;
     }
-    assert_int_equal(operations, 2 * 23);
+    assert_int_equal(operations, 2 * 21);
     assert_int_equal(found, operations - 3);
 }
 
