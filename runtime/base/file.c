@@ -45,6 +45,28 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
     return status;
 }
 
+/* A file beside `path`, without a name where that is possible; else with one that is made of file->temporary. */
+static int open_beside(const char *path, OutputFile *file)
+{
+    char *folder = strdup(path), *last = folder ? strrchr(folder, '/') : NULL;
+    int descriptor = -1;
+    if (last)
+        last[last == folder] = '\0';
+    if (folder)
+        descriptor = open(last ? folder : ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+    free(folder);
+    file->nameless = descriptor >= 0;
+    if (file->nameless)
+        return descriptor;
+    descriptor = mkostemp(file->temporary, O_CLOEXEC);
+    if (descriptor >= 0) {
+        const mode_t mask = umask(0);
+        umask(mask);
+        fchmod(descriptor, 0666 & ~mask);
+    }
+    return descriptor;
+}
+
 Status file_begin(const char *path, OutputFile *file, Error *error)
 {
     *file = (OutputFile){0};
@@ -64,16 +86,14 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
         file->temporary = NULL;
     } else {
         file->path = strdup(path);
-        int descriptor = file->path ? mkstemp(file->temporary) : -1;
+        int descriptor = file->path ? open_beside(path, file) : -1;
         if (descriptor >= 0) {
-            const mode_t mask = umask(0);
-            umask(mask);
-            fchmod(descriptor, 0666 & ~mask);
             file->stream = fdopen(descriptor, "wb");
             if (file->stream)
                 return STATUS_OK;
             close(descriptor);
-            unlink(file->temporary);
+            if (!file->nameless)
+                unlink(file->temporary);
         }
     }
     Status status = error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(errno));
@@ -85,13 +105,28 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
     return status;
 }
 
+/* Names cannot be taken over from another file but by renaming: so for an instant it has a temporary one. */
+static bool give_temporary_name(OutputFile *file)
+{
+    char opened[64];
+    snprintf(opened, sizeof opened, "/proc/self/fd/%d", fileno(file->stream));
+    for (int tries = 0; tries < 100; tries++) {
+        snprintf(file->temporary + strlen(file->path), sizeof ".XXXXXX", ".%06x",
+                 ((unsigned)getpid() * 0x9e3779b1u + (unsigned)tries) >> 8 & 0xffffff);
+        file->nameless = linkat(AT_FDCWD, opened, AT_FDCWD, file->temporary, AT_SYMLINK_FOLLOW) != 0;
+        if (!file->nameless || errno != EEXIST)
+            return !file->nameless;
+    }
+    return false;
+}
+
 Status file_finish(OutputFile *file, Error *error)
 {
     const char *path = file->path ? file->path : "standard output";
     const int is_stdout = file->stream == stdout;
     bool good = fflush(file->stream) == 0 && !ferror(file->stream);
     if (good && file->temporary)
-        good = fsync(fileno(file->stream)) == 0;
+        good = fsync(fileno(file->stream)) == 0 && (!file->nameless || give_temporary_name(file));
     int reason = errno;
     if (!is_stdout && fclose(file->stream) != 0 && good) {
         good = false;
@@ -105,7 +140,7 @@ Status file_finish(OutputFile *file, Error *error)
     Status status = STATUS_OK;
     if (!good) {
         status = error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(reason));
-        if (file->temporary)
+        if (file->temporary && !file->nameless)
             unlink(file->temporary);
     }
     free(file->temporary);
@@ -118,7 +153,7 @@ void file_abandon(OutputFile *file)
 {
     if (file->stream && file->stream != stdout)
         fclose(file->stream);
-    if (file->temporary)
+    if (file->temporary && !file->nameless)
         unlink(file->temporary);
     free(file->temporary);
     free(file->path);

@@ -4,6 +4,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -11,12 +12,14 @@
    STATUS_BAD_INPUT names the path and the system's reason; STATUS_RUN_FAILED when the arena returns NULL. */
 Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Error *error);
 
-/* A file that appears whole or not at all: what is written goes to a temporary name beside `path`, and only
-   file_finish, once everything has reached the disk, renames it. Until then, and after any failure, an old file of
-   that name is as it was. "-" is standard output. */
+/* A file that appears whole or not at all: what is written goes to a file without a name (where the file system has none, to
+   a temporary name beside `path`), and only file_finish, once everything has reached the disk, gives it the name. Until
+   then, and after any failure, an old file of that name is as it was; of a process that is killed nothing is left. "-" is
+   standard output. */
 typedef struct OutputFile {
     FILE *stream; /* write here */
     char *path, *temporary;
+    bool nameless;
 } OutputFile;
 
 Status file_begin(const char *path, OutputFile *file, Error *error);

@@ -4,13 +4,17 @@
 #include "runtime/base/version.h"
 #include "runtime/vm/report.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static atomic_bool stop;
 static _Atomic int64_t first_signal;
+static const char *notice = ""; /* what the first signal makes the run say, */
+static bool in_place;           /* on a line of its own */
 
 /* The first signal ends the run after the step, a second one at once. mpirun's signals come twice within an instant, to the
    process group and by the guarding process: that is one. */
@@ -19,17 +23,32 @@ static void end_signal(int number)
     const int64_t now = clock_nanoseconds();
     int64_t first = 0;
     atomic_store(&stop, true);
-    if (atomic_compare_exchange_strong(&first_signal, &first, now) || now - first < 300000000)
+    if (atomic_compare_exchange_strong(&first_signal, &first, now)) {
+        const int before = errno;
+        if ((in_place && write(STDERR_FILENO, "\n", 1) < 0) || write(STDERR_FILENO, notice, strlen(notice)) < 0)
+            in_place = false; /* nobody reads it */
+        errno = before;
+        return;
+    }
+    if (now - first < 300000000 || number == SIGUSR1)
         return;
     signal(number, SIG_DFL);
     raise(number);
 }
 
-static void handle_signals(void)
+/* mpirun takes SIGINT and SIGTERM as the end of all and kills what has not ended a second or two later; SIGUSR1 it hands on. */
+static void handle_signals(bool processes)
 {
     struct sigaction action = {.sa_handler = end_signal, .sa_flags = SA_RESTART};
+    if (!processes)
+        notice = "dprun: the run ends after this step; a second signal ends it at once\n";
+    else if (transport_place_on_machine() == 0)
+        notice = "dprun: the run ends after this step, unless mpirun kills it before: after SIGINT or SIGTERM it waits for a second "
+                 "or two, after SIGUSR1 until the end\n";
+    in_place = *notice && isatty(STDERR_FILENO);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGUSR1, &action, NULL);
     signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns */
 }
 
@@ -65,10 +84,13 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, arena, &loaded,
                      error));
     options.costs = costs_of_components(&options.costs, loaded.program->recipe, arena);
+    handle_signals(options.processes);
     if (options.processes && supervise(&loaded, &progress, &status))
         return status;
-    handle_signals();
-    return run(&loaded, &options, progress, error);
+    status = run(&loaded, &options, progress, error);
+    if (progress)
+        kill(getppid(), SIGCONT); /* a guard that was stopped could not see the end */
+    return status;
 }
 
 static Status with_memory(int argc, char **argv, Arena *arena, Error *error)

@@ -66,6 +66,7 @@ bool supervise(const LoadedProgram *loaded, Progress **progress, Status *status)
     sigaddset(&watched, SIGTERM);
     sigaddset(&watched, SIGINT);
     sigaddset(&watched, SIGHUP);
+    sigaddset(&watched, SIGUSR1);
     sigprocmask(SIG_BLOCK, &watched, &before);
     const pid_t parent = getpid();
     fflush(NULL);

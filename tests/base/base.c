@@ -5,6 +5,7 @@
 #include "runtime/base/file.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -165,6 +167,33 @@ static void files_appear_whole_or_not_at_all(void **state)
     assert_int_equal(entries(), 1);
 }
 
+/* Where the file system has files without names. */
+static void of_a_killed_process_nothing_is_left(void **state)
+{
+    (void)state;
+    char path[200];
+    const int nameless = open(folder, O_TMPFILE | O_WRONLY, 0600);
+    if (nameless < 0) {
+        print_message("no files without names in %s: skipped\n", folder);
+        skip();
+    }
+    close(nameless);
+    snprintf(path, sizeof path, "%s/killed", folder);
+    const int before = entries();
+    const pid_t child = fork();
+    if (child == 0) {
+        OutputFile file;
+        Error error;
+        if (file_begin(path, &file, &error) == STATUS_OK && fputs("half", file.stream) >= 0 && fflush(file.stream) == 0)
+            raise(SIGKILL);
+        _exit(1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(entries(), before);
+}
+
 static void unwritable_and_unreadable_paths_are_named(void **state)
 {
     (void)state;
@@ -283,6 +312,7 @@ int main(void)
         cmocka_unit_test(arena_gives_zeroed_aligned_memory), cmocka_unit_test(arena_jumps_when_exhausted),
         cmocka_unit_test(bytes_come_back),                   cmocka_unit_test(one_value_has_one_varint),
         cmocka_unit_test(checksum_is_the_known_one),         cmocka_unit_test(files_appear_whole_or_not_at_all),
+        cmocka_unit_test(of_a_killed_process_nothing_is_left),
         cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(a_file_is_read_at_its_size),
         cmocka_unit_test(outputs_are_kept_apart),            cmocka_unit_test(error_texts_are_cut_not_overrun),
     };

@@ -105,6 +105,7 @@ static void test_interrupt(void **state)
     expect(finish(child), 0, "");
     assert_int_equal(access(path, F_OK), 0);
     assert_non_null(strstr(output, "\"held_out_loss\":"));
+    assert_non_null(strstr(diagnostics, "the run ends after this step"));
 }
 
 /* --- under mpirun --- */
@@ -175,6 +176,25 @@ static void test_killed(void **state)
                                                        : strstr(diagnostics, "between two steps") != NULL);
 }
 
+/* mpirun hands SIGUSR1 on and waits: what was to be saved is saved, however long that takes. A guard that was stopped is
+   woken by its rank. */
+static void test_asked_to_end(void **state)
+{
+    (void)state;
+    need_mpirun();
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/asked", folder);
+    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 --save %s %s %s", mpirun_options(), dprun, path, small,
+                               program);
+    await_step("\"step\":2,");
+    pid_t guards[RANKS];
+    assert_int_equal(children(mpirun, guards, RANKS), RANKS);
+    kill(guards[2], SIGSTOP);
+    kill(mpirun, SIGUSR1);
+    expect(finish(mpirun), 0, "after SIGUSR1 until the end");
+    assert_int_equal(access(path, F_OK), 0);
+}
+
 static void test_stopped(void **state)
 {
     (void)state;
@@ -223,7 +243,7 @@ int main(void)
         cmocka_unit_test(test_json),          cmocka_unit_test(test_people),    cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_too_much_memory),
         cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt), cmocka_unit_test(test_mpi_equals_local),
-        cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed),    cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed), cmocka_unit_test(test_asked_to_end),    cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_one_cannot_start), cmocka_unit_test(test_guard_of_careless_parent),
     };
     return cmocka_run_group_tests_name("command", tests, set_up, tear_down);
