@@ -58,7 +58,7 @@ static Status prove(Compilation *c)
 {
     REACHED(c, FORM_ORDER);
     PASS(legal(&c->schedule, c->arena, c->diagnostics, &c->table));
-    PASS(versions_check(&c->schedule, c->arena, c->diagnostics));
+    PASS(versions_check(&c->schedule, &c->table, c->arena, c->diagnostics));
     if (!timeline_run(&c->schedule, &c->table, &costs_unit, c->arena, &c->unit_times)) {
         prove_report_circle(&c->schedule, &c->table, &c->unit_times, c->arena, c->diagnostics);
         return STATUS_BAD_INPUT;

@@ -60,17 +60,24 @@ static void lower_groups(const Schedule *schedule, Arena *arena, Program *progra
             }
 }
 
+/* The copies of the chunk's stage sum their gradients. */
+static Instruction lower_reduce(const Program *program, const RankProgram *rank, uint32_t chunk, uint32_t line)
+{
+    Instruction reduce = blank(OP_REDUCE, line);
+    reduce.chunk = (uint8_t)chunk;
+    while (program->groups[reduce.peer].stage != rank->chunks[chunk].stage)
+        reduce.peer++;
+    return reduce;
+}
+
 /* The one update at the end of a synchronous step. */
 static Instruction *lower_updates(const Schedule *schedule, const Program *program, const RankProgram *rank, const Source *source,
                                   uint32_t line, Instruction *next)
 {
     for (uint32_t g = 0; g < program->group_count; g++)
         for (uint32_t c = 0; c < rank->chunk_count; c++)
-            if (rank->chunks[c].stage == program->groups[g].stage) {
-                *next = blank(OP_REDUCE, source_line(source, schedule->pipes[rank->chunks[c].pipe].span.begin));
-                next->chunk = (uint8_t)c;
-                next++->peer = (uint16_t)g;
-            }
+            if (rank->chunks[c].stage == program->groups[g].stage)
+                *next++ = lower_reduce(program, rank, c, source_line(source, schedule->pipes[rank->chunks[c].pipe].span.begin));
     *next++ = blank(OP_NORM, line);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         *next = blank(OP_UPDATE, line);
@@ -86,7 +93,7 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
     const Order *order = &schedule->orders[rank];
     uint32_t count = plan->count + 2 * chunks + 2; /* at most */
     for (uint32_t i = 0; i < order->count; i++)
-        count += order->actions[i].overlap;
+        count += order->actions[i].overlap || order->actions[i].kind == ACTION_U;
     lowered->chunk_count = chunks;
     lowered->chunks = arena_array(arena, chunks, sizeof *lowered->chunks);
     for (uint32_t c = 0; c < chunks; c++)
@@ -97,7 +104,6 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
 
     Instruction *next = lowered->instructions;
     uint32_t line = 1, line_of = 0;
-    uint32_t gathered[PROGRAM_CHUNKS_MAX] = {0}; /* microbatches since the chunk's last U */
     for (uint32_t i = 0; i < plan->count; i++) {
         const PlannedStep *step = &plan->steps[i];
         const Action *action = &order->actions[step->action];
@@ -105,13 +111,11 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
             line = source_line(source, line_of = action->span.begin);
         if (action->overlap && !step->waits)
             *next++ = blank(OP_OVERLAP, line);
+        if (action->kind == ACTION_U && !step->waits && schedule->copies[action->stage].count > 1)
+            *next++ = lower_reduce(program, lowered, action->chunk, line);
         *next = lower_step(step, action, line);
-        if (next->opcode == OP_BACKWARD || next->opcode == OP_BACKWARD_WEIGHT)
-            gathered[next->chunk]++;
-        if (next->opcode == OP_RENEW) {
-            next->microbatch = gathered[next->chunk];
-            gathered[next->chunk] = 0;
-        }
+        if (next->opcode == OP_RENEW)
+            next->microbatch = schedule->gradients[action->stage][action->microbatch - 1];
         next++;
     }
     if (!schedule->asynchronous)

@@ -172,12 +172,12 @@ static void run_pass(Planner *planner, const Action *pass)
 static void open_versions(Planner *planner, uint32_t chunks)
 {
     const Order *order = &planner->schedule->orders[planner->rank];
-    const PlacedPipe *pipe = &planner->schedule->pipes[0];
     planner->versions = arena_array(planner->arena, chunks, sizeof *planner->versions);
     for (uint32_t i = 0; i < order->count; i++)
         planner->versions[order->actions[i].chunk].updates += order->actions[i].kind == ACTION_U;
     for (uint32_t c = 0; c < chunks; c++) {
         Versions *versions = &planner->versions[c];
+        const PlacedPipe *pipe = &planner->schedule->pipes[planner->schedule->chunks[planner->rank][c].pipe];
         versions->used = arena_array(planner->arena, pipe->microbatches, sizeof *versions->used);
         versions->uses_end = arena_array(planner->arena, versions->updates + 1, sizeof *versions->uses_end);
         versions->slot = arena_array(planner->arena, versions->updates + 1, sizeof *versions->slot);
@@ -186,6 +186,7 @@ static void open_versions(Planner *planner, uint32_t chunks)
     }
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];
+        const PlacedPipe *pipe = &planner->schedule->pipes[action->pipe];
         Versions *versions = &planner->versions[action->chunk];
         if (action->kind == ACTION_F)
             versions->used[action->microbatch] = pipe->versions ? pipe->versions[action->microbatch] : versions->newest;

@@ -23,6 +23,12 @@ static Status check_extents(const Trace *trace, const Schedule *schedule, Error 
                      schedule->pipe_count, schedule->microbatches);
 }
 
+static const TraceEvent *find(const TraceIndex *index, uint32_t rank, const Action *pass)
+{
+    return pass->kind == ACTION_U ? trace_find_update(index, rank, pass->stage, pass->microbatch)
+                                  : trace_find(index, pass->kind, pass->pipe, pass->stage, pass->microbatch);
+}
+
 Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule, Arena *arena, Timeline *times, Error *error)
 {
     TRY(check_extents(trace, schedule, error));
@@ -42,7 +48,7 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
             const Action *pass = &order->actions[i];
             if (pass->kind > ACTION_U)
                 continue;
-            const TraceEvent *event = trace_find(&index, pass->kind, pass->pipe, pass->stage, pass->microbatch);
+            const TraceEvent *event = find(&index, r, pass);
             if (!event || event->rank != r) {
                 char name[48];
                 action_text(schedule, pass, name, sizeof name);
@@ -162,7 +168,7 @@ static double ready_time(const Comparison *comparison, const Timeline *times, ui
     const Action *pass = &comparison->schedule->orders[rank].actions[position];
     for (int half = 0; half <= pass->overlap; half++) {
         Dependence needed;
-        if (pass_dependence(comparison->schedule, comparison->table, pass + half, &needed))
+        if (timeline_arrival(comparison->schedule, comparison->table, times, rank, pass + half, &needed) >= 0)
             free_at = fmax(free_at, times->end[needed.rank][needed.position]);
     }
     return free_at;
@@ -218,7 +224,7 @@ static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream
         const Deviation *deviation = &deviations[i];
         const uint32_t r = deviation->rank, p = deviation->position;
         const Action *pass = &schedule->orders[r].actions[p];
-        const TraceEvent *event = trace_find(&index, pass->kind, pass->pipe, pass->stage, pass->microbatch);
+        const TraceEvent *event = find(&index, r, pass);
         char name[100], rank[16], line[200];
         const int length = action_text(schedule, pass, name, 48);
         if (pass->overlap) {

@@ -80,7 +80,7 @@ static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
     event->pipe = (uint16_t)pipe;
     event->stage = (uint16_t)stage;
     if (kind == ACTION_U) /* they count from 1 */
-        return read_number(text, trace->microbatches[pipe] + 1, &event->microbatch) && event->microbatch > 0;
+        return read_number(text, PROGRAM_MICROBATCHES_MAX + 1, &event->microbatch) && event->microbatch > 0;
     return kind < ACTION_KINDS && read_number(text, trace->microbatches[pipe], &event->microbatch);
 }
 
@@ -334,8 +334,17 @@ Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
 static size_t place_of(const TraceIndex *index, uint8_t kind, uint32_t pipe, uint32_t stage, uint32_t microbatch)
 {
     const Trace *trace = index->trace;
-    return kind * index->places + (size_t)index->first[pipe] * trace->stages + (size_t)stage * trace->microbatches[pipe] + microbatch -
-           (kind == ACTION_U);
+    return kind * index->places + (size_t)index->first[pipe] * trace->stages + (size_t)stage * trace->microbatches[pipe] + microbatch;
+}
+
+static int compare_updates(const void *left, const void *right)
+{
+    const TraceEvent *a = *(const TraceEvent *const *)left, *b = *(const TraceEvent *const *)right;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    if (a->stage != b->stage)
+        return a->stage < b->stage ? -1 : 1;
+    return (a->microbatch > b->microbatch) - (a->microbatch < b->microbatch);
 }
 
 TraceIndex trace_index(const Trace *trace, uint32_t step, Arena *arena)
@@ -348,12 +357,28 @@ TraceIndex trace_index(const Trace *trace, uint32_t step, Arena *arena)
     }
     index.places = (size_t)microbatches * trace->stages;
     index.events = arena_array(arena, index.places * ACTION_KINDS, sizeof *index.events);
+    for (size_t i = 0; i < trace->count; i++)
+        index.update_count += trace->events[i].step == step && trace->events[i].kind == ACTION_U;
+    index.updates = arena_array(arena, index.update_count, sizeof *index.updates);
+    index.update_count = 0;
     for (size_t i = 0; i < trace->count; i++) {
         const TraceEvent *event = &trace->events[i];
-        if (event->step == step)
+        if (event->step == step && event->kind == ACTION_U)
+            index.updates[index.update_count++] = event;
+        else if (event->step == step)
             index.events[place_of(&index, event->kind, event->pipe, event->stage, event->microbatch)] = event;
     }
+    if (index.update_count)
+        qsort(index.updates, index.update_count, sizeof *index.updates, compare_updates);
     return index;
+}
+
+const TraceEvent *trace_find_update(const TraceIndex *index, uint32_t rank, uint32_t stage, uint32_t version)
+{
+    const TraceEvent wanted = {.rank = (uint16_t)rank, .stage = (uint16_t)stage, .microbatch = version}, *key = &wanted;
+    const TraceEvent *const *found =
+        index->update_count ? bsearch(&key, index->updates, index->update_count, sizeof *index->updates, compare_updates) : NULL;
+    return found ? *found : NULL;
 }
 
 const TraceEvent *trace_find(const TraceIndex *index, uint8_t kind, uint32_t pipe, uint32_t stage, uint32_t microbatch)

@@ -34,13 +34,16 @@ Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
 /* The events of one step by what they are. */
 typedef struct TraceIndex {
     const Trace *trace;
-    const TraceEvent **events; /* [kind][place]; NULL: none */
+    const TraceEvent **events; /* [kind][place], no U; NULL: none */
     size_t places;             /* of a kind: stages times microbatches of all pipes */
+    const TraceEvent **updates; /* [update_count]: the U, each copy of a stage has its own; by rank, stage and number */
+    size_t update_count;
     uint32_t first[PROGRAM_PIPES_MAX];
 } TraceIndex;
 
 TraceIndex trace_index(const Trace *trace, uint32_t step, Arena *arena);
 const TraceEvent *trace_find(const TraceIndex *index, uint8_t kind, uint32_t pipe, uint32_t stage, uint32_t microbatch);
+const TraceEvent *trace_find_update(const TraceIndex *index, uint32_t rank, uint32_t stage, uint32_t version);
 
 /* The pass that the event waits for: F of the stage before or B or I of the stage behind. NULL: none, or not there. */
 const TraceEvent *trace_needed(const TraceIndex *index, const TraceEvent *event);

@@ -379,6 +379,13 @@ static void complete_actions(Reader *reader)
             const PlacedPipe *pipe = &schedule->pipes[action->pipe];
             if (action->stage >= pipe->stages)
                 continue;
+            if (action->kind == ACTION_U) {
+                const PlacedChunk *chunks = schedule->chunks[r];
+                for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
+                    if (chunks[c].pipe == action->pipe && chunks[c].stage == action->stage)
+                        action->chunk = (uint8_t)c;
+                continue;
+            }
             if (action->microbatch >= pipe->microbatches)
                 continue; /* legal or prove says so */
             action->chunk = stage_home(pipe, action->stage, action->microbatch).chunk;

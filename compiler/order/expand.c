@@ -12,6 +12,7 @@ typedef struct ChunkState {
     uint32_t written;      /* microbatches that its steps speak of, */
     uint32_t own;          /* and those of them that pass this rank */
     uint32_t microbatches; /* those that exist: passes of the others are left out */
+    bool shared;           /* its stage may have other copies, which may have gradients where it has none */
     uint32_t next_forward, next_backward;
     uint32_t updates;            /* U's so far */
     uint32_t gathered, left_out; /* gradients since the last of them: made, and of microbatches that do not exist */
@@ -237,7 +238,7 @@ static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t 
 static void serve_update(Expander *x, const Request *request)
 {
     ChunkState *state = &x->chunks[request->chunk];
-    if (state->gathered || !state->left_out)
+    if (state->gathered || !state->left_out || state->shared)
         append(x, request, (uint8_t)request->chunk, ++state->updates);
     state->gathered = state->left_out = 0;
 }
@@ -435,19 +436,22 @@ static void expand_rank(Expander *x, uint32_t rank)
     const Schedule *schedule = x->schedule;
     const uint32_t chunk_count = schedule->chunk_counts[rank];
     uint32_t written[PROGRAM_CHUNKS_MAX];
-    uint64_t together = 0;
+    uint64_t together = 0, all_written = 0;
+    for (uint32_t p = 0; p < schedule->pipe_count; p++)
+        all_written += schedule->pipes[p].written;
+    x->updates_max = 0;
     for (uint32_t c = 0; c < chunk_count; c++) {
         const PlacedPipe *pipe = &schedule->pipes[schedule->chunks[rank][c].pipe];
         written[c] = pipe->written;
         x->chunks[c] = (ChunkState){.written = pipe->written, .own = own_microbatches(schedule, rank, c),
-                                    .microbatches = pipe->microbatches};
+                                    .microbatches = pipe->microbatches, .shared = schedule->pipe_count > 1 || pipe->replicated};
         together += x->chunks[c].own;
+        x->updates_max += x->chunks[c].shared ? all_written : x->chunks[c].own;
     }
     arena_free(&x->scratch);
     weight_queue_open(&x->weights, &x->scratch, chunk_count, written);
     x->rank = rank;
     x->passes_max = 3 * together;
-    x->updates_max = together;
     x->actions = arena_array(&x->scratch, x->passes_max + x->updates_max, sizeof *x->actions);
     x->requests = x->ast->has_slots ? arena_array(&x->scratch, x->passes_max + x->updates_max, sizeof *x->requests) : NULL;
     x->work_max = 64 * x->passes_max + 100000;

@@ -143,21 +143,21 @@ static void add_pass(Explainer *x, Row *row, const Action *pass, const Action *s
         add_microbatch(x, &passes->second_runs, second->microbatch);
 }
 
+static double ready_at(const Explainer *x, uint32_t rank, const Action *pass, Dependence *needed)
+{
+    return timeline_arrival(x->schedule, &x->c->table, x->times, rank, pass, needed);
+}
+
 /* The wait before a pass counts for its row when it is for another rank. */
-static void add_wait(Explainer *x, Row *row, const Action *pass, double wait)
+static void add_wait(const Explainer *x, uint32_t rank, Row *row, const Action *pass, double wait)
 {
     Dependence needed;
-    if (wait <= row->longest || !pass_dependence(&x->c->schedule, &x->c->table, pass, &needed))
+    if (wait <= row->longest || ready_at(x, rank, pass, &needed) < 0)
         return;
     row->longest = wait;
     row->waiting = pass;
     row->awaited = &x->schedule->orders[needed.rank].actions[needed.position];
     row->awaited_rank = needed.rank;
-}
-
-static double ready_at(const Explainer *x, uint32_t rank, const Action *pass)
-{
-    return timeline_arrival(x->schedule, &x->c->table, x->times, rank, pass);
 }
 
 static void collect_rank(Explainer *x, uint32_t rank)
@@ -181,7 +181,9 @@ static void collect_rank(Explainer *x, uint32_t rank)
         add_pass(x, row, pass, second);
         row->end = end;
         row->idle += start - free_at;
-        add_wait(x, row, second && ready_at(x, rank, second) > ready_at(x, rank, pass) ? second : pass, start - free_at);
+        Dependence needed;
+        const bool behind = second && ready_at(x, rank, second, &needed) > ready_at(x, rank, pass, &needed);
+        add_wait(x, rank, row, behind ? second : pass, start - free_at);
         free_at = end;
     }
 }

@@ -5,8 +5,8 @@
 
 /* The sequence of events is that of a run in which every pass, every F&B and every message takes one step, a message on both of
    its ranks. Ranks do what their orders say; before a pass they ask for what it still needs, and a rank that is asked answers
-   before its own next pass. Who is asked by several answers the one with the longest way to the end of the run first: list
-   scheduling by critical path (Graham 1969; Hu 1961). */
+   before its own next pass. An update is one step of all ranks that hold its stage. Who is asked by several answers the one with
+   the longest way to the end of the run first: list scheduling by critical path (Graham 1969; Hu 1961). */
 
 enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* an F&B needs two messages */
 
@@ -72,8 +72,17 @@ static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank,
     const Order *order = &c->schedule->orders[rank];
     const uint32_t count = passes_of(&order->actions[position]);
     uint32_t sends = 0, receives = 0, longest = 0;
+    Dependence other;
+    for (uint32_t i = 0; pass_meets(c->schedule, c->table, &order->actions[position], i, &other); i++) {
+        const uint32_t behind = other.position + 1;
+        if (known[other.rank] > behind) {
+            *blocker = other.rank;
+            return false;
+        }
+        const uint32_t way = behind < c->schedule->orders[other.rank].count ? c->way[other.rank][behind] : 0;
+        longest = way > longest ? way : longest;
+    }
     for (uint32_t i = position; i < position + count; i++) {
-        Dependence other;
         if (pass_dependence(c->schedule, c->table, &order->actions[i], &other))
             receives += other.rank != rank;
         if (!consumer(c, &order->actions[i], &other))
@@ -219,16 +228,33 @@ static void answer(Communicator *c)
             hand_over(c, c->candidates[i].need);
 }
 
+static void begin(Communicator *c, uint32_t rank)
+{
+    RankState *state = &c->ranks[rank];
+    const Action *first = &c->schedule->orders[rank].actions[state->done];
+    const uint32_t count = passes_of(first);
+    memcpy(&state->merged.actions[state->merged.count], first, count * sizeof *first);
+    state->merged.count += count;
+    occupy(c, rank, true);
+}
+
 static void run_next(Communicator *c, uint32_t rank)
 {
     const Order *order = &c->schedule->orders[rank];
     RankState *state = &c->ranks[rank];
     if (state->free_from > c->step || state->missing || state->done == order->count)
         return;
-    const uint32_t count = passes_of(&order->actions[state->done]);
-    memcpy(&state->merged.actions[state->merged.count], &order->actions[state->done], count * sizeof *order->actions);
-    state->merged.count += count;
-    occupy(c, rank, true);
+    const Action *first = &order->actions[state->done];
+    Dependence there;
+    for (uint32_t i = 0; pass_meets(c->schedule, c->table, first, i, &there); i++) {
+        const RankState *other = &c->ranks[there.rank];
+        if (other->done != there.position || other->free_from > c->step)
+            return; /* who comes last takes the others along */
+    }
+    if (first->kind != ACTION_U)
+        begin(c, rank);
+    for (uint32_t i = 0; pass_meets(c->schedule, c->table, first, i, &there); i++)
+        begin(c, there.rank);
 }
 
 static void run(Communicator *c)

@@ -52,8 +52,14 @@ static bool in_place(Check *check, const Action *pass)
         diag_help(check->diagnostics, "microbatches are numbered 0..%u here", pipe->microbatches - 1);
         return check->good = false;
     }
-    if (is_update && pipe->replicated) /* versions_check refuses it */
-        return true;
+    if (is_update && pipe->replicated) {
+        for (uint32_t c = 0; c < schedule->chunk_counts[check->rank]; c++)
+            if (schedule->chunks[check->rank][c].pipe == pass->pipe && schedule->chunks[check->rank][c].stage == pass->stage)
+                return true;
+        diag_error(check->diagnostics, pass->span, "rank %u: %s: no copy of stage %u is on this rank", check->rank,
+                   text(check, pass, here), pass->stage);
+        return check->good = false;
+    }
     const uint32_t home = stage_home(pipe, pass->stage, is_update ? 0 : pass->microbatch).rank;
     if (home != check->rank) {
         diag_error(check->diagnostics, pass->span, "rank %u: %s: stage %u%s is on rank %u", check->rank, text(check, pass, here),

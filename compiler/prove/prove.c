@@ -25,7 +25,7 @@ typedef struct Wait {
 
 typedef struct Waits {
     uint32_t count; /* 0: this rank does not wait */
-    Wait on[2];     /* the halves of an F&B may each wait */
+    Wait *on;       /* several for the halves of an F&B, and for the copies of a stage that an update meets */
 } Waits;
 
 /* The shortest circle through `first`: ranks in order into `circle`. 0 when there is none. */
@@ -77,7 +77,9 @@ static void report_circle(const Schedule *schedule, const Waits *waits, Arena *a
     for (uint32_t i = 0; i < best_length; i++) {
         const uint32_t rank = best[i], next = best[(i + 1) % best_length];
         const Waits *wait = &waits[rank];
-        const Wait *on = wait->count == 2 && wait->on[0].rank != next ? &wait->on[1] : &wait->on[0];
+        const Wait *on = wait->on;
+        while (on->rank != next)
+            on++;
         const Action *halted = &schedule->orders[rank].actions[on->halted_at];
         char here[TEXT], there[TEXT];
         action_text(schedule, halted, here, sizeof here);
@@ -94,6 +96,18 @@ static void report_circle(const Schedule *schedule, const Waits *waits, Arena *a
     diag_help(diagnostics, "one of these must come earlier in its rank's order");
 }
 
+/* An update waits for the copies of its stage that are not there yet. */
+static Waits waits_of_update(const Schedule *schedule, const PassTable *table, const uint32_t *position, const Action *update,
+                             uint32_t halted_at, Arena *arena)
+{
+    Waits waits = {.on = arena_array(arena, schedule->copies[update->stage].count, sizeof *waits.on)};
+    Dependence there;
+    for (uint32_t i = 0; pass_meets(schedule, table, update, i, &there); i++)
+        if (position[there.rank] < there.position)
+            waits.on[waits.count++] = (Wait){there.rank, there.position, halted_at};
+    return waits;
+}
+
 void prove_report_circle(const Schedule *schedule, const PassTable *table, const Timeline *timeline, Arena *arena,
                          Diagnostics *diagnostics)
 {
@@ -102,6 +116,11 @@ void prove_report_circle(const Schedule *schedule, const PassTable *table, const
         const Order *order = &schedule->orders[r];
         uint32_t position = timeline->position[r];
         bool more = position < order->count;
+        if (more && order->actions[position].kind == ACTION_U) {
+            waits[r] = waits_of_update(schedule, table, timeline->position, &order->actions[position], position, arena);
+            continue;
+        }
+        waits[r].on = arena_array(arena, 2, sizeof *waits[r].on);
         while (more) {
             const Action *pass = &order->actions[position];
             Dependence needed;
@@ -257,66 +276,111 @@ static bool check_channels(const Schedule *schedule, const MessageTable *message
     return true;
 }
 
-static uint32_t message_at(const Order *order, uint32_t position)
+/* The next message, or update that others take part in, at or behind a position. */
+static uint32_t halt_at(const Schedule *schedule, const Order *order, uint32_t position)
 {
-    while (position < order->count && !action_is_message(&order->actions[position]))
-        position++;
+    for (; position < order->count; position++) {
+        const Action *action = &order->actions[position];
+        if (action_is_message(action) || (action->kind == ACTION_U && schedule->copies[action->stage].count > 1))
+            break;
+    }
     return position;
 }
 
-/* Runs all orders with every message a meeting of its two ranks. */
-static bool check_rendezvous(const Schedule *schedule, const MessageTable *messages, Arena *arena, Diagnostics *diagnostics)
+/* All orders, run with every message a meeting of its two ranks, every update one of all copies of its stage. */
+typedef struct Rendezvous {
+    const Schedule *schedule;
+    const PassTable *table;
+    uint32_t *position; /* [rank]: the halt at which it is */
+    uint32_t *ready;    /* a stack of ranks that may go on, each in it once */
+    bool *queued;
+    uint32_t count;
+} Rendezvous;
+
+static void look_again(Rendezvous *run, uint32_t rank)
+{
+    if (!run->queued[rank])
+        run->ready[run->count++] = rank;
+    run->queued[rank] = true;
+}
+
+static void go_on(Rendezvous *run, uint32_t rank)
+{
+    const Order *order = &run->schedule->orders[rank];
+    run->position[rank] = halt_at(run->schedule, order, run->position[rank] + 1);
+}
+
+static bool meet_for_message(Rendezvous *run, uint32_t rank, const Action *mine)
+{
+    const uint32_t peer = mine->peer;
+    const Order *others = &run->schedule->orders[peer];
+    if (run->position[peer] == others->count)
+        return false;
+    const Action *other = &others->actions[run->position[peer]];
+    if (!action_is_message(other) || other->peer != rank || is_send(other) == is_send(mine))
+        return false;
+    go_on(run, rank);
+    go_on(run, peer);
+    look_again(run, peer); /* it may now meet a third */
+    return true;
+}
+
+static bool meet_for_update(Rendezvous *run, const Action *update)
+{
+    Dependence there;
+    for (uint32_t i = 0; pass_meets(run->schedule, run->table, update, i, &there); i++)
+        if (run->position[there.rank] != there.position)
+            return false;
+    for (uint32_t i = 0; pass_meets(run->schedule, run->table, update, i, &there); i++) {
+        go_on(run, there.rank);
+        look_again(run, there.rank);
+    }
+    return true;
+}
+
+static bool check_rendezvous(const Schedule *schedule, const PassTable *table, const MessageTable *messages, Arena *arena,
+                             Diagnostics *diagnostics)
 {
     const uint32_t ranks = schedule->ranks;
-    uint32_t *position = arena_array(arena, ranks, sizeof *position);
-    uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
-    bool *queued = arena_array(arena, ranks, sizeof *queued);
-    uint32_t count = ranks;
-    for (uint32_t r = 0; r < ranks; r++) {
-        position[r] = message_at(&schedule->orders[r], 0);
-        ready[r] = ranks - 1 - r;
-        queued[r] = true;
+    Rendezvous run = {.schedule = schedule,
+                      .table = table,
+                      .position = arena_array(arena, ranks, sizeof *run.position),
+                      .ready = arena_array(arena, ranks, sizeof *run.ready),
+                      .queued = arena_array(arena, ranks, sizeof *run.queued)};
+    for (uint32_t r = ranks; r-- > 0;) {
+        run.position[r] = halt_at(schedule, &schedule->orders[r], 0);
+        look_again(&run, r);
     }
-    while (count) { /* each turn brings a rank as far as it comes; a peer that it met goes on as well */
-        const uint32_t rank = ready[--count];
-        queued[rank] = false;
+    while (run.count) { /* each turn brings a rank as far as it comes */
+        const uint32_t rank = run.ready[--run.count];
         const Order *order = &schedule->orders[rank];
-        while (position[rank] < order->count) {
-            const Action *mine = &order->actions[position[rank]];
-            const uint32_t peer = mine->peer;
-            const Order *others = &schedule->orders[peer];
-            if (position[peer] == others->count)
-                break;
-            const Action *other = &others->actions[position[peer]];
-            if (other->peer != rank || is_send(other) == is_send(mine))
-                break;
-            position[rank] = message_at(order, position[rank] + 1);
-            position[peer] = message_at(others, position[peer] + 1);
-            /* The peer may now meet a third rank, which is at a halt: its turn comes. */
-            if (position[peer] == others->count)
-                continue;
-            const uint32_t third = others->actions[position[peer]].peer;
-            if (third != rank && !queued[third]) {
-                queued[third] = true;
-                ready[count++] = third;
-            }
+        run.queued[rank] = false;
+        for (bool met = true; met && run.position[rank] < order->count;) {
+            const Action *mine = &order->actions[run.position[rank]];
+            met = action_is_message(mine) ? meet_for_message(&run, rank, mine) : meet_for_update(&run, mine);
         }
     }
     bool complete = true;
     Waits *waits = arena_array(arena, ranks, sizeof *waits);
     for (uint32_t r = 0; r < ranks; r++) {
         const Order *order = &schedule->orders[r];
-        if (position[r] == order->count)
+        const uint32_t position = run.position[r];
+        if (position == order->count)
             continue;
         complete = false;
-        const Action *mine = &order->actions[position[r]];
+        const Action *mine = &order->actions[position];
+        if (!action_is_message(mine)) {
+            waits[r] = waits_of_update(schedule, table, run.position, mine, position, arena);
+            continue;
+        }
         Action other = *mine;
         const bool upwards = mine->kind == ACTION_SEND_F || mine->kind == ACTION_RECV_B;
         static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F, [ACTION_RECV_F] = ACTION_SEND_F,
                                            [ACTION_SEND_B] = ACTION_RECV_B, [ACTION_RECV_B] = ACTION_SEND_B};
         other.kind = opposite[mine->kind];
         other.stage = (uint16_t)(upwards ? mine->stage + 1 : mine->stage - 1);
-        waits[r] = (Waits){.count = 1, .on = {{mine->peer, *message_entry(schedule, messages, &other), position[r]}}};
+        waits[r] = (Waits){.count = 1, .on = arena_allocate(arena, sizeof *waits[r].on)};
+        *waits[r].on = (Wait){mine->peer, *message_entry(schedule, messages, &other), position};
     }
     if (!complete)
         report_circle(schedule, waits, arena, diagnostics);
@@ -349,5 +413,5 @@ bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *are
                     good = check_pass(schedule, &messages, r, action, diagnostics) && good;
             }
     return good && check_channels(schedule, &messages, arena, diagnostics) &&
-           check_rendezvous(schedule, &messages, arena, diagnostics);
+           check_rendezvous(schedule, table, &messages, arena, diagnostics);
 }

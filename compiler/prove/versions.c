@@ -46,21 +46,30 @@ static void take_forward(Check *check, const Action *pass)
     diag_help(check->diagnostics, "each U of the chunk makes one version; before the first there is version 0");
 }
 
+static void report_no_gradient(Check *check, uint32_t rank, const Action *update)
+{
+    const bool copies = check->schedule->copies[update->stage].count > 1;
+    char here[TEXT];
+    action_text(check->schedule, update, here, sizeof here);
+    check->good = false;
+    diag_error(check->diagnostics, update->span, "rank %u: %s has no gradient to take", rank, here);
+    diag_help(check->diagnostics, copies ? "it takes what the B's or W's of all copies of the stage since their last U have made"
+                                         : "it takes what the B's or W's of its chunk since the last U have made");
+}
+
 static void take_update(Check *check, const Action *update)
 {
     Weights *weights = &check->chunks[update->chunk];
-    char here[TEXT];
-    action_text(check->schedule, update, here, sizeof here);
-    if (!weights->gathered) {
-        check->good = false;
-        diag_error(check->diagnostics, update->span, "rank %u: %s has no gradient to take", check->rank, here);
-        diag_help(check->diagnostics, "it takes what the B's or W's of its chunk since the last U have made");
+    if (!weights->gathered && check->schedule->copies[update->stage].count == 1) {
+        report_no_gradient(check, check->rank, update);
     } else if (update->microbatch != weights->newest + 1) {
+        char here[TEXT];
+        action_text(check->schedule, update, here, sizeof here);
         check->good = false;
         diag_error(check->diagnostics, update->span, "rank %u: %s makes version %u", check->rank, here, weights->newest + 1);
         diag_help(check->diagnostics, "the U's of a stage are numbered from 1");
     }
-    weights->newest++;
+    check->schedule->gradients[update->stage][weights->newest++] += weights->gathered;
     weights->gathered = 0;
 }
 
@@ -93,6 +102,8 @@ static void check_rank(Check *check, uint32_t chunks)
     }
 }
 
+/* --- copies of a stage: they make each version together --- */
+
 static bool has_updates(const Schedule *schedule)
 {
     for (uint32_t r = 0; r < schedule->ranks; r++)
@@ -102,7 +113,113 @@ static bool has_updates(const Schedule *schedule)
     return false;
 }
 
-bool versions_check(Schedule *schedule, Arena *arena, Diagnostics *diagnostics)
+/* How many U every chunk has, [rank][chunk]. */
+static uint32_t **count_updates(const Schedule *schedule, Arena *arena)
+{
+    uint32_t **counts = arena_array(arena, schedule->ranks, sizeof *counts);
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        counts[r] = arena_array(arena, schedule->chunk_counts[r], sizeof **counts);
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++)
+            counts[r][schedule->orders[r].actions[i].chunk] += schedule->orders[r].actions[i].kind == ACTION_U;
+    }
+    return counts;
+}
+
+static void find_copies(Schedule *schedule, uint32_t *const *updates, Arena *arena)
+{
+    const uint32_t stages = schedule->pipes[0].stages;
+    uint32_t *most = arena_array(arena, stages, sizeof *most);
+    schedule->copies = arena_array(arena, stages, sizeof *schedule->copies);
+    schedule->gradients = arena_array(arena, stages, sizeof *schedule->gradients);
+    for (int filling = 0; filling < 2; filling++)
+        for (uint32_t r = 0; r < schedule->ranks; r++)
+            for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
+                const uint32_t stage = schedule->chunks[r][c].stage;
+                Copies *copies = &schedule->copies[stage];
+                most[stage] = updates[r][c] > most[stage] ? updates[r][c] : most[stage];
+                if (filling && !copies->homes) {
+                    copies->homes = arena_array(arena, copies->count, sizeof *copies->homes);
+                    copies->count = 0;
+                    schedule->gradients[stage] = arena_array(arena, most[stage], sizeof **schedule->gradients);
+                }
+                if (filling)
+                    copies->homes[copies->count] = (Home){(uint16_t)r, (uint8_t)c};
+                copies->count++;
+            }
+}
+
+/* The chunk's U that makes a version, from 1; NULL: it makes fewer. */
+static const Action *update_of(const Schedule *schedule, Home home, uint32_t version)
+{
+    const Order *order = &schedule->orders[home.rank];
+    for (uint32_t i = 0; version && i < order->count; i++)
+        if (order->actions[i].kind == ACTION_U && order->actions[i].chunk == home.chunk && --version == 0)
+            return &order->actions[i];
+    return NULL;
+}
+
+/* Every version is made by a U on each copy: one without would keep older weights, or the others would wait for it for ever. Where a
+   stage is replicated its gradients are summed before each update (SOSP 2019, section 4). */
+static void check_copies(Check *check, uint32_t stage, uint32_t *const *updates)
+{
+    const Schedule *schedule = check->schedule;
+    const Copies *copies = &schedule->copies[stage];
+    Home most = copies->homes[0], fewest = most;
+    for (uint32_t i = 1; i < copies->count; i++) {
+        const Home home = copies->homes[i];
+        const uint32_t count = updates[home.rank][home.chunk];
+        most = count > updates[most.rank][most.chunk] ? home : most;
+        fewest = count < updates[fewest.rank][fewest.chunk] ? home : fewest;
+    }
+    const uint32_t versions = updates[fewest.rank][fewest.chunk];
+    if (updates[most.rank][most.chunk] != versions) {
+        const Action *alone = update_of(schedule, most, versions + 1), *last = update_of(schedule, fewest, versions);
+        char here[TEXT], there[TEXT];
+        action_text(schedule, alone, here, sizeof here);
+        check->good = false;
+        diag_error(check->diagnostics, alone->span,
+                   "rank %u: %s makes version %u of stage %u, but rank %u, which has a copy, makes %s%u", most.rank, here,
+                   versions + 1, stage, fewest.rank, versions ? "only " : "", versions);
+        if (last) {
+            action_text(schedule, last, there, sizeof there);
+            diag_note(check->diagnostics, last->span, "%s is the last of rank %u", there, fewest.rank);
+        }
+        diag_help(check->diagnostics,
+                  "the copies of a stage make each version together: a U on all of them, also where one has no new gradient");
+        return;
+    }
+    for (uint32_t k = 0; k < versions && copies->count > 1; k++)
+        if (!schedule->gradients[stage][k])
+            report_no_gradient(check, copies->homes[0].rank, update_of(schedule, copies->homes[0], k + 1));
+}
+
+/* All pipes are one where all stages are on one rank (program_reference), and its microbatches use the same versions. */
+static bool pipes_agree(const Schedule *schedule, Diagnostics *diagnostics)
+{
+    const PlacedPipe *named = NULL, *other = NULL;
+    for (uint32_t p = 0; p < schedule->pipe_count; p++)
+        *(schedule->pipes[p].versions ? &named : &other) = &schedule->pipes[p];
+    if (!named || !other)
+        return true;
+    diag_error(diagnostics, other->span, "pipe %s does not say which version of the weights its microbatches use, but pipe %s does",
+               other->name, named->name);
+    diag_note(diagnostics, named->version_span, "as here");
+    diag_help(diagnostics, "either all pipes name versions or none");
+    return false;
+}
+
+static void index_updates(const Schedule *schedule, uint32_t *const *updates, PassTable *table, Arena *arena)
+{
+    table->update = arena_array(arena, schedule->ranks, sizeof *table->update);
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        table->update[r] = arena_array(arena, schedule->chunk_counts[r], sizeof **table->update);
+        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
+            table->update[r][c] = arena_array(arena, updates[r][c], sizeof ***table->update);
+    }
+    passes_index(schedule, table);
+}
+
+bool versions_check(Schedule *schedule, PassTable *table, Arena *arena, Diagnostics *diagnostics)
 {
     Check check = {.schedule = schedule, .diagnostics = diagnostics, .good = true};
     schedule->asynchronous = has_updates(schedule);
@@ -114,16 +231,18 @@ bool versions_check(Schedule *schedule, Arena *arena, Diagnostics *diagnostics)
         }
     if (!schedule->asynchronous)
         return true;
-    if (schedule->pipe_count > 1 || schedule->pipes[0].replicated) {
-        const bool several = schedule->pipe_count > 1;
-        diag_error(diagnostics, schedule->pipes[several].span, "U updates one copy of a stage by itself, but here stages have several");
-        diag_help(diagnostics, "a schedule that updates weights within the step has one pipe, each stage on one rank");
+    if (!pipes_agree(schedule, diagnostics))
         return false;
-    }
+    uint32_t **updates = count_updates(schedule, arena);
+    find_copies(schedule, updates, arena);
     for (check.rank = 0; check.rank < schedule->ranks; check.rank++) {
         const uint32_t chunks = schedule->chunk_counts[check.rank];
         check.chunks = arena_array(arena, chunks, sizeof *check.chunks);
         check_rank(&check, chunks);
     }
+    for (uint32_t s = 0; s < schedule->pipes[0].stages && check.good; s++)
+        check_copies(&check, s, updates);
+    if (check.good)
+        index_updates(schedule, updates, table, arena);
     return check.good;
 }

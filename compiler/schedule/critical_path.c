@@ -1,14 +1,5 @@
 #include "compiler/schedule/critical_path.h"
 
-/* The pass before a position on its rank, a half of an F&B counting as its F; POSITION_NONE: it is the first. */
-static uint32_t before_on_rank(const Order *order, uint32_t position)
-{
-    while (position-- > 0)
-        if (!action_is_message(&order->actions[position]))
-            return position > 0 && order->actions[position - 1].overlap ? position - 1 : position;
-    return POSITION_NONE;
-}
-
 /* What the pass at `at` started behind. False when it started at the beginning. */
 static bool step_back(const Schedule *schedule, const PassTable *table, const Timeline *times, CriticalPass *at)
 {
@@ -17,14 +8,16 @@ static bool step_back(const Schedule *schedule, const PassTable *table, const Ti
     if (first > 0 && order->actions[first - 1].overlap)
         first--;
     double latest = -1;
-    Dependence found;
+    Dependence needed, found = {0, 0};
     const uint32_t halves = order->actions[first].overlap ? 2 : 1;
     for (uint32_t i = first; i < first + halves; i++) {
-        const double arrival = timeline_arrival(schedule, table, times, at->rank, &order->actions[i]);
-        if (arrival > latest && pass_dependence(schedule, table, &order->actions[i], &found))
-            latest = arrival;
+        const double arrival = timeline_arrival(schedule, table, times, at->rank, &order->actions[i], &needed);
+        if (arrival <= latest)
+            continue;
+        latest = arrival;
+        found = needed;
     }
-    const uint32_t before = before_on_rank(order, first);
+    const uint32_t before = timeline_before(order, first);
     if (before != POSITION_NONE && times->end[at->rank][before] >= latest) {
         at->position = before;
         return true;
@@ -40,7 +33,7 @@ uint32_t critical_path(const Schedule *schedule, const PassTable *table, const T
     double latest = -1;
     uint32_t count = 0, most = 0;
     for (uint32_t r = 0; r < schedule->ranks; r++) {
-        const uint32_t last = before_on_rank(&schedule->orders[r], schedule->orders[r].count);
+        const uint32_t last = timeline_before(&schedule->orders[r], schedule->orders[r].count);
         if (last != POSITION_NONE && times->end[r][last] > latest) {
             latest = times->end[r][last];
             at = (CriticalPass){r, last};

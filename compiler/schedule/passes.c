@@ -46,5 +46,7 @@ void passes_index(const Schedule *schedule, PassTable *table)
                 table->backward[pass->pipe][index] = i;
             if (pass->kind == ACTION_B || pass->kind == ACTION_W)
                 table->weight[pass->pipe][index] = i;
+            if (pass->kind == ACTION_U)
+                table->update[r][pass->chunk][pass->microbatch - 1] = i;
         }
 }

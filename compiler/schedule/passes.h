@@ -12,6 +12,7 @@ typedef struct PassTable {
     uint32_t **forward;  /* [pipe][stage * microbatches + microbatch] */
     uint32_t **backward; /* the B or the I */
     uint32_t **weight;   /* the W; for a B the same position as in `backward` */
+    uint32_t ***update;  /* [rank][chunk][version - 1] of an asynchronous schedule: the U that makes it. Filled in by versions_check */
 } PassTable;
 
 static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t microbatch)
@@ -31,6 +32,17 @@ typedef struct Dependence {
 /* What F needs of the stage before, or B or I of the stage after: true and where it stands, false when it needs nothing of
    another stage. W only needs its I, which its own rank's order puts before it. */
 bool pass_dependence(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence);
+
+/* The U that make one version of a stage, one on each copy, are one event: they sum their gradients, and none goes on before all are
+   there. Where that of the stage's i-th copy stands; false behind the last copy, and for what is no U. */
+static inline bool pass_meets(const Schedule *schedule, const PassTable *table, const Action *pass, uint32_t i, Dependence *there)
+{
+    if (pass->kind != ACTION_U || i >= schedule->copies[pass->stage].count)
+        return false;
+    const Home home = schedule->copies[pass->stage].homes[i];
+    *there = (Dependence){home.rank, table->update[home.rank][home.chunk][pass->microbatch - 1]};
+    return true;
+}
 
 /* Fills in the positions again after the orders of a legal schedule have grown. */
 void passes_index(const Schedule *schedule, PassTable *table);

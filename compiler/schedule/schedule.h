@@ -65,6 +65,12 @@ typedef struct PlacedChunk {
     uint16_t pipe, stage;
 } PlacedChunk;
 
+/* The copies of a stage, of all pipes, in the order of their ranks. */
+typedef struct Copies {
+    Home *homes;
+    uint32_t count;
+} Copies;
+
 typedef struct Schedule {
     const char *name;
     uint32_t ranks;
@@ -76,7 +82,10 @@ typedef struct Schedule {
     Order *orders;          /* [ranks] */
     bool has_messages;      /* the source wrote its own communication (.csv only) */
     Recipe *recipe;         /* of every F&B; NULL: not said */
-    bool asynchronous;      /* it has U: weights are updated within the step. Filled in by versions_check */
+    /* Filled in by versions_check: */
+    bool asynchronous;      /* it has U: weights are updated within the step */
+    Copies *copies;         /* [stages] of an asynchronous schedule: they make each version together */
+    uint32_t **gradients;   /* [stage][version - 1] of an asynchronous schedule: of how many microbatches it is made, over all copies */
 } Schedule;
 
 /* Where a microbatch below `written` passes a stage. */

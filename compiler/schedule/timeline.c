@@ -21,6 +21,7 @@ typedef struct ChunkTimes {
 
 typedef struct Simulation {
     const Schedule *schedule;
+    const PassTable *table;
     const Costs *costs;
     const double *const *measured; /* NULL: passes take what the costs say */
     ChunkTimes **chunks;           /* [rank][chunk] */
@@ -55,11 +56,30 @@ static uint32_t pass_at(const Order *order, uint32_t position)
     return position;
 }
 
+/* When all copies of the stage are at this update, to sum their gradients; false while `*blocker` is not. Until then the start of
+   each is when it came there. */
+static bool meeting(const Simulation *simulation, const Action *update, double *time, uint32_t *blocker)
+{
+    Dependence there;
+    for (uint32_t i = 0; pass_meets(simulation->schedule, simulation->table, update, i, &there); i++) {
+        if (simulation->timeline->position[there.rank] < there.position) {
+            *blocker = there.rank;
+            return false;
+        }
+        const double come = simulation->timeline->start[there.rank][there.position];
+        if (come > *time)
+            *time = come;
+    }
+    return true;
+}
+
 /* When what the pass needs has arrived; false while it has not been made yet by `*blocker`. */
 static inline bool arrival(const Simulation *simulation, uint32_t rank, const Action *pass, double *time, uint32_t *blocker)
 {
-    if (pass->kind == ACTION_W || pass->kind == ACTION_U)
+    if (pass->kind == ACTION_W)
         return true;
+    if (pass->kind == ACTION_U)
+        return meeting(simulation, pass, time, blocker);
     const ChunkTimes *chunk = &simulation->chunks[rank][pass->chunk];
     const Neighbour *needed = pass->kind == ACTION_F ? &chunk->before : &chunk->after;
     if (!needed->positions)
@@ -106,7 +126,7 @@ static bool run_rank(const Simulation *simulation, uint32_t rank, uint32_t *bloc
             break;
         const Action *pass = &order->actions[position];
         const uint32_t second = pass->overlap ? pass_at(order, position + 1) : position;
-        double time = free_at;
+        double time = start[position] = free_at;
         halts = !arrival(simulation, rank, pass, &time, blocker) ||
                 (second != position && !arrival(simulation, rank, &order->actions[second], &time, blocker));
         if (halts)
@@ -128,7 +148,7 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
     timeline->position = arena_array(arena, ranks, sizeof *timeline->position);
     timeline->makespan = 0;
     timeline->costs = costs;
-    Simulation simulation = {.schedule = schedule, .costs = costs, .measured = measured, .timeline = timeline};
+    Simulation simulation = {.schedule = schedule, .table = table, .costs = costs, .measured = measured, .timeline = timeline};
     simulation.free_at = arena_array(arena, ranks, sizeof *simulation.free_at);
     simulation.chunks = arena_array(arena, ranks, sizeof *simulation.chunks);
     /* Ranks that may go on: a list of ready ones, and for every rank the list of those that wait for it to move. */
@@ -172,12 +192,29 @@ bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs 
     return timeline_run_measured(schedule, table, costs, NULL, arena, timeline);
 }
 
-double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass)
+uint32_t timeline_before(const Order *order, uint32_t position)
 {
-    Dependence needed;
-    if (!pass_dependence(schedule, table, pass, &needed))
-        return -1;
-    return timeline->end[needed.rank][needed.position] + costs_message(timeline->costs, needed.rank, rank);
+    while (position-- > 0)
+        if (!action_is_message(&order->actions[position]))
+            return position > 0 && order->actions[position - 1].overlap ? position - 1 : position;
+    return POSITION_NONE;
+}
+
+double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass,
+                        Dependence *needed)
+{
+    if (pass_dependence(schedule, table, pass, needed))
+        return timeline->end[needed->rank][needed->position] + costs_message(timeline->costs, needed->rank, rank);
+    double latest = -1;
+    Dependence there;
+    for (uint32_t i = 0; pass_meets(schedule, table, pass, i, &there); i++) {
+        const uint32_t before = timeline_before(&schedule->orders[there.rank], there.position);
+        if (there.rank == rank || before == POSITION_NONE || timeline->end[there.rank][before] <= latest)
+            continue;
+        latest = timeline->end[there.rank][before];
+        *needed = (Dependence){there.rank, before};
+    }
+    return latest;
 }
 
 RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint32_t rank)

@@ -21,8 +21,13 @@ bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs 
 bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs, const double *const *measured,
                            Arena *arena, Timeline *timeline);
 
-/* When what a pass needs of another stage has arrived on its rank; < 0: it needs nothing of another stage. */
-double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass);
+/* When what a pass needs of others has arrived on its rank, and where it is made: by a pass of another stage, or for an update by the
+   last pass before it of the other copy that comes last. < 0: it needs nothing. */
+double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass,
+                        Dependence *needed);
+
+/* The pass before a position on its rank, a half of an F&B counting as its F; POSITION_NONE: there is none. */
+uint32_t timeline_before(const Order *order, uint32_t position);
 
 typedef struct RankTimes {
     double start, end, busy;

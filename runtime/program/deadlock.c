@@ -31,7 +31,7 @@ static uint32_t next_awaited(const Verifier *verifier, uint32_t rank, uint32_t *
     const Group *group = &verifier->program->groups[instruction->peer];
     while (*position < group->member_count) {
         const GroupMember *member = &group->members[(*position)++];
-        if (!verifier->ranks[member->rank].chunks[member->chunk].reduced)
+        if (verifier->ranks[member->rank].chunks[member->chunk].reductions < state->chunks[instruction->chunk].reductions)
             return member->rank;
     }
     return NOBODY;

@@ -52,7 +52,7 @@ _Static_assert(sizeof(Instruction) == 28, "the interpreter walks these: keep the
 typedef struct Pipe {
     uint32_t microbatches;
     uint32_t first;
-    uint32_t *versions; /* [microbatches]; NULL: whichever is a stage's newest when its F runs */
+    uint32_t *versions; /* [microbatches]; NULL, in all pipes: whichever is a stage's newest when its F runs */
 } Pipe;
 
 /* A copy of a stage. A stage has one in every pipe, or several, each on a rank of its own: then every microbatch of the pipe passes
@@ -91,7 +91,8 @@ typedef struct Program {
     char *schedule; /* its name */
     char *source;   /* file name, without folders */
     bool forward_only;
-    bool asynchronous; /* weights are updated within the step, by U: no REDUCE, NORM, UPDATE. One pipe */
+    bool asynchronous; /* weights are updated within the step, by U: no NORM, UPDATE; a REDUCE right before each U of a stage with
+                          several copies */
     uint32_t stages;
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
@@ -117,7 +118,8 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
    again at END; messages pair up in the order of their channel; nobody waits for ever; gradients are complete before REDUCE,
    reduced before NORM, and updated once after it; peak_activations and slot counts are what happens. Of an asynchronous program:
    every F finds the version of the weights that its microbatch is to use and its backward the same one, no version is overwritten
-   while a microbatch between the two needs it, every gradient is taken by one U, and the newest version is in its place at END.
+   while a microbatch between the two needs it, every gradient is taken by one U, which all copies of the stage make of the same sum,
+   one version after the other, and the newest version is in its place at END.
    'Nobody waits for ever' is proven for ranks that stop at each SEND and RECEIVE until the other end is there, which is more than
    the runtime needs (it stops at WAIT): so a program also runs where messages are handled strictly in the order of the stream.
    STATUS_BAD_INPUT names rank, instruction (as the disassembler writes it) and source line; STATUS_RUN_FAILED: no memory.

@@ -2,6 +2,8 @@
 
 #include "runtime/program/operands.h"
 
+#include <string.h>
+
 /* All stages on one rank. */
 
 static Status no_memory(Error *error)
@@ -90,13 +92,26 @@ static Status synchronous(const Program *program, Arena *arena, RankProgram *ran
 /* What a microbatch holds on a stage. */
 typedef struct Held {
     uint16_t activation, derivative, context, stash, gradient; /* slots */
+    uint32_t version;                                          /* of the weights that it uses */
     bool forward, backward;                                    /* have been */
 } Held;
+
+/* A stage's weights, all of its copies together. */
+typedef struct Weights {
+    uint32_t copies, arrivals; /* at REDUCE, of all copies and versions */
+    uint32_t newest, versions; /* that are made; in all */
+    uint16_t *slot;            /* [versions + 1] */
+    uint32_t *uses;            /* [versions + 1]: backward passes that are still to come on it */
+    uint16_t *free;            /* slots of this stage; a stack */
+    uint32_t free_count;
+} Weights;
 
 typedef struct Line {
     const Program *program;
     RankProgram *rank; /* that is made */
-    Held *held;        /* [stage][microbatch] */
+    Held *held;        /* [stage][microbatch of the step] */
+    Weights *weights;  /* [stage] */
+    uint32_t **renewed; /* [rank][chunk]: versions that a copy has */
     uint16_t *free[SLOT_WEIGHTS]; /* stacks */
     uint32_t free_count[SLOT_WEIGHTS];
     uint32_t activations;
@@ -144,12 +159,18 @@ static bool add_pass(Line *line, Instruction *pass, uint32_t stage)
     pass->slot[0] = before ? before->activation : SLOT_NONE;
     pass->slot[2] = weight ? SLOT_NONE : held->context;
     pass->slot[3] = held->stash;
+    if (!weight)
+        pass->slot[6] = line->weights[stage].slot[held->version];
     if (pass->opcode == OP_FORWARD)
         return true;
     pass->slot[4] = after ? after->derivative : SLOT_NONE;
     pass->slot[5] = held->gradient;
-    if (!weight)
+    if (!weight) {
         release(line, SLOT_CONTEXT, held->context);
+        Weights *weights = &line->weights[stage];
+        if (--weights->uses[held->version] == 0 && held->version != weights->newest)
+            weights->free[weights->free_count++] = weights->slot[held->version];
+    }
     if (pass->opcode == OP_BACKWARD_INPUT)
         return true;
     release(line, SLOT_MESSAGE, pass->slot[0]);
@@ -160,51 +181,117 @@ static bool add_pass(Line *line, Instruction *pass, uint32_t stage)
     return true;
 }
 
-/* Instruction of a rank whose further versions of weights begin at slot `versions`; false: not yet. */
-static bool add(Line *line, const RankProgram *from, const Instruction *instruction, uint32_t versions)
+/* The next version: in place where nobody needs the one before, and the last where the step found the first. */
+static void add_renewal(Line *line, Instruction renew, uint32_t stage)
 {
-    Instruction copy = *instruction;
-    const bool renews = copy.opcode == OP_RENEW;
-    if (!renews && copy.opcode != OP_FORWARD && copy.opcode != OP_BACKWARD && copy.opcode != OP_BACKWARD_INPUT &&
-        copy.opcode != OP_BACKWARD_WEIGHT)
+    Weights *weights = &line->weights[stage];
+    const uint32_t before = weights->newest++;
+    uint16_t slot = weights->slot[before];
+    if (weights->newest == weights->versions)
+        slot = (uint16_t)stage;
+    else if (weights->uses[before])
+        slot = weights->free_count ? weights->free[--weights->free_count] : (uint16_t)line->rank->slots[SLOT_WEIGHTS]++;
+    weights->slot[weights->newest] = slot;
+    renew.slot[0] = weights->slot[before];
+    renew.slot[1] = slot;
+    renew.chunk = (uint8_t)stage;
+    line->rank->instructions[line->rank->instruction_count++] = renew;
+}
+
+/* The next instruction of a rank; false: not yet. */
+static bool add(Line *line, uint32_t rank, const Instruction *instruction)
+{
+    const RankProgram *from = &line->program->ranks[rank];
+    const uint8_t opcode = instruction->opcode;
+    const bool is_pass = opcode == OP_FORWARD || opcode == OP_BACKWARD || opcode == OP_BACKWARD_INPUT || opcode == OP_BACKWARD_WEIGHT;
+    if (!is_pass && opcode != OP_REDUCE && opcode != OP_RENEW)
         return true;
-    const uint32_t stage = from->chunks[copy.chunk].stage;
-    for (int k = renews ? 0 : 6; k < (renews ? 2 : SLOT_OPERANDS); k++) {
-        const uint16_t slot = copy.slot[k];
-        if (slot != SLOT_NONE)
-            copy.slot[k] = (uint16_t)(slot < from->chunk_count ? stage : versions + slot - from->chunk_count);
+    const Chunk *chunk = &from->chunks[instruction->chunk];
+    Weights *weights = &line->weights[chunk->stage];
+    if (opcode == OP_REDUCE) {
+        weights->arrivals++;
+    } else if (opcode == OP_RENEW) {
+        uint32_t *renewed = &line->renewed[rank][instruction->chunk];
+        if (weights->copies > 1 && weights->arrivals < weights->copies * (*renewed + 1))
+            return false;
+        if (weights->newest == (*renewed)++) /* the first copy to come here makes it */
+            add_renewal(line, *instruction, chunk->stage);
+    } else {
+        Instruction pass = *instruction;
+        pass.chunk = (uint8_t)chunk->stage;
+        pass.microbatch += line->program->pipes[chunk->pipe].first;
+        if (!add_pass(line, &pass, chunk->stage))
+            return false;
+        line->rank->instructions[line->rank->instruction_count++] = pass;
     }
-    copy.chunk = (uint8_t)stage;
-    if (!renews && !add_pass(line, &copy, stage))
-        return false;
-    line->rank->instructions[line->rank->instruction_count++] = copy;
+    return true;
+}
+
+/* Which version every microbatch uses on every stage, and how many there are. */
+static bool find_versions(Line *line, Arena *arena)
+{
+    const Program *program = line->program;
+    for (uint32_t s = 0; s < program->stages; s++)
+        line->weights[s].copies = 1;
+    for (uint32_t g = 0; g < program->group_count; g++)
+        line->weights[program->groups[g].stage].copies = program->groups[g].member_count;
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        const RankProgram *rank = &program->ranks[r];
+        uint32_t *newest = line->renewed[r] = arena_array(arena, rank->chunk_count, sizeof *newest);
+        if (!newest)
+            return false;
+        for (uint32_t i = 0; i < rank->instruction_count; i++) {
+            const Instruction *instruction = &rank->instructions[i];
+            if (instruction->opcode != OP_FORWARD && instruction->opcode != OP_RENEW)
+                continue;
+            const Chunk *chunk = &rank->chunks[instruction->chunk];
+            const Pipe *pipe = &program->pipes[chunk->pipe];
+            if (instruction->opcode == OP_RENEW)
+                line->weights[chunk->stage].versions = ++newest[instruction->chunk]; /* as many on all copies */
+            else
+                line->held[(size_t)chunk->stage * program->microbatches + pipe->first + instruction->microbatch].version =
+                    pipe->versions ? pipe->versions[instruction->microbatch] : newest[instruction->chunk];
+        }
+        memset(newest, 0, rank->chunk_count * sizeof *newest);
+    }
+    for (uint32_t s = 0; s < program->stages; s++) {
+        Weights *weights = &line->weights[s];
+        weights->slot = arena_array(arena, weights->versions + 1, sizeof *weights->slot);
+        weights->uses = arena_array(arena, weights->versions + 1, sizeof *weights->uses);
+        weights->free = arena_array(arena, weights->versions + 1, sizeof *weights->free);
+        if (!weights->slot || !weights->uses || !weights->free)
+            return false;
+        weights->slot[0] = (uint16_t)s;
+        for (uint32_t m = 0; m < program->microbatches; m++)
+            weights->uses[line->held[(size_t)s * program->microbatches + m].version]++;
+    }
     return true;
 }
 
 static Status asynchronous(const Program *program, Arena *arena, RankProgram *rank, Error *error)
 {
     const size_t passes = (size_t)program->stages * program->microbatches;
-    Line line = {.program = program, .rank = rank, .held = arena_array(arena, passes, sizeof *line.held)};
+    Line line = {.program = program,
+                 .rank = rank,
+                 .held = arena_array(arena, passes, sizeof *line.held),
+                 .weights = arena_array(arena, program->stages, sizeof *line.weights),
+                 .renewed = arena_array(arena, program->rank_count, sizeof *line.renewed)};
     uint32_t *next = arena_array(arena, program->rank_count, sizeof *next);
-    uint32_t *versions = arena_array(arena, program->rank_count, sizeof *versions);
     for (int class = 0; class < SLOT_WEIGHTS; class++)
         if (!(line.free[class] = arena_array(arena, 2 * passes, sizeof *line.free[class])))
             return no_memory(error);
-    uint64_t instructions = 1, weights = program->stages;
-    for (uint32_t r = 0; r < program->rank_count && versions; r++) {
-        versions[r] = (uint32_t)weights;
-        weights += program->ranks[r].slots[SLOT_WEIGHTS] - program->ranks[r].chunk_count;
+    uint64_t instructions = 1;
+    for (uint32_t r = 0; r < program->rank_count; r++)
         instructions += program->ranks[r].instruction_count;
-    }
     rank->instructions = arena_array(arena, instructions, sizeof *rank->instructions);
-    if (!line.held || !next || !versions || !rank->instructions)
+    if (!line.held || !line.weights || !line.renewed || !next || !rank->instructions || !find_versions(&line, arena))
         return no_memory(error);
-    rank->slots[SLOT_WEIGHTS] = (uint32_t)weights;
+    rank->slots[SLOT_WEIGHTS] = program->stages;
     for (uint32_t ended = 0; ended < program->rank_count;) {
         ended = 0;
         for (uint32_t r = 0; r < program->rank_count; r++) {
             const RankProgram *from = &program->ranks[r];
-            while (next[r] + 1 < from->instruction_count && add(&line, from, &from->instructions[next[r]], versions[r]))
+            while (next[r] + 1 < from->instruction_count && add(&line, r, &from->instructions[next[r]]))
                 next[r]++;
             ended += next[r] + 1 == from->instruction_count;
         }
@@ -240,11 +327,11 @@ Status program_reference(const Program *program, Arena *arena, Program **derived
     for (uint32_t s = 0; s < program->stages; s++)
         rank->chunks[s].stage = (uint16_t)s;
     result->asynchronous = program->asynchronous;
-    const uint32_t *wanted = program->asynchronous ? program->pipes[0].versions : NULL;
-    if (wanted && !(result->pipes[0].versions = arena_array(arena, program->microbatches, sizeof *wanted)))
+    if (program->pipes[0].versions && !(result->pipes[0].versions = arena_array(arena, program->microbatches, sizeof(uint32_t))))
         return no_memory(error);
-    for (uint32_t m = 0; wanted && m < program->microbatches; m++)
-        result->pipes[0].versions[m] = wanted[m];
+    for (uint32_t p = 0; result->pipes[0].versions && p < program->pipe_count; p++)
+        memcpy(result->pipes[0].versions + program->pipes[p].first, program->pipes[p].versions,
+               program->pipes[p].microbatches * sizeof(uint32_t));
     TRY((program->asynchronous ? asynchronous : synchronous)(program, arena, rank, error));
     *derived = result;
     return program->forward_only ? program_forward_only(result, arena, derived, error) : STATUS_OK;

@@ -31,10 +31,15 @@ static Status check_pipes(const Verifier *verifier)
             return refuse(verifier, "pipe %u has %u microbatches: each needs one, all together at most %d", p,
                           program->pipes[p].microbatches, PROGRAM_MICROBATCHES_MAX);
     }
-    if (program->asynchronous && (program->forward_only || program->pipe_count > 1))
-        return refuse(verifier, "an asynchronous program has one pipe and is not forward only");
-    if (!program->asynchronous && program->pipes[0].versions)
-        return refuse(verifier, "versions of weights: only an asynchronous program has several");
+    if (program->asynchronous && program->forward_only)
+        return refuse(verifier, "an asynchronous program is not forward only");
+    for (uint32_t p = 0; p < program->pipe_count; p++) {
+        if (!program->asynchronous && program->pipes[p].versions)
+            return refuse(verifier, "versions of weights: only an asynchronous program has several");
+        if (!program->pipes[p].versions != !program->pipes[0].versions)
+            return refuse(verifier, "pipe %u %s which versions of the weights its microbatches use, pipe 0 %s", p,
+                          program->pipes[p].versions ? "says" : "does not say", program->pipes[p].versions ? "does not" : "does");
+    }
     if (first != program->microbatches)
         return refuse(verifier, "the pipes have %llu microbatches, the program %u", (unsigned long long)first,
                       program->microbatches);
@@ -151,8 +156,6 @@ static Status make_homes(Verifier *verifier, bool *replicated)
             const uint32_t microbatches = program->pipes[p].microbatches;
             if (place->copies == 1)
                 continue;
-            if (program->asynchronous)
-                return refuse(verifier, "stage %u has %u copies: an asynchronous program has one of each", s, place->copies);
             passes += microbatches;
             if (passes > instructions)
                 return refuse(verifier, "%llu instructions for at least %llu forward passes", (unsigned long long)instructions,

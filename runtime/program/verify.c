@@ -208,6 +208,8 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
                 return refuse(verifier, rank, "stage %u is not in group %u", chunk->stage, instruction->peer);
             break;
         case OPERAND_COUNT:
+            if (chunk->group != GROUP_NONE && !chunk->reduced)
+                return refuse(verifier, rank, "chunk %u has not been reduced over group %u", instruction->chunk, chunk->group);
             if (instruction->microbatch != chunk->gathered || !chunk->gathered)
                 return refuse(verifier, rank, "takes the gradients of %u microbatches, but %u are there", instruction->microbatch,
                               chunk->gathered);
@@ -339,19 +341,37 @@ static Status check_gradients(const Verifier *verifier, uint32_t rank)
     return STATUS_OK;
 }
 
+static ChunkState *member_chunk(const Verifier *verifier, const GroupMember *member)
+{
+    return &verifier->ranks[member->rank].chunks[member->chunk];
+}
+
+/* In an asynchronous program the next U takes what all copies have gathered. */
 static Status arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instruction *instruction)
 {
     RankState *state = &verifier->ranks[rank];
     ChunkState *chunk = &state->chunks[instruction->chunk];
     if (chunk->reduced)
         return refuse(verifier, rank, "the chunk has been reduced before");
-    TRY(check_complete(verifier, rank, chunk));
+    const Instruction *next = instruction + 1;
+    if (!verifier->program->asynchronous)
+        TRY(check_complete(verifier, rank, chunk));
+    else if (next->opcode != OP_RENEW || next->chunk != instruction->chunk)
+        return refuse(verifier, rank, "the U of chunk %u must follow", instruction->chunk);
     chunk->reduced = true;
+    chunk->reductions++;
     state->blocked = true;
     const Group *group = &verifier->program->groups[chunk->group];
-    if (++verifier->reduce_arrivals[chunk->group] == group->member_count)
-        for (uint32_t m = 0; m < group->member_count; m++)
-            resume(verifier, group->members[m].rank);
+    if (++verifier->reduce_arrivals[chunk->group] < group->member_count)
+        return STATUS_OK;
+    verifier->reduce_arrivals[chunk->group] = 0;
+    uint32_t gathered = 0;
+    for (uint32_t m = 0; m < group->member_count; m++)
+        gathered += member_chunk(verifier, &group->members[m])->gathered;
+    for (uint32_t m = 0; m < group->member_count; m++) {
+        member_chunk(verifier, &group->members[m])->gathered = gathered;
+        resume(verifier, group->members[m].rank);
+    }
     return STATUS_OK;
 }
 
@@ -385,6 +405,7 @@ static void renew(RankState *state, const Instruction *instruction)
     weights->chunk = instruction->chunk;
     weights->version = ++chunk->newest;
     chunk->gathered = 0;
+    chunk->reduced = false;
 }
 
 /* Each gradient is in a version, and the next step finds the newest one. */
@@ -494,7 +515,7 @@ static bool is_misplaced(const Program *program, uint8_t opcode)
     if (program->forward_only)
         return !opcode_is_forward_only(opcode);
     if (program->asynchronous)
-        return opcode == OP_FORWARD_ONLY || opcode == OP_REDUCE || opcode == OP_NORM || opcode == OP_UPDATE;
+        return opcode == OP_FORWARD_ONLY || opcode == OP_NORM || opcode == OP_UPDATE;
     return opcode == OP_FORWARD_ONLY || opcode == OP_RENEW;
 }
 

@@ -37,9 +37,10 @@ typedef struct ChunkState {
     uint16_t pipe, stage;
     uint16_t group;
     bool reduced, updated;
+    uint32_t reductions; /* how many REDUCE it has arrived at */
     /* of an asynchronous program */
     uint32_t newest;     /* version of its weights: how many U it has had */
-    uint32_t gathered;   /* microbatches whose gradients no U has taken */
+    uint32_t gathered;   /* microbatches whose gradients no U has taken; once reduced, those of all copies */
     uint32_t *versions;  /* [microbatches]: that its F has used */
     const uint32_t *wanted; /* Pipe.versions */
 } ChunkState;

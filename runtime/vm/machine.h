@@ -147,6 +147,9 @@ extern Execute *const execute_computing[OPCODE_COUNT], *const execute_simulated[
 Status rank_execute(Rank *rank, const Program *program, Error *error);
 /* Until the device has done all that was enqueued, or the deadline has passed. */
 Status rank_settle(Rank *rank, Error *error);
+
+/* What REDUCE does with a buffer of `elements` floats on each member of its group. */
+Status rank_reduce(Rank *rank, const Instruction *reduce, float *buffer, size_t elements, Error *error);
 bool opcode_is_pass(uint8_t opcode);
 bool opcode_is_forward(uint8_t opcode);
 bool opcode_is_post(uint8_t opcode); /* of a message */

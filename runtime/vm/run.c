@@ -152,15 +152,19 @@ EXECUTE(WAIT)
     return rank->transport->wait(rank->endpoint, &rank->messages[instruction->slot[0]], error);
 }
 
-EXECUTE(REDUCE)
+Status rank_reduce(Rank *rank, const Instruction *reduce, float *buffer, size_t elements, Error *error)
 {
-    const Group *group = &rank->session->loaded->program->groups[instruction->peer];
-    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    const Group *group = &rank->session->loaded->program->groups[reduce->peer];
     int ranks[PROGRAM_RANKS_MAX];
     for (int i = 0; i < group->member_count; i++)
         ranks[i] = group->members[i].rank;
-    return rank->transport->reduce(rank->endpoint, ranks, group->member_count, chunk->weights.gradients,
-                                   chunk->sizes->parameters, error);
+    return rank->transport->reduce(rank->endpoint, ranks, group->member_count, buffer, elements, error);
+}
+
+EXECUTE(REDUCE)
+{
+    const BoundChunk *chunk = &rank->chunks[instruction->chunk];
+    return rank_reduce(rank, instruction, chunk->weights.gradients, chunk->sizes->parameters, error);
 }
 
 /* Each rank gives the squares of the stages whose copy counts; everybody adds them up in the order of the stages. */

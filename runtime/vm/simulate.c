@@ -101,7 +101,13 @@ static Status run_renew(Rank *rank, const Instruction *renew, Error *error)
     return STATUS_OK;
 }
 
-/* There are no gradients. */
+/* There are no gradients, but within the step their sum is where the copies of a stage wait for each other. */
+static Status run_reduce(Rank *rank, const Instruction *reduce, Error *error)
+{
+    float nothing = 0;
+    return rank->session->loaded->program->asynchronous ? rank_reduce(rank, reduce, &nothing, 1, error) : STATUS_OK;
+}
+
 static Status run_nothing(Rank *rank, const Instruction *instruction, Error *error)
 {
     (void)rank, (void)instruction, (void)error;
@@ -120,7 +126,7 @@ Execute *const execute_simulated[OPCODE_COUNT] = {
     [OP_SEND_BACKWARD] = run_message,
     [OP_RECEIVE_BACKWARD] = run_message,
     [OP_WAIT] = run_wait,
-    [OP_REDUCE] = run_nothing,
+    [OP_REDUCE] = run_reduce,
     [OP_NORM] = run_nothing,
     [OP_UPDATE] = run_nothing,
     [OP_RENEW] = run_renew,

@@ -1,5 +1,6 @@
 /* Every schedule trains: its per-microbatch losses are, bit for bit, those of the whole model on one rank, microbatch after
-   microbatch (an asynchronous one: with the same versions of weights), and its gradients are the same but for the order of sums. */
+   microbatch (an asynchronous one: with the same versions of weights, and up to rounding where copies of a stage sum gradients),
+   and its gradients are the same but for the order of sums. */
 
 #include "tests/exec/run.h"
 #include "tests/program/generator.h"
@@ -16,11 +17,15 @@
 
 enum { STAGES_MAX = 64, COPIES_MAX = 4, MICROBATCHES_MAX = 64 };
 
+/* After updates within the step, whose sums copies add in another order: of the gradient, and of a loss. */
+static const double LATER_GRADIENT_LIMIT = 1e-9, LATER_LOSS_LIMIT = 1e-7;
+
 /* What a run of one step left behind. */
 typedef struct Result {
     double losses[MICROBATCHES_MAX];
     uint32_t microbatches;
-    bool asynchronous; /* a stage has one copy and several updates: the last one's gradient */
+    bool asynchronous; /* a stage has several updates: the last one's gradient */
+    bool copies;       /* and several copies, whose gradients are summed in another order than on one rank: so weights differ */
     float *gradients[STAGES_MAX][COPIES_MAX]; /* the first copies, in no order */
     size_t counts[STAGES_MAX];
     pthread_mutex_t lock;
@@ -71,6 +76,7 @@ static void train(const char *path, const char *model, bool reference, Recipe *r
     program->recipe = recipe ? recipe : program->recipe;
     result->microbatches = program->microbatches;
     result->asynchronous = program->asynchronous;
+    result->copies = program->group_count > 0;
     *stages = program->stages;
     assert_true(result->microbatches <= MICROBATCHES_MAX && *stages <= STAGES_MAX);
     run_to_end(&run, &(SessionHooks){.observer = {.context = result, .step = on_step, .gradient = on_gradient}});
@@ -82,8 +88,10 @@ static void compare(const char *path, const char *model)
     uint32_t stages = 0;
     train(path, model, false, NULL, &pipelined, &stages);
     train(path, model, true, NULL, &reference, &stages);
+    const bool later = pipelined.asynchronous && pipelined.copies;
     for (uint32_t m = 0; m < reference.microbatches; m++) {
-        if (memcmp(&pipelined.losses[m], &reference.losses[m], sizeof(double)) != 0)
+        if (later ? !(fabs(pipelined.losses[m] / reference.losses[m] - 1) < LATER_LOSS_LIMIT)
+                  : memcmp(&pipelined.losses[m], &reference.losses[m], sizeof(double)) != 0)
             fail_msg("%s, %s: microbatch %u: loss %a, the reference has %a", path, model, m, pipelined.losses[m], reference.losses[m]);
         assert_true(isfinite(reference.losses[m]) && reference.losses[m] > 0);
     }
@@ -96,7 +104,7 @@ static void compare(const char *path, const char *model)
                 continue;
             assert_int_equal(pipelined.counts[s], reference.counts[s]);
             const double off = gradient_difference(pipelined.gradients[s][c], reference.gradients[s][0], reference.counts[s]);
-            if (!(fabs(off) < GRADIENT_LIMIT))
+            if (!(fabs(off) < (later ? LATER_GRADIENT_LIMIT : GRADIENT_LIMIT)))
                 fail_msg("%s, %s: the gradient of stage %u is off by %g", path, model, s, off);
             for (size_t i = 0; i < reference.counts[s]; i++)
                 largest = fmax(largest, fabs((double)reference.gradients[s][0][i]));

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MICROBATCHES_MAX = 32, STAGES_MAX = 8, STEPS = 3 };
+enum { MICROBATCHES_MAX = 32, STAGES_MAX = 8, RANKS_MAX = 8, COPIES_MAX = 4, STEPS = 3 };
 
 typedef struct Losses {
     double of[STEPS][MICROBATCHES_MAX];
@@ -20,52 +20,79 @@ typedef struct Losses {
     double first, last; /* means of a step */
 } Losses;
 
-/* Which version the published rule gives to a microbatch, m from 0, on a stage of `stages`; `group` microbatches make one. */
-typedef uint32_t Rule(uint32_t stage, uint32_t stages, uint32_t m, uint32_t group);
+typedef struct Simulation Simulation;
 
-/* Weight stashing (SOSP 2019, section 3.3): what the stage has when the microbatch comes, stages-1-stage ahead of the backward. */
-static uint32_t stashed(uint32_t stage, uint32_t stages, uint32_t m, uint32_t group)
-{
-    (void)group;
-    return m > stages - 1 - stage ? m - (stages - 1 - stage) : 0;
-}
-
-/* Vertical sync (the same section): what the first stage has. */
-static uint32_t synced(uint32_t stage, uint32_t stages, uint32_t m, uint32_t group)
-{
-    (void)stage;
-    return stashed(0, stages, m, group);
-}
-
-/* Double buffering (ICML 2021, section 3.1): input k, from 1, uses max(floor((k-1)/m)-1, 0). */
-static uint32_t buffered(uint32_t stage, uint32_t stages, uint32_t m, uint32_t group)
-{
-    (void)stage, (void)stages;
-    const uint32_t k = m + 1;
-    return (k - 1) / group > 0 ? (k - 1) / group - 1 : 0;
-}
+/* Which version the published rule gives to a microbatch, m from 0, on a stage. */
+typedef uint32_t Rule(const Simulation *x, uint32_t stage, uint32_t m);
 
 /* --- the simulation --- */
 
 typedef struct SimulatedStage {
     Stage *stage;
     const StageSizes *sizes;
-    void *versions[MICROBATCHES_MAX + 1], *gradients, *moment1, *moment2;
+    void *versions[MICROBATCHES_MAX + 1], *gradients[COPIES_MAX], *moment1, *moment2; /* a gradient of each copy */
     void *y, *dx, *context, *stash, *gradient, *workspace;
     uint32_t newest, gathered;
     uint64_t updates;
 } SimulatedStage;
 
-typedef struct Simulation {
+struct Simulation {
     Device *device;
     Error error;
     ModelConfig config;
     Dataset *dataset;
-    uint32_t stages, microbatches, group;
+    uint32_t stages, microbatches;
+    uint32_t group;          /* microbatches that make a version where a stage has one copy, */
+    uint32_t shared, copies; /* which the first `shared` do not: they have so many, and an update is of a microbatch of each */
+    bool two_pipes;          /* the copies are in two pipes, not in one in turns */
     Rule *rule;
     SimulatedStage of[STAGES_MAX];
     void *inputs, *targets;
-} Simulation;
+};
+
+/* --- the rules --- */
+
+static uint32_t copies_of(const Simulation *x, uint32_t stage) { return stage < x->shared ? x->copies : 1; }
+
+/* 1F1B: so many microbatches are on their way when a stage, or a copy of it, takes another: the paper's NOAM less 1. */
+static uint32_t on_their_way(const Simulation *x, uint32_t stage)
+{
+    const uint32_t ranks = x->stages + x->shared * (x->copies - 1);
+    const uint32_t first = stage < x->shared ? stage * x->copies : ranks - (x->stages - stage);
+    return (ranks - 1 - first) / copies_of(x, stage);
+}
+
+/* Weight stashing (SOSP 2019, section 3.3): what the stage has when the microbatch comes. */
+static uint32_t stashed(const Simulation *x, uint32_t stage, uint32_t m)
+{
+    const uint32_t round = m / copies_of(x, stage), ahead = on_their_way(x, stage);
+    return round > ahead ? round - ahead : 0;
+}
+
+/* Vertical sync (the same section): what the first stage has. */
+static uint32_t synced(const Simulation *x, uint32_t stage, uint32_t m)
+{
+    (void)stage;
+    return stashed(x, 0, m);
+}
+
+/* Double buffering (ICML 2021, section 3.1): input k, from 1, uses max(floor((k-1)/m)-1, 0). */
+static uint32_t buffered(const Simulation *x, uint32_t stage, uint32_t m)
+{
+    (void)stage;
+    const uint32_t k = m + 1;
+    return (k - 1) / x->group > 0 ? (k - 1) / x->group - 1 : 0;
+}
+
+/* Of both pipes one microbatch is on its way when the next comes. */
+static uint32_t in_both_pipes(const Simulation *x, uint32_t stage, uint32_t m)
+{
+    (void)stage;
+    const uint32_t round = m % (x->microbatches / 2);
+    return round > 0 ? round - 1 : 0;
+}
+
+/* --- the run --- */
 
 static void check(Simulation *x, Status status)
 {
@@ -84,7 +111,7 @@ static void *memory(Simulation *x, size_t elements)
 static StageWeights weights_of(const SimulatedStage *stage, uint32_t version)
 {
     void *const parameters = stage->versions[version];
-    return (StageWeights){.masters = parameters, .parameters = parameters, .gradients = stage->gradients,
+    return (StageWeights){.masters = parameters, .parameters = parameters, .gradients = stage->gradients[0],
                           .moment1 = stage->moment1, .moment2 = stage->moment2};
 }
 
@@ -99,9 +126,10 @@ static void open_simulation(Simulation *x)
         const StageSizes *sizes = stage->sizes = stage_sizes(stage->stage);
         for (uint32_t v = 0; v <= x->microbatches; v++)
             stage->versions[v] = memory(x, sizes->parameters);
-        void **const rest[] = {&stage->gradients, &stage->moment1, &stage->moment2};
-        for (int i = 0; i < 3; i++)
-            *rest[i] = memory(x, sizes->parameters);
+        for (uint32_t k = 0; k < copies_of(x, s); k++)
+            stage->gradients[k] = memory(x, sizes->parameters);
+        stage->moment1 = memory(x, sizes->parameters);
+        stage->moment2 = memory(x, sizes->parameters);
         stage->y = memory(x, sizes->message);
         stage->dx = memory(x, sizes->message);
         stage->context = memory(x, sizes->context);
@@ -119,12 +147,14 @@ static void close_simulation(Simulation *x)
 {
     for (uint32_t s = 0; s < x->stages; s++) {
         SimulatedStage *stage = &x->of[s];
-        void *const all[] = {stage->gradients, stage->moment1, stage->moment2, stage->y, stage->dx, stage->context, stage->stash,
+        void *const all[] = {stage->moment1, stage->moment2, stage->y, stage->dx, stage->context, stage->stash,
                              stage->gradient, stage->workspace};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             x->device->run->deallocate(x->device, all[i]);
         for (uint32_t v = 0; v <= x->microbatches; v++)
             x->device->run->deallocate(x->device, stage->versions[v]);
+        for (uint32_t k = 0; k < copies_of(x, s); k++)
+            x->device->run->deallocate(x->device, stage->gradients[k]);
         stage_close(stage->stage);
     }
     dataset_close(x->dataset);
@@ -137,9 +167,10 @@ static PassBuffers buffers_of(const Simulation *x, uint32_t s, uint32_t m, doubl
 {
     const SimulatedStage *stage = &x->of[s];
     const bool first = s == 0, last = s + 1 == x->stages;
+    const uint32_t copy = x->two_pipes ? m / (x->microbatches / 2) : m % copies_of(x, s);
     return (PassBuffers){
-        .parameters = stage->versions[x->rule(s, x->stages, m, x->group)],
-        .parameter_gradients = stage->gradients,
+        .parameters = stage->versions[x->rule(x, s, m)],
+        .parameter_gradients = stage->gradients[copy],
         .x = first ? NULL : x->of[s - 1].y,
         .y = last ? NULL : stage->y,
         .dx = first ? NULL : stage->dx,
@@ -154,9 +185,22 @@ static PassBuffers buffers_of(const Simulation *x, uint32_t s, uint32_t m, doubl
     };
 }
 
-/* W(t+1) = W(t) - rate * the mean gradient, clipped by its own norm. */
-static void update(Simulation *x, SimulatedStage *stage)
+/* The copies' gradients, added up in their order, become that of the first; the others begin anew. */
+static void sum_copies(const SimulatedStage *stage, uint32_t copies)
 {
+    float *sum = stage->gradients[0];
+    for (uint32_t k = 1; k < copies; k++) {
+        float *other = stage->gradients[k];
+        for (size_t i = 0; i < stage->sizes->parameters; i++)
+            sum[i] += other[i];
+        memset(other, 0, stage->sizes->parameters * sizeof *other);
+    }
+}
+
+/* W(t+1) = W(t) - rate * the mean gradient, clipped by its own norm. */
+static void update(Simulation *x, SimulatedStage *stage, uint32_t copies)
+{
+    sum_copies(stage, copies);
     void *const before = stage->versions[stage->newest++];
     const double scale = 1.0 / stage->gathered, limit = x->config.clip_norm;
     double squares;
@@ -172,19 +216,21 @@ static void update(Simulation *x, SimulatedStage *stage)
 
 static void simulate_step(Simulation *x, uint64_t step, double *losses)
 {
-    for (uint32_t m = 0; m < x->microbatches; m++) {
+    for (uint32_t i = 0; i < x->microbatches; i++) {
+        const uint32_t m = x->two_pipes ? i / 2 + i % 2 * (x->microbatches / 2) : i;
         dataset_microbatch(x->dataset, step, m, x->inputs, x->targets);
         for (uint32_t s = 0; s < x->stages; s++) {
             const PassBuffers buffers = buffers_of(x, s, m, &losses[m]);
-            assert_true(x->rule(s, x->stages, m, x->group) <= x->of[s].newest);
+            assert_true(x->rule(x, s, m) <= x->of[s].newest);
             check(x, stage_forward(x->of[s].stage, &buffers, &x->error));
         }
         for (uint32_t s = x->stages; s-- > 0;) {
             const PassBuffers buffers = buffers_of(x, s, m, NULL);
             check(x, stage_backward_input(x->of[s].stage, &buffers, &x->error));
             check(x, stage_backward_weight(x->of[s].stage, &buffers, &x->error));
-            if (++x->of[s].gathered == x->group || m + 1 == x->microbatches)
-                update(x, &x->of[s]);
+            const uint32_t copies = copies_of(x, s);
+            if (++x->of[s].gathered == (copies > 1 ? copies : x->group) || i + 1 == x->microbatches)
+                update(x, &x->of[s], copies);
         }
     }
     for (uint32_t s = 0; s < x->stages; s++) { /* the newest is the next step's version 0 */
@@ -222,32 +268,37 @@ static void train(const char *path, const char *model, const char *clip, const c
     run_to_end(&run, &(SessionHooks){.observer = {.context = losses, .step = on_step}});
 }
 
-/* Every F and B of every step is in the trace, with the version that the rule gives it; every U makes the next. */
+/* Every F and B of every step is in the trace, with the version that the rule gives it; every U makes the next, on every copy. */
 static void check_trace(const char *path, const Simulation *x)
 {
     FILE *stream = fopen(path, "r");
     char *line = NULL;
     size_t size = 0;
-    uint32_t passes = 0, updates[STAGES_MAX] = {0};
+    uint32_t passes = 0, updates[RANKS_MAX][STAGES_MAX] = {{0}};
     assert_non_null(stream);
     while (getline(&line, &size, stream) > 0) {
-        const char *pass = strstr(line, "\"pass\":\""), *version = strstr(line, "\"version\":");
-        unsigned stage, number, used;
+        const char *pass = strstr(line, "\"pass\":\""), *version = strstr(line, "\"version\":"), *process = strstr(line, "\"pid\":");
+        unsigned pipe = 0, stage, number, used, rank;
         char kind;
         if (!pass)
             continue;
         assert_non_null(version ? version : strstr(line, "W"));
         if (!version) /* W needs no weights */
             continue;
-        assert_int_equal(sscanf(pass, "\"pass\":\"%u%c%u", &stage, &kind, &number), 3);
+        pass += strlen("\"pass\":\"");
+        if (sscanf(pass, "p%u:", &pipe) == 1)
+            pass = strchr(pass, ':') + 1;
+        assert_int_equal(sscanf(pass, "%u%c%u", &stage, &kind, &number), 3);
         assert_int_equal(sscanf(version, "\"version\":%u", &used), 1);
+        assert_int_equal(sscanf(process, "\"pid\":%u", &rank), 1);
         if (kind == 'U') {
-            const uint32_t each = (x->microbatches + x->group - 1) / x->group;
-            assert_int_equal(used, updates[stage]++ % each + 1);
+            const uint32_t group = copies_of(x, stage) > 1 ? copies_of(x, stage) : x->group;
+            const uint32_t each = (x->microbatches + group - 1) / group;
+            assert_int_equal(used, updates[rank][stage]++ % each + 1);
             assert_int_equal(number, used);
             continue;
         }
-        if (used != x->rule(stage, x->stages, number, x->group))
+        if (used != x->rule(x, stage, number + pipe * (x->microbatches / 2)))
             fail_msg("the trace has version %u: %s", used, line);
         passes++;
     }
@@ -256,20 +307,24 @@ static void check_trace(const char *path, const Simulation *x)
     assert_int_equal(passes, 2 * STEPS * x->stages * x->microbatches);
 }
 
-/* `schedule` is dpc's arguments; `clip` a setting. */
-static void compare(const char *schedule, Rule *rule, uint32_t ranks, uint32_t microbatches, uint32_t group, const char *model,
-                    const char *clip)
+/* On one rank a gradient over several copies is summed in another order. */
+static bool alike(const Simulation *x, double loss, double other)
+{
+    return x->shared ? fabs(loss - other) < 1e-4 * fabs(loss) : memcmp(&loss, &other, sizeof loss) == 0;
+}
+
+/* `schedule` is dpc's arguments; `clip` a setting; `x` says what the recurrence is. */
+static void compare(const char *schedule, Simulation x, const char *model, const char *clip)
 {
     char folder[] = "/tmp/versions.XXXXXX", command[1024], program[64], trace[64];
     const char *build = getenv("BUILD");
     assert_non_null(mkdtemp(folder));
     snprintf(program, sizeof program, "%s/prog.bin", folder);
     snprintf(trace, sizeof trace, "%s/trace", folder);
-    snprintf(command, sizeof command, "%s/dpc --ranks %u --microbatches %u %s -o %s", build ? build : "build", ranks, microbatches,
-             schedule, program);
+    snprintf(command, sizeof command, "%s/dpc --ranks %u --microbatches %u %s -o %s", build ? build : "build",
+             x.two_pipes ? x.stages : x.stages + x.shared * (x.copies - 1), x.microbatches, schedule, program);
     if (system(command) != 0)
         fail_msg("%s", command);
-    Simulation x = {.stages = ranks, .microbatches = microbatches, .group = group, .rule = rule};
     Losses pipelined = {0}, reference = {0};
     train(program, model, clip, trace, false, &pipelined, &x.config);
     check_trace(trace, &x);
@@ -279,9 +334,8 @@ static void compare(const char *schedule, Rule *rule, uint32_t ranks, uint32_t m
     for (uint32_t step = 0; step < STEPS; step++) {
         double losses[MICROBATCHES_MAX];
         simulate_step(&x, step + 1, losses);
-        for (uint32_t m = 0; m < microbatches; m++)
-            if (memcmp(&losses[m], &pipelined.of[step][m], sizeof *losses) != 0 ||
-                memcmp(&losses[m], &reference.of[step][m], sizeof *losses) != 0)
+        for (uint32_t m = 0; m < x.microbatches; m++)
+            if (memcmp(&losses[m], &pipelined.of[step][m], sizeof *losses) != 0 || !alike(&x, losses[m], reference.of[step][m]))
                 fail_msg("%s, step %u, microbatch %u: the recurrence has loss %a, dprun %a, on one rank %a", command, step + 1, m,
                          losses[m], pipelined.of[step][m], reference.of[step][m]);
     }
@@ -300,7 +354,8 @@ static void pipedream_is_weight_stashing(void **state)
     (void)state;
     for (uint32_t ranks = 1; ranks <= 4; ranks++)
         for (uint32_t microbatches = 7; microbatches <= 12; microbatches += 5)
-            compare("schedules/pipedream.dps", stashed, ranks, microbatches, 1, models[ranks % 2], clips[ranks / 2 % 2]);
+            compare("schedules/pipedream.dps", (Simulation){.stages = ranks, .microbatches = microbatches, .group = 1, .rule = stashed},
+                    models[ranks % 2], clips[ranks / 2 % 2]);
 }
 
 static void pipedream_2bw_is_double_buffering(void **state)
@@ -310,24 +365,63 @@ static void pipedream_2bw_is_double_buffering(void **state)
         for (uint32_t group = ranks; group <= ranks + 2; group += 2) {
             char schedule[64];
             snprintf(schedule, sizeof schedule, "-D G=%u schedules/pipedream-2bw.dps", group);
-            compare(schedule, buffered, ranks, 4 * group + 1, group, models[ranks % 2], clips[ranks / 2 % 2]);
+            compare(schedule, (Simulation){.stages = ranks, .microbatches = 4 * group + 1, .group = group, .rule = buffered},
+                    models[ranks % 2], clips[ranks / 2 % 2]);
         }
+}
+
+static void compare_text(const char *text, Simulation x, const char *model, const char *clip)
+{
+    char path[] = "/tmp/schedule.XXXXXX.dps";
+    FILE *stream = fdopen(mkstemps(path, 4), "w");
+    fputs(text, stream);
+    fclose(stream);
+    compare(path, x, model, clip);
+    remove(path);
 }
 
 static void a_pipe_names_vertical_sync(void **state)
 {
     (void)state;
-    char path[] = "/tmp/vertical.XXXXXX";
-    const int file = mkstemp(path);
-    FILE *stream = fdopen(file, "w");
-    fputs("schedule vertical; ranks P = 4; microbatches M = 8;\n"
-          "pipe a: P stages, stage s on s, M microbatches, microbatch m on version max(m-P+1, 0);\n"
-          "let w = min(P-1-r, M);\n"
-          "nF : w; nFIWU : M-w; nIWU : w;\n", stream);
-    fclose(stream);
     for (uint32_t ranks = 2; ranks <= 4; ranks++)
-        compare(path, synced, ranks, 10, 1, models[ranks % 2], clips[0]);
-    remove(path);
+        compare_text("schedule vertical; ranks P = 4; microbatches M = 8;\n"
+                     "pipe a: P stages, stage s on s, M microbatches, microbatch m on version max(m-P+1, 0);\n"
+                     "let w = min(P-1-r, M);\n"
+                     "nF : w; nFIWU : M-w; nIWU : w;\n",
+                     (Simulation){.stages = ranks, .microbatches = 10, .group = 1, .rule = synced}, models[ranks % 2], clips[0]);
+}
+
+/* 1F1B-RR: replicas take the microbatches in turns and make each version together. */
+static void replicas_update_together(void **state)
+{
+    (void)state;
+    for (uint32_t copies = 2; copies <= 3; copies++)
+        for (uint32_t shared = 1; shared <= 2; shared++)
+            for (uint32_t single = 0; single <= 2; single += 2) {
+                char schedule[80];
+                snprintf(schedule, sizeof schedule, "-D replicas=%u -D replicated=%u schedules/pipedream-rr.dps", copies, shared);
+                compare(schedule, (Simulation){.stages = shared + single, .shared = shared, .copies = copies, .microbatches = 10 + single,
+                                               .group = 1, .rule = stashed},
+                        models[copies % 2], clips[shared % 2]);
+            }
+}
+
+static void copies_in_two_pipes_update_together(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= 4; ranks += 2)
+        compare_text("schedule both; ranks P = 4; microbatches M = 8;\n"
+                     "pipe a: P stages, stage s on s, M/2 microbatches;\n"
+                     "pipe b: P stages, stage s on P-1-s, M/2 microbatches;\n"
+                     "nF0F1;\n"
+                     "repeat k < M/2 {\n"
+                     "    if k+1 < M/2 { nF0F1; }\n"
+                     "    nB0B1;\n"
+                     "    if r < P/2 { nU0U1; } else { nU1U0; }\n"
+                     "}\n",
+                     (Simulation){.stages = ranks, .shared = ranks, .copies = 2, .two_pipes = true, .microbatches = 10,
+                                  .rule = in_both_pipes},
+                     models[ranks / 2 % 2], clips[ranks / 2 % 2]);
 }
 
 int main(void)
@@ -336,6 +430,8 @@ int main(void)
         cmocka_unit_test(pipedream_is_weight_stashing),
         cmocka_unit_test(pipedream_2bw_is_double_buffering),
         cmocka_unit_test(a_pipe_names_vertical_sync),
+        cmocka_unit_test(replicas_update_together),
+        cmocka_unit_test(copies_in_two_pipes_update_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

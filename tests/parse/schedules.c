@@ -58,6 +58,29 @@ static void use_version(Run *run, const Action *forward, uint32_t newest)
     assert_true(*used <= newest);
 }
 
+/* The copies of a stage make a version together, when the last of them has come; false: some are not there. */
+static bool meet(Run *run, const Action *update, uint32_t *next, int *now)
+{
+    const Schedule *schedule = run->schedule;
+    int last = 0;
+    for (int together = 0; together < 2; together++)
+        for (uint32_t r = 0; r < schedule->ranks; r++)
+            for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
+                if (schedule->chunks[r][c].stage != update->stage)
+                    continue;
+                const Action *other = next[r] < schedule->orders[r].count ? &schedule->orders[r].actions[next[r]] : NULL;
+                if (!together && (!other || other->kind != ACTION_U || other->stage != update->stage))
+                    return false;
+                if (together) {
+                    assert_int_equal(update->microbatch, ++run->versions[r]);
+                    now[r] = last;
+                    next[r]++;
+                }
+                last = now[r] > last ? now[r] : last;
+            }
+    return true;
+}
+
 /* Runs every rank as far as it comes, again and again. Times count from 1, so that 0 is not yet. */
 static void simulate(Run *run)
 {
@@ -73,8 +96,8 @@ static void simulate(Run *run)
                 int start = now[r] ? now[r] : 1;
                 assert_false(action_is_message(action));
                 if (action->kind == ACTION_U) {
-                    assert_int_equal(action->microbatch, ++run->versions[r]);
-                    next[r]++;
+                    if (!meet(run, action, next, now))
+                        break;
                     progress = true;
                     continue;
                 }
@@ -385,6 +408,23 @@ static void pipedream_facts(const Run *run, Size size)
     }
 }
 
+/* The same of the replicas of a stage, which take the microbatches in turns: a round of them makes a version. */
+static void rr_facts(const Run *run, Size size, int replicated)
+{
+    const int shared = replicated * size.parameter, stages = size.ranks - shared + replicated;
+    replicas_facts(run, size, replicated);
+    for (int s = 0; s < stages; s++) {
+        const int copies = s < replicated ? size.parameter : 1, first = s < replicated ? s * copies : s - replicated + shared;
+        for (int r = first; r < first + copies; r++)
+            assert_int_equal(run->versions[r], (size.microbatches + copies - 1) / copies);
+        for (int m = 0; m < size.microbatches; m++)
+            assert_int_equal(run->used[s * size.microbatches + m], most(m / copies - (size.ranks - 1 - first) / copies, 0));
+    }
+}
+
+static void one_rr_facts(const Run *run, Size size) { rr_facts(run, size, 1); }
+static void two_rr_facts(const Run *run, Size size) { rr_facts(run, size, 2); }
+
 /* Narayanan et al., ICML 2021, section 3.1: input k, counted from 1, on version max(floor((k-1)/m)-1, 0). */
 static void two_buffers_facts(const Run *run, Size size)
 {
@@ -421,6 +461,8 @@ static const Case cases[] = {
     {"chimera", even_fits, chimera_facts, NULL, NULL, 0},
     {"bitpipe", even_fits, bitpipe_facts, NULL, NULL, 0},
     {"pipedream", NULL, pipedream_facts, NULL, NULL, 0},
+    {"pipedream-rr", one_replicated_fits, one_rr_facts, "replicas", NULL, 0},
+    {"pipedream-rr", two_replicated_fits, two_rr_facts, "replicas", "replicated", 2},
     {"pipedream-2bw", two_buffers_fits, two_buffers_facts, "G", NULL, 0}, /* G around the number of ranks */
 };
 

@@ -63,12 +63,11 @@ static void an_asynchronous_reference_has_the_same_versions(void **state)
     for (int i = 0; i < 200; i++) {
         Arena arena = {0};
         Shape shape = random_shape(&seed);
-        shape.pipes = 1;
         shape.update = 1 + random_below(&seed, 3);
         shape.delayed = i % 2;
         const Program *program = generate(&arena, shape);
         const Recurrence many = recurrence(program, &arena), one = recurrence(reference(program, &arena), &arena);
-        const size_t passes = (size_t)shape.stages * shape.microbatches;
+        const size_t passes = (size_t)shape.stages * program->microbatches;
         assert_memory_equal(many.newest, one.newest, shape.stages * sizeof *many.newest);
         assert_memory_equal(many.versions, one.versions, (passes + shape.stages) * sizeof *many.versions);
         for (size_t p = 0; p < passes; p++) {

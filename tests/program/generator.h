@@ -15,11 +15,11 @@ typedef enum Preference { PREFER_FORWARD, PREFER_BACKWARD, PREFER_ANY } Preferen
 typedef struct Shape {
     uint32_t ranks, stages, pipes, microbatches; /* of each pipe */
     Placement placement; /* LOOP: stage s on s % ranks, odd pipes mirrored; V: there and back */
-    uint32_t replicas;   /* RANDOM, not asynchronous: most copies of a stage in a pipe; 0 is 1 */
+    uint32_t replicas;   /* RANDOM: most copies of a stage in a pipe; 0 is 1 */
     Preference preference;
     uint32_t split;      /* of 100 backwards so many are I and W */
     uint32_t overlap;    /* of 100 chances so many are taken */
-    uint32_t update;     /* asynchronous: a U behind so many backwards of a chunk; 0: synchronous */
+    uint32_t update;     /* asynchronous: a U behind so many backwards of a stage, on all of its copies; 0: synchronous */
     bool delayed;        /* asynchronous: microbatch m uses version max(m / update - 1, 0), not the newest */
     uint64_t seed;
 } Shape;
@@ -44,11 +44,11 @@ typedef struct PassState {
     bool f, i, w, x_in_flight, dy_in_flight;
 } PassState;
 
-/* The weights of a stage: what its slots hold. */
+/* The weights of a copy of a stage: what its slots hold. */
 typedef struct WeightState {
     uint16_t *slots;
     uint32_t *versions, count;
-    uint32_t newest, gathered, completed;
+    uint32_t newest;
 } WeightState;
 
 typedef struct SlotPool {
@@ -70,7 +70,8 @@ typedef struct Generator {
     Program *program;
     PassState *passes; /* [pipe][stage][microbatch] */
     GroupMember *places; /* [pipe][stage][microbatch] */
-    WeightState *weights; /* [pipe][stage] */
+    WeightState *weights; /* [rank][chunk] */
+    uint32_t *gathered, *completed; /* [stage]: backwards since the last U, in all */
     Stream *streams;
 } Generator;
 
@@ -171,9 +172,14 @@ static inline void await(Generator *generator, Pass pass, bool forward)
     *in_flight = false;
 }
 
+static inline WeightState *weights_at(const Generator *generator, GroupMember place)
+{
+    return &generator->weights[(size_t)place.rank * generator->shape.pipes * generator->shape.stages + place.chunk];
+}
+
 static inline WeightState *weight_state(const Generator *generator, Pass pass)
 {
-    return &generator->weights[(size_t)pass.pipe * generator->shape.stages + pass.stage];
+    return weights_at(generator, place_of(generator, pass));
 }
 
 static inline uint32_t slot_of_version(const WeightState *weights, uint32_t version)
@@ -189,26 +195,27 @@ static inline uint32_t wanted_version(const Shape *shape, uint32_t microbatch)
     return microbatch / shape->update > 0 ? microbatch / shape->update - 1 : 0;
 }
 
-/* Whether the microbatches of a stage need a version, now or later. */
-static inline bool is_needed(const Generator *generator, Pass pass, uint32_t version)
+/* Whether the microbatches of a copy need a version, now or later. */
+static inline bool is_needed(const Generator *generator, GroupMember place, uint32_t version)
 {
     const Shape *shape = &generator->shape;
-    for (pass.microbatch = 0; pass.microbatch < shape->microbatches; pass.microbatch++) {
+    const Chunk *chunk = &generator->program->ranks[place.rank].chunks[place.chunk];
+    for (uint32_t m = 0; m < shape->microbatches; m++) {
+        const Pass pass = {chunk->pipe, chunk->stage, m};
         const PassState *state = pass_state(generator, pass);
-        if (state->f ? !state->i && state->version == version
-                     : shape->delayed && wanted_version(shape, pass.microbatch) == version)
+        if (place_of(generator, pass).rank == place.rank &&
+            (state->f ? !state->i && state->version == version : shape->delayed && wanted_version(shape, m) == version))
             return true;
     }
     return false;
 }
 
-static inline void emit_renew(Generator *generator, Pass pass, bool home)
+static inline void emit_renew(Generator *generator, GroupMember place, uint32_t gathered, bool home)
 {
-    const GroupMember place = place_of(generator, pass);
-    WeightState *weights = weight_state(generator, pass);
+    WeightState *weights = weights_at(generator, place);
     const uint32_t newest = slot_of_version(weights, weights->newest);
     uint32_t i = home ? 0 : random_below(&generator->shape.seed, 4) ? newest : 0;
-    while (i < weights->count && is_needed(generator, pass, weights->versions[i]))
+    while (i < weights->count && is_needed(generator, place, weights->versions[i]))
         i++;
     if (i == weights->count) {
         weights->slots[i] = (uint16_t)generator->streams[place.rank].pools[SLOT_WEIGHTS].count++;
@@ -216,23 +223,41 @@ static inline void emit_renew(Generator *generator, Pass pass, bool home)
     }
     Instruction *renew = emit(generator, place.rank, OP_RENEW);
     renew->chunk = place.chunk;
-    renew->microbatch = weights->gathered;
+    renew->microbatch = gathered;
     renew->slot[0] = weights->slots[newest];
     renew->slot[1] = weights->slots[i];
     weights->versions[i] = ++weights->newest;
-    weights->gathered = 0;
 }
 
-/* Another gradient is there: maybe the chunk's U. What the last passes leave is for the U at the end. */
+/* On all copies of a stage: one event. */
+static inline void renew_stage(Generator *generator, uint32_t stage, bool home)
+{
+    Program *program = generator->program;
+    const Group *group = NULL;
+    for (uint32_t g = 0; g < program->group_count; g++)
+        if (program->groups[g].stage == stage)
+            group = &program->groups[g];
+    for (uint32_t m = 0; group && m < group->member_count; m++) {
+        Instruction *reduce = emit(generator, group->members[m].rank, OP_REDUCE);
+        reduce->chunk = group->members[m].chunk;
+        reduce->peer = (uint16_t)(group - program->groups);
+        emit_renew(generator, group->members[m], generator->gathered[stage], home);
+    }
+    if (!group)
+        emit_renew(generator, place_of(generator, (Pass){0, stage, 0}), generator->gathered[stage], home);
+    generator->gathered[stage] = 0;
+}
+
+/* Another gradient is there: maybe the stage's U. What the last passes leave is for the U at the end. */
 static inline void gather(Generator *generator, Pass pass)
 {
     const Shape *shape = &generator->shape;
-    WeightState *weights = weight_state(generator, pass);
+    const uint32_t s = pass.stage;
     if (!shape->update)
         return;
-    weights->completed++;
-    if (++weights->gathered >= shape->update && weights->completed < shape->microbatches)
-        emit_renew(generator, pass, false);
+    generator->completed[s]++;
+    if (++generator->gathered[s] >= shape->update && generator->completed[s] < shape->pipes * shape->microbatches)
+        renew_stage(generator, s, false);
 }
 
 static inline void use_weights(Generator *generator, Pass pass, Instruction *instruction)
@@ -409,7 +434,7 @@ static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t 
 static inline uint32_t random_copies(Generator *generator, uint32_t pipe)
 {
     const Shape *shape = &generator->shape;
-    if (shape->replicas < 2 || shape->placement != PLACE_RANDOM || shape->update)
+    if (shape->replicas < 2 || shape->placement != PLACE_RANDOM)
         return 1;
     const uint32_t free = shape->ranks - pipe * shape->replicas - (shape->pipes - 1 - pipe);
     const uint32_t room = pipe * shape->replicas + shape->pipes - 1 - pipe < shape->ranks ? free : 1;
@@ -458,14 +483,17 @@ static inline void place_stages(Generator *generator)
             program->pipes[p].versions = arena_array(generator->arena, shape->microbatches, sizeof *program->pipes[p].versions);
         for (uint32_t m = 0; shape->delayed && m < shape->microbatches; m++)
             program->pipes[p].versions[m] = wanted_version(shape, m);
-        for (uint32_t s = 0; s < shape->stages; s++) {
+        for (uint32_t s = 0; s < shape->stages; s++)
             place_stage(generator, p, s);
-            WeightState *weights = &generator->weights[p * shape->stages + s];
-            weights->slots = arena_array(generator->arena, shape->microbatches + 1, sizeof *weights->slots);
-            weights->versions = arena_array(generator->arena, shape->microbatches + 1, sizeof *weights->versions);
-            weights->slots[weights->count++] = place_of(generator, (Pass){p, s, 0}).chunk;
-        }
     }
+    const uint32_t versions = shape->pipes * shape->microbatches + 1;
+    for (uint32_t r = 0; r < shape->ranks; r++)
+        for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++) {
+            WeightState *weights = weights_at(generator, (GroupMember){(uint16_t)r, (uint8_t)c});
+            weights->slots = arena_array(generator->arena, versions, sizeof *weights->slots);
+            weights->versions = arena_array(generator->arena, versions, sizeof *weights->versions);
+            weights->slots[weights->count++] = (uint16_t)c;
+        }
     for (uint32_t s = 0; s < shape->stages; s++)
         make_group(generator, s);
 }
@@ -475,7 +503,9 @@ static inline void finish(Generator *generator)
     Program *program = generator->program;
     for (uint32_t r = 0; r < program->rank_count; r++)
         settle_sends(generator, r);
-    for (uint32_t g = 0; g < program->group_count; g++) {
+    for (uint32_t s = 0; program->asynchronous && s < program->stages; s++)
+        renew_stage(generator, s, true);
+    for (uint32_t g = 0; !program->asynchronous && g < program->group_count; g++) {
         for (uint32_t m = 0; m < program->groups[g].member_count; m++) {
             Instruction *reduce = emit(generator, program->groups[g].members[m].rank, OP_REDUCE);
             reduce->chunk = program->groups[g].members[m].chunk;
@@ -487,11 +517,8 @@ static inline void finish(Generator *generator)
         Stream *stream = &generator->streams[r];
         if (!program->asynchronous)
             emit(generator, r, OP_NORM);
-        for (uint32_t c = 0; c < rank->chunk_count; c++)
-            if (program->asynchronous)
-                emit_renew(generator, (Pass){rank->chunks[c].pipe, rank->chunks[c].stage, 0}, true);
-            else
-                emit(generator, r, OP_UPDATE)->chunk = (uint8_t)c;
+        for (uint32_t c = 0; !program->asynchronous && c < rank->chunk_count; c++)
+            emit(generator, r, OP_UPDATE)->chunk = (uint8_t)c;
         emit(generator, r, OP_END);
         rank->instructions = stream->instructions;
         rank->instruction_count = stream->count;
@@ -552,7 +579,9 @@ static inline Program *generate(Arena *arena, Shape shape)
                          .ranks = arena_array(arena, shape.ranks, sizeof(RankProgram))};
     generator.passes = arena_array(arena, passes, sizeof *generator.passes);
     generator.places = arena_array(arena, passes, sizeof *generator.places);
-    generator.weights = arena_array(arena, (size_t)shape.pipes * shape.stages, sizeof *generator.weights);
+    generator.weights = arena_array(arena, (size_t)shape.ranks * shape.pipes * shape.stages, sizeof *generator.weights);
+    generator.gathered = arena_array(arena, shape.stages, sizeof *generator.gathered);
+    generator.completed = arena_array(arena, shape.stages, sizeof *generator.completed);
     generator.streams = arena_array(arena, shape.ranks, sizeof *generator.streams);
     for (size_t i = 0; i < passes; i++)
         generator.passes[i].x = generator.passes[i].dy = SLOT_NONE;
@@ -597,7 +626,7 @@ static inline Shape random_shape(uint64_t *seed)
     shape.pipes = 1 + random_below(seed, shape.ranks < 2 ? 1 : shape.ranks % 2 && shape.placement != PLACE_RANDOM ? 1 : 2);
     if (shape.pipes == 2 && shape.placement == PLACE_RANDOM && shape.ranks > 2)
         shape.pipes += random_below(seed, 2);
-    if (shape.pipes == 1 && random_below(seed, 2)) {
+    if (random_below(seed, 2)) {
         shape.update = 1 + random_below(seed, 3);
         shape.delayed = random_below(seed, 2);
     }

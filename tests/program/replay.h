@@ -22,8 +22,7 @@ typedef struct ReplayRank {
     uint32_t *first, *last;     /* [2 * peer + sends]: posted[...][first..last) */
     uint64_t *gradients, *reduced; /* [chunk] */
     uint32_t *updates;
-    uint32_t meeting;           /* how many meetings it has been through */
-    bool at_meeting, ended;
+    bool at_meeting, met, ended; /* at a REDUCE of an asynchronous program; the others have come, too */
 } ReplayRank;
 
 typedef struct Replay {
@@ -70,41 +69,60 @@ static inline uint64_t next_weights(uint64_t weights, uint32_t count, uint64_t g
 }
 
 /* Of an asynchronous program the passes' results depend on which version of the weights they use, and so on where in its stage's
-   order a U stands. The stages' orders are run on tables by microbatch, slots unseen. */
+   order a U stands. The stages' orders are run on tables by microbatch, slots unseen; the U of all copies of a stage are one. */
 typedef struct Spot {
     uint64_t y, context, stash, weights, gradient, dx;
     bool f, i;
 } Spot;
 
 typedef struct Recurrence {
-    Spot *spots;                         /* [stage][microbatch] */
+    Spot *spots;                         /* [stage][microbatch of the step] */
     uint64_t *versions;                  /* [stage][microbatches + 1] */
     uint32_t *newest, *count;            /* [stage] */
     uint64_t *sum;                       /* [stage]: of the gradients since the last U */
+    uint32_t *copies, *arrivals;         /* [stage]: at U, of all versions */
+    uint32_t *own;                       /* [rank][stage]: which version the copy has */
+    bool *waiting;                       /* [rank][stage]: at U */
 } Recurrence;
 
-/* False: it needs what is not there. */
-static inline bool recur(const Program *program, Recurrence *tables, const Chunk *chunks, const Instruction *instruction)
+/* False: not all copies are there. */
+static inline bool recur_update(const Program *program, Recurrence *tables, uint32_t rank, uint32_t s)
 {
-    const uint32_t s = chunks[instruction->chunk].stage, m = instruction->microbatch, all = program->microbatches;
-    uint64_t *versions = tables->versions + (size_t)s * (all + 1);
-    Spot *spot = &tables->spots[(size_t)s * all + m];
-    if (instruction->opcode == OP_RENEW) {
+    uint64_t *versions = tables->versions + (size_t)s * (program->microbatches + 1);
+    const size_t copy = (size_t)rank * program->stages + s;
+    tables->arrivals[s] += !tables->waiting[copy];
+    tables->waiting[copy] = true;
+    if (tables->arrivals[s] < tables->copies[s] * (tables->own[copy] + 1))
+        return false;
+    tables->waiting[copy] = false;
+    if (tables->newest[s] == tables->own[copy]++) {
         versions[tables->newest[s] + 1] = next_weights(versions[tables->newest[s]], tables->count[s], tables->sum[s]);
         tables->newest[s]++;
         tables->count[s] = 0;
         tables->sum[s] = 0;
-        return true;
     }
+    return true;
+}
+
+/* False: it needs what is not there. */
+static inline bool recur(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
+{
+    const Chunk chunk = program->ranks[rank].chunks[instruction->chunk];
+    const Pipe *pipe = &program->pipes[chunk.pipe];
+    const uint32_t s = chunk.stage, m = pipe->first + instruction->microbatch, all = program->microbatches;
+    if (instruction->opcode == OP_RENEW)
+        return recur_update(program, tables, rank, s);
     const bool forward = instruction->opcode == OP_FORWARD, weight = instruction->opcode == OP_BACKWARD_WEIGHT;
     if (!forward && !weight && instruction->opcode != OP_BACKWARD && instruction->opcode != OP_BACKWARD_INPUT)
         return true;
+    Spot *spot = &tables->spots[(size_t)s * all + m];
     const uint64_t input = s ? spot[-(ptrdiff_t)all].y : 0;
     if (forward) {
-        const uint32_t version = program->pipes[0].versions ? program->pipes[0].versions[m] : tables->newest[s];
-        if ((s && !spot[-(ptrdiff_t)all].f) || version > tables->newest[s])
+        const uint32_t newest = tables->own[(size_t)rank * program->stages + s];
+        const uint32_t version = pipe->versions ? pipe->versions[instruction->microbatch] : newest;
+        if ((s && !spot[-(ptrdiff_t)all].f) || version > newest)
             return false;
-        spot->weights = versions[version];
+        spot->weights = tables->versions[(size_t)s * (all + 1) + version];
         spot->y = pass_value(1, s, m, input, spot->weights);
         spot->context = pass_value(2, s, m, input, 0);
         spot->stash = pass_value(3, s, m, input, 0);
@@ -128,17 +146,25 @@ static inline bool recur(const Program *program, Recurrence *tables, const Chunk
 static inline Recurrence recurrence(const Program *program, Arena *arena)
 {
     const uint32_t stages = program->stages, all = program->microbatches;
+    const size_t copies = (size_t)program->rank_count * stages;
     Recurrence tables = {.spots = arena_array(arena, (size_t)stages * all, sizeof *tables.spots),
                          .versions = arena_array(arena, (size_t)stages * (all + 1), sizeof *tables.versions),
                          .newest = arena_array(arena, stages, sizeof *tables.newest),
                          .count = arena_array(arena, stages, sizeof *tables.count),
-                         .sum = arena_array(arena, stages, sizeof *tables.sum)};
+                         .sum = arena_array(arena, stages, sizeof *tables.sum),
+                         .copies = arena_array(arena, stages, sizeof *tables.copies),
+                         .arrivals = arena_array(arena, stages, sizeof *tables.arrivals),
+                         .own = arena_array(arena, copies, sizeof *tables.own),
+                         .waiting = arena_array(arena, copies, sizeof *tables.waiting)};
     uint32_t *next = arena_array(arena, program->rank_count, sizeof *next);
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++)
+            tables.copies[program->ranks[r].chunks[c].stage]++;
     for (bool moved = true; moved;) {
         moved = false;
         for (uint32_t r = 0; r < program->rank_count; r++) {
             const RankProgram *rank = &program->ranks[r];
-            for (; next[r] < rank->instruction_count && recur(program, &tables, rank->chunks, &rank->instructions[next[r]]); moved = true)
+            for (; next[r] + 1 < rank->instruction_count && recur(program, &tables, r, &rank->instructions[next[r]]); moved = true)
                 next[r]++;
         }
     }
@@ -249,6 +275,37 @@ static inline void replay_pass(Replay *replay, ReplayRank *rank, const Instructi
     }
 }
 
+/* Copies of a stage meet, each with its gradient, and go on with the sum; false: not all are there. */
+static inline bool replay_meeting(Replay *replay, ReplayRank *rank, const Instruction *reduce)
+{
+    const Program *program = replay->program;
+    if (rank->met) {
+        rank->met = false;
+        return true;
+    }
+    if (reduce->peer >= program->group_count || reduce->chunk >= rank->program->chunk_count) {
+        replay->wrong = true;
+        return true;
+    }
+    const Group *group = &program->groups[reduce->peer];
+    uint64_t sum = 0;
+    rank->at_meeting = true;
+    for (uint32_t m = 0; m < group->member_count; m++) {
+        const ReplayRank *member = &replay->ranks[group->members[m].rank];
+        const Instruction *theirs = &member->program->instructions[member->next];
+        if (!member->at_meeting || theirs->opcode != OP_REDUCE || theirs->peer != reduce->peer)
+            return false;
+        sum += member->gradients[theirs->chunk];
+    }
+    for (uint32_t m = 0; m < group->member_count; m++) {
+        ReplayRank *member = &replay->ranks[group->members[m].rank];
+        member->gradients[member->program->instructions[member->next].chunk] = sum;
+        member->at_meeting = false;
+        member->met = member != rank;
+    }
+    return true;
+}
+
 /* One instruction; false: it has to wait. */
 static inline bool replay_step(Replay *replay, ReplayRank *rank)
 {
@@ -261,6 +318,8 @@ static inline bool replay_step(Replay *replay, ReplayRank *rank)
     case OP_WAIT: return replay_wait(replay, rank, instruction->slot[0]);
     case OP_OVERLAP: return true;
     case OP_REDUCE:
+        if (replay->program->asynchronous)
+            return replay_meeting(replay, rank, instruction);
         if (instruction->peer >= replay->program->group_count || instruction->chunk >= rank->program->chunk_count)
             replay->wrong = true;
         else

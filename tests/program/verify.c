@@ -142,6 +142,13 @@ static Program *pipedream_2bw(Arena *arena)
                                    .delayed = true, .seed = 3});
 }
 
+/* The copies of both stages, one in each pipe, update together. */
+static Program *pipedream_copies(Arena *arena)
+{
+    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 2, .microbatches = 4, .preference = PREFER_BACKWARD, .update = 2,
+                                   .seed = 3});
+}
+
 /* The last thing on rank 0 is a send. */
 static Program *ends_with_a_send(Arena *arena)
 {
@@ -426,6 +433,20 @@ static void versions_in_a_synchronous_program(Program *program) { newest_is_not_
 static void update_in_a_synchronous_program(Program *program) { at(program, 0, OP_UPDATE, 0)->opcode = OP_RENEW; }
 static void norm_inside(Program *program) { renew(program)->opcode = OP_NORM; }
 static void asynchronous_copies(Program *program) { program->asynchronous = true; }
+static void copy_not_reduced(Program *program) { drop(program, 0, find(program, 0, OP_REDUCE, 0)); }
+static void copy_not_updated(Program *program) { drop(program, 0, find(program, 0, OP_RENEW, 0)); }
+static void copy_updates_alone(Program *program)
+{
+    const Instruction again[] = {*at(program, 0, OP_REDUCE, 0), *renew(program)};
+    for (int i = 0; i < 2; i++)
+        insert(program, 0, find(program, 0, OP_END, 0), again[i]);
+}
+static void copy_counts_its_own(Program *program) { renew(program)->microbatch--; }
+static void one_pipe_names_versions(Program *program)
+{
+    static uint32_t versions[8];
+    program->pipes[1].versions = versions;
+}
 static void too_few_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS] = 0; }
 static void too_many_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS] = 9000; }
 static void unused_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS]++; }
@@ -589,7 +610,12 @@ static void faults_are_named(void **state)
         {two_ranks, versions_in_a_synchronous_program, "only an asynchronous program has several"},
         {two_ranks, update_in_a_synchronous_program, "`U|has no place in a full program"},
         {pipedream, norm_inside, "`NORM`|has no place in an asynchronous program"},
-        {bidirectional, asynchronous_copies, "an asynchronous program has one pipe"},
+        {bidirectional, asynchronous_copies, "`REDUCE|the U of chunk 0 must follow"},
+        {pipedream_copies, copy_not_reduced, "rank 0|`U|has not been reduced over group"},
+        {pipedream_copies, copy_not_updated, "rank 0|`REDUCE|the U of chunk|must follow"},
+        {pipedream_copies, copy_counts_its_own, "rank 0|`U|takes the gradients of 1 microbatches, but 2 are there"},
+        {pipedream_copies, copy_updates_alone, "deadlock: rank 0|`REDUCE|waits for rank 1, which has ended"},
+        {pipedream_copies, one_pipe_names_versions, "pipe 1 says which versions of the weights its microbatches use, pipe 0 does not"},
         {pipedream, too_few_weights, "rank 0 has 0 weights slots for 1 chunks"},
         {pipedream, too_many_weights, "rank 0 has 9000 weights slots for 1 chunks"},
         {pipedream, unused_weights, "rank 0|weights slots and uses"},

@@ -5,6 +5,7 @@
 
 #include "compiler/prove/communicate.h"
 #include "compiler/prove/legal.h"
+#include "compiler/prove/versions.h"
 
 #include <glob.h>
 
@@ -16,6 +17,7 @@ static void with_messages(Front *front, const char *path, const Parameters *para
     PassTable table;
     Diagnostics *diagnostics = diag_new(&front->arena, &front->source);
     assert_true(legal(&front->schedule, &front->arena, diagnostics, &table));
+    assert_true(versions_check(&front->schedule, &table, &front->arena, diagnostics));
     communicate(&front->schedule, &table, &front->arena);
 }
 

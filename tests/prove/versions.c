@@ -141,8 +141,11 @@ typedef struct Cell {
 typedef struct Orders {
     Cell cells[RANKS][CELLS_MAX];
     uint32_t counts[RANKS];
-    bool named; /* F's name their versions: one for each microbatch */
+    bool named;    /* F's name their versions: one for each microbatch */
+    bool replicas; /* ranks 0 and 1 are replicas of stage 0 */
 } Orders;
+
+static uint32_t stage_of(const Orders *orders, uint32_t rank) { return orders->replicas && rank ? rank - 1 : rank; }
 
 static uint64_t random_state = 7;
 
@@ -167,6 +170,28 @@ static void make_orders(Orders *orders, uint32_t group)
             cells[count++] = (Cell){'B', m, 0};
             if ((m + 1) % group == 0 || m + 1 == MICROBATCHES)
                 cells[count++] = (Cell){'U', ++updates, 0};
+        }
+        orders->counts[r] = count;
+    }
+}
+
+/* 1F1B-RR on a 2-1 pipeline. */
+static void make_replicas(Orders *orders)
+{
+    *orders = (Orders){.replicas = true};
+    for (uint32_t r = 0; r < RANKS; r++) {
+        Cell *cells = orders->cells[r];
+        const uint32_t replicas = r < 2 ? 2 : 1, first = r < 2 ? r : 0;
+        uint32_t count = 0, updates = 0;
+        if (r < 2)
+            cells[count++] = (Cell){'F', first, 0};
+        for (uint32_t m = first; m < MICROBATCHES + first; m += replicas) {
+            const uint32_t forward = r < 2 ? m + 2 : m;
+            if (forward < MICROBATCHES)
+                cells[count++] = (Cell){'F', forward, 0};
+            if (m < MICROBATCHES)
+                cells[count++] = (Cell){'B', m, 0};
+            cells[count++] = (Cell){'U', ++updates, 0};
         }
         orders->counts[r] = count;
     }
@@ -204,22 +229,57 @@ static void mutate(Orders *orders)
     }
 }
 
+/* Whether the replicas' updates meet and nobody waits for ever. */
+static bool replicas_end(const Orders *orders)
+{
+    uint32_t next[RANKS] = {0}, gathered[RANKS] = {0};
+    bool forward[2][MICROBATCHES] = {{false}}, backward[2][MICROBATCHES] = {{false}};
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t r = 0; r < RANKS; r++) {
+            const Cell *cell = &orders->cells[r][next[r]];
+            const uint32_t stage = stage_of(orders, r), other = 1 - r;
+            if (next[r] == orders->counts[r])
+                continue;
+            if (cell->kind == 'U' && stage == 0) {
+                if (next[other] == orders->counts[other] || orders->cells[other][next[other]].kind != 'U')
+                    continue;
+                if (!gathered[0] && !gathered[1])
+                    return false;
+                next[other]++;
+                gathered[0] = gathered[1] = 0;
+            } else if (cell->kind == 'F' && (stage == 0 || forward[0][cell->number])) {
+                forward[stage][cell->number] = true;
+            } else if (cell->kind == 'B' && (stage == 1 || backward[1][cell->number])) {
+                backward[stage][cell->number] = true;
+                gathered[r]++;
+            } else if (cell->kind != 'U') {
+                continue;
+            }
+            next[r]++;
+            moved = true;
+        }
+    }
+    return memcmp(next, orders->counts, sizeof next) == 0;
+}
+
 static bool is_good(const Orders *orders)
 {
     for (uint32_t r = 0; r < RANKS; r++) {
+        const bool alone = !orders->replicas || r == 2;
         uint32_t newest = 0, gathered = 0;
         for (uint32_t i = 0; i < orders->counts[r]; i++) {
             const Cell *cell = &orders->cells[r][i];
             if (cell->kind == 'F' && orders->named && cell->version > newest)
                 return false;
-            if (cell->kind == 'U' && (cell->number != ++newest || !gathered))
+            if (cell->kind == 'U' && (cell->number != ++newest || (alone && !gathered)))
                 return false;
             gathered = cell->kind == 'U' ? 0 : gathered + (cell->kind == 'B');
         }
         if (gathered)
             return false;
     }
-    return true;
+    return !orders->replicas || replicas_end(orders);
 }
 
 static bool compiles(const Orders *orders)
@@ -230,7 +290,7 @@ static bool compiles(const Orders *orders)
     for (uint32_t r = 0; r < RANKS; r++)
         for (uint32_t i = 0; i < orders->counts[r]; i++) {
             const Cell *cell = &orders->cells[r][i];
-            fprintf(stream, "%u%c%u", r, cell->kind, cell->number);
+            fprintf(stream, "%u%c%u", stage_of(orders, r), cell->kind, cell->number);
             if (cell->kind == 'F' && orders->named)
                 fprintf(stream, "v%u", cell->version);
             putc(i + 1 < orders->counts[r] ? ',' : '\n', stream);
@@ -255,7 +315,10 @@ static void orders_with_wrong_updates_are_refused(void **state)
     uint32_t good = 0, bad = 0;
     for (uint32_t i = 0; i < 1500; i++) {
         Orders orders;
-        make_orders(&orders, 1 + i % 2);
+        if (i % 3 == 2)
+            make_replicas(&orders);
+        else
+            make_orders(&orders, 1 + i % 3);
         assert_true(is_good(&orders));
         for (uint32_t times = below(4); times > 0; times--)
             mutate(&orders);
