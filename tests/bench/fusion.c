@@ -135,8 +135,8 @@ static const CudaRuntime table = {
 const CudaRuntime *const cuda_runtime = &table;
 
 #define IMAGE(name) {name, "sm_90a", "none"}
-const CudaImage cuda_images[] = {IMAGE("product"), IMAGE("attention"), IMAGE("layers"), IMAGE("training"), IMAGE("hopper"),
-                                 IMAGE("fused"), {NULL, NULL, NULL}};
+const CudaImage cuda_images[] = {IMAGE("product.bf16"), IMAGE("attention.bf16"), IMAGE("layers.bf16"), IMAGE("training.bf16"),
+                                 IMAGE("training.f32"), IMAGE("hopper"), IMAGE("fused.bf16"), {NULL, NULL, NULL}};
 
 /* --- what the order should gain --- */
 
