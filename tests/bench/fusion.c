@@ -179,9 +179,12 @@ static double time_in_turn(const FusedShapes *shapes)
     return end;
 }
 
-static double gain(unsigned operations)
+static double gain(void)
 {
     static FusedShapes shapes;
+    unsigned operations = 0;
+    for (unsigned r = 0; r < last.run_count[0]; r++)
+        operations = last.runs[0][r].operation < operations ? operations : last.runs[0][r].operation + 1;
     const size_t bytes = operations * sizeof(Operation);
     Operation *copy = aligned_alloc(64, bytes);
     memcpy(copy, last.operations, bytes);
@@ -263,7 +266,7 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
                (double)calls / TIMED);
     }
     printf("fb.plan.%ux%u %.0f us\n", layers, hidden, first * 1e-3);
-    printf("fb.modelled.%ux%u %.3f of_in_turn\n", layers, hidden, gain(23 * layers));
+    printf("fb.modelled.%ux%u %.3f of_in_turn\n", layers, hidden, gain());
     stage_close(stage);
     device_close(device);
 }
