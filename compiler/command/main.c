@@ -177,6 +177,8 @@ static Status run_sweep(Job *job, Error *error)
     if (result.not_admitted)
         printf("; its requires do not admit %" PRIu64 " more", result.not_admitted);
     putchar('\n');
+    if (result.best && result.proven > 1)
+        printf("  least makespan %.6g under the given times: %s\n", result.makespan, result.best);
     return STATUS_OK;
 }
 

@@ -95,7 +95,7 @@ static bool is_size(const char *name) { return strcmp(name, "ranks") == 0 || str
 
 Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
 {
-    *sweep = (Sweep){.text = text};
+    *sweep = (Sweep){.text = text, .compares = true};
     for (const char *next = text;;) {
         const char *const written = next;
         const size_t shown = strcspn(written, ","), length = strcspn(next, "=,");
@@ -116,6 +116,7 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
             return error_set(error, STATUS_BAD_USAGE, "--sweep: for '%.*s' the first range has to be that of the ranks", (int)shown,
                              written);
         sweep->by_ranks |= range->times_ranks;
+        sweep->compares &= !is_size(range->name);
         sweep->range_count++;
         if (!*next++)
             break;
@@ -179,6 +180,11 @@ static const char *options_text(const Sweep *sweep, uint64_t index, Arena *arena
 
 /* --- the work --- */
 
+typedef struct Makespan {
+    double time;
+    uint64_t combination;
+} Makespan;
+
 typedef enum Outcome { PROVEN, NOT_ADMITTED, FAILED, NO_MEMORY } Outcome;
 
 typedef struct Work {
@@ -193,9 +199,10 @@ typedef struct Work {
     uint64_t next, done, failed; /* failed: the first combination so far; the number of combinations when none */
     uint64_t proven, not_admitted;
     bool no_memory;
+    Makespan least; /* of the proven ones; of equal ones the first */
 } Work;
 
-static Outcome prove_combination(const Work *work, uint64_t index, Arena *arena)
+static Outcome prove_combination(const Work *work, uint64_t index, Arena *arena, volatile double *makespan)
 {
     Error error = {""};
     const Parameters parameters = parameters_of(work->sweep, work->given, index, arena);
@@ -203,16 +210,24 @@ static Outcome prove_combination(const Work *work, uint64_t index, Arena *arena)
                                .costs = work->costs};
     if (!require_admits(work->tree, &parameters, values_new(work->tree, arena)))
         return NOT_ADMITTED;
-    return compile(&compilation, &error) == STATUS_OK ? PROVEN : FAILED;
+    if (compile(&compilation, &error) != STATUS_OK)
+        return FAILED;
+    if (work->sweep->compares) {
+        const Costs costs = costs_of_components(work->costs ? work->costs : &costs_unit, compilation.schedule.recipe, arena);
+        Timeline times;
+        timeline_run(&compilation.schedule, &compilation.table, &costs, arena, &times);
+        *makespan = times.makespan;
+    }
+    return PROVEN;
 }
 
-static Outcome try_combination(const Work *work, uint64_t index)
+static Outcome try_combination(const Work *work, uint64_t index, volatile double *makespan)
 {
     jmp_buf exhausted;
     Arena arena = {.exhausted = &exhausted};
     volatile Outcome outcome = NO_MEMORY;
     if (setjmp(exhausted) == 0)
-        outcome = prove_combination(work, index, &arena);
+        outcome = prove_combination(work, index, &arena, makespan);
     arena_free(&arena);
     return outcome;
 }
@@ -224,8 +239,12 @@ static void *work_on(void *argument)
     while (work->next < work->failed && !work->no_memory) { /* none behind one that failed can be the first */
         const uint64_t index = work->next++;
         pthread_mutex_unlock(&work->mutex);
-        const Outcome outcome = try_combination(work, index);
+        volatile double makespan = 0;
+        const Outcome outcome = try_combination(work, index, &makespan);
         pthread_mutex_lock(&work->mutex);
+        const Makespan *least = &work->least;
+        if (outcome == PROVEN && (!work->proven || makespan < least->time || (makespan <= least->time && index < least->combination)))
+            work->least = (Makespan){makespan, index};
         work->done++;
         work->proven += outcome == PROVEN;
         work->not_admitted += outcome == NOT_ADMITTED;
@@ -294,7 +313,11 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
                  .mutex = PTHREAD_MUTEX_INITIALIZER, .failed = sweep->combinations};
     work_on_all_cores(&work);
     progress_bar_clear(&work.progress);
-    *result = (SweepResult){work.proven, work.not_admitted, (double)(clock_nanoseconds() - start) * 1e-9};
+    *result = (SweepResult){.proven = work.proven, .not_admitted = work.not_admitted, .seconds = (double)(clock_nanoseconds() - start) * 1e-9};
+    if (sweep->compares && work.proven) {
+        result->best = options_text(sweep, work.least.combination, arena);
+        result->makespan = work.least.time;
+    }
     if (work.no_memory)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     if (work.failed < sweep->combinations)

@@ -19,6 +19,7 @@ typedef struct Sweep {
     SweepRange ranges[SWEEP_RANGES_MAX];
     uint32_t range_count;
     bool by_ranks; /* some range ends at a number of times the ranks, which are the first range */
+    bool compares; /* all combinations are of the same ranks and microbatches: which takes the least time is worth saying */
     uint64_t combinations;
 } Sweep;
 
@@ -30,6 +31,8 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error);
 typedef struct SweepResult {
     uint64_t proven, not_admitted; /* combinations */
     double seconds;
+    const char *best; /* the options of the combination with the least makespan, of equal ones the first; NULL: not compared */
+    double makespan;  /* its makespan under the compilation's costs */
 } SweepResult;
 
 /* Compiles every combination that the file's requires admit, several at once on the machine's cores, with the compilation's

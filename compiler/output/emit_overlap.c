@@ -42,6 +42,20 @@ static void layer_bounds(const RecipeTimes *times, uint32_t layer, double *begin
             }
 }
 
+/* What keeping multiprocessors for communication costs. */
+static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
+{
+    const RecipeEntry computes = {.component = RECIPE_ATTENTION}, communicates = {.component = RECIPE_DISPATCH};
+    const double slower = recipe_slowdown(recipe, costs, RECIPE_COMM, communicates);
+    if (!recipe->share)
+        return;
+    fprintf(stream, "comm on %u of %u multiprocessors: what computes takes %u/%u = %.4g of its time", recipe->share, recipe->whole,
+            recipe->whole, recipe->whole - recipe->share, recipe_slowdown(recipe, costs, RECIPE_COMPUTE, computes));
+    if (slower > 1)
+        fprintf(stream, ", communication, which needs %g, %.4g of its", costs->multiprocessors, slower);
+    putc('\n', stream);
+}
+
 void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FILE *stream)
 {
     if (!schedule->recipe) {
@@ -49,7 +63,7 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
         return;
     }
     const RecipeTimes times = recipe_times(schedule->recipe, costs, arena);
-    const double busy = times.busy[RECIPE_COMPUTE] + times.busy[RECIPE_COMM];
+    const double busy = times.in_turn;
     if (busy <= 0) {
         fprintf(stream, "%s: no component has a time: --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...\n", schedule->name);
         return;
@@ -60,6 +74,7 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
         fprintf(stream, "; %.6g of %.6g of communication hidden, %.6g %%", times.hidden, times.busy[RECIPE_COMM],
                 round(1000 * times.hidden / times.busy[RECIPE_COMM]) / 10);
     putc('\n', stream);
+    put_share(schedule->recipe, costs, stream);
     double longest = 0, begin, end;
     for (uint32_t layer = 0; layer < times.layers; layer++) {
         layer_bounds(&times, layer, &begin, &end);

@@ -50,9 +50,13 @@ static void put_pass(const Picture *picture, const CriticalPass *at, FILE *strea
 static void put_overlap(const Recipe *recipe, const Costs *costs, Arena *arena, FILE *stream)
 {
     const RecipeTimes times = recipe_times(recipe, costs, arena);
-    if (times.makespan > 0)
-        fprintf(stream, ",\n \"overlap\": {\"makespan\": %.17g, \"compute\": %.17g, \"comm\": %.17g, \"hidden\": %.17g}", times.makespan,
-                times.busy[RECIPE_COMPUTE], times.busy[RECIPE_COMM], times.hidden);
+    if (times.makespan <= 0)
+        return;
+    fprintf(stream, ",\n \"overlap\": {\"makespan\": %.17g, \"in_turn\": %.17g, \"compute\": %.17g, \"comm\": %.17g, \"hidden\": %.17g",
+            times.makespan, times.in_turn, times.busy[RECIPE_COMPUTE], times.busy[RECIPE_COMM], times.hidden);
+    if (recipe->share)
+        fprintf(stream, ", \"share\": %u, \"whole\": %u", recipe->share, recipe->whole);
+    putc('}', stream);
 }
 
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream)

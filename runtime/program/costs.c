@@ -75,6 +75,7 @@ static const Key keys[] = {
     {"bytes", INDEX_NONE, NUMBER_BYTES, 0, bytes_most, offsetof(Costs, bytes), 0},
     {"bandwidth", INDEX_LINK, NUMBER_BYTES, 1e-12, bytes_most, offsetof(Costs, bandwidth), offsetof(LinkCost, bandwidth)},
     {"layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, layers), 0},
+    {"multiprocessors", INDEX_NONE, NUMBER_WHOLE, 0, RECIPE_SHARE_MAX, offsetof(Costs, multiprocessors), 0},
     COMPONENT_TIME("attention.F", RECIPE_ATTENTION, RECIPE_F),
     COMPONENT_TIME("attention.B", RECIPE_ATTENTION, RECIPE_B),
     COMPONENT_TIME("attention.W", RECIPE_ATTENTION, RECIPE_W),

@@ -16,6 +16,8 @@
      unit = 1e-3           seconds
      attention.F = 0.3     of a component of a layer (runtime/base/recipe.h): F, B (its input half), W. Where some are given, the
      layers = 4            others take none, and F, I, W of a stage of so many layers follow; FB from the recipe of F&Bs if there is one
+     multiprocessors = 20  that communication within a layer needs for its time, where the recipe keeps a share for it; on fewer it
+                           takes longer (recipe_times.h)
 
    Of what is given more than once the last counts. Numbers of bytes may end in K, M, G or T, powers of 1024. */
 
@@ -56,6 +58,7 @@ typedef struct Costs {
     double unit;                    /* seconds; < 0: not given */
     double components[RECIPE_COMPONENTS][RECIPE_PASSES]; /* of one layer; < 0: not given */
     double layers;                  /* of a stage; < 1: one */
+    double multiprocessors;         /* that communication within a layer needs; 0: any share is enough */
     uint32_t said;                  /* bits 1 << StageCost: given for all stages, not by default */
 } Costs;
 

@@ -20,6 +20,16 @@ static RecipeStream stream_of(const Recipe *recipe, RecipeEntry entry)
     return RECIPE_COMPUTE;
 }
 
+double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry)
+{
+    const double share = recipe->share, whole = recipe->whole;
+    if (!recipe->share)
+        return 1;
+    if (!recipe_communicates[entry.component])
+        return whole / (whole - share);
+    return fmax(costs->multiprocessors / (stream == RECIPE_COMM ? share : whole - share), 1);
+}
+
 /* How long both streams are busy at once. */
 static double both_busy(const RecipeTimes *times)
 {
@@ -49,9 +59,11 @@ RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena)
             const RecipeEntry entry = order[i];
             const RecipeStream stream = stream_of(recipe, entry);
             const double ready = recipe_needs(recipe, entry, &needed) ? ends[needed.component][needed.pass] : chain[entry.pass];
-            const double start = fmax(free[stream], ready), end = start + recipe_time(costs, entry);
+            const double time = recipe_time(costs, entry);
+            const double start = fmax(free[stream], ready), end = start + time * recipe_slowdown(recipe, costs, stream, entry);
             times.spans[stream][times.counts[stream]++] = (RecipeSpan){entry, layer, start, end};
             times.busy[stream] += end - start;
+            times.in_turn += time;
             times.makespan = fmax(times.makespan, end);
             ends[entry.component][entry.pass] = free[stream] = chain[entry.pass] = end;
         }
