@@ -249,9 +249,10 @@ $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%): %: %.o $(call libraries,model device
 	$(CC) $(LINKING) -o $@ $^ $(DPRUN_LIBS) -lcmocka
 .PHONY: gpu-kit bench-gpu
 gpu-kit: all $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%)
-	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib
+	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib/base
 	@cp tests/gpu/run.sh $(BUILD)/dpc $(BUILD)/dprun $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%) $(GPU_KIT)
-	@ldd $(BUILD)/dprun $(BUILD)/tests/gpu/run/operations | awk '$$3 ~ /^\// && $$1 !~ /^lib(c|m|gcc_s|stdc\+\+)\.so/ { print $$3 }' | sort -u | xargs cp -L -t $(GPU_KIT)/lib
+	@ldd $(GPU_KIT)/dpc $(GPU_KIT)/dprun $(GPU_PROGRAMS:%=$(GPU_KIT)/%) | awk -v kit=$(GPU_KIT)/lib/ '$$3 ~ /^\// && $$1 !~ /^lib(c|m)\.so/ { \
+	    print "cp -L", $$3, kit ($$1 ~ /^lib(gcc_s|stdc\+\+)\.so/ ? "base" : "") }' | sort -u | sh
 	@for schedule in schedules/*.dps; do name=$$(basename $$schedule .dps); \
 	    $(BUILD)/dpc --ranks 4 --microbatches 8 $$schedule -o $(GPU_KIT)/$$name.bin >/dev/null 2>&1 || $(BUILD)/dpc $$schedule -o $(GPU_KIT)/$$name.bin >/dev/null; done
 	@tar -czf $(GPU_KIT).tar.gz -C $(BUILD) gpu
