@@ -110,7 +110,7 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
         emit_overlap(&c->schedule, job->times.costs, c->arena, stream);
         break;
     case EMIT_SVG:
-        emit_svg(&picture, c->arena, stream);
+        emit_svg(&picture, NULL, c->arena, stream);
         break;
     case EMIT_HTML:
         emit_html(&picture, NULL, c->arena, stream);
@@ -239,7 +239,7 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
     for (int i = 0; i < job->options.emit_count; i++) {
         OutputFile file;
         TRY(file_begin(job->options.emit[i].file, &file, error));
-        emit_html(&pictures[0], &pictures[1], c->arena, file.stream);
+        (job->options.emit[i].kind == EMIT_SVG ? emit_svg : emit_html)(&pictures[0], &pictures[1], c->arena, file.stream);
         TRY(file_finish(&file, error));
     }
     if (!job->options.emit_count)

@@ -16,7 +16,7 @@ const char command_line_help[] =
     "       dpc compare [options] FILE...           a table of several schedules; --stages N, --json\n"
     "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
     "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; --step N\n"
-    "                                                           which step of it, --emit=html[:FILE] both timelines\n"
+    "                                                           which step of it, --emit=html or svg[:FILE] both timelines\n"
     "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and --fastest N\n"
     "                                               where others disturb the machine: of the N shortest steps only\n"
     "  -o FILE                 writes the program that dprun executes\n"
@@ -150,7 +150,7 @@ static Status check_given(Command command, OptionSet given, Error *error)
         return STATUS_OK;
     case COMMAND_DIFF:
         if (given & ~(of_parameters | bit(EMIT) | bit(STEP)))
-            return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with --ranks, --microbatches, -D, --cost, --step and --emit=html only");
+            return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with --ranks, --microbatches, -D, --cost, --step, --emit=html and --emit=svg only");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (given & ~(bit(OUTPUT) | bit(FASTEST)))
@@ -180,8 +180,8 @@ static Status check_inputs(const Options *options, Error *error)
         if (options->input_count != 2)
             return error_set(error, STATUS_BAD_USAGE, "dpc diff needs two files: a schedule or a modelled trace, and a trace of dprun");
         for (int i = 0; i < options->emit_count; i++)
-            if (options->emit[i].kind != EMIT_HTML)
-                return error_set(error, STATUS_BAD_USAGE, "dpc diff writes a table and --emit=html");
+            if (options->emit[i].kind != EMIT_HTML && options->emit[i].kind != EMIT_SVG)
+                return error_set(error, STATUS_BAD_USAGE, "dpc diff writes a table, --emit=html and --emit=svg");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (options->input_count < 1)

@@ -26,8 +26,9 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
 
 /* --- pictures of the timeline --- */
 
-/* As papers draw it: rows are ranks, a cell a pass. */
-void emit_svg(const Picture *picture, Arena *arena, FILE *stream);
+/* As papers draw it: rows are ranks, a cell a pass. Below it a second one of the same ranks, unless NULL, over the same time axis, with how
+   much later each rank comes to its end there; then times are ms. */
+void emit_svg(const Picture *picture, const Picture *second, Arena *arena, FILE *stream);
 
 /* In characters: blocks of rows as wide as the terminal. Colours are the 256 that terminals have. */
 void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream);

@@ -1,5 +1,6 @@
 /* The timeline as papers draw it: a row a rank, a cell a pass, an F&B as two cells in one frame. Every cell carries what it
-   shows as data-pass, data-start and data-end, for programs that read the picture. */
+   shows as data-pass, data-start and data-end, for programs that read the picture. A second timeline stands below the first, over one
+   time axis, with how much later each rank comes to its end there. */
 
 #include "compiler/output/emit.h"
 
@@ -20,6 +21,8 @@ enum {
     MOST_WIDTH = 30000, /* of the time axis: what viewers still open */
     NUMBER_SIZE = 14,
     LEAST_NUMBER = 8,
+    TIMELINES_GAP = 16,
+    ERROR_WIDTH = 78,   /* behind the rows of a second timeline */
     TITLE_SIZE = 16,
     LEGEND_SIZE = 13,
 };
@@ -44,20 +47,23 @@ static void put_text(const char *text, FILE *stream)
 }
 
 typedef struct Drawing {
-    const Picture *picture;
+    const Picture *pictures[2]; /* the second may be NULL */
+    const Picture *picture;     /* the one that is drawn */
     FILE *stream;
+    double top;       /* of its rows */
+    double makespan;  /* the longer of the two */
     double scale;     /* pixels of a unit of time */
     double width;     /* of the time axis, or what stands above and below it */
     uint32_t digits;  /* of the largest number */
     uint32_t variants;
     bool kinds[ACTION_U + 1]; /* those that occur */
     bool pairs;
-    char *title, *words; /* words: the last line of the legend */
+    char *titles[2], *words; /* words: the last line of the legend */
 } Drawing;
 
 static double x_of(const Drawing *drawing, double time) { return MARGIN + LABELS_WIDTH + time * drawing->scale; }
 
-static double y_of(uint32_t rank) { return MARGIN + TITLE_HEIGHT + (double)rank * (ROW_HEIGHT + ROW_GAP); }
+static double y_of(const Drawing *drawing, uint32_t rank) { return drawing->top + (double)rank * (ROW_HEIGHT + ROW_GAP); }
 
 static uint32_t digits_of(uint32_t number) { return number < 10 ? 1 : 1 + digits_of(number / 10); }
 
@@ -75,6 +81,20 @@ static char *title_of(const Picture *picture, Arena *arena)
                         schedule->microbatches, picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
 }
 
+/* How much later the second timeline has something, in hundredths of the first one's makespan. */
+static double percent_later(const Drawing *drawing, double first, double second)
+{
+    const double makespan = drawing->pictures[0]->times->makespan;
+    return makespan > 0 ? 100 * (second - first) / makespan : 0;
+}
+
+static char *second_title_of(const Drawing *drawing, Arena *arena)
+{
+    const Timeline *first = drawing->pictures[0]->times, *second = drawing->pictures[1]->times;
+    return arena_format(arena, "%s; error of makespan %+.2f %%", title_of(drawing->pictures[1], arena),
+                        percent_later(drawing, first->makespan, second->makespan));
+}
+
 static char *words_of(const Drawing *drawing, Arena *arena)
 {
     const Schedule *schedule = drawing->picture->schedule;
@@ -84,18 +104,19 @@ static char *words_of(const Drawing *drawing, Arena *arena)
             words = arena_format(arena, "%s%s %s", words, p ? "," : "; pipes, light to dark:", schedule->pipes[p].name);
     else if (drawing->variants > 1)
         words = arena_format(arena, "%s; chunks, light to dark: 0 %s %u", words, drawing->variants > 2 ? "to" : "and", drawing->variants - 1);
+    if (drawing->pictures[1])
+        words = arena_format(arena, "%s; dashed: where the rank ends above", words);
     return words;
 }
 
-static void measure(Drawing *drawing, Arena *arena)
+/* Counts what the current picture has, and adds up how many passes take how long. */
+static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
 {
-    uint64_t passes = 0;
-    double busy = 0;
     for (uint32_t r = 0; r < drawing->picture->schedule->ranks; r++) {
         Cell cell;
         for (uint32_t i = 0; picture_next(drawing->picture, r, &i, &cell);) {
-            passes += cell.second ? 2 : 1;
-            busy += cell.end - cell.start;
+            *passes += cell.second ? 2 : 1;
+            *busy += cell.end - cell.start;
             count_pass(drawing, cell.first);
             if (cell.second) {
                 count_pass(drawing, cell.second);
@@ -103,16 +124,27 @@ static void measure(Drawing *drawing, Arena *arena)
             }
         }
     }
+}
+
+static void measure(Drawing *drawing, Arena *arena)
+{
+    uint64_t passes = 0;
+    double busy = 0, title = 0;
+    for (int i = 0; i < 2 && drawing->pictures[i]; i++) {
+        drawing->picture = drawing->pictures[i];
+        count_passes(drawing, &passes, &busy);
+        drawing->makespan = fmax(drawing->makespan, drawing->picture->times->makespan);
+        drawing->titles[i] = i ? second_title_of(drawing, arena) : title_of(drawing->picture, arena);
+        title = fmax(title, bold_width * TITLE_SIZE * (double)strlen(drawing->titles[i]) - LABELS_WIDTH);
+    }
     drawing->variants = picture_variants(drawing->picture->schedule);
-    drawing->title = title_of(drawing->picture, arena);
     drawing->words = words_of(drawing, arena);
-    const double title = bold_width * TITLE_SIZE * (double)strlen(drawing->title) - LABELS_WIDTH;
-    const double makespan = drawing->picture->times->makespan;
     if (busy > 0) {
         const double usual = cell_width * (double)passes / busy;
-        drawing->scale = fmin(fmax(usual, fmin(2 * usual, title / makespan)), MOST_WIDTH / makespan);
+        drawing->scale = fmin(fmax(usual, fmin(2 * usual, title / drawing->makespan)), MOST_WIDTH / drawing->makespan);
     }
-    drawing->width = fmax(fmax(makespan * drawing->scale, title), text_width * LEGEND_SIZE * (double)strlen(drawing->words));
+    drawing->width = fmax(drawing->makespan * drawing->scale + (drawing->pictures[1] ? ERROR_WIDTH : 0), title);
+    drawing->width = fmax(drawing->width, text_width * LEGEND_SIZE * (double)strlen(drawing->words));
 }
 
 static void put_style(const Drawing *drawing)
@@ -125,6 +157,8 @@ static void put_style(const Drawing *drawing)
             ".pass{stroke:#333;stroke-width:.6}.frame{fill:none;stroke:#000;stroke-width:2;stroke-linejoin:round}\n"
             ".line{stroke:#999;stroke-width:.8}\n",
             TITLE_SIZE, LEGEND_SIZE);
+    if (drawing->pictures[1])
+        fputs(".halo{stroke:#fff;stroke-width:4}.expected{stroke:#000;stroke-width:2;stroke-dasharray:5 3}\n", drawing->stream);
     for (uint8_t kind = 0; kind <= ACTION_U; kind++)
         for (uint32_t v = 0; drawing->kinds[kind] && v < drawing->variants; v++) {
             const Colour fill = palette_fill(kind, v, drawing->variants), ink = palette_ink(fill);
@@ -146,7 +180,7 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
     const Picture *picture = drawing->picture;
     const bool is_update = pass->kind == ACTION_U;
     const double width = is_update ? fmax((end - start) * drawing->scale, LEAST_UPDATE) : (end - start) * drawing->scale;
-    const double x = x_of(drawing, start) - (end > start ? 0 : width / 2), y = y_of(rank);
+    const double x = x_of(drawing, start) - (end > start ? 0 : width / 2), y = y_of(drawing, rank);
     const uint32_t variant = picture_variant(picture->schedule, pass);
     const char letter = pass_letter(pass->kind);
     char name[64];
@@ -172,7 +206,7 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
 static void put_rank(const Drawing *drawing, uint32_t rank)
 {
     FILE *stream = drawing->stream;
-    const double y = y_of(rank);
+    const double y = y_of(drawing, rank);
     fprintf(stream, "<text class=\"label\" x=\"%d\" y=\"%g\">rank %u</text>\n<g class=\"rank\" data-rank=\"%u\">\n", MARGIN, y + 21,
             rank, rank);
     Cell cell;
@@ -190,6 +224,21 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
     fputs("</g>\n", stream);
 }
 
+/* Where the first timeline has the rank's end, and how far that is from where this one has it. */
+static void put_error(const Drawing *drawing, uint32_t rank)
+{
+    double end[2];
+    for (int i = 0; i < 2; i++)
+        end[i] = timeline_rank(drawing->pictures[i]->schedule, drawing->pictures[i]->times, rank).end;
+    const double y = y_of(drawing, rank), x = x_of(drawing, end[0]), error = percent_later(drawing, end[0], end[1]);
+    static const char *const lines[] = {"halo", "expected"};
+    for (int i = 0; i < 2; i++)
+        fprintf(drawing->stream, "<line class=\"%s\" x1=\"%.2f\" y1=\"%g\" x2=\"%.2f\" y2=\"%g\"/>", lines[i], x, y - 1, x,
+                y + ROW_HEIGHT + 1);
+    fprintf(drawing->stream, "<text class=\"label\" x=\"%.2f\" y=\"%g\" data-error=\"%.2f\">%+.2f %%</text>\n",
+            x_of(drawing, drawing->makespan) + 8, y + 21, error, error);
+}
+
 /* 1, 2 or 5 times a power of ten. */
 static double tick_step(double scale)
 {
@@ -199,7 +248,7 @@ static double tick_step(double scale)
 
 static void put_axis(const Drawing *drawing, double y)
 {
-    const double makespan = drawing->picture->times->makespan;
+    const double makespan = drawing->makespan;
     fprintf(drawing->stream, "<line class=\"line\" x1=\"%.2f\" y1=\"%g\" x2=\"%.2f\" y2=\"%g\"/>\n", x_of(drawing, 0), y,
             x_of(drawing, makespan), y);
     const double step = drawing->scale > 0 ? tick_step(drawing->scale) : 1;
@@ -210,7 +259,8 @@ static void put_axis(const Drawing *drawing, double y)
                 "x=\"%.2f\" y=\"%g\">%g</text>\n",
                 x, y, x, y + 5, x, y + 17, i * step);
     }
-    fprintf(drawing->stream, "<text class=\"tick\" x=\"%d\" y=\"%g\">time</text>\n", MARGIN, y + 17);
+    fprintf(drawing->stream, "<text class=\"tick\" x=\"%d\" y=\"%g\">time%s</text>\n", MARGIN, y + 17,
+            drawing->pictures[1] ? ", ms" : "");
 }
 
 /* Entries follow each other, and go on in a further line where the one before is full. */
@@ -269,13 +319,34 @@ static uint32_t put_legend(const Drawing *drawing, double y, FILE *stream)
     return legend.lines;
 }
 
-void emit_svg(const Picture *picture, Arena *arena, FILE *stream)
+/* A timeline, title and rows, from `top` on. Returns where it ends. */
+static double put_timeline(Drawing *drawing, int number, double top)
+{
+    FILE *stream = drawing->stream;
+    drawing->picture = drawing->pictures[number];
+    drawing->top = top + TITLE_HEIGHT;
+    fprintf(stream, "<text class=\"title\" x=\"%d\" y=\"%g\">", MARGIN, top + 16);
+    put_text(drawing->titles[number], stream);
+    fputs("</text>\n", stream);
+    for (uint32_t r = 0; r < drawing->picture->schedule->ranks; r++) {
+        put_rank(drawing, r);
+        if (number)
+            put_error(drawing, r);
+    }
+    if (number)
+        fprintf(stream, "<text class=\"tick\" x=\"%.2f\" y=\"%g\">error of end</text>\n", x_of(drawing, drawing->makespan) + 8,
+                drawing->top - 6);
+    return y_of(drawing, drawing->picture->schedule->ranks);
+}
+
+void emit_svg(const Picture *picture, const Picture *second, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
-    Drawing drawing = {.picture = picture, .stream = stream};
+    Drawing drawing = {.pictures = {picture, second}, .stream = stream};
     measure(&drawing, arena);
-    const double bottom = y_of(schedule->ranks), width = 2 * MARGIN + LABELS_WIDTH + drawing.width;
-    const double height = bottom + AXIS_HEIGHT + put_legend(&drawing, 0, NULL) * LEGEND_HEIGHT + MARGIN;
+    const double rows = TITLE_HEIGHT + (double)schedule->ranks * (ROW_HEIGHT + ROW_GAP);
+    const double below = AXIS_HEIGHT + put_legend(&drawing, 0, NULL) * LEGEND_HEIGHT;
+    const double height = 2 * MARGIN + (second ? 2 * rows + TIMELINES_GAP : rows) + below, width = 2 * MARGIN + LABELS_WIDTH + drawing.width;
     fprintf(stream,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n"
             "<title>",
@@ -283,11 +354,10 @@ void emit_svg(const Picture *picture, Arena *arena, FILE *stream)
     put_text(schedule->name, stream);
     fputs("</title>\n", stream);
     put_style(&drawing);
-    fprintf(stream, "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n<text class=\"title\" x=\"%d\" y=\"%d\">", MARGIN, MARGIN + 16);
-    put_text(drawing.title, stream);
-    fputs("</text>\n", stream);
-    for (uint32_t r = 0; r < schedule->ranks; r++)
-        put_rank(&drawing, r);
+    fputs("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", stream);
+    double bottom = put_timeline(&drawing, 0, MARGIN);
+    if (second)
+        bottom = put_timeline(&drawing, 1, bottom + TIMELINES_GAP);
     put_axis(&drawing, bottom + 4);
     put_legend(&drawing, bottom + AXIS_HEIGHT, stream);
     fputs("</svg>\n", stream);

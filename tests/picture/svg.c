@@ -174,9 +174,42 @@ static void test_texts_fit(void **state)
     free(svg);
 }
 
+static uint32_t count_of(const char *text, const char *part)
+{
+    uint32_t count = 0;
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
+        count++;
+    return count;
+}
+
+/* dpc diff: every pass twice, over one axis that has room for both, an error for each rank. */
+static void test_two_timelines(void **state)
+{
+    (void)state;
+    static const char *const costs[] = {"F=1,I=1.1,W=0.7,FB=2.5,unit=1e-3", "F=1.5,I=1,W=1,unit=1e-3"};
+    char folder[] = "/tmp/picture.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < PICTURED; i++)
+        for (int measured = 0; measured < 2; measured++) {
+            char *alone = run("dpc --emit=svg %s", pictured[i]);
+            char *both = run("dpc --emit=trace:%s/x.json --cost %s %s && dpc diff --emit=svg --cost %s %s %s/x.json", folder, costs[measured],
+                             pictured[i], costs[!measured], pictured[i], folder);
+            check_well_formed(both);
+            check_texts(both);
+            assert_int_equal(count_of(both, "data-pass="), 2 * count_of(alone, "data-pass="));
+            assert_int_equal(count_of(both, "data-error="), count_of(alone, "class=\"rank\""));
+            const double right = attribute(both, "width");
+            for (const char *pass = strstr(both, "<rect class=\"pass"); pass; pass = strstr(pass + 1, "<rect class=\"pass"))
+                assert_true(attribute(pass, "x") + attribute(pass, "width") < right);
+            free(alone);
+            free(both);
+        }
+    free(run("rm -r %s", folder));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells_are_passes), cmocka_unit_test(test_well_formed),
-                                       cmocka_unit_test(test_texts_fit)};
+                                       cmocka_unit_test(test_texts_fit), cmocka_unit_test(test_two_timelines)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
