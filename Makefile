@@ -187,8 +187,8 @@ $(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nc
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 FINDING_FAKES := -Wl,--disable-new-dtags,-rpath,$(BUILD)/tests/cuda/fake
-$(BUILD)/tests/cuda/nccl: | $(BUILD)/tests/cuda/fake/libnccl.so.2
-$(BUILD)/tests/cuda/nccl: LINKING += $(FINDING_FAKES)
+$(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: | $(BUILD)/tests/cuda/fake/libnccl.so.2
+$(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: LINKING += $(FINDING_FAKES)
 
 # dprun on both stand-ins, for mpirun to start.
 $(BUILD)/tests/cuda/fake/dprun: $(BUILD)/tests/cuda/fake/dprun.o $(BUILD)/runtime/vm/main.o $(call libraries,standin $(DPRUN_LIBRARIES)) \

@@ -1,5 +1,6 @@
 /* One GPU and one process a rank: dprun on the stand-ins of the CUDA runtime and of NCCL, under a real mpirun. */
 
+#include "tests/cuda/orders.h"
 #include "tests/exec/processes.h"
 
 #include <math.h>
@@ -79,6 +80,26 @@ static void test_equals_local(void **state)
         assert_int_equal(sscanf(output, "%d\n%d\n", &events, &messages), 2);
         assert_true(events > 100 && messages > 20);
         assert_non_null(strstr(output, "]}"));
+    }
+}
+
+/* And the bits of one process under mpirun, by MPI on the CPU and by NCCL, whatever the order. */
+static void test_random_orders(void **state)
+{
+    (void)state;
+    need_mpirun();
+    static char local[1 << 14], spread[1 << 14];
+    for (uint64_t seed = 40; seed < 42; seed++) {
+        static const char *const devices[] = {"--device cpu", "--device cuda-fp32"};
+        char source[64];
+        snprintf(source, sizeof source, "%s/order.csv", folder);
+        write_order(source, seed, 4);
+        expect(finish(start("%s %s -o %s", dpc, source, program)), 0, "");
+        for (int device = 0; device < 2; device++) {
+            run_well("", devices[device], local, sizeof local);
+            run_well(under_mpirun("STANDIN_ORDER=2 STANDIN_DEVICES=4"), devices[device], spread, sizeof spread);
+            assert_string_equal(local, spread);
+        }
     }
 }
 
@@ -195,7 +216,7 @@ int main(void)
 {
     setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* it takes half a minute a process, and the stand-ins count what is not given back */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_local), cmocka_unit_test(test_refusals), cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_equals_local), cmocka_unit_test(test_random_orders), cmocka_unit_test(test_refusals), cmocka_unit_test(test_failures),
         cmocka_unit_test(test_killed), cmocka_unit_test(test_stopped), cmocka_unit_test(test_silent),
     };
     return cmocka_run_group_tests_name("processes", tests, set_up, tear_down);

@@ -31,6 +31,8 @@ typedef struct Outcome {
     double held_out;
 } Outcome;
 
+static const Passes *run_passes; /* NULL: the model's */
+
 static inline void on_step(void *context, const StepReport *report)
 {
     Outcome *outcome = context;
@@ -72,7 +74,7 @@ static inline Outcome run(const char *path, const char *device, const char *mode
     assert_int_equal(outcome.status, STATUS_OK);
     outcome.microbatches = loaded.program->microbatches;
     assert_true(outcome.microbatches <= MICROBATCHES_MAX);
-    const SessionHooks hooks = {.observer = {.context = &outcome, .step = on_step}};
+    const SessionHooks hooks = {.observer = {.context = &outcome, .step = on_step}, .passes = run_passes};
     outcome.status = session_open(&loaded, &options, &hooks, &session, &outcome.error);
     if (outcome.status == STATUS_OK) {
         outcome.status = session_run(session, &outcome.error);
