@@ -100,7 +100,9 @@ static void unknown_item(Reader *reader, Span span, const char *text)
     NearestWord nearest = nearest_to(text);
     for (size_t i = 0; i < sizeof items / sizeof *items; i++)
         nearest_consider(&nearest, items[i].text);
-    if (nearest.word)
+    if (strcmp(text, "for") == 0 || strcmp(text, "while") == 0)
+        diag_help(reader->diagnostics, "write repeat i < 4 { ... } for a loop");
+    else if (nearest.word)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
         diag_help(reader->diagnostics, "items begin with ranks, microbatches, param, let, require, pipe, chunk, at, "
