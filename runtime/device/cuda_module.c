@@ -184,7 +184,10 @@ static Status load_kernel(int number, CudaType form_type, Error *error)
 }
 
 /* For every kernel that a device of `type` uses. */
-#define FOR_KERNELS(number, form_type, type, gpu)                                                  for (int number = 0; number < CUDA_KERNELS; number++)                                               for (CudaType form_type = CUDA_F32; form_type < CUDA_TYPES; form_type++)                            if (uses(&rows[number], form_type, type, gpu))
+#define FOR_KERNELS(number, form_type, type, gpu)                                               \
+    for (int number = 0; number < CUDA_KERNELS; number++)                                       \
+        for (CudaType form_type = CUDA_F32; form_type < CUDA_TYPES; form_type++)                \
+            if (uses(&rows[number], form_type, type, gpu))
 
 static Status load_all(const CudaProperties *gpu, CudaType type, Error *error)
 {
