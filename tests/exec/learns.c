@@ -1,5 +1,8 @@
 /* The default model on the default text: after a few steps of DualPipe the loss, also on text that it has not seen, is well
-   below the entropy of single bytes, which is what one can know without looking at the bytes before. */
+   below the entropy of single bytes, which is what one can know without looking at the bytes before. Under a sanitizer, where only
+   the way there is of interest, the loss falls. */
+
+#include "tests/exec/sanitized.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { STEPS = SANITIZED ? 10 : 120 };
 
 static double number_behind(const char *line, const char *key)
 {
@@ -26,8 +31,8 @@ static void default_text_is_learnt(void **state)
     size_t size = 0;
     snprintf(command, sizeof command,
              "f=$(mktemp) && %1$s/dpc --ranks 2 --microbatches 20 schedules/dualpipe.dps -o $f && "
-             "%1$s/dprun --json --steps 120 --set layers=4 $f; rm -f $f",
-             build);
+             "%1$s/dprun --json --steps %2$d --set layers=4 $f; rm -f $f",
+             build, STEPS);
     FILE *output = popen(command, "r");
     assert_non_null(output);
     double first = 0;
@@ -39,14 +44,14 @@ static void default_text_is_learnt(void **state)
         last = strdup(line);
     }
     assert_int_equal(pclose(output), 0);
-    assert_int_equal(steps, 120);
+    assert_int_equal(steps, STEPS);
     const double entropy = number_behind(last, "\"byte_entropy\":"), loss = number_behind(last, "\"loss\":");
     const double held_out = number_behind(last, "\"held_out_loss\":");
     print_message("entropy of bytes %.3f; loss %.3f at first, then %.3f, held out %.3f\n", entropy, first, loss, held_out);
     assert_true(entropy > 2.5 && entropy < 4);
     assert_true(first > entropy);
-    assert_true(loss < entropy - 0.6);
-    assert_true(held_out < entropy - 0.3);
+    assert_true(loss < (SANITIZED ? first : entropy - 0.6));
+    assert_true(held_out < (SANITIZED ? first : entropy - 0.3));
     free(line);
     free(last);
 }

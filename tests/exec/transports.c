@@ -5,6 +5,7 @@
    programs one after the other. */
 
 #include "tests/exec/run.h"
+#include "tests/exec/sanitized.h"
 #include "tests/transport/plugin.h"
 
 #include <dlfcn.h>
@@ -13,16 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 /* Under a sanitizer the small sizes find what there is to find. */
 enum { MOST_RANKS = SANITIZED ? 4 : 8, PATH = 200 };
 

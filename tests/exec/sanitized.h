@@ -1,0 +1,16 @@
+#ifndef TESTS_EXEC_SANITIZED_H
+#define TESTS_EXEC_SANITIZED_H
+
+/* SANITIZED: 1 in a build whose memory or threads are watched, which is many times slower. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+#endif
