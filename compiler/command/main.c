@@ -218,8 +218,12 @@ static Status run(Job *job, Error *error)
     TRY(source_read(job->options.input, c->arena, &job->source, error));
     if (job->options.sweep.text)
         return run_sweep(job, error);
+    const Costs given = job->options.costs;
     job->options.costs = costs_of_components(&job->options.costs, NULL, c->arena); /* a search needs them before */
     TRY(compile(c, error));
+    char gap[200];
+    if (costs_gap(&given, c->schedule.pipes[0].stages, gap, sizeof gap))
+        fprintf(stderr, "dpc: warning: --cost: %s\n", gap);
     job->options.costs = costs_of_components(&job->options.costs, c->schedule.recipe, c->arena);
     note_unused_costs(&given, &c->schedule);
     timeline_run(&c->schedule, &c->table, &job->options.costs, c->arena, &job->times);

@@ -288,6 +288,49 @@ static void follow(Costs *costs, StageCost cost, double time)
         costs->all[cost] = time;
 }
 
+static bool has(const Costs *costs, uint32_t stage, StageCost cost)
+{
+    return (stage < costs->stage_count && costs->stages[stage][cost] >= 0) || costs->said & 1u << cost;
+}
+
+/* Whether the stage has the cost, or what it follows from, or what stands for it: a stage runs B or I and W. */
+static bool is_known(const Costs *costs, uint32_t stage, StageCost cost)
+{
+    const bool halves = has(costs, stage, COST_I) && has(costs, stage, COST_W);
+    return has(costs, stage, cost) || cost == COST_FB || (cost == COST_B && halves) ||
+           ((cost == COST_I || cost == COST_W) && has(costs, stage, COST_B));
+}
+
+bool costs_gap(const Costs *costs, uint32_t stages, char *text, size_t size)
+{
+    bool components = false;
+    for (int c = 0; c < RECIPE_COMPONENTS; c++)
+        for (int pass = 0; pass < RECIPE_PASSES; pass++)
+            components = components || costs->components[c][pass] >= 0;
+    for (size_t k = 0; k < KEYS; k++) {
+        uint32_t with = UINT32_MAX, without = UINT32_MAX;
+        if (keys[k].index != INDEX_STAGE)
+            continue;
+        for (uint32_t s = 0; s < costs->stage_count || s < stages; s++) {
+            const bool own = s < costs->stage_count && costs->stages[s][keys[k].one] >= 0;
+            if (own && s >= stages) {
+                snprintf(text, size, "%s[%u] is for no stage: there are 0..%u", keys[k].name, s, stages - 1);
+                return true;
+            }
+            if (own && with == UINT32_MAX)
+                with = s;
+            if (s < stages && without == UINT32_MAX && !is_known(costs, s, (StageCost)keys[k].one))
+                without = s;
+        }
+        if (with == UINT32_MAX || without == UINT32_MAX || components)
+            continue;
+        snprintf(text, size, "%s is given for stage %u, but not for stage %u, which has the default; %s = ... without brackets is for "
+                             "all stages without one of their own", keys[k].name, with, without, keys[k].name);
+        return true;
+    }
+    return false;
+}
+
 Costs costs_of_components(const Costs *costs, const Recipe *recipe, Arena *arena)
 {
     Costs result = *costs;
