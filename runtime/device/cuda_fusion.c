@@ -34,13 +34,13 @@ struct CudaFusion {
 
 static const unsigned char kind_of[CUDA_KERNELS] = { /* +1 */
 #define KIND(name, field) [CUDA_##name] = FUSED_##name + 1,
-    FUSED_OPERATIONS(KIND)
+    FUSED_OPERATIONS(KIND) FUSED_OPERATIONS_OF_HOPPER(KIND)
 #undef KIND
 };
 
 static const size_t parameter_bytes[FUSED_KINDS] = {
 #define BYTES(name, field) [FUSED_##name] = sizeof((Operation *)NULL)->of.field,
-    FUSED_OPERATIONS(BYTES)
+    FUSED_OPERATIONS(BYTES) FUSED_OPERATIONS_OF_HOPPER(BYTES)
 #undef BYTES
 };
 
@@ -133,7 +133,10 @@ static Status launch_table(CudaDevice *cuda, Error *error)
     fused.done = fused.drawn + FUSED_QUEUES;
     CudaStream *stream = cuda->streams[QUEUE_COMPUTE];
     CUDA_TRY(MemcpyAsync, table->memory, table->host, table_bytes(count, runs), stream);
-    TRY(cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(fusion->blocks, element_size), &fused, error));
+    if (cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_fused_hopper][CUDA_F32])
+        TRY(cuda_launch(cuda, CUDA_fused_hopper, CUDA_F32, fused_hopper_launch(fusion->blocks), &fused, error));
+    else
+        TRY(cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(fusion->blocks, element_size), &fused, error));
     CUDA_TRY(EventRecord, table->over, stream);
     table->launched = true;
     fusion->next = (fusion->next + 1) % TABLES;
@@ -202,6 +205,8 @@ static void gradients_of(const Operation *operation, const void *gradients[GRADI
     gradients[0] = gradients[1] = NULL;
     if (operation->kind == FUSED_product_weight)
         gradients[0] = operation->of.product.c, gradients[1] = operation->of.product.column_sums;
+    else if (operation->kind == FUSED_hopper_weight)
+        gradients[0] = operation->of.hopper.product.c, gradients[1] = operation->of.hopper.product.column_sums;
     else if (operation->kind == FUSED_norm_backward_weight)
         gradients[0] = operation->of.norm.dgain, gradients[1] = operation->of.norm.dshift;
     else if (operation->kind == FUSED_embedding_backward)

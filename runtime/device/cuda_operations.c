@@ -106,7 +106,7 @@ static Status product(Device *device, ProductLayout layout, int kernel, int hopp
         device->products.calls++;
         device->products.operations += 2.0 * p->m * p->n * p->k;
     }
-    if (cuda_fusing(cuda) || cuda->type != CUDA_BF16 || !cuda->module->kernels[hopper][CUDA_F32] || !hopper_takes(layout, p))
+    if (cuda->type != CUDA_BF16 || !cuda->module->kernels[hopper][CUDA_F32] || !hopper_takes(layout, p))
         return launch_as(cuda, kernel, cuda->type, product_launch(p), p, error);
     HopperProduct with_maps = {.product = *p};
     TRY(tensor_map(cuda, p->a, tensor_map_shape(layout, p, 0), &with_maps.a, error));

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { FUSED_OPERATIONS_MOST = 256, FUSED_RUNS_MOST = 1024, FUSED_BLOCKS_MOST = 1024 };
+enum { FUSED_RUNS_MOST = 1024, FUSED_BLOCKS_MOST = 1024 };
 
 /* What the order of a launch's tiles follows from: of the operations no pointer, so that launches have it in common. */
 typedef struct FusedShapes {

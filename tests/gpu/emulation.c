@@ -10,15 +10,21 @@
 #include <string.h>
 
 static _Alignas(16) char from[64], to[64];
-static const Copy parameters = {from, to, sizeof from};
+static TensorMap map;
+static const Copy parameters = {from, to, sizeof from}, with_map = {&map, to, sizeof to};
 
-static void assert_found(const char *kernel, unsigned threads, unsigned shared, const char *words)
+static void assert_found_in(const char *kernel, const Copy *copy, unsigned threads, unsigned shared, const char *words)
 {
     const Launch launch = {1, threads, shared};
-    const char *problem = emulate(kernel, &parameters, launch);
+    const char *problem = emulate(kernel, copy, launch);
     if (!problem || !strstr(problem, words))
         fail_msg("%s: %s", kernel, problem ? problem : "nothing found");
     assert_null(emulate("copy_bytes", &parameters, copy_launch(sizeof from))); /* and goes on afterwards */
+}
+
+static void assert_found(const char *kernel, unsigned threads, unsigned shared, const char *words)
+{
+    assert_found_in(kernel, &parameters, threads, shared, words);
 }
 
 static void test_faults(void **state)
@@ -40,6 +46,12 @@ static void test_accesses(void **state)
 #else
     assert_found("faulty_race", 64, 256, "with no barrier between");
     assert_found("faulty_bounds", 32, 128, "touches byte 131 of 128 bytes of shared memory");
+    const TensorMapShape shape = {.sizes = {32, 1}, .pitch = 64, .box = {64, 8}};
+    emulated_tensor_map(&map, from, &shape);
+    assert_found_in("faulty_map", &with_map, 32, 2048, "a map in global memory that its block has not acquired");
+    assert_found_in("faulty_fence", &with_map, 32, 2048, "to where thread 0 wrote, with no fence between");
+    assert_found_in("faulty_count", &with_map, 32, 2048, "after it waited for others' counts, with no fence between");
+    assert_found_in("faulty_wait", &with_map, 32, 2048, "touches byte 0 of shared memory, where a box is to come");
 #endif
 }
 

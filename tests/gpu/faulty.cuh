@@ -1,6 +1,7 @@
 /* Kernels with the faults that the emulation has to find. */
 
 #include "runtime/device/kernels/elements.cuh"
+#include "runtime/device/kernels/instructions_hopper.cuh"
 
 KERNEL faulty_barrier(KERNEL_PARAMETER Copy)
 {
@@ -50,4 +51,47 @@ KERNEL faulty_banks(KERNEL_PARAMETER Copy p)
     unsigned r[4];
     load_matrices(r, shared + threadIdx.x % 32 * 128);
     *(unsigned *)p.to = r[0];
+}
+
+/* Boxes by the map at `from`. */
+DEVICE void faulty_box(const Copy &p, char *shared, bool acquired, bool written, bool counted)
+{
+    const TensorMap *map = (const TensorMap *)p.from;
+    Arrivals *arrivals = (Arrivals *)(shared + 1024);
+    if (threadIdx.x > 0)
+        return;
+    arrivals_init(arrivals, 1);
+    if (acquired)
+        tensor_map_acquire(map);
+    async_fence();
+    if (written)
+        *(unsigned *)shared = 0;
+    if (counted)
+        wait_for_count((const unsigned *)p.to, 0);
+    tensor_load(shared, map, 0, 0, arrivals);
+    *(unsigned *)p.to = *(unsigned *)shared;
+}
+
+KERNEL faulty_map(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    faulty_box(p, shared, false, false, false);
+}
+
+KERNEL faulty_fence(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    faulty_box(p, shared, true, true, false);
+}
+
+KERNEL faulty_count(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    faulty_box(p, shared, true, false, true);
+}
+
+KERNEL faulty_wait(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    faulty_box(p, shared, true, false, false);
 }

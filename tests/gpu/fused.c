@@ -20,34 +20,50 @@
 enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68, TOKENS = 40 };
 enum { NORM, UP, DOWN, DWIDE, DX, DNORM, DW_DOWN, DW_UP, DGAIN, ATTEND, DELTA, DATTEND, SEND,
        EMBED, DEMBED, LOSS, LOSS_SUM, SQUARES, FLOATS, ELEMENTS, OPERATIONS };
-enum { ARENA = 1 << 19 };
+enum { ARENA = 1 << 21 };
 
-/* float; the same places in both runs. */
+/* The same places in both runs. */
 typedef struct Memory {
-    float *at;
-    size_t used;
+    char *at;
+    size_t used, element_size; /* bytes */
 } Memory;
 
-static float *take(Memory *memory, size_t count, bool random)
+static void *take(Memory *memory, size_t count, size_t size, bool random)
 {
-    float *place = memory->at + memory->used;
-    for (size_t i = 0; i < count; i++)
-        place[i] = random ? random_normal(memory->used, i) : NAN;
-    memory->used += (count + 15) / 16 * 16;
+    char *place = memory->at + memory->used;
+    for (size_t i = 0; i < count; i++) {
+        const float value = random ? random_normal(memory->used, i) : NAN;
+        uint32_t bits;
+        memcpy(&bits, &value, sizeof bits);
+        bits >>= 8 * (4 - size); /* the upper half of a float is a bfloat16 */
+        memcpy(place + i * size, &bits, size);
+    }
+    memory->used += (count * size + 63) / 64 * 64;
     assert_true(memory->used <= ARENA);
     return place;
+}
+
+static void *elements(Memory *memory, size_t count, bool random)
+{
+    return take(memory, count, memory->element_size, random);
+}
+
+static float *floats(Memory *memory, size_t count, bool random)
+{
+    return take(memory, count, sizeof(float), random);
 }
 
 /* What stands before and behind a model's blocks. */
 static void lay_out_ends(Memory *m, Operation *o)
 {
-    float *table = take(m, TOKENS * HIDDEN, true), *positions = take(m, SEQUENCE * HIDDEN, true), *y = take(m, ROWS * HIDDEN, false);
-    float *dtable = take(m, TOKENS * HIDDEN, true), *dpositions = take(m, SEQUENCE * HIDDEN, true), *dy = take(m, ROWS * HIDDEN, true);
-    float *logits = take(m, ROWS * TOKENS, true), *rows = take(m, ROWS * HIDDEN, true), *dx = take(m, ROWS * HIDDEN, false);
-    float *floats = take(m, ROWS * TOKENS, false), *elements = take(m, ROWS * HIDDEN, false);
-    double *row_losses = (double *)(void *)take(m, 2 * ROWS, false), *loss = (double *)(void *)take(m, 2, false);
-    double *partial = (double *)(void *)take(m, 2, false);
-    int *tokens = (int *)(void *)take(m, ROWS, false);
+    void *table = elements(m, TOKENS * HIDDEN, true), *positions = elements(m, SEQUENCE * HIDDEN, true);
+    void *y = elements(m, ROWS * HIDDEN, false), *dy = elements(m, ROWS * HIDDEN, true), *dx = elements(m, ROWS * HIDDEN, false);
+    float *dtable = floats(m, TOKENS * HIDDEN, true), *dpositions = floats(m, SEQUENCE * HIDDEN, true);
+    float *rows = floats(m, ROWS * HIDDEN, true), *as_floats = floats(m, ROWS * TOKENS, false);
+    void *logits = elements(m, ROWS * TOKENS, true), *as_elements = elements(m, ROWS * HIDDEN, false);
+    double *row_losses = (double *)(void *)floats(m, 2 * ROWS, false), *loss = (double *)(void *)floats(m, 2, false);
+    double *partial = (double *)(void *)floats(m, 2, false);
+    int *tokens = (int *)(void *)floats(m, ROWS, false);
     for (int i = 0; i < ROWS; i++)
         tokens[i] = i * i % TOKENS;
     const Embedding embedding = {.tokens = tokens, .token_table = table, .position_table = positions, .dy = dy, .y = y,
@@ -62,28 +78,29 @@ static void lay_out_ends(Memory *m, Operation *o)
     o[SQUARES] = (Operation){.kind = FUSED_squared_error, .of.squared_error = {.y = dy, .targets = rows, .dy = dx,
                              .partial = partial, .scale = 0.5f, .count = ROWS * HIDDEN}};
     o[FLOATS] = (Operation){.kind = FUSED_to_float, .after_count = 1, .after = {LOSS},
-                            .of.elementwise = {.from = logits, .to = floats, .count = ROWS * TOKENS}};
-    o[ELEMENTS] = (Operation){.kind = FUSED_from_float, .of.elementwise = {.from = rows, .to = elements, .count = ROWS * HIDDEN}};
+                            .of.elementwise = {.from = logits, .to = as_floats, .count = ROWS * TOKENS}};
+    o[ELEMENTS] = (Operation){.kind = FUSED_from_float, .of.elementwise = {.from = rows, .to = as_elements, .count = ROWS * HIDDEN}};
 }
 
-static Memory lay_out(Operation *o)
+static Memory lay_out(Operation *o, size_t element_size)
 {
-    Memory m = {NULL, 0};
-    assert_int_equal(posix_memalign((void **)&m.at, 64, ARENA * sizeof(float)), 0);
-    memset(m.at, 0, ARENA * sizeof(float));
-    float *x = take(&m, ROWS * HIDDEN, true), *gain = take(&m, HIDDEN, true), *shift = take(&m, HIDDEN, true);
-    float *up = take(&m, HIDDEN * WIDE, true), *down = take(&m, WIDE * HIDDEN, true), *bias = take(&m, WIDE, true);
-    float *normed = take(&m, ROWS * HIDDEN, false), *statistics = take(&m, 2 * ROWS, false);
-    float *wide = take(&m, ROWS * WIDE, false), *active = take(&m, ROWS * WIDE, false), *y = take(&m, ROWS * HIDDEN, false);
-    float *old_x = take(&m, ROWS * HIDDEN, true), *old_normed = take(&m, ROWS * HIDDEN, true);
-    float *old_statistics = take(&m, 2 * ROWS, true), *old_wide = take(&m, ROWS * WIDE, true);
-    float *old_active = take(&m, ROWS * WIDE, true), *dy = take(&m, ROWS * HIDDEN, true), *dwide = take(&m, ROWS * WIDE, false);
-    float *dnormed = take(&m, ROWS * HIDDEN, false), *dx = take(&m, ROWS * HIDDEN, false);
-    float *dup = take(&m, HIDDEN * WIDE, true), *ddown = take(&m, WIDE * HIDDEN, true), *dbias = take(&m, WIDE, true);
-    float *dgain = take(&m, HIDDEN, true), *dshift = take(&m, HIDDEN, true);
-    float *qkv = take(&m, 3 * ROWS * HIDDEN, true), *mixed = take(&m, ROWS * HIDDEN, false);
-    float *dqkv = take(&m, 3 * ROWS * HIDDEN, false), *logsumexp = take(&m, ROWS * HEADS, false);
-    float *delta = take(&m, ROWS * HEADS, false), *sent = take(&m, ROWS * HIDDEN, false);
+    Memory m = {NULL, 0, element_size};
+    assert_int_equal(posix_memalign((void **)&m.at, 64, ARENA), 0);
+    memset(m.at, 0, ARENA);
+    void *x = elements(&m, ROWS * HIDDEN, true), *gain = elements(&m, HIDDEN, true), *shift = elements(&m, HIDDEN, true);
+    void *up = elements(&m, HIDDEN * WIDE, true), *down = elements(&m, WIDE * HIDDEN, true), *bias = elements(&m, WIDE, true);
+    void *normed = elements(&m, ROWS * HIDDEN, false), *wide = elements(&m, ROWS * WIDE, false);
+    void *active = elements(&m, ROWS * WIDE, false), *y = elements(&m, ROWS * HIDDEN, false);
+    void *old_x = elements(&m, ROWS * HIDDEN, true), *old_normed = elements(&m, ROWS * HIDDEN, true);
+    void *old_wide = elements(&m, ROWS * WIDE, true), *old_active = elements(&m, ROWS * WIDE, true);
+    void *dy = elements(&m, ROWS * HIDDEN, true), *dwide = elements(&m, ROWS * WIDE, false);
+    void *dnormed = elements(&m, ROWS * HIDDEN, false), *dx = elements(&m, ROWS * HIDDEN, false);
+    void *qkv = elements(&m, 3 * ROWS * HIDDEN, true), *mixed = elements(&m, ROWS * HIDDEN, false);
+    void *dqkv = elements(&m, 3 * ROWS * HIDDEN, false), *sent = elements(&m, ROWS * HIDDEN, false);
+    float *statistics = floats(&m, 2 * ROWS, false), *old_statistics = floats(&m, 2 * ROWS, true);
+    float *dup = floats(&m, HIDDEN * WIDE, true), *ddown = floats(&m, WIDE * HIDDEN, true), *dbias = floats(&m, WIDE, true);
+    float *dgain = floats(&m, HIDDEN, true), *dshift = floats(&m, HIDDEN, true);
+    float *logsumexp = floats(&m, ROWS * HEADS, false), *delta = floats(&m, ROWS * HEADS, false);
 
     const Norm norm = {.x = x, .gain = gain, .shift = shift, .y = normed, .statistics = statistics, .rows = ROWS,
                        .columns = HIDDEN};
@@ -103,7 +120,7 @@ static Memory lay_out(Operation *o)
                           .of.product = {.a = active, .b = down, .c = y, .residual = x, .m = ROWS, .n = HIDDEN, .k = WIDE}};
     o[DNORM] = (Operation){.kind = FUSED_norm_backward_input, .after_count = 1, .after = {DX}, .of.norm = old_norm};
     o[SEND] = (Operation){.kind = FUSED_copy_bytes, .queue = 1, .after_count = 1, .after = {DNORM},
-                          .of.copy = {dx, sent, ROWS * HIDDEN * sizeof(float)}};
+                          .of.copy = {dx, sent, ROWS * HIDDEN * element_size}};
     o[DW_DOWN] = (Operation){.kind = FUSED_product_weight,
                              .of.product = {.a = old_active, .b = dy, .c = ddown, .m = WIDE, .n = HIDDEN, .k = ROWS}};
     o[DW_UP] = (Operation){.kind = FUSED_product_weight, .after_count = 1, .after = {DWIDE},
@@ -118,17 +135,37 @@ static Memory lay_out(Operation *o)
     return m;
 }
 
-static void run_apart(const Operation *o)
+/* The products for TMA and wgmma, but one, as if its rows had a length that TMA cannot take. */
+static void use_hopper(Operation *operations)
+{
+    for (unsigned i = 0; i < OPERATIONS; i++) {
+        static const OperationKind kinds[] = {FUSED_hopper_forward, FUSED_hopper_input, FUSED_hopper_weight};
+        Operation *o = &operations[i];
+        const ProductLayout layout = (ProductLayout)o->kind; /* of products */
+        const Product p = o->of.product;
+        if (o->kind > FUSED_product_weight || i == DX)
+            continue;
+        assert_true(hopper_takes(layout, &p));
+        const TensorMapShape a = tensor_map_shape(layout, &p, 0), b = tensor_map_shape(layout, &p, 1);
+        o->kind = kinds[layout];
+        o->of.hopper.product = p;
+        emulated_tensor_map(&o->of.hopper.a, p.a, &a);
+        emulated_tensor_map(&o->of.hopper.b, p.b, &b);
+    }
+}
+
+static void run_apart(const Operation *o, unsigned element_size)
 {
     static const char *const names[] = {
 #define NAME(name, field) #name,
-        FUSED_OPERATIONS(NAME)
+        FUSED_OPERATIONS(NAME) FUSED_OPERATIONS_OF_HOPPER(NAME)
     };
     char name[64];
-    const bool plain = o->kind == FUSED_copy_bytes || o->kind == FUSED_finish_sum;
-    snprintf(name, sizeof name, "%s%s", names[o->kind], plain ? "" : "_f32");
-    const Launch launch = {operation_tiles(o, 4), TILE_THREADS, fused_launch(1, 4).shared};
-    const char *problem = emulate(name, &o->of, launch);
+    const bool hopper = o->kind >= FUSED_hopper_forward;
+    const bool plain = hopper || o->kind == FUSED_copy_bytes || o->kind == FUSED_finish_sum;
+    snprintf(name, sizeof name, "%s%s", names[o->kind], plain ? "" : element_size == 2 && o->kind != FUSED_accumulate ? "_bf16" : "_f32");
+    const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS, fused_launch(1, element_size).shared};
+    const char *problem = emulate(name, &o->of, hopper ? hopper_launch(&o->of.hopper.product, 2) : tiles);
     if (problem)
         fail_msg("%s: %s", name, problem);
 }
@@ -136,40 +173,56 @@ static void run_apart(const Operation *o)
 static FusedShapes shapes;
 static FusedPlan plan;
 
-static Status make_table(Operation *operations, unsigned blocks, unsigned reserved, Fused *table, Error *error)
+static Status make_table(Operation *operations, unsigned element_size, unsigned blocks, unsigned reserved, Fused *table, Error *error)
 {
-    TRY(fused_shapes(operations, OPERATIONS, 4, blocks, reserved, &shapes, error));
+    TRY(fused_shapes(operations, OPERATIONS, element_size, blocks, reserved, &shapes, error));
     fused_plan(&shapes, &plan);
     *table = fused_table(&plan, operations, plan.runs);
     return STATUS_OK;
 }
 
+static void assert_same_bits(const char *kernel, unsigned element_size, bool hopper)
+{
+    Operation operations[OPERATIONS];
+    Error error = {.text = ""};
+    const Memory apart = lay_out(operations, element_size);
+    if (hopper)
+        use_hopper(operations);
+    for (unsigned i = 0; i < OPERATIONS; i++)
+        run_apart(&operations[i], element_size);
+    for (unsigned blocks = 1; blocks <= 5; blocks += 2) {
+        const unsigned reserved = blocks == 3;
+        const Memory together = lay_out(operations, element_size);
+        Fused table;
+        unsigned drawn[FUSED_QUEUES] = {0}, done[OPERATIONS] = {0};
+        if (hopper)
+            use_hopper(operations);
+        assert_int_equal(make_table(operations, element_size, blocks, reserved, &table, &error), STATUS_OK);
+        assert_int_equal(fused_check(&table, OPERATIONS, blocks, &error), STATUS_OK);
+        table.drawn = drawn, table.done = done;
+        const char *problem =
+            emulate_together(kernel, &table, hopper ? fused_hopper_launch(blocks) : fused_launch(blocks, element_size));
+        if (problem)
+            fail_msg("%u blocks: %s", blocks, problem);
+        assert_int_equal(apart.used, together.used);
+        assert_memory_equal(apart.at, together.at, together.used);
+        for (unsigned i = 0; i < OPERATIONS; i++)
+            assert_int_equal(done[i], operations[i].tiles);
+        free(together.at);
+    }
+    free(apart.at);
+}
+
 static void test_same_bits(void **state)
 {
     (void)state;
-    Operation operations[OPERATIONS];
-    Error error = {.text = ""};
-    const Memory apart = lay_out(operations);
-    for (unsigned i = 0; i < OPERATIONS; i++)
-        run_apart(&operations[i]);
-    for (unsigned blocks = 1; blocks <= 5; blocks += 2)
-        for (unsigned reserved = 0; reserved < 2 && reserved < blocks; reserved++) {
-            const Memory together = lay_out(operations);
-            Fused table;
-            unsigned drawn[FUSED_QUEUES] = {0}, done[OPERATIONS] = {0};
-            assert_int_equal(make_table(operations, blocks, reserved, &table, &error), STATUS_OK);
-            assert_int_equal(fused_check(&table, OPERATIONS, blocks, &error), STATUS_OK);
-            table.drawn = drawn, table.done = done;
-            const char *problem = emulate_together("fused_f32", &table, fused_launch(blocks, 4));
-            if (problem)
-                fail_msg("%s", problem);
-            assert_int_equal(apart.used, together.used);
-            assert_memory_equal(apart.at, together.at, together.used * sizeof(float));
-            for (unsigned i = 0; i < OPERATIONS; i++)
-                assert_int_equal(done[i], operations[i].tiles);
-            free(together.at);
-        }
-    free(apart.at);
+    assert_same_bits("fused_f32", 4, false);
+}
+
+static void test_same_bits_hopper(void **state)
+{
+    (void)state;
+    assert_same_bits("fused_hopper", 2, true);
 }
 
 static void assert_wrong(const Fused *table, const char *words)
@@ -185,9 +238,9 @@ static void test_wrong_tables(void **state)
     (void)state;
     Operation operations[OPERATIONS];
     Error error = {.text = ""};
-    const Memory memory = lay_out(operations);
+    const Memory memory = lay_out(operations, 4);
     Fused table;
-    assert_int_equal(make_table(operations, 2, 1, &table, &error), STATUS_OK);
+    assert_int_equal(make_table(operations, 4, 2, 1, &table, &error), STATUS_OK);
     const FusedPlan kept = plan;
 
     plan.runs[0].first_tile = 1;
@@ -207,7 +260,7 @@ static void test_wrong_tables(void **state)
 
     operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN; /* a circle */
     assert_wrong(&table, "queue 0 stops before run 0: operation 0 waits for what never ends");
-    assert_int_equal(make_table(operations, 2, 1, &table, &error), STATUS_BAD_INPUT);
+    assert_int_equal(make_table(operations, 4, 2, 1, &table, &error), STATUS_BAD_INPUT);
     assert_string_equal(error.text, "operation 0 comes after operation 2, which is no earlier one");
     free(memory.at);
 }
@@ -218,10 +271,10 @@ static void test_circle_hangs(void **state)
     (void)state;
     Operation operations[OPERATIONS];
     Error error = {.text = ""};
-    const Memory memory = lay_out(operations);
+    const Memory memory = lay_out(operations, 4);
     Fused table;
     unsigned drawn[FUSED_QUEUES] = {0}, done[OPERATIONS] = {0};
-    assert_int_equal(make_table(operations, 2, 1, &table, &error), STATUS_OK);
+    assert_int_equal(make_table(operations, 4, 2, 1, &table, &error), STATUS_OK);
     table.drawn = drawn, table.done = done;
     operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN;
     const char *problem = emulate_together("fused_f32", &table, fused_launch(2, 4));
@@ -233,7 +286,7 @@ static void test_circle_hangs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_wrong_tables), cmocka_unit_test(test_circle_hangs),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_bits_hopper), cmocka_unit_test(test_wrong_tables), cmocka_unit_test(test_circle_hangs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,6 +61,7 @@ static void test_no_spills(void **state)
         KERNELS_OF_TABLES(BOTH)
         if (!strcmp(architectures[a], "sm_90a")) {
             KERNELS_OF_HOPPER(ONE)
+            KERNELS_OF_HOPPER_TABLES(ONE)
         }
     }
 }

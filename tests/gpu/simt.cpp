@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <ucontext.h>
 #include <vector>
@@ -64,6 +65,8 @@ struct Fiber {
     unsigned groups = 0;
     std::vector<GroupProduct> products;
     unsigned product_groups = 0;
+    unsigned fences = 0;          /* between its accesses and those of the copy engine */
+    bool counted = false;         /* has seen others' counts, and no fence since */
     unsigned polls = 0;           /* looks at something that others change, in vain so far */
     void *fake_stack = nullptr;
 };
@@ -73,6 +76,8 @@ struct Touched {
     unsigned write_epoch = 0, read_epoch = 0, write_warp_epoch = 0, read_warp_epoch = 0;
     int writer = -1, reader = -1;
     bool warps = false, lanes = false; /* read by several of them */
+    unsigned fences = 0;               /* the writer's, then */
+    bool loading = false;              /* by the copy engine, which has not come */
 };
 
 struct Warp {
@@ -88,6 +93,7 @@ struct Block {
     unsigned arrived[16] = {};
     std::vector<Touched> touched;
     std::map<const void *, ArrivalState> arrivals;
+    std::set<const TensorMap *> maps; /* acquired */
 };
 
 struct Machine {
@@ -172,6 +178,7 @@ void start(Block *block, unsigned number, std::size_t first_fiber)
         Fiber *fiber = machine.fibers[first_fiber + t].get();
         fiber->block = block, fiber->number = t, fiber->waits = fiber->ended = false, fiber->at = "";
         fiber->copies.clear(), fiber->groups = 0, fiber->products.clear(), fiber->product_groups = 0, fiber->polls = 0;
+        fiber->fences = 0, fiber->counted = false;
         getcontext(&fiber->context);
         fiber->context.uc_stack.ss_sp = fiber->stack.get();
         fiber->context.uc_stack.ss_size = stack_bytes;
@@ -256,7 +263,12 @@ void touch(Fiber *fiber, const void *address, std::size_t bytes, bool write)
                       word * 4, written ? t.writer : t.reader, written ? "wrote" : "reads");
             return;
         }
+        if (t.loading) {
+            simt_fail("touches byte %zu of shared memory, where a box is to come", word * 4);
+            return;
+        }
         if (write) {
+            t.fences = fiber->fences;
             t.write_epoch = epoch, t.write_warp_epoch = warp_epoch, t.writer = me;
         } else {
             const bool first = t.read_epoch != epoch;
@@ -310,6 +322,11 @@ void simt_poll(const char *at)
 void simt_poll_ended()
 {
     machine.running->polls = 0;
+}
+
+void simt_counted()
+{
+    machine.running->counted = true;
 }
 
 void simt_barrier(unsigned barrier, unsigned threads)
@@ -489,18 +506,17 @@ unsigned swizzled(unsigned address)
     return address ^ (address >> 7 & 7) << 4;
 }
 
-void perform(const TensorCopy &copy)
+/* The words of shared memory that a box takes. */
+struct Words {
+    Touched *first, *last;
+    Touched *begin() const { return first; }
+    Touched *end() const { return last; }
+};
+
+Words words_of(const void *shared, unsigned bytes)
 {
-    EmulatedTensorMap map;
-    std::memcpy(&map, copy.map, sizeof map);
-    const unsigned to = shared_address(copy.to);
-    for (unsigned y = 0; y < map.shape.box[1]; y++)
-        for (unsigned x = 0; x < map.shape.box[0]; x++) {
-            std::uint16_t element = 0;
-            if (copy.x + x < map.shape.sizes[0] && copy.y + y < map.shape.sizes[1])
-                std::memcpy(&element, map.base + (copy.y + y) * map.shape.pitch + (copy.x + x) * 2, 2);
-            std::memcpy(simt_shared() + swizzled(to + y * 128 + x * 2), &element, 2);
-        }
+    Touched *all = machine.running->block->touched.data();
+    return Words{all + shared_address(shared) / 4, all + (shared_address(shared) + bytes) / 4};
 }
 
 unsigned box_bytes(const TensorMap *map)
@@ -508,6 +524,22 @@ unsigned box_bytes(const TensorMap *map)
     EmulatedTensorMap emulated;
     std::memcpy(&emulated, map, sizeof emulated);
     return emulated.shape.box[0] * emulated.shape.box[1] * 2;
+}
+
+void perform(const TensorCopy &copy)
+{
+    EmulatedTensorMap map;
+    std::memcpy(&map, copy.map, sizeof map);
+    const unsigned to = shared_address(copy.to);
+    for (Touched &word : words_of(copy.to, box_bytes(copy.map)))
+        word.loading = false;
+    for (unsigned y = 0; y < map.shape.box[1]; y++)
+        for (unsigned x = 0; x < map.shape.box[0]; x++) {
+            std::uint16_t element = 0;
+            if (copy.x + x < map.shape.sizes[0] && copy.y + y < map.shape.sizes[1])
+                std::memcpy(&element, map.base + (copy.y + y) * map.shape.pitch + (copy.x + x) * 2, 2);
+            std::memcpy(simt_shared() + swizzled(to + y * 128 + x * 2), &element, 2);
+        }
 }
 
 ArrivalState &arrivals_of(const void *arrivals)
@@ -518,11 +550,20 @@ ArrivalState &arrivals_of(const void *arrivals)
     return all[arrivals];
 }
 
+void wake(const void *waited_for)
+{
+    for (Fiber *fiber : machine.running->block->threads)
+        if (fiber->waits && fiber->operands == waited_for)
+            fiber->waits = false;
+}
+
 void end_phase(ArrivalState &state)
 {
     if (state.missing == 0 && state.bytes == 0) {
+        machine.running->block->epoch++;
         state.phase++;
         state.missing = state.count;
+        wake(&state);
     }
 }
 
@@ -595,9 +636,33 @@ void simt_arrivals_wait(const void *arrivals, unsigned parity)
         end_phase(state);
         if ((state.phase & 1) != parity)
             break;
-        simt_poll("arrivals");
+        Fiber *me = machine.running;
+        me->waits = true, me->at = "arrivals", me->operands = &state;
+        yield();
     }
-    simt_poll_ended();
+}
+
+/* A kernel's parameters are a copy on the thread's stack; the address sanitizer has it anywhere. */
+static bool is_parameter(const TensorMap *map)
+{
+#ifdef __SANITIZE_ADDRESS__
+    (void)map;
+    return true;
+#else
+    const char *stack = machine.running->stack.get(), *at = (const char *)map;
+    return at >= stack && at < stack + stack_bytes;
+#endif
+}
+
+void simt_tensor_map_acquire(const TensorMap *map)
+{
+    machine.running->block->maps.insert(map);
+}
+
+void simt_async_fence()
+{
+    machine.running->fences++;
+    machine.running->counted = false;
 }
 
 void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals)
@@ -606,8 +671,20 @@ void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y
         simt_fail("loads a box to an address that is not a multiple of 1024, or by a map that is not at one of 64");
     if (shared_address(shared) + box_bytes(map) > machine.launch.shared)
         simt_fail("loads a box beyond shared memory");
+    if (machine.running->counted)
+        simt_fail("loads by the copy engine after it waited for others' counts, with no fence between");
+    if (!is_parameter(map) && !machine.running->block->maps.count(map))
+        simt_fail("loads by a map in global memory that its block has not acquired");
+    for (Touched &word : words_of(shared, box_bytes(map))) {
+        if (word.writer >= 0 && word.fences == machine.running->block->threads[(std::size_t)word.writer]->fences)
+            simt_fail("loads a box to where thread %d wrote, with no fence between", word.writer);
+        word = Touched();
+        word.loading = true;
+    }
     std::memset(shared, 0xff, box_bytes(map));
-    arrivals_of(arrivals).copies.push_back({shared, map, x, y});
+    ArrivalState &state = arrivals_of(arrivals);
+    state.copies.push_back({shared, map, x, y});
+    wake(&state); /* whoever waits lets it come */
 }
 
 void simt_group_product(float *d, unsigned long long a, unsigned long long b, bool a_by_k, bool b_by_k)

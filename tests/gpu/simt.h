@@ -11,7 +11,6 @@
 #define KERNEL static void
 #define KERNEL_PARAMETER const
 #define DEVICE static inline
-#define DEVICE_CALL static inline
 #define UNROLL
 #define UNROLL4
 #define ROLL
@@ -119,6 +118,7 @@ DEVICE void multiply_fragments(float (&c)[4], const unsigned (&a)[4], unsigned b
 /* Counters between blocks: to look at one that is too small gives the others a turn. */
 void simt_poll(const char *at);
 void simt_poll_ended();
+void simt_counted();
 DEVICE unsigned draw(unsigned *counter) { return (*counter)++; }
 DEVICE void count_up(unsigned *counter) { ++*counter; }
 DEVICE void wait_for_count(const unsigned *counter, unsigned count)
@@ -126,6 +126,7 @@ DEVICE void wait_for_count(const unsigned *counter, unsigned count)
     while (*(const volatile unsigned *)counter < count)
         simt_poll("a counter");
     simt_poll_ended();
+    simt_counted();
 }
 
 /* --- instructions_hopper.cuh --- */
@@ -134,6 +135,8 @@ struct TensorMap;
 void simt_arrivals_init(const void *arrivals, unsigned count);
 void simt_arrive(const void *arrivals, unsigned bytes);
 void simt_arrivals_wait(const void *arrivals, unsigned parity);
+void simt_tensor_map_acquire(const TensorMap *map);
+void simt_async_fence();
 void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals);
 void simt_group_product(float *d, unsigned long long a, unsigned long long b, bool a_by_k, bool b_by_k);
 void simt_group_products_commit();
@@ -144,6 +147,8 @@ DEVICE void arrivals_publish() {}
 DEVICE void arrive(unsigned long long *arrivals) { simt_arrive(arrivals, 0); }
 DEVICE void arrive_expecting(unsigned long long *arrivals, unsigned bytes) { simt_arrive(arrivals, bytes); }
 DEVICE void arrivals_wait(unsigned long long *arrivals, unsigned parity) { simt_arrivals_wait(arrivals, parity); }
+DEVICE void tensor_map_acquire(const TensorMap *map) { simt_tensor_map_acquire(map); }
+DEVICE void async_fence() { simt_async_fence(); }
 DEVICE void tensor_prefetch(const TensorMap *) {}
 DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, unsigned long long *arrivals)
 {

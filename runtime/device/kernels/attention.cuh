@@ -312,7 +312,7 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
     const AttentionHead again = attention_head(p, forget(tile), KEYS); /* not kept in registers through the loop */
     T *dq = (T *)p.dqkv + again.first_row * row_pitch + again.head * again.width;
     const unsigned last = smaller(p.sequence, again.begin + ATTENTION_TILE);
-    const unsigned store_row = again.begin + threadIdx.x / 32 * 16 + lane_of_warp() / 4;
+    const unsigned thread = forget(threadIdx.x), store_row = again.begin + thread / 32 * 16 + thread % 32 / 4;
     const float again_scale = 1 / sqrtf((float)again.width), scales[2] = {again_scale, again_scale}, ones[2] = {1, 1};
     attention_store<T, WIDTH>(KEYS ? dq + p.columns : dq, row_pitch, sum1, scales, store_row, last, again.width);
     if constexpr (KEYS)

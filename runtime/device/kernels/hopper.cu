@@ -1,12 +1,8 @@
-#include "hopper.cuh"
+#include "fused_hopper.cuh"
 
-#define HOPPER(name, layout)                                                                                   \
-    KERNEL __launch_bounds__(HOPPER_THREADS, 1) hopper_##name(KERNEL_PARAMETER HopperProduct p)                 \
-    {                                                                                                          \
-        KERNEL_SHARED(shared);                                                                                 \
-        hopper_work<layout>(p, shared);                                                                        \
-    }
+#define HOPPER(name, layout) TILE_KERNEL((HOPPER_THREADS, 1), hopper_##name, HopperProduct, hopper_work<layout>(p, shared))
 
 HOPPER(forward, PRODUCT_FORWARD)
 HOPPER(input, PRODUCT_INPUT)
 HOPPER(weight, PRODUCT_WEIGHT)
+TILE_KERNEL((HOPPER_THREADS, 1), fused_hopper, Fused, fused_hopper_work(p, shared))

@@ -14,24 +14,25 @@ enum {
     HOPPER_SWIZZLE_ATOM = 1024
 };
 
-/* The ring's state, alike in producers and consumers. */
+/* The ring, alike in producers and consumers. */
 struct HopperRing {
     char *stages;
     Arrivals *full, *empty; /* a stage's bytes have come; a stage's eight consuming warps are done */
-    unsigned stage, parity;
+    unsigned position;      /* stages filled or read so far */
 
-    DEVICE HopperRing of(char *shared)
+    DEVICE HopperRing of(char *stages, Arrivals *arrivals, unsigned position)
     {
-        Arrivals *arrivals = (Arrivals *)(shared + HOPPER_STAGES * HOPPER_STAGE_BYTES);
-        return HopperRing{shared, arrivals, arrivals + HOPPER_STAGES, 0, 0};
+        return HopperRing{stages, arrivals, arrivals + HOPPER_STAGES, position};
     }
+    DEVICE unsigned stage_of(unsigned position) { return position % HOPPER_STAGES; }
+    DEVICE unsigned parity_of(unsigned position) { return position / HOPPER_STAGES % 2; }
 };
 
-DEVICE void hopper_next(HopperRing &ring)
+DEVICE void hopper_begin(const HopperRing &ring)
 {
-    if (++ring.stage == HOPPER_STAGES) {
-        ring.stage = 0;
-        ring.parity ^= 1;
+    for (unsigned stage = 0; stage < HOPPER_STAGES; stage++) {
+        arrivals_init(ring.full + stage, 1);
+        arrivals_init(ring.empty + stage, TILE_THREADS / 32);
     }
 }
 
@@ -46,17 +47,24 @@ DEVICE void hopper_load(char *to, const TensorMap *map, unsigned first, unsigned
             tensor_load(to + box * HOPPER_BOX_BYTES, map, first + box * 64, k, full);
 }
 
-template <ProductLayout LAYOUT> DEVICE void hopper_produce(const HopperProduct &p, HopperRing &ring, ProductTile tile)
+DEVICE ProductTile hopper_place(const Product &p, unsigned tile)
+{
+    return product_tile(p.m, p.n, HOPPER_TILE_M, HOPPER_TILE_N, tile);
+}
+
+template <ProductLayout LAYOUT> DEVICE void hopper_produce(const HopperProduct &p, HopperRing &ring, unsigned tile)
 {
     using Layout = ProductOperands<LAYOUT>;
+    const ProductTile place = hopper_place(p.product, tile);
     for (unsigned k = 0; k < p.product.k; k += HOPPER_TILE_K) {
-        char *stage = ring.stages + ring.stage * HOPPER_STAGE_BYTES;
-        Arrivals *full = ring.full + ring.stage;
-        arrivals_wait(ring.empty + ring.stage, ring.parity ^ 1);
+        const unsigned number = HopperRing::stage_of(ring.position);
+        char *stage = ring.stages + number * HOPPER_STAGE_BYTES;
+        Arrivals *full = ring.full + number;
+        arrivals_wait(ring.empty + number, HopperRing::parity_of(ring.position) ^ 1);
         arrive_expecting(full, HOPPER_STAGE_BYTES);
-        hopper_load<Layout::a_by_k>(stage, &p.a, tile.row, HOPPER_TILE_M, k, full);
-        hopper_load<Layout::b_by_k>(stage + HOPPER_A_BYTES, &p.b, tile.column, HOPPER_TILE_N, k, full);
-        hopper_next(ring);
+        hopper_load<Layout::a_by_k>(stage, &p.a, place.row, HOPPER_TILE_M, k, full);
+        hopper_load<Layout::b_by_k>(stage + HOPPER_A_BYTES, &p.b, place.column, HOPPER_TILE_N, k, full);
+        ring.position++;
     }
 }
 
@@ -67,33 +75,17 @@ template <bool BY_K> DEVICE unsigned long long hopper_operand(const char *slab, 
                 : matrix_descriptor(slab + k * 128, HOPPER_BOX_BYTES, HOPPER_SWIZZLE_ATOM);
 }
 
-/* Four lanes have two neighbours each of four groups of eight columns; afterwards each has all of one group, v[2 l + e] from
-   lane l of the four. */
-DEVICE void hopper_transpose(float (&v)[8])
-{
-    const unsigned lane = lane_of_warp();
-    UNROLL for (unsigned distance = 1; distance <= 2; distance *= 2)
-        UNROLL for (unsigned i = 0; i < 2; i++)
-            UNROLL for (unsigned e = 0; e < 2; e++) {
-                const unsigned low = distance == 1 ? i * 2 : i, high = low + distance;
-                const bool upper = lane & distance;
-                const float sent = upper ? v[low * 2 + e] : v[high * 2 + e];
-                const float got = __shfl_xor_sync(0xffffffffu, sent, (int)distance);
-                v[low * 2 + e] = upper ? got : v[low * 2 + e];
-                v[high * 2 + e] = upper ? v[high * 2 + e] : got;
-            }
-}
-
-template <ProductLayout LAYOUT> DEVICE void hopper_consume(const Product &p, HopperRing &ring, ProductTile tile)
+template <ProductLayout LAYOUT> DEVICE void hopper_consume(const Product &p, HopperRing &ring, unsigned tile, char *shared_sums)
 {
     using Layout = ProductOperands<LAYOUT>;
+    const ProductTile place = hopper_place(p, tile);
     const unsigned group = threadIdx.x / 128, lane = lane_of_warp();
     float sum[128] = {};
-    unsigned before = 0; /* the stage that the last group of products reads */
     for (unsigned k = 0; k < p.k; k += HOPPER_TILE_K) {
-        const char *a_slab = ring.stages + ring.stage * HOPPER_STAGE_BYTES, *b_slab = a_slab + HOPPER_A_BYTES;
+        const unsigned stage = HopperRing::stage_of(ring.position);
+        const char *a_slab = ring.stages + stage * HOPPER_STAGE_BYTES, *b_slab = a_slab + HOPPER_A_BYTES;
         const char *own = a_slab + group * HOPPER_BOX_BYTES; /* 64 rows of 128 bytes, or one box */
-        arrivals_wait(ring.full + ring.stage, ring.parity);
+        arrivals_wait(ring.full + stage, HopperRing::parity_of(ring.position));
         hold_sums(sum);
         group_products_begin();
         UNROLL for (unsigned inner = 0; inner < HOPPER_TILE_K; inner += 16)
@@ -104,40 +96,43 @@ template <ProductLayout LAYOUT> DEVICE void hopper_consume(const Product &p, Hop
         if (k > 0) {
             group_products_wait<1>();
             if (lane == 0)
-                arrive(ring.empty + before);
+                arrive(ring.empty + HopperRing::stage_of(ring.position - 1));
         }
-        before = ring.stage;
-        hopper_next(ring);
+        ring.position++;
     }
     group_products_wait<0>();
     hold_sums(sum);
     if (lane == 0)
-        arrive(ring.empty + before);
+        arrive(ring.empty + HopperRing::stage_of(ring.position - 1));
 
-    const unsigned first_row = tile.row + group * 64 + threadIdx.x % 128 / 32 * 16 + lane / 4;
-    UNROLL for (unsigned j = 0; j < HOPPER_TILE_N / 8; j += 4)
-        UNROLL for (unsigned half = 0; half < 2; half++) {
-            float v[8];
-            UNROLL for (unsigned i = 0; i < 8; i++)
-                v[i] = sum[(j + i / 2) * 4 + half * 2 + i % 2];
-            hopper_transpose(v);
-            const unsigned row = first_row + half * 8, column = tile.column + (j + lane % 4) * 8;
-            if (row < p.m && column < p.n)
-                product_finish<Bf16, LAYOUT>(p, row, column, true, v);
-        }
+    /* 64 columns at a time through shared memory of the warp's own. */
+    constexpr unsigned columns = HOPPER_SUM_COLUMNS;
+    const unsigned warp_row = threadIdx.x / 32 * 16;
+    float *own = (float *)shared_sums + warp_row * columns;
+    ROLL for (unsigned part = 0; part < HOPPER_TILE_N / columns; part++) {
+        UNROLL for (unsigned which = 0; which < HOPPER_TILE_N / columns; which++)
+            if (which == part)
+                UNROLL for (unsigned i = 0; i < columns / 8 * 2; i++)
+                    *(float2 *)product_sum_at<columns>(own, lane / 4 + i % 2 * 8, i / 2 * 8 + lane % 4 * 2) =
+                        make_float2(sum[which * columns / 2 + i * 2], sum[which * columns / 2 + i * 2 + 1]);
+        __syncwarp();
+        const unsigned row = lane / 8, column = lane % 8 * 8;
+        if (place.column + part * columns + column < p.n)
+            product_finish<Bf16, LAYOUT, 4>(p, place.row + warp_row + row, 4, place.column + part * columns + column, true,
+                                            [&](unsigned i, float (&v)[8]) {
+                Elements<float>::load8(product_sum_at<columns>(own, row + i * 4, column), v);
+            });
+        __syncwarp();
+    }
 }
 
 template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, char *shared)
 {
-    HopperRing ring = HopperRing::of(shared);
-    char *scratch = shared + HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024;
-    const unsigned products = tiles_of(p.product.m, HOPPER_TILE_M) * tiles_of(p.product.n, HOPPER_TILE_N);
-    const unsigned sums = p.product.column_sums ? tiles_of(p.product.n, PRODUCT_SUM_COLUMNS) : 0;
+    char *behind = shared + HOPPER_STAGES * HOPPER_STAGE_BYTES;
+    HopperRing ring = HopperRing::of(shared, (Arrivals *)behind, 0);
+    const unsigned products = hopper_product_tiles(&p.product), tiles = hopper_tiles(&p.product);
     if (threadIdx.x == 0) {
-        for (unsigned stage = 0; stage < HOPPER_STAGES; stage++) {
-            arrivals_init(ring.full + stage, 1);
-            arrivals_init(ring.empty + stage, TILE_THREADS / 32);
-        }
+        hopper_begin(ring);
         arrivals_publish();
     }
     block_barrier();
@@ -147,17 +142,18 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
             tensor_prefetch(&p.a);
             tensor_prefetch(&p.b);
             for (unsigned tile = blockIdx.x; tile < products; tile += gridDim.x)
-                hopper_produce<LAYOUT>(p, ring, product_tile(p.product.m, p.product.n, HOPPER_TILE_M, HOPPER_TILE_N, tile));
+                hopper_produce<LAYOUT>(p, ring, tile);
         }
     } else {
         registers_more<232>();
-        for (unsigned tile = blockIdx.x; tile < products + sums; tile += gridDim.x)
-            if (tile < products)
-                hopper_consume<LAYOUT>(p.product, ring,
-                                       product_tile(p.product.m, p.product.n, HOPPER_TILE_M, HOPPER_TILE_N, tile));
-            else
+        for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
+            if (tile < products) {
+                hopper_consume<LAYOUT>(p.product, ring, tile, behind + 1024);
+            } else {
+                tile_barrier(); /* other warps' sums are out of there */
                 column_sum_tile((const Bf16 *)p.product.b, p.product.column_sums, p.product.k, p.product.n, tile - products,
-                                scratch);
+                                behind + 1024);
+            }
     }
 }
 

@@ -15,7 +15,6 @@
 #define KERNEL extern "C" __global__ void
 #define KERNEL_PARAMETER const __grid_constant__
 #define DEVICE static __device__ __forceinline__
-#define DEVICE_CALL static __device__ __noinline__
 #define UNROLL _Pragma("unroll")
 #define ROLL _Pragma("unroll 1")
 #define UNROLL4 _Pragma("unroll 4")

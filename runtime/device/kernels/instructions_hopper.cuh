@@ -57,6 +57,18 @@ DEVICE void tensor_prefetch(const TensorMap *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+/* Once a block before it loads by a map that lies in global memory. */
+DEVICE void tensor_map_acquire(const TensorMap *map)
+{
+    asm volatile("fence.proxy.tensormap::generic.acquire.sys [%0], 128;" ::"l"(map) : "memory");
+}
+
+/* Ordinary accesses before it come before what copy engine and warpgroups' products do afterwards. */
+DEVICE void async_fence()
+{
+    asm volatile("fence.proxy.async;" ::: "memory");
+}
+
 /* The map's box that begins at element x of row y, to shared memory at 1024 bytes; zeros outside of the tensor. */
 DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, Arrivals *arrivals)
 {

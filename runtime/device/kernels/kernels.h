@@ -58,6 +58,10 @@ typedef struct Launch {
 #define KERNELS_OF_TABLES(X)                                     \
     X(fused, fused, Fused)
 
+/* The same with products by TMA and wgmma, too; sm_90a only, bfloat16 only. */
+#define KERNELS_OF_HOPPER_TABLES(X)                              \
+    X(hopper, fused_hopper, Fused)
+
 /* ---- matrix products ---- */
 
 /* product_forward  c[m, n]  = a[m, k] b[k, n] + bias + residual;  gelu = GELU(c)   y = x w
@@ -194,7 +198,8 @@ typedef struct HopperProduct {
 
 enum {
     HOPPER_TILE_M = 128, HOPPER_TILE_N = 256, HOPPER_TILE_K = 64, HOPPER_THREADS = 384,
-    HOPPER_STAGES = 4, HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2
+    HOPPER_STAGES = 4, HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2,
+    HOPPER_SUM_COLUMNS = 64, HOPPER_SUM_BYTES = HOPPER_TILE_M * HOPPER_SUM_COLUMNS * 4 /* on their way out */
 };
 
 typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
@@ -349,17 +354,22 @@ KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
     return a_row % 8 == 0 && b_row % 8 == 0 && p->n % 8 == 0;
 }
 
+KERNELS_BOTH unsigned hopper_product_tiles(const Product *p)
+{
+    return tiles_of(p->m, HOPPER_TILE_M) * tiles_of(p->n, HOPPER_TILE_N);
+}
+
+/* As of product_launch: the columns' sums behind. */
 KERNELS_BOTH unsigned hopper_tiles(const Product *p)
 {
-    const unsigned sums = p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0;
-    return tiles_of(p->m, HOPPER_TILE_M) * tiles_of(p->n, HOPPER_TILE_N) + sums;
+    return hopper_product_tiles(p) + (p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0);
 }
 
 KERNELS_BOTH Launch hopper_launch(const Product *p, unsigned multiprocessors)
 {
     const unsigned tiles = hopper_tiles(p);
     const Launch launch = {tiles < multiprocessors ? tiles : multiprocessors, HOPPER_THREADS,
-                           HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + TILE_THREADS / 4 * (PRODUCT_SUM_COLUMNS + 1) * 4};
+                           HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + HOPPER_SUM_BYTES};
     return launch;
 }
 
@@ -401,7 +411,7 @@ KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product
     X(finish_sum, sum)                                           \
     X(copy_bytes, copy)
 
-/* And what fused_hopper's may hold besides: operation_to_hopper. */
+/* And what fused_hopper's may hold besides. */
 #define FUSED_OPERATIONS_OF_HOPPER(X)                            \
     X(hopper_forward, hopper)                                    \
     X(hopper_input, hopper)                                      \
@@ -416,7 +426,7 @@ typedef enum OperationKind {
 } OperationKind;
 
 /* Compute and communication: who works on one goes to the other when it is done. */
-enum { FUSED_QUEUES = 2, OPERATION_AFTER = 4 };
+enum { FUSED_QUEUES = 2, OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
 
 typedef struct Operation { /* at 64 bytes, for the maps of `hopper` */
     OperationKind kind;
@@ -437,19 +447,6 @@ typedef struct Operation { /* at 64 bytes, for the maps of `hopper` */
         HopperProduct hopper;
     } of;
 } Operation;
-
-/* Turns a product that TMA can read into one for fused_hopper, whose maps are then the caller's to fill in, of tensor_map_shape
-   and the layout that stands in *layout; else changes nothing and returns 0. */
-KERNELS_BOTH int operation_to_hopper(Operation *o, ProductLayout *layout)
-{
-    const Product p = o->of.product;
-    *layout = o->kind == FUSED_product_input ? PRODUCT_INPUT : o->kind == FUSED_product_weight ? PRODUCT_WEIGHT : PRODUCT_FORWARD;
-    if (o->kind > FUSED_product_weight || !hopper_takes(*layout, &p))
-        return 0;
-    o->kind = *layout == PRODUCT_INPUT ? FUSED_hopper_input : *layout == PRODUCT_WEIGHT ? FUSED_hopper_weight : FUSED_hopper_forward;
-    o->of.hopper.product = p;
-    return 1;
-}
 
 /* Neighbouring tiles of an operation, whose tickets in their queue begin at `ticket`. */
 typedef struct TileRun {
@@ -522,11 +519,10 @@ KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size
     return launch;
 }
 
-/* A warp more, which draws tiles and loads what products read. */
+/* A warpgroup more, of which one thread draws tiles and loads what products read. */
 KERNELS_BOTH Launch fused_hopper_launch(unsigned multiprocessors)
 {
-    const unsigned stages = HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024, others = fused_launch(multiprocessors, 2).shared;
-    const Launch launch = {multiprocessors, TILE_THREADS + 32, stages < others ? others : stages};
+    const Launch launch = {multiprocessors, HOPPER_THREADS, 1024 + HOPPER_STAGES * HOPPER_STAGE_BYTES + HOPPER_SUM_BYTES};
     return launch;
 }
 

@@ -11,6 +11,10 @@ template <ProductLayout LAYOUT> struct ProductOperands {
     static constexpr bool a_by_k = LAYOUT != PRODUCT_WEIGHT, b_by_k = LAYOUT == PRODUCT_INPUT; /* k is contiguous */
 };
 
+/* The elements of the result and of what it is finished with. */
+template <typename T, ProductLayout LAYOUT> struct ProductResult { using Type = T; };
+template <typename T> struct ProductResult<T, PRODUCT_WEIGHT> { using Type = float; };
+
 /* Where a tile lies. Eight rows of tiles go together, so that blocks at work at once share operands in the L2 cache. */
 struct ProductTile {
     unsigned row, column;
@@ -23,62 +27,58 @@ DEVICE ProductTile product_tile(unsigned m, unsigned n, unsigned tile_m, unsigne
     return ProductTile{(first + tile % band % height) * tile_m, tile % band / height * tile_n};
 }
 
-/* Eight finished elements of a row. */
-template <typename T, ProductLayout LAYOUT>
-DEVICE void product_finish(const Product &p, unsigned row, unsigned column, bool aligned, float (&v)[8])
+/* ROWS times eight elements of the result, `stride` rows from each to the next; SUMS(i, v) gives the i-th. What they are
+   finished with is read before any is written: the compiler cannot know that these are different matrices. */
+template <typename T, ProductLayout LAYOUT, int ROWS, typename Sums>
+DEVICE void product_finish(const Product &p, unsigned first_row, unsigned stride, unsigned column, bool aligned, Sums sums)
 {
-    float other[8];
-    const size_t at = (size_t)row * p.n;
-    if (LAYOUT == PRODUCT_FORWARD) {
-        if (p.bias) {
-            load8((const T *)p.bias, column, p.n, aligned, other);
-            UNROLL for (int i = 0; i < 8; i++)
-                v[i] += other[i];
-        }
-        if (p.residual) {
-            load8((const T *)p.residual + at, column, p.n, aligned, other);
-            UNROLL for (int i = 0; i < 8; i++)
-                v[i] += other[i];
-        }
-        store8((T *)p.c + at, column, p.n, aligned, v);
-        if (p.gelu) {
-            UNROLL for (int i = 0; i < 8; i++)
-                v[i] = gelu(to_float(Elements<T>::of(v[i])));
+    using Result = typename ProductResult<T, LAYOUT>::Type;
+    const Result *others = (const Result *)(LAYOUT == PRODUCT_FORWARD ? p.residual : LAYOUT == PRODUCT_INPUT ? p.gelu_input : p.c);
+    float other[ROWS][8] = {}, bias[8] = {};
+    if (others)
+        UNROLL for (unsigned i = 0; i < ROWS; i++)
+            if (first_row + i * stride < p.m)
+                load8(others + (size_t)(first_row + i * stride) * p.n, column, p.n, aligned, other[i]);
+    if (LAYOUT == PRODUCT_FORWARD && p.bias)
+        load8((const T *)p.bias, column, p.n, aligned, bias);
+    UNROLL for (unsigned i = 0; i < ROWS; i++) {
+        const size_t row = first_row + i * stride, at = row * p.n;
+        float v[8];
+        if (row >= p.m)
+            break;
+        sums(i, v);
+        UNROLL for (int e = 0; e < 8; e++)
+            if (LAYOUT != PRODUCT_INPUT)
+                v[e] = v[e] + bias[e] + other[i][e];
+            else if (others)
+                v[e] *= gelu_derivative(other[i][e]);
+        store8((Result *)p.c + at, column, p.n, aligned, v);
+        if (LAYOUT == PRODUCT_FORWARD && p.gelu) {
+            UNROLL for (int e = 0; e < 8; e++)
+                v[e] = gelu(to_float(Elements<T>::of(v[e])));
             store8((T *)p.gelu + at, column, p.n, aligned, v);
         }
-    } else if (LAYOUT == PRODUCT_INPUT) {
-        if (p.gelu_input) {
-            load8((const T *)p.gelu_input + at, column, p.n, aligned, other);
-            UNROLL for (int i = 0; i < 8; i++)
-                v[i] *= gelu_derivative(other[i]);
-        }
-        store8((T *)p.c + at, column, p.n, aligned, v);
-    } else {
-        load8((const float *)p.c + at, column, p.n, aligned, other);
-        UNROLL for (int i = 0; i < 8; i++)
-            v[i] += other[i];
-        store8((float *)p.c + at, column, p.n, aligned, v);
     }
 }
 
-/* A tile's sums on their way from the threads that have them, two neighbours at a time, to threads that have whole rows:
-   float[128][128] of shared memory, groups of eight exchanged by the row, against bank conflicts. */
-DEVICE float *product_sum_at(float *sums, unsigned row, unsigned column)
+/* Sums on their way from the threads that have them, two neighbours at a time, to threads that have more of a row:
+   float[][PITCH] of shared memory, groups of eight exchanged by the row, against bank conflicts. */
+template <unsigned PITCH> DEVICE float *product_sum_at(float *sums, unsigned row, unsigned column)
 {
-    return sums + row * PRODUCT_TILE + (column ^ (row % 8 * 8));
+    return sums + row * PITCH + (column ^ (row % 8 * 8));
 }
 
 template <typename T, ProductLayout LAYOUT>
-DEVICE void product_finish_tile(const Product &p, ProductTile tile, const float *sums)
+DEVICE void product_finish_tile(const Product &p, ProductTile tile, float *sums)
 {
-    const bool aligned = rows_are_aligned(p.n);
+    constexpr unsigned batch = 4, stride = TILE_THREADS / 16;
     const unsigned column = threadIdx.x % 16 * 8;
-    for (unsigned row = threadIdx.x / 16; row < PRODUCT_TILE && tile.row + row < p.m; row += TILE_THREADS / 16)
-        if (tile.column + column < p.n) {
-            float v[8];
-            Elements<float>::load8(product_sum_at((float *)sums, row, column), v);
-            product_finish<T, LAYOUT>(p, tile.row + row, tile.column + column, aligned, v);
-        }
+    if (tile.column + column < p.n)
+        ROLL for (unsigned row = threadIdx.x / 16; row < PRODUCT_TILE && tile.row + row < p.m; row += batch * stride)
+            product_finish<T, LAYOUT, batch>(p, tile.row + row, stride, tile.column + column, rows_are_aligned(p.n),
+                                             [&](unsigned i, float (&v)[8]) {
+                Elements<float>::load8(product_sum_at<PRODUCT_TILE>(sums, row + i * stride, column), v);
+            });
 }
 
 /* ---- bfloat16 ---- */
@@ -170,7 +170,7 @@ template <ProductLayout LAYOUT> DEVICE void product_tile_of(const Product &p, co
         UNROLL for (unsigned j = 0; j < 4; j++)
             UNROLL for (unsigned half = 0; half < 2; half++) {
                 const unsigned row = warp_row + i * 16 + half * 8 + lane / 4, column = warp_column + j * 8 + lane % 4 * 2;
-                *(float2 *)product_sum_at(sums, row, column) = make_float2(sum[i][j][half * 2], sum[i][j][half * 2 + 1]);
+                *(float2 *)product_sum_at<PRODUCT_TILE>(sums, row, column) = make_float2(sum[i][j][half * 2], sum[i][j][half * 2 + 1]);
             }
     tile_barrier();
     product_finish_tile<Bf16, LAYOUT>(p, tile, sums);
@@ -233,7 +233,7 @@ template <ProductLayout LAYOUT> DEVICE void product_tile_of(const Product &p, co
     float *sums = (float *)shared;
     UNROLL for (unsigned i = 0; i < 8; i++)
         UNROLL for (unsigned j = 0; j < 2; j++)
-            *(float4 *)product_sum_at(sums, i / 4 * 64 + down + i % 4, j * 64 + across) =
+            *(float4 *)product_sum_at<PRODUCT_TILE>(sums, i / 4 * 64 + down + i % 4, j * 64 + across) =
                 make_float4(sum[i][j * 4], sum[i][j * 4 + 1], sum[i][j * 4 + 2], sum[i][j * 4 + 3]);
     tile_barrier();
     product_finish_tile<float, LAYOUT>(p, tile, sums);

@@ -277,8 +277,8 @@ HOPPER(weight)
 #define ENTRY(file, name, parameters) {#name, sizeof(parameters), name##_operands, name##_run, #file},
 static const StandinKernel of_elements[] = {KERNELS_OF_ELEMENTS(ENTRY)};
 static const StandinKernel of_floats[] = {KERNELS_OF_FLOATS(ENTRY)};
-static const StandinKernel of_hopper[] = {KERNELS_OF_HOPPER(ENTRY)};
 #define TABLE(file, name, parameters) {#name, sizeof(parameters), NULL, NULL, #file},
+static const StandinKernel of_hopper[] = {KERNELS_OF_HOPPER(ENTRY) KERNELS_OF_HOPPER_TABLES(TABLE)};
 static const StandinKernel of_tables[] = {KERNELS_OF_TABLES(TABLE)};
 
 static bool is_named(const StandinKernel *kernel, const char *suffix, const char *full_name)

@@ -1,0 +1,130 @@
+#ifndef DEVICE_KERNELS_FUSED_HOPPER_CUH
+#define DEVICE_KERNELS_FUSED_HOPPER_CUH
+
+/* The fused launch in bfloat16 with products by TMA and wgmma. One warp draws tiles, waits for what they come after and loads
+   what products read; the other 256 threads do the tiles. The ring of stages goes on from product to product; tiles of other
+   kinds have its memory to themselves. */
+
+#include "fused.cuh"
+#include "hopper.cuh"
+
+enum { FUSED_AHEAD = 2 }; /* tiles of a block that are drawn and not done */
+
+struct FusedDrawn {
+    FusedTile tile;
+    unsigned position; /* the ring's, where a product begins */
+};
+
+/* The first 1024 bytes of shared memory; then come the stages, then sums on their way out. */
+struct FusedHead {
+    Arrivals ring[2 * HOPPER_STAGES];
+    Arrivals drawn[FUSED_AHEAD], done[FUSED_AHEAD];
+    FusedDrawn tiles[FUSED_AHEAD];
+    unsigned acquired[FUSED_OPERATIONS_MOST / 32]; /* a bit an operation: its maps */
+};
+static_assert(sizeof(FusedHead) <= 1024, "the stages begin behind it");
+
+/* As HopperRing's position: places and parities of the block's tiles. */
+DEVICE unsigned fused_place(unsigned number) { return number % FUSED_AHEAD; }
+DEVICE unsigned fused_parity(unsigned number) { return number / FUSED_AHEAD % 2; }
+
+DEVICE bool fused_by_ring(const Operation &o, unsigned tile)
+{
+    return o.kind >= FUSED_hopper_forward && tile < hopper_product_tiles(&o.of.hopper.product);
+}
+
+/* By one thread. It may be a tile ahead of the others: what the drawn tile comes after is done by then, so that the block's
+   own tiles before it have come to their end whoever waits. */
+DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
+{
+    unsigned turn = 0;
+    for (unsigned number = 0;; number++) {
+        const unsigned place = fused_place(number), parity = fused_parity(number);
+        arrivals_wait(head.done + place, parity ^ 1);
+        const FusedTile next = fused_next(p, turn);
+        head.tiles[place] = FusedDrawn{next, ring.position};
+        arrive(head.drawn + place);
+        if (next.operation == FUSED_NO_OPERATION)
+            return;
+        const Operation &o = p.operations[next.operation];
+        const HopperProduct &product = o.of.hopper;
+        if (!fused_by_ring(o, next.tile)) {
+            arrivals_wait(head.done + place, parity);
+            continue;
+        }
+        unsigned &acquired = head.acquired[next.operation / 32];
+        if (!(acquired >> next.operation % 32 & 1)) {
+            tensor_map_acquire(&product.a);
+            tensor_map_acquire(&product.b);
+            acquired |= 1u << next.operation % 32;
+        }
+        async_fence(); /* what other blocks stored, before what is loaded */
+        if (o.kind == FUSED_hopper_forward)
+            hopper_produce<PRODUCT_FORWARD>(product, ring, next.tile);
+        else if (o.kind == FUSED_hopper_input)
+            hopper_produce<PRODUCT_INPUT>(product, ring, next.tile);
+        else
+            hopper_produce<PRODUCT_WEIGHT>(product, ring, next.tile);
+    }
+}
+
+DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
+{
+    char *sums = stages + HOPPER_STAGES * HOPPER_STAGE_BYTES;
+    for (unsigned number = 0;; number++) {
+        arrivals_wait(head.drawn + fused_place(number), fused_parity(number));
+        const FusedDrawn now = head.tiles[fused_place(number)];
+        const unsigned tile = now.tile.tile;
+        if (now.tile.operation == FUSED_NO_OPERATION)
+            return;
+        const Operation &o = p.operations[now.tile.operation];
+        const Product &product = o.of.hopper.product;
+        HopperRing ring = HopperRing::of(stages, head.ring, now.position);
+        if (!fused_by_ring(o, tile)) {
+            if (o.kind == FUSED_hopper_weight)
+                column_sum_tile((const Bf16 *)product.b, product.column_sums, product.k, product.n,
+                                tile - hopper_product_tiles(&product), stages);
+            else
+                fused_tile<Bf16>(o, tile, stages);
+            async_fence(); /* what this thread did in the stages, before what is loaded there */
+        } else if (o.kind == FUSED_hopper_forward) {
+            hopper_consume<PRODUCT_FORWARD>(product, ring, tile, sums);
+        } else if (o.kind == FUSED_hopper_input) {
+            hopper_consume<PRODUCT_INPUT>(product, ring, tile, sums);
+        } else {
+            hopper_consume<PRODUCT_WEIGHT>(product, ring, tile, sums);
+        }
+        tile_barrier();
+        if (threadIdx.x == 0) {
+            count_up(p.done + head.tiles[fused_place(number)].tile.operation);
+            arrive(head.done + fused_place(number));
+        }
+    }
+}
+
+DEVICE void fused_hopper_work(const Fused &p, char *shared)
+{
+    FusedHead &head = *(FusedHead *)shared;
+    const HopperRing ring = HopperRing::of(shared + 1024, head.ring, 0);
+    if (threadIdx.x == 0) {
+        hopper_begin(ring);
+        for (unsigned place = 0; place < FUSED_AHEAD; place++) {
+            arrivals_init(head.drawn + place, 1);
+            arrivals_init(head.done + place, 1);
+        }
+        for (unsigned &word : head.acquired)
+            word = 0;
+        arrivals_publish();
+    }
+    block_barrier();
+    if (threadIdx.x < TILE_THREADS) {
+        registers_more<240>();
+        fused_consume(p, head, shared + 1024);
+    } else {
+        registers_less<32>();
+        if (threadIdx.x == TILE_THREADS)
+            fused_produce(p, head, ring);
+    }
+}
+
+#endif
