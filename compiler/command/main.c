@@ -182,50 +182,28 @@ static Status run_sweep(Job *job, Error *error)
     return STATUS_OK;
 }
 
-static bool has_times(const Costs *costs, uint32_t stage)
-{
-    for (int cost = 0; cost < STAGE_COSTS; cost++)
-        if (costs->stages[stage][cost] >= 0)
-            return true;
-    return false;
-}
-
-/* Times of what is not there change nothing: likely a slip, though a file of costs may be of a larger schedule. */
-static void note_unused_costs(const Costs *costs, const Schedule *schedule)
+/* Likely a slip, though a file of costs may be of a larger schedule. */
+static void note_gap(const Costs *costs, const Schedule *schedule)
 {
     uint32_t stages = 0;
+    char gap[200];
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
         stages = schedule->pipes[p].stages > stages ? schedule->pipes[p].stages : stages;
-    for (uint32_t s = stages; s < costs->stage_count; s++)
-        if (has_times(costs, s)) {
-            fprintf(stderr, "dpc: note: --cost has times of stage %u, which changes nothing: the stages are 0 to %u\n", s, stages - 1);
-            break;
-        }
-    for (uint32_t i = 0; i < costs->link_count; i++) {
-        const LinkCost *link = &costs->links[i];
-        if (link->from >= schedule->ranks || link->to >= schedule->ranks) {
-            fprintf(stderr, "dpc: note: --cost has times of messages from rank %u to rank %u, which changes nothing: the ranks are 0 to %u\n",
-                    link->from, link->to, schedule->ranks - 1);
-            break;
-        }
-    }
+    if (costs_gap(costs, stages, schedule->ranks, gap, sizeof gap))
+        fprintf(stderr, "dpc: note: --cost: %s\n", gap);
 }
 
 static Status run(Job *job, Error *error)
 {
     Compilation *c = &job->compilation;
-    const Costs given = job->options.costs;
     TRY(source_read(job->options.input, c->arena, &job->source, error));
     if (job->options.sweep.text)
         return run_sweep(job, error);
     const Costs given = job->options.costs;
     job->options.costs = costs_of_components(&job->options.costs, NULL, c->arena); /* a search needs them before */
     TRY(compile(c, error));
-    char gap[200];
-    if (costs_gap(&given, c->schedule.pipes[0].stages, gap, sizeof gap))
-        fprintf(stderr, "dpc: warning: --cost: %s\n", gap);
+    note_gap(&given, &c->schedule);
     job->options.costs = costs_of_components(&job->options.costs, c->schedule.recipe, c->arena);
-    note_unused_costs(&given, &c->schedule);
     timeline_run(&c->schedule, &c->table, &job->options.costs, c->arena, &job->times);
     return write_outputs(job, error);
 }

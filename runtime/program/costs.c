@@ -301,7 +301,7 @@ static bool is_known(const Costs *costs, uint32_t stage, StageCost cost)
            ((cost == COST_I || cost == COST_W) && has(costs, stage, COST_B));
 }
 
-bool costs_gap(const Costs *costs, uint32_t stages, char *text, size_t size)
+bool costs_gap(const Costs *costs, uint32_t stages, uint32_t ranks, char *text, size_t size)
 {
     bool components = false;
     for (int c = 0; c < RECIPE_COMPONENTS; c++)
@@ -314,7 +314,7 @@ bool costs_gap(const Costs *costs, uint32_t stages, char *text, size_t size)
         for (uint32_t s = 0; s < costs->stage_count || s < stages; s++) {
             const bool own = s < costs->stage_count && costs->stages[s][keys[k].one] >= 0;
             if (own && s >= stages) {
-                snprintf(text, size, "%s[%u] is for no stage: there are 0..%u", keys[k].name, s, stages - 1);
+                snprintf(text, size, "%s[%u] is for no stage: the stages are 0..%u", keys[k].name, s, stages - 1);
                 return true;
             }
             if (own && with == UINT32_MAX)
@@ -327,6 +327,13 @@ bool costs_gap(const Costs *costs, uint32_t stages, char *text, size_t size)
         snprintf(text, size, "%s is given for stage %u, but not for stage %u, which has the default; %s = ... without brackets is for "
                              "all stages without one of their own", keys[k].name, with, without, keys[k].name);
         return true;
+    }
+    for (uint32_t i = 0; i < costs->link_count; i++) {
+        const LinkCost *link = &costs->links[i];
+        if (link->from >= ranks || link->to >= ranks) {
+            snprintf(text, size, "comm[%u->%u] is for no link: the ranks are 0..%u", link->from, link->to, ranks - 1);
+            return true;
+        }
     }
     return false;
 }

@@ -79,9 +79,9 @@ Costs costs_recut(const Costs *costs, uint32_t from, uint32_t to, Arena *arena);
    `recipe` is that of F&Bs; NULL: their halves take turns. Costs of one model, before costs_recut. */
 Costs costs_of_components(const Costs *costs, const Recipe *recipe, Arena *arena);
 
-/* What a schedule of so many stages makes of costs of single stages, in words with a way out: a stage that it does not have, or a
-   stage for which none is given while others have one. False: nothing is amiss. */
-bool costs_gap(const Costs *costs, uint32_t stages, char *text, size_t size);
+/* What a schedule of so many stages and ranks makes of costs of single stages and links, in words with a way out: a stage or link
+   that it does not have, or a stage for which none is given while others have one. False: nothing is amiss. */
+bool costs_gap(const Costs *costs, uint32_t stages, uint32_t ranks, char *text, size_t size);
 
 /* Time of a pass. B: what was given, of the stage or of all, else I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
