@@ -120,8 +120,8 @@ static void test_refused(void **state)
         {"F", "'F' is not 'key = value'"},
         {"F=1,,I=1", "'' is not 'key = value'"},
         {"memry_I=1", "no cost 'memry_I'; did you mean memory_I?"},
-        {"xyzzy=1", "no cost 'xyzzy'; there are F, I, W, B, FB, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, layers, attention.F, attention.B, "
-         "attention.W, mlp.F, mlp.B, mlp.W, dispatch.F, dispatch.B, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, unit"},
+        {"xyzzy=1", "no cost 'xyzzy'; there are F, I, W, B, FB, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, layers, "
+         "multiprocessors, attention.F, attention.B, attention.W, mlp.F, mlp.B, mlp.W, dispatch.F, dispatch.B, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, unit"},
         {"memory_w=1", "no cost 'memory_w'; did you mean memory_W?"},
         {"bandwith[0->1]=1", "no cost 'bandwith'; did you mean bandwidth?"},
         {"F=", "F = : it must be a number from 0 to 1e+12"},
