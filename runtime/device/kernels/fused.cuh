@@ -96,9 +96,12 @@ DEVICE FusedTile fused_next(const Fused &p, unsigned &turn)
 template <typename T> DEVICE void fused_work(const Fused &p, char *shared)
 {
     FusedTile *next = (FusedTile *)shared;
-    for (unsigned turn = 0;;) {
+    unsigned *turn = (unsigned *)(next + 1);
+    if (threadIdx.x == 0)
+        *turn = 0;
+    for (;;) {
         if (threadIdx.x == 0)
-            *next = fused_next(p, turn);
+            *next = fused_next(p, *turn);
         tile_barrier();
         const FusedTile now = *next;
         if (now.operation == FUSED_NO_OPERATION)
