@@ -10,8 +10,7 @@
 #include <string.h>
 
 static _Alignas(16) char from[64], to[64];
-static TensorMap map;
-static const Copy parameters = {from, to, sizeof from}, with_map = {&map, to, sizeof to};
+static const Copy parameters = {from, to, sizeof from};
 
 static void assert_found_in(const char *kernel, const Copy *copy, unsigned threads, unsigned shared, const char *words)
 {
@@ -46,6 +45,8 @@ static void test_accesses(void **state)
 #else
     assert_found("faulty_race", 64, 256, "with no barrier between");
     assert_found("faulty_bounds", 32, 128, "touches byte 131 of 128 bytes of shared memory");
+    static TensorMap map;
+    const Copy with_map = {&map, to, sizeof to};
     const TensorMapShape shape = {.sizes = {32, 1}, .pitch = 64, .box = {64, 8}};
     emulated_tensor_map(&map, from, &shape);
     assert_found_in("faulty_map", &with_map, 32, 2048, "a map in global memory that its block has not acquired");
