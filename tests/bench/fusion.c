@@ -4,21 +4,13 @@
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
 #include "runtime/model/model.h"
+#include "tests/gpu/run/measure.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define OK(call)                                                                \
-    do {                                                                        \
-        Error error = {""};                                                     \
-        if ((call) != STATUS_OK) {                                              \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, error.text);     \
-            exit(1);                                                            \
-        }                                                                       \
-    } while (0)
 
 enum { MULTIPROCESSORS = 132, BATCHES = 40, TIMED = 100 };
 
