@@ -8,6 +8,8 @@
 #   make install PREFIX=/usr/local DESTDIR=   dpc, dprun and the schedules; make uninstall takes them away again
 #   make fuzz    both doors      make rebase    rewrites golden tests and the README's picture    make clean
 
+.DEFAULT_GOAL := all
+
 BUILD    ?= build
 # Too large an allocation fails here as everywhere. oneDNN and OpenMPI are not instrumented: what they do among themselves is not
 # TSan's to judge
