@@ -109,7 +109,7 @@ static Piece *take_apart(const Source *source, Arena *arena, Piece **end)
 /* --- what each piece is --- */
 
 typedef struct Brackets {
-    char open[2 * EXPRESSION_DEPTH_MAX]; /* a byte each: ( [ { and p for the { or [ of a pass */
+    char *open; /* [pieces], a byte each: ( [ { and p for the { or [ of a pass */
     uint32_t count, blocks;
 } Brackets;
 
@@ -137,8 +137,7 @@ static void open_bracket(Walk *walk, Piece *piece)
 {
     const bool of_pass = *piece->text != '(' && walk->of_pass && !is(walk->item, "overlap");
     piece->of_pass = of_pass;
-    if (walk->brackets.count < sizeof walk->brackets.open)
-        walk->brackets.open[walk->brackets.count++] = of_pass ? 'p' : *piece->text;
+    walk->brackets.open[walk->brackets.count++] = of_pass ? 'p' : *piece->text;
     walk->brackets.blocks += *piece->text == '{' && !of_pass;
 }
 
@@ -264,7 +263,7 @@ static void set_blanks(Line *line)
 
 static Line *find_lines(Piece *pieces, Piece *end, Arena *arena, uint32_t *count)
 {
-    Walk *walk = arena_allocate(arena, sizeof *walk);
+    Walk walk = {.brackets.open = arena_array(arena, (size_t)(end - pieces), 1)};
     Line *lines = arena_array(arena, (size_t)(end - pieces), sizeof *lines), *line = NULL;
     const Piece *line_item = NULL;
     *count = 0;
@@ -272,12 +271,12 @@ static Line *find_lines(Piece *pieces, Piece *end, Arena *arena, uint32_t *count
         const bool first = piece->newlines > 0;
         if (first) {
             line = &lines[(*count)++];
-            *line = (Line){.first = piece, .depth = walk->brackets.blocks, .after_blank = piece->newlines > 1};
-            line->depth += walk->item && !is_mark(piece, "{"); /* it goes on from the line before */
-            line->depth -= line->depth && is_mark(piece, "}") && !walk->item;
+            *line = (Line){.first = piece, .depth = walk.brackets.blocks, .after_blank = piece->newlines > 1};
+            line->depth += walk.item && !is_mark(piece, "{"); /* it goes on from the line before */
+            line->depth -= line->depth && is_mark(piece, "}") && !walk.item;
             line_item = NULL;
         }
-        understand(walk, piece, first, &line_item);
+        understand(&walk, piece, first, &line_item);
         line->end = piece + 1;
     }
     for (uint32_t i = 0; i < *count; i++) {

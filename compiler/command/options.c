@@ -286,6 +286,9 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             TRY(parse_emit("explain", options, error));
             break;
         case SWEEP:
+            if (options->sweep.text)
+                return error_set(error, STATUS_BAD_USAGE, "--sweep stands twice: one takes several ranges, --sweep %s,%s", options->sweep.text,
+                                 optarg);
             TRY(sweep_parse(optarg, arena, &options->sweep, error));
             break;
         case HELP:

@@ -79,7 +79,7 @@ static bool count_all(Sweep *sweep)
     const SweepRange *ranks = &sweep->ranges[0];
     if (!sweep->by_ranks)
         return count_with(sweep, 0, &sweep->combinations);
-    if (count_of(ranks, 0) > PROGRAM_RANKS_MAX)
+    if (ranks->last > INT32_MAX || count_of(ranks, 0) > PROGRAM_RANKS_MAX)
         return false;
     sweep->combinations = 0;
     for (uint64_t i = 0; i < count_of(ranks, 0); i++) {

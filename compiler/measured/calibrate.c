@@ -65,15 +65,11 @@ static int compare_numbers(const void *left, const void *right)
 /* Leaves the steps that count: all but the first of several, and of those the `fastest`; 0: all. */
 static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
 {
-    uint32_t count;
-    trace->steps = trace_steps_by_makespan(trace, arena, &count);
-    trace->step_count = fastest && fastest < count ? fastest : count;
-    qsort(trace->steps, trace->step_count, sizeof *trace->steps, compare_numbers);
-    size_t kept = 0;
-    for (size_t i = 0; i < trace->count; i++)
-        if (bsearch(&trace->events[i].step, trace->steps, trace->step_count, sizeof *trace->steps, compare_numbers))
-            trace->events[kept++] = trace->events[i];
-    trace->count = kept;
+    uint32_t count, *steps = trace_steps_by_makespan(trace, arena, &count);
+    if (fastest && fastest < count)
+        count = fastest;
+    qsort(steps, count, sizeof *steps, compare_numbers);
+    trace_keep_steps(trace, steps, count);
 }
 
 static void gather_passes(Calibration *calibration)
@@ -201,9 +197,9 @@ static void gather_messages(Calibration *calibration)
     const Trace *trace = calibration->trace;
     for (uint32_t s = 0; s < trace->step_count; s++) {
         const TraceIndex index = trace_index(trace, trace->steps[s], calibration->arena);
-        for (size_t i = 0; i < trace->count; i++) {
-            const TraceEvent *wait = &trace->events[i];
-            if (wait->kind < KINDS || wait->step != trace->steps[s])
+        const TraceStep step = trace_step_events(trace, trace->steps[s]);
+        for (const TraceEvent *wait = step.first; wait < step.end; wait++) {
+            if (wait->kind < KINDS)
                 continue;
             const TraceEvent *made = trace_needed(&index, wait);
             if (made && wait->start <= made->end && wait->end >= made->end)

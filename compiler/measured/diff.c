@@ -41,6 +41,8 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
     times->costs = &costs_unit; /* messages took what they took: nothing to add */
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const Order *order = &schedule->orders[r];
+        const Action *before = NULL;
+        double start = 0;
         times->start[r] = arena_array(arena, order->count, sizeof **times->start);
         times->end[r] = arena_array(arena, order->count, sizeof **times->end);
         times->position[r] = order->count;
@@ -55,6 +57,15 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
                 return error_set(error, STATUS_BAD_INPUT, "%s: step %u has no %s on rank %u: is it of another schedule, or were there other parameters (-D)?",
                                  trace->path, step, name, r);
             }
+            if (before && event->start < start) {
+                char name[48], first[48];
+                action_text(schedule, pass, name, sizeof name);
+                action_text(schedule, before, first, sizeof first);
+                return error_set(error, STATUS_BAD_INPUT, "%s: step %u runs %s before %s on rank %u: is it of another schedule than %s, or were there other parameters (-D)?",
+                                 trace->path, step, name, first, r, schedule->name);
+            }
+            before = pass;
+            start = event->start;
             times->start[r][i] = event->start - extent.start;
             times->end[r][i] = event->end - extent.start;
         }
@@ -260,10 +271,9 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
 
 static void put_cell(const Trace *trace, const TraceEvent *event, FILE *stream)
 {
-    static const char letters[] = {[ACTION_F] = 'F', [ACTION_B] = 'B', [ACTION_I] = 'I', [ACTION_W] = 'W', [ACTION_U] = 'U'};
     if (trace->pipe_count > 1)
         fprintf(stream, "p%u:", event->pipe);
-    fprintf(stream, "%u%c%u", event->stage, letters[event->kind], event->microbatch);
+    fprintf(stream, "%u%s%u", event->stage, action_names[event->kind], event->microbatch);
 }
 
 Source diff_order(const Trace *trace, uint32_t step, Arena *arena)
@@ -271,17 +281,17 @@ Source diff_order(const Trace *trace, uint32_t step, Arena *arena)
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
+    const TraceStep of = trace_step_events(trace, step);
     for (uint32_t r = 0; stream && r < trace->ranks; r++) {
         const char *separator = "";
-        for (size_t i = 0; i < trace->count; i++) {
-            const TraceEvent *event = &trace->events[i];
-            if (event->rank != r || event->step != step || event->kind > ACTION_U)
+        for (const TraceEvent *event = of.first; event < of.end; event++) {
+            if (event->rank != r || event->kind > ACTION_U)
                 continue;
             fprintf(stream, "%s%s", separator, event->overlap ? "(" : "");
             put_cell(trace, event, stream);
             if (event->overlap) {
                 putc(';', stream);
-                put_cell(trace, &trace->events[++i], stream);
+                put_cell(trace, ++event, stream);
                 fputs(")OVERLAP_F_B", stream);
             }
             separator = ",";

@@ -106,7 +106,7 @@ static int take_event(Reader *reader)
         return 1;
     if (!trace->ranks)
         return fail_event(reader, "stands in a file without otherData: is this a trace of dprun or dpc?", name);
-    if (!(numbers[KEY_TIME] >= 0) || !(numbers[KEY_DURATION] >= 0))
+    if (!(numbers[KEY_TIME] >= 0 && numbers[KEY_DURATION] >= 0 && numbers[KEY_TIME] + numbers[KEY_DURATION] < INFINITY))
         return fail_event(reader, "has no ts and dur of at least 0", name);
     if (!(numbers[KEY_PROCESS] >= 0 && numbers[KEY_PROCESS] < trace->ranks))
         return fail_event(reader, "has a pid that is no rank", name);
@@ -200,6 +200,10 @@ static int take_about(Reader *reader, double value)
                         : reader->key == KEY_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX : 1e18;
     if (reader->key == KEY_OTHER || reader->key == KEY_SCHEDULE || reader->key == KEY_SOURCE)
         return 1;
+    if (trace->count) { /* which are within what it said before */
+        error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData stands once more behind events", trace->path);
+        return 0;
+    }
     if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value)))) {
         error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g", trace->path, keys[reader->key].name, value);
         return 0;
@@ -290,7 +294,15 @@ static int compare_steps(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static void list_steps(Trace *trace, Arena *arena)
+/* Which of the steps it is; all events are of one. */
+static uint32_t step_number(const Trace *trace, uint32_t step)
+{
+    const uint32_t *found = bsearch(&step, trace->steps, trace->step_count, sizeof step, compare_steps);
+    return (uint32_t)(found - trace->steps);
+}
+
+/* Lists the steps, and puts the events of each together, in the order in which they are. */
+static void sort_by_step(Trace *trace, Arena *arena)
 {
     uint32_t *steps = arena_array(arena, trace->count, sizeof *steps), count = 0;
     for (size_t i = 0; i < trace->count; i++)
@@ -301,6 +313,16 @@ static void list_steps(Trace *trace, Arena *arena)
     for (uint32_t i = 0; i < count; i++)
         if (!trace->step_count || steps[trace->step_count - 1] != steps[i])
             steps[trace->step_count++] = steps[i];
+    trace->step_events = arena_array(arena, trace->step_count + 1, sizeof *trace->step_events);
+    size_t *next = arena_array(arena, trace->step_count + 1, sizeof *next);
+    TraceEvent *events = arena_array(arena, trace->count, sizeof *events);
+    for (size_t i = 0; i < trace->count; i++)
+        trace->step_events[step_number(trace, trace->events[i].step) + 1]++;
+    for (uint32_t s = 0; s < trace->step_count; s++)
+        trace->step_events[s + 1] += next[s] = trace->step_events[s];
+    for (size_t i = 0; i < trace->count; i++)
+        events[next[step_number(trace, trace->events[i].step)]++] = trace->events[i];
+    trace->events = events;
 }
 
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
@@ -323,13 +345,34 @@ Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
         yajl_free(parser);
     fclose(stream);
     TRY(status);
-    list_steps(trace, arena);
     if (!trace->count)
         return error_set(error, STATUS_BAD_INPUT, "%s: no passes in it: is this a trace of dprun --trace or dpc --emit=trace?", path);
+    sort_by_step(trace, arena);
     return STATUS_OK;
 }
 
 /* --- looking things up --- */
+
+TraceStep trace_step_events(const Trace *trace, uint32_t step)
+{
+    const size_t *begin = &trace->step_events[step_number(trace, step)];
+    return (TraceStep){trace->events + begin[0], trace->events + begin[1]};
+}
+
+void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count)
+{
+    size_t kept = 0;
+    for (uint32_t s = 0; s < count; s++) {
+        const TraceStep step = trace_step_events(trace, steps[s]);
+        const size_t events = (size_t)(step.end - step.first);
+        memmove(trace->events + kept, step.first, events * sizeof *trace->events);
+        trace->step_events[s] = kept;
+        kept += events;
+    }
+    trace->step_events[count] = trace->count = kept;
+    trace->steps = steps;
+    trace->step_count = count;
+}
 
 static size_t place_of(const TraceIndex *index, uint8_t kind, uint32_t pipe, uint32_t stage, uint32_t microbatch)
 {
@@ -357,15 +400,15 @@ TraceIndex trace_index(const Trace *trace, uint32_t step, Arena *arena)
     }
     index.places = (size_t)microbatches * trace->stages;
     index.events = arena_array(arena, index.places * ACTION_KINDS, sizeof *index.events);
-    for (size_t i = 0; i < trace->count; i++)
-        index.update_count += trace->events[i].step == step && trace->events[i].kind == ACTION_U;
+    const TraceStep of = trace_step_events(trace, step);
+    for (const TraceEvent *event = of.first; event < of.end; event++)
+        index.update_count += event->kind == ACTION_U;
     index.updates = arena_array(arena, index.update_count, sizeof *index.updates);
     index.update_count = 0;
-    for (size_t i = 0; i < trace->count; i++) {
-        const TraceEvent *event = &trace->events[i];
-        if (event->step == step && event->kind == ACTION_U)
+    for (const TraceEvent *event = of.first; event < of.end; event++) {
+        if (event->kind == ACTION_U)
             index.updates[index.update_count++] = event;
-        else if (event->step == step)
+        else
             index.events[place_of(&index, event->kind, event->pipe, event->stage, event->microbatch)] = event;
     }
     if (index.update_count)
@@ -401,9 +444,9 @@ const TraceEvent *trace_needed(const TraceIndex *index, const TraceEvent *event)
 TraceExtent trace_extent(const Trace *trace, uint32_t step)
 {
     TraceExtent extent = {INFINITY, -INFINITY};
-    for (size_t i = 0; i < trace->count; i++) {
-        const TraceEvent *event = &trace->events[i];
-        if (event->step != step || event->kind > ACTION_U)
+    const TraceStep of = trace_step_events(trace, step);
+    for (const TraceEvent *event = of.first; event < of.end; event++) {
+        if (event->kind > ACTION_U)
             continue;
         extent.start = fmin(extent.start, event->start);
         extent.end = fmax(extent.end, event->end);

@@ -22,14 +22,24 @@ typedef struct Trace {
     uint32_t microbatches[PROGRAM_PIPES_MAX];
     double unit;          /* seconds of a unit of the costs; 0: its passes computed */
     double message_bytes; /* 0: not known */
-    TraceEvent *events;   /* of each rank in order */
+    TraceEvent *events;   /* step after step; in a step, of each rank in order */
     size_t count, capacity;
     uint32_t *steps;      /* [step_count], ascending */
+    size_t *step_events;  /* [step_count + 1]: where the events of each begin */
     uint32_t step_count;
 } Trace;
 
 /* All memory is the arena's. STATUS_BAD_INPUT names the file and what is wrong with it, and where. */
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
+
+/* The events of one step: [first, end). */
+typedef struct TraceStep {
+    const TraceEvent *first, *end;
+} TraceStep;
+TraceStep trace_step_events(const Trace *trace, uint32_t step);
+
+/* Forgets all steps but these, ascending. */
+void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 
 /* The events of one step by what they are. */
 typedef struct TraceIndex {

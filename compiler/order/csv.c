@@ -20,6 +20,7 @@ typedef struct Reader {
     NamedVersion *versions; /* [version_count]: of the F's that name one */
     uint32_t version_count, version_capacity;
     Span plain;             /* of the last F that names none; ends at 0: there is none */
+    bool explained;         /* why the cell is none: it has been said */
     bool good;
 } Reader;
 
@@ -37,7 +38,9 @@ static bool number(Reader *reader, uint32_t limit, uint32_t *value)
     while (reader->next < reader->end && isdigit((unsigned char)*reader->next)) {
         read = read * 10 + (uint64_t)(*reader->next++ - '0');
         if (read > limit) {
-            diag_error(reader->diagnostics, span_of(reader, begin, reader->end), "the number is too large: at most %u", limit);
+            diag_error(reader->diagnostics, span_of(reader, begin, reader->end), "rank %u: this number is too large: at most %u",
+                       reader->schedule->ranks, limit);
+            reader->explained = true;
             return false;
         }
     }
@@ -149,8 +152,10 @@ static void row(Reader *reader, const char *begin, const char *end, Order *order
             to--;
         reader->next = from;
         reader->end = to;
+        reader->explained = false;
         if (from < to && !cell(reader, order)) {
-            bad_cell(reader, from, to);
+            if (!reader->explained)
+                bad_cell(reader, from, to);
             reader->good = false;
         }
         next = stop + 1;
@@ -160,7 +165,10 @@ static void row(Reader *reader, const char *begin, const char *end, Order *order
 static void read_rows(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
+    static const char byte_order_mark[] = "\xef\xbb\xbf"; /* of a spreadsheet */
     const char *text = reader->source->text, *end = text + reader->source->size;
+    if (strncmp(text, byte_order_mark, strlen(byte_order_mark)) == 0)
+        text += strlen(byte_order_mark);
     while (end > text && isspace((unsigned char)end[-1]))
         end--;
     uint32_t rows = 1;
@@ -183,6 +191,26 @@ static void read_rows(Reader *reader)
         }
         next = newline ? newline + 1 : end;
     }
+}
+
+/* A pipe of which no rank runs a pass. */
+static void report_no_pass(Reader *reader, uint32_t pipe)
+{
+    const Schedule *schedule = reader->schedule;
+    reader->good = false;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            char name[48];
+            if (action->pipe != pipe)
+                continue;
+            action_text(schedule, action, name, sizeof name);
+            diag_error(reader->diagnostics, action->span, "rank %u: %s, but no rank runs a pass%s", r, name,
+                       schedule->pipe_count > 1 ? " of this pipe" : "");
+            return;
+        }
+    diag_error(reader->diagnostics, (Span){0, 1}, "there are cells of pipe %u, but none of pipe %u", schedule->pipe_count - 1, pipe);
+    diag_help(reader->diagnostics, "pipes are numbered from 0");
 }
 
 /* The sizes of the pipes, from the highest numbers in the cells. */
@@ -215,6 +243,8 @@ static void size_pipes(Reader *reader)
                 pipe->microbatches += !seen[action->microbatch];
                 seen[action->microbatch] = true;
             }
+        if (!pipe->stages && reader->good)
+            report_no_pass(reader, p);
         pipe->written = pipe->microbatches;
         schedule->microbatches += pipe->microbatches;
     }
