@@ -264,7 +264,7 @@ bench-gpu: gpu-kit
 
 # --- the two commands ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libyajl-dev libdnnl-dev
-TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-14-dev
+TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-dev
 
 .PHONY: demo
 demo:

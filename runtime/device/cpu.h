@@ -4,9 +4,8 @@
 /* The inside of the CPU device. float32; matrix products and what has an exponential in its inner loop by oneDNN's generated
    kernels, the rest, which only moves memory, in plain loops that the compiler turns into vectors. */
 
+#include "runtime/device/cpu_dnnl.h"
 #include "runtime/device/device.h"
-
-#include <oneapi/dnnl/dnnl.h>
 
 /* One operation of oneDNN with the memory objects of its arguments, which get their addresses when it runs. */
 enum { PRIMITIVE_ARGUMENTS = 4 };

@@ -33,7 +33,7 @@ static Status library_failed(const char *what, dnnl_status_t status, Error *erro
             return library_failed(what, library_status_, error); \
     } while (0)
 
-static Status add_argument(CpuDevice *cpu, Primitive *primitive, int name, const dnnl_memory_desc_t *form, Error *error)
+static Status add_argument(CpuDevice *cpu, Primitive *primitive, int name, const_dnnl_memory_desc_t form, Error *error)
 {
     dnnl_exec_arg_t *argument = &primitive->arguments[primitive->argument_count];
     TRY_LIBRARY("memory object", dnnl_memory_create(&argument->memory, form, cpu->engine, DNNL_MEMORY_NONE));
@@ -42,16 +42,16 @@ static Status add_argument(CpuDevice *cpu, Primitive *primitive, int name, const
     return STATUS_OK;
 }
 
-/* The descriptor into a primitive. `names` of its arguments end with 0. */
-static Status finish_primitive(CpuDevice *cpu, const_dnnl_primitive_desc_t descriptor, const char *what, const int *names,
-                               Primitive *primitive, Error *error)
+/* A descriptor into a primitive. `names` of its arguments end with 0. */
+static Status make_primitive(CpuDevice *cpu, const_dnnl_primitive_desc_t descriptor, const char *what, const int *names,
+                             Primitive *primitive, Error *error)
 {
     TRY_LIBRARY(what, dnnl_primitive_create(&primitive->primitive, descriptor));
     for (const int *name = names; *name; name++)
         TRY(add_argument(cpu, primitive, *name,
                          dnnl_primitive_desc_query_md(descriptor, dnnl_query_exec_arg_md, *name), error));
     primitive->data_count = primitive->argument_count;
-    const dnnl_memory_desc_t *scratchpad =
+    const_dnnl_memory_desc_t scratchpad =
         dnnl_primitive_desc_query_md(descriptor, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
     const size_t bytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
     if (bytes == 0)
@@ -60,56 +60,72 @@ static Status finish_primitive(CpuDevice *cpu, const_dnnl_primitive_desc_t descr
     return add_argument(cpu, primitive, DNNL_ARG_SCRATCHPAD, scratchpad, error);
 }
 
-/* `descriptor`, unless NULL, receives what the backward operation needs as a hint; the caller destroys it. */
-static Status make_primitive(CpuDevice *cpu, const_dnnl_op_desc_t operation, const_dnnl_primitive_desc_t hint,
-                             const char *what, const int *names, dnnl_primitive_desc_t *descriptor, Primitive *primitive,
-                             Error *error)
+/* What lives only while the primitives of an operation are made. */
+typedef struct Making {
+    dnnl_memory_desc_t data; /* of every argument */
+    dnnl_primitive_attr_t attributes;
+    dnnl_primitive_desc_t forward, backward;
+} Making;
+
+static Status begin_making(Making *making, int axes, const dnnl_dims_t sizes, dnnl_format_tag_t tag, Error *error)
 {
     compute_on_this_thread_alone();
-    dnnl_primitive_attr_t attributes;
-    TRY_LIBRARY("attributes", dnnl_primitive_attr_create(&attributes));
-    dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user);
-    dnnl_primitive_desc_t described;
-    const dnnl_status_t found = dnnl_primitive_desc_create(&described, operation, attributes, cpu->engine, hint);
-    dnnl_primitive_attr_destroy(attributes);
-    TRY_LIBRARY(what, found);
-    const Status status = finish_primitive(cpu, described, what, names, primitive, error);
-    if (descriptor && status == STATUS_OK)
-        *descriptor = described;
-    else
-        dnnl_primitive_desc_destroy(described);
-    return status;
+    TRY_LIBRARY("memory descriptor", dnnl_memory_desc_create_with_tag(&making->data, axes, sizes, dnnl_f32, tag));
+    TRY_LIBRARY("attributes", dnnl_primitive_attr_create(&making->attributes));
+    TRY_LIBRARY("attributes", dnnl_primitive_attr_set_scratchpad_mode(making->attributes, dnnl_scratchpad_mode_user));
+    return STATUS_OK;
+}
+
+static void end_making(Making *making)
+{
+    if (making->backward)
+        dnnl_primitive_desc_destroy(making->backward);
+    if (making->forward)
+        dnnl_primitive_desc_destroy(making->forward);
+    if (making->attributes)
+        dnnl_primitive_attr_destroy(making->attributes);
+    dnnl_memory_desc_destroy(making->data);
+}
+
+static Status make_gelu(CpuDevice *cpu, size_t count, Making *making, Primitive *forward, Primitive *backward, Error *error)
+{
+    static const int forward_names[] = {DNNL_ARG_SRC, DNNL_ARG_DST, 0};
+    static const int backward_names[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, 0};
+    const dnnl_alg_kind_t gelu = dnnl_eltwise_gelu_erf;
+    TRY(begin_making(making, 1, (dnnl_dims_t){(dnnl_dim_t)count}, dnnl_a, error));
+    TRY_LIBRARY("GELU", dnnl_eltwise_forward_primitive_desc_create(&making->forward, cpu->engine, dnnl_forward_training, gelu,
+                                                                   making->data, making->data, 0, 0, making->attributes));
+    TRY(make_primitive(cpu, making->forward, "GELU", forward_names, forward, error));
+    TRY_LIBRARY("GELU", dnnl_eltwise_backward_primitive_desc_create(&making->backward, cpu->engine, gelu, making->data,
+                                                                    making->data, making->data, 0, 0, making->forward,
+                                                                    making->attributes));
+    return make_primitive(cpu, making->backward, "GELU", backward_names, backward, error);
 }
 
 Status cpu_gelu_primitives(CpuDevice *cpu, size_t count, Primitive *forward, Primitive *backward, Error *error)
 {
-    dnnl_memory_desc_t data;
-    TRY_LIBRARY("GELU", dnnl_memory_desc_init_by_tag(&data, 1, (dnnl_dims_t){(dnnl_dim_t)count}, dnnl_f32, dnnl_a));
-    dnnl_eltwise_desc_t operation;
-    TRY_LIBRARY("GELU", dnnl_eltwise_forward_desc_init(&operation, dnnl_forward_training, dnnl_eltwise_gelu_erf, &data, 0, 0));
-    dnnl_primitive_desc_t described;
-    const int forward_names[] = {DNNL_ARG_SRC, DNNL_ARG_DST, 0};
-    TRY(make_primitive(cpu, &operation, NULL, "GELU", forward_names, &described, forward, error));
-    const int backward_names[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, 0};
-    Status status;
-    const dnnl_status_t initialised = dnnl_eltwise_backward_desc_init(&operation, dnnl_eltwise_gelu_erf, &data, &data, 0, 0);
-    if (initialised == dnnl_success)
-        status = make_primitive(cpu, &operation, described, "GELU", backward_names, NULL, backward, error);
-    else
-        status = library_failed("GELU", initialised, error);
-    dnnl_primitive_desc_destroy(described);
+    Making making = {0};
+    const Status status = make_gelu(cpu, count, &making, forward, backward, error);
+    end_making(&making);
     return status;
+}
+
+static Status make_softmax(CpuDevice *cpu, size_t rows, size_t columns, Making *making, Primitive *forward, Error *error)
+{
+    static const int names[] = {DNNL_ARG_SRC, DNNL_ARG_DST, 0};
+    TRY(begin_making(making, 2, (dnnl_dims_t){(dnnl_dim_t)rows, (dnnl_dim_t)columns}, dnnl_ab, error));
+    TRY_LIBRARY("softmax", dnnl_softmax_forward_primitive_desc_create(&making->forward, cpu->engine, dnnl_forward_inference,
+                                                                      dnnl_softmax_accurate, making->data, making->data, 1,
+                                                                      making->attributes));
+    return make_primitive(cpu, making->forward, "softmax", names, forward, error);
 }
 
 Status cpu_softmax_primitive(CpuDevice *cpu, size_t rows, size_t columns, Primitive *forward, Error *error)
 {
-    dnnl_memory_desc_t data;
-    TRY_LIBRARY("softmax", dnnl_memory_desc_init_by_tag(&data, 2, (dnnl_dims_t){(dnnl_dim_t)rows, (dnnl_dim_t)columns},
-                                                        dnnl_f32, dnnl_ab));
-    dnnl_softmax_desc_t operation;
-    TRY_LIBRARY("softmax", dnnl_softmax_forward_desc_init(&operation, dnnl_forward_inference, &data, 1));
-    const int names[] = {DNNL_ARG_SRC, DNNL_ARG_DST, 0};
-    return make_primitive(cpu, &operation, NULL, "softmax", names, NULL, forward, error);
+    Making making = {0};
+    const Status status = make_softmax(cpu, rows, columns, &making, forward, error);
+    end_making(&making);
+    return status;
 }
 
 Status cpu_run(CpuDevice *cpu, const Primitive *primitive, const void *const *data, Error *error)

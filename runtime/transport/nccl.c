@@ -26,7 +26,8 @@ typedef struct NcclId {
 } NcclId;
 enum { NCCL_OK = 0, NCCL_IN_PROGRESS = 7 };
 enum { NCCL_BYTES = 1, NCCL_FLOATS = 7 }; /* ncclUint8, ncclFloat32 */
-enum { NCCL_LEAST = 21400, NCCL_CONFIG_MAGIC = 0xcafebeef };
+enum { NCCL_LEAST = 21400 };
+static const unsigned NCCL_CONFIG_MAGIC = 0xcafebeef;
 
 /* The beginning of ncclConfig_t: its size says where it ends. */
 typedef struct NcclConfig {

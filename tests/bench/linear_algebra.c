@@ -3,9 +3,9 @@
    installed. GFLOP/s, best of several rounds. HACKING.md has the figures and what followed from them. */
 
 #include "runtime/base/clock.h"
+#include "runtime/device/cpu_dnnl.h"
 
 #include <dlfcn.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -71,36 +71,38 @@ static void check(dnnl_status_t status, const char *what)
 static const char *prepare_primitive(Product *p, dnnl_engine_t engine, dnnl_data_type_t type)
 {
     dnnl_memory_desc_t a, b, c;
-    check(dnnl_memory_desc_init_by_strides(&a, 2, (dnnl_dims_t){p->m, p->k}, type,
-                                           p->transpose_a ? (dnnl_dims_t){1, p->m} : (dnnl_dims_t){p->k, 1}), "descriptor");
-    check(dnnl_memory_desc_init_by_strides(&b, 2, (dnnl_dims_t){p->k, p->n}, type,
-                                           p->transpose_b ? (dnnl_dims_t){1, p->k} : (dnnl_dims_t){p->n, 1}), "descriptor");
-    check(dnnl_memory_desc_init_by_strides(&c, 2, (dnnl_dims_t){p->m, p->n}, dnnl_f32, (dnnl_dims_t){p->n, 1}), "descriptor");
-    dnnl_matmul_desc_t operation;
+    check(dnnl_memory_desc_create_with_strides(&a, 2, (dnnl_dims_t){p->m, p->k}, type,
+                                               p->transpose_a ? (dnnl_dims_t){1, p->m} : (dnnl_dims_t){p->k, 1}), "descriptor");
+    check(dnnl_memory_desc_create_with_strides(&b, 2, (dnnl_dims_t){p->k, p->n}, type,
+                                               p->transpose_b ? (dnnl_dims_t){1, p->k} : (dnnl_dims_t){p->n, 1}), "descriptor");
+    check(dnnl_memory_desc_create_with_strides(&c, 2, (dnnl_dims_t){p->m, p->n}, dnnl_f32, (dnnl_dims_t){p->n, 1}),
+          "descriptor");
     dnnl_primitive_attr_t attributes;
     dnnl_post_ops_t post;
     dnnl_primitive_desc_t descriptor;
-    check(dnnl_matmul_desc_init(&operation, &a, &b, NULL, &c), "matmul");
     check(dnnl_primitive_attr_create(&attributes), "attributes");
     check(dnnl_post_ops_create(&post), "post-ops");
     if (p->accumulate)
         check(dnnl_post_ops_append_sum(post, 1), "sum");
     check(dnnl_primitive_attr_set_post_ops(attributes, post), "post-ops");
-    dnnl_status_t status = dnnl_primitive_desc_create(&descriptor, &operation, attributes, engine, NULL);
+    dnnl_status_t status = dnnl_matmul_primitive_desc_create(&descriptor, engine, a, b, NULL, c, attributes);
     dnnl_post_ops_destroy(post);
     dnnl_primitive_attr_destroy(attributes);
+    dnnl_memory_desc_destroy(a);
+    dnnl_memory_desc_destroy(b);
+    dnnl_memory_desc_destroy(c);
     if (status == dnnl_unimplemented)
         return NULL;
     check(status, "matmul");
     check(dnnl_primitive_create(&p->primitive, descriptor), "matmul");
     const char *implementation = "";
     check(dnnl_primitive_desc_query(descriptor, dnnl_query_impl_info_str, 0, &implementation), "name");
-    const dnnl_memory_desc_t *forms[3] = {&a, &b, &c};
     void *data[3] = {p->a, p->b, p->c};
     const int names[3] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     for (int i = 0; i < 3; i++) {
         p->arguments[i].arg = names[i];
-        check(dnnl_memory_create(&p->arguments[i].memory, forms[i], engine, data[i]), "memory");
+        check(dnnl_memory_create(&p->arguments[i].memory, dnnl_primitive_desc_query_md(descriptor, dnnl_query_exec_arg_md, names[i]),
+                                 engine, data[i]), "memory");
     }
     return implementation; /* lives in the library */
 }
