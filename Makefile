@@ -107,6 +107,7 @@ $(CUBINS): build/kernels/%.cubin:
 	    runtime/device/kernels/$(call name_of,$*).cu 2> $@.log || { cat $@.log >&2; exit 1; }
 	@mv $@.$(notdir $(BUILD)) $@
 -include $(wildcard $(CUBINS:=.d))
+$(filter-out $(basename $(wildcard $(CUBINS:=.d))),$(CUBINS)): $(KERNELS) $(KERNEL_HEADS) # made before it was known of what
 
 $(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(CUBINS)
 	@mkdir -p $(@D)
