@@ -33,6 +33,7 @@ static void test_faults(void **state)
     assert_found("faulty_warp", 32, 0, "is at shfl.xor where lane 3 of its warp is at shfl");
     assert_found("faulty_copy", 32, 512, "ends while asynchronous copies are under way");
     assert_found("faulty_address", 32, 512, "an address that is not a multiple of 16");
+    assert_found("faulty_registers", 384, 0, "waits for ever at more registers than others give up");
     assert_found("no_such_kernel", 32, 0, "no kernel of that name");
 }
 

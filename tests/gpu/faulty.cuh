@@ -53,6 +53,14 @@ KERNEL faulty_banks(KERNEL_PARAMETER Copy p)
     *(unsigned *)p.to = r[0];
 }
 
+KERNEL faulty_registers(KERNEL_PARAMETER Copy)
+{
+    if (threadIdx.x < 256)
+        registers_more<240>();
+    else
+        registers_less<32>();
+}
+
 /* Boxes by the map at `from`. */
 DEVICE void faulty_box(const Copy &p, char *shared, bool acquired, bool written, bool counted)
 {

@@ -28,7 +28,7 @@ template <typename Parameters, void (*KERNEL_OF)(const Parameters)> void call(co
     {#name "_bf16", call<Parameters, name##_bf16>},
 #define FAULTY(X)                                                                                          \
     X(, faulty_barrier, Copy) X(, faulty_warp, Copy) X(, faulty_race, Copy) X(, faulty_bounds, Copy)       \
-    X(, faulty_copy, Copy) X(, faulty_address, Copy) X(, faulty_banks, Copy)                               \
+    X(, faulty_copy, Copy) X(, faulty_address, Copy) X(, faulty_banks, Copy) X(, faulty_registers, Copy)  \
     X(, faulty_map, Copy) X(, faulty_fence, Copy) X(, faulty_count, Copy) X(, faulty_wait, Copy)
 #define FLOATS(file, name, Parameters) {#name, call<Parameters, name>},
 

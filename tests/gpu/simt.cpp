@@ -5,6 +5,7 @@
 #include "tests/gpu/emulation.h"
 #include "tests/gpu/simt_run.h"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <map>
@@ -68,6 +69,7 @@ struct Fiber {
     unsigned fences = 0;          /* between its accesses and those of the copy engine */
     bool counted = false;         /* has seen others' counts, and no fence since */
     unsigned polls = 0;           /* looks at something that others change, in vain so far */
+    unsigned registers = 0;
     void *fake_stack = nullptr;
 };
 
@@ -94,6 +96,7 @@ struct Block {
     std::vector<Touched> touched;
     std::map<const void *, ArrivalState> arrivals;
     std::set<const TensorMap *> maps; /* acquired */
+    unsigned registers = 0;           /* given up by warps, for others */
 };
 
 struct Machine {
@@ -163,6 +166,12 @@ void resume(Fiber *fiber)
     switch_to(&machine.scheduler, &fiber->context, &fake, fiber->stack.get(), stack_bytes);
 }
 
+/* Of a thread of a kernel whose compiler takes all that it may, as with setmaxnreg. */
+unsigned registers_at_launch()
+{
+    return std::min(65536 / machine.launch.block / 8 * 8, 255u);
+}
+
 void start(Block *block, unsigned number, std::size_t first_fiber)
 {
     const Launch &launch = machine.launch;
@@ -178,7 +187,7 @@ void start(Block *block, unsigned number, std::size_t first_fiber)
         Fiber *fiber = machine.fibers[first_fiber + t].get();
         fiber->block = block, fiber->number = t, fiber->waits = fiber->ended = false, fiber->at = "";
         fiber->copies.clear(), fiber->groups = 0, fiber->products.clear(), fiber->product_groups = 0, fiber->polls = 0;
-        fiber->fences = 0, fiber->counted = false;
+        fiber->fences = 0, fiber->counted = false, fiber->registers = registers_at_launch();
         getcontext(&fiber->context);
         fiber->context.uc_stack.ss_sp = fiber->stack.get();
         fiber->context.uc_stack.ss_size = stack_bytes;
@@ -640,6 +649,21 @@ void simt_arrivals_wait(const void *arrivals, unsigned parity)
         me->waits = true, me->at = "arrivals", me->operands = &state;
         yield();
     }
+}
+
+/* The block has no others than at its launch. */
+void simt_registers(unsigned count, bool more)
+{
+    unsigned none = 0;
+    simt_collective("setmaxnreg", &none, [](void *const *) {});
+    Fiber *me = machine.running;
+    if (more ? count < me->registers : count > me->registers)
+        simt_fail("has %u registers, and asks for %s: %u", me->registers, more ? "more" : "less", count);
+    while (me->block->registers + me->registers < count)
+        simt_poll("more registers than others give up");
+    simt_poll_ended();
+    me->block->registers += me->registers - count;
+    me->registers = count;
 }
 
 /* A kernel's parameters are a copy on the thread's stack; the address sanitizer has it anywhere. */

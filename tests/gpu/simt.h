@@ -135,6 +135,7 @@ struct TensorMap;
 void simt_arrivals_init(const void *arrivals, unsigned count);
 void simt_arrive(const void *arrivals, unsigned bytes);
 void simt_arrivals_wait(const void *arrivals, unsigned parity);
+void simt_registers(unsigned count, bool more);
 void simt_tensor_map_acquire(const TensorMap *map);
 void simt_async_fence();
 void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals);
@@ -154,8 +155,8 @@ DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned
 {
     simt_tensor_load(shared, map, x, y, arrivals);
 }
-template <int COUNT> DEVICE void registers_more() {}
-template <int COUNT> DEVICE void registers_less() {}
+template <int COUNT> DEVICE void registers_more() { simt_registers(COUNT, true); }
+template <int COUNT> DEVICE void registers_less() { simt_registers(COUNT, false); }
 DEVICE void group_products_begin() {}
 DEVICE void group_products_commit() { simt_group_products_commit(); }
 template <int GROUPS> DEVICE void group_products_wait() { simt_group_products_wait(GROUPS); }

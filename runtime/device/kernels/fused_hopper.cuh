@@ -118,10 +118,10 @@ DEVICE void fused_hopper_work(const Fused &p, char *shared)
     }
     block_barrier();
     if (threadIdx.x < TILE_THREADS) {
-        registers_more<240>();
+        registers_more<COMPUTING_REGISTERS>();
         fused_consume(p, head, shared + 1024);
     } else {
-        registers_less<32>();
+        registers_less<LOADING_REGISTERS>();
         if (threadIdx.x == TILE_THREADS)
             fused_produce(p, head, ring);
     }

@@ -14,6 +14,11 @@ enum {
     HOPPER_SWIZZLE_ATOM = 1024
 };
 
+/* Registers of a thread: as launched, and as warpgroups share them out then. A block has no others: whoever asks for more waits
+   until they are given up (PTX ISA, setmaxnreg). */
+enum { HOPPER_REGISTERS = 65536 / HOPPER_THREADS / 8 * 8, LOADING_REGISTERS = 24, COMPUTING_REGISTERS = 240 };
+static_assert(LOADING_REGISTERS + 2 * COMPUTING_REGISTERS <= 3 * HOPPER_REGISTERS, "the warpgroups' registers are there");
+
 /* The ring, alike in producers and consumers. */
 struct HopperRing {
     char *stages;
@@ -137,7 +142,7 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
     }
     block_barrier();
     if (threadIdx.x >= TILE_THREADS) {
-        registers_less<40>();
+        registers_less<LOADING_REGISTERS>();
         if (threadIdx.x == TILE_THREADS) {
             tensor_prefetch(&p.a);
             tensor_prefetch(&p.b);
@@ -145,7 +150,7 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
                 hopper_produce<LAYOUT>(p, ring, tile);
         }
     } else {
-        registers_more<232>();
+        registers_more<COMPUTING_REGISTERS>();
         for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
             if (tile < products) {
                 hopper_consume<LAYOUT>(p.product, ring, tile, behind + 1024);
