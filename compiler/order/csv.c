@@ -50,16 +50,8 @@ static bool number(Reader *reader, uint32_t limit, uint32_t *value)
 
 static void bad_cell(Reader *reader, const char *begin, const char *end)
 {
-    static const char *const refused[] = {"UNSHARD", "RESHARD", "REDUCE_GRAD"};
-    const Span span = span_of(reader, begin, end);
     const int length = end - begin > 60 ? 60 : (int)(end - begin);
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (memmem(begin, (size_t)(end - begin), refused[i], strlen(refused[i]))) {
-            diag_error(reader->diagnostics, span, "rank %u: %.*s: %s is not supported", reader->schedule->ranks, length, begin, refused[i]);
-            diag_help(reader->diagnostics, "weights are not sharded here and gradients are reduced by themselves: leave the cell out");
-            return;
-        }
-    diag_error(reader->diagnostics, span, "rank %u: '%.*s' is not a cell", reader->schedule->ranks, length, begin);
+    diag_error(reader->diagnostics, span_of(reader, begin, end), "rank %u: '%.*s' is not a cell", reader->schedule->ranks, length, begin);
     diag_help(reader->diagnostics, "a cell is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, (0F7;7B3)OVERLAP_F_B, or "
                                    "<stage>U<version>; an F may name its version of the weights, as 3F0v1");
 }
@@ -140,6 +132,26 @@ static bool cell(Reader *reader, Order *order)
     return true;
 }
 
+/* PyTorch's cells for what goes by itself here: 2UNSHARD and the like speak of weights that it shards and gradients that it
+   reduces, 3WAIT_SEND_F0 of the buffer of a message that has gone. */
+static bool passed_over(const char *begin, const char *end)
+{
+    static const struct {
+        const char *name;
+        bool microbatch;
+    } cells[] = {{"UNSHARD", false},          {"RESHARD", false},    {"REDUCE_GRAD", false},
+                 {"WAIT_REDUCE_GRAD", false}, {"WAIT_SEND_F", true}, {"WAIT_SEND_B", true}};
+    const char *name = begin, *last = end;
+    while (name < last && isdigit((unsigned char)*name))
+        name++;
+    while (last > name && isdigit((unsigned char)last[-1]))
+        last--;
+    for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
+        if (name > begin && (size_t)(last - name) == strlen(cells[i].name) && !memcmp(name, cells[i].name, (size_t)(last - name)))
+            return cells[i].microbatch == (last < end);
+    return false;
+}
+
 static void row(Reader *reader, const char *begin, const char *end, Order *order)
 {
     for (const char *next = begin; next <= end;) {
@@ -153,7 +165,7 @@ static void row(Reader *reader, const char *begin, const char *end, Order *order
         reader->next = from;
         reader->end = to;
         reader->explained = false;
-        if (from < to && !cell(reader, order)) {
+        if (from < to && !passed_over(from, to) && !cell(reader, order)) {
             if (!reader->explained)
                 bad_cell(reader, from, to);
             reader->good = false;

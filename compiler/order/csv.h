@@ -3,7 +3,9 @@
 
 /* A compute order, with or without communication, in the text form of torch.distributed.pipelining: a row a rank, cells
    separated by commas, an empty cell is idle time. Cells: <stage><F|B|I|W><microbatch>, (<F>;<B or I>)OVERLAP_F_B,
-   <stage><SEND_F|RECV_F|SEND_B|RECV_B><microbatch>; with several pipes each pass has its pipe in front, p1:3F2. */
+   <stage><SEND_F|RECV_F|SEND_B|RECV_B><microbatch>; with several pipes each pass has its pipe in front, p1:3F2. PyTorch's cells for
+   what goes by itself here are passed over: <stage><UNSHARD|RESHARD|REDUCE_GRAD|WAIT_REDUCE_GRAD>,
+   <stage><WAIT_SEND_F|WAIT_SEND_B><microbatch>. */
 
 #include "compiler/schedule/schedule.h"
 

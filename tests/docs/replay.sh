@@ -1,5 +1,5 @@
 #!/bin/sh
-# Follows a page as its reader would: files that the page shows (```dps NAME) are written, commands ($ ... in ```console) are
+# Follows a page as its reader would: files that the page shows (```dps NAME, ```csv NAME) are written, commands ($ ... in ```console) are
 # run in a folder with build/dpc, build/dprun and schedules/. Prints the page with what the commands really print, so that
 #   sh tests/docs/replay.sh PAGE | diff PAGE -
 # shows where the page is wrong. BUILD names the build folder.
@@ -28,7 +28,7 @@ function run(command, line) {
         block = file = ""
     } else {
         block = $1
-        if ($1 == "```dps" && NF > 1) {
+        if ((block == "```dps" || block == "```csv") && NF > 1) {
             file = $2
             printf "" > file
         }

@@ -3,7 +3,7 @@
 
    From PyTorch 2.11.0, torch/distributed/pipelining/schedules.py: pipeline_order of ScheduleLoopedBFS, ScheduleInterleaved1F1B,
    ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble and ScheduleDualPipeV, and _get_pipeline_order of ScheduleGPipe and
-   Schedule1F1B without its REDUCE_GRAD cells. From DeepSeek's DualPipe at 3da1bbe: the passes in the order in which step() of
+   Schedule1F1B without its REDUCE_GRAD cells (2.15.0 gives the same, WAIT_REDUCE_GRAD left out, too). From DeepSeek's DualPipe at 3da1bbe: the passes in the order in which step() of
    DualPipe and DualPipeV calls for them; for DualPipeV both sources give the same. */
 
 #include "compiler/output/emit.h"
