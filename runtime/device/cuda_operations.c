@@ -108,10 +108,11 @@ static Status product(Device *device, ProductLayout layout, int kernel, int hopp
     }
     if (cuda->type != CUDA_BF16 || !cuda->module->kernels[hopper][CUDA_F32] || !hopper_takes(layout, p))
         return launch_as(cuda, kernel, cuda->type, product_launch(p), p, error);
-    HopperProduct with_maps = {.product = *p};
+    const unsigned multiprocessors = (unsigned)cuda->properties.multiprocessors;
+    HopperProduct with_maps = {.product = *p, .band = product_band(p->m, HOPPER_TILE_M, HOPPER_TILE_N, multiprocessors)};
     TRY(tensor_map(cuda, p->a, tensor_map_shape(layout, p, 0), &with_maps.a, error));
     TRY(tensor_map(cuda, p->b, tensor_map_shape(layout, p, 1), &with_maps.b, error));
-    return launch_as(cuda, hopper, CUDA_F32, hopper_launch(p, (unsigned)cuda->properties.multiprocessors), &with_maps, error);
+    return launch_as(cuda, hopper, CUDA_F32, hopper_launch(p, multiprocessors), &with_maps, error);
 }
 
 static Status linear_forward(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,

@@ -149,6 +149,7 @@ static void use_hopper(Operation *operations)
         const TensorMapShape a = tensor_map_shape(layout, &p, 0), b = tensor_map_shape(layout, &p, 1);
         o->kind = kinds[layout];
         o->of.hopper.product = p;
+        o->of.hopper.band = product_band(p.m, HOPPER_TILE_M, HOPPER_TILE_N, 2);
         emulated_tensor_map(&o->of.hopper.a, p.a, &a);
         emulated_tensor_map(&o->of.hopper.b, p.b, &b);
     }

@@ -188,7 +188,7 @@ static void test_products(Type type)
 static void run_hopper(const char *name, ProductLayout layout, const Product *p)
 {
     assert_true(hopper_takes(layout, p));
-    HopperProduct with_maps = {.product = *p};
+    HopperProduct with_maps = {.product = *p, .band = product_band(p->m, HOPPER_TILE_M, HOPPER_TILE_N, 2)};
     const TensorMapShape a = tensor_map_shape(layout, p, 0), b = tensor_map_shape(layout, p, 1);
     emulated_tensor_map(&with_maps.a, p->a, &a);
     emulated_tensor_map(&with_maps.b, p->b, &b);

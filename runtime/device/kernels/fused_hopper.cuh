@@ -88,11 +88,11 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
                 fused_tile<Bf16>(o, tile, stages);
             async_fence(); /* what this thread did in the stages, before what is loaded there */
         } else if (o.kind == FUSED_hopper_forward) {
-            hopper_consume<PRODUCT_FORWARD>(product, ring, tile, sums);
+            hopper_consume<PRODUCT_FORWARD>(o.of.hopper, ring, tile, sums);
         } else if (o.kind == FUSED_hopper_input) {
-            hopper_consume<PRODUCT_INPUT>(product, ring, tile, sums);
+            hopper_consume<PRODUCT_INPUT>(o.of.hopper, ring, tile, sums);
         } else {
-            hopper_consume<PRODUCT_WEIGHT>(product, ring, tile, sums);
+            hopper_consume<PRODUCT_WEIGHT>(o.of.hopper, ring, tile, sums);
         }
         tile_barrier();
         if (threadIdx.x == 0) {

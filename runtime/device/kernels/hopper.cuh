@@ -52,15 +52,15 @@ DEVICE void hopper_load(char *to, const TensorMap *map, unsigned first, unsigned
             tensor_load(to + box * HOPPER_BOX_BYTES, map, first + box * 64, k, full);
 }
 
-DEVICE ProductTile hopper_place(const Product &p, unsigned tile)
+DEVICE ProductTile hopper_place(const HopperProduct &p, unsigned tile)
 {
-    return product_tile(p.m, p.n, HOPPER_TILE_M, HOPPER_TILE_N, tile);
+    return product_tile(p.product.m, p.product.n, HOPPER_TILE_M, HOPPER_TILE_N, p.band, tile);
 }
 
 template <ProductLayout LAYOUT> DEVICE void hopper_produce(const HopperProduct &p, HopperRing &ring, unsigned tile)
 {
     using Layout = ProductOperands<LAYOUT>;
-    const ProductTile place = hopper_place(p.product, tile);
+    const ProductTile place = hopper_place(p, tile);
     for (unsigned k = 0; k < p.product.k; k += HOPPER_TILE_K) {
         const unsigned number = HopperRing::stage_of(ring.position);
         char *stage = ring.stages + number * HOPPER_STAGE_BYTES;
@@ -80,10 +80,11 @@ template <bool BY_K> DEVICE unsigned long long hopper_operand(const char *slab, 
                 : matrix_descriptor(slab + k * 128, HOPPER_BOX_BYTES, HOPPER_SWIZZLE_ATOM);
 }
 
-template <ProductLayout LAYOUT> DEVICE void hopper_consume(const Product &p, HopperRing &ring, unsigned tile, char *shared_sums)
+template <ProductLayout LAYOUT> DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigned tile, char *shared_sums)
 {
     using Layout = ProductOperands<LAYOUT>;
-    const ProductTile place = hopper_place(p, tile);
+    const Product &p = whole.product;
+    const ProductTile place = hopper_place(whole, tile);
     const unsigned group = threadIdx.x / 128, lane = lane_of_warp();
     float sum[128] = {};
     for (unsigned k = 0; k < p.k; k += HOPPER_TILE_K) {
@@ -153,7 +154,7 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
         registers_more<COMPUTING_REGISTERS>();
         for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x)
             if (tile < products) {
-                hopper_consume<LAYOUT>(p.product, ring, tile, behind + 1024);
+                hopper_consume<LAYOUT>(p, ring, tile, behind + 1024);
             } else {
                 tile_barrier(); /* other warps' sums are out of there */
                 column_sum_tile((const Bf16 *)p.product.b, p.product.column_sums, p.product.k, p.product.n, tile - products,

@@ -194,6 +194,7 @@ typedef struct TensorMap {
 typedef struct HopperProduct {
     TensorMap a, b;
     Product product;
+    unsigned band; /* product_band */
 } HopperProduct;
 
 enum {
@@ -227,6 +228,7 @@ KERNELS_BOTH unsigned tiles_of(unsigned long long count, unsigned tile)
 
 enum {
     PRODUCT_TILE = 128,          /* rows and columns */
+    PRODUCT_BAND = 16,           /* product_band of two such tiles on each of 108 to 132 multiprocessors */
     PRODUCT_SUM_COLUMNS = 32,    /* of a tile that sums columns */
     PRODUCT_SHARED = 64 * 1024,
     ATTENTION_TILE = 128,        /* queries or keys, 16 a warp */
@@ -237,6 +239,32 @@ enum {
     EMBEDDING_TILE_COLUMNS = 256,
     COPY_TILE = 32768            /* bytes */
 };
+
+/* Where a tile begins. `band` rows of tiles go together, down its columns of tiles one after the other, so that blocks at work
+   at once share operands in the L2 cache. */
+typedef struct ProductTile {
+    unsigned row, column;
+} ProductTile;
+
+KERNELS_BOTH ProductTile product_tile(unsigned m, unsigned n, unsigned tile_m, unsigned tile_n, unsigned band, unsigned tile)
+{
+    const unsigned down = tiles_of(m, tile_m), across = tiles_of(n, tile_n), whole = band * across;
+    const unsigned first = tile / whole * band, height = down - first < band ? down - first : band;
+    const ProductTile place = {(first + tile % whole % height) * tile_m, tile % whole / height * tile_n};
+    return place;
+}
+
+/* The height of bands by which `blocks` tiles at once read least: h rows of tiles and blocks / h columns are
+   h tile_m + blocks / h tile_n rows and columns of operands. Then as many bands of one height as come near to it. */
+KERNELS_BOTH unsigned product_band(unsigned m, unsigned tile_m, unsigned tile_n, unsigned blocks)
+{
+    const unsigned down = tiles_of(m, tile_m);
+    unsigned height = 1;
+    while (height * (height + 1) * tile_m < blocks * tile_n)
+        height++;
+    const unsigned bands = (down + height / 2) / height;
+    return bands > 1 ? tiles_of(down, bands) : down;
+}
 
 KERNELS_BOTH unsigned product_tiles(unsigned m, unsigned n)
 {
