@@ -57,6 +57,7 @@ typedef struct CudaDevice {
     CudaScratch sums, delta; /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
     CudaFusion *fusion;
     CudaMap *maps; /* CUDA_MAPS, each where its matrix and shape say */
+    unsigned cluster; /* blocks of a product's cluster, to time one or the other; 0: hopper_cluster */
     bool library; /* a library enqueues messages, and moves them by kernels */
     CudaEvent **marks;
     size_t mark_count;

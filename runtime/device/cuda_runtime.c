@@ -158,8 +158,12 @@ static CudaError KernelSetAttributeForDevice(CudaKernel *kernel, int bytes, int 
 static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream)
 {
     void *arguments[] = {(void *)(uintptr_t)parameters};
-    const dim3 grid = {launch.grid, 1, 1}, block = {launch.block, 1, 1};
-    return cudaLaunchKernel((const void *)kernel, grid, block, arguments, launch.shared, stream);
+    struct cudaLaunchAttribute_st cluster = {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {launch.cluster, 1, 1}};
+    const cudaLaunchConfig_t config = {
+        .gridDim = {launch.grid, 1, 1}, .blockDim = {launch.block, 1, 1}, .dynamicSmemBytes = launch.shared, .stream = stream,
+        .attrs = &cluster, .numAttrs = launch.cluster > 1, /* GPUs before 9.0 know none */
+    };
+    return cudaLaunchKernelExC(&config, (const void *)kernel, arguments);
 }
 
 typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,

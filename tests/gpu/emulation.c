@@ -14,7 +14,7 @@ static const Copy parameters = {from, to, sizeof from};
 
 static void assert_found_in(const char *kernel, const Copy *copy, unsigned threads, unsigned shared, const char *words)
 {
-    const Launch launch = {1, threads, shared};
+    const Launch launch = {1, threads, shared, 1};
     const char *problem = emulate(kernel, copy, launch);
     if (!problem || !strstr(problem, words))
         fail_msg("%s: %s", kernel, problem ? problem : "nothing found");
@@ -57,10 +57,35 @@ static void test_accesses(void **state)
 #endif
 }
 
+static void assert_cluster(const char *kernel, const char *words)
+{
+    static TensorMap map;
+    const TensorMapShape shape = {.sizes = {32, 1}, .pitch = 64, .box = {64, 8}};
+    const Copy with_map = {&map, to, sizeof to};
+    const Launch launch = {2, 128, 36864, 2};
+    emulated_tensor_map(&map, from, &shape);
+    const char *problem = emulate(kernel, &with_map, launch);
+    if (words ? !problem || !strstr(problem, words) : problem != NULL)
+        fail_msg("%s: %s", kernel, problem ? problem : "nothing found");
+}
+
+static void test_clusters(void **state)
+{
+    (void)state;
+    assert_cluster("faulty_not", NULL);
+    assert_cluster("faulty_begin", "uses arrivals of block 1 with no barrier of their cluster since");
+    assert_cluster("faulty_arrival", "waits for ever at arrivals");
+    assert_cluster("faulty_end", "reaches for the shared memory of block 0, which has ended");
+    assert_cluster("faulty_early", "ends its block, where others of the cluster arrive and nobody has waited for it");
+    assert_cluster("faulty_slot", "shared memory held, where a box is to come");
+    const Launch half = {3, 128, 36864, 2};
+    assert_string_equal(emulate("faulty_not", &parameters, half), "a grid that is not made of whole clusters");
+}
+
 static void test_bank_conflicts(void **state)
 {
     (void)state;
-    const Launch launch = {1, 32, 4096};
+    const Launch launch = {1, 32, 4096, 1};
     emulated_bank_conflicts();
     assert_null(emulate("faulty_banks", &parameters, launch));
     assert_int_equal(emulated_bank_conflicts(), 4 * 7);
@@ -69,7 +94,7 @@ static void test_bank_conflicts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_accesses), cmocka_unit_test(test_bank_conflicts),
+        cmocka_unit_test(test_faults), cmocka_unit_test(test_accesses), cmocka_unit_test(test_clusters), cmocka_unit_test(test_bank_conflicts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,3 +103,86 @@ KERNEL faulty_wait(KERNEL_PARAMETER Copy p)
     KERNEL_SHARED(shared);
     faulty_box(p, shared, true, false, false);
 }
+
+/* Clusters of two, each block with arrivals that the other one's threads arrive at, and a box to both by the map at `from`. */
+DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, unsigned missing, bool stays)
+{
+    Arrivals *full = (Arrivals *)(shared + 1024), *empty = full + 1;
+    if (threadIdx.x == 0) {
+        arrivals_init(full, 1);
+        arrivals_init(empty, 2 * blockDim.x);
+        arrivals_publish();
+    }
+    if (begins_together)
+        cluster_barrier();
+    else
+        block_barrier();
+    if (threadIdx.x == 0) {
+        arrive_expecting(full, 1024);
+        if (blockIdx.x == 0)
+            tensor_load_to_all(shared, (const TensorMap *)p.from, 0, 0, full, cluster_blocks());
+    }
+    arrivals_wait(full, 0);
+    for (unsigned number = 0; number < cluster_blocks() && threadIdx.x >= missing; number++)
+        arrive_at(empty, number);
+    if (threadIdx.x == 0 && stays)
+        arrivals_wait(empty, 0);
+}
+
+/* The one without a fault. */
+KERNEL faulty_not(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    tensor_map_acquire((const TensorMap *)p.from);
+    faulty_cluster(p, shared, true, 0, true);
+}
+
+KERNEL faulty_begin(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    tensor_map_acquire((const TensorMap *)p.from);
+    faulty_cluster(p, shared, false, 0, true);
+}
+
+KERNEL faulty_arrival(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    tensor_map_acquire((const TensorMap *)p.from);
+    faulty_cluster(p, shared, true, 1, true);
+}
+
+KERNEL faulty_end(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    tensor_map_acquire((const TensorMap *)p.from);
+    faulty_cluster(p, shared, true, 0, false);
+}
+
+KERNEL faulty_early(KERNEL_PARAMETER Copy)
+{
+    KERNEL_SHARED(shared);
+    Arrivals *arrivals = (Arrivals *)shared;
+    if (threadIdx.x == 0)
+        arrivals_init(arrivals, 1);
+    cluster_barrier();
+    if (threadIdx.x == 0 && blockIdx.x == 0)
+        arrive_at(arrivals, 1);
+}
+
+/* A box to where the other block still multiplies what was there. */
+KERNEL faulty_slot(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    Arrivals *full = (Arrivals *)(shared + 32768);
+    float sum[128] = {};
+    tensor_map_acquire((const TensorMap *)p.from);
+    if (threadIdx.x == 0)
+        arrivals_init(full, 1);
+    cluster_barrier();
+    if (threadIdx.x == 0 && blockIdx.x == 1)
+        tensor_load_to_all(shared, (const TensorMap *)p.from, 0, 0, full, cluster_blocks());
+    const unsigned long long operand = matrix_descriptor(shared, 8192, 1024);
+    group_product<true, true>(sum, operand, operand);
+    group_products_commit();
+    group_products_wait<0>();
+}

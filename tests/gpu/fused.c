@@ -149,7 +149,7 @@ static void use_hopper(Operation *operations)
         const TensorMapShape a = tensor_map_shape(layout, &p, 0), b = tensor_map_shape(layout, &p, 1);
         o->kind = kinds[layout];
         o->of.hopper.product = p;
-        o->of.hopper.band = product_band(p.m, HOPPER_TILE_M, HOPPER_TILE_N, 2);
+        o->of.hopper.band = hopper_band(&p, 2, 1);
         emulated_tensor_map(&o->of.hopper.a, p.a, &a);
         emulated_tensor_map(&o->of.hopper.b, p.b, &b);
     }
@@ -165,8 +165,8 @@ static void run_apart(const Operation *o, unsigned element_size)
     const bool hopper = o->kind >= FUSED_hopper_forward;
     const bool plain = hopper || o->kind == FUSED_copy_bytes || o->kind == FUSED_finish_sum;
     snprintf(name, sizeof name, "%s%s", names[o->kind], plain ? "" : element_size == 2 && o->kind != FUSED_accumulate ? "_bf16" : "_f32");
-    const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS, fused_launch(1, element_size).shared};
-    const char *problem = emulate(name, &o->of, hopper ? hopper_launch(&o->of.hopper.product, 2) : tiles);
+    const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS, fused_launch(1, element_size).shared, 1};
+    const char *problem = emulate(name, &o->of, hopper ? hopper_launch(&o->of.hopper.product, 2, 1) : tiles);
     if (problem)
         fail_msg("%s: %s", name, problem);
 }

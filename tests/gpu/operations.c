@@ -184,44 +184,49 @@ static void test_products(Type type)
     assert_int_equal(emulated_bank_conflicts(), 0);
 }
 
-/* TMA and wgmma, bfloat16: on two multiprocessors, so that a block goes on to a second tile. */
-static void run_hopper(const char *name, ProductLayout layout, const Product *p)
+/* TMA and wgmma, bfloat16: on few multiprocessors, so that a block goes on to a second tile. */
+static void run_hopper(const char *name, ProductLayout layout, const Product *p, unsigned multiprocessors, unsigned cluster)
 {
     assert_true(hopper_takes(layout, p));
-    HopperProduct with_maps = {.product = *p, .band = product_band(p->m, HOPPER_TILE_M, HOPPER_TILE_N, 2)};
+    HopperProduct with_maps = {.product = *p, .band = hopper_band(p, multiprocessors, cluster)};
     const TensorMapShape a = tensor_map_shape(layout, p, 0), b = tensor_map_shape(layout, p, 1);
     emulated_tensor_map(&with_maps.a, p->a, &a);
     emulated_tensor_map(&with_maps.b, p->b, &b);
-    run_named(name, &with_maps, hopper_launch(p, 2));
+    run_named(name, &with_maps, hopper_launch(p, multiprocessors, cluster));
 }
 
+/* Rows of tiles, of products and weights: 1, 1; 2, 3 and with it a cluster with a block that has nothing; 2, 1; 3, 1. */
 static void test_hopper(void **state)
 {
     (void)state;
-    static const unsigned shapes[][3] = {{8, 8, 8}, {136, 328, 264}, {200, 64, 520}};
+    static const unsigned shapes[][3] = {{8, 8, 8}, {136, 328, 264}, {200, 64, 520}, {296, 72, 264}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const unsigned rows = shapes[s][0], columns = shapes[s][1], outputs = shapes[s][2];
         const Kernel *linear =
             kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs});
         const Tensor x = normal(BF16, rows * columns), w = normal(BF16, columns * outputs), bias = normal(BF16, outputs);
         const Tensor residual = normal(BF16, rows * outputs), dy = normal(BF16, rows * outputs);
-        const Tensor y = poisoned(BF16, rows * outputs), dx = poisoned(BF16, rows * columns);
-        const Tensor dw = normal(F32, columns * outputs), dbias = normal(F32, outputs);
-        run_hopper("hopper_forward", PRODUCT_FORWARD,
-                   &(Product){.a = x.device, .b = w.device, .c = y.device, .bias = bias.device, .residual = residual.device,
-                              .m = rows, .n = outputs, .k = columns});
-        run_hopper("hopper_input", PRODUCT_INPUT,
-                   &(Product){.a = dy.device, .b = w.device, .c = dx.device, .m = rows, .n = columns, .k = outputs});
-        run_hopper("hopper_weight", PRODUCT_WEIGHT,
-                   &(Product){.a = x.device, .b = dy.device, .c = dw.device, .column_sums = dbias.device, .m = columns,
-                              .n = outputs, .k = rows});
-        ORACLE(linear_forward(oracle, linear, x.exact, w.exact, bias.exact, residual.exact, y.exact, &error));
-        ORACLE(linear_backward_input(oracle, linear, dy.exact, w.exact, dx.exact, &error));
-        ORACLE(linear_backward_weight(oracle, linear, x.exact, dy.exact, dw.exact, dbias.exact, &error));
-        assert_near_and_release(y, "hopper y");
-        assert_near_and_release(dx, "hopper dx");
-        assert_near_and_release(dw, "hopper dw");
-        assert_near_and_release(dbias, "hopper dbias");
+        for (unsigned cluster = 1; cluster <= 2; cluster++) {
+            const unsigned multiprocessors = s % 2 ? 2 : 5;
+            const Tensor y = poisoned(BF16, rows * outputs), dx = poisoned(BF16, rows * columns);
+            const Tensor dw = normal(F32, columns * outputs), dbias = normal(F32, outputs);
+            run_hopper("hopper_forward", PRODUCT_FORWARD,
+                       &(Product){.a = x.device, .b = w.device, .c = y.device, .bias = bias.device, .residual = residual.device,
+                                  .m = rows, .n = outputs, .k = columns}, multiprocessors, cluster);
+            run_hopper("hopper_input", PRODUCT_INPUT,
+                       &(Product){.a = dy.device, .b = w.device, .c = dx.device, .m = rows, .n = columns, .k = outputs},
+                       multiprocessors, cluster);
+            run_hopper("hopper_weight", PRODUCT_WEIGHT,
+                       &(Product){.a = x.device, .b = dy.device, .c = dw.device, .column_sums = dbias.device, .m = columns,
+                                  .n = outputs, .k = rows}, multiprocessors, cluster);
+            ORACLE(linear_forward(oracle, linear, x.exact, w.exact, bias.exact, residual.exact, y.exact, &error));
+            ORACLE(linear_backward_input(oracle, linear, dy.exact, w.exact, dx.exact, &error));
+            ORACLE(linear_backward_weight(oracle, linear, x.exact, dy.exact, dw.exact, dbias.exact, &error));
+            assert_near_and_release(y, "hopper y");
+            assert_near_and_release(dx, "hopper dx");
+            assert_near_and_release(dw, "hopper dw");
+            assert_near_and_release(dbias, "hopper dbias");
+        }
         release(x), release(w), release(bias), release(residual), release(dy);
     }
 }

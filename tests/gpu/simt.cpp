@@ -33,14 +33,19 @@ struct AsyncCopy {
 
 /* A box on its way. It comes when somebody waits for it; before, there is neither old nor new. */
 struct TensorCopy {
-    void *to;
+    void *to; /* in the block's shared memory whose arrivals it completes */
     const TensorMap *map;
     unsigned x, y;
 };
 
+struct Block;
+
 struct ArrivalState {
+    Block *block; /* whose shared memory it is in */
+    unsigned since; /* barriers of its cluster before it was initialised */
     unsigned count, missing, phase;
-    long bytes; /* announced and not come */
+    unsigned unseen; /* the phase, +1, in which another block last arrived or sent a box, if nobody has waited for its end */
+    long bytes;      /* announced and not come */
     std::vector<TensorCopy> copies;
 };
 
@@ -51,8 +56,6 @@ struct GroupProduct {
     bool a_by_k, b_by_k;
     unsigned group;
 };
-
-struct Block;
 
 struct Fiber {
     ucontext_t context;
@@ -86,8 +89,15 @@ struct Warp {
     unsigned arrived = 0, epoch = 0;
 };
 
+/* What the blocks of a cluster share. */
+struct Cluster {
+    std::vector<Block *> blocks;
+    unsigned arrived = 0, barriers = 0;
+};
+
 struct Block {
     unsigned number = 0, ended = 0, epoch = 1;
+    std::shared_ptr<Cluster> cluster;
     std::unique_ptr<char[]> memory;
     char *shared = nullptr;
     std::vector<Fiber *> threads;
@@ -154,6 +164,10 @@ void run_fiber()
         simt_fail("ends while products of its warpgroup are under way");
     me->ended = true;
     me->block->ended++;
+    if (me->block->ended == me->block->threads.size())
+        for (const auto &state : me->block->arrivals)
+            if (state.second.unseen)
+                simt_fail("ends its block, where others of the cluster arrive and nobody has waited for it");
     stop();
 }
 
@@ -228,13 +242,20 @@ const char *run(const char *name, const void *parameters, Launch launch, unsigne
     machine.kernel = simt_kernel(name);
     if (!machine.kernel)
         return "no kernel of that name";
+    if (launch.cluster == 0 || launch.grid % launch.cluster)
+        return "a grid that is not made of whole clusters";
     machine.launch = launch, machine.parameters = parameters;
     blockDim = {launch.block, 1, 1}, gridDim = {launch.grid, 1, 1};
     for (unsigned first = 0; first < launch.grid && machine.error.empty(); first += together) {
         machine.blocks.clear();
+        std::shared_ptr<Cluster> cluster;
         for (unsigned b = 0; b < together && first + b < launch.grid; b++) {
             machine.blocks.emplace_back(new Block);
             start(machine.blocks.back().get(), first + b, (std::size_t)b * launch.block);
+            if (b % launch.cluster == 0)
+                cluster = std::make_shared<Cluster>();
+            machine.blocks.back()->cluster = cluster;
+            cluster->blocks.push_back(machine.blocks.back().get());
         }
         run_blocks();
     }
@@ -522,10 +543,10 @@ struct Words {
     Touched *end() const { return last; }
 };
 
-Words words_of(const void *shared, unsigned bytes)
+Words words_of(Block *block, unsigned address, unsigned bytes)
 {
-    Touched *all = machine.running->block->touched.data();
-    return Words{all + shared_address(shared) / 4, all + (shared_address(shared) + bytes) / 4};
+    Touched *all = block->touched.data();
+    return Words{all + address / 4, all + (address + bytes) / 4};
 }
 
 unsigned box_bytes(const TensorMap *map)
@@ -539,8 +560,9 @@ void perform(const TensorCopy &copy)
 {
     EmulatedTensorMap map;
     std::memcpy(&map, copy.map, sizeof map);
+    Block *block = machine.running->block; /* whoever waits for the box is of the block that it comes to */
     const unsigned to = shared_address(copy.to);
-    for (Touched &word : words_of(copy.to, box_bytes(copy.map)))
+    for (Touched &word : words_of(block, to, box_bytes(copy.map)))
         word.loading = false;
     for (unsigned y = 0; y < map.shape.box[1]; y++)
         for (unsigned x = 0; x < map.shape.box[0]; x++) {
@@ -551,17 +573,27 @@ void perform(const TensorCopy &copy)
         }
 }
 
-ArrivalState &arrivals_of(const void *arrivals)
+/* In a block of the running one's cluster, there where `own` lies in its own shared memory. */
+char *in_block(Block *block, const void *own)
 {
-    auto &all = machine.running->block->arrivals;
-    if (!all.count(arrivals))
-        simt_fail("uses arrivals that nobody has initialised");
-    return all[arrivals];
+    return block->shared + shared_address(own);
 }
 
-void wake(const void *waited_for)
+ArrivalState &arrivals_of(Block *block, const void *own)
 {
-    for (Fiber *fiber : machine.running->block->threads)
+    const void *arrivals = in_block(block, own);
+    if (block->ended == block->threads.size())
+        simt_fail("reaches for the shared memory of block %u, which has ended", block->number);
+    else if (!block->arrivals.count(arrivals))
+        simt_fail("uses arrivals that nobody has initialised");
+    else if (block != machine.running->block && block->arrivals[arrivals].since == block->cluster->barriers)
+        simt_fail("uses arrivals of block %u with no barrier of their cluster since they were initialised", block->number);
+    return block->arrivals[arrivals];
+}
+
+void wake(Block *block, const void *waited_for)
+{
+    for (Fiber *fiber : block->threads)
         if (fiber->waits && fiber->operands == waited_for)
             fiber->waits = false;
 }
@@ -569,11 +601,30 @@ void wake(const void *waited_for)
 void end_phase(ArrivalState &state)
 {
     if (state.missing == 0 && state.bytes == 0) {
-        machine.running->block->epoch++;
+        state.block->epoch++;
         state.phase++;
         state.missing = state.count;
-        wake(&state);
+        wake(state.block, &state);
     }
+}
+
+void arrive(ArrivalState &state, unsigned bytes)
+{
+    if (state.missing == 0) {
+        simt_fail("arrives where all have arrived");
+        return;
+    }
+    state.missing--;
+    state.bytes += bytes;
+    end_phase(state);
+}
+
+Block *in_cluster(unsigned number)
+{
+    const std::vector<Block *> &blocks = machine.running->block->cluster->blocks;
+    if (number >= blocks.size())
+        simt_fail("reaches for block %u of a cluster of %zu", number, blocks.size());
+    return blocks[number % blocks.size()];
 }
 
 /* The element of a matrix in shared memory (PTX ISA: matrix descriptors, strides of 128-byte swizzle). */
@@ -583,8 +634,11 @@ float descriptor_element(unsigned long long descriptor, bool by_k, unsigned othe
     const unsigned stride = (unsigned)(descriptor >> 32 & 0x3fff) * 16;
     const unsigned offset = by_k ? other / 8 * stride + other % 8 * 128 + k * 2
                                  : other / 64 * leading + k / 8 * stride + k % 8 * 128 + other % 64 * 2;
+    const unsigned address = swizzled(start + offset);
+    if (machine.running->block->touched[address / 4].loading)
+        simt_fail("multiplies what byte %u of shared memory held, where a box is to come", address);
     std::uint16_t bits;
-    std::memcpy(&bits, simt_shared() + swizzled(start + offset), 2);
+    std::memcpy(&bits, simt_shared() + address, 2);
     return __uint_as_float((unsigned)bits << 16);
 }
 
@@ -617,24 +671,50 @@ unsigned shared_address(const void *shared)
 
 void simt_arrivals_init(const void *arrivals, unsigned count)
 {
-    machine.running->block->arrivals[arrivals] = ArrivalState{count, count, 0, 0, {}};
+    Block *block = machine.running->block;
+    block->arrivals[arrivals] = ArrivalState{block, block->cluster->barriers, count, count, 0, 0, 0, {}};
 }
 
 void simt_arrive(const void *arrivals, unsigned bytes)
 {
-    ArrivalState &state = arrivals_of(arrivals);
-    if (state.missing == 0) {
-        simt_fail("arrives where all have arrived");
+    arrive(arrivals_of(machine.running->block, arrivals), bytes);
+}
+
+void simt_arrive_at(const void *arrivals, unsigned number)
+{
+    ArrivalState &state = arrivals_of(in_cluster(number), arrivals);
+    if (state.block != machine.running->block)
+        state.unseen = state.phase + 1;
+    arrive(state, 0);
+}
+
+unsigned simt_cluster_blocks()
+{
+    return (unsigned)machine.running->block->cluster->blocks.size();
+}
+
+void simt_cluster_barrier()
+{
+    Fiber *me = machine.running;
+    Cluster &cluster = *me->block->cluster;
+    if (++cluster.arrived < cluster.blocks.size() * machine.launch.block) {
+        me->waits = true, me->at = "a barrier of its cluster", me->operands = &cluster;
+        yield();
         return;
     }
-    state.missing--;
-    state.bytes += bytes;
-    end_phase(state);
+    cluster.arrived = 0;
+    cluster.barriers++;
+    for (Block *block : cluster.blocks) {
+        block->epoch++;
+        for (auto &state : block->arrivals)
+            state.second.unseen = 0;
+        wake(block, &cluster);
+    }
 }
 
 void simt_arrivals_wait(const void *arrivals, unsigned parity)
 {
-    ArrivalState &state = arrivals_of(arrivals);
+    ArrivalState &state = arrivals_of(machine.running->block, arrivals);
     for (;;) {
         std::vector<TensorCopy> copies;
         copies.swap(state.copies);
@@ -649,6 +729,8 @@ void simt_arrivals_wait(const void *arrivals, unsigned parity)
         me->waits = true, me->at = "arrivals", me->operands = &state;
         yield();
     }
+    if (state.phase >= state.unseen)
+        state.unseen = 0;
 }
 
 /* The block has no others than at its launch. */
@@ -689,7 +771,26 @@ void simt_async_fence()
     machine.running->counted = false;
 }
 
-void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals)
+static void load_to(Block *block, void *own, const TensorMap *map, unsigned x, unsigned y, const void *arrivals)
+{
+    for (Touched &word : words_of(block, shared_address(own), box_bytes(map))) {
+        if (word.writer >= 0 && word.fences == block->threads[(std::size_t)word.writer]->fences)
+            simt_fail("loads a box to where thread %d wrote, with no fence between", word.writer);
+        if (word.loading)
+            simt_fail("loads a box to where another is to come");
+        word = Touched();
+        word.loading = true;
+    }
+    ArrivalState &state = arrivals_of(block, arrivals);
+    void *shared = in_block(block, own);
+    std::memset(shared, 0xff, box_bytes(map));
+    state.copies.push_back({shared, map, x, y});
+    if (block != machine.running->block)
+        state.unseen = state.phase + 1;
+    wake(block, &state); /* whoever waits lets it come */
+}
+
+static void check_load(const void *shared, const TensorMap *map)
 {
     if (shared_address(shared) % 1024 || (std::uintptr_t)map % 64)
         simt_fail("loads a box to an address that is not a multiple of 1024, or by a map that is not at one of 64");
@@ -699,16 +800,19 @@ void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y
         simt_fail("loads by the copy engine after it waited for others' counts, with no fence between");
     if (!is_parameter(map) && !machine.running->block->maps.count(map))
         simt_fail("loads by a map in global memory that its block has not acquired");
-    for (Touched &word : words_of(shared, box_bytes(map))) {
-        if (word.writer >= 0 && word.fences == machine.running->block->threads[(std::size_t)word.writer]->fences)
-            simt_fail("loads a box to where thread %d wrote, with no fence between", word.writer);
-        word = Touched();
-        word.loading = true;
-    }
-    std::memset(shared, 0xff, box_bytes(map));
-    ArrivalState &state = arrivals_of(arrivals);
-    state.copies.push_back({shared, map, x, y});
-    wake(&state); /* whoever waits lets it come */
+}
+
+void simt_tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals, unsigned blocks)
+{
+    check_load(shared, map);
+    for (unsigned number = 0; number < blocks && machine.error.empty(); number++)
+        load_to(in_cluster(number), shared, map, x, y, arrivals);
+}
+
+void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals)
+{
+    check_load(shared, map);
+    load_to(machine.running->block, shared, map, x, y, arrivals);
 }
 
 void simt_group_product(float *d, unsigned long long a, unsigned long long b, bool a_by_k, bool b_by_k)
@@ -750,7 +854,7 @@ extern "C" void emulated_tensor_map(TensorMap *map, const void *base, const Tens
 
 extern "C" const char *emulate(const char *name, const void *parameters, Launch launch)
 {
-    return run(name, parameters, launch, 1);
+    return run(name, parameters, launch, launch.cluster);
 }
 
 extern "C" const char *emulate_together(const char *name, const void *parameters, Launch launch)

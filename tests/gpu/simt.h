@@ -139,6 +139,10 @@ void simt_registers(unsigned count, bool more);
 void simt_tensor_map_acquire(const TensorMap *map);
 void simt_async_fence();
 void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals);
+unsigned simt_cluster_blocks();
+void simt_cluster_barrier();
+void simt_arrive_at(const void *arrivals, unsigned number);
+void simt_tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals, unsigned blocks);
 void simt_group_product(float *d, unsigned long long a, unsigned long long b, bool a_by_k, bool b_by_k);
 void simt_group_products_commit();
 void simt_group_products_wait(unsigned groups);
@@ -154,6 +158,14 @@ DEVICE void tensor_prefetch(const TensorMap *) {}
 DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, unsigned long long *arrivals)
 {
     simt_tensor_load(shared, map, x, y, arrivals);
+}
+DEVICE unsigned cluster_blocks() { return simt_cluster_blocks(); }
+DEVICE void cluster_barrier() { simt_cluster_barrier(); }
+DEVICE void arrive_at(unsigned long long *arrivals, unsigned number) { simt_arrive_at(arrivals, number); }
+DEVICE void tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, unsigned long long *arrivals,
+                               unsigned blocks)
+{
+    simt_tensor_load_to_all(shared, map, x, y, arrivals, blocks);
 }
 template <int COUNT> DEVICE void registers_more() { simt_registers(COUNT, true); }
 template <int COUNT> DEVICE void registers_less() { simt_registers(COUNT, false); }

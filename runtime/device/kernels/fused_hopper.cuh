@@ -30,7 +30,7 @@ DEVICE unsigned fused_parity(unsigned number) { return number / FUSED_AHEAD % 2;
 
 DEVICE bool fused_by_ring(const Operation &o, unsigned tile)
 {
-    return o.kind >= FUSED_hopper_forward && tile < hopper_product_tiles(&o.of.hopper.product);
+    return o.kind >= FUSED_hopper_forward && tile < hopper_product_tiles(&o.of.hopper.product, 1);
 }
 
 /* By one thread. It may be a tile ahead of the others: what the drawn tile comes after is done by then, so that the block's
@@ -79,11 +79,11 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
             return;
         const Operation &o = p.operations[now.tile.operation];
         const Product &product = o.of.hopper.product;
-        HopperRing ring = HopperRing::of(stages, head.ring, now.position);
+        HopperRing ring = HopperRing::of(stages, head.ring, now.position, 1);
         if (!fused_by_ring(o, tile)) {
             if (o.kind == FUSED_hopper_weight)
                 column_sum_tile((const Bf16 *)product.b, product.column_sums, product.k, product.n,
-                                tile - hopper_product_tiles(&product), stages);
+                                tile - hopper_product_tiles(&product, 1), stages);
             else
                 fused_tile<Bf16>(o, tile, stages);
             async_fence(); /* what this thread did in the stages, before what is loaded there */
@@ -105,7 +105,7 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
 DEVICE void fused_hopper_work(const Fused &p, char *shared)
 {
     FusedHead &head = *(FusedHead *)shared;
-    const HopperRing ring = HopperRing::of(shared + 1024, head.ring, 0);
+    const HopperRing ring = HopperRing::of(shared + 1024, head.ring, 0, 1);
     if (threadIdx.x == 0) {
         hopper_begin(ring);
         for (unsigned place = 0; place < FUSED_AHEAD; place++) {

@@ -3,16 +3,18 @@
 
 /* bfloat16 products by TMA and wgmma: one persistent block a multiprocessor, in which one warpgroup fills a ring of stages
    and two others multiply, 64 rows of the tile each. The ring goes on from tile to tile, so that the next tile's operands come
-   while the last one's sums are written. */
+   while the last one's sums are written. Two blocks may form a cluster: they have tiles one below the other, and each loads half
+   of what both read of b, into its own shared memory and the other's. */
 
 #include "instructions_hopper.cuh"
 #include "product.cuh"
 
 enum {
     HOPPER_BOX_BYTES = 64 * HOPPER_TILE_K * 2, /* 64 of the contiguous index, 64 rows */
-    HOPPER_A_BYTES = HOPPER_TILE_M * HOPPER_TILE_K * 2,
+    HOPPER_PART_BYTES = HOPPER_PART * HOPPER_TILE_K * 2, HOPPER_PARTS_OF_B = HOPPER_TILE_N / HOPPER_PART,
     HOPPER_SWIZZLE_ATOM = 1024
 };
+static_assert(HOPPER_TILE_M == HOPPER_PART, "a is one part");
 
 /* Registers of a thread: as launched, and as warpgroups share them out then. A block has no others: whoever asks for more waits
    until they are given up (PTX ISA, setmaxnreg). */
@@ -22,12 +24,13 @@ static_assert(LOADING_REGISTERS + 2 * COMPUTING_REGISTERS <= 3 * HOPPER_REGISTER
 /* The ring, alike in producers and consumers. */
 struct HopperRing {
     char *stages;
-    Arrivals *full, *empty; /* a stage's bytes have come; a stage's eight consuming warps are done */
+    Arrivals *full, *empty; /* a stage's bytes have come; the cluster's consuming warps, eight a block, are done with it */
     unsigned position;      /* stages filled or read so far */
+    unsigned blocks;        /* of the cluster */
 
-    DEVICE HopperRing of(char *stages, Arrivals *arrivals, unsigned position)
+    DEVICE HopperRing of(char *stages, Arrivals *arrivals, unsigned position, unsigned blocks)
     {
-        return HopperRing{stages, arrivals, arrivals + HOPPER_STAGES, position};
+        return HopperRing{stages, arrivals, arrivals + HOPPER_STAGES, position, blocks};
     }
     DEVICE unsigned stage_of(unsigned position) { return position % HOPPER_STAGES; }
     DEVICE unsigned parity_of(unsigned position) { return position / HOPPER_STAGES % 2; }
@@ -37,40 +40,65 @@ DEVICE void hopper_begin(const HopperRing &ring)
 {
     for (unsigned stage = 0; stage < HOPPER_STAGES; stage++) {
         arrivals_init(ring.full + stage, 1);
-        arrivals_init(ring.empty + stage, TILE_THREADS / 32);
+        arrivals_init(ring.empty + stage, TILE_THREADS / 32 * ring.blocks);
     }
 }
 
-/* An operand's slab: by k one box of all rows, else a box for each 64 elements of the other index. */
+/* A part of an operand's slab: by k one box of all rows, else a box for each 64 elements of the other index. */
 template <bool BY_K>
-DEVICE void hopper_load(char *to, const TensorMap *map, unsigned first, unsigned extent, unsigned k, Arrivals *full)
+DEVICE void hopper_load(char *to, const TensorMap *map, unsigned first, unsigned k, Arrivals *full, unsigned blocks)
 {
-    if (BY_K)
-        tensor_load(to, map, k, first, full);
-    else
-        for (unsigned box = 0; box < extent / 64; box++)
-            tensor_load(to + box * HOPPER_BOX_BYTES, map, first + box * 64, k, full);
+    UNROLL for (unsigned box = 0; box < (BY_K ? 1 : HOPPER_PART / 64); box++) {
+        const unsigned other = first + box * 64, x = BY_K ? k : other, y = BY_K ? other : k;
+        if (blocks > 1)
+            tensor_load_to_all(to + box * HOPPER_BOX_BYTES, map, x, y, full, blocks);
+        else
+            tensor_load(to + box * HOPPER_BOX_BYTES, map, x, y, full);
+    }
 }
 
-DEVICE ProductTile hopper_place(const HopperProduct &p, unsigned tile)
+DEVICE ProductTile hopper_place(const HopperProduct &p, unsigned tile, unsigned blocks)
 {
-    return product_tile(p.product.m, p.product.n, HOPPER_TILE_M, HOPPER_TILE_N, p.band, tile);
+    const ProductTile first =
+        product_tile(p.product.m, p.product.n, blocks * HOPPER_TILE_M, HOPPER_TILE_N, p.band, tile / blocks);
+    return ProductTile{first.row + tile % blocks * HOPPER_TILE_M, first.column};
 }
 
 template <ProductLayout LAYOUT> DEVICE void hopper_produce(const HopperProduct &p, HopperRing &ring, unsigned tile)
 {
     using Layout = ProductOperands<LAYOUT>;
-    const ProductTile place = hopper_place(p, tile);
+    const ProductTile place = hopper_place(p, tile, ring.blocks);
     for (unsigned k = 0; k < p.product.k; k += HOPPER_TILE_K) {
         const unsigned number = HopperRing::stage_of(ring.position);
         char *stage = ring.stages + number * HOPPER_STAGE_BYTES;
         Arrivals *full = ring.full + number;
         arrivals_wait(ring.empty + number, HopperRing::parity_of(ring.position) ^ 1);
         arrive_expecting(full, HOPPER_STAGE_BYTES);
-        hopper_load<Layout::a_by_k>(stage, &p.a, place.row, HOPPER_TILE_M, k, full);
-        hopper_load<Layout::b_by_k>(stage + HOPPER_A_BYTES, &p.b, place.column, HOPPER_TILE_N, k, full);
+        hopper_load<Layout::a_by_k>(stage, &p.a, place.row, k, full, 1);
+        UNROLL for (unsigned part = 0; part < HOPPER_PARTS_OF_B; part++)
+            if (part % ring.blocks == tile % ring.blocks)
+                hopper_load<Layout::b_by_k>(stage + (1 + part) * HOPPER_PART_BYTES, &p.b, place.column + part * HOPPER_PART, k, full,
+                                            ring.blocks);
         ring.position++;
     }
+}
+
+/* Until all stages are empty: no block may end while others of its cluster still arrive in its memory. */
+DEVICE void hopper_drain(HopperRing &ring)
+{
+    for (unsigned stage = 0; stage < HOPPER_STAGES; stage++, ring.position++)
+        arrivals_wait(ring.empty + HopperRing::stage_of(ring.position), HopperRing::parity_of(ring.position) ^ 1);
+}
+
+/* This warp has read the stage of a position; its first lanes tell the blocks of the cluster. */
+DEVICE void hopper_release(const HopperRing &ring, unsigned position)
+{
+    const unsigned lane = lane_of_warp();
+    Arrivals *empty = ring.empty + HopperRing::stage_of(position);
+    if (ring.blocks > 1 && lane < ring.blocks)
+        arrive_at(empty, lane);
+    else if (ring.blocks == 1 && lane == 0)
+        arrive(empty);
 }
 
 /* A slab's descriptor at its k-th element. */
@@ -84,12 +112,12 @@ template <ProductLayout LAYOUT> DEVICE void hopper_consume(const HopperProduct &
 {
     using Layout = ProductOperands<LAYOUT>;
     const Product &p = whole.product;
-    const ProductTile place = hopper_place(whole, tile);
+    const ProductTile place = hopper_place(whole, tile, ring.blocks);
     const unsigned group = threadIdx.x / 128, lane = lane_of_warp();
     float sum[128] = {};
     for (unsigned k = 0; k < p.k; k += HOPPER_TILE_K) {
         const unsigned stage = HopperRing::stage_of(ring.position);
-        const char *a_slab = ring.stages + stage * HOPPER_STAGE_BYTES, *b_slab = a_slab + HOPPER_A_BYTES;
+        const char *a_slab = ring.stages + stage * HOPPER_STAGE_BYTES, *b_slab = a_slab + HOPPER_PART_BYTES;
         const char *own = a_slab + group * HOPPER_BOX_BYTES; /* 64 rows of 128 bytes, or one box */
         arrivals_wait(ring.full + stage, HopperRing::parity_of(ring.position));
         hold_sums(sum);
@@ -101,15 +129,13 @@ template <ProductLayout LAYOUT> DEVICE void hopper_consume(const HopperProduct &
         hold_sums(sum);
         if (k > 0) {
             group_products_wait<1>();
-            if (lane == 0)
-                arrive(ring.empty + HopperRing::stage_of(ring.position - 1));
+            hopper_release(ring, ring.position - 1);
         }
         ring.position++;
     }
     group_products_wait<0>();
     hold_sums(sum);
-    if (lane == 0)
-        arrive(ring.empty + HopperRing::stage_of(ring.position - 1));
+    hopper_release(ring, ring.position - 1);
 
     /* 64 columns at a time through shared memory of the warp's own. */
     constexpr unsigned columns = HOPPER_SUM_COLUMNS;
@@ -135,13 +161,13 @@ template <ProductLayout LAYOUT> DEVICE void hopper_consume(const HopperProduct &
 template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, char *shared)
 {
     char *behind = shared + HOPPER_STAGES * HOPPER_STAGE_BYTES;
-    HopperRing ring = HopperRing::of(shared, (Arrivals *)behind, 0);
-    const unsigned products = hopper_product_tiles(&p.product), tiles = hopper_tiles(&p.product);
+    HopperRing ring = HopperRing::of(shared, (Arrivals *)behind, 0, cluster_blocks());
+    const unsigned products = hopper_product_tiles(&p.product, ring.blocks), tiles = hopper_tiles(&p.product, ring.blocks);
     if (threadIdx.x == 0) {
         hopper_begin(ring);
         arrivals_publish();
     }
-    block_barrier();
+    cluster_barrier();
     if (threadIdx.x >= TILE_THREADS) {
         registers_less<LOADING_REGISTERS>();
         if (threadIdx.x == TILE_THREADS) {
@@ -149,6 +175,7 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
             tensor_prefetch(&p.b);
             for (unsigned tile = blockIdx.x; tile < products; tile += gridDim.x)
                 hopper_produce<LAYOUT>(p, ring, tile);
+            hopper_drain(ring);
         }
     } else {
         registers_more<COMPUTING_REGISTERS>();

@@ -1,8 +1,8 @@
 #ifndef DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
 #define DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
 
-/* The instructions that sm_90a alone has: copies of tensors' boxes (TMA), arrivals that they complete, and products of
-   warpgroups (wgmma). As in instructions.cuh, the emulation brings the same functions. The layouts are the PTX ISA's,
+/* The instructions that sm_90a alone has: copies of tensors' boxes (TMA), arrivals that they complete, clusters of blocks, and
+   products of warpgroups (wgmma). As in instructions.cuh, the emulation brings the same functions. The layouts are the PTX ISA's,
    "Asynchronous Warpgroup Level Matrix Instructions", shared memory layouts of 128-byte swizzle. */
 
 #include "instructions.cuh"
@@ -76,6 +76,37 @@ DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned
                      shared_address(shared)),
                  "l"(map), "r"(shared_address(arrivals)), "r"(x), "r"(y)
                  : "memory");
+}
+
+/* ---- clusters: neighbouring blocks that run together, numbered by blockIdx.x; one alone is a cluster, too ---- */
+
+DEVICE unsigned cluster_blocks()
+{
+    unsigned count;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(count));
+    return count;
+}
+
+/* Of all threads of all its blocks. */
+DEVICE void cluster_barrier()
+{
+    asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+/* At the arrivals that lie in the shared memory of the cluster's block `number` where `arrivals` lies in one's own. */
+DEVICE void arrive_at(Arrivals *arrivals, unsigned number)
+{
+    asm volatile("{\n.reg .b32 there;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(arrivals)), "r"(number) : "memory");
+}
+
+/* tensor_load to the first `blocks` of the cluster, in each to the same place with bytes for its own arrivals. */
+DEVICE void tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, Arrivals *arrivals, unsigned blocks)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(shared)), "l"(map), "r"(shared_address(arrivals)), "r"(x),
+                 "r"(y), "h"((unsigned short)((1u << blocks) - 1)) : "memory");
 }
 
 /* Registers of a thread, from its warpgroup's branch on. */

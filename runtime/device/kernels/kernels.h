@@ -17,6 +17,7 @@ enum { TILE_THREADS = 256 };
 
 typedef struct Launch {
     unsigned grid, block, shared; /* blocks; threads a block; bytes of dynamic shared memory (above 48 KiB: opt in) */
+    unsigned cluster;             /* so many neighbouring blocks run together and reach each other's shared memory; mostly 1 */
 } Launch;
 
 /* file.cu, name, parameters. _f32 and _bf16 of each. */
@@ -190,15 +191,17 @@ typedef struct TensorMap {
 #endif
 } TensorMap;
 
-/* Persistent: hopper_launch gives at most a block for each multiprocessor. */
+/* Persistent: hopper_launch gives at most a block for each multiprocessor. The blocks of a cluster have tiles below each other
+   and read b once for all. */
 typedef struct HopperProduct {
     TensorMap a, b;
     Product product;
-    unsigned band; /* product_band */
+    unsigned band; /* hopper_band */
 } HopperProduct;
 
 enum {
     HOPPER_TILE_M = 128, HOPPER_TILE_N = 256, HOPPER_TILE_K = 64, HOPPER_THREADS = 384,
+    HOPPER_PART = 128, /* of m or n, in shared memory at once: one of a, two of b, each by one block of a cluster of two */
     HOPPER_STAGES = 4, HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2,
     HOPPER_SUM_COLUMNS = 64, HOPPER_SUM_BYTES = HOPPER_TILE_M * HOPPER_SUM_COLUMNS * 4 /* on their way out */
 };
@@ -275,7 +278,7 @@ KERNELS_BOTH unsigned product_tiles(unsigned m, unsigned n)
 KERNELS_BOTH Launch product_launch(const Product *p)
 {
     const unsigned sums = p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0;
-    const Launch launch = {product_tiles(p->m, p->n) + sums, TILE_THREADS, PRODUCT_SHARED};
+    const Launch launch = {product_tiles(p->m, p->n) + sums, TILE_THREADS, PRODUCT_SHARED, 1};
     return launch;
 }
 
@@ -296,39 +299,39 @@ KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size
 /* Of T with `element_size` 2 or 4. */
 KERNELS_BOTH Launch attention_forward_launch(const Attention *p, unsigned element_size)
 {
-    const Launch launch = {attention_blocks(p), TILE_THREADS, attention_shared(p, element_size, 0)};
+    const Launch launch = {attention_blocks(p), TILE_THREADS, attention_shared(p, element_size, 0), 1};
     return launch;
 }
 
 KERNELS_BOTH Launch attention_delta_launch(const Attention *p)
 {
-    const Launch launch = {tiles_of((unsigned long long)p->rows * p->heads, ATTENTION_DELTAS), TILE_THREADS, 0};
+    const Launch launch = {tiles_of((unsigned long long)p->rows * p->heads, ATTENTION_DELTAS), TILE_THREADS, 0, 1};
     return launch;
 }
 
 /* First the tiles that give the gradients of keys and values, then those of queries. */
 KERNELS_BOTH Launch attention_backward_launch(const Attention *p, unsigned element_size)
 {
-    const Launch launch = {2 * attention_blocks(p), TILE_THREADS, attention_shared(p, element_size, 1)};
+    const Launch launch = {2 * attention_blocks(p), TILE_THREADS, attention_shared(p, element_size, 1), 1};
     return launch;
 }
 
 KERNELS_BOTH Launch norm_rows_launch(const Norm *p) /* norm_forward, norm_backward_input */
 {
-    const Launch launch = {tiles_of(p->rows, NORM_TILE_ROWS), TILE_THREADS, 0};
+    const Launch launch = {tiles_of(p->rows, NORM_TILE_ROWS), TILE_THREADS, 0, 1};
     return launch;
 }
 
 KERNELS_BOTH Launch norm_columns_launch(const Norm *p) /* norm_backward_weight */
 {
     const Launch launch = {tiles_of(p->columns, NORM_TILE_COLUMNS), TILE_THREADS,
-                           2 * TILE_THREADS / 4 * (NORM_TILE_COLUMNS + 1) * 4};
+                           2 * TILE_THREADS / 4 * (NORM_TILE_COLUMNS + 1) * 4, 1};
     return launch;
 }
 
 KERNELS_BOTH Launch elementwise_launch(unsigned long long count) /* gelu, accumulate, fill, conversions, adamw */
 {
-    const Launch launch = {tiles_of(count, ELEMENTWISE_TILE), TILE_THREADS, 0};
+    const Launch launch = {tiles_of(count, ELEMENTWISE_TILE), TILE_THREADS, 0, 1};
     return launch;
 }
 
@@ -342,13 +345,13 @@ KERNELS_BOTH Launch embedding_backward_launch(const Embedding *p)
 {
     const unsigned strips = tiles_of(p->columns, EMBEDDING_TILE_COLUMNS);
     const unsigned positions = p->rows < p->sequence ? p->rows : p->sequence;
-    const Launch launch = {(p->rows + positions) * strips, TILE_THREADS, (TILE_THREADS + 16) * 4};
+    const Launch launch = {(p->rows + positions) * strips, TILE_THREADS, (TILE_THREADS + 16) * 4, 1};
     return launch;
 }
 
 KERNELS_BOTH Launch cross_entropy_launch(const CrossEntropy *p)
 {
-    const Launch launch = {p->rows, TILE_THREADS, 32 * 8};
+    const Launch launch = {p->rows, TILE_THREADS, 32 * 8, 1};
     return launch;
 }
 
@@ -359,19 +362,19 @@ KERNELS_BOTH unsigned sum_partials(unsigned long long count)
 
 KERNELS_BOTH Launch sum_launch(unsigned long long count) /* sum_of_squares, squared_error */
 {
-    const Launch launch = {sum_partials(count), TILE_THREADS, 32 * 8};
+    const Launch launch = {sum_partials(count), TILE_THREADS, 32 * 8, 1};
     return launch;
 }
 
 KERNELS_BOTH Launch finish_sum_launch(void)
 {
-    const Launch launch = {1, TILE_THREADS, 32 * 8};
+    const Launch launch = {1, TILE_THREADS, 32 * 8, 1};
     return launch;
 }
 
 KERNELS_BOTH Launch copy_launch(unsigned long long bytes)
 {
-    const Launch launch = {tiles_of(bytes, COPY_TILE), TILE_THREADS, 0};
+    const Launch launch = {tiles_of(bytes, COPY_TILE), TILE_THREADS, 0, 1};
     return launch;
 }
 
@@ -382,35 +385,51 @@ KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
     return a_row % 8 == 0 && b_row % 8 == 0 && p->n % 8 == 0;
 }
 
-KERNELS_BOTH unsigned hopper_product_tiles(const Product *p)
+/* With blocks in clusters; their tiles come one after the other. */
+KERNELS_BOTH unsigned hopper_product_tiles(const Product *p, unsigned cluster)
 {
-    return tiles_of(p->m, HOPPER_TILE_M) * tiles_of(p->n, HOPPER_TILE_N);
+    return tiles_of(p->m, cluster * HOPPER_TILE_M) * cluster * tiles_of(p->n, HOPPER_TILE_N);
 }
 
 /* As of product_launch: the columns' sums behind. */
-KERNELS_BOTH unsigned hopper_tiles(const Product *p)
+KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned cluster)
 {
-    return hopper_product_tiles(p) + (p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0);
+    return hopper_product_tiles(p, cluster) + (p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0);
 }
 
-KERNELS_BOTH Launch hopper_launch(const Product *p, unsigned multiprocessors)
+/* In a cluster of two a block reads 32 KiB a stage from the L2 cache, alone 48: at 790 TFLOP/s that is 6.2 TB/s of the whole GPU
+   instead of 9.3, which is more than its cache gives. So two, unless clusters take more waves. */
+KERNELS_BOTH unsigned hopper_cluster(const Product *p, unsigned multiprocessors)
 {
-    const unsigned tiles = hopper_tiles(p);
-    const Launch launch = {tiles < multiprocessors ? tiles : multiprocessors, HOPPER_THREADS,
-                           HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + HOPPER_SUM_BYTES};
+    if (multiprocessors < 2 || p->m <= HOPPER_TILE_M)
+        return 1;
+    const unsigned waves = tiles_of(hopper_product_tiles(p, 1), multiprocessors);
+    return tiles_of(hopper_product_tiles(p, 2), multiprocessors / 2 * 2) <= waves ? 2 : 1;
+}
+
+KERNELS_BOTH unsigned hopper_band(const Product *p, unsigned multiprocessors, unsigned cluster)
+{
+    return product_band(p->m, cluster * HOPPER_TILE_M, HOPPER_TILE_N, multiprocessors / cluster);
+}
+
+KERNELS_BOTH Launch hopper_launch(const Product *p, unsigned multiprocessors, unsigned cluster)
+{
+    const unsigned clusters = tiles_of(hopper_tiles(p, cluster), cluster), most = multiprocessors / cluster;
+    const Launch launch = {(clusters < most ? clusters : most) * cluster, HOPPER_THREADS,
+                           HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + HOPPER_SUM_BYTES, cluster};
     return launch;
 }
 
 KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product *p, int operand)
 {
-    const unsigned extent = operand ? p->n : p->m, tile = operand ? (unsigned)HOPPER_TILE_N : (unsigned)HOPPER_TILE_M;
+    const unsigned extent = operand ? p->n : p->m;
     const int k_contiguous = operand ? layout == PRODUCT_INPUT : layout != PRODUCT_WEIGHT;
     TensorMapShape shape;
     shape.sizes[0] = k_contiguous ? p->k : extent;
     shape.sizes[1] = k_contiguous ? extent : p->k;
     shape.pitch = shape.sizes[0] * 2;
     shape.box[0] = 64; /* 128 bytes, the swizzle's row: other extents take several boxes */
-    shape.box[1] = k_contiguous ? tile : (unsigned)HOPPER_TILE_K;
+    shape.box[1] = k_contiguous ? HOPPER_PART : HOPPER_TILE_K;
     return shape;
 }
 
@@ -531,7 +550,7 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     case FUSED_hopper_forward:
     case FUSED_hopper_input:
     case FUSED_hopper_weight:
-        return hopper_tiles(&o->of.hopper.product);
+        return hopper_tiles(&o->of.hopper.product, 1);
     case FUSED_KINDS:
         break;
     }
@@ -543,14 +562,14 @@ KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size
 {
     const unsigned block = element_size == 4 ? 2 * 16 : 2 * 2 * 32; /* attention's, backward: attention_shared */
     const Launch launch = {multiprocessors, TILE_THREADS,
-                           (2 * ATTENTION_TILE + block) * (ATTENTION_WIDTH * element_size + 16) + block * 4 + 1024};
+                           (2 * ATTENTION_TILE + block) * (ATTENTION_WIDTH * element_size + 16) + block * 4 + 1024, 1};
     return launch;
 }
 
 /* A warpgroup more, of which one thread draws tiles and loads what products read. */
 KERNELS_BOTH Launch fused_hopper_launch(unsigned multiprocessors)
 {
-    const Launch launch = {multiprocessors, HOPPER_THREADS, 1024 + HOPPER_STAGES * HOPPER_STAGE_BYTES + HOPPER_SUM_BYTES};
+    const Launch launch = {multiprocessors, HOPPER_THREADS, 1024 + HOPPER_STAGES * HOPPER_STAGE_BYTES + HOPPER_SUM_BYTES, 1};
     return launch;
 }
 

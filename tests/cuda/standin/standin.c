@@ -632,6 +632,8 @@ static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *par
     ENTER(LaunchKernel)
     if (launch.grid == 0 || launch.block == 0 || launch.block > 1024 || launch.shared > (unsigned)kernel->shared)
         LEAVE(9);
+    if (launch.cluster == 0 || launch.cluster > 8 || launch.grid % launch.cluster || (launch.cluster > 1 && setting.major < 9))
+        LEAVE(912); /* cudaErrorInvalidClusterSize */
     report.launches++;
     if (!kernel->kernel->operands) {
         launch_fused(kernel, launch.grid, parameters, stream);

@@ -1,5 +1,7 @@
-/* Matrix products of the CUDA device beside cuBLAS, in one process on the same random data: name, value, unit a line. */
+/* Matrix products of the CUDA device beside cuBLAS, in one process on the same random data: name, value, unit a line. Where
+   TMA and wgmma do them, also with blocks alone and in clusters of two, whichever the device would take. */
 
+#include "runtime/device/cuda.h"
 #include "tests/gpu/run/measure.h"
 
 #include <dlfcn.h>
@@ -121,6 +123,10 @@ int main(void)
             work.blas = NULL;
             const double ours = rate(&work, layout);
             printf("%s %.1f TFLOP/s\n", name, ours * 1e-12);
+            CudaDevice *cuda = (CudaDevice *)device;
+            for (cuda->cluster = 1; cuda->properties.major == 9 && cuda->cluster <= 2; cuda->cluster++)
+                printf("%s.cluster%u %.1f TFLOP/s\n", name, cuda->cluster, rate(&work, layout) * 1e-12);
+            cuda->cluster = 0;
             if (!has_blas)
                 continue;
             work.blas = &blas;
