@@ -5,7 +5,6 @@
 #include "runtime/base/file.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* What neighbouring lines align, from left to right. */
@@ -403,14 +402,9 @@ static Status format_file(const char *path, bool check, Arena *arena, bool *chan
         printf("%s\n", source.path);
     if (check || (!*changes && !is_filter))
         return STATUS_OK;
-    char *target = is_filter ? NULL : realpath(path, NULL); /* what a link points at, not the link, becomes a new file */
-    Status status = file_begin(target ? target : path, &file, error);
-    if (status == STATUS_OK) {
-        fwrite(text, 1, size, file.stream);
-        status = file_finish(&file, error);
-    }
-    free(target);
-    return status;
+    TRY(file_begin(path, &file, error));
+    fwrite(text, 1, size, file.stream);
+    return file_finish(&file, error);
 }
 
 Status format_command(int argc, char **argv, Arena *arena, Error *error)

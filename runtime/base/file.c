@@ -1,7 +1,6 @@
 #include "runtime/base/file.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,16 +44,42 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
     return status;
 }
 
+/* The folder that a path is in; the caller frees it. NULL: no memory. */
+static char *folder_of(const char *path)
+{
+    const char *last = strrchr(path, '/');
+    return !last ? strdup(".") : strndup(path, last == path ? 1 : (size_t)(last - path));
+}
+
+typedef struct OpenedName {
+    char text[64];
+} OpenedName;
+
+/* The name that a file without one has while it is open. */
+static OpenedName opened_name(int descriptor)
+{
+    OpenedName name;
+    snprintf(name.text, sizeof name.text, "/proc/self/fd/%d", descriptor);
+    return name;
+}
+
+/* A file in the folder of `path`, without a name where it can be given one later; -1: there is none. */
+static int open_nameless(const char *path)
+{
+    char *folder = folder_of(path);
+    int descriptor = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
+    free(folder);
+    if (descriptor >= 0 && access(opened_name(descriptor).text, F_OK) != 0) { /* /proc is not there */
+        close(descriptor);
+        descriptor = -1;
+    }
+    return descriptor;
+}
+
 /* A file beside `path`, without a name where that is possible; else with one that is made of file->temporary. */
 static int open_beside(const char *path, OutputFile *file)
 {
-    char *folder = strdup(path), *last = folder ? strrchr(folder, '/') : NULL;
-    int descriptor = -1;
-    if (last)
-        last[last == folder] = '\0';
-    if (folder)
-        descriptor = open(last ? folder : ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-    free(folder);
+    int descriptor = open_nameless(path);
     file->nameless = descriptor >= 0;
     if (file->nameless)
         return descriptor;
@@ -65,6 +90,14 @@ static int open_beside(const char *path, OutputFile *file)
         fchmod(descriptor, 0666 & ~mask);
     }
     return descriptor;
+}
+
+/* What a path leads to: the file behind a link is written anew, the link stays. The caller frees it. */
+static char *behind_links(const char *path)
+{
+    struct stat there;
+    char *target = lstat(path, &there) == 0 && S_ISLNK(there.st_mode) ? realpath(path, NULL) : NULL;
+    return target ? target : strdup(path);
 }
 
 Status file_begin(const char *path, OutputFile *file, Error *error)
@@ -82,11 +115,11 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
         file->path = strdup(path);
         if (file->stream && file->path)
             return STATUS_OK;
-    } else if (asprintf(&file->temporary, "%s.XXXXXX", path) < 0) {
-        file->temporary = NULL;
     } else {
-        file->path = strdup(path);
-        int descriptor = file->path ? open_beside(path, file) : -1;
+        file->path = behind_links(path);
+        if (!file->path || asprintf(&file->temporary, "%s.XXXXXX", file->path) < 0)
+            file->temporary = NULL;
+        int descriptor = file->temporary ? open_beside(file->path, file) : -1;
         if (descriptor >= 0) {
             file->stream = fdopen(descriptor, "wb");
             if (file->stream)
@@ -108,12 +141,11 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
 /* Names cannot be taken over from another file but by renaming: so for an instant it has a temporary one. */
 static bool give_temporary_name(OutputFile *file)
 {
-    char opened[64];
-    snprintf(opened, sizeof opened, "/proc/self/fd/%d", fileno(file->stream));
+    const OpenedName opened = opened_name(fileno(file->stream));
     for (int tries = 0; tries < 100; tries++) {
         snprintf(file->temporary + strlen(file->path), sizeof ".XXXXXX", ".%06x",
                  ((unsigned)getpid() * 0x9e3779b1u + (unsigned)tries) >> 8 & 0xffffff);
-        file->nameless = linkat(AT_FDCWD, opened, AT_FDCWD, file->temporary, AT_SYMLINK_FOLLOW) != 0;
+        file->nameless = linkat(AT_FDCWD, opened.text, AT_FDCWD, file->temporary, AT_SYMLINK_FOLLOW) != 0;
         if (!file->nameless || errno != EEXIST)
             return !file->nameless;
     }
@@ -160,13 +192,44 @@ void file_abandon(OutputFile *file)
     *file = (OutputFile){0};
 }
 
+Status file_check(const char *path, Error *error)
+{
+    OutputFile file;
+    struct stat there;
+    if (strcmp(path, "-") != 0 && stat(path, &there) == 0 && S_ISFIFO(there.st_mode))
+        return access(path, W_OK) == 0 ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(errno));
+    TRY(file_begin(path, &file, error));
+    file_abandon(&file);
+    return STATUS_OK;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *last = strrchr(path, '/');
+    return last ? last + 1 : path;
+}
+
+/* Of files that are not there yet: whether they will be one. */
+static bool is_same_place(const char *one, const char *other)
+{
+    struct stat a, b;
+    if (strcmp(last_part(one), last_part(other)) != 0)
+        return false;
+    char *folder = folder_of(one), *other_folder = folder_of(other);
+    const bool same = folder && other_folder && stat(folder, &a) == 0 && stat(other_folder, &b) == 0 && a.st_dev == b.st_dev &&
+                      a.st_ino == b.st_ino;
+    free(folder);
+    free(other_folder);
+    return same || strcmp(one, other) == 0;
+}
+
 static bool is_same_file(const char *one, const char *other)
 {
     struct stat a, b;
     if (!one || !other || strcmp(one, "-") == 0 || strcmp(other, "-") == 0)
         return false;
     if (stat(one, &a) != 0 || stat(other, &b) != 0)
-        return strcmp(one, other) == 0;
+        return is_same_place(one, other);
     return S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 

@@ -183,8 +183,8 @@ int64_t clock_common(const ClockSample compared[2], int64_t own);
 /* All of one rank: bind, the steps, the files at the end. */
 Status rank_train(Rank *rank, Error *error);
 
-/* --- save.c, trace.c: meetings of all ranks that write what belongs to all to `stream` on rank 0. Whether the writing went
-   well is found out there when the file is finished; on the other ranks `stream` is NULL --- */
+/* --- save.c, trace.c: meetings of all ranks that write what belongs to all to `stream` on rank 0. Whether all of the writing
+   went well is found out there when the file is finished; on the other ranks `stream` is NULL --- */
 
 /* The `bytes` bytes at `mine` on rank `owner`; what the others say counts for nothing. */
 Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error);

@@ -3,6 +3,7 @@
 
 #include "runtime/device/device.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,8 +18,8 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
         if (rank->number == owner)
             memcpy(rank->piece, (const char *)mine + done, piece);
         TRY(rank->transport->gather(rank->endpoint, rank->piece, piece, rank->pieces, error));
-        if (stream)
-            fwrite(rank->pieces + (size_t)owner * piece, 1, piece, stream);
+        if (stream && fwrite(rank->pieces + (size_t)owner * piece, 1, piece, stream) != piece)
+            return error_set(error, STATUS_RUN_FAILED, "%s", strerror(errno)); /* later calls would hide the reason */
     }
     return STATUS_OK;
 }

@@ -96,13 +96,9 @@ static void plan_outputs(Session *session)
 static Status check_outputs(const RunOptions *options, Error *error)
 {
     const char *const paths[] = {options->outputs, options->save, options->trace};
-    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-        OutputFile file;
-        if (!paths[i])
-            continue;
-        TRY(file_begin(paths[i], &file, error));
-        file_abandon(&file);
-    }
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i])
+            TRY(file_check(paths[i], error));
     return STATUS_OK;
 }
 
@@ -227,7 +223,7 @@ bool session_close(Session *session)
 {
     if (session->stuck)
         return false;
-    for (uint32_t r = 0; session->ranks && r < session->loaded->program->rank_count; r++)
+    for (uint32_t r = 0; session->endpoints && session->ranks && r < session->loaded->program->rank_count; r++)
         if (session->endpoints[r]) {
             session->transport->close(session->endpoints[r]);
             rank_release(&session->ranks[r]);

@@ -203,6 +203,7 @@ static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, F
     Status status = write(rank, file.stream, error);
     if (status == STATUS_OK)
         return file_finish(&file, error);
+    error_prefix(error, "cannot write %s: ", path);
     file_abandon(&file);
     return status;
 }

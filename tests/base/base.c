@@ -6,6 +6,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -167,6 +169,78 @@ static void files_appear_whole_or_not_at_all(void **state)
     assert_int_equal(entries(), 1);
 }
 
+/* A link stays, and the file behind it, wherever that is, becomes a new one. */
+static void links_are_followed(void **state)
+{
+    (void)state;
+    char path[200], link[200];
+    snprintf(path, sizeof path, "%s/out", folder);
+    snprintf(link, sizeof link, "%s/link", folder);
+    assert_int_equal(symlink("out", link), 0);
+    OutputFile file;
+    Error error;
+    assert_int_equal(file_begin(link, &file, &error), STATUS_OK);
+    fputs("behind the link", file.stream);
+    assert_int_equal(file_finish(&file, &error), STATUS_OK);
+    struct stat there;
+    assert_int_equal(lstat(link, &there), 0);
+    assert_true(S_ISLNK(there.st_mode));
+    assert_content(path, "behind the link");
+    assert_int_equal(unlink(link), 0);
+}
+
+/* A check leaves nothing, and a pipe unopened: its reader would take the closing for the end, and wait for nobody. */
+static void a_check_opens_no_pipe(void **state)
+{
+    (void)state;
+    char path[200];
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    Error error;
+    const int before = entries();
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(file_check(path, &error), STATUS_OK); /* opening it would wait for a reader */
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(file_check(path, &error), STATUS_OK);
+    assert_int_equal(entries(), before);
+    assert_int_equal(file_check("-", &error), STATUS_OK);
+    assert_int_equal(file_check("/nowhere/at/all", &error), STATUS_RUN_FAILED);
+    assert_int_equal(file_check(folder, &error), STATUS_RUN_FAILED);
+    assert_string_equal(strrchr(error.text, ':'), ": Is a directory");
+}
+
+/* Without it a file that has no name could not be given one. */
+static int write_without_proc(const char *path)
+{
+    OutputFile file;
+    Error error;
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || umount2("/proc", MNT_DETACH) != 0)
+        return 77;
+    if (file_begin(path, &file, &error) != STATUS_OK)
+        return 1;
+    fputs("no /proc", file.stream);
+    return file_finish(&file, &error) == STATUS_OK ? 0 : 1;
+}
+
+static void a_machine_without_proc_will_do(void **state)
+{
+    (void)state;
+    char path[200];
+    snprintf(path, sizeof path, "%s/out", folder);
+    const pid_t child = fork();
+    if (child == 0)
+        _exit(write_without_proc(path));
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) {
+        print_message("/proc cannot be taken away here: skipped\n");
+        skip();
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_content(path, "no /proc");
+    assert_int_equal(entries(), 1);
+}
+
 /* Where the file system has files without names. */
 static void of_a_killed_process_nothing_is_left(void **state)
 {
@@ -283,6 +357,13 @@ static void outputs_are_kept_apart(void **state)
     assert_int_equal(file_keep_apart((const char *const[]){"/dev/null", "/dev/null", "-", "-"}, 4, inputs, 4, &error), STATUS_OK);
     assert_int_equal(file_keep_apart((const char *const[]){"/nowhere/new", NULL, "/nowhere/new"}, 3, inputs, 4, &error), STATUS_BAD_USAGE);
     assert_non_null(strstr(error.text, "written twice"));
+    /* neither is there yet */
+    char new_one[220], new_other[270], elsewhere[250];
+    snprintf(new_one, sizeof new_one, "%s/new", folder);
+    snprintf(new_other, sizeof new_other, "%s/../%s//new", folder, strrchr(folder, '/') + 1);
+    snprintf(elsewhere, sizeof elsewhere, "%s/../new", folder);
+    assert_int_equal(file_keep_apart((const char *const[]){new_one, new_other}, 2, NULL, 0, &error), STATUS_BAD_USAGE);
+    assert_int_equal(file_keep_apart((const char *const[]){new_one, elsewhere}, 2, NULL, 0, &error), STATUS_OK);
 }
 
 static void error_texts_are_cut_not_overrun(void **state)
@@ -312,7 +393,8 @@ int main(void)
         cmocka_unit_test(arena_gives_zeroed_aligned_memory), cmocka_unit_test(arena_jumps_when_exhausted),
         cmocka_unit_test(bytes_come_back),                   cmocka_unit_test(one_value_has_one_varint),
         cmocka_unit_test(checksum_is_the_known_one),         cmocka_unit_test(files_appear_whole_or_not_at_all),
-        cmocka_unit_test(of_a_killed_process_nothing_is_left),
+        cmocka_unit_test(of_a_killed_process_nothing_is_left), cmocka_unit_test(links_are_followed),
+        cmocka_unit_test(a_check_opens_no_pipe),             cmocka_unit_test(a_machine_without_proc_will_do),
         cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(a_file_is_read_at_its_size),
         cmocka_unit_test(outputs_are_kept_apart),            cmocka_unit_test(error_texts_are_cut_not_overrun),
     };

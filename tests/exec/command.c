@@ -47,6 +47,16 @@ static void test_standard_output(void **state)
     expect(finish(start("%s --json --trace - %s", dprun, program)), 2, "standard output takes one of");
 }
 
+/* A pipe with a name is opened once: whoever reads it gets all of it. */
+static void test_named_pipe(void **state)
+{
+    (void)state;
+    expect(finish(start("%s --steps 1 --save %s/weights %s %s", dprun, folder, small, program)), 0, "");
+    expect(finish(start("mkfifo %s/pipe; timeout -s KILL 60 cmp %s/pipe %s/weights & "
+                        "timeout -s KILL 60 %s --steps 1 --save %s/pipe %s %s && wait $!", folder, folder, folder, dprun, folder, small,
+                        program)), 0, "");
+}
+
 /* A plan that no machine has room for ends in words, not by the kernel. */
 static void test_too_much_memory(void **state)
 {
@@ -241,7 +251,8 @@ int main(void)
     setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),          cmocka_unit_test(test_people),    cmocka_unit_test(test_bad_inputs),
-        cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_too_much_memory),
+        cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_named_pipe),
+        cmocka_unit_test(test_too_much_memory),
         cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt), cmocka_unit_test(test_mpi_equals_local),
         cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed), cmocka_unit_test(test_asked_to_end),    cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_one_cannot_start), cmocka_unit_test(test_guard_of_careless_parent),
