@@ -2,12 +2,15 @@
    checksum, so that random changes get past the frame. What decodes is verified, written out and run through all that takes
    programs. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
 
-#include "runtime/program/program.h"
+#include "runtime/program/operands.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* How many were taken so far by the decoder, and by the verifier. */
+static unsigned long decoded_count, verified_count;
 
 static void fail(const char *what)
 {
@@ -33,6 +36,7 @@ static void try_program(const uint8_t *bytes, size_t size)
     Program *program = NULL;
     if (program_decode(bytes, size, &arena, &program, &error) == STATUS_OK) {
         ByteWriter writer = {0};
+        decoded_count++;
         if (!program_encode(program, &writer) || writer.size != size || memcmp(writer.bytes, bytes, size) != 0)
             fail("what was decoded encodes to other bytes");
         bytes_free(&writer);
@@ -42,10 +46,12 @@ static void try_program(const uint8_t *bytes, size_t size)
         program_disassemble(program, stream);
         fclose(stream);
         free(text);
-        if (program_verify(program, &error) == STATUS_OK)
+        if (program_verify(program, &error) == STATUS_OK) {
+            verified_count++;
             try_verified(program, &arena);
-        else if (!error.text[0])
+        } else if (!error.text[0]) {
             fail("refused without a reason");
+        }
     } else if (!error.text[0]) {
         fail("refused without a reason");
     }
@@ -54,19 +60,18 @@ static void try_program(const uint8_t *bytes, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    enum { FRAME = 12, CHECKSUM = 4 };
+    enum { FRAME = PROGRAM_MAGIC_SIZE + 4, CHECKSUM = 4 };
     try_program(data, size);
     if (size < FRAME + CHECKSUM)
         return 0;
-    uint8_t *sealed = malloc(size);
-    if (!sealed)
-        return 0;
-    memcpy(sealed, data, size);
-    memcpy(sealed, "DPSPROG\n\1\0\0", FRAME);
-    const uint32_t checksum = bytes_checksum(sealed, size - CHECKSUM);
-    for (size_t i = 0; i < CHECKSUM; i++)
-        sealed[size - CHECKSUM + i] = (uint8_t)(checksum >> 8 * i);
-    try_program(sealed, size);
-    free(sealed);
+    ByteWriter sealed = {0};
+    for (size_t i = 0; i < PROGRAM_MAGIC_SIZE; i++)
+        bytes_put_u8(&sealed, (uint8_t)PROGRAM_MAGIC[i]);
+    bytes_put_u32(&sealed, PROGRAM_VERSION);
+    for (size_t i = FRAME; i < size - CHECKSUM; i++)
+        bytes_put_u8(&sealed, data[i]);
+    bytes_put_u32(&sealed, bytes_checksum(sealed.bytes, sealed.size));
+    try_program(sealed.bytes, sealed.size);
+    bytes_free(&sealed);
     return 0;
 }
