@@ -91,9 +91,9 @@ static bool is_comparison(int token)
 static void unknown_item(Reader *reader, Span span, const char *text)
 {
     const char *letters = text[0] == 'n' ? text + 1 : text;
-    if (*letters && strchr("FBIWU", *letters)) {
+    if (action_kind_named(letters, *letters != 0) < ACTION_KINDS) {
         diag_error(reader->diagnostics, span, "`%s` is no word of passes", text);
-        diag_help(reader->diagnostics, "passes are F, B, I and W, each followed by its chunk: nF0B1");
+        diag_help(reader->diagnostics, "passes are F, B, I, W and U, each followed by its chunk: nF0B1");
         return;
     }
     diag_error(reader->diagnostics, span, "expected an item of the schedule, not `%s`", text);

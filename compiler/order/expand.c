@@ -123,15 +123,14 @@ static bool count_of(Expander *x, const Expression *expression, const char *what
 
 static bool chunk_of(Expander *x, const Pass *pass, uint8_t *chunk)
 {
-    static const char letters[] = "FBIWU";
     const uint32_t count = x->schedule->chunk_counts[x->rank];
     int64_t number = pass->chunk;
     if (pass->computed_chunk && !value_of(x, pass->computed_chunk, &number))
         return false;
     if (!pass->computed_chunk && pass->chunk == NO_CHUNK) {
+        const char letter = action_letter((uint8_t)pass->kind);
         if (count > 1)
-            FAIL(x, pass->span, NULL, "%c does not say which of the %u chunks: write %c0 to %c%u", letters[pass->kind], count,
-                 letters[pass->kind], letters[pass->kind], count - 1);
+            FAIL(x, pass->span, NULL, "%c does not say which of the %u chunks: write %c0 to %c%u", letter, count, letter, letter, count - 1);
         number = 0;
     }
     if (number < 0 || number >= count)

@@ -37,7 +37,7 @@ static void put_palette(uint32_t variants, FILE *stream)
 {
     fputs(",\n\"palette\":{", stream);
     for (uint8_t kind = 0; kind <= ACTION_U; kind++) {
-        fprintf(stream, "%s\"%c\":[", kind ? "," : "", pass_letter(kind));
+        fprintf(stream, "%s\"%c\":[", kind ? "," : "", action_letter(kind));
         for (uint32_t v = 0; v < variants; v++) {
             const Colour fill = palette_fill(kind, v, variants), ink = palette_ink(fill);
             fprintf(stream, "%s[\"#%02x%02x%02x\",\"#%02x%02x%02x\"]", v ? "," : "", fill.red, fill.green, fill.blue, ink.red, ink.green,
@@ -107,7 +107,7 @@ static void put_rank(const Picture *picture, uint32_t **numbers, uint32_t rank, 
     const uint32_t count = parts_of(picture, rank, parts);
     fprintf(stream, "%s\n{\"kinds\":\"", rank ? "," : "");
     for (uint32_t i = 0; i < count; i++)
-        putc(pass_letter(parts[i].pass->kind), stream);
+        putc(action_letter(parts[i].pass->kind), stream);
     putc('"', stream);
     for (int list = 0; list < LISTS; list++) {
         fprintf(stream, ",\n\"%s\":[", names[list]);

@@ -20,7 +20,7 @@ static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t l
             continue;
         const int from = (int)lround((span->start - begin) * scale), to = (int)lround((span->end - begin) * scale);
         char text[32];
-        int length = snprintf(text, sizeof text, "%c %s", "FBW"[span->entry.pass], recipe_component_names[span->entry.component]);
+        int length = snprintf(text, sizeof text, "%c %s", recipe_pass_letters[span->entry.pass], recipe_component_names[span->entry.component]);
         length = length < to - from - 1 ? length : to - from - 1;
         row[from] = row[to] = '|';
         if (length > 0)

@@ -162,8 +162,8 @@ static void put_style(const Drawing *drawing)
     for (uint8_t kind = 0; kind <= ACTION_U; kind++)
         for (uint32_t v = 0; drawing->kinds[kind] && v < drawing->variants; v++) {
             const Colour fill = palette_fill(kind, v, drawing->variants), ink = palette_ink(fill);
-            fprintf(drawing->stream, ".%c%u{fill:#%02x%02x%02x}", pass_letter(kind), v, fill.red, fill.green, fill.blue);
-            fprintf(drawing->stream, "text.%c%u{fill:#%02x%02x%02x}\n", pass_letter(kind), v, ink.red, ink.green, ink.blue);
+            fprintf(drawing->stream, ".%c%u{fill:#%02x%02x%02x}", action_letter(kind), v, fill.red, fill.green, fill.blue);
+            fprintf(drawing->stream, "text.%c%u{fill:#%02x%02x%02x}\n", action_letter(kind), v, ink.red, ink.green, ink.blue);
         }
     fputs("</style>\n", drawing->stream);
 }
@@ -182,7 +182,7 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
     const double width = is_update ? fmax((end - start) * drawing->scale, LEAST_UPDATE) : (end - start) * drawing->scale;
     const double x = x_of(drawing, start) - (end > start ? 0 : width / 2), y = y_of(drawing, rank);
     const uint32_t variant = picture_variant(picture->schedule, pass);
-    const char letter = pass_letter(pass->kind);
+    const char letter = action_letter(pass->kind);
     char name[64];
     action_text(picture->schedule, pass, name, sizeof name);
     fprintf(drawing->stream,
@@ -287,8 +287,8 @@ static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *vari
     for (uint32_t i = 0; i < swatches; i++, x += SWATCH_WIDTH)
         fprintf(legend->stream, "<rect class=\"pass %c%u\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>"
                                 "<text class=\"letter %c%u\" x=\"%.1f\" y=\"%g\">%c</text>",
-                pass_letter(kinds[i]), variants[i], x, y, SWATCH_WIDTH, pass_letter(kinds[i]), variants[i], x + SWATCH_WIDTH / 2.0, y + 13,
-                pass_letter(kinds[i]));
+                action_letter(kinds[i]), variants[i], x, y, SWATCH_WIDTH, action_letter(kinds[i]), variants[i], x + SWATCH_WIDTH / 2.0, y + 13,
+                action_letter(kinds[i]));
     if (frame)
         fprintf(legend->stream, "<rect class=\"frame\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>", x - 2 * SWATCH_WIDTH, y,
                 2 * SWATCH_WIDTH);

@@ -272,7 +272,7 @@ static void print_counts(const Explainer *x)
 
 static void print_kind(const Explainer *x, uint32_t rank, const Action *pass)
 {
-    putc("FBIWU"[pass->kind], x->stream);
+    putc(action_letter(pass->kind), x->stream);
     if (x->schedule->chunk_counts[rank] > 1)
         fprintf(x->stream, "%u", pass->chunk);
 }

@@ -1,7 +1,5 @@
 #include "compiler/output/picture.h"
 
-_Static_assert(ACTION_F == 0 && ACTION_B == 1 && ACTION_I == 2 && ACTION_W == 3 && ACTION_U == 4, "pass_letter");
-
 bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cell *cell)
 {
     const Order *order = &picture->schedule->orders[rank];

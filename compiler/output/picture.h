@@ -32,6 +32,4 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
 uint32_t picture_variants(const Schedule *schedule);
 uint32_t picture_variant(const Schedule *schedule, const Action *pass);
 
-static inline char pass_letter(uint8_t kind) { return "FBIWU"[kind]; }
-
 #endif

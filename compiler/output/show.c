@@ -29,7 +29,7 @@ typedef struct Screen {
 
 static uint32_t label(const Screen *screen, const Action *pass, char *text)
 {
-    const char letter = pass_letter(pass->kind);
+    const char letter = action_letter(pass->kind);
     if (screen->many_chunks)
         return (uint32_t)snprintf(text, LABEL_SIZE, "%c%u:%u", letter, pass->chunk, pass->microbatch);
     return (uint32_t)snprintf(text, LABEL_SIZE, "%c%u", pass->chunk ? letter + ('a' - 'A') : letter, pass->microbatch);

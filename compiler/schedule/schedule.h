@@ -103,6 +103,8 @@ static inline bool action_is_message(const Action *action) { return action->kind
 
 /* As cells spell them: "F", "SEND_F". */
 extern const char *const action_names[ACTION_KINDS];
+/* Of F, B, I, W and U, which have one. */
+static inline char action_letter(uint8_t kind) { return action_names[kind][0]; }
 /* ACTION_KINDS: no such name. */
 uint8_t action_kind_named(const char *name, size_t length);
 

@@ -34,7 +34,7 @@ static void dump_step(const Item *item, FILE *stream)
     fputs("step", stream);
     dump_field("at", item->step.slot, stream);
     for (const Pass *pass = item->step.passes; pass; pass = pass->next) {
-        fprintf(stream, " %c", "FBIWU"[pass->kind]);
+        fprintf(stream, " %c", action_letter((uint8_t)pass->kind));
         if (pass->chunk != NO_CHUNK)
             fprintf(stream, "%d", pass->chunk);
         if (pass->computed_chunk) {
@@ -62,7 +62,7 @@ static void dump_recipe(const Item *item, FILE *stream)
     for (const WrittenStream *written = item->recipe.streams; written; written = written->next) {
         fprintf(stream, " %s", written->name.symbol->text);
         for (const WrittenEntry *entry = written->entries; entry; entry = entry->next)
-            fprintf(stream, " %s(%c)", entry->component.symbol->text, "FBIWU"[entry->pass]);
+            fprintf(stream, " %s(%c)", entry->component.symbol->text, action_letter((uint8_t)entry->pass));
         dump_field("on", written->share, stream);
         dump_field("of", written->whole, stream);
     }

@@ -10,6 +10,7 @@ const char *const recipe_component_names[RECIPE_COMPONENTS] = {RECIPE_COMPONENT_
 const bool recipe_communicates[RECIPE_COMPONENTS] = {RECIPE_COMPONENT_LIST};
 #undef COMPONENT
 const char *const recipe_stream_names[RECIPE_STREAMS] = {"compute", "comm"};
+const char recipe_pass_letters[RECIPE_PASSES] = {'F', 'B', 'W'};
 
 RecipeComponent recipe_component(const char *name)
 {
@@ -21,7 +22,7 @@ RecipeComponent recipe_component(const char *name)
 
 int recipe_entry_text(RecipeEntry entry, char *text, size_t size)
 {
-    return snprintf(text, size, "%s(%c)", recipe_component_names[entry.component], "FBW"[entry.pass]);
+    return snprintf(text, size, "%s(%c)", recipe_component_names[entry.component], recipe_pass_letters[entry.pass]);
 }
 
 static bool same(RecipeEntry a, RecipeEntry b) { return a.component == b.component && a.pass == b.pass; }

@@ -32,6 +32,7 @@ typedef enum RecipeStream { RECIPE_COMPUTE, RECIPE_COMM, RECIPE_STREAMS } Recipe
 extern const char *const recipe_component_names[RECIPE_COMPONENTS];
 extern const bool recipe_communicates[RECIPE_COMPONENTS];
 extern const char *const recipe_stream_names[RECIPE_STREAMS];
+extern const char recipe_pass_letters[RECIPE_PASSES];
 
 typedef struct RecipeEntry {
     uint8_t component, pass;
