@@ -48,7 +48,7 @@ static void put_palette(uint32_t variants, FILE *stream)
     putc('}', stream);
 }
 
-static void put_placement(const Schedule *schedule, FILE *stream)
+static void put_placement(const Schedule *schedule, uint32_t variants, FILE *stream)
 {
     fputs(",\n\"pipes\":[", stream);
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
@@ -56,11 +56,12 @@ static void put_placement(const Schedule *schedule, FILE *stream)
             putc(',', stream);
         json_put_text(schedule->pipes[p].name, strlen(schedule->pipes[p].name), stream);
     }
-    fputs("],\n\"chunks\":[", stream); /* of every rank: pipe and stage */
+    fputs("],\n\"chunks\":[", stream); /* of every rank: pipe, stage and shade */
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         fputs(r ? ",[" : "[", stream);
         for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
-            fprintf(stream, "%s[%u,%u]", c ? "," : "", schedule->chunks[r][c].pipe, schedule->chunks[r][c].stage);
+            fprintf(stream, "%s[%u,%u,%u]", c ? "," : "", schedule->chunks[r][c].pipe, schedule->chunks[r][c].stage,
+                    picture_variant(schedule, variants, r, (uint8_t)c));
         putc(']', stream);
     }
     putc(']', stream);
@@ -142,8 +143,9 @@ static void put_timeline(const char *name, const char *unit, const Picture *pict
     fprintf(stream, ",\"unit\":\"%s\",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bubble\":%.12g", unit, schedule->ranks, schedule->microbatches,
             picture->times->makespan, timeline_bubble(schedule, picture->times).rate);
     put_source(picture->source, stream);
-    put_palette(picture_variants(schedule), stream);
-    put_placement(schedule, stream);
+    const uint32_t variants = picture_variants(schedule);
+    put_palette(variants, stream);
+    put_placement(schedule, variants, stream);
     CriticalPass *path;
     const uint32_t steps = critical_path(schedule, picture->table, picture->times, arena, &path);
     fputs(",\n\"critical\":[", stream);

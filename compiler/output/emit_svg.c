@@ -17,7 +17,7 @@ enum {
     AXIS_HEIGHT = 36,
     LEGEND_HEIGHT = 26,
     SWATCH_WIDTH = 20,
-    LEAST_UPDATE = 4,   /* a U that takes no time */
+    LEAST_UPDATE = 4,   /* a U that takes no time is a bar before its time, behind the pass before it */
     MOST_WIDTH = 30000, /* of the time axis: what viewers still open */
     NUMBER_SIZE = 14,
     LEAST_NUMBER = 8,
@@ -99,9 +99,10 @@ static char *words_of(const Drawing *drawing, Arena *arena)
 {
     const Schedule *schedule = drawing->picture->schedule;
     char *words = arena_format(arena, "numbers: microbatches%s", drawing->kinds[ACTION_U] ? ", of an update the version that it makes" : "");
+    const char *const pipes = drawing->variants > schedule->pipe_count ? "; chunks of pipes, light to dark:" : "; pipes, light to dark:";
     if (schedule->pipe_count > 1)
         for (uint32_t p = 0; p < schedule->pipe_count; p++)
-            words = arena_format(arena, "%s%s %s", words, p ? "," : "; pipes, light to dark:", schedule->pipes[p].name);
+            words = arena_format(arena, "%s%s %s", words, p ? "," : pipes, schedule->pipes[p].name);
     else if (drawing->variants > 1)
         words = arena_format(arena, "%s; chunks, light to dark: 0 %s %u", words, drawing->variants > 2 ? "to" : "and", drawing->variants - 1);
     if (drawing->pictures[1])
@@ -180,8 +181,8 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
     const Picture *picture = drawing->picture;
     const bool is_update = pass->kind == ACTION_U;
     const double width = is_update ? fmax((end - start) * drawing->scale, LEAST_UPDATE) : (end - start) * drawing->scale;
-    const double x = x_of(drawing, start) - (end > start ? 0 : width / 2), y = y_of(drawing, rank);
-    const uint32_t variant = picture_variant(picture->schedule, pass);
+    const double x = x_of(drawing, start) - (end > start ? 0 : width), y = y_of(drawing, rank);
+    const uint32_t variant = picture_variant(picture->schedule, drawing->variants, rank, pass->chunk);
     const char letter = action_letter(pass->kind);
     char name[64];
     action_text(picture->schedule, pass, name, sizeof name);

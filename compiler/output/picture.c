@@ -21,17 +21,28 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
     return true;
 }
 
-uint32_t picture_variants(const Schedule *schedule)
+/* Chunks of the rank before `end` that are of the pipe. */
+static uint32_t chunks_of_pipe(const Schedule *schedule, uint32_t rank, uint32_t end, uint32_t pipe)
 {
-    if (schedule->pipe_count > 1)
-        return schedule->pipe_count;
-    uint32_t chunks = 1;
-    for (uint32_t r = 0; r < schedule->ranks; r++)
-        chunks = schedule->chunk_counts[r] > chunks ? schedule->chunk_counts[r] : chunks;
-    return chunks;
+    uint32_t count = 0;
+    for (uint32_t c = 0; c < end; c++)
+        count += schedule->chunks[rank][c].pipe == pipe;
+    return count;
 }
 
-uint32_t picture_variant(const Schedule *schedule, const Action *pass)
+uint32_t picture_variants(const Schedule *schedule)
 {
-    return schedule->pipe_count > 1 ? pass->pipe : pass->chunk;
+    uint32_t most = 1;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+            const uint32_t chunks = chunks_of_pipe(schedule, r, schedule->chunk_counts[r], p);
+            most = chunks > most ? chunks : most;
+        }
+    return schedule->pipe_count * most;
+}
+
+uint32_t picture_variant(const Schedule *schedule, uint32_t variants, uint32_t rank, uint8_t chunk)
+{
+    const uint32_t pipe = schedule->chunks[rank][chunk].pipe;
+    return pipe * (variants / schedule->pipe_count) + chunks_of_pipe(schedule, rank, chunk, pipe);
 }

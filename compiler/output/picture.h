@@ -28,8 +28,9 @@ typedef struct Cell {
 /* The cell at or behind *position, which moves behind it; false at the end of the rank. Start with 0. */
 bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cell *cell);
 
-/* Shades: one for each pipe or, where all passes belong to one pipe, for each chunk of a rank. */
+/* Shades: pipe after pipe, one for each chunk that a rank may hold of it. */
 uint32_t picture_variants(const Schedule *schedule);
-uint32_t picture_variant(const Schedule *schedule, const Action *pass);
+/* Of a chunk of a rank, `variants` being how many there are. */
+uint32_t picture_variant(const Schedule *schedule, uint32_t variants, uint32_t rank, uint8_t chunk);
 
 #endif

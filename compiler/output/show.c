@@ -92,22 +92,22 @@ static void put(const Screen *screen, uint32_t at, char character, int style)
     screen->style[at - screen->first] = style;
 }
 
-static int style_of(const Screen *screen, const Action *pass)
+static int style_of(const Screen *screen, uint32_t rank, const Action *pass)
 {
-    return (int)(pass->kind * screen->variants + picture_variant(screen->picture->schedule, pass));
+    return (int)(pass->kind * screen->variants + picture_variant(screen->picture->schedule, screen->variants, rank, pass->chunk));
 }
 
-static void draw_cell(const Screen *screen, const Cell *cell)
+static void draw_cell(const Screen *screen, uint32_t rank, const Cell *cell)
 {
     const uint32_t begin = column(screen, cell->start), middle = column(screen, cell->middle), end = column(screen, cell->end);
     char text[2 * LABEL_SIZE];
     const uint32_t length = cell_label(screen, cell, text);
     const uint32_t body = end - begin > 1 ? end - 1 : end; /* the last column stays free, so that cells do not touch */
+    const int style = style_of(screen, rank, cell->first), second = cell->second ? style_of(screen, rank, cell->second) : style;
     const uint32_t from = begin > screen->first ? begin : screen->first, to = body < screen->last ? body : screen->last;
     for (uint32_t at = from; at < to; at++) {
-        const int style = style_of(screen, cell->second && at >= middle ? cell->second : cell->first);
         const uint32_t i = at - begin;
-        put(screen, at, i < length ? text[i] : i == length || screen->colours ? ' ' : '-', style);
+        put(screen, at, i < length ? text[i] : i == length || screen->colours ? ' ' : '-', at >= middle ? second : style);
     }
 }
 
@@ -134,9 +134,9 @@ static void draw_rank(const Screen *screen, uint32_t rank, uint32_t *next, uint3
         if (begin >= screen->last)
             return;
         if (is_update_bar(&cell))
-            put(screen, begin, '|', style_of(screen, cell.first));
+            put(screen, begin, '|', style_of(screen, rank, cell.first));
         else
-            draw_cell(screen, &cell);
+            draw_cell(screen, rank, &cell);
         if (end > screen->last)
             return;
         *free = end;

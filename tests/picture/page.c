@@ -120,7 +120,7 @@ static void check_critical_path(const char *data, double latency)
 static void test_data(void **state)
 {
     (void)state;
-    static const double latencies[PICTURED] = {0, 0.1, 0, 0.601, 0, 0, 0.05, 0};
+    static const double latencies[PICTURED] = {0, 0.1, 0, 0.601, 0, 0, 0.05, 0, 0};
     for (int i = 0; i < PICTURED; i++) {
         char *page = run("dpc --emit=html %s", pictured[i]), *csv = run("dpc --emit=csv %s", pictured[i]);
         assert_null(strstr(page, "http:"));

@@ -49,6 +49,7 @@ static const char *const pictured[] = {
     "schedules/dualpipe.dps",
     "schedules/dualpipe.dps --ranks 4 --microbatches 8 --cost F=1,B=1.7,FB=2.1,I=0.9,W=0.8,comm=0.05",
     "schedules/dualpipev.dps --cost FB=2.5",
+    "schedules/bitpipe.dps",
 };
 enum { PICTURED = sizeof pictured / sizeof *pictured };
 

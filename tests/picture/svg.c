@@ -207,9 +207,51 @@ static void test_two_timelines(void **state)
     free(run("rm -r %s", folder));
 }
 
+/* In every picture the chunks of a rank have shades of their own. */
+static void test_chunks_have_shades(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PICTURED; i++) {
+        char *svg = run("dpc --emit=svg %s", pictured[i]), *placed = run("dpc --dump=schedule %s", pictured[i]);
+        uint32_t chunks = 0, shades = 0;
+        for (const char *chunk = strstr(placed, "  chunk "); chunk; chunk = strstr(chunk + 1, "  chunk ")) {
+            const uint32_t number = (uint32_t)strtoul(chunk + 8, NULL, 10);
+            chunks = number >= chunks ? number + 1 : chunks;
+        }
+        char class[64];
+        for (; snprintf(class, sizeof class, "<rect class=\"pass F%u\"", shades), strstr(strstr(svg, "<g class=\"rank\""), class); shades++)
+            continue;
+        assert_int_equal(shades, chunks);
+        free(svg);
+        free(placed);
+    }
+}
+
+/* An update that takes no time is a bar that nothing covers. */
+static void test_updates_are_seen(void **state)
+{
+    (void)state;
+    char *svg = run("dpc --emit=svg schedules/pipedream-rr.dps");
+    uint32_t updates = 0;
+    double edge = 0;
+    for (const char *tag = strchr(svg, '<'); tag; tag = strchr(tag + 1, '<')) {
+        if (is_tag(tag, "<g class=\"rank\""))
+            edge = 0;
+        if (!is_tag(tag, "<rect class=\"pass") || !strstr(tag, "data-pass") || strstr(tag, "data-pass") > strchr(tag, '>'))
+            continue;
+        const bool is_update = is_tag(tag, "<rect class=\"pass U");
+        assert_true(is_update || attribute(tag, "x") > edge - 0.02); /* later in the file, and so above it */
+        edge = attribute(tag, "x") + attribute(tag, "width");
+        updates += is_update;
+    }
+    assert_int_equal(updates, 4 + 4 + 8 + 8);
+    free(svg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells_are_passes), cmocka_unit_test(test_well_formed),
-                                       cmocka_unit_test(test_texts_fit), cmocka_unit_test(test_two_timelines)};
+                                       cmocka_unit_test(test_texts_fit), cmocka_unit_test(test_two_timelines),
+                                       cmocka_unit_test(test_chunks_have_shades), cmocka_unit_test(test_updates_are_seen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
