@@ -185,6 +185,12 @@ typedef struct Makespan {
     uint64_t combination;
 } Makespan;
 
+/* What a combination came to. */
+typedef struct Proof {
+    double makespan;
+    uint32_t stages;
+} Proof;
+
 typedef enum Outcome { PROVEN, NOT_ADMITTED, FAILED, NO_MEMORY } Outcome;
 
 typedef struct Work {
@@ -200,9 +206,11 @@ typedef struct Work {
     uint64_t proven, not_admitted;
     bool no_memory;
     Makespan least; /* of the proven ones; of equal ones the first */
+    uint32_t stages; /* of these */
+    bool recut;      /* not of all: their times are of other stages, and say nothing beside each other */
 } Work;
 
-static Outcome prove_combination(const Work *work, uint64_t index, Arena *arena, volatile double *makespan)
+static Outcome prove_combination(const Work *work, uint64_t index, Arena *arena, volatile Proof *proof)
 {
     Error error = {""};
     const Parameters parameters = parameters_of(work->sweep, work->given, index, arena);
@@ -216,18 +224,19 @@ static Outcome prove_combination(const Work *work, uint64_t index, Arena *arena,
         const Costs costs = costs_of_components(work->costs ? work->costs : &costs_unit, compilation.schedule.recipe, arena);
         Timeline times;
         timeline_run(&compilation.schedule, &compilation.table, &costs, arena, &times);
-        *makespan = times.makespan;
+        proof->makespan = times.makespan;
+        proof->stages = compilation.schedule.pipes[0].stages;
     }
     return PROVEN;
 }
 
-static Outcome try_combination(const Work *work, uint64_t index, volatile double *makespan)
+static Outcome try_combination(const Work *work, uint64_t index, volatile Proof *proof)
 {
     jmp_buf exhausted;
     Arena arena = {.exhausted = &exhausted};
     volatile Outcome outcome = NO_MEMORY;
     if (setjmp(exhausted) == 0)
-        outcome = prove_combination(work, index, &arena, makespan);
+        outcome = prove_combination(work, index, &arena, proof);
     arena_free(&arena);
     return outcome;
 }
@@ -239,12 +248,16 @@ static void *work_on(void *argument)
     while (work->next < work->failed && !work->no_memory) { /* none behind one that failed can be the first */
         const uint64_t index = work->next++;
         pthread_mutex_unlock(&work->mutex);
-        volatile double makespan = 0;
-        const Outcome outcome = try_combination(work, index, &makespan);
+        volatile Proof proof = {0, 0};
+        const Outcome outcome = try_combination(work, index, &proof);
         pthread_mutex_lock(&work->mutex);
         const Makespan *least = &work->least;
-        if (outcome == PROVEN && (!work->proven || makespan < least->time || (makespan <= least->time && index < least->combination)))
-            work->least = (Makespan){makespan, index};
+        work->recut |= outcome == PROVEN && work->proven && proof.stages != work->stages;
+        if (outcome == PROVEN && !work->proven)
+            work->stages = proof.stages;
+        if (outcome == PROVEN &&
+            (!work->proven || proof.makespan < least->time || (proof.makespan <= least->time && index < least->combination)))
+            work->least = (Makespan){proof.makespan, index};
         work->done++;
         work->proven += outcome == PROVEN;
         work->not_admitted += outcome == NOT_ADMITTED;
@@ -314,7 +327,7 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
     work_on_all_cores(&work);
     progress_bar_clear(&work.progress);
     *result = (SweepResult){.proven = work.proven, .not_admitted = work.not_admitted, .seconds = (double)(clock_nanoseconds() - start) * 1e-9};
-    if (sweep->compares && work.proven) {
+    if (sweep->compares && work.proven && !work.recut) {
         result->best = options_text(sweep, work.least.combination, arena);
         result->makespan = work.least.time;
     }

@@ -31,7 +31,8 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error);
 typedef struct SweepResult {
     uint64_t proven, not_admitted; /* combinations */
     double seconds;
-    const char *best; /* the options of the combination with the least makespan, of equal ones the first; NULL: not compared */
+    const char *best; /* the options of the combination with the least makespan, of equal ones the first; NULL: not compared, as it is not
+                         where they cut the model into different numbers of stages: the costs are those of a stage */
     double makespan;  /* its makespan under the compilation's costs */
 } SweepResult;
 
