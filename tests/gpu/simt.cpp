@@ -608,6 +608,18 @@ void end_phase(ArrivalState &state)
     }
 }
 
+/* The boxes on their way. */
+void come(ArrivalState &state)
+{
+    std::vector<TensorCopy> copies;
+    copies.swap(state.copies);
+    for (const TensorCopy &copy : copies) {
+        perform(copy);
+        state.bytes -= box_bytes(copy.map);
+    }
+    end_phase(state);
+}
+
 void arrive(ArrivalState &state, unsigned bytes)
 {
     if (state.missing == 0) {
@@ -716,13 +728,7 @@ void simt_arrivals_wait(const void *arrivals, unsigned parity)
 {
     ArrivalState &state = arrivals_of(machine.running->block, arrivals);
     for (;;) {
-        std::vector<TensorCopy> copies;
-        copies.swap(state.copies);
-        for (const TensorCopy &copy : copies) {
-            perform(copy);
-            state.bytes -= box_bytes(copy.map);
-        }
-        end_phase(state);
+        come(state);
         if ((state.phase & 1) != parity)
             break;
         Fiber *me = machine.running;
@@ -832,16 +838,21 @@ void simt_group_products_commit()
     machine.running->product_groups++;
 }
 
-void simt_group_products_wait(unsigned groups)
+/* But for the last `groups` groups. */
+static void perform_products(Fiber &me, unsigned groups)
 {
-    Fiber *me = machine.running;
     std::vector<GroupProduct> rest;
-    for (const GroupProduct &product : me->products)
-        if (product.group + groups < me->product_groups)
+    for (const GroupProduct &product : me.products)
+        if (product.group + groups < me.product_groups)
             perform(product);
         else
             rest.push_back(product);
-    me->products.swap(rest);
+    me.products.swap(rest);
+}
+
+void simt_group_products_wait(unsigned groups)
+{
+    perform_products(*machine.running, groups);
     unsigned none = 0;
     simt_collective("wgmma.wait_group", &none, [](void *const *) {}); /* no lane goes on before all have read */
 }
