@@ -231,7 +231,6 @@ KERNELS_BOTH unsigned tiles_of(unsigned long long count, unsigned tile)
 
 enum {
     PRODUCT_TILE = 128,          /* rows and columns */
-    PRODUCT_BAND = 16,           /* product_band of two such tiles on each of 108 to 132 multiprocessors */
     PRODUCT_SUM_COLUMNS = 32,    /* of a tile that sums columns */
     PRODUCT_SHARED = 64 * 1024,
     ATTENTION_TILE = 128,        /* queries or keys, 16 a warp */
