@@ -1,0 +1,157 @@
+/* What the machine code of the fused kernels says of their loads. A tile reads what others of the same launch wrote. A compiler
+   that takes memory for constant during a launch reads it through a cache that sees no store (LDG…CONSTANT); and whoever waits
+   for a counter has to empty the ordinary cache afterwards (CCTL.IVALL), for loads that stand behind. Read with nvdisasm, of
+   the CUDA toolkit; where it or nvcc was not there is nothing to read. */
+
+#include "runtime/device/jit.h"
+#include "runtime/device/kernels/kernels.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char disassemble[] = "PATH=\"$PATH:${CUDA_HOME:-/usr/local/cuda}/bin\" nvdisasm -c";
+
+/* What stands in a kernel's code. */
+typedef struct Loads {
+    unsigned all, waits, faults;
+    char first[200]; /* fault */
+} Loads;
+
+static void fault(Loads *loads, const char *what, const char *line)
+{
+    if (loads->faults++ == 0)
+        snprintf(loads->first, sizeof loads->first, "%s: %.*s", what, (int)strcspn(line, ";"), line + strspn(line, " "));
+}
+
+static void read_instruction(Loads *loads, const char *line, bool *stale)
+{
+    const char *load = strstr(line, " LD.");
+    if (!load && !(load = strstr(line, " LDG."))) {
+        if (strstr(line, " CCTL.IVALL"))
+            *stale = false;
+        return;
+    }
+    const size_t length = strcspn(load + 1, " ") + 1;
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)length, load);
+    loads->all++;
+    if (strstr(name, ".CONSTANT") || strstr(name, ".CI"))
+        fault(loads, "a load of what never changes", line);
+    if (strstr(name, ".STRONG.GPU"))
+        loads->waits++, *stale = true;
+    else if (*stale)
+        fault(loads, "a load behind a counter, the cache as it was", line);
+}
+
+/* Of a kernel in a file of machine code; none at all where it is not. */
+static Loads loads_of(const char *file, const char *kernel)
+{
+    Loads loads = {.all = 0};
+    char command[400], section[100], *line = NULL;
+    size_t size = 0;
+    bool inside = false, stale = false;
+    snprintf(command, sizeof command, "%s %s", disassemble, file);
+    snprintf(section, sizeof section, ".text.%s:", kernel);
+    FILE *text = popen(command, "r");
+    assert_non_null(text);
+    while (getline(&line, &size, text) > 0)
+        if (strncmp(line, ".text.", 6) == 0)
+            inside = strncmp(line, section, strlen(section)) == 0;
+        else if (inside)
+            read_instruction(&loads, line, &stale);
+    free(line);
+    assert_int_equal(pclose(text), 0);
+    return loads;
+}
+
+static void require_disassembler(void)
+{
+    char command[400];
+    snprintf(command, sizeof command, "%s --version > /dev/null 2>&1", disassemble);
+    if (system(command) != 0) {
+        puts("SKIPPED: no nvdisasm on the PATH or in $CUDA_HOME/bin, so nobody has read the machine code");
+        skip();
+    }
+}
+
+static void assert_fresh(const char *unit, const char *architecture, const char *kernel)
+{
+    char file[200];
+    snprintf(file, sizeof file, "build/kernels/%s.%s.cubin", unit, architecture);
+    if (access(file, R_OK) != 0) {
+        puts("SKIPPED: no nvcc was found when this was built, so no kernel has been compiled for a GPU");
+        skip();
+    }
+    const Loads loads = loads_of(file, kernel);
+    if (loads.faults > 0)
+        fail_msg("%s, %s: %u loads may be stale; %s", architecture, kernel, loads.faults, loads.first);
+    if (loads.all < 100 || loads.waits == 0)
+        fail_msg("%s, %s: %u loads, %u of counters: that is not its code", architecture, kernel, loads.all, loads.waits);
+}
+
+static void test_fused(void **state)
+{
+    (void)state;
+    require_disassembler();
+    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
+    for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
+        assert_fresh("fused.f32", architectures[a], "fused_f32");
+        assert_fresh("fused.bf16", architectures[a], "fused_bf16");
+    }
+    assert_fresh("hopper", "sm_90a", "fused_hopper");
+}
+
+/* That there is something to find, and that it is found. */
+static const char faulty[] =
+    "#define WAIT(order) unsigned n; do asm volatile(\"ld.\" order \".gpu.global.u32 %0, [%1];\" : \"=r\"(n) : \"l\"(p) : \"memory\"); while (!n)\n"
+    "extern \"C\" __global__ void constant(const float *__restrict__ from, float *__restrict__ to) { *to = *from; }\n"
+    "extern \"C\" __global__ void stale(const unsigned *p, const float *from, float *to) { WAIT(\"relaxed\"); *to = *from; }\n"
+    "extern \"C\" __global__ void fresh(const unsigned *p, const float *from, float *to) { WAIT(\"acquire\"); *to = *from; }\n";
+
+static void test_faults_are_found(void **state)
+{
+    (void)state;
+    require_disassembler();
+    static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
+    const Nvrtc *nvrtc;
+    Error error = {""};
+    if (jit_open(&nvrtc, &error) != STATUS_OK) {
+        printf("SKIPPED: %s\n", error.text);
+        skip();
+    }
+    for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
+        const JitSource source = {.name = "faulty", .text = faulty, .architecture = architectures[a]};
+        JitImage image;
+        if (jit_compile(nvrtc, "", 1, &source, &image, &error) != STATUS_OK)
+            fail_msg("%s", error.text);
+        char file[] = "/tmp/loads-XXXXXX";
+        const int descriptor = mkstemp(file);
+        assert_true(descriptor >= 0);
+        assert_int_equal(write(descriptor, image.code, image.bytes), image.bytes);
+        close(descriptor);
+        free(image.code);
+        const Loads constant = loads_of(file, "constant"), stale = loads_of(file, "stale"), fresh = loads_of(file, "fresh");
+        const Loads none = loads_of(file, "fused_f32");
+        unlink(file);
+        assert_int_equal(constant.faults, 1);
+        assert_int_equal(stale.faults, 1);
+        assert_true(stale.waits > 0);
+        assert_int_equal(fresh.faults, 0);
+        assert_true(fresh.waits > 0 && fresh.all > fresh.waits);
+        assert_int_equal(none.all, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fused), cmocka_unit_test(test_faults_are_found)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
