@@ -219,7 +219,7 @@ typedef struct TensorMapShape {
 /* ---- launches ---- */
 
 #ifdef __CUDACC__
-#define KERNELS_BOTH static inline __host__ __device__
+#define KERNELS_BOTH static __forceinline__ __host__ __device__
 #else
 #define KERNELS_BOTH static inline
 #endif
@@ -231,6 +231,7 @@ KERNELS_BOTH unsigned tiles_of(unsigned long long count, unsigned tile)
 
 enum {
     PRODUCT_TILE = 128,          /* rows and columns */
+    PRODUCT_BAND = 8,            /* tiles down, for the kernels that do not know how many blocks run */
     PRODUCT_SUM_COLUMNS = 32,    /* of a tile that sums columns */
     PRODUCT_SHARED = 64 * 1024,
     ATTENTION_TILE = 128,        /* queries or keys, 16 a warp */

@@ -15,14 +15,6 @@ template <ProductLayout LAYOUT> struct ProductOperands {
 template <typename T, ProductLayout LAYOUT> struct ProductResult { using Type = T; };
 template <typename T> struct ProductResult<T, PRODUCT_WEIGHT> { using Type = float; };
 
-/* product_tile of these tiles in bands of eight, in the words that leave fused_f32 on sm_100 within its registers. */
-DEVICE ProductTile own_tile(const Product &p, unsigned tile)
-{
-    const unsigned down = tiles_of(p.m, PRODUCT_TILE), across = tiles_of(p.n, PRODUCT_TILE), band = 8 * across;
-    const unsigned first = tile / band * 8, height = smaller(8, down - first);
-    return ProductTile{(first + tile % band % height) * PRODUCT_TILE, tile % band / height * PRODUCT_TILE};
-}
-
 /* ROWS times eight elements of the result, `stride` rows from each to the next; SUMS(i, v) gives the i-th. What they are
    finished with is read before any is written: the compiler cannot know that these are different matrices. */
 template <typename T, ProductLayout LAYOUT, int ROWS, typename Sums>
@@ -128,7 +120,7 @@ template <bool BY_K, bool AS_B> DEVICE void slab_fragment(unsigned (&r)[4], cons
 template <ProductLayout LAYOUT> DEVICE void product_tile_of(const Product &p, const Bf16 *, unsigned number, char *shared)
 {
     using Layout = ProductOperands<LAYOUT>;
-    const ProductTile tile = own_tile(p, number);
+    const ProductTile tile = product_tile(p.m, p.n, PRODUCT_TILE, PRODUCT_TILE, PRODUCT_BAND, number);
     const unsigned slabs = tiles_of(p.k, SLAB), warp = threadIdx.x / 32, warp_row = warp % 2 * 64, warp_column = warp / 2 * 32;
     float sum[4][4][4] = {};
 
@@ -199,7 +191,7 @@ template <bool BY_K> DEVICE void float_slab_write(float *slab, const float (&v)[
 template <ProductLayout LAYOUT> DEVICE void product_tile_of(const Product &p, const float *, unsigned number, char *shared)
 {
     using Layout = ProductOperands<LAYOUT>;
-    const ProductTile tile = own_tile(p, number);
+    const ProductTile tile = product_tile(p.m, p.n, PRODUCT_TILE, PRODUCT_TILE, PRODUCT_BAND, number);
     const unsigned slabs = tiles_of(p.k, FLOAT_SLAB), across = threadIdx.x % 16 * 4, down = threadIdx.x / 16 * 4;
     float sum[8][8] = {}, next_a[8], next_b[8];
 
