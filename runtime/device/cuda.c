@@ -87,7 +87,6 @@ static Status start(CudaDevice *cuda, Error *error)
     if (!cuda->maps)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     memset(cuda->maps, 0, CUDA_MAPS * sizeof *cuda->maps);
-    TRY(find(&cuda->index, &cuda->properties, error));
     CUDA_TRY(SetDevice, cuda->index);
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_COMPUTE], 0);
     CUDA_TRY(StreamCreate, &cuda->streams[QUEUE_MESSAGES], 1);
@@ -104,6 +103,7 @@ static Status open_cuda(int index, CudaType type, Device **opened, Error *error)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     cuda->index = index;
     cuda->type = type;
+    cuda->properties = properties;
     const Status status = start(cuda, error);
     if (status != STATUS_OK) {
         close_cuda(&cuda->device);

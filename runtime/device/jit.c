@@ -136,9 +136,10 @@ typedef struct Key {
 
 static void key_add(Key *key, const char *text)
 {
-    for (size_t i = 0; i <= strlen(text); i++) /* with the closing 0, so that parts cannot run into each other */
+    do /* with the closing 0, so that parts cannot run into each other */
         for (int h = 0; h < 2; h++)
-            key->half[h] = (key->half[h] ^ (unsigned char)text[i]) * 1099511628211u;
+            key->half[h] = (key->half[h] ^ (unsigned char)*text) * 1099511628211u;
+    while (*text++);
 }
 
 static Key key_of(const JitSource *source, int major, int minor)
