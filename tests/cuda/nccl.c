@@ -52,7 +52,7 @@ static void test_equals_cpu(void **state)
             const Outcome cuda = run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
             const FakeNcclReport report = fake_report();
             assert_clean();
-            assert_close(&cuda, &cpu, 1e-6, schedules[s].name);
+            assert_close(&cuda, &cpu, (Bounds){1e-12, 1e-5}, schedules[s].name);
             assert_int_equal(report.communicators, 0);
             assert_int_equal(report.late_connections, 0);
             assert_int_equal(report.mismatches, 0);
@@ -73,7 +73,7 @@ static void test_bf16_and_one_rank(void **state)
     const Outcome cuda = run_well(path, "auto", "gpt", "--transport=nccl"); /* auto: what NCCL wants */
     assert_clean();
     const Outcome cpu = run_well(path, "cpu", "gpt", "--transport=local");
-    assert_close(&cuda, &cpu, 2e-2, "bf16");
+    assert_close(&cuda, &cpu, (Bounds){2e-2, 2e-2}, "bf16");
     path = compile("naive", "--ranks 1 --microbatches 2"); /* it meets itself */
     begin(&(StandinSetting){.order = STANDIN_LATE}, good);
     run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
