@@ -6,6 +6,7 @@
 #include "compiler/schedule/rank_load.h"
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
+#include "runtime/base/counted.h"
 
 #include <string.h>
 
@@ -166,8 +167,8 @@ static Status compare_one(Comparison *comparison, Arena *scratch, CompareRow *ro
     fill_row(&trial, &c, row);
     take_sizes(comparison, row);
     if (other_sizes(comparison, row))
-        row->reason = arena_format(comparison->arena, "an order for %u ranks, %u stages and %u microbatches", row->ranks, row->stages,
-                                   row->microbatches);
+        row->reason = arena_format(comparison->arena, "an order for %s, %s and %s", counted(row->ranks, "rank").text,
+                                   counted(row->stages, "stage").text, counted(row->microbatches, "microbatch").text);
     return STATUS_OK;
 }
 

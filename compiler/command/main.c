@@ -11,6 +11,7 @@
 #include "compiler/output/explain.h"
 #include "compiler/output/terminal.h"
 #include "compiler/tree/parse.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 #include "runtime/base/version.h"
 
@@ -172,7 +173,7 @@ static Status run_sweep(Job *job, Error *error)
 {
     SweepResult result;
     TRY(sweep(&job->options.sweep, &job->compilation, stderr, &result, error));
-    printf("%s: proven for %" PRIu64 " combinations of %s in %.1f s", job->compilation.tree->schedule, result.proven,
+    printf("%s: proven for %s of %s in %.1f s", job->compilation.tree->schedule, counted(result.proven, "combination").text,
            job->options.sweep.text, result.seconds);
     if (result.not_admitted)
         printf("; its requires do not admit %" PRIu64 " more", result.not_admitted);

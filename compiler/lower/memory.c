@@ -1,5 +1,7 @@
 #include "compiler/lower/memory.h"
 
+#include "runtime/base/counted.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -120,18 +122,17 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
         snprintf(at, sizeof at, " from %s on", text);
     }
     const uint32_t further = plan->slots[SLOT_WEIGHTS] - schedule->chunk_counts[most];
-    char versions[TEXT] = "";
+    char versions[TEXT + 16] = "";
     if (further)
-        snprintf(versions, sizeof versions, ", with %u further version%s", further, further == 1 ? "" : "s");
+        snprintf(versions, sizeof versions, ", with %s", counted(further, "further version").text);
     const Span span = peak ? peak->span : (Span){0, 0};
-    diag_error(diagnostics, span, "rank %u needs %llu %s%s, more than the limit of %s", most, (unsigned long long)needs,
-               activations ? "activations" : "bytes", at, memory->limit_text);
+    diag_error(diagnostics, span, "rank %u needs %s%s, more than the limit of %s", most, counted(needs, activations ? "activation" : "byte").text, at, memory->limit_text);
     if (!activations)
-        diag_help(diagnostics, "it has %u message, %u context, %u stash and %u gradient slots, and the weights of %u stage%s%s",
+        diag_help(diagnostics, "it has %u message, %u context, %u stash and %u gradient slots, and the weights of %s%s",
                   plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH], plan->slots[SLOT_GRADIENT],
-                  schedule->chunk_counts[most], schedule->chunk_counts[most] == 1 ? "" : "s", versions);
+                  counted(schedule->chunk_counts[most], "stage").text, versions);
     if (others)
-        diag_help(diagnostics, "%u more of %u ranks exceed it", others, schedule->ranks);
+        diag_help(diagnostics, "it is exceeded on %u more of the %u ranks", others, schedule->ranks);
 }
 
 bool memory_check(const Memory *memory, const Schedule *schedule, const RankPlan *plans, Diagnostics *diagnostics)

@@ -4,6 +4,7 @@
 #include "compiler/measured/calibrate.h"
 
 #include "compiler/measured/trace_read.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 
 #include <inttypes.h>
@@ -267,8 +268,8 @@ static void put_messages(const Calibration *calibrations, int count, FILE *strea
         fprintf(stream, "comm     = %-10.6g # latency, and bytes a second, from %.0f traces with messages of different sizes\n", latency, n);
         fprintf(stream, "bandwidth = %.6g\nbytes    = %.0f\n", 1e3 / slope, first->trace->message_bytes);
     } else if (first->messages.count) {
-        fprintf(stream, "comm     = %-10.6g # %zu messages, latency and transfer together\n", typical(&first->messages),
-                first->messages.count);
+        fprintf(stream, "comm     = %-10.6g # %s, latency and transfer together\n", typical(&first->messages),
+                counted(first->messages.count, "message").text);
     } else {
         fprintf(stream, "comm     = 0          # no rank waited for a message\n");
     }
@@ -277,8 +278,8 @@ static void put_messages(const Calibration *calibrations, int count, FILE *strea
 static void put_costs(const Calibration *calibrations, int count, FILE *stream)
 {
     const Trace *trace = calibrations[0].trace;
-    fprintf(stream, "# What %s took: %s, %u rank%s, %u step%s. For dpc --cost @FILE.\n", trace->path, trace->schedule, trace->ranks,
-            trace->ranks == 1 ? "" : "s", trace->step_count, trace->step_count == 1 ? "" : "s");
+    fprintf(stream, "# What %s took: %s, %s, %s. For dpc --cost @FILE.\n", trace->path, trace->schedule, counted(trace->ranks, "rank").text,
+            counted(trace->step_count, "step").text);
     fprintf(stream, "# Behind a figure: of how many times, from the least to the most, it is the mean without the tenth at either end.\n");
     fprintf(stream, "unit     = 1e-3       # seconds: times are in milliseconds\n");
     put_stages(&calibrations[0], stream);

@@ -1,5 +1,7 @@
 #include "compiler/measured/diff.h"
 
+#include "runtime/base/counted.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +20,9 @@ static Status check_extents(const Trace *trace, const Schedule *schedule, Error 
     if (same)
         return STATUS_OK;
     return error_set(error, STATUS_BAD_INPUT,
-                     "%s has %u ranks, %u stages, %u pipes, %u microbatches; %s has %u, %u, %u, %u", trace->path, trace->ranks,
-                     trace->stages, trace->pipe_count, microbatches, schedule->name, schedule->ranks, schedule->pipes[0].stages,
+                     "%s has %s, %s, %s, %s; %s has %u, %u, %u, %u", trace->path, counted(trace->ranks, "rank").text,
+                     counted(trace->stages, "stage").text, counted(trace->pipe_count, "pipe").text,
+                     counted(microbatches, "microbatch").text, schedule->name, schedule->ranks, schedule->pipes[0].stages,
                      schedule->pipe_count, schedule->microbatches);
 }
 
@@ -254,8 +257,8 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = comparison->schedule;
     const Trace *trace = comparison->trace;
-    fprintf(stream, "%s: %u ranks, %u microbatches; measured: step %u of %s", schedule->name, schedule->ranks, schedule->microbatches,
-            comparison->step, trace->path);
+    fprintf(stream, "%s: %s, %s; measured: step %u of %s", schedule->name, counted(schedule->ranks, "rank").text,
+            counted(schedule->microbatches, "microbatch").text, comparison->step, trace->path);
     if (trace->step_count > 1)
         fprintf(stream, ", which has %u to %u", trace->steps[0], trace->steps[trace->step_count - 1]);
     fprintf(stream, "\ntimes in ms");

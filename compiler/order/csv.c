@@ -1,5 +1,6 @@
 #include "compiler/order/csv.h"
 
+#include "runtime/base/counted.h"
 #include "runtime/program/program.h"
 
 #include <ctype.h>
@@ -372,8 +373,8 @@ static bool place_pipe(Reader *reader, uint32_t p)
         return false;
     const size_t count = (size_t)pipe->stages * pipe->microbatches;
     if (count > SCHEDULE_PASSES_MAX / 2) { /* so many cells are not there, or there are too many */
-        diag_error(reader->diagnostics, (Span){0, 1}, "%u stages and %u microbatches are %llu forward and backward passes: there can be %d", pipe->stages,
-                   pipe->microbatches, 2ull * count, SCHEDULE_PASSES_MAX);
+        diag_error(reader->diagnostics, (Span){0, 1}, "%s and %s are %llu forward and backward passes: there can be %d", counted(pipe->stages, "stage").text,
+                   counted(pipe->microbatches, "microbatch").text, 2ull * count, SCHEDULE_PASSES_MAX);
         return reader->good = false;
     }
     uint32_t *first = arena_array(reader->arena, count, sizeof *first);
@@ -402,7 +403,7 @@ static void place_stages(Reader *reader)
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
         const uint32_t stages = schedule->pipes[p].stages;
         if (stages != schedule->pipes[0].stages) {
-            diag_error(reader->diagnostics, (Span){0, 1}, "pipe %u has %u stages, pipe 0 has %u", p, stages, schedule->pipes[0].stages);
+            diag_error(reader->diagnostics, (Span){0, 1}, "pipe %u has %s, pipe 0 has %u", p, counted(stages, "stage").text, schedule->pipes[0].stages);
             diag_help(reader->diagnostics, "pipes are copies of the same stages");
             reader->good = false;
         }

@@ -1,6 +1,7 @@
 #include "compiler/order/place.h"
 
 #include "compiler/order/require.h"
+#include "runtime/base/counted.h"
 #include "runtime/program/program.h"
 
 typedef struct Placer {
@@ -140,7 +141,7 @@ static bool place_pipes(Placer *p)
         together += pipe->microbatches;
         const PlacedPipe *first = &schedule->pipes[0];
         if (good && pipe->stages != first->stages) {
-            diag_error(p->diagnostics, item->span, "pipe %s has %u stages", pipe->name, pipe->stages);
+            diag_error(p->diagnostics, item->span, "pipe %s has %s", pipe->name, counted(pipe->stages, "stage").text);
             diag_note(p->diagnostics, first->span, "pipe %s has %u: all pipes are copies of the same stages", first->name,
                       first->stages);
             good = false;
@@ -157,11 +158,6 @@ static bool place_pipes(Placer *p)
 }
 
 /* --- chunks --- */
-
-static const char *stages_text(uint32_t count, Arena *arena)
-{
-    return count == 1 ? "1 stage" : arena_format(arena, "%u stages", count);
-}
 
 /* The ranks that hold a stage, from that of its first microbatch on: each into `ranks` once. `seen` is [ranks], zero at first;
    no two calls have the same `call`, which is not 0. */
@@ -247,7 +243,7 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
             next++;
         if (next == count) {
             rank_error(&p->errors, rank, item->span, "chunk %u has no stage: pipe %s has %s here", item->chunk,
-                       schedule->pipes[pipe].name, stages_text(count_of_pipe(stages, count, pipe), p->arena));
+                       schedule->pipes[pipe].name, counted(count_of_pipe(stages, count, pipe), "stage").text);
             return;
         }
         taken[next] = true;

@@ -1,12 +1,13 @@
 #include "compiler/order/squeeze.h"
 
 #include "compiler/schedule/slot_squeeze.h"
+#include "runtime/base/counted.h"
 
 static bool fits(const Item *item, const Schedule *schedule, const Timeline *times, Diagnostics *diagnostics)
 {
     if (!squeeze_has_room(schedule, times)) {
-        diag_error(diagnostics, item->span, "too much to squeeze: %u ranks of %.0f slots each; %d are what all together can have",
-                   schedule->ranks, times->makespan, SQUEEZE_SLOTS_MAX);
+        diag_error(diagnostics, item->span, "too much to squeeze: %s of %.0f slots each; %d are what all together can have",
+                   counted(schedule->ranks, "rank").text, times->makespan, SQUEEZE_SLOTS_MAX);
         return false;
     }
     for (uint32_t r = 0; r < schedule->ranks; r++)

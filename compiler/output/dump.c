@@ -1,12 +1,15 @@
 #include "compiler/output/dump.h"
 
+#include "runtime/base/counted.h"
+
 void dump_schedule(const Schedule *schedule, FILE *stream)
 {
-    fprintf(stream, "schedule %s: %u ranks, %u microbatches\n", schedule->name, schedule->ranks, schedule->microbatches);
+    fprintf(stream, "schedule %s: %s, %s\n", schedule->name, counted(schedule->ranks, "rank").text,
+            counted(schedule->microbatches, "microbatch").text);
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
         const PlacedPipe *pipe = &schedule->pipes[p];
-        fprintf(stream, "pipe %u %s: %u stages, microbatches %u..%u of the step\n", p, pipe->name, pipe->stages, pipe->first,
-                pipe->first + pipe->microbatches - 1);
+        fprintf(stream, "pipe %u %s: %s, microbatches %u..%u of the step\n", p, pipe->name, counted(pipe->stages, "stage").text,
+                pipe->first, pipe->first + pipe->microbatches - 1);
     }
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         fprintf(stream, "rank %u:", r);
@@ -77,20 +80,21 @@ void describe(const Compilation *compilation, const Timeline *timeline, FILE *st
             messages += kind == ACTION_SEND_F || kind == ACTION_SEND_B;
         }
     }
-    fprintf(stream, "%s: proven for %u ranks, %u microbatches\n", schedule->name, schedule->ranks, schedule->microbatches);
-    fprintf(stream, "  %u passes, each exactly once and after what it needs\n", passes);
+    fprintf(stream, "%s: proven for %s, %s\n", schedule->name, counted(schedule->ranks, "rank").text,
+            counted(schedule->microbatches, "microbatch").text);
+    fprintf(stream, "  %s, each exactly once and after what it needs\n", counted(passes, "pass").text);
     if (schedule->asynchronous)
-        fprintf(stream, "  %u updates of weights within the step; forward and backward on the same version, the right one; at most %u versions\n",
-                updates, versions);
-    fprintf(stream, "  %u messages, paired in order; no deadlock, even with unbuffered rendezvous\n", messages);
-    fprintf(stream, "  makespan %g, bubble %.1f %% under the given times; at most %u activations on a rank\n", timeline->makespan,
-            100 * timeline_bubble(schedule, timeline).rate, peak);
+        fprintf(stream, "  %s of weights within the step; forward and backward on the same version, the right one; at most %s\n",
+                counted(updates, "update").text, counted(versions, "version").text);
+    fprintf(stream, "  %s, paired in order; no deadlock, even with unbuffered rendezvous\n", counted(messages, "message").text);
+    fprintf(stream, "  makespan %g, bubble %.1f %% under the given times; at most %s on a rank\n", timeline->makespan,
+            100 * timeline_bubble(schedule, timeline).rate, counted(peak, "activation").text);
     if (compilation->tree && compilation->tree->order)
         describe_search(&compilation->found, stream);
 }
 
 void describe_search(const SearchProgress *found, FILE *stream)
 {
-    fprintf(stream, "  the best of %u order%s tried: the longest rank takes %g; no order within this memory takes less than %g\n", found->tried,
-            found->tried == 1 ? "" : "s", found->cost, found->bound);
+    fprintf(stream, "  the best of %s tried: the longest rank takes %g; no order within this memory takes less than %g\n",
+            counted(found->tried, "order").text, found->cost, found->bound);
 }

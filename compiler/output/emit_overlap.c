@@ -1,6 +1,7 @@
 /* The inside of an F&B in characters: for each layer both streams, to scale. */
 
 #include "compiler/output/emit.h"
+#include "runtime/base/counted.h"
 #include "runtime/program/recipe_times.h"
 
 #include <math.h>
@@ -68,8 +69,8 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
         fprintf(stream, "%s: no component has a time: --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...\n", schedule->name);
         return;
     }
-    fprintf(stream, "%s: F&B of %u layer%s; %.6g instead of %.6g, %.6g %% of them", schedule->name, times.layers,
-            times.layers > 1 ? "s" : "", times.makespan, busy, round(1000 * times.makespan / busy) / 10);
+    fprintf(stream, "%s: F&B of %s; %.6g instead of %.6g, %.6g %% of them", schedule->name,
+            counted(times.layers, "layer").text, times.makespan, busy, round(1000 * times.makespan / busy) / 10);
     if (times.busy[RECIPE_COMM] > 0)
         fprintf(stream, "; %.6g of %.6g of communication hidden, %.6g %%", times.hidden, times.busy[RECIPE_COMM],
                 round(1000 * times.hidden / times.busy[RECIPE_COMM]) / 10);

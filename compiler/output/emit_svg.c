@@ -4,6 +4,8 @@
 
 #include "compiler/output/emit.h"
 
+#include "runtime/base/counted.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -77,8 +79,8 @@ static void count_pass(Drawing *drawing, const Action *pass)
 static char *title_of(const Picture *picture, Arena *arena)
 {
     const Schedule *schedule = picture->schedule;
-    return arena_format(arena, "%s: %u ranks, %u microbatches; makespan %g, bubble %.1f %%", schedule->name, schedule->ranks,
-                        schedule->microbatches, picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
+    return arena_format(arena, "%s: %s, %s; makespan %g, bubble %.1f %%", schedule->name, counted(schedule->ranks, "rank").text,
+                        counted(schedule->microbatches, "microbatch").text, picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
 }
 
 /* How much later the second timeline has something, in hundredths of the first one's makespan. */

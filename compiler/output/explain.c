@@ -1,6 +1,7 @@
 #include "compiler/output/explain.h"
 
 #include "compiler/output/dump.h"
+#include "runtime/base/counted.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -405,10 +406,10 @@ static void print_rank(const Explainer *x, uint32_t rank)
         fprintf(x->stream, "%s%s", *own ? " for " : "", own);
         putc(c + 1 < chunks ? ',' : ';', x->stream);
     }
-    fprintf(x->stream, " busy %g of %g, at most %u activations", timeline_rank(schedule, x->times, rank).busy, x->times->makespan,
-            x->c->plans[rank].peak_activations);
+    fprintf(x->stream, " busy %g of %g, at most %s", timeline_rank(schedule, x->times, rank).busy, x->times->makespan,
+            counted(x->c->plans[rank].peak_activations, "activation").text);
     if (schedule->asynchronous)
-        fprintf(x->stream, ", %u versions of weights", x->c->plans[rank].slots[SLOT_WEIGHTS]);
+        fprintf(x->stream, ", %s of weights", counted(x->c->plans[rank].slots[SLOT_WEIGHTS], "version").text);
     putc('\n', x->stream);
     print_traffic(x, rank);
     print_rows(x, rank);
@@ -437,7 +438,7 @@ void explain(const Compilation *compilation, const Timeline *times, FILE *stream
     Fault fault;
     x.step_count = tree ? collect_steps(tree->items, NULL, 0) : 0;
     x.rows = arena_array(x.arena, x.step_count + 1, sizeof *x.rows);
-    fprintf(stream, "%s: %u ranks, %u microbatches\n", x.schedule->name, ranks, x.schedule->microbatches);
+    fprintf(stream, "%s: %s, %s\n", x.schedule->name, counted(ranks, "rank").text, counted(x.schedule->microbatches, "microbatch").text);
     if (x.step_count) {
         int64_t *values = values_new(tree, x.arena);
         values_for_all(tree, compilation->parameters, values, &fault); /* they can: they were placed */

@@ -4,6 +4,8 @@
 
 #include "compiler/output/emit.h"
 
+#include "runtime/base/counted.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -198,7 +200,7 @@ static void print_key(const Screen *screen)
     fprintf(screen->stream, "%s%s%s; . idle\n", bars ? ", | update of weights" : "", pairs ? ", F&B overlapped" : "",
             screen->many_chunks ? "; F1:0 is chunk 1, microbatch 0" : chunks ? "; small letters: chunk 1" : "");
     if (hidden)
-        fprintf(screen->stream, "%llu passes are too short to be seen\n", (unsigned long long)hidden);
+        fprintf(screen->stream, "too short to be seen: %s\n", counted(hidden, "pass").text);
 }
 
 void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream)
@@ -222,8 +224,8 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
     screen.style = arena_array(arena, block, sizeof *screen.style);
     uint32_t *next = arena_array(arena, schedule->ranks, sizeof *next), *free = arena_array(arena, schedule->ranks, sizeof *free);
 
-    fprintf(stream, "%s: %u ranks, %u microbatches; makespan %g, bubble %.1f %%\n\n", schedule->name, schedule->ranks,
-            schedule->microbatches, picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
+    fprintf(stream, "%s: %s, %s; makespan %g, bubble %.1f %%\n\n", schedule->name, counted(schedule->ranks, "rank").text,
+            counted(schedule->microbatches, "microbatch").text, picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
     for (uint32_t b = 0; b < blocks; b++) {
         screen.first = b * block;
         screen.last = b + 1 < blocks ? screen.first + block : screen.columns;

@@ -117,7 +117,7 @@ static Status explain(Search *search, uint32_t best_start, uint32_t best)
             append_wait(verifier, r, "\n  besides, ", next_awaited(verifier, r, &position), "");
     }
     if (others > OTHERS_MAX) {
-        snprintf(text, sizeof text, "\n  and %u more ranks wait", others - OTHERS_MAX);
+        snprintf(text, sizeof text, "\n  besides, %u more", others - OTHERS_MAX);
         append(verifier->error, text);
     }
     return STATUS_BAD_INPUT;

@@ -1,5 +1,7 @@
 #include "runtime/program/operands.h"
 
+#include "runtime/base/counted.h"
+
 /* The text of an instruction:
 
      F1 m3 x2 y- c0 t4
@@ -77,7 +79,7 @@ static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
     fprintf(stream, "\n  slots:");
     for (int class = 0; class < SLOT_CLASSES; class++)
         fprintf(stream, "%s %u %s", class ? "," : "", rank->slots[class], slot_class_names[class]);
-    fprintf(stream, "; at most %u activations held\n", rank->peak_activations);
+    fprintf(stream, "; at most %s held\n", counted(rank->peak_activations, "activation").text);
     for (uint32_t i = 0; i < rank->instruction_count; i++) {
         char text[TEXT_SIZE];
         program_instruction_text(program, r, &rank->instructions[i], text, sizeof text);
@@ -90,11 +92,12 @@ static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
 
 void program_disassemble(const Program *program, FILE *stream)
 {
-    fprintf(stream, "schedule %s from %s%s: %u ranks, %u stages, %u microbatches\n", program->schedule, program->source,
-            program->forward_only ? ", forward only" : program->asynchronous ? ", asynchronous" : "", program->rank_count, program->stages, program->microbatches);
+    fprintf(stream, "schedule %s from %s%s: %s, %s, %s\n", program->schedule, program->source,
+            program->forward_only ? ", forward only" : program->asynchronous ? ", asynchronous" : "", counted(program->rank_count, "rank").text,
+            counted(program->stages, "stage").text, counted(program->microbatches, "microbatch").text);
     for (uint32_t p = 0; p < program->pipe_count; p++) {
         const Pipe *pipe = &program->pipes[p];
-        fprintf(stream, "pipe %u: %u microbatches from %u on\n", p, pipe->microbatches, pipe->first);
+        fprintf(stream, "pipe %u: %s from %u on\n", p, counted(pipe->microbatches, "microbatch").text, pipe->first);
         for (uint32_t m = 0; pipe->versions && m < pipe->microbatches; m++)
             fprintf(stream, "%s%u%s", m ? " " : "  on versions ", pipe->versions[m], m + 1 < pipe->microbatches ? "" : "\n");
     }

@@ -1,5 +1,7 @@
 #include "runtime/program/verify.h"
 
+#include "runtime/base/counted.h"
+
 #include <string.h>
 
 /* What verify checks before the run. All memory that it takes is bounded by what the program really contains: a count that
@@ -66,8 +68,8 @@ static Status place_stages(Verifier *verifier)
     }
     const uint64_t places = (uint64_t)program->pipe_count * program->stages;
     if (chunks < places)
-        return refuse(verifier, "the ranks hold %llu chunks for %llu stages (of %u pipes)",
-                      (unsigned long long)chunks, (unsigned long long)places, program->pipe_count);
+        return refuse(verifier, "the ranks hold %s for %s (of %s)", counted(chunks, "chunk").text, counted(places, "stage").text,
+                      counted(program->pipe_count, "pipe").text);
     verifier->places = arena_array(&verifier->arena, places, sizeof *verifier->places);
     if (!verifier->places)
         return no_memory(verifier);
@@ -75,8 +77,8 @@ static Status place_stages(Verifier *verifier)
         for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++) {
             const Chunk *chunk = &program->ranks[r].chunks[c];
             if (chunk->pipe >= program->pipe_count || chunk->stage >= program->stages)
-                return refuse(verifier, "rank %u chunk %u is stage %u of pipe %u: there are %u stages, %u pipes",
-                              r, c, chunk->stage, chunk->pipe, program->stages, program->pipe_count);
+                return refuse(verifier, "rank %u chunk %u is stage %u of pipe %u: the program has %s, %s",
+                              r, c, chunk->stage, chunk->pipe, counted(program->stages, "stage").text, counted(program->pipe_count, "pipe").text);
             Place *place = &verifier->places[(size_t)chunk->pipe * program->stages + chunk->stage];
             for (uint32_t other = 0; other < c; other++)
                 if (program->ranks[r].chunks[other].stage == chunk->stage)
@@ -114,8 +116,8 @@ static Status check_groups(Verifier *verifier)
             return refuse(verifier, "stage %u has %u copies and no group", s, copies);
         const Group *group = &program->groups[g];
         if (group->stage != s || group->member_count != copies)
-            return refuse(verifier, "group %u is stage %u with %u copies: it should be stage %u with %u", g, group->stage,
-                          group->member_count, s, copies);
+            return refuse(verifier, "group %u is stage %u with %s: it should be stage %u with %u", g, group->stage,
+                          counted(group->member_count, "copy").text, s, copies);
         for (uint32_t m = 0, pipe = 0, next = 0; m < copies; m++) {
             const GroupMember *member = &group->members[m];
             if (next == verifier_place(verifier, pipe, s)->copies) {
@@ -137,7 +139,7 @@ static Status check_groups(Verifier *verifier)
         g++;
     }
     if (g < program->group_count)
-        return refuse(verifier, "%u groups: %u stages have several copies", program->group_count, g);
+        return refuse(verifier, "%s: of the stages %u have several copies", counted(program->group_count, "group").text, g);
     return STATUS_OK;
 }
 
@@ -158,8 +160,7 @@ static Status make_homes(Verifier *verifier, bool *replicated)
                 continue;
             passes += microbatches;
             if (passes > instructions)
-                return refuse(verifier, "%llu instructions for at least %llu forward passes", (unsigned long long)instructions,
-                              (unsigned long long)passes);
+                return refuse(verifier, "%s for at least %s", counted(instructions, "instruction").text, counted(passes, "forward pass").text);
             place->homes = arena_array(&verifier->arena, microbatches, sizeof *place->homes);
             place->passes = arena_array(&verifier->arena, microbatches, 1);
             if (!place->homes || !place->passes)
@@ -237,16 +238,16 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     for (int class = 0; class < SLOT_WEIGHTS; class++) {
         /* An instruction fills at most one slot of a class. */
         if (rank->slots[class] > PROGRAM_SLOTS_MAX || rank->slots[class] > rank->instruction_count)
-            return refuse(verifier, "rank %u has %u %s slots for %u instructions", r, rank->slots[class],
-                          slot_class_names[class], rank->instruction_count);
+            return refuse(verifier, "rank %u has %u %s slots for %s", r, rank->slots[class],
+                          slot_class_names[class], counted(rank->instruction_count, "instruction").text);
         state->slots[class] = arena_array(&verifier->arena, rank->slots[class], sizeof *state->slots[class]);
         if (!state->slots[class])
             return no_memory(verifier);
     }
     const uint32_t weights = rank->slots[SLOT_WEIGHTS];
     if (weights < rank->chunk_count || weights - rank->chunk_count > rank->instruction_count || weights > PROGRAM_SLOTS_MAX)
-        return refuse(verifier, "rank %u has %u weights slots for %u chunks and %u instructions", r, weights, rank->chunk_count,
-                      rank->instruction_count);
+        return refuse(verifier, "rank %u has %s for %s and %s", r, counted(weights, "weights slot").text,
+                      counted(rank->chunk_count, "chunk").text, counted(rank->instruction_count, "instruction").text);
     state->weights = arena_array(&verifier->arena, weights, sizeof *state->weights);
     if (!state->weights)
         return no_memory(verifier);
@@ -266,8 +267,8 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
         passes += chunk->own;
     }
     if (passes >= rank->instruction_count)
-        return refuse(verifier, "rank %u has %u instructions for %llu forward passes", r, rank->instruction_count,
-                      (unsigned long long)passes);
+        return refuse(verifier, "rank %u has %s for %s", r, counted(rank->instruction_count, "instruction").text,
+                      counted(passes, "forward pass").text);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         ChunkState *chunk = &state->chunks[c];
         if (!chunk->passes)

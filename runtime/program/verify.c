@@ -1,5 +1,7 @@
 #include "runtime/program/verify.h"
 
+#include "runtime/base/counted.h"
+
 #include <stdarg.h>
 #include <string.h>
 
@@ -147,8 +149,8 @@ static Status check_weights(const Verifier *verifier, uint32_t rank, const Instr
     }
     if (operand->kind == OPERAND_RENEW) {
         if (weights->readers)
-            return refuse(verifier, rank, "slot w%u holds version %u, with which %u microbatches have yet to run backward", slot,
-                          weights->version, weights->readers);
+            return refuse(verifier, rank, "slot w%u holds version %u, with which %s must still run backward", slot,
+                          weights->version, counted(weights->readers, "microbatch").text);
         return STATUS_OK;
     }
     uint32_t needed = chunk->newest;
@@ -211,7 +213,7 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
             if (chunk->group != GROUP_NONE && !chunk->reduced)
                 return refuse(verifier, rank, "chunk %u has not been reduced over group %u", instruction->chunk, chunk->group);
             if (instruction->microbatch != chunk->gathered || !chunk->gathered)
-                return refuse(verifier, rank, "takes the gradients of %u microbatches, but %u are there", instruction->microbatch,
+                return refuse(verifier, rank, "takes the gradients of %s; what is there is of %u", counted(instruction->microbatch, "microbatch").text,
                               chunk->gathered);
             break;
         case OPERAND_VERSION:
@@ -306,7 +308,7 @@ static Status check_overlap(const Verifier *verifier, uint32_t rank)
     if (forward->opcode != OP_FORWARD || (backward->opcode != OP_BACKWARD && backward->opcode != OP_BACKWARD_INPUT))
         return refuse(verifier, rank, "an F and then a B or I must follow");
     if (forward->chunk >= program->chunk_count || backward->chunk >= program->chunk_count)
-        return refuse(verifier, rank, "the rank has only %u chunks", program->chunk_count);
+        return refuse(verifier, rank, "the rank has only %s", counted(program->chunk_count, "chunk").text);
     if (forward->microbatch == backward->microbatch &&
         program->chunks[forward->chunk].pipe == program->chunks[backward->chunk].pipe)
         return refuse(verifier, rank, "the F and the B are of one microbatch: the B needs the F, they cannot overlap");
@@ -416,7 +418,7 @@ static Status check_renewed(const Verifier *verifier, uint32_t rank)
         const ChunkState *chunk = &state->chunks[c];
         TRY(check_complete(verifier, rank, chunk));
         if (chunk->gathered)
-            return refuse(verifier, rank, "no U takes the gradients of the last %u microbatches of stage %u", chunk->gathered,
+            return refuse(verifier, rank, "no U takes the gradients of the last %s of stage %u", counted(chunk->gathered, "microbatch").text,
                           chunk->stage);
         if (state->weights[c].version != chunk->newest)
             return refuse(verifier, rank, "slot w%u holds version %u of the weights of stage %u, the newest is version %u", c,
@@ -456,7 +458,7 @@ static Status arrive_at_end(Verifier *verifier, uint32_t rank)
                           state->used[class]);
     }
     if (state->peak != program->peak_activations)
-        return refuse(verifier, rank, "the rank holds up to %u activations, recorded are %u", state->peak,
+        return refuse(verifier, rank, "the rank holds up to %s, recorded are %u", counted(state->peak, "activation").text,
                       program->peak_activations);
     state->ended = true;
     verifier->ended++;

@@ -1,4 +1,5 @@
 #include "runtime/base/clock.h"
+#include "runtime/base/counted.h"
 #include "runtime/transport/sum.h"
 #include "runtime/transport/transport.h"
 
@@ -559,8 +560,8 @@ static Status wrong_processes(int ranks, int processes, Error *error)
                          "%d processes were started by another MPI than the one that dprun was built with: each is alone",
                          launched_processes());
     return error_set(error, STATUS_BAD_USAGE,
-                     "this program has %d ranks, but mpirun started %d process%s: use mpirun -n %d", ranks, processes,
-                     processes == 1 ? "" : "es", ranks);
+                     "this program has %s, but mpirun started %s: use mpirun -n %d", counted((uint64_t)ranks, "rank").text,
+                     counted((uint64_t)processes, "process").text, ranks);
 }
 
 static bool is_permutation(const int *map, int count)

@@ -1,5 +1,7 @@
 #include "runtime/vm/report.h"
 
+#include "runtime/base/counted.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,9 +34,9 @@ static void print_header(const Report *report)
     const RunFacts *facts = &report->facts;
     const Program *program = facts->program;
     char parameters[16], bytes[16];
-    fprintf(words, "schedule   %s (%s): %u rank%s, %u stages, %u microbatches%s\n", program->schedule, program->source,
-            program->rank_count, program->rank_count == 1 ? "" : "s", program->stages, program->microbatches,
-            program->forward_only ? ", forward only" : "");
+    fprintf(words, "schedule   %s (%s): %s, %s, %s%s\n", program->schedule, program->source,
+            counted(program->rank_count, "rank").text, counted(program->stages, "stage").text,
+            counted(program->microbatches, "microbatch").text, program->forward_only ? ", forward only" : "");
     if (report->options->simulated) {
         fprintf(words, "model      none: passes take their modelled time, and there are no losses\n");
     } else {
@@ -49,8 +51,8 @@ static void print_header(const Report *report)
             facts->ready_seconds * 1e3);
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     if (!report->options->simulated && processors > 0 && program->rank_count > (unsigned long)processors) /* what the bubble below is then made of */
-        fprintf(words, "           %u ranks share %ld processors: each is idle about %.0f %% of the time, whatever the schedule\n",
-                program->rank_count, processors, 100.0 * (1.0 - (double)processors / program->rank_count));
+        fprintf(words, "           %u ranks share %s: each is idle about %.0f %% of the time, whatever the schedule\n",
+                program->rank_count, counted((uint64_t)processors, "processor").text, 100.0 * (1.0 - (double)processors / program->rank_count));
     fflush(words);
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/vm/machine.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 
 #include <stdlib.h>
@@ -107,8 +108,8 @@ static Status open_transport(Session *session, Error *error)
     const Program *program = session->loaded->program;
     const RunOptions *options = session->options;
     if (options->rank_map && (uint32_t)options->rank_map_count != program->rank_count)
-        return error_set(error, STATUS_BAD_USAGE, "--rank-map names %d ranks, the program has %u", options->rank_map_count,
-                         program->rank_count);
+        return error_set(error, STATUS_BAD_USAGE, "--rank-map names %s, the program has %u",
+                         counted((uint64_t)options->rank_map_count, "rank").text, program->rank_count);
     session->transport = &transport_local;
     if (options->processes)
         TRY(transport_load_mpi(&session->transport, error));

@@ -2,6 +2,7 @@
 
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
+#include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 
 #include <dirent.h>
@@ -385,6 +386,18 @@ static void error_texts_are_cut_not_overrun(void **state)
     assert_string_equal(error.text, "front end");
 }
 
+static void one_is_singular(void **state)
+{
+    (void)state;
+    assert_string_equal(counted(1, "rank").text, "1 rank");
+    assert_string_equal(counted(2, "rank").text, "2 ranks");
+    assert_string_equal(counted(0, "forward pass").text, "0 forward passes");
+    assert_string_equal(counted(1, "pass").text, "1 pass");
+    assert_string_equal(counted(3, "microbatch").text, "3 microbatches");
+    assert_string_equal(counted(1, "copy").text, "1 copy");
+    assert_string_equal(counted(UINT64_MAX, "copy").text, "18446744073709551615 copies");
+}
+
 int main(void)
 {
     if (!mkdtemp(folder))
@@ -397,6 +410,7 @@ int main(void)
         cmocka_unit_test(a_check_opens_no_pipe),             cmocka_unit_test(a_machine_without_proc_will_do),
         cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(a_file_is_read_at_its_size),
         cmocka_unit_test(outputs_are_kept_apart),            cmocka_unit_test(error_texts_are_cut_not_overrun),
+        cmocka_unit_test(one_is_singular),
     };
     const int failures = cmocka_run_group_tests_name("base", tests, NULL, NULL);
     char path[200];

@@ -69,7 +69,7 @@ static void a_listing_shows_everything(void **state)
     listing(program, &text);
     static const char *const parts[] = {
         "schedule generated from generated.dps: 2 ranks, 2 stages, 2 microbatches\n",
-        "pipe 1: 1 microbatches from 1 on\n",
+        "pipe 1: 1 microbatch from 1 on\n",
         "group 1: stage 1 = rank 1 chunk 0, rank 0 chunk 1\n",
         "\nrank 1: chunk 0 = stage 1 of pipe 0, chunk 1 = stage 0 of pipe 1\n  slots: ",
         " message, ",
