@@ -7,12 +7,35 @@
 #include <math.h>
 #include <string.h>
 
-enum { COLUMNS = 96, NAME = 12 };
+enum {
+    COLUMNS = 96,      /* of the longest layer; more where names need them, */
+    COLUMNS_MAX = 160, /* but no more than these: what is too short for its name then stands below */
+    STREAM_NAME = 12,
+};
 
-/* A stream's spans of one layer as cells: a bar where one begins, then its pass and name as far as they fit. */
+static int span_name(const RecipeSpan *span, char name[static 32])
+{
+    return snprintf(name, 32, "%c %s", recipe_pass_letters[span->entry.pass], recipe_component_names[span->entry.component]);
+}
+
+static int columns_of(const RecipeTimes *times, double longest)
+{
+    int columns = COLUMNS;
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        for (uint32_t i = 0; i < times->counts[s]; i++) {
+            const RecipeSpan *span = &times->spans[s][i];
+            char name[32];
+            const double needed = 1 + floor((span_name(span, name) + 1) * longest / (span->end - span->start));
+            if (needed > columns && needed <= COLUMNS_MAX)
+                columns = (int)needed;
+        }
+    return columns;
+}
+
+/* A stream's spans of one layer as cells: a bar where one begins and where it ends, between them its pass and name. */
 static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t layer, double begin, double scale, FILE *file)
 {
-    char row[COLUMNS + 2];
+    char row[COLUMNS_MAX + 2];
     memset(row, ' ', sizeof row);
     int used = 0;
     for (uint32_t i = 0; i < times->counts[stream]; i++) {
@@ -20,15 +43,26 @@ static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t l
         if (span->layer != layer || span->end <= span->start)
             continue;
         const int from = (int)lround((span->start - begin) * scale), to = (int)lround((span->end - begin) * scale);
-        char text[32];
-        int length = snprintf(text, sizeof text, "%c %s", recipe_pass_letters[span->entry.pass], recipe_component_names[span->entry.component]);
-        length = length < to - from - 1 ? length : to - from - 1;
+        char name[32];
+        const int length = span_name(span, name);
         row[from] = row[to] = '|';
-        if (length > 0)
-            memcpy(row + from + 1, text, (size_t)length);
+        if (length < to - from)
+            memcpy(row + from + 1, name, (size_t)length);
         used = to + 1 > used ? to + 1 : used;
     }
-    fprintf(file, "  %-*s%.*s\n", NAME, recipe_stream_names[stream], used, row);
+    fprintf(file, "  %-*s%.*s\n", STREAM_NAME, recipe_stream_names[stream], used, row);
+}
+
+static void put_short(const RecipeTimes *times, uint32_t layer, double begin, double scale, FILE *file)
+{
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        for (uint32_t i = 0; i < times->counts[s]; i++) {
+            const RecipeSpan *span = &times->spans[s][i];
+            char name[32];
+            if (span->layer == layer && span->end > span->start &&
+                span_name(span, name) >= lround((span->end - begin) * scale) - lround((span->start - begin) * scale))
+                fprintf(file, "  too short   %s, from %.6g to %.6g\n", name, span->start, span->end);
+        }
 }
 
 static void layer_bounds(const RecipeTimes *times, uint32_t layer, double *begin, double *end)
@@ -81,11 +115,13 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
         layer_bounds(&times, layer, &begin, &end);
         longest = fmax(longest, end - begin);
     }
+    const double scale = columns_of(&times, longest) / longest;
     for (uint32_t layer = 0; layer < times.layers; layer++) {
         layer_bounds(&times, layer, &begin, &end);
         fprintf(stream, "\nlayer %u of the F, %u of the backward, from %.6g to %.6g\n", layer, times.layers - 1 - layer, begin, end);
         for (RecipeStream s = 0; s < RECIPE_STREAMS; s++)
             if (times.counts[s])
-                put_stream(&times, s, layer, begin, COLUMNS / longest, stream);
+                put_stream(&times, s, layer, begin, scale, stream);
+        put_short(&times, layer, begin, scale, stream);
     }
 }
