@@ -83,7 +83,7 @@ $(BUILD)/dprun: $(BUILD)/runtime/vm/main.o $(call libraries,$(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 
 # The one object that knows MPI; dprun loads it when mpirun started it.
-$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/transport/sum.h runtime/transport/transport.h runtime/base/status.h
+$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/transport/launched.h runtime/transport/sum.h runtime/transport/transport.h runtime/base/status.h
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
 

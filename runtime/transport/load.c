@@ -45,15 +45,3 @@ int transport_place_on_machine(void)
             return atoi(getenv(names[i]));
     return 0;
 }
-
-/* A launcher that starts one process is a launcher too: its user is told that the number is wrong. Slurm alone sets its
-   variables in the shell of a job as well, so there it takes a step of several tasks. */
-bool transport_under_mpirun(void)
-{
-    if (getenv("OMPI_COMM_WORLD_SIZE")) /* OpenMPI's mpirun */
-        return true;
-    if (getenv("PMI_SIZE")) /* the mpirun of MPICH and its family, srun --mpi=pmi2 */
-        return true;
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    return tasks && atoi(tasks) > 1 && getenv("SLURM_PROCID");
-}

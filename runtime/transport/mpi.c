@@ -1,5 +1,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/counted.h"
+#include "runtime/transport/launched.h"
 #include "runtime/transport/sum.h"
 #include "runtime/transport/transport.h"
 
@@ -526,15 +527,6 @@ static void set_defaults(void)
        calls of progress are enough to hide it behind computing. */
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", 0);
-}
-
-static int launched_processes(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv(names[i]))
-            return atoi(getenv(names[i]));
-    return 1;
 }
 
 /* Whether the processes of this machine are more than the processors that they may use together. */

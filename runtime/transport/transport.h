@@ -90,7 +90,4 @@ Status transport_load_nccl(const Transport *beside, const Transport **transport,
 /* Which of the processes on this machine this one is, from 0, by the environment that mpirun sets. */
 int transport_place_on_machine(void);
 
-/* True when this process was started by mpirun (or srun), by the environment that those set. */
-bool transport_under_mpirun(void);
-
 #endif

@@ -3,10 +3,10 @@
 
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
+#include "runtime/transport/launched.h"
 
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,8 +65,8 @@ static Status parse_seconds(const char *option, const char *text, double *second
 {
     char *end;
     *seconds = strtod(text, &end);
-    if (end == text || *end || !isfinite(*seconds) || *seconds < 0)
-        return usage(error, option, text, "a number of seconds");
+    if (end == text || *end || (*seconds != 0 && !(*seconds >= 0.01 && *seconds <= 1e9)))
+        return usage(error, option, text, "a number of seconds from 0.01 to 1e+09, or 0 for never");
     return STATUS_OK;
 }
 
@@ -122,7 +122,7 @@ static Status parse_transport(const char *name, TransportChoice *choice, Error *
 static void choose_transport(RunOptions *options)
 {
     const bool gpu = strncmp(options->device, "cuda", 4) == 0;
-    const bool launched = transport_under_mpirun();
+    const bool launched = launched_processes() > 0;
     if (options->transport == TRANSPORT_AUTO)
         options->transport = !launched ? TRANSPORT_LOCAL : gpu ? TRANSPORT_NCCL : TRANSPORT_MPI;
     options->processes = options->transport == TRANSPORT_MPI || (options->transport == TRANSPORT_NCCL && launched);
@@ -143,6 +143,10 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--transport nccl is for GPUs, not for --device %s", options->device);
     if (options->transport == TRANSPORT_MPI && strncmp(options->device, "cuda", 4) == 0)
         return error_set(error, STATUS_BAD_USAGE, "--transport mpi moves no memory of GPUs; nccl does");
+    if (options->transport == TRANSPORT_LOCAL && launched_processes() > 1)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--transport local: each of the %d processes would run all ranks; leave it out, or start dprun without mpirun",
+                         launched_processes());
     const char *const files[] = {options->outputs, options->save, options->trace};
     int on_stdout = options->json;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)

@@ -83,8 +83,11 @@ static void test_mistakes(void **state)
         {{"dprun", "--steps=3x", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '3x'"},
         {{"dprun", "--steps=99999999999999999999", "prog.bin"}, STATUS_BAD_USAGE, "--steps"},
         {{"dprun", "--deadline=soon", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'soon'"},
-        {{"dprun", "--deadline=-1", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '-1'"},
+        {{"dprun", "--deadline=-1", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '-1' is not a number of seconds from 0.01 to 1e+09, or 0 for never"},
         {{"dprun", "--deadline=inf", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'inf'"},
+        {{"dprun", "--deadline=nan", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'nan'"},
+        {{"dprun", "--deadline=1e300", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '1e300'"},
+        {{"dprun", "--deadline=1e-300", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '1e-300'"},
         {{"dprun", "--seed=", "prog.bin"}, STATUS_BAD_USAGE, "--seed: ''"},
         {{"dprun", "--device=tpu", "prog.bin"}, STATUS_BAD_USAGE, "--device: 'tpu'"},
         {{"dprun", "--device=sim", "--save=w", "prog.bin"}, STATUS_BAD_USAGE, "--device sim computes nothing"},
@@ -118,6 +121,25 @@ static void test_mistakes(void **state)
     }
 }
 
+/* Each of several processes would run all ranks. */
+static void test_local_under_mpirun(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    RunOptions options;
+    Error error;
+    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+    assert_int_equal(PARSE("--transport=local", "prog.bin"), STATUS_BAD_USAGE);
+    assert_non_null(strstr(error.text, "--transport local: each of the 4 processes would run all ranks; leave it out, or start dprun without mpirun"));
+    assert_int_equal(PARSE("prog.bin"), STATUS_OK);
+    assert_int_equal(options.transport, TRANSPORT_MPI);
+    setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
+    assert_int_equal(PARSE("--transport=local", "prog.bin"), STATUS_OK);
+    assert_false(options.processes);
+    unsetenv("OMPI_COMM_WORLD_SIZE");
+    arena_free(&arena);
+}
+
 int main(void)
 {
     static const char *const launchers[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
@@ -127,6 +149,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_all_options),
         cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_local_under_mpirun),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "tests/transport/scenarios.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/transport/launched.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -321,20 +322,20 @@ static void the_launcher_is_recognised(void **state)
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
-    assert_false(transport_under_mpirun());
+    assert_int_equal(launched_processes(), 0);
     setenv("SLURM_PROCID", "0", 1); /* the shell of a job */
-    assert_false(transport_under_mpirun());
+    assert_int_equal(launched_processes(), 0);
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
-    assert_false(transport_under_mpirun());
+    assert_int_equal(launched_processes(), 0);
     setenv("SLURM_STEP_NUM_TASKS", "4", 1);
-    assert_true(transport_under_mpirun());
+    assert_int_equal(launched_processes(), 4);
     unsetenv("SLURM_STEP_NUM_TASKS");
     unsetenv("SLURM_PROCID");
     setenv("PMI_SIZE", "4", 1);
-    assert_true(transport_under_mpirun());
+    assert_int_equal(launched_processes(), 4);
     unsetenv("PMI_SIZE");
     setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
-    assert_true(transport_under_mpirun());
+    assert_int_equal(launched_processes(), 1);
     unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
