@@ -7,12 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { ENDLESS = 1 << 28 }; /* bytes: a device or a pipe that gives more may never end */
+
 /* A file goes into memory of its own size at once; what has no size beforehand into memory that grows. */
 static Status read_all(FILE *stream, const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
 {
     struct stat there;
     size_t capacity = 1 << 14, used = 0;
-    if (fstat(fileno(stream), &there) == 0 && S_ISREG(there.st_mode) && (size_t)there.st_size >= capacity)
+    const bool is_file = fstat(fileno(stream), &there) == 0 && S_ISREG(there.st_mode);
+    if (is_file && (size_t)there.st_size >= capacity)
         capacity = (size_t)there.st_size + 1; /* and one to see the end */
     char *text = arena_allocate(arena, capacity + 1);
     for (;;) {
@@ -23,6 +26,9 @@ static Status read_all(FILE *stream, const char *path, Arena *arena, char **byte
             return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
         if (used < capacity)
             break;
+        if (!is_file && used >= ENDLESS)
+            return error_set(error, STATUS_BAD_INPUT, "%s: it has not ended after %d MiB: what is larger must be in a file", path,
+                             ENDLESS >> 20);
         text = arena_grow(arena, text, capacity, 2 * capacity + 1);
         capacity *= 2;
     }

@@ -49,7 +49,6 @@ static void handle_signals(bool processes)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
-    signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns */
 }
 
 static Status run(const LoadedProgram *loaded, const RunOptions *options, Progress *progress, Error *error)
@@ -59,6 +58,7 @@ static Status run(const LoadedProgram *loaded, const RunOptions *options, Progre
     SessionHooks hooks = {.progress = progress, .stop = &stop};
     report_open(&report, options, &stop, &hooks.observer);
     TRY(session_open(loaded, options, &hooks, &session, error));
+    handle_signals(options->processes); /* before there is a step that could end they end the process */
     Status status = session_run(session, error);
     status = report_close(&report, status, error);
     if (!session_close(session)) {
@@ -84,7 +84,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, arena, &loaded,
                      error));
     options.costs = costs_of_components(&options.costs, loaded.program->recipe, arena);
-    handle_signals(options.processes);
+    signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns */
     if (options.processes && supervise(&loaded, &progress, &status))
         return status;
     status = run(&loaded, &options, progress, error);

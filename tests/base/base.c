@@ -283,6 +283,9 @@ static void unwritable_and_unreadable_paths_are_named(void **state)
     assert_int_equal(file_read("/nowhere/at/all", &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_int_equal(file_read(folder, &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_non_null(strstr(error.text, "directory"));
+    assert_int_equal(file_read("/dev/zero", &arena, &text, &size, &error), STATUS_BAD_INPUT);
+    assert_string_equal(error.text, "/dev/zero: it has not ended after 256 MiB: what is larger must be in a file");
+    arena_free(&arena);
     /* /dev/full takes nothing, and stays the device that it is */
     assert_int_equal(file_begin("/dev/full", &file, &error), STATUS_OK);
     fputs("x", file.stream);

@@ -2,6 +2,8 @@
 #include "tests/exec/pipelines.h"
 #include "tests/exec/processes.h"
 
+#include <fcntl.h>
+
 /* --- on one machine, in one process --- */
 
 static void test_json(void **state)
@@ -116,6 +118,29 @@ static void test_interrupt(void **state)
     assert_int_equal(access(path, F_OK), 0);
     assert_non_null(strstr(output, "\"held_out_loss\":"));
     assert_non_null(strstr(diagnostics, "the run ends after this step"));
+}
+
+/* Where there is no step yet that could end. */
+static void test_interrupt_before_the_first_step(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/text", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const pid_t child = start("exec %s --data %s %s %s", dprun, path, small, program);
+    int writer = -1;
+    for (int i = 0; i < 1000 && writer < 0; i++) { /* until dprun reads */
+        usleep(10000);
+        writer = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    }
+    assert_true(writer >= 0);
+    kill(child, SIGINT);
+    const bool ignored = is_alive(child);
+    if (ignored)
+        kill(child, SIGKILL);
+    close(writer);
+    assert_int_equal(finish(child), 128 + SIGINT);
+    assert_false(ignored);
 }
 
 /* --- under mpirun --- */
@@ -253,7 +278,8 @@ int main(void)
         cmocka_unit_test(test_json),          cmocka_unit_test(test_people),    cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_named_pipe),
         cmocka_unit_test(test_too_much_memory),
-        cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt), cmocka_unit_test(test_mpi_equals_local),
+        cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_interrupt_before_the_first_step), cmocka_unit_test(test_mpi_equals_local),
         cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed), cmocka_unit_test(test_asked_to_end),    cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_one_cannot_start), cmocka_unit_test(test_guard_of_careless_parent),
     };
