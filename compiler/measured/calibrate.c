@@ -281,6 +281,9 @@ static void put_costs(const Calibration *calibrations, int count, FILE *stream)
     fprintf(stream, "# What %s took: %s, %s, %s. For dpc --cost @FILE.\n", trace->path, trace->schedule, counted(trace->ranks, "rank").text,
             counted(trace->step_count, "step").text);
     fprintf(stream, "# Behind a figure: of how many times, from the least to the most, it is the mean without the tenth at either end.\n");
+    if (trace_is_crowded(trace))
+        fprintf(stream, "# %u ranks shared %s: the times hold waits for one. Fewer ranks give truer ones.\n", trace->ranks,
+                counted(trace->processors, "processor").text);
     fprintf(stream, "unit     = 1e-3       # seconds: times are in milliseconds\n");
     put_stages(&calibrations[0], stream);
     put_messages(calibrations, count, stream);

@@ -1,5 +1,6 @@
 #include "compiler/measured/diff.h"
 
+#include "compiler/schedule/critical_path.h"
 #include "runtime/base/counted.h"
 
 #include <math.h>
@@ -135,11 +136,9 @@ static double percent(double error, double of)
 }
 
 /* No -0.000 where sums are not exact. */
-static double idle_time(RankTimes times)
-{
-    const double idle = times.end - times.start - times.busy;
-    return fabs(idle) < 5e-4 ? 0 : idle;
-}
+static double rounded(double time) { return fabs(time) < 5e-4 ? 0 : time; }
+
+static double idle_time(RankTimes times) { return rounded(times.end - times.start - times.busy); }
 
 static void print_row(const char *name, RankTimes predicted, RankTimes measured, double makespan, FILE *stream)
 {
@@ -168,6 +167,47 @@ static void print_ranks(const Comparison *comparison, FILE *stream)
     print_row("all", all[0], all[1], makespan, stream);
     fprintf(stream, "\nmakespan: predicted %.3f ms, measured %.3f ms, error %+.2f %%\n", makespan, comparison->measured.makespan,
             percent(comparison->measured.makespan - makespan, makespan));
+}
+
+/* What a makespan consists of: the passes of the chain that decides it, and the waits between them. */
+typedef struct Spent {
+    double passes, messages, own; /* own: from a pass to the next of its rank */
+} Spent;
+
+static Spent spent_in(const Comparison *comparison, const Timeline *times, Arena *arena)
+{
+    CriticalPass *path;
+    const uint32_t count = critical_path(comparison->schedule, comparison->table, times, arena, &path);
+    Spent spent = {0, 0, 0};
+    double until = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const double start = times->start[path[i].rank][path[i].position], end = times->end[path[i].rank][path[i].position];
+        *(i > 0 && path[i - 1].rank != path[i].rank ? &spent.messages : &spent.own) += start - until;
+        spent.passes += end - start;
+        until = end;
+    }
+    return spent;
+}
+
+static void print_spent(const char *name, double predicted, double measured, const char *meaning, FILE *stream)
+{
+    fprintf(stream, "%-9s %10.3f %10.3f %+10.3f  %s\n", name, rounded(predicted), rounded(measured), rounded(measured - predicted), meaning);
+}
+
+static void print_makespan(const Comparison *comparison, Arena *arena, FILE *stream)
+{
+    const Trace *trace = comparison->trace;
+    const Spent predicted = spent_in(comparison, &comparison->predicted, arena);
+    const Spent measured = spent_in(comparison, &comparison->measured, arena);
+    fprintf(stream, "\nThe makespan is that of a chain of passes, each of which waited for the one before it\n");
+    fprintf(stream, "%-9s %10s %10s %10s\n", "", "predicted", "measured", "more");
+    print_spent("passes", predicted.passes, measured.passes, "they take", stream);
+    print_spent("messages", predicted.messages, measured.messages, "from a pass to the one on another rank that needs it", stream);
+    print_spent("own rank", predicted.own, measured.own, "from a pass to the next of its rank, for which all is there", stream);
+    if (trace_is_crowded(trace))
+        fprintf(stream, "\n%u ranks shared %s: a rank that had all it needed still waited for one, whatever the schedule.\n"
+                        "The prediction has one for each rank: run at most %u here, or all where there are %u processors.\n",
+                trace->ranks, counted(trace->processors, "processor").text, trace->processors, trace->ranks);
 }
 
 /* Where a pass, or an F&B, is not as predicted: how much longer it takes, and how much later than it could it begins. */
@@ -267,6 +307,7 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
                         "(dpc calibrate makes costs that say it)", comparison->unit);
     fprintf(stream, "\n\n");
     print_ranks(comparison, stream);
+    print_makespan(comparison, arena, stream);
     print_worst(comparison, arena, stream);
 }
 

@@ -25,7 +25,8 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
    either, so that both do their work in the same time. */
 void diff_scale(Comparison *comparison, Arena *arena);
 
-/* Start, end, busy and idle time of every rank; the error of each and of all; the passes that err most. */
+/* Start, end, busy and idle time of every rank; the error of each and of all; of what the makespans consist; the passes that
+   err most. */
 void diff_print(const Comparison *comparison, Arena *arena, FILE *stream);
 
 /* The order of a trace, as the text of a .csv. */

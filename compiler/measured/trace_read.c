@@ -14,7 +14,7 @@ typedef enum Where { OTHER, TOP, ABOUT, MICROBATCHES, EVENTS, EVENT, ARGUMENTS }
 
 typedef enum Key {
     KEY_OTHER, KEY_EVENTS, KEY_ABOUT, KEY_SCHEDULE, KEY_SOURCE, KEY_RANKS, KEY_STAGES, KEY_MICROBATCHES, KEY_UNIT, KEY_BYTES,
-    KEY_CATEGORY, KEY_PHASE, KEY_PROCESS, KEY_TIME, KEY_DURATION, KEY_ARGUMENTS, KEY_STEP, KEY_LINE, KEY_PASS, KEY_MESSAGE, KEYS
+    KEY_PROCESSORS, KEY_CATEGORY, KEY_PHASE, KEY_PROCESS, KEY_TIME, KEY_DURATION, KEY_ARGUMENTS, KEY_STEP, KEY_LINE, KEY_PASS, KEY_MESSAGE, KEYS
 } Key;
 
 static const struct {
@@ -24,6 +24,7 @@ static const struct {
     [KEY_EVENTS] = {"traceEvents", TOP}, [KEY_ABOUT] = {"otherData", TOP}, [KEY_SCHEDULE] = {"schedule", ABOUT},
     [KEY_SOURCE] = {"source", ABOUT}, [KEY_RANKS] = {"ranks", ABOUT}, [KEY_STAGES] = {"stages", ABOUT},
     [KEY_MICROBATCHES] = {"microbatches", ABOUT}, [KEY_UNIT] = {"unit", ABOUT}, [KEY_BYTES] = {"message_bytes", ABOUT},
+    [KEY_PROCESSORS] = {"processors", ABOUT},
     [KEY_CATEGORY] = {"cat", EVENT}, [KEY_PHASE] = {"ph", EVENT}, [KEY_PROCESS] = {"pid", EVENT}, [KEY_TIME] = {"ts", EVENT},
     [KEY_DURATION] = {"dur", EVENT}, [KEY_ARGUMENTS] = {"args", EVENT}, [KEY_STEP] = {"step", ARGUMENTS},
     [KEY_LINE] = {"line", ARGUMENTS}, [KEY_PASS] = {"pass", ARGUMENTS}, [KEY_MESSAGE] = {"message", ARGUMENTS},
@@ -213,6 +214,7 @@ static int take_about(Reader *reader, double value)
     case KEY_STAGES: trace->stages = (uint32_t)value; break;
     case KEY_UNIT: trace->unit = value; break;
     case KEY_BYTES: trace->message_bytes = value; break;
+    case KEY_PROCESSORS: trace->processors = value < UINT32_MAX ? (uint32_t)value : UINT32_MAX; break;
     default:
         if (trace->pipe_count == PROGRAM_PIPES_MAX)
             return fail_event(reader, "more pipes than there can be", "otherData");

@@ -22,6 +22,7 @@ typedef struct Trace {
     uint32_t microbatches[PROGRAM_PIPES_MAX];
     double unit;          /* seconds of a unit of the costs; 0: its passes computed */
     double message_bytes; /* 0: not known */
+    uint32_t processors;  /* that all ranks shared; 0: not known, or others computed */
     TraceEvent *events;   /* step after step; in a step, of each rank in order */
     size_t count, capacity;
     uint32_t *steps;      /* [step_count], ascending */
@@ -31,6 +32,9 @@ typedef struct Trace {
 
 /* All memory is the arena's. STATUS_BAD_INPUT names the file and what is wrong with it, and where. */
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
+
+/* Ranks waited for processors, not only for each other. */
+static inline bool trace_is_crowded(const Trace *trace) { return trace->processors && trace->ranks > trace->processors; }
 
 /* The events of one step: [first, end). */
 typedef struct TraceStep {

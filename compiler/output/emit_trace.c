@@ -118,7 +118,7 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
         longjmp(*arena->exhausted, 1);
     const Costs *costs = picture->times->costs;
     const double seconds = costs_seconds(costs);
-    trace_begin(program, seconds, costs->bytes, stream);
+    trace_begin(program, seconds, costs->bytes, 0, stream);
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *own = &program->ranks[r];
         Replay replay = {.picture = picture, .rank = r, .program = own, .microseconds = seconds * 1e6};

@@ -223,7 +223,7 @@ static void put_text(const char *text, FILE *stream)
     putc('"', stream);
 }
 
-void trace_begin(const Program *program, double unit, double message_bytes, FILE *stream)
+void trace_begin(const Program *program, double unit, double message_bytes, uint32_t processors, FILE *stream)
 {
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":", stream);
     put_text(program->schedule, stream);
@@ -232,7 +232,7 @@ void trace_begin(const Program *program, double unit, double message_bytes, FILE
     fprintf(stream, ",\"ranks\":%u,\"stages\":%u,\"microbatches\":[", program->rank_count, program->stages);
     for (uint32_t p = 0; p < program->pipe_count; p++)
         fprintf(stream, "%s%u", p ? "," : "", program->pipes[p].microbatches);
-    fprintf(stream, "],\"unit\":%g,\"message_bytes\":%.0f},\n\"traceEvents\":[", unit, message_bytes);
+    fprintf(stream, "],\"unit\":%g,\"message_bytes\":%.0f,\"processors\":%u},\n\"traceEvents\":[", unit, message_bytes, processors);
 }
 
 void trace_rank(uint32_t rank, FILE *stream)

@@ -18,7 +18,8 @@
 
    From the pass that makes a message to the pass that needs it there is an arrow (phases s and f) whose `id` both ends derive.
    `otherData` has schedule, source, ranks, stages, microbatches (of each pipe); `unit`, the seconds that a modelled or simulated
-   trace shows for a unit of its costs, 0 where passes computed; and `message_bytes`, 0 where that is not known. */
+   trace shows for a unit of its costs, 0 where passes computed; `message_bytes`, 0 where that is not known; and
+   `processors`, how many all ranks could share, 0 where that is not known or it is not they that compute. */
 
 #include "runtime/program/program.h"
 
@@ -32,7 +33,7 @@ typedef struct TraceSpan {
     double start, end;
 } TraceSpan;
 
-void trace_begin(const Program *program, double unit, double message_bytes, FILE *stream);
+void trace_begin(const Program *program, double unit, double message_bytes, uint32_t processors, FILE *stream);
 /* The names of a rank's process and threads: once, before its steps. Ranks follow each other in their order. */
 void trace_rank(uint32_t rank, FILE *stream);
 /* A step of the rank: [instruction_count] spans. `first_step` is the first of the whole trace. False when there is no memory. */

@@ -7,6 +7,7 @@
 #include "runtime/base/clock.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,6 +18,12 @@ enum { QUESTIONS = 64 };
 typedef struct ClockName {
     char text[96];
 } ClockName;
+
+/* Where a rank runs. */
+typedef struct Machine {
+    ClockName clock;
+    cpu_set_t processors; /* that may compute its passes; none: not known, or others do */
+} Machine;
 
 static ClockName clock_name(void)
 {
@@ -51,42 +58,60 @@ static Status ask(Rank *rank, int64_t *times, ClockSample *sample, Error *error)
 }
 
 /* The first rank that reads the same clock. */
-static int leader_of(const ClockName *names, int rank)
+static int leader_of(const Machine *machines, int rank)
 {
     int first = 0;
-    while (strcmp(names[first].text, names[rank].text) != 0)
+    while (strcmp(machines[first].clock.text, machines[rank].clock.text) != 0)
         first++;
     return first;
 }
 
-static Status compare(Rank *rank, ClockName *names, int64_t *times, ClockSample *samples, ClockSample *sample, Error *error)
+/* Of all machines together; 0 where a rank has none. Takes the processors of a machine's other ranks to its leader's. */
+static uint32_t count_processors(Machine *machines, uint32_t ranks)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        cpu_set_t *leaders = &machines[leader_of(machines, (int)r)].processors;
+        if (CPU_COUNT(&machines[r].processors) == 0)
+            return 0;
+        CPU_OR(leaders, leaders, &machines[r].processors);
+    }
+    for (uint32_t r = 0; r < ranks; r++)
+        count += leader_of(machines, (int)r) == (int)r ? (uint32_t)CPU_COUNT(&machines[r].processors) : 0;
+    return count;
+}
+
+static Status compare(Rank *rank, Machine *machines, int64_t *times, ClockSample *samples, ClockSample *sample, Error *error)
 {
     const uint32_t ranks = rank->session->loaded->program->rank_count;
-    const ClockName own = clock_name();
+    Machine own = {.clock = clock_name()};
     bool same = true;
+    if (rank->session->options->simulated || rank->device->run->async || sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
+        CPU_ZERO(&own.processors);
     *sample = (ClockSample){.at = clock_nanoseconds()};
-    TRY(rank->transport->gather(rank->endpoint, &own, sizeof own, names, error));
+    TRY(rank->transport->gather(rank->endpoint, &own, sizeof own, machines, error));
     for (uint32_t r = 1; r < ranks; r++)
-        same = same && strcmp(names[r].text, names[0].text) == 0;
+        same = same && leader_of(machines, (int)r) == 0;
+    rank->processors = count_processors(machines, ranks);
     if (same)
         return STATUS_OK;
     TRY(ask(rank, times, sample, error));
-    if (leader_of(names, rank->number) == 0)
+    if (leader_of(machines, rank->number) == 0)
         sample->ahead = 0;
     TRY(rank->transport->gather(rank->endpoint, sample, sizeof *sample, samples, error));
-    *sample = samples[leader_of(names, rank->number)];
+    *sample = samples[leader_of(machines, rank->number)];
     return STATUS_OK;
 }
 
 Status clocks_compare(Rank *rank, ClockSample *sample, Error *error)
 {
     const size_t ranks = rank->session->loaded->program->rank_count;
-    ClockName *names = calloc(ranks, sizeof *names);
+    Machine *machines = calloc(ranks, sizeof *machines);
     ClockSample *samples = calloc(ranks, sizeof *samples);
     int64_t *times = calloc(ranks, sizeof *times);
-    Status status = names && samples && times ? compare(rank, names, times, samples, sample, error)
-                                              : error_set(error, STATUS_RUN_FAILED, "no memory to compare %zu clocks", ranks);
-    free(names);
+    Status status = machines && samples && times ? compare(rank, machines, times, samples, sample, error)
+                                                 : error_set(error, STATUS_RUN_FAILED, "no memory to compare %zu clocks", ranks);
+    free(machines);
     free(samples);
     free(times);
     if (status != STATUS_OK)

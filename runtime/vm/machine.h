@@ -88,6 +88,7 @@ struct Rank {
     int64_t *clocks;        /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
     int64_t *clock;         /* the row of the stream that runs; the last row is for held-out data */
     ClockSample compared[2]; /* at the beginning and, for a trace, at the end of the run */
+    uint32_t processors;    /* that may compute all ranks' passes; 0: not known, or others do */
     RankRecord *record;     /* this rank's */
     char *records;          /* everybody's: [ranks] of Session.record_bytes */
     double *losses;         /* [microbatches] by number, of everybody */
@@ -173,7 +174,7 @@ Status crew_run(Session *session, Status (*work)(Rank *rank, Error *error), Erro
 
 /* --- clocks.c --- */
 
-/* A meeting of all ranks. */
+/* A meeting of all ranks, in which they also count their processors. */
 Status clocks_compare(Rank *rank, ClockSample *sample, Error *error);
 /* A rank's time as rank 0's clock has it, by the comparisons before and behind it; the second may be missing. */
 int64_t clock_common(const ClockSample compared[2], int64_t own);

@@ -49,10 +49,9 @@ static void print_header(const Report *report)
     }
     fprintf(words, "machine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport,
             facts->ready_seconds * 1e3);
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (!report->options->simulated && processors > 0 && program->rank_count > (unsigned long)processors) /* what the bubble below is then made of */
+    if (facts->processors && program->rank_count > facts->processors) /* what the bubble below is then made of */
         fprintf(words, "           %u ranks share %s: each is idle about %.0f %% of the time, whatever the schedule\n",
-                program->rank_count, counted((uint64_t)processors, "processor").text, 100.0 * (1.0 - (double)processors / program->rank_count));
+                program->rank_count, counted(facts->processors, "processor").text, 100.0 * (1.0 - (double)facts->processors / program->rank_count));
     fflush(words);
 }
 

@@ -54,9 +54,9 @@ Status trace_steps(Rank *rank, FILE *stream, Error *error)
     size_t size = 0;
     Status status = make_text(rank, first_step, origin, &text, &size, error);
     if (stream && session->options->simulated)
-        trace_begin(program, costs_seconds(&session->options->costs), session->options->costs.bytes, stream);
+        trace_begin(program, costs_seconds(&session->options->costs), session->options->costs.bytes, 0, stream);
     else if (stream)
-        trace_begin(program, 0, (double)rank->message_bytes, stream);
+        trace_begin(program, 0, (double)rank->message_bytes, rank->processors, stream);
     for (uint32_t r = 0; status == STATUS_OK && r < program->rank_count; r++)
         status = collect(rank, (int)r, text, size, stream, error);
     free(text);

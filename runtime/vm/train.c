@@ -177,6 +177,7 @@ static Status tell_ready(Rank *rank, Error *error)
         .device = session->options->simulated ? "sim" : session->device,
         .transport = session->transport->name,
         .steps = session->options->steps,
+        .processors = rank->processors,
         .ready_seconds = (double)(clock_nanoseconds() - session->begun) * 1e-9,
     };
     if (session->dataset) {

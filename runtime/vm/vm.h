@@ -73,6 +73,7 @@ typedef struct RunFacts {
     uint64_t parameters;     /* of the whole model, one copy */
     uint64_t planned_bytes;  /* all ranks: slots, weights, gradients, moments, data of a step, tables */
     uint64_t steps;
+    uint32_t processors;     /* that may compute all ranks' passes; 0: not known, or others do */
     double ready_seconds;    /* from session_run to every rank ready */
 } RunFacts;
 
