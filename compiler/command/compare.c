@@ -8,6 +8,7 @@
 #include "compiler/tree/parse.h"
 #include "runtime/base/counted.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { RANKS_A_STAGE = 4 }; /* looked for with --stages: no more ranks than so many a stage */
@@ -101,6 +102,9 @@ static bool refused_by_require(const Trial *trial)
 static void fill_row(const Trial *trial, const Compilation *c, CompareRow *row)
 {
     const Schedule *schedule = &c->schedule;
+    const Memory *given = &trial->comparison->options->memory;
+    const uint32_t cut = trial->comparison->cut;
+    const Memory sizes = memory_recut(given, cut, trial->stages);
     Timeline times;
     timeline_run(schedule, &c->table, &trial->costs, trial->arena, &times);
     row->ranks = schedule->ranks;
@@ -114,8 +118,10 @@ static void fill_row(const Trial *trial, const Compilation *c, CompareRow *row)
         row->copies += c->plans[r].slots[SLOT_WEIGHTS];
         row->messages += load.messages;
         row->bytes += load.bytes_sent;
-        row->memory = load.peak_memory > row->memory ? load.peak_memory : row->memory;
+        row->memory = fmax(row->memory, given->has_sizes ? (double)memory_bytes(&sizes, schedule, c->plans, r) : load.peak_memory);
     }
+    row->fits = (!given->limit || row->memory <= (double)given->limit) &&
+                (!given->limit_activations || (uint64_t)row->peak * cut <= (uint64_t)given->limit_activations * trial->stages);
     row->copies /= trial->stages;
     row->has_published = published_bubble(schedule, &trial->costs, row->peak, &row->published);
 }
@@ -193,7 +199,8 @@ Status compare(const Options *options, Arena *arena, FILE *stream, Error *error)
     for (uint32_t i = 0; i < given->count; i++)
         if (!comparison.taken[i])
             return error_set(error, STATUS_BAD_USAGE, "-D %s: none of the schedules has such a parameter", given->others[i].name);
-    const CompareTable table = {.rows = rows, .count = (size_t)options->input_count, .cut = comparison.cut};
+    const CompareTable table = {.rows = rows, .count = (size_t)options->input_count, .cut = comparison.cut,
+                                .memory = &options->memory};
     if (options->json)
         compare_put_json(&table, stream);
     else

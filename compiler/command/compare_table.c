@@ -35,13 +35,13 @@ static const char *bytes_text(double bytes, Arena *arena)
 }
 
 typedef enum Column {
-    SCHEDULE, RANKS, STAGES, MICROBATCHES, MAKESPAN, BUBBLE, RATE, PEAK, MODELS, COPIES, MESSAGES, SENT, MEMORY, PUBLISHED, VERDICT, COLUMNS
+    SCHEDULE, RANKS, STAGES, MICROBATCHES, MAKESPAN, BUBBLE, RATE, PEAK, MODELS, COPIES, MESSAGES, SENT, MEMORY, LIMIT, PUBLISHED, VERDICT, COLUMNS
 } Column;
 
 static const char *const heads[COLUMNS] = {"schedule", "ranks",  "stages",  "microbatches", "makespan", "bubble", "rate",     "peak",
-                                           "models",   "copies", "messages", "sent",         "memory",   "published", ""};
+                                           "models",   "copies", "messages", "sent",         "memory",   "limit",  "published", ""};
 
-static bool to_the_left(Column column) { return column == SCHEDULE || column >= PUBLISHED; }
+static bool to_the_left(Column column) { return column == SCHEDULE || column >= LIMIT; }
 
 /* Two schedules of one name are told apart by their files. */
 static const char *row_name(const CompareTable *table, size_t row)
@@ -72,6 +72,8 @@ static void fill_cells(const CompareTable *table, size_t i, const char **cells, 
         cells[SENT] = bytes_text(row->bytes, arena);
     if (row->memory > 0)
         cells[MEMORY] = bytes_text(row->memory, arena);
+    if (memory_is_limited(table->memory))
+        cells[LIMIT] = row->fits ? "fits" : "over";
     if (row->has_published) {
         cells[PUBLISHED] = arena_format(arena, "%s%.6g = %s", row->published.is_bound ? "at least " : "", row->published.value,
                                         row->published.formula);
@@ -124,8 +126,12 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream)
           stream);
     if (widths[PUBLISHED])
         fputs("published: the bubble for P ranks, S stages, M microbatches, k activations at the peak\n", stream);
+    if (widths[MEMORY])
+        fprintf(stream, "memory: of the rank that needs most, %s\n",
+                table->memory->has_sizes ? "weights and messages included" : "what its microbatches hold");
     if (recut)
-        fprintf(stream, "times are of a stage of %u: where the model is cut into more, a stage takes less\n", table->cut);
+        fprintf(stream, "%s are of a stage of %u: where the model is cut into more, a stage takes less\n",
+                widths[MEMORY] || widths[LIMIT] ? "times and memory" : "times", table->cut);
 }
 
 /* --- as JSON --- */
@@ -170,6 +176,8 @@ void compare_put_json(const CompareTable *table, FILE *stream)
             fprintf(stream, ", \"bytes_sent\": %.17g", row->bytes);
         if (row->memory > 0)
             fprintf(stream, ", \"peak_memory\": %.17g", row->memory);
+        if (memory_is_limited(table->memory))
+            fprintf(stream, ", \"fits\": %s", row->fits ? "true" : "false");
         if (row->has_published)
             put_published(&row->published, stream);
         putc('}', stream);

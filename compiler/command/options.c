@@ -13,7 +13,7 @@ const char command_line_help[] =
     "dpc: compiles a pipeline schedule into a proven program\n"
     "usage: dpc [options] FILE.dps|FILE.csv\n"
     "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
-    "       dpc compare [options] FILE...           a table of several schedules; --stages N, --json\n"
+    "       dpc compare [options] FILE...           a table of several schedules; --stages N, --memory-limit N, --json\n"
     "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
     "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; --step N\n"
     "                                                           which step of it, --emit=html or svg[:FILE] both timelines\n"
@@ -25,7 +25,8 @@ const char command_line_help[] =
     "  -D NAME=VALUE           another parameter of the file\n"
     "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a message), ...\n"
     "  --cost @FILE            the same from lines NAME = VALUE; of what is given twice the last counts\n"
-    "  --slot-bytes NAME=N,... bytes of a message, context, stash or gradient slot, of a stage's weights, of a further version of them\n"
+    "  --slot-bytes NAME=N,... bytes of a message; of what F keeps for I (context) and W (stash), I for W (gradient); of a stage's\n"
+    "                          weights, of a further version of them\n"
     "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"
     "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
     "                          asm (instruction streams), stats (times and memory, JSON),\n"
@@ -143,8 +144,9 @@ static Status check_given(Command command, OptionSet given, Error *error)
     const OptionSet of_parameters = bit(RANKS) | bit(MICROBATCHES) | bit(DEFINE) | bit(COST);
     switch (command) {
     case COMMAND_COMPARE:
-        if (given & ~(of_parameters | bit(STAGES) | bit(JSON)))
-            return error_set(error, STATUS_BAD_USAGE, "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost and --json only");
+        if (given & ~(of_parameters | bit(STAGES) | bit(SLOT_BYTES) | bit(MEMORY_LIMIT) | bit(JSON)))
+            return error_set(error, STATUS_BAD_USAGE, "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost, --slot-bytes, "
+                                                      "--memory-limit and --json only");
         if (given & bit(STAGES) && given & bit(RANKS))
             return error_set(error, STATUS_BAD_USAGE, "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
         return STATUS_OK;

@@ -75,6 +75,21 @@ Status memory_check_options(const Memory *memory, Error *error)
     return STATUS_OK;
 }
 
+static uint64_t share_of(uint64_t bytes, uint32_t from, uint32_t to)
+{
+    return (bytes * from + to - 1) / to; /* BYTES_MAX * UINT16_MAX fits */
+}
+
+Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to)
+{
+    Memory recut = *memory;
+    recut.weights = share_of(memory->weights, from, to);
+    for (int class = 0; class < SLOT_CLASSES; class++)
+        if (class != SLOT_MESSAGE)
+            recut.slot[class] = share_of(memory->slot[class], from, to);
+    return recut;
+}
+
 uint64_t memory_bytes(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank)
 {
     const uint32_t *slots = plans[rank].slots, chunks = schedule->chunk_counts[rank];

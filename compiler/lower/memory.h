@@ -23,6 +23,12 @@ Status memory_set_limit(Memory *memory, const char *text, Error *error);
 /* STATUS_BAD_USAGE for a limit in bytes without sizes. */
 Status memory_check_options(const Memory *memory, Error *error);
 
+static inline bool memory_is_limited(const Memory *memory) { return memory->limit || memory->limit_activations; }
+
+/* The same of one model that is cut into `to` stages instead of the `from` that the sizes are of: a stage and what it keeps of a
+   microbatch are smaller in proportion, messages are as large as before. Costs' counterpart: costs_recut. */
+Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to);
+
 uint64_t memory_bytes(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank);
 
 /* Whether every rank stays below the limit. If not, a diagnostic names the rank that needs most, how much that is, and the pass
