@@ -19,6 +19,7 @@ typedef struct Comparison {
     Parameters sizes; /* ranks and microbatches, where they are known */
     uint32_t cut;     /* stages that the costs are of; 0: not known yet */
     bool *taken;      /* [-D]: some schedule has it */
+    bool splits;      /* some schedule runs the halves of a backward apart */
 } Comparison;
 
 /* One schedule on its way. */
@@ -171,6 +172,7 @@ static Status compare_one(Comparison *comparison, Arena *scratch, CompareRow *ro
     if (is_order)
         row->name = arena_format(comparison->arena, "%s", c.schedule.name);
     fill_row(&trial, &c, row);
+    comparison->splits = comparison->splits || schedule_splits_backward(&c.schedule);
     take_sizes(comparison, row);
     if (other_sizes(comparison, row))
         row->reason = arena_format(comparison->arena, "an order for %s, %s and %s", counted(row->ranks, "rank").text,
@@ -199,6 +201,9 @@ Status compare(const Options *options, Arena *arena, FILE *stream, Error *error)
     for (uint32_t i = 0; i < given->count; i++)
         if (!comparison.taken[i])
             return error_set(error, STATUS_BAD_USAGE, "-D %s: none of the schedules has such a parameter", given->others[i].name);
+    char gap[200];
+    if (comparison.splits && costs_halves_gap(&options->costs, gap, sizeof gap))
+        fprintf(stderr, "dpc: note: --cost: %s\n", gap);
     const CompareTable table = {.rows = rows, .count = (size_t)options->input_count, .cut = comparison.cut,
                                 .memory = &options->memory};
     if (options->json)

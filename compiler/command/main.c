@@ -190,7 +190,8 @@ static void note_gap(const Costs *costs, const Schedule *schedule)
     char gap[200];
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
         stages = schedule->pipes[p].stages > stages ? schedule->pipes[p].stages : stages;
-    if (costs_gap(costs, stages, schedule->ranks, gap, sizeof gap))
+    if (costs_gap(costs, stages, schedule->ranks, gap, sizeof gap) ||
+        (schedule_splits_backward(schedule) && costs_halves_gap(costs, gap, sizeof gap)))
         fprintf(stderr, "dpc: note: --cost: %s\n", gap);
 }
 

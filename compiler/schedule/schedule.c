@@ -16,6 +16,15 @@ uint8_t action_kind_named(const char *name, size_t length)
     return kind;
 }
 
+bool schedule_splits_backward(const Schedule *schedule)
+{
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++)
+            if (schedule->orders[r].actions[i].kind == ACTION_I)
+                return true;
+    return false;
+}
+
 uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chunk, uint32_t from, uint32_t limit)
 {
     const PlacedChunk *placed = &schedule->chunks[rank][chunk];

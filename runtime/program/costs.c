@@ -301,12 +301,18 @@ static bool is_known(const Costs *costs, uint32_t stage, StageCost cost)
            ((cost == COST_I || cost == COST_W) && has(costs, stage, COST_B));
 }
 
-bool costs_gap(const Costs *costs, uint32_t stages, uint32_t ranks, char *text, size_t size)
+static bool components_given(const Costs *costs)
 {
-    bool components = false;
     for (int c = 0; c < RECIPE_COMPONENTS; c++)
         for (int pass = 0; pass < RECIPE_PASSES; pass++)
-            components = components || costs->components[c][pass] >= 0;
+            if (costs->components[c][pass] >= 0)
+                return true;
+    return false;
+}
+
+bool costs_gap(const Costs *costs, uint32_t stages, uint32_t ranks, char *text, size_t size)
+{
+    const bool components = components_given(costs);
     for (size_t k = 0; k < KEYS; k++) {
         uint32_t with = UINT32_MAX, without = UINT32_MAX;
         if (keys[k].index != INDEX_STAGE)
@@ -338,19 +344,32 @@ bool costs_gap(const Costs *costs, uint32_t stages, uint32_t ranks, char *text, 
     return false;
 }
 
+bool costs_halves_gap(const Costs *costs, char *text, size_t size)
+{
+    bool given[STAGE_COSTS];
+    for (StageCost cost = 0; cost < STAGE_COSTS; cost++) {
+        given[cost] = costs->said & 1u << cost;
+        for (uint32_t s = 0; s < costs->stage_count; s++)
+            given[cost] = given[cost] || costs->stages[s][cost] >= 0;
+    }
+    const double both = costs->all[COST_I] + costs->all[COST_W];
+    if (!(costs->said & 1u << COST_B) || (given[COST_I] && given[COST_W]) || components_given(costs) || costs->all[COST_B] == both)
+        return false;
+    snprintf(text, size, "B takes %g, but its halves I and W take %g where a schedule splits it: %s not given and 1", costs->all[COST_B],
+             both, given[COST_I] ? "W is" : given[COST_W] ? "I is" : "they are");
+    return true;
+}
+
 Costs costs_of_components(const Costs *costs, const Recipe *recipe, Arena *arena)
 {
     Costs result = *costs;
     const double layers = recipe_layers(costs);
     double sums[RECIPE_PASSES] = {0};
-    bool any = false;
-    for (int c = 0; c < RECIPE_COMPONENTS; c++)
-        for (int pass = 0; pass < RECIPE_PASSES; pass++) {
-            any = any || costs->components[c][pass] >= 0;
-            sums[pass] += recipe_time(costs, (RecipeEntry){(uint8_t)c, (uint8_t)pass});
-        }
-    if (!any)
+    if (!components_given(costs))
         return result;
+    for (int c = 0; c < RECIPE_COMPONENTS; c++)
+        for (int pass = 0; pass < RECIPE_PASSES; pass++)
+            sums[pass] += recipe_time(costs, (RecipeEntry){(uint8_t)c, (uint8_t)pass});
     follow(&result, COST_F, layers * sums[RECIPE_F]);
     follow(&result, COST_I, layers * sums[RECIPE_B]);
     follow(&result, COST_W, layers * sums[RECIPE_W]);

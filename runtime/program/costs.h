@@ -83,6 +83,10 @@ Costs costs_of_components(const Costs *costs, const Recipe *recipe, Arena *arena
    that it does not have, or a stage for which none is given while others have one. False: nothing is amiss. */
 bool costs_gap(const Costs *costs, uint32_t stages, uint32_t ranks, char *text, size_t size);
 
+/* Whether B is given for all stages, I or W for none, and they do not add up: what runs the halves then has the default for them.
+   In words. */
+bool costs_halves_gap(const Costs *costs, char *text, size_t size);
+
 /* Time of a pass. B: what was given, of the stage or of all, else I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
 /* Time of an F&B: a forward of one stage and a B or I of another. Each half takes its share of the FB of its stage; an I has a
