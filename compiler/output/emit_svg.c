@@ -20,7 +20,13 @@ enum {
     LEGEND_HEIGHT = 26,
     SWATCH_WIDTH = 20,
     LEAST_UPDATE = 4,   /* a U that takes no time is a bar before its time, behind the pass before it */
-    MOST_WIDTH = 30000, /* of the time axis: what viewers still open */
+    NUMBERED_WIDTH = 4000, /* of the time axis: what would be longer with numbers has none and is as wide as a figure: */
+    FIGURE_WIDTH = 2400,
+    FIGURE_HEIGHT = 760,   /* of all rows then, where that leaves them LEAST_ROW */
+    LEAST_ROW = 8,
+    MOST_WIDTH = 30000,    /* what viewers still open; so wide that a mean pass is LEAST_CELL */
+    LEAST_CELL = 2,
+    LABEL_HEIGHT = 15,
     NUMBER_SIZE = 14,
     LEAST_NUMBER = 8,
     TIMELINES_GAP = 16,
@@ -54,7 +60,11 @@ typedef struct Drawing {
     FILE *stream;
     double top;       /* of its rows */
     double makespan;  /* the longer of the two */
+    double shortest;  /* pass */
     double scale;     /* pixels of a unit of time */
+    double cell;      /* pixels of a mean pass */
+    double row, gap;  /* pixels of a rank's cells, and below them */
+    bool numbers;     /* in the cells, and letters */
     double width;     /* of the time axis, or what stands above and below it */
     uint32_t digits;  /* of the largest number */
     uint32_t variants;
@@ -65,12 +75,14 @@ typedef struct Drawing {
 
 static double x_of(const Drawing *drawing, double time) { return MARGIN + LABELS_WIDTH + time * drawing->scale; }
 
-static double y_of(const Drawing *drawing, uint32_t rank) { return drawing->top + (double)rank * (ROW_HEIGHT + ROW_GAP); }
+static double y_of(const Drawing *drawing, uint32_t rank) { return drawing->top + rank * (drawing->row + drawing->gap); }
 
 static uint32_t digits_of(uint32_t number) { return number < 10 ? 1 : 1 + digits_of(number / 10); }
 
-static void count_pass(Drawing *drawing, const Action *pass)
+static void count_pass(Drawing *drawing, const Action *pass, double time)
 {
+    if (time > 0 && pass->kind != ACTION_U)
+        drawing->shortest = fmin(drawing->shortest, time);
     const uint32_t digits = digits_of(pass->microbatch);
     drawing->kinds[pass->kind] = true;
     drawing->digits = digits > drawing->digits ? digits : drawing->digits;
@@ -100,7 +112,10 @@ static char *second_title_of(const Drawing *drawing, Arena *arena)
 static char *words_of(const Drawing *drawing, Arena *arena)
 {
     const Schedule *schedule = drawing->picture->schedule;
-    char *words = arena_format(arena, "numbers: microbatches%s", drawing->kinds[ACTION_U] ? ", of an update the version that it makes" : "");
+    char *words = arena_format(arena, "%sempty: idle",
+                               !drawing->numbers              ? ""
+                               : drawing->kinds[ACTION_U] ? "numbers: microbatches, of an update the version that it makes; "
+                                                          : "numbers: microbatches; ");
     const char *const pipes = drawing->variants > schedule->pipe_count ? "; chunks of pipes, light to dark:" : "; pipes, light to dark:";
     if (schedule->pipe_count > 1)
         for (uint32_t p = 0; p < schedule->pipe_count; p++)
@@ -120,12 +135,30 @@ static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
         for (uint32_t i = 0; picture_next(drawing->picture, r, &i, &cell);) {
             *passes += cell.second ? 2 : 1;
             *busy += cell.end - cell.start;
-            count_pass(drawing, cell.first);
+            count_pass(drawing, cell.first, (cell.second ? cell.middle : cell.end) - cell.start);
             if (cell.second) {
-                count_pass(drawing, cell.second);
+                count_pass(drawing, cell.second, cell.end - cell.middle);
                 drawing->pairs = true;
             }
         }
+    }
+}
+
+/* The width of cells and what goes with it. `title`: how wide the picture is anyway. */
+static void scale(Drawing *drawing, uint64_t passes, double busy, double title)
+{
+    const uint32_t ranks = drawing->picture->schedule->ranks;
+    const double makespan = drawing->makespan, mean = busy / (double)passes; /* of a pass */
+    const double least = (LEAST_NUMBER * digit_width * drawing->digits + 3) * mean / drawing->shortest;
+    const double numbered = fmin(cell_width, fmax(least, NUMBERED_WIDTH * mean / makespan));
+    drawing->numbers = numbered * makespan <= NUMBERED_WIDTH * mean;
+    drawing->cell = drawing->numbers ? fmax(numbered, fmin(2 * numbered, title * mean / makespan))
+                                     : fmin(fmax(FIGURE_WIDTH * mean / makespan, LEAST_CELL), MOST_WIDTH * mean / makespan);
+    drawing->scale = drawing->cell / mean;
+    if (!drawing->numbers) {
+        const double pitch = fmax(FIGURE_HEIGHT / (double)ranks, LEAST_ROW + 1);
+        drawing->gap = pitch < LABEL_HEIGHT ? 1 : ROW_GAP;
+        drawing->row = fmin(floor(pitch) - drawing->gap, ROW_HEIGHT);
     }
 }
 
@@ -141,11 +174,12 @@ static void measure(Drawing *drawing, Arena *arena)
         title = fmax(title, bold_width * TITLE_SIZE * (double)strlen(drawing->titles[i]) - LABELS_WIDTH);
     }
     drawing->variants = picture_variants(drawing->picture->schedule);
+    drawing->numbers = true;
+    drawing->row = ROW_HEIGHT;
+    drawing->gap = ROW_GAP;
+    if (busy > 0)
+        scale(drawing, passes, busy, title);
     drawing->words = words_of(drawing, arena);
-    if (busy > 0) {
-        const double usual = cell_width * (double)passes / busy;
-        drawing->scale = fmin(fmax(usual, fmin(2 * usual, title / drawing->makespan)), MOST_WIDTH / drawing->makespan);
-    }
     drawing->width = fmax(drawing->makespan * drawing->scale + (drawing->pictures[1] ? ERROR_WIDTH : 0), title);
     drawing->width = fmax(drawing->width, text_width * LEGEND_SIZE * (double)strlen(drawing->words));
 }
@@ -157,9 +191,9 @@ static void put_style(const Drawing *drawing)
             "text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;fill:#000}\n"
             ".title{font-size:%dpx;font-weight:bold}.label,.legend{font-size:%dpx}.tick{font-size:11px;fill:#333}\n"
             ".number{text-anchor:middle;pointer-events:none}.letter{font-size:10px;text-anchor:middle;pointer-events:none}\n"
-            ".pass{stroke:#333;stroke-width:.6}.frame{fill:none;stroke:#000;stroke-width:2;stroke-linejoin:round}\n"
+            ".pass{stroke:#333;stroke-width:%.2g}.frame{fill:none;stroke:#000;stroke-width:%.2g;stroke-linejoin:round}\n"
             ".line{stroke:#999;stroke-width:.8}\n",
-            TITLE_SIZE, LEGEND_SIZE);
+            TITLE_SIZE, LEGEND_SIZE, fmin(.6, drawing->cell / 20), fmin(2, drawing->cell / 7));
     if (drawing->pictures[1])
         fputs(".halo{stroke:#fff;stroke-width:4}.expected{stroke:#000;stroke-width:2;stroke-dasharray:5 3}\n", drawing->stream);
     for (uint8_t kind = 0; kind <= ACTION_U; kind++)
@@ -174,6 +208,8 @@ static void put_style(const Drawing *drawing)
 /* Cells of the same width have numbers of the same size; 0: none fits. */
 static int number_size(const Drawing *drawing, double width)
 {
+    if (!drawing->numbers)
+        return 0;
     const int size = (int)fmin((width - 3) / (digit_width * drawing->digits), NUMBER_SIZE);
     return size < LEAST_NUMBER ? 0 : size;
 }
@@ -189,9 +225,9 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
     char name[64];
     action_text(picture->schedule, pass, name, sizeof name);
     fprintf(drawing->stream,
-            "<rect class=\"pass %c%u\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%d\" data-pass=\"%s\" data-start=\"%.15g\" "
+            "<rect class=\"pass %c%u\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%g\" data-pass=\"%s\" data-start=\"%.15g\" "
             "data-end=\"%.15g\"><title>%s %s %u, stage %u",
-            letter, variant, x, y, width, ROW_HEIGHT, name, start, end, pass_names[pass->kind],
+            letter, variant, x, y, width, drawing->row, name, start, end, pass_names[pass->kind],
             is_update ? "to version" : "of microbatch", pass->microbatch, pass->stage);
     if (picture->schedule->pipe_count > 1) {
         fputs(" of pipe ", drawing->stream);
@@ -210,8 +246,9 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
 {
     FILE *stream = drawing->stream;
     const double y = y_of(drawing, rank);
-    fprintf(stream, "<text class=\"label\" x=\"%d\" y=\"%g\">rank %u</text>\n<g class=\"rank\" data-rank=\"%u\">\n", MARGIN, y + 21,
-            rank, rank);
+    if (rank % (uint32_t)ceil(LABEL_HEIGHT / (drawing->row + drawing->gap)) == 0)
+        fprintf(stream, "<text class=\"label\" x=\"%d\" y=\"%g\">rank %u</text>\n", MARGIN, y + drawing->row / 2 + 5, rank);
+    fprintf(stream, "<g class=\"rank\" data-rank=\"%u\">\n", rank);
     Cell cell;
     for (uint32_t i = 0; picture_next(drawing->picture, rank, &i, &cell);) {
         if (!cell.second) {
@@ -221,8 +258,8 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
         fputs("<g class=\"pair\">\n", stream);
         put_pass(drawing, rank, cell.first, cell.start, cell.middle);
         put_pass(drawing, rank, cell.second, cell.middle, cell.end);
-        fprintf(stream, "<rect class=\"frame\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%d\"/>\n</g>\n", x_of(drawing, cell.start), y,
-                (cell.end - cell.start) * drawing->scale, ROW_HEIGHT);
+        fprintf(stream, "<rect class=\"frame\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%g\"/>\n</g>\n", x_of(drawing, cell.start), y,
+                (cell.end - cell.start) * drawing->scale, drawing->row);
     }
     fputs("</g>\n", stream);
 }
@@ -237,9 +274,9 @@ static void put_error(const Drawing *drawing, uint32_t rank)
     static const char *const lines[] = {"halo", "expected"};
     for (int i = 0; i < 2; i++)
         fprintf(drawing->stream, "<line class=\"%s\" x1=\"%.2f\" y1=\"%g\" x2=\"%.2f\" y2=\"%g\"/>", lines[i], x, y - 1, x,
-                y + ROW_HEIGHT + 1);
+                y + drawing->row + 1);
     fprintf(drawing->stream, "<text class=\"label\" x=\"%.2f\" y=\"%g\" data-error=\"%.2f\">%+.2f %%</text>\n",
-            x_of(drawing, drawing->makespan) + 8, y + 21, error, error);
+            x_of(drawing, drawing->makespan) + 8, y + drawing->row / 2 + 5, error, error);
 }
 
 /* 1, 2 or 5 times a power of ten. */
@@ -345,9 +382,9 @@ static double put_timeline(Drawing *drawing, int number, double top)
 void emit_svg(const Picture *picture, const Picture *second, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
-    Drawing drawing = {.pictures = {picture, second}, .stream = stream};
+    Drawing drawing = {.pictures = {picture, second}, .stream = stream, .shortest = INFINITY};
     measure(&drawing, arena);
-    const double rows = TITLE_HEIGHT + (double)schedule->ranks * (ROW_HEIGHT + ROW_GAP);
+    const double rows = TITLE_HEIGHT + schedule->ranks * (drawing.row + drawing.gap);
     const double below = AXIS_HEIGHT + put_legend(&drawing, 0, NULL) * LEGEND_HEIGHT;
     const double height = 2 * MARGIN + (second ? 2 * rows + TIMELINES_GAP : rows) + below, width = 2 * MARGIN + LABELS_WIDTH + drawing.width;
     fprintf(stream,
