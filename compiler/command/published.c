@@ -32,6 +32,9 @@ static bool few(const Sizes *x) { return x->microbatches < x->ranks; }
 static bool few_for_two(const Sizes *x) { return x->microbatches < 2 * x->ranks - 1; }
 static bool few_for_both(const Sizes *x) { return x->microbatches < 2 * x->ranks; }
 static bool no_units(const Sizes *x) { return fmod(x->microbatches, x->ranks) != 0; }
+/* What rank 0 holds of interleaved 1F1B says how many microbatches a chunk takes in a row. */
+static bool large_groups(const Sizes *x) { return x->stages > x->ranks && x->peak > x->ranks + x->stages - 1; }
+
 static bool long_weight(const Sizes *x) { return x->weight > x->forward; }
 static bool long_weights(const Sizes *x) { return 2 * x->weight > x->forward + x->input; }
 static bool short_input(const Sizes *x) { return x->input < x->forward; }
@@ -65,7 +68,7 @@ static const struct {
     {"gpipe", "(P-1)(F+B)", "Huang et al., NeurIPS 2019", false, flushed, {{0}}},
     {"1f1b", "(P-1)(F+B)", "Narayanan et al., ICML 2021", false, flushed, {{0}}},
     {"eager-1f1b", "(P-1)(F+B)", "Zhuang et al., MLSys 2023", false, flushed, {{0}}},
-    {"interleaved-1f1b", "(P-1)(F+B)", "Narayanan et al., SC 2021", false, flushed, {NO_UNITS}},
+    {"interleaved-1f1b", "(P-1)(F+B)", "Narayanan et al., SC 2021", false, flushed, {NO_UNITS, {"groups of more than P", large_groups}}},
     {"looped-bfs", "(P-1)(F+B)", "Lamy-Poirier, MLSys 2023", false, flushed, {FEW}},
     {"hanayo", "(P-1)(F+B)", "Liu et al., SC 2023", false, flushed, {{"B != F", other_backward}, NO_UNITS}},
     {"zb-h1", "(P-1)(F+I-W)", "Qi et al., ICLR 2024", false, zb_h1, {LONG_WEIGHT, FEW}},

@@ -165,9 +165,10 @@ typedef struct Case {
     const char *name;
     bool (*fits)(Size size);                    /* NULL: always */
     void (*facts)(const Run *run, Size size);   /* of the source, with B = 2F and with B = F; NULL: none */
-    const char *parameter;                      /* NULL: none */
+    const char *parameter;                      /* NULL: none; from 1 to 4 */
     const char *other;                          /* another parameter, NULL: none, and its value */
     int value;
+    bool around_ranks;                          /* the parameter is, rather: from one less to two more */
 } Case;
 
 static void check_run(const Case *of, const Schedule *schedule, Size size, int backward_time)
@@ -263,15 +264,29 @@ static void looped_facts(const Run *run, Size size)
         assert_int_equal(run->peak[r], passes);
 }
 
-static void interleaved_facts(const Run *run, Size size)
+static void interleaved(const Run *run, Size size, int chunks, int group)
 {
-    if (size.microbatches % size.ranks || size.parameter == 1)
-        return;
-    const int passes = size.microbatches * size.parameter;
+    const int passes = size.microbatches * chunks;
     assert_int_equal(run->cost - (1 + run->backward_time) * passes, (1 + run->backward_time) * (size.ranks - 1));
     for (int r = 0; r < size.ranks; r++)
-        assert_int_equal(run->peak[r], least(passes, 2 * (size.ranks - 1 - r) + (size.parameter - 1) * size.ranks + 1));
+        assert_int_equal(run->peak[r], least(passes, 2 * (size.ranks - 1 - r) + (chunks - 1) * group + 1));
 }
+
+static void interleaved_facts(const Run *run, Size size)
+{
+    if (size.microbatches % size.ranks == 0 && size.parameter > 1)
+        interleaved(run, size, size.parameter, size.ranks);
+}
+
+/* As it is with groups of P, where every group has at least so many. */
+static void groups_facts(const Run *run, Size size)
+{
+    const int last = size.microbatches % size.parameter;
+    if (size.microbatches >= size.ranks && (last == 0 || last >= size.ranks))
+        interleaved(run, size, 3, least(size.parameter, size.microbatches));
+}
+
+static bool groups_fit(Size size) { return size.parameter >= least(size.ranks, size.microbatches); }
 
 /* (P-1)(F+I-W); with half the warm-up every rank holds as much. */
 static void interleaved_zb_facts(const Run *run, Size size)
@@ -439,38 +454,39 @@ static void two_buffers_facts(const Run *run, Size size)
 static bool two_buffers_fits(Size size) { return size.parameter >= size.ranks; }
 
 static const Case cases[] = {
-    {"naive", NULL, naive_facts, NULL, NULL, 0},
-    {"gpipe", NULL, gpipe_facts, NULL, NULL, 0},
-    {"1f1b", NULL, one_facts, NULL, NULL, 0},
-    {"1f1b-rr", one_replicated_fits, one_replicated_facts, "replicas", NULL, 0},
-    {"1f1b-rr", two_replicated_fits, two_replicated_facts, "replicas", "replicated", 2},
-    {"eager-1f1b", NULL, eager_facts, NULL, NULL, 0},
-    {"looped-bfs", NULL, looped_facts, "chunks", NULL, 0},
-    {"interleaved-1f1b", NULL, interleaved_facts, "chunks", NULL, 0},
-    {"interleaved-zb", NULL, interleaved_zb_facts, "chunks", NULL, 0},
-    {"zb-h1", NULL, h1_facts, NULL, NULL, 0},
-    {"zb-h2", NULL, h2_facts, NULL, NULL, 0},
-    {"zb1p", NULL, h1_facts, NULL, NULL, 0},
-    {"zb2p", NULL, h2_facts, NULL, NULL, 0},
-    {"zb-v", NULL, v_facts, NULL, NULL, 0},
-    {"v-half", NULL, half_facts, NULL, NULL, 0},
-    {"v-min", NULL, min_facts, NULL, NULL, 0},
-    {"dualpipe", dualpipe_fits, dualpipe_facts, NULL, NULL, 0},
-    {"dualpipev", NULL, dualpipev_facts, NULL, NULL, 0},
-    {"hanayo", NULL, hanayo_facts, "waves", NULL, 0},
-    {"chimera", even_fits, chimera_facts, NULL, NULL, 0},
-    {"bitpipe", even_fits, bitpipe_facts, NULL, NULL, 0},
-    {"pipedream", NULL, pipedream_facts, NULL, NULL, 0},
-    {"pipedream-rr", one_replicated_fits, one_rr_facts, "replicas", NULL, 0},
-    {"pipedream-rr", two_replicated_fits, two_rr_facts, "replicas", "replicated", 2},
-    {"pipedream-2bw", two_buffers_fits, two_buffers_facts, "G", NULL, 0}, /* G around the number of ranks */
+    {"naive", NULL, naive_facts, NULL, NULL, 0, false},
+    {"gpipe", NULL, gpipe_facts, NULL, NULL, 0, false},
+    {"1f1b", NULL, one_facts, NULL, NULL, 0, false},
+    {"1f1b-rr", one_replicated_fits, one_replicated_facts, "replicas", NULL, 0, false},
+    {"1f1b-rr", two_replicated_fits, two_replicated_facts, "replicas", "replicated", 2, false},
+    {"eager-1f1b", NULL, eager_facts, NULL, NULL, 0, false},
+    {"looped-bfs", NULL, looped_facts, "chunks", NULL, 0, false},
+    {"interleaved-1f1b", NULL, interleaved_facts, "chunks", NULL, 0, false},
+    {"interleaved-1f1b", groups_fit, groups_facts, "group", "chunks", 3, true},
+    {"interleaved-zb", NULL, interleaved_zb_facts, "chunks", NULL, 0, false},
+    {"zb-h1", NULL, h1_facts, NULL, NULL, 0, false},
+    {"zb-h2", NULL, h2_facts, NULL, NULL, 0, false},
+    {"zb1p", NULL, h1_facts, NULL, NULL, 0, false},
+    {"zb2p", NULL, h2_facts, NULL, NULL, 0, false},
+    {"zb-v", NULL, v_facts, NULL, NULL, 0, false},
+    {"v-half", NULL, half_facts, NULL, NULL, 0, false},
+    {"v-min", NULL, min_facts, NULL, NULL, 0, false},
+    {"dualpipe", dualpipe_fits, dualpipe_facts, NULL, NULL, 0, false},
+    {"dualpipev", NULL, dualpipev_facts, NULL, NULL, 0, false},
+    {"hanayo", NULL, hanayo_facts, "waves", NULL, 0, false},
+    {"chimera", even_fits, chimera_facts, NULL, NULL, 0, false},
+    {"bitpipe", even_fits, bitpipe_facts, NULL, NULL, 0, false},
+    {"pipedream", NULL, pipedream_facts, NULL, NULL, 0, false},
+    {"pipedream-rr", one_replicated_fits, one_rr_facts, "replicas", NULL, 0, false},
+    {"pipedream-rr", two_replicated_fits, two_rr_facts, "replicas", "replicated", 2, false},
+    {"pipedream-2bw", two_buffers_fits, two_buffers_facts, "G", NULL, 0, true},
 };
 
 static void check_sizes(int ranks, int microbatches)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int parameter = 1; parameter <= (cases[i].parameter ? 4 : 1); parameter++)
-            check_size(&cases[i], (Size){ranks, microbatches, cases[i].fits == two_buffers_fits ? most(ranks + parameter - 2, 1) : parameter});
+            check_size(&cases[i], (Size){ranks, microbatches, cases[i].around_ranks ? most(ranks + parameter - 2, 1) : parameter});
 }
 
 static void small_sizes(void **state)
