@@ -5,9 +5,10 @@
 
 static double attribute(const char *tag, const char *name)
 {
-    char wanted[64];
+    char wanted[64], alone[512]; /* strstr of a sanitizer measures all that it is given */
     snprintf(wanted, sizeof wanted, " %s=\"", name);
-    const char *found = strstr(tag, wanted);
+    snprintf(alone, sizeof alone, "%.*s", (int)strcspn(tag, ">"), tag);
+    const char *found = strstr(alone, wanted);
     assert_non_null(found);
     return strtod(found + strlen(wanted), NULL);
 }
