@@ -8,6 +8,7 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
     if (!squeeze_has_room(schedule, times)) {
         diag_error(diagnostics, item->span, "too much to squeeze: %s of %.0f slots each; %d are what all together can have",
                    counted(schedule->ranks, "rank").text, times->makespan, SQUEEZE_SLOTS_MAX);
+        diag_help(diagnostics, "fewer microbatches need fewer slots");
         return false;
     }
     for (uint32_t r = 0; r < schedule->ranks; r++)
@@ -18,6 +19,7 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
             if (action->kind == ACTION_U) {
                 diag_error(diagnostics, action->span, "`squeeze` moves passes, and which version of the weights they use goes by their order");
                 diag_note(diagnostics, item->span, "squeezed here");
+                diag_help(diagnostics, "leave the `squeeze` out; or squeeze without U, and write the U into the order that --emit=csv:FILE.csv makes");
                 return false;
             }
             diag_error(diagnostics, action->span, "`squeeze` moves passes of one slot, and %s",

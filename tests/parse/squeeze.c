@@ -94,7 +94,7 @@ static void what_cannot_be_squeezed(void **state)
 {
     (void)state;
     REPORTS("schedule t; ranks P = 4000; microbatches M = 50; pipe a: P stages, stage s on s, M microbatches; nFIW : M; squeeze;",
-            "1:108: error: too much to squeeze: 4000 ranks of 40");
+            "1:108: error: too much to squeeze: 4000 ranks of 40", "fewer microbatches need fewer slots");
     REPORTS(TWO "order auto(memory = 2*P); squeeze;", "2:27: error: `squeeze` is for steps: `order auto` leaves nothing to move");
     REPORTS(TWO "nFB : M; squeeze;", "t.dps:2:3: error: `squeeze` moves passes of one slot, and a B is two", "t.dps:2:10: note: squeezed here",
             "help: write I, and W for the other half");
