@@ -1,0 +1,117 @@
+/* Ranks that wait for each other, or for one that has ended: the shortest circle is shown. */
+
+#include "runtime/program/program.h"
+#include "tests/program/damage.h"
+
+/* Both ranks send first. */
+static void a_circle_of_two_is_shown(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Program *program = copy_program(&arena, bidirectional(&arena));
+    /* Move each rank's first SEND_F behind its F and before its first RECV_F. */
+    for (uint32_t r = 0; r < 2; r++) {
+        const Instruction receive = *at(program, r, OP_RECEIVE_FORWARD, 0);
+        const uint32_t i = find(program, r, OP_RECEIVE_FORWARD, 0), send = find(program, r, OP_SEND_FORWARD, 0);
+        if (i < send) {
+            drop(program, r, i);
+            insert(program, r, send, receive);
+        }
+    }
+    assert_refused(program, "deadlock: 2 ranks wait for each other in a circle|"
+                            "\n  rank 0, instruction|SEND_F|(generated.dps:|waits for rank 1\n  rank 1|waits for rank 0");
+    arena_free(&arena);
+}
+
+/* In a ring of ranks each waits for the one before: a circle longer than what is printed of it, and one rank beside it. */
+static void a_long_circle_is_cut_short(void **state)
+{
+    (void)state;
+    enum { RANKS = 9, RING = 8 };
+    Arena arena = {0};
+    Program *program = arena_allocate(&arena, sizeof *program);
+    *program = (Program){.schedule = arena_format(&arena, "ring"),
+                         .source = arena_format(&arena, "ring.dps"),
+                         .stages = 16,
+                         .microbatches = 1,
+                         .pipe_count = 1,
+                         .pipes = arena_array(&arena, 1, sizeof(Pipe)),
+                         .rank_count = RANKS,
+                         .ranks = arena_array(&arena, RANKS, sizeof(RankProgram))};
+    program->pipes[0].microbatches = 1;
+    for (uint32_t r = 0; r < RANKS; r++) {
+        RankProgram *rank = &program->ranks[r];
+        rank->instructions = arena_array(&arena, 4, sizeof *rank->instructions);
+        rank->chunk_count = rank->slots[SLOT_WEIGHTS] = r < RING ? 2 : 0;
+        rank->chunks = arena_array(&arena, 2, sizeof *rank->chunks);
+        /* stages 0..7 round the ring, then 8..15 once more, so that rank 0 too has somebody before it */
+        for (uint32_t c = 0; c < rank->chunk_count; c++)
+            rank->chunks[c].stage = (uint16_t)(r + c * RING);
+        if (r < RING) {
+            rank->slots[SLOT_MESSAGE] = 1;
+            rank->instructions[0] = (Instruction){.opcode = OP_RECEIVE_FORWARD, .chunk = r ? 0 : 1, .line = 40 + r,
+                                                  .peer = (uint16_t)((r + RING - 1) % RING)};
+            rank->instructions[1] = rank->instructions[0]; /* as many instructions as passes */
+        } else {
+            rank->instructions[0].opcode = OP_NORM;
+            rank->instructions[1].opcode = OP_NORM;
+        }
+        rank->instructions[2].opcode = OP_END;
+        rank->instruction_count = 3;
+    }
+    assert_refused(program, "deadlock: 8 ranks wait for each other|"
+                            "rank 0, instruction 0 `RECV_F1 m0 r7 x0` (ring.dps:40) waits for rank 7|"
+                            "... and so on over 5 more|besides, rank 8, instruction 0 `NORM`");
+    arena_free(&arena);
+}
+
+static void waiting_for_a_rank_that_ends_is_shown(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    /* A rank that holds no stage takes part in the NORM all the same; here it goes home without. */
+    const Shape shape = {.ranks = 2, .stages = 1, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD, .seed = 1};
+    Program *program = copy_program(&arena, generate(&arena, shape));
+    assert_verified(program);
+    drop(program, 1, find(program, 1, OP_NORM, 0));
+    assert_refused(program, "rank 1|has had no NORM");
+
+    /* One receive too many: it is still waited at when the rank that should send has ended. */
+    Shape longer = shape;
+    longer.stages = 2;
+    program = generate(&arena, longer);
+    Program *forward = NULL;
+    Error error = {""};
+    assert_int_equal(program_forward_only(program, &arena, &forward, &error), STATUS_OK);
+    forward = copy_program(&arena, forward);
+    const Instruction receive = *at(forward, 1, OP_RECEIVE_FORWARD, 1);
+    insert(forward, 1, find(forward, 1, OP_RECEIVE_FORWARD, 1), receive);
+    at(forward, 1, OP_RECEIVE_FORWARD, 2)->slot[0] = (uint16_t)forward->ranks[1].slots[SLOT_MESSAGE]++;
+    assert_refused(forward, "deadlock: rank 1, instruction|RECV_F m1|waits for rank 0, which has ended");
+    arena_free(&arena);
+}
+
+/* Two groups, met in different orders. */
+static void reductions_in_different_orders_are_a_deadlock(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Program *program = copy_program(&arena, bidirectional(&arena));
+    Instruction *first = at(program, 1, OP_REDUCE, 0), *second = at(program, 1, OP_REDUCE, 1);
+    const Instruction kept = *first;
+    *first = *second;
+    *second = kept;
+    assert_refused(program, "deadlock: 2 ranks|REDUCE0 group0|REDUCE|group1|waits for rank 1|waits for rank 0");
+    arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_circle_of_two_is_shown),
+        cmocka_unit_test(a_long_circle_is_cut_short),
+        cmocka_unit_test(waiting_for_a_rank_that_ends_is_shown),
+        cmocka_unit_test(reductions_in_different_orders_are_a_deadlock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
