@@ -137,14 +137,16 @@ Status cuda_take(size_t bytes, void **memory, Error *error)
 }
 
 /* Makes it at least so large; not while operations are enqueued. */
-static Status reserve(CudaScratch *scratch, size_t bytes, Error *error)
+static Status reserve(CudaDevice *cuda, CudaScratch *scratch, size_t bytes, Error *error)
 {
     if (bytes <= scratch->bytes)
         return STATUS_OK;
     void *const old = scratch->memory;
     *scratch = (CudaScratch){NULL, 0};
-    if (old)
+    if (old) {
+        cuda_fusion_forget(cuda);
         CUDA_TRY(Free, old);
+    }
     TRY(cuda_take(bytes, &scratch->memory, error));
     scratch->bytes = bytes;
     return STATUS_OK;
@@ -177,10 +179,10 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
             return error_set(error, STATUS_RUN_FAILED, "heads of %zu are wider than this device takes, %d: more heads help",
                              shape->columns / shape->heads, ATTENTION_WIDTH);
         context = shape->rows * shape->heads * sizeof(float);
-        TRY(reserve(&cuda->delta, context, error));
+        TRY(reserve(cuda, &cuda->delta, context, error));
         break;
     case KERNEL_CROSS_ENTROPY:
-        TRY(reserve(&cuda->sums, shape->rows * sizeof(double), error));
+        TRY(reserve(cuda, &cuda->sums, shape->rows * sizeof(double), error));
         break;
     }
     *kernel = calloc(1, sizeof **kernel);
@@ -211,7 +213,7 @@ static void deallocate(Device *device, void *memory)
 static Status allocate(Device *device, size_t bytes, void **memory, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    TRY(reserve(&cuda->sums, sum_partials(bytes / sizeof(float)) * sizeof(double), error)); /* for a sum over all of it */
+    TRY(reserve(cuda, &cuda->sums, sum_partials(bytes / sizeof(float)) * sizeof(double), error)); /* for a sum over all of it */
     TRY(cuda_take(bytes, memory, error));
     const Status status = cuda_status(cuda_runtime->MemsetAsync(*memory, 0, bytes, cuda->streams[QUEUE_COMPUTE]),
                                       "cudaMemsetAsync", error);

@@ -7,6 +7,8 @@
 #include "runtime/device/cuda_runtime.h"
 #include "runtime/device/device.h"
 
+#include <string.h>
+
 #define KERNEL_NUMBER(file, name, parameters) CUDA_##name,
 enum {
     KERNELS_OF_ELEMENTS(KERNEL_NUMBER)
@@ -84,6 +86,18 @@ extern const CudaImage cuda_images[];
 /* Memory of the GPU, uninitialised. */
 Status cuda_take(size_t bytes, void **memory, Error *error);
 
+/* 16 bits in which is something of all words. */
+static inline uint64_t cuda_hash(const void *words, size_t bytes)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < bytes; i += 8) {
+        uint64_t word;
+        memcpy(&word, (const char *)words + i, 8);
+        hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+    }
+    return hash >> 48;
+}
+
 /* --- cuda_queues.c --- */
 extern const DeviceAsync cuda_queues;
 void cuda_free_marks(CudaDevice *cuda);
@@ -92,6 +106,8 @@ void cuda_free_marks(CudaDevice *cuda);
 extern const DeviceFusion cuda_fusion;
 Status cuda_fusion_open(CudaDevice *cuda, Error *error);
 void cuda_fusion_close(CudaDevice *cuda); /* when its streams are through */
+/* What operations are given besides their arguments, their scratch memory, has moved. */
+void cuda_fusion_forget(CudaDevice *cuda);
 /* Whether an F&B is being collected, which an operation then joins: `parameters` are those of `kernel`. What a fused launch does
    not know is enqueued by itself, behind what was collected before. */
 bool cuda_fusing(const CudaDevice *cuda);

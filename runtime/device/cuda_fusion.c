@@ -1,5 +1,6 @@
 /* An F&B as one launch: the operations of its halves are collected, with what each waits for, and go to the GPU as a table
-   (kernels.h, Fused). Tables lie in a ring, so that the host writes the next ones while the GPU works on those before. */
+   (kernels.h, Fused). A training step has the same F&Bs again and again: tables stay there, so that the next launch of one is all
+   that there is to do. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
@@ -8,28 +9,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More operations than a plan has are several launches. Tables are as many as an interpreter has F&Bs under way, and some; plans
-   as many as a rank has pairs of stages, most often: each is a stage's F and a stage's B or I. */
-enum { TABLES = 16, PLANS = 8 };
+/* More operations than a plan has are several launches, whose tables do not stay; no more do those for which there is no memory
+   left. Drafts are as many as an interpreter has F&Bs under way, and some; plans as many as a rank has pairs of stages, most often:
+   each is a stage's F and a stage's B or I. */
+enum { DRAFTS = 16, PLANS = 8, PLACES = 4096, NEARBY = 8, TABLE_MEMORY = 16 << 20 };
 
-/* Operations, one behind the other; behind them the counters, and the runs. */
-typedef struct Table {
-    char *host, *memory;
-    CudaEvent *over; /* the launch */
-    bool launched;
-} Table;
+/* Where the host writes a table, and the GPU copies it from. */
+typedef struct Draft {
+    char *host;
+    CudaEvent *copied;
+    bool used;
+} Draft;
+
+/* The table of an F&B of this name, on so many blocks. */
+typedef struct KeptTable {
+    uint64_t name[FUSION_NAME / 8];
+    size_t name_bytes;
+    unsigned blocks;
+    Fused fused; /* its next launch; without operations: an empty place */
+} KeptTable;
 
 struct CudaFusion {
     bool on;
     unsigned blocks;
     RecipePass pass;
     unsigned count, last[RECIPE_PASSES]; /* of F and of B: the operation before, +1; 0: none in this launch */
-    Table tables[TABLES];
+    Draft drafts[DRAFTS];
     unsigned next;
     FusedShapes shapes;
     FusedPlan plans[PLANS]; /* each empty at first */
     unsigned next_plan;
-    void *host, *memory; /* of all tables */
+    KeptTable *kept, *place; /* PLACES; that of what is collected, NULL: it does not stay */
+    size_t memory_used;
+    void *host, *memory;     /* of all drafts; of tables that stay, behind them of one that does not */
 };
 
 static const unsigned char kind_of[CUDA_KERNELS] = { /* +1 */
@@ -46,23 +58,29 @@ static const size_t parameter_bytes[FUSED_KINDS] = {
 
 /* --- open and close --- */
 
-static size_t table_bytes(size_t operations, size_t runs)
+static unsigned counters_of(unsigned operations)
 {
-    return operations * (sizeof(Operation) + sizeof(unsigned)) + FUSED_QUEUES * sizeof(unsigned) + runs * sizeof(TileRun);
+    return FUSED_QUEUES + operations;
+}
+
+/* Operations, one behind the other; behind them the counters of one launch and of the next, and the runs. */
+static size_t table_bytes(unsigned operations, unsigned runs)
+{
+    const size_t bytes = operations * sizeof(Operation) + 2 * counters_of(operations) * sizeof(unsigned) + runs * sizeof(TileRun);
+    return (bytes + 255) / 256 * 256;
 }
 
 Status cuda_fusion_open(CudaDevice *cuda, Error *error)
 {
-    const size_t stride = (table_bytes(FUSED_OPERATIONS_MOST, FUSED_RUNS_MOST) + 255) / 256 * 256;
+    const size_t most = table_bytes(FUSED_OPERATIONS_MOST, FUSED_RUNS_MOST);
     CudaFusion *fusion = cuda->fusion = calloc(1, sizeof *fusion);
-    if (!fusion)
+    if (!fusion || !(fusion->kept = calloc(PLACES, sizeof *fusion->kept)))
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    CUDA_TRY(MallocHost, &fusion->host, TABLES * stride);
-    TRY(cuda_take(TABLES * stride, &fusion->memory, error));
-    for (int t = 0; t < TABLES; t++) {
-        fusion->tables[t].host = (char *)fusion->host + (size_t)t * stride;
-        fusion->tables[t].memory = (char *)fusion->memory + (size_t)t * stride;
-        CUDA_TRY(EventCreate, &fusion->tables[t].over, 0);
+    CUDA_TRY(MallocHost, &fusion->host, DRAFTS * most);
+    TRY(cuda_take(TABLE_MEMORY + most, &fusion->memory, error));
+    for (int d = 0; d < DRAFTS; d++) {
+        fusion->drafts[d].host = (char *)fusion->host + (size_t)d * most;
+        CUDA_TRY(EventCreate, &fusion->drafts[d].copied, 0);
     }
     return STATUS_OK;
 }
@@ -72,14 +90,54 @@ void cuda_fusion_close(CudaDevice *cuda)
     CudaFusion *fusion = cuda->fusion;
     if (!fusion)
         return;
-    for (int t = 0; t < TABLES; t++)
-        if (fusion->tables[t].over)
-            cuda_runtime->EventDestroy(fusion->tables[t].over);
+    for (int d = 0; d < DRAFTS; d++)
+        if (fusion->drafts[d].copied)
+            cuda_runtime->EventDestroy(fusion->drafts[d].copied);
     if (fusion->memory)
         cuda_runtime->Free(fusion->memory);
     if (fusion->host)
         cuda_runtime->FreeHost(fusion->host);
+    free(fusion->kept);
     free(fusion);
+}
+
+void cuda_fusion_forget(CudaDevice *cuda)
+{
+    CudaFusion *fusion = cuda->fusion;
+    memset(fusion->kept, 0, PLACES * sizeof *fusion->kept);
+    fusion->memory_used = 0;
+}
+
+/* --- tables that stay --- */
+
+/* Where the table is or shall be; NULL where there is no place left. */
+static KeptTable *find_place(const CudaFusion *fusion, const void *name, size_t bytes)
+{
+    const uint64_t first = cuda_hash(name, bytes);
+    for (unsigned i = 0; i < NEARBY; i++) {
+        KeptTable *kept = &fusion->kept[(first + i) % PLACES];
+        if (!kept->fused.operations ||
+            (kept->name_bytes == bytes && kept->blocks == fusion->blocks && memcmp(kept->name, name, bytes) == 0))
+            return kept;
+    }
+    return NULL;
+}
+
+/* An empty place gets the name that a table shall have there. */
+static void name_place(KeptTable *place, const void *name, size_t bytes, unsigned blocks)
+{
+    memcpy(place->name, name, bytes);
+    place->name_bytes = bytes;
+    place->blocks = blocks;
+}
+
+/* For the next launch, whose counters this one clears. */
+static void turn_counters(Fused *fused)
+{
+    unsigned *const used = fused->drawn;
+    fused->drawn = fused->cleared;
+    fused->done = fused->drawn + FUSED_QUEUES;
+    fused->cleared = used;
 }
 
 /* --- an F&B --- */
@@ -89,11 +147,11 @@ bool cuda_fusing(const CudaDevice *cuda)
     return cuda->fusion->on;
 }
 
-/* Whoever has the table has been launched long ago. */
-static Status await_table(const Table *table, Error *error)
+/* Its copy was enqueued long ago. */
+static Status await_draft(const Draft *draft, Error *error)
 {
     CudaError code = CUDA_OK;
-    while (table->launched && (code = cuda_runtime->EventQuery(table->over)) == CUDA_NOT_READY)
+    while (draft->used && (code = cuda_runtime->EventQuery(draft->copied)) == CUDA_NOT_READY)
         sched_yield();
     return cuda_status(code, "cudaEventQuery", error);
 }
@@ -114,34 +172,50 @@ static Status find_plan(CudaFusion *fusion, Operation *operations, unsigned elem
     return STATUS_OK;
 }
 
-/* What is collected so far. */
+static Status launch_fused_kernel(CudaDevice *cuda, unsigned blocks, const Fused *fused, Error *error)
+{
+    if (cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_fused_hopper][CUDA_F32])
+        return cuda_launch(cuda, CUDA_fused_hopper, CUDA_F32, fused_hopper_launch(blocks), fused, error);
+    return cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(blocks, cuda->type == CUDA_F32 ? 4 : 2), fused, error);
+}
+
+/* What is collected so far. The stream puts a table that does not stay behind the launch of the one before it. */
 static Status launch_table(CudaDevice *cuda, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
-    Table *table = &fusion->tables[fusion->next];
-    const unsigned element_size = cuda->type == CUDA_F32 ? 4 : 2, count = fusion->count;
+    Draft *draft = &fusion->drafts[fusion->next];
+    const unsigned count = fusion->count, counters = counters_of(count);
+    KeptTable *place = fusion->place;
+    fusion->place = NULL;
     if (count == 0)
         return STATUS_OK;
     const FusedPlan *plan;
-    TRY(find_plan(fusion, (Operation *)(void *)table->host, element_size, &plan, error));
+    TRY(find_plan(fusion, (Operation *)(void *)draft->host, (unsigned)cuda->device.run->size[ELEMENTS], &plan, error));
     const unsigned runs = plan->run_count[0] + plan->run_count[1];
-    const size_t counters_at = table_bytes(count, 0) - (FUSED_QUEUES + count) * sizeof(unsigned), runs_at = table_bytes(count, 0);
-    memset(table->host + counters_at, 0, runs_at - counters_at);
-    memcpy(table->host + runs_at, plan->runs, runs * sizeof *plan->runs);
-    Fused fused = fused_table(plan, (const Operation *)(void *)table->memory, (const TileRun *)(void *)(table->memory + runs_at));
-    fused.drawn = (unsigned *)(void *)(table->memory + counters_at);
+    const size_t bytes = table_bytes(count, runs), counters_at = count * sizeof(Operation);
+    const size_t runs_at = counters_at + 2 * counters * sizeof(unsigned);
+    if (fusion->memory_used + bytes > TABLE_MEMORY)
+        place = NULL;
+    char *const memory = (char *)fusion->memory + (place ? fusion->memory_used : TABLE_MEMORY);
+    memset(draft->host + counters_at, 0, runs_at - counters_at);
+    memcpy(draft->host + runs_at, plan->runs, runs * sizeof *plan->runs);
+    Fused fused = fused_table(plan, (const Operation *)(void *)memory, (const TileRun *)(void *)(memory + runs_at));
+    fused.drawn = (unsigned *)(void *)(memory + counters_at);
     fused.done = fused.drawn + FUSED_QUEUES;
-    CudaStream *stream = cuda->streams[QUEUE_COMPUTE];
-    CUDA_TRY(MemcpyAsync, table->memory, table->host, table_bytes(count, runs), stream);
-    if (cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_fused_hopper][CUDA_F32])
-        TRY(cuda_launch(cuda, CUDA_fused_hopper, CUDA_F32, fused_hopper_launch(fusion->blocks), &fused, error));
-    else
-        TRY(cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(fusion->blocks, element_size), &fused, error));
-    CUDA_TRY(EventRecord, table->over, stream);
-    table->launched = true;
-    fusion->next = (fusion->next + 1) % TABLES;
+    fused.cleared = fused.drawn + counters;
+    fused.cleared_count = counters;
+    CUDA_TRY(MemcpyAsync, memory, draft->host, runs_at + runs * sizeof *plan->runs, cuda->streams[QUEUE_COMPUTE]);
+    CUDA_TRY(EventRecord, draft->copied, cuda->streams[QUEUE_COMPUTE]);
+    draft->used = true;
+    fusion->next = (fusion->next + 1) % DRAFTS;
     fusion->count = 0;
     memset(fusion->last, 0, sizeof fusion->last);
+    TRY(launch_fused_kernel(cuda, fusion->blocks, &fused, error));
+    if (place) {
+        fusion->memory_used += bytes;
+        turn_counters(&fused);
+        place->fused = fused;
+    }
     return STATUS_OK;
 }
 
@@ -158,16 +232,27 @@ static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t w
     return left < all ? all - left : 1;
 }
 
-static Status begin(Device *device, uint32_t share, uint32_t whole, Error *error)
+static Status begin(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again, Error *error)
 {
-    (void)error;
     CudaDevice *cuda = (CudaDevice *)device;
     CudaFusion *fusion = cuda->fusion;
+    *again = false;
     fusion->blocks = blocks_beside(cuda, share, whole);
     fusion->count = 0;
     memset(fusion->last, 0, sizeof fusion->last);
     /* else the GPU is too small for one block of it, and takes the operations one by one */
     fusion->on = fused_launch(1, (unsigned)device->run->size[ELEMENTS]).shared <= (unsigned)cuda->properties.shared_bytes;
+    fusion->place = fusion->on && !device->products.on ? find_place(fusion, name, bytes) : NULL; /* that clock counts operations */
+    if (!fusion->place)
+        return STATUS_OK;
+    if (!fusion->place->fused.operations) {
+        name_place(fusion->place, name, bytes, fusion->blocks);
+        return STATUS_OK;
+    }
+    fusion->on = false;
+    *again = true;
+    TRY(launch_fused_kernel(cuda, fusion->blocks, &fusion->place->fused, error));
+    turn_counters(&fusion->place->fused);
     return STATUS_OK;
 }
 
@@ -231,16 +316,16 @@ static void come_after_others(Operation *operations, unsigned number)
 Status cuda_fuse(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
-    if (!kind_of[kernel]) {
+    if (!kind_of[kernel] || fusion->count == FUSED_OPERATIONS_MOST) {
+        fusion->place = NULL; /* not all of it is in one table */
         TRY(launch_table(cuda, error));
-        return cuda_launch(cuda, kernel, type, launch, parameters, error);
     }
-    if (fusion->count == FUSED_OPERATIONS_MOST)
-        TRY(launch_table(cuda, error));
-    Table *table = &fusion->tables[fusion->next];
+    if (!kind_of[kernel])
+        return cuda_launch(cuda, kernel, type, launch, parameters, error);
+    Draft *draft = &fusion->drafts[fusion->next];
     if (fusion->count == 0)
-        TRY(await_table(table, error));
-    Operation *operations = (Operation *)(void *)table->host, *operation = &operations[fusion->count++];
+        TRY(await_draft(draft, error));
+    Operation *operations = (Operation *)(void *)draft->host, *operation = &operations[fusion->count++];
     operation->kind = (OperationKind)(kind_of[kernel] - 1);
     operation->queue = 0;
     operation->after_count = 0;

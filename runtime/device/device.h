@@ -93,9 +93,13 @@ typedef struct DeviceAsync {
      W, its weight half, waits for the operations of B before it, and nothing waits for W.
    Within one part, from one call of `part` to the next, operations of F and B come one after the other; those of W are
    independent of each other, but for those that add to the same gradients: they do so in the order of the calls. Nothing that one half writes the other reads or writes, but for workspace, which F uses none of. */
+enum { FUSION_NAME = 384 }; /* bytes, at most */
+
 typedef struct DeviceFusion {
-    /* Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. */
-    Status (*begin)(Device *device, uint32_t share, uint32_t whole, Error *error);
+    /* Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. What all operations up to the
+       end follow from, with all their arguments, is in `name`, of a multiple of 8 bytes. Where the device knows it from before
+       it runs them again as they were: then `again` is true, and no part, operation or end is to come. */
+    Status (*begin)(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again, Error *error);
     /* The operations up to the next call are of this pass of one component. */
     Status (*part)(Device *device, RecipePass pass, Error *error);
     Status (*end)(Device *device, Error *error);
@@ -210,6 +214,7 @@ struct Device {
     const DeviceTable *run;
     Kernel *kernels;
     ProductClock products;
+    uint64_t named; /* what has been on this device and may be part of a name is numbered, from 1 */
 };
 
 /* The names that device_open knows, in one line. */

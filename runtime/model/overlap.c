@@ -2,6 +2,8 @@
 
 #include "runtime/model/stage.h"
 
+#include <string.h>
+
 typedef struct Overlap {
     const StagePair *pair;
     const DeviceFusion *fusion; /* NULL: the device runs what it is given, in turn */
@@ -96,12 +98,37 @@ static Status run_all(Overlap *o, const Recipe *recipe, Error *error)
     return run_backward(o, 0, error);
 }
 
+/* What a device that has run it knows it by. */
+typedef struct OverlapName {
+    uint64_t forward, backward, weights;
+    PassBuffers forward_buffers, backward_buffers;
+    Recipe recipe;
+} OverlapName;
+_Static_assert(sizeof(OverlapName) <= FUSION_NAME && sizeof(OverlapName) % 8 == 0, "device.h");
+
+static Status begin(const StagePair *pair, const Recipe *recipe, bool *again, Error *error)
+{
+    Device *device = pair->forward->device;
+    OverlapName name;
+    memset(&name, 0, sizeof name); /* what lies between the fields, too */
+    name.forward = pair->forward->number;
+    name.backward = pair->backward->number;
+    name.weights = pair->weights;
+    name.forward_buffers = pair->forward_buffers;
+    name.backward_buffers = pair->backward_buffers;
+    name.recipe = *recipe;
+    return device->run->fusion->begin(device, &name, sizeof name, recipe->share, recipe->whole, again, error);
+}
+
 Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error)
 {
     Device *device = pair->forward->device;
     Overlap overlap = {.pair = pair, .fusion = device->run->fusion, .backward = pair->backward->part_count};
+    bool again = false;
     if (overlap.fusion)
-        TRY(overlap.fusion->begin(device, recipe->share, recipe->whole, error));
+        TRY(begin(pair, recipe, &again, error));
+    if (again)
+        return STATUS_OK;
     TRY(run_all(&overlap, recipe, error));
     return overlap.fusion ? overlap.fusion->end(device, error) : STATUS_OK;
 }

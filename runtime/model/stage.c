@@ -96,6 +96,7 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     stage->config = *config;
     stage->device = device;
+    stage->number = ++device->named;
     data_sizes(stage, number == 0, number + 1 == stages);
     const Status status = add_components(stage, number, stages, microbatches, error);
     if (status != STATUS_OK) {

@@ -18,6 +18,7 @@ typedef struct Part {
 struct Stage {
     ModelConfig config;
     Device *device;
+    uint64_t number; /* of all stages that the device has had */
     StageSizes sizes;
     size_t part_count;
     Part parts[];

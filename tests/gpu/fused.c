@@ -191,16 +191,18 @@ static void assert_same_bits(const char *kernel, unsigned element_size, bool hop
         use_hopper(operations);
     for (unsigned i = 0; i < OPERATIONS; i++)
         run_apart(&operations[i], element_size);
+    unsigned counters[2][FUSED_QUEUES + OPERATIONS] = {{0}}; /* each launch clears those of the next */
+    memset(counters[1], 0xff, sizeof counters[1]);
     for (unsigned blocks = 1; blocks <= 5; blocks += 2) {
-        const unsigned reserved = blocks == 3;
+        const unsigned reserved = blocks == 3, set = blocks / 2 % 2;
         const Memory together = lay_out(operations, element_size);
         Fused table;
-        unsigned drawn[FUSED_QUEUES] = {0}, done[OPERATIONS] = {0};
         if (hopper)
             use_hopper(operations);
         assert_int_equal(make_table(operations, element_size, blocks, reserved, &table, &error), STATUS_OK);
         assert_int_equal(fused_check(&table, OPERATIONS, blocks, &error), STATUS_OK);
-        table.drawn = drawn, table.done = done;
+        table.drawn = counters[set], table.done = counters[set] + FUSED_QUEUES;
+        table.cleared = counters[1 - set], table.cleared_count = FUSED_QUEUES + OPERATIONS;
         const char *problem =
             emulate_together(kernel, &table, hopper ? fused_hopper_launch(blocks) : fused_launch(blocks, element_size));
         if (problem)
@@ -208,7 +210,7 @@ static void assert_same_bits(const char *kernel, unsigned element_size, bool hop
         assert_int_equal(apart.used, together.used);
         assert_memory_equal(apart.at, together.at, together.used);
         for (unsigned i = 0; i < OPERATIONS; i++)
-            assert_int_equal(done[i], operations[i].tiles);
+            assert_int_equal(table.done[i], operations[i].tiles);
         free(together.at);
     }
     free(apart.at);

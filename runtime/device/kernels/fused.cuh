@@ -92,11 +92,19 @@ DEVICE FusedTile fused_next(const Fused &p, unsigned &turn)
     return FusedTile{FUSED_NO_OPERATION, 0};
 }
 
+/* By the threads of one block. */
+DEVICE void fused_clear(const Fused &p)
+{
+    for (unsigned i = threadIdx.x; i < p.cleared_count && blockIdx.x == 0; i += TILE_THREADS)
+        p.cleared[i] = 0;
+}
+
 /* `shared`: 1024 bytes for the block's next tile, then what operations take. */
 template <typename T> DEVICE void fused_work(const Fused &p, char *shared)
 {
     FusedTile *next = (FusedTile *)shared;
     unsigned *turn = (unsigned *)(next + 1);
+    fused_clear(p);
     if (threadIdx.x == 0)
         *turn = 0;
     for (;;) {

@@ -119,6 +119,7 @@ DEVICE void fused_hopper_work(const Fused &p, char *shared)
     block_barrier();
     if (threadIdx.x < TILE_THREADS) {
         registers_more<COMPUTING_REGISTERS>();
+        fused_clear(p);
         fused_consume(p, head, shared + 1024);
     } else {
         registers_less<LOADING_REGISTERS>();

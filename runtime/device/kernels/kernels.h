@@ -508,6 +508,8 @@ typedef struct Fused {
     unsigned run_count[FUSED_QUEUES], tickets[FUSED_QUEUES];
     unsigned *drawn;    /* [FUSED_QUEUES], zero before the launch */
     unsigned *done;     /* [operations], tiles; zero before the launch */
+    unsigned *cleared;  /* [cleared_count], zero after it: the counters of the table's next launch, perhaps */
+    unsigned cleared_count;
     unsigned reserved;  /* blocks that begin with queue 1 */
 } Fused;
 

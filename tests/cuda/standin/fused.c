@@ -192,6 +192,7 @@ const char *standin_fused_run(StandinFused *fused, uint64_t (*random)(void))
     for (unsigned i = 0; i < FUSED_QUEUES + fused->count; i++)
         if (i < FUSED_QUEUES ? fused->table.drawn[i] : fused->table.done[i - FUSED_QUEUES])
             return "a fused launch: its counters are not zero";
+    memset(fused->table.cleared, 0, fused->table.cleared_count * sizeof *fused->table.cleared);
     bool *done = calloc((size_t)fused->count + 1, sizeof *done);
     for (unsigned left = fused->count; left > 0; left--) {
         unsigned index = (unsigned)(random() % fused->count);

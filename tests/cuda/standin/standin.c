@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STREAMS_MAX = 64, LINE = 64, TABLE = 1 << 20 };
+enum { STREAMS_MAX = 64, LINE = 64, TABLE = 1 << 20, POISONED = 1 << 20 };
 enum { FAILED = 719 };
 
 /* What has happened before: of each stream so many operations. */
@@ -164,16 +164,23 @@ static void join(Clock *clock, const Clock *other)
         clock->of[i] = clock->of[i] > other->of[i] ? clock->of[i] : other->of[i];
 }
 
+/* Where the line's is, or would be. */
+static Shadow **find_shadow(uintptr_t line)
+{
+    size_t i = (line / LINE * 0x9e3779b97f4a7c15u >> 20) % TABLE;
+    while (shadows[i] && shadows[i]->line != line)
+        i = (i + 1) % TABLE;
+    return &shadows[i];
+}
+
 static Shadow *shadow_of(uintptr_t line)
 {
-    for (size_t i = (line / LINE * 0x9e3779b97f4a7c15u >> 20) % TABLE;; i = (i + 1) % TABLE) {
-        if (!shadows[i]) {
-            shadows[i] = calloc(1, sizeof **shadows);
-            shadows[i]->line = line;
-        }
-        if (shadows[i]->line == line)
-            return shadows[i];
+    Shadow **place = find_shadow(line);
+    if (!*place) {
+        *place = calloc(1, sizeof **place);
+        (*place)->line = line;
     }
+    return *place;
 }
 
 static void note_race(const char *first, const char *second, const void *memory)
@@ -385,7 +392,7 @@ static CudaError Malloc(void **memory, size_t bytes)
     *memory = bytes > (size_t)1 << 40 ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (!*memory)
         LEAVE(CUDA_OUT_OF_MEMORY);
-    memset(*memory, 0xff, bytes); /* not a number in every type */
+    memset(*memory, 0xff, bytes < POISONED ? bytes : POISONED); /* not a number in every type */
     blocks = realloc(blocks, (block_count + 1) * sizeof *blocks);
     blocks[block_count++] = (Block){*memory, bytes};
     report.live++;
@@ -402,8 +409,9 @@ static CudaError Free(void *memory)
     if (i == block_count)
         LEAVE(1);
     for (uintptr_t line = (uintptr_t)memory; line < (uintptr_t)memory + blocks[i].bytes; line += LINE) {
-        Shadow *shadow = shadow_of(line);
-        *shadow = (Shadow){.line = line};
+        Shadow *shadow = *find_shadow(line);
+        if (shadow)
+            *shadow = (Shadow){.line = line};
     }
     blocks[i] = blocks[--block_count];
     free(memory);
@@ -618,6 +626,7 @@ static void launch_fused(const CudaKernel *kernel, unsigned grid, const Fused *t
         touch(stream, "a fused launch", table->runs[queue], table->run_count[queue] * sizeof *table->runs[queue], false);
     touch(stream, "a fused launch", table->drawn, FUSED_QUEUES * sizeof *table->drawn, true);
     touch(stream, "a fused launch", table->done, report.operations * sizeof *table->done, true);
+    touch(stream, "a fused launch", table->cleared, table->cleared_count * sizeof *table->cleared, true);
     for (unsigned i = 0; i < report.operations; i++) {
         const void *parameters;
         size_t element_size;
