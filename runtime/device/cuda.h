@@ -39,13 +39,18 @@ typedef struct CudaScratch {
 } CudaScratch;
 
 /* What TMA reads a matrix by. */
+typedef struct CudaMatrix {
+    const void *memory; /* NULL: none */
+    TensorMapShape shape;
+} CudaMatrix;
+_Static_assert(sizeof(CudaMatrix) == 40, "no gaps: matrices are compared byte by byte");
+
 typedef struct CudaMap {
     TensorMap map;
-    const void *matrix; /* NULL: none */
-    TensorMapShape shape;
+    CudaMatrix matrix;
 } CudaMap;
 
-enum { CUDA_MAPS = 1024 };
+enum { CUDA_MAPS = 4096 };
 
 typedef struct CudaFusion CudaFusion; /* cuda_fusion.c */
 
@@ -58,7 +63,7 @@ typedef struct CudaDevice {
     CudaStream *streams[2]; /* by DeviceQueue */
     CudaScratch sums, delta; /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
     CudaFusion *fusion;
-    CudaMap *maps; /* CUDA_MAPS, each where its matrix and shape say */
+    CudaMap *maps; /* CUDA_MAPS, each near where its matrix's hash says */
     unsigned cluster; /* blocks of a product's cluster, to time one or the other; 0: hopper_cluster */
     bool library; /* a library enqueues messages, and moves them by kernels */
     CudaEvent **marks;

@@ -82,17 +82,29 @@ Status cuda_gelu_backward(Device *device, const Kernel *gelu, const void *x, con
 
 /* --- products --- */
 
-/* The driver's work is done once for a matrix, as long as others do not take its place: slots and weights come again. */
-static Status tensor_map(CudaDevice *cuda, const void *matrix, TensorMapShape shape, TensorMap *map, Error *error)
+enum { MAPS_NEARBY = 8 };
+
+/* Where the matrix's map is, or shall be: in an empty place, or another one's when there is none. */
+static CudaMap *find_map(const CudaDevice *cuda, const CudaMatrix *matrix)
 {
-    const uint64_t mixed = ((uint64_t)(uintptr_t)matrix ^ shape.sizes[0] << 40 ^ shape.sizes[1] << 20 ^ shape.box[1]) * 0x9e3779b97f4a7c15u;
-    CudaMap *known = &cuda->maps[mixed >> 54];
-    _Static_assert(CUDA_MAPS == 1 << 10, "the hash's upper bits");
-    if (known->matrix != matrix || memcmp(&known->shape, &shape, sizeof shape) != 0) {
-        known->matrix = NULL;
-        TRY(cuda_status(cuda_runtime->EncodeTensorMap(&known->map, matrix, &shape), "cuTensorMapEncodeTiled", error));
+    const uint64_t first = cuda_hash(matrix, sizeof *matrix);
+    for (unsigned i = 0; i < MAPS_NEARBY; i++) {
+        CudaMap *map = &cuda->maps[(first + i) % CUDA_MAPS];
+        if (!map->matrix.memory || memcmp(&map->matrix, matrix, sizeof *matrix) == 0)
+            return map;
+    }
+    return &cuda->maps[first % CUDA_MAPS];
+}
+
+/* The driver's work is done once for a matrix, as long as others do not take its place: slots and weights come again. */
+static Status tensor_map(CudaDevice *cuda, const void *memory, TensorMapShape shape, TensorMap *map, Error *error)
+{
+    const CudaMatrix matrix = {.memory = memory, .shape = shape};
+    CudaMap *known = find_map(cuda, &matrix);
+    if (memcmp(&known->matrix, &matrix, sizeof matrix) != 0) {
+        known->matrix.memory = NULL;
+        TRY(cuda_status(cuda_runtime->EncodeTensorMap(&known->map, memory, &shape), "cuTensorMapEncodeTiled", error));
         known->matrix = matrix;
-        known->shape = shape;
     }
     *map = known->map;
     return STATUS_OK;

@@ -460,6 +460,30 @@ static void test_others_between(void **state)
     assert_int_equal(standin_report().fused, 2);
 }
 
+/* A matrix's map is asked for once, however many others there are. */
+static void test_maps_stay(void **state)
+{
+    (void)state;
+    enum { MATRICES = 1500 };
+    standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true, .major = 9});
+    Device *device;
+    const Kernel *kernel;
+    const KernelShape shape = {.kind = KERNEL_LINEAR, .rows = 128, .columns = 128, .outputs = 128};
+    OK(device_open("cuda", 0, &device, error));
+    OK(device_kernel(device, &shape, &kernel, error));
+    uint64_t next = UINT64_C(1) << 44;
+    void *const x = far(&next, 2 * 128 * 128), *const y = far(&next, 2 * 128 * 128);
+    for (int time = 0; time < 2; time++) {
+        const size_t calls = standin_report().calls;
+        uint64_t place = next;
+        for (int i = 0; i < MATRICES; i++)
+            OK(device->run->linear_forward(device, kernel, x, far(&place, 2 * 128 * 128), NULL, NULL, y, error));
+        assert_int_equal(standin_report().calls - calls, time ? MATRICES : 2 * MATRICES + 1);
+    }
+    device_close(device);
+    assert_clean();
+}
+
 /* Two parts that share their weights. */
 static void test_shared_gradients(void **state)
 {
@@ -502,7 +526,7 @@ int main(void)
         cmocka_unit_test(test_same_numbers), cmocka_unit_test(test_dropped_dependences), cmocka_unit_test(test_drafts),
         cmocka_unit_test(test_tables_stay), cmocka_unit_test(test_tables_too_many),
         cmocka_unit_test(test_recipes_of_schedules), cmocka_unit_test(test_random_recipes), cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_others_between), cmocka_unit_test(test_shared_gradients),
+        cmocka_unit_test(test_others_between), cmocka_unit_test(test_maps_stay), cmocka_unit_test(test_shared_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
