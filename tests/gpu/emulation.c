@@ -46,10 +46,12 @@ static void test_accesses(void **state)
 #else
     assert_found("faulty_race", 64, 256, "with no barrier between");
     assert_found("faulty_bounds", 32, 128, "touches byte 131 of 128 bytes of shared memory");
-    static TensorMap map;
-    const Copy with_map = {&map, to, sizeof to};
+    static TensorMap map, maps[2];
+    const Copy with_map = {&map, to, sizeof to}, beside = {maps->bytes + 64, to, sizeof to};
     const TensorMapShape shape = {.sizes = {32, 1}, .pitch = 64, .box = {64, 8}};
     emulated_tensor_map(&map, from, &shape);
+    memcpy(maps->bytes + 64, &map, sizeof map);
+    assert_found_in("faulty_fence", &beside, 32, 2048, "by a map that is not at one of 128");
     assert_found_in("faulty_map", &with_map, 32, 2048, "a map in global memory that its block has not acquired");
     assert_found_in("faulty_fence", &with_map, 32, 2048, "to where thread 0 wrote, with no fence between");
     assert_found_in("faulty_count", &with_map, 32, 2048, "after it waited for others' counts, with no fence between");

@@ -798,8 +798,8 @@ static void load_to(Block *block, void *own, const TensorMap *map, unsigned x, u
 
 static void check_load(const void *shared, const TensorMap *map)
 {
-    if (shared_address(shared) % 1024 || (std::uintptr_t)map % 64)
-        simt_fail("loads a box to an address that is not a multiple of 1024, or by a map that is not at one of 64");
+    if (shared_address(shared) % 1024 || (std::uintptr_t)map % 128)
+        simt_fail("loads a box to an address that is not a multiple of 1024, or by a map that is not at one of 128");
     if (shared_address(shared) + box_bytes(map) > machine.launch.shared)
         simt_fail("loads a box beyond shared memory");
     if (machine.running->counted)

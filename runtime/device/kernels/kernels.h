@@ -15,6 +15,14 @@
 
 enum { TILE_THREADS = 256 };
 
+#ifdef __cplusplus
+#define KERNELS_ALIGNED(bytes) alignas(bytes)
+#define KERNELS_ASSERT static_assert
+#else
+#define KERNELS_ALIGNED(bytes) _Alignas(bytes)
+#define KERNELS_ASSERT _Static_assert
+#endif
+
 typedef struct Launch {
     unsigned grid, block, shared; /* blocks; threads a block; bytes of dynamic shared memory (above 48 KiB: opt in) */
     unsigned cluster;             /* so many neighbouring blocks run together and reach each other's shared memory; mostly 1 */
@@ -182,13 +190,9 @@ typedef struct Copy {
 
 /* ---- Hopper: products by TMA and wgmma ---- */
 
-/* CUtensorMap's bytes; filled in by cuTensorMapEncodeTiled on the host from tensor_map_shape. */
+/* CUtensorMap's bytes, where CUDA 13 wants them; filled in by cuTensorMapEncodeTiled on the host from tensor_map_shape. */
 typedef struct TensorMap {
-#ifdef __cplusplus
-    alignas(64) unsigned char bytes[128];
-#else
-    _Alignas(64) unsigned char bytes[128];
-#endif
+    KERNELS_ALIGNED(128) unsigned char bytes[128];
 } TensorMap;
 
 /* Persistent: hopper_launch gives at most a block for each multiprocessor. The blocks of a cluster have tiles below each other
@@ -198,6 +202,7 @@ typedef struct HopperProduct {
     Product product;
     unsigned band; /* hopper_band */
 } HopperProduct;
+KERNELS_ASSERT(sizeof(HopperProduct) == 2 * sizeof(TensorMap) + 128, "the maps side by side, for host and GPU alike");
 
 enum {
     HOPPER_TILE_M = 128, HOPPER_TILE_N = 256, HOPPER_TILE_K = 64, HOPPER_THREADS = 384,
@@ -475,7 +480,7 @@ typedef enum OperationKind {
 /* Compute and communication: who works on one goes to the other when it is done. */
 enum { FUSED_QUEUES = 2, OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
 
-typedef struct Operation { /* at 64 bytes, for the maps of `hopper` */
+typedef struct Operation { /* at 128 bytes, for the maps of `hopper` */
     OperationKind kind;
     unsigned tiles;                  /* operation_tiles */
     unsigned queue;
@@ -494,6 +499,7 @@ typedef struct Operation { /* at 64 bytes, for the maps of `hopper` */
         HopperProduct hopper;
     } of;
 } Operation;
+KERNELS_ASSERT(sizeof(Operation) == 128 + sizeof(HopperProduct), "a table's maps at 128 bytes, for host and GPU alike");
 
 /* Neighbouring tiles of an operation, whose tickets in their queue begin at `ticket`. */
 typedef struct TileRun {

@@ -153,8 +153,7 @@ StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t 
             if (fused->runs[queue][r].operation >= fused->count)
                 fused->count = fused->runs[queue][r].operation + 1;
     }
-    const size_t bytes = (fused->count * sizeof(Operation) + 63) / 64 * 64;
-    here.operations = fused->operations = aligned_alloc(64, bytes + 64);
+    here.operations = fused->operations = aligned_alloc(_Alignof(Operation), (fused->count + 1) * sizeof(Operation));
     standin_read(stream, table->operations, fused->count * sizeof(Operation), fused->operations);
     *problem = '\0';
     for (unsigned i = 0; i < fused->count && !*problem; i++)

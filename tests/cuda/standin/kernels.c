@@ -348,7 +348,7 @@ void standin_run(const StandinKernel *kernel, size_t element_size, const void *p
     StandinOperand operands[STANDIN_OPERANDS];
     float *floats[STANDIN_OPERANDS] = {NULL};
     void *given[STANDIN_OPERANDS];
-    char *copy = aligned_alloc(64, (kernel->parameter_bytes + 63) / 64 * 64);
+    char *copy = aligned_alloc(128, (kernel->parameter_bytes + 127) / 128 * 128);
     memcpy(copy, parameters, kernel->parameter_bytes);
     const size_t count = kernel->operands(parameters, operands);
     for (size_t i = 0; i < count; i++) {

@@ -648,7 +648,7 @@ static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *par
         launch_fused(kernel, launch.grid, parameters, stream);
         LEAVE(CUDA_OK);
     }
-    void *copy = aligned_alloc(64, (kernel->kernel->parameter_bytes + 63) / 64 * 64);
+    void *copy = aligned_alloc(128, (kernel->kernel->parameter_bytes + 127) / 128 * 128);
     memcpy(copy, parameters, kernel->kernel->parameter_bytes);
     advance(stream);
     note_accesses(stream, kernel->kernel, kernel->element_size, copy);
