@@ -4,7 +4,7 @@
 /* Every operation of a device against the oracle's: on random data, on outputs that are NaN before, at shapes that fit no tile
    and at some that fill many. Two programs run this: one on the stand-in, one on a GPU. */
 
-#include "runtime/device/device.h"
+#include "runtime/device/cuda.h"
 #include "runtime/model/random.h"
 #include "tests/device/wrong.h"
 
@@ -380,8 +380,8 @@ static void test_adamw(void **state)
 TESTS(WHOLE_TEST)
 #define UNIT_TEST(name) cmocka_unit_test(all_of_##name),
 
-/* Returns how many tests failed. */
-static int run_operations(const char *device, double its_bound, bool large)
+/* Returns how many tests failed. `cluster`: of CudaDevice, for those that are; 0: as they like. */
+static int run_operations(const char *device, double its_bound, bool large, unsigned cluster)
 {
     Error error = {""};
     bound = its_bound;
@@ -391,6 +391,8 @@ static int run_operations(const char *device, double its_bound, bool large)
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }
+    if (strncmp(device, "cuda", 4) == 0)
+        ((CudaDevice *)devices[TESTED])->cluster = cluster;
     const struct CMUnitTest operations[] = {TESTS(UNIT_TEST)};
     const int failed = cmocka_run_group_tests_name(device, operations, NULL, NULL);
     device_close(devices[TESTED]);

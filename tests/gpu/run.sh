@@ -1,106 +1,192 @@
-# Everything that takes a GPU, on a machine that has one and perhaps nothing else: sh run.sh [--dry-run] [FOLDER [PART...]]
+# Everything that takes a GPU, on a machine that has one and perhaps nothing else:
+#
+#     sh run.sh [--dry-run] [--seconds N] [FOLDER [PART...]]
 #
 # It lies in a folder of its own with the programs and libraries that it needs (`make gpu-kit` fills build/gpu and packs it).
-# Parts, all unless some are named: start operations training nccl sanitizer figures. Checks come first, then figures; each is a
-# line of the table at the end and of FOLDER/<date>.csv (default: results, here). What fails or hangs is said, and the rest goes
-# on. --dry-run does what can be done on the processor alone: that the script itself is right.
+# Parts, all unless some are named: first operations training nccl sanitizer figures. `first` is for code that never ran: the
+# smallest form of everything, in about a minute, each for itself and given up after 20 seconds. Then come checks, then figures;
+# each is a line that is printed and written to FOLDER/<date>.csv (default: results, here) as soon as it is known. What fails or
+# hangs is said, and the rest goes on. --seconds N: nothing begins later, and what still runs then is ended. --dry-run does what
+# can be done on the processor alone: that the script is right.
 here=$(cd "$(dirname "$0")" && pwd)
-fp32=cuda-fp32 bf16=cuda dry=
-[ "$1" = --dry-run ] && fp32=cpu bf16=cpu dry="dry run" && shift
+fp32=cuda-fp32 bf16=cuda dry='' end=''
+while :; do
+    case $1 in
+    --dry-run) fp32=cpu bf16=cpu dry="dry run" ;;
+    --seconds) end=$(($(date +%s) + $2)) && shift ;;
+    *) break ;;
+    esac
+    shift
+done
 results=${1:-$here/results}
 [ $# -gt 0 ] && shift
-parts=${*:-start operations training nccl sanitizer figures}
+all="first operations training nccl sanitizer figures"
+parts=${*:-$all}
+for part in $parts; do
+    case " $all " in *" $part "*) ;; *) echo "there is no part $part: $all" && exit 2 ;; esac
+done
 mkdir -p "$results" && results=$(cd "$results" && pwd)
 cd "$here" || exit 1
-# Libraries of the machine's own come after those that are here, but for the compiler's, which it mostly has.
+# Libraries of the machine's own, or of its PyTorch, come after those that are here, but for the compiler's, which it mostly has.
 cuda=${CUDA_HOME:-/usr/local/cuda}
-export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:$cuda/lib64" XDG_CACHE_HOME="$here/cache"
+torch=$(python3 -c 'import glob, nvidia; print(":".join(glob.glob(list(nvidia.__path__)[0] + "/*/lib")))' 2>/dev/null)
+export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:$cuda/lib64${torch:+:$torch}" XDG_CACHE_HOME="$here/cache"
 ./dprun --help > /dev/null 2>&1 || LD_LIBRARY_PATH="$LD_LIBRARY_PATH:$here/lib/base"
 ./dprun --help > /dev/null || { echo "dprun does not start here: the kit was made for another Linux ($(uname -m), the C library)"; exit 1; }
 log=$results/$(date +%Y-%m-%d).log
 table=$results/$(date +%Y-%m-%d).csv
-gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1)
-driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -1)
+gpu=$(timeout 20 nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -1)
+driver=$(timeout 20 nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | head -1)
 small="--set hidden=64 --set heads=2 --set sequence=32 --set microbatch_size=2"
-failed=0
+failed=0 hangs=0 bad=''
 [ -s "$table" ] || echo "date,gpu,driver,name,value,unit,command" > "$table"
 
 note() { # name value unit command
     echo "$(date +%Y-%m-%dT%H:%M:%S),$gpu,$driver,$1,$2,$3,\"$4\"" >> "$table"
-    printf '%-48s %s %s\n' "$1" "$2" "$3"
+    printf '%-40s %s %s\n' "$1" "$2" "$3"
 }
 
-fail() { # name command: of a part whose figures are missing
-    note "$1" FAIL - "$2"
+fail() { # name value unit command
+    note "$@"
     failed=$((failed + 1))
+    bad="$bad
+    $1: $2"
 }
 
-check() { # name command...: passes when the command does
-    name=$1
+plain() { # for a field of the table
+    tr '",' "' " | cut -c 1-300
+}
+
+within() { # seconds command...: output to out.txt and err.txt; what became of it in $status and $verdict
+    local seconds=$1
     shift
-    echo "== $name: $*" >> "$log"
-    if timeout 300 "$@" >> "$log" 2>&1; then
-        note "$name" pass - "$*"
+    echo "== $*" >> "$log"
+    if [ -n "$end" ] && [ $((end - $(date +%s))) -lt "$seconds" ]; then
+        seconds=$((end - $(date +%s)))
+    fi
+    if [ "$seconds" -gt 0 ]; then
+        timeout -k 3 "$seconds" "$@" > out.txt 2> err.txt < /dev/null
+        status=$?
     else
-        fail "$name" "$*"
+        status=125
+        : > out.txt > err.txt
+    fi
+    cat out.txt err.txt >> "$log"
+    case $status in
+    0) verdict=pass ;;
+    124 | 137) verdict="HANG: $(cat err.txt out.txt | tail -1 | plain)" hangs=$((hangs + 1)) ;;
+    125) verdict="no time" ;;
+    *) verdict="FAIL: $(cat err.txt out.txt | grep -v -e '^\[' -e '^$' | head -1 | plain) ($status)" ;;
+    esac
+}
+
+check() { # name seconds command...: passes when the command does
+    local name=$1 began
+    began=$(date +%s)
+    shift
+    within "$@"
+    shift
+    if [ $status = 0 ]; then
+        note "$name" pass "$(($(date +%s) - began)) s" "$*"
+    else
+        fail "$name" "$verdict" "$(($(date +%s) - began)) s" "$*"
     fi
 }
 
-losses() { # FILE options...: the losses of a run, one a line
-    file=$1
-    shift
-    echo "== dprun $*" >> "$log"
-    timeout 300 ./dprun --json "$@" 2>> "$log" | sed -n 's/.*"loss":\([^,]*\),.*/\1/p' > "$file"
+losses() { # FILE seconds options...: the losses of a run, one a line
+    local file=$1 most=$2
+    shift 2
+    within "$most" ./dprun --json --deadline 15 "$@"
+    sed -n 's/.*"loss":\([^,]*\),.*/\1/p' out.txt > "$file"
 }
 
-compare() { # name bound command: the losses in a.txt are those in b.txt
-    if paste a.txt b.txt | awk -v bound="$2" 'NF != 2 || !($1 > 0) { bad = 1 }
+reference() { # NAME options...: the CPU's, in b.txt; once for a kit
+    local name=$1
+    shift
+    mkdir -p reference
+    [ -s "reference/$name" ] || losses "reference/$name" 120 --device cpu --reference "$@"
+    cp "reference/$name" b.txt
+}
+
+compare() { # name bound seconds options...: a run has the losses that are in b.txt
+    local name=$1 bound=$2
+    shift 2
+    losses a.txt "$@"
+    shift
+    if [ $status != 0 ]; then
+        fail "$name" "$verdict" off "dprun $*"
+    elif paste a.txt b.txt | awk -v bound="$bound" 'NF != 2 || !($1 > 0) { bad = 1 }
             { off = ($1 - $2) / $2; off = off < 0 ? -off : off; if (off > worst) worst = off }
             END { printf "%.2e", worst; exit bad || NR == 0 || worst > bound }' > worst.txt; then
-        note "$1" "$(cat worst.txt)" off "$3"
+        note "$name" "$(cat worst.txt)" off "dprun $*"
     else
-        note "$1" "FAIL:$(cat worst.txt)" off "$3"
-        failed=$((failed + 1))
+        fail "$name" "FAIL: $(cat worst.txt)" off "dprun $*"
     fi
 }
 
-start() {
-    ./dprun --device $bf16 --steps 1 $small 1f1b.bin > start.txt 2>&1 && { note start pass - "dprun --device $bf16"; return; }
-    cat start.txt
-    [ -n "$gpu" ] || { echo "this machine runs nothing on a GPU"; exit 1; }
-    fail start "dprun --device $bf16"
+nccl_of() { # name options...: one rank that sends to itself
+    local name=$1
+    shift
+    if [ -n "$dry" ]; then
+        note "$name" skipped "$dry" -
+        return
+    fi
+    within 30 ./dprun --device cuda --transport nccl --deadline 15 --reference $small "$@" 1f1b.bin
+    case $verdict in
+    pass) note "$name" pass - "dprun --transport nccl $*" ;;
+    *"NCCL is not installed"*) note "$name" skipped "NCCL is not installed" - ;;
+    *) fail "$name" "$verdict" - "dprun --transport nccl $*" ;;
+    esac
+}
+
+first() {
+    local most name type bound device
+    most=${FIRST_SECONDS:-20}
+    check first.open "$most" ./operations $bf16 1e-2 small none
+    if [ $status != 0 ] && [ -z "$gpu$dry" ]; then
+        echo "this machine runs nothing on a GPU"
+        exit 1
+    fi
+    for name in sums linear norm gelu attention embedding losses adamw; do
+        check first.fp32.$name "$most" ./operations $fp32 1e-5 small $name
+        check first.bf16.$name "$most" ./operations $bf16 1e-2 small $name
+    done
+    check first.bf16.linear.cluster1 "$most" ./operations $bf16 1e-2 small linear 1
+    check first.bf16.linear.cluster2 "$most" ./operations $bf16 1e-2 small linear 2
+    reference dualpipe.1 --steps 1 $small dualpipe.bin
+    for type in fp32:$fp32:1e-5 bf16:$bf16:2e-2; do
+        name=${type%%:*} bound=${type##*:} device=${type#*:} device=${device%:*}
+        compare first.$name.training $bound "$most" --device $device --steps 1 --in-turn $small dualpipe.bin
+        compare first.$name.fused $bound "$most" --device $device --steps 1 $small dualpipe.bin
+    done
+    nccl_of first.nccl --steps 1
 }
 
 operations() {
-    check operations.fp32 ./operations $fp32 1e-5
-    check operations.bf16 ./operations $bf16 1e-2
+    check operations.fp32 240 ./operations $fp32 1e-5
+    check operations.bf16 240 ./operations $bf16 1e-2
 }
 
 training() {
+    hangs=0
     for program in *.bin; do
-        name=${program%.bin}
-        losses b.txt --device cpu --reference --steps 4 $small "$program"
-        losses a.txt --device $fp32 --steps 4 $small "$program"
-        compare "training.fp32.$name" 1e-5 "dprun --device $fp32 --steps 4 $small $program"
-        losses a.txt --device $bf16 --steps 4 $small "$program"
-        compare "training.bf16.$name" 2e-2 "dprun --device $bf16 --steps 4 $small $program"
+        if [ $hangs -ge 3 ]; then
+            fail training "given up: too much hangs" - -
+            break
+        fi
+        kind=${program%.bin}
+        reference "$kind" --steps 4 $small "$program"
+        compare "training.fp32.$kind" 1e-5 60 --device $fp32 --steps 4 $small "$program"
+        compare "training.bf16.$kind" 2e-2 60 --device $bf16 --steps 4 $small "$program"
     done
-    losses b.txt --device $fp32 --steps 4 --in-turn $small dualpipe.bin
-    losses a.txt --device $fp32 --steps 4 $small dualpipe.bin
-    compare fused.fp32.dualpipe 0 "dprun --device $fp32 --steps 4 $small dualpipe.bin, and with --in-turn"
-    losses b.txt --device cpu --reference --steps 40 dualpipe.bin
-    losses a.txt --device $bf16 --steps 40 dualpipe.bin
-    compare curve.bf16.dualpipe 2e-2 "dprun --device $bf16 --steps 40 dualpipe.bin"
+    losses b.txt 60 --device $fp32 --steps 4 --in-turn $small dualpipe.bin
+    compare fused.fp32.dualpipe 0 60 --device $fp32 --steps 4 $small dualpipe.bin
+    reference curve.dualpipe --steps 40 dualpipe.bin
+    compare curve.bf16.dualpipe 2e-2 120 --device $bf16 --steps 40 dualpipe.bin
 }
 
 nccl() {
-    if [ -n "$dry" ]; then
-        note nccl.one_rank skipped "$dry" -
-    elif ldconfig -p 2>/dev/null | grep -q libnccl.so.2 || [ -e lib/libnccl.so.2 ] || [ -e "$cuda/lib64/libnccl.so.2" ]; then
-        check nccl.one_rank ./dprun --device cuda --transport nccl --reference --steps 2 $small 1f1b.bin
-    else
-        note nccl.one_rank skipped "NCCL is not installed" -
-    fi
+    nccl_of nccl.one_rank --steps 2
 }
 
 sanitizer() {
@@ -110,35 +196,34 @@ sanitizer() {
         return
     fi
     for tool in memcheck racecheck; do
-        check "$tool.operations" "$sanitizer" --tool $tool --error-exitcode 9 ./operations cuda 1e-2 small
+        check "$tool.operations" 200 "$sanitizer" --tool $tool --error-exitcode 9 ./operations cuda 1e-2 small
     done
-    check memcheck.training "$sanitizer" --tool memcheck --error-exitcode 9 ./dprun --device cuda --steps 1 $small dualpipe.bin
+    check memcheck.training 120 "$sanitizer" --tool memcheck --error-exitcode 9 ./dprun --device cuda --steps 1 $small dualpipe.bin
 }
 
 figures() {
     for program in speed overlap; do
-        timeout 300 ./$program > figures.txt 2>> "$log" || [ -n "$dry" ] || fail $program ./$program
-        while read -r name value unit; do note "$name" "$value" "$unit" ./$program; done < figures.txt
+        within 240 ./$program
+        while read -r name value unit; do note "$name" "$value" "$unit" ./$program; done < out.txt
+        [ $status = 0 ] || [ -n "$dry" ] || fail $program "$verdict" - ./$program
     done
     large="--set hidden=2048 --set heads=16 --set sequence=2048 --set microbatch_size=1"
     [ -z "$dry" ] || large=$small
     for program in 1f1b.bin dualpipe.bin "--in-turn dualpipe.bin"; do
         name=step.$(echo "$program" | sed 's/--\([^ ]*\) \(.*\)/\2.\1/; s/.bin//')
-        timeout 300 ./dprun --device $bf16 --json --steps 6 $large $program 2>> "$log" | tail -1 > step.txt
-        [ -s step.txt ] || fail "$name" "dprun --device $bf16 --steps 6 $large $program"
+        within 120 ./dprun --device $bf16 --json --steps 6 $large $program
+        [ $status = 0 ] || fail "$name" "$verdict" - "dprun --device $bf16 --steps 6 $large $program"
         for figure in step_ms tokens_per_s bubble_rate; do
-            value=$(sed -n "s/.*\"$figure\":\([^,}]*\).*/\1/p" step.txt)
+            value=$(tail -1 out.txt | sed -n "s/.*\"$figure\":\([^,}]*\).*/\1/p")
             [ -z "$value" ] || note "$name.$figure" "$value" - "dprun --device $bf16 --steps 6 $large $program"
         done
     done
 }
 
 for part in $parts; do
-    case $part in
-    start | operations | training | nccl | sanitizer | figures) $part ;;
-    *) echo "there is no part $part" && exit 2 ;;
-    esac
+    $part
 done
 
-echo "$gpu, driver $driver: $failed failed; the table is $table, what the programs said is $log"
+echo "${gpu:-no GPU}, driver ${driver:-none}: $failed failed$bad"
+echo "the table is $table, what the programs said is $log"
 [ "$failed" = 0 ]

@@ -644,6 +644,7 @@ static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *par
     if (launch.cluster == 0 || launch.cluster > 8 || launch.grid % launch.cluster || (launch.cluster > 1 && setting.major < 9))
         LEAVE(912); /* cudaErrorInvalidClusterSize */
     report.launches++;
+    report.clustered += launch.cluster > 1;
     if (!kernel->kernel->operands) {
         launch_fused(kernel, launch.grid, parameters, stream);
         LEAVE(CUDA_OK);

@@ -42,6 +42,7 @@ typedef struct StandinReport {
     size_t calls;
     size_t live;          /* memory, streams, events, libraries not given back */
     size_t launches;
+    size_t clustered;     /* of them, in clusters of several blocks */
     size_t fused;         /* of them, fused ones; */
     unsigned operations, blocks; /* of the last of these */
     const char *failed;   /* the call that was made to fail, without its "cuda"; NULL: none */

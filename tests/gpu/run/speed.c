@@ -102,6 +102,7 @@ static double rate(const Work *work, Layout layout)
 
 int main(void)
 {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* whatever becomes of it, what is known is written */
     static const size_t shapes[][3] = {{8192, 8192, 8192}, {4096, 4096, 16384}, {4096, 16384, 4096}, {4096, 4096, 12288},
                                        {1024, 1024, 4096}, {512, 512, 2048}};
     Device *device;
