@@ -186,6 +186,10 @@ ifeq ($(SANITIZE),)
 $(BUILD)/tests/gpu/kernels.o: CXXFLAGS += -fsanitize=thread
 endif
 
+# What is asked of the CUDA runtime itself.
+$(BUILD)/tests/gpu/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
+$(BUILD)/tests/gpu/runtime: LINKING += -Wl,--wrap=cudaLaunchKernelExC,--wrap=cudaGetDriverEntryPointByVersion,--wrap=cudaKernelSetAttributeForDevice
+
 # An NCCL that is none, on the stand-in's streams.
 $(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/standin/standin.h
 	@mkdir -p $(@D)
