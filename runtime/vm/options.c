@@ -65,8 +65,8 @@ static Status parse_seconds(const char *option, const char *text, double *second
 {
     char *end;
     *seconds = strtod(text, &end);
-    if (end == text || *end || (*seconds != 0 && !(*seconds >= 0.01 && *seconds <= 1e9)))
-        return usage(error, option, text, "a number of seconds from 0.01 to 1e+09, or 0 for never");
+    if (end == text || *end || (*seconds != 0 && !(*seconds >= 0.1 && *seconds <= 1e9)))
+        return usage(error, option, text, "a number of seconds from 0.1 to 1e+09, or 0 for never");
     return STATUS_OK;
 }
 

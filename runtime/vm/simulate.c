@@ -11,8 +11,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* Ranks may be more than processors: who wakes up early lets others go first until its time has come. */
-enum { EARLY_NANOSECONDS = 100000 };
+enum {
+    EARLY_NANOSECONDS = 100000, /* ranks may be more than processors: who wakes up lets others go first until its time has come */
+    NAP_NANOSECONDS = 10000000, /* who sleeps on and on would seem not to move */
+    MOST_SECONDS = 24 * 60 * 60,
+};
 
 const size_t simulated_message_bytes = sizeof(int64_t);
 
@@ -23,18 +26,24 @@ void simulate_begin(void)
 
 static void sleep_until(int64_t end)
 {
-    const int64_t wake = end - EARLY_NANOSECONDS;
-    const struct timespec time = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
-    while (clock_nanoseconds() < wake)
+    for (int64_t now; (now = clock_nanoseconds()) < end - EARLY_NANOSECONDS;) {
+        const int64_t wake = end - EARLY_NANOSECONDS < now + NAP_NANOSECONDS ? end - EARLY_NANOSECONDS : now + NAP_NANOSECONDS;
+        const struct timespec time = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
+    }
     while (clock_nanoseconds() < end)
         sched_yield();
 }
 
-static int64_t nanoseconds(const Rank *rank, double units)
+/* From `begun` on. */
+static Status sleep_for(const Rank *rank, int64_t begun, double units, Error *error)
 {
-    const Costs *costs = &rank->session->options->costs;
-    return (int64_t)(units * costs_seconds(costs) * 1e9);
+    const double seconds = units * costs_seconds(&rank->session->options->costs);
+    if (seconds > MOST_SECONDS)
+        return error_set(error, STATUS_BAD_USAGE, "it would take %g s, more than a day: --cost unit=SECONDS says how long a unit of time is",
+                         seconds);
+    sleep_until(begun + (int64_t)(seconds * 1e9));
+    return STATUS_OK;
 }
 
 /* What a pass makes bears the time at which it was made, on the clock of rank 0. */
@@ -51,7 +60,6 @@ static Status run_pass(Rank *rank, const Instruction *pass, Error *error)
         [OP_FORWARD] = COST_F, [OP_FORWARD_ONLY] = COST_F, [OP_BACKWARD] = COST_B, [OP_BACKWARD_INPUT] = COST_I,
         [OP_BACKWARD_WEIGHT] = COST_W,
     };
-    (void)error;
     const Costs *costs = &rank->session->options->costs;
     const StageCost kind = kinds[pass->opcode];
     const uint32_t stage = rank->chunks[pass->chunk].number;
@@ -59,7 +67,7 @@ static Status run_pass(Rank *rank, const Instruction *pass, Error *error)
     if (pair && kind == COST_F)
         return STATUS_OK; /* it takes its time together with the pass behind it */
     const double units = pair ? costs_pair(costs, rank->chunks[pair[1].chunk].number, stage, kind) : costs_pass(costs, stage, kind);
-    sleep_until(clock_nanoseconds() + nanoseconds(rank, units));
+    TRY(sleep_for(rank, clock_nanoseconds(), units, error));
     stamp(rank, pass);
     if (pair)
         stamp(rank, &pair[1]);
@@ -89,16 +97,13 @@ static Status run_wait(Rank *rank, const Instruction *wait, Error *error)
     memcpy(&sent, *message->block, sizeof sent);
     const double latency = costs_message(&rank->session->options->costs, (uint32_t)message->peer, (uint32_t)rank->number);
     const int64_t now = clock_nanoseconds();
-    sleep_until(now + sent + nanoseconds(rank, latency) - clock_common(rank->compared, now));
-    return STATUS_OK;
+    return sleep_for(rank, now + sent - clock_common(rank->compared, now), latency, error);
 }
 
 static Status run_renew(Rank *rank, const Instruction *renew, Error *error)
 {
-    (void)error;
     const double units = costs_pass(&rank->session->options->costs, rank->chunks[renew->chunk].number, COST_U);
-    sleep_until(clock_nanoseconds() + nanoseconds(rank, units));
-    return STATUS_OK;
+    return sleep_for(rank, clock_nanoseconds(), units, error);
 }
 
 /* There are no gradients, but within the step their sum is where the copies of a stage wait for each other. */

@@ -83,7 +83,7 @@ static void test_mistakes(void **state)
         {{"dprun", "--steps=3x", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '3x'"},
         {{"dprun", "--steps=99999999999999999999", "prog.bin"}, STATUS_BAD_USAGE, "--steps"},
         {{"dprun", "--deadline=soon", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'soon'"},
-        {{"dprun", "--deadline=-1", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '-1' is not a number of seconds from 0.01 to 1e+09, or 0 for never"},
+        {{"dprun", "--deadline=-1", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '-1' is not a number of seconds from 0.1 to 1e+09, or 0 for never"},
         {{"dprun", "--deadline=inf", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'inf'"},
         {{"dprun", "--deadline=nan", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'nan'"},
         {{"dprun", "--deadline=1e300", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '1e300'"},

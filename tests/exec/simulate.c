@@ -131,6 +131,30 @@ static void test_forms(void **state)
     assert_int_equal(shell("grep -q 'no losses' %s/out && grep -q 'makespan of the last' %s/out", folder, folder), 0);
 }
 
+/* A pass or a message that takes longer than the deadline moves all the same; one that takes days is a mistake. */
+static void test_long_times(void **state)
+{
+    (void)state;
+    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
+    static const char *const costs[] = {"F=2000,B=1", "F=1,B=1,comm=2000"};
+    assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 1 schedules/1f1b.dps -o %s/prog.bin", build, folder), 0);
+    for (int i = 0; i < 4; i++) {
+        char launcher[128] = "";
+        if (i >= 2 && !mpirun_is_there())
+            break;
+        if (i >= 2)
+            snprintf(launcher, sizeof launcher, "mpirun %s -n 2", mpirun_options());
+        if (shell("%s %s/dprun --device sim --steps 1 --deadline 0.8 --cost %s %s/prog.bin >%s/out 2>&1", launcher, build, costs[i % 2],
+                  folder, folder) != 0) {
+            shell("cat %s/out >&2", folder);
+            fail_msg("%s dprun --cost %s", launcher, costs[i % 2]);
+        }
+    }
+    assert_int_equal(shell("%s/dprun --device sim --cost F=1e12,unit=1e6 %s/prog.bin >%s/out 2>&1; test $? = 2", build, folder, folder), 0);
+    assert_int_equal(shell("grep -q 'rank 0, instruction 0 (F m0.*): it would take 1e+18 s, more than a day: --cost unit=SECONDS says' %s/out",
+                           folder), 0);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -150,6 +174,7 @@ int main(void)
         cmocka_unit_test(test_local),
         cmocka_unit_test(test_mpi),
         cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_long_times),
     };
     return cmocka_run_group_tests_name("simulate", tests, set_up, tear_down);
 }
