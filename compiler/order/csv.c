@@ -200,6 +200,7 @@ static void read_rows(Reader *reader)
         row(reader, next, stop, order);
         if (!order->count && reader->good) {
             diag_error(reader->diagnostics, span_of(reader, next, stop), "rank %u has nothing to do: its row is empty", schedule->ranks);
+            diag_help(reader->diagnostics, "without this row the order is one of fewer ranks");
             reader->good = false;
         }
         next = newline ? newline + 1 : end;

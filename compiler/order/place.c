@@ -190,8 +190,9 @@ static bool chunks_by_pipe(Placer *p)
         if (count > PROGRAM_CHUNKS_MAX)
             rank_error(&p->errors, rank, schedule->pipes[0].span, "%u stages live here: a rank holds at most %d", count,
                        PROGRAM_CHUNKS_MAX);
-        else if (!count)
-            rank_error(&p->errors, rank, schedule->pipes[0].span, "no stage lives here");
+        RankError *empty = count ? NULL : rank_error(&p->errors, rank, schedule->pipes[0].span, "no stage lives here");
+        if (empty)
+            empty->help = "every rank needs one: fewer ranks, more stages, or another place for one of them";
         schedule->chunks[rank] = arena_array(p->arena, count, sizeof **schedule->chunks);
         schedule->chunk_counts[rank] = 0;
     }

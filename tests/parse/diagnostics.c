@@ -177,7 +177,7 @@ static void placement(void **state)
             "pipe b: P+1 stages, stage s on 0, M/2 microbatches;",
             "pipe b has 3 stages", "note: pipe a has 2: all pipes are copies of the same stages");
     REPORTS("schedule t; ranks P = 3; microbatches M = 2; pipe a: P stages, stage s on 2*(s/2), M microbatches;",
-            "rank 1: no stage lives here");
+            "rank 1: no stage lives here", "help: every rank needs one: fewer ranks, more stages, or another place for one of them");
     REPORTS("schedule t; ranks P = 0; microbatches M = 2; pipe a: 2 stages, stage s on s, M microbatches;", "0 ranks: there can be 1 to 4096");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 65536 stages, stage s on 0, M microbatches;", "65536 stages: there can be");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 256 stages, stage s on 0, M microbatches;",
