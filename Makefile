@@ -83,7 +83,7 @@ $(BUILD)/dprun: $(BUILD)/runtime/vm/main.o $(call libraries,$(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 
 # The one object that knows MPI; dprun loads it when mpirun started it.
-$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/base/counted.c runtime/transport/launched.h runtime/transport/sum.h \
+$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/base/counted.c runtime/transport/launched.c runtime/transport/launched.h runtime/transport/sum.h \
     runtime/transport/transport.h runtime/base/status.h runtime/base/counted.h
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)

@@ -1,19 +1,18 @@
 #ifndef TRANSPORT_LAUNCHED_H
 #define TRANSPORT_LAUNCHED_H
 
-#include <stdlib.h>
+/* What the environment and the system say of the processes that mpirun (or srun) has started together. */
 
-/* How many processes were started together, of which this is one, by the environment that mpirun (or srun) sets; 0: it was started
-   alone. A launcher that starts one process is a launcher too: its user is told that the number is wrong. Slurm alone sets its
-   variables in the shell of a job as well, so there it takes a step of several tasks. */
-static inline int launched_processes(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}; /* OpenMPI; MPICH and its family, srun --mpi=pmi2 */
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv(names[i]))
-            return atoi(getenv(names[i]));
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    return tasks && atoi(tasks) > 1 && getenv("SLURM_PROCID") ? atoi(tasks) : 0;
-}
+#include <stddef.h>
+
+/* How many they are, of which this is one; 0: it was started alone. */
+int launched_processes(void);
+/* Which of them this is, from 0; -1: it was started alone. */
+int launched_number(void);
+/* Which of those on this machine it is, from 0. */
+int launched_place_on_machine(void);
+/* ": rank 2 is stopped (process 4711), rank 3 has ended" as far as it can be seen on this machine; else "". `rank_map` [processes]
+   says which rank is which process, NULL: i is i. */
+void launched_missing(const int *rank_map, char *text, size_t size);
 
 #endif

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,13 +34,4 @@ Status transport_load_mpi(const Transport **transport, Error *error)
     if (!*transport)
         return error_set(error, STATUS_RUN_FAILED, "%s is not of this dprun: build again", path);
     return STATUS_OK;
-}
-
-int transport_place_on_machine(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (getenv(names[i]))
-            return atoi(getenv(names[i]));
-    return 0;
 }

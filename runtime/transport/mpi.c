@@ -35,7 +35,8 @@ struct Endpoint {
     MPI_Comm ranks; /* a process's number in it is its rank */
     MPI_Comm aside; /* the same ranks, for what may come at any time: notices and pulses */
     int rank, count;
-    double deadline;
+    const int *rank_map;
+    double deadline, quiet_deadline;
     bool crowded; /* more processes than processors: a wait must give its processor away */
     pthread_mutex_t lock; /* held during every call of MPI after open: abort may come from any thread */
     int64_t last_poke;
@@ -192,6 +193,7 @@ static void stop_pulse(Endpoint *endpoint)
 typedef struct Limit {
     double seconds;
     char words[96]; /* what has not come about */
+    const int *rank_map;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -208,7 +210,9 @@ static void *limit_main(void *argument)
     while (!limit->over && late == 0)
         late = pthread_cond_timedwait(&limit->changed, &limit->lock, &end);
     if (!limit->over) {
-        fprintf(stderr, "dprun: %s within %g s (--deadline)\n", limit->words, limit->seconds);
+        char missing[256];
+        launched_missing(limit->rank_map, missing, sizeof missing);
+        fprintf(stderr, "dprun: %s within %g s (--deadline)%s\n", limit->words, limit->seconds, missing);
         _exit(STATUS_RUN_FAILED); /* which the launcher sees, and ends the others */
     }
     pthread_mutex_unlock(&limit->lock);
@@ -496,7 +500,8 @@ static void mpi_close(Endpoint *endpoint)
     Status status = meet_at_end(endpoint, &expected, &error);
     Limit limit;
     snprintf(limit.words, sizeof limit.words, "rank %d is through, but not all ranks have come to their end", endpoint->rank);
-    limit_begin(&limit, endpoint->deadline);
+    limit.rank_map = endpoint->rank_map;
+    limit_begin(&limit, endpoint->quiet_deadline);
     while (status == STATUS_OK && endpoint->heard < expected) /* so that no pulse is under way any more */
         status = poke(endpoint, &error);
     if (status != STATUS_OK) {
@@ -600,7 +605,9 @@ static Status start_mpi(const TransportConfig *config, Endpoint **endpoints, Err
     }
     endpoint->rank = config->rank_map ? config->rank_map[process] : process;
     endpoint->count = processes;
+    endpoint->rank_map = config->rank_map;
     endpoint->deadline = config->deadline;
+    endpoint->quiet_deadline = config->quiet_deadline;
     endpoint->crowded = is_crowded();
     pthread_mutex_init(&endpoint->lock, NULL);
     MPI_Comm_split(MPI_COMM_WORLD, 0, endpoint->rank, &endpoint->ranks);
@@ -616,8 +623,8 @@ static Status start_mpi(const TransportConfig *config, Endpoint **endpoints, Err
 
 static Status mpi_open(const TransportConfig *config, Endpoint **endpoints, Error *error)
 {
-    Limit limit = {.words = "not all processes have started"};
-    limit_begin(&limit, config->start_deadline);
+    Limit limit = {.words = "not all processes have started", .rank_map = launched_processes() == config->ranks ? config->rank_map : NULL};
+    limit_begin(&limit, config->quiet_deadline);
     const Status status = start_mpi(config, endpoints, error);
     limit_end(&limit);
     return status;

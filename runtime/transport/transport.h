@@ -27,10 +27,10 @@ typedef struct Message {
 
 typedef struct TransportConfig {
     int ranks;
-    const int *rank_map;    /* [ranks]: process i is rank rank_map[i]; NULL: i. Only for one rank a process */
+    const int *rank_map;    /* [ranks]: process i is rank rank_map[i]; NULL: i. Only for one rank a process; outlives the endpoints */
     int messages_in_flight; /* most messages that a rank has posted and not waited for, in each direction */
     double deadline;        /* seconds after which a wait fails in which no rank in another process has moved; <= 0: never */
-    double start_deadline;  /* the same while processes start, where nobody sees what moves */
+    double quiet_deadline;  /* the same while processes start and end, where nobody sees what moves */
 } TransportConfig;
 
 typedef struct Transport {
@@ -86,8 +86,5 @@ Status transport_load_mpi(const Transport **transport, Error *error);
 /* Messages of GPUs by NCCL, one GPU a rank; gatherings, aborts and closing through `beside`, one transport for all of a
    process. STATUS_RUN_FAILED says what is missing. */
 Status transport_load_nccl(const Transport *beside, const Transport **transport, Error *error);
-
-/* Which of the processes on this machine this one is, from 0, by the environment that mpirun sets. */
-int transport_place_on_machine(void);
 
 #endif

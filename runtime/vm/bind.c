@@ -2,6 +2,7 @@
 #include "runtime/vm/machine.h"
 
 #include "runtime/device/device.h"
+#include "runtime/transport/launched.h"
 #include "runtime/vm/memory.h"
 
 #include <string.h>
@@ -62,7 +63,7 @@ static void place_versions(const Rank *rank, Layout *layout)
     for (uint32_t i = 0; i < own->instruction_count; i++) {
         const Instruction *instruction = &own->instructions[i];
         if (instruction->opcode == OP_RENEW && instruction->slot[1] >= rank->chunk_count && !rank->weights[instruction->slot[1]])
-            rank->weights[instruction->slot[1]] = 
+            rank->weights[instruction->slot[1]] =
                 place(layout, rank->chunks[instruction->chunk].sizes->parameters * rank->device->run->size[ELEMENTS]);
     }
 }
@@ -214,7 +215,7 @@ static int gpu_of(const Rank *rank)
     const RunOptions *options = rank->session->options;
     if (options->transport != TRANSPORT_NCCL)
         return 0;
-    return options->processes ? transport_place_on_machine() : rank->number;
+    return options->processes ? launched_place_on_machine() : rank->number;
 }
 
 /* For a device that only enqueues. */

@@ -2,6 +2,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/base/version.h"
+#include "runtime/transport/launched.h"
 #include "runtime/vm/report.h"
 
 #include <errno.h>
@@ -42,7 +43,7 @@ static void handle_signals(bool processes)
     struct sigaction action = {.sa_handler = end_signal, .sa_flags = SA_RESTART};
     if (!processes)
         notice = "dprun: the run ends after this step; a second signal ends it at once\n";
-    else if (transport_place_on_machine() == 0)
+    else if (launched_place_on_machine() == 0)
         notice = "dprun: the run ends after this step, unless mpirun kills it before: after SIGINT or SIGTERM it waits for a second "
                  "or two, after SIGUSR1 until the end\n";
     in_place = *notice && isatty(STDERR_FILENO);
@@ -85,7 +86,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
                      error));
     options.costs = costs_of_components(&options.costs, loaded.program->recipe, arena);
     signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns */
-    if (options.processes && supervise(&loaded, &progress, &status))
+    if (options.processes && supervise(&loaded, &options, &progress, &status))
         return status;
     status = run(&loaded, &options, progress, error);
     if (progress)

@@ -11,7 +11,7 @@ enum {
     PIECES_BYTES = 1 << 20,      /* what a rank takes to see pieces of all others */
     KEPT_STEPS = 16,             /* most steps that a trace shows unless --trace-steps says, */
     KEPT_INSTRUCTIONS = 1 << 16, /* and about how many instructions of a rank */
-    START_SECONDS = 30,          /* processes may take so long to start, whatever the deadline: libraries are read, machines busy */
+    QUIET_SECONDS = 30,          /* processes may take so long to start and to end, whatever the deadline: libraries are read, machines busy */
 };
 
 static void find_counting(Session *session)
@@ -121,7 +121,7 @@ static Status open_transport(Session *session, Error *error)
         .messages_in_flight = 1,
         .deadline = options->transport == TRANSPORT_LOCAL ? 0 : options->deadline, /* between threads the watchdog knows more */
     };
-    config.start_deadline = config.deadline <= 0 || config.deadline > START_SECONDS ? config.deadline : START_SECONDS;
+    config.quiet_deadline = config.deadline <= 0 || config.deadline > QUIET_SECONDS ? config.deadline : QUIET_SECONDS;
     for (uint32_t r = 0; r < program->rank_count; r++) /* each of them is in a slot */
         if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight)
             config.messages_in_flight = (int)program->ranks[r].slots[SLOT_MESSAGE];

@@ -2,6 +2,8 @@
    started only guards: a child does all the work and keeps its place in a page that both share. */
 #include "runtime/vm/machine.h"
 
+#include "runtime/transport/launched.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -10,12 +12,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void report_death(const LoadedProgram *loaded, const Progress *progress, int killer)
+/* Which rank this process will be, as long as it has not said so. */
+static int expected_rank(const RunOptions *options)
+{
+    const int number = launched_number();
+    if (number < 0)
+        return 0;
+    return options->rank_map && number < options->rank_map_count ? options->rank_map[number] : number;
+}
+
+static void report_death(const LoadedProgram *loaded, const RunOptions *options, const Progress *progress, int killer)
 {
     const int rank = atomic_load(&progress->rank);
     const uint64_t place = atomic_load(&progress->place);
     if (rank < 0) {
-        fprintf(stderr, "dprun: a rank was killed by signal %d (%s) before it was ready\n", killer, strsignal(killer));
+        fprintf(stderr, "dprun: rank %d was killed by signal %d (%s) before it was ready\n", expected_rank(options), killer,
+                strsignal(killer));
         return;
     }
     char text[256] = "between two steps";
@@ -28,7 +40,8 @@ static void report_death(const LoadedProgram *loaded, const Progress *progress, 
 
 /* Until the child has ended. A signal to end goes to the child as well, which ends in its own way; the child knows the same
    signal sent to the whole group from a second one. */
-static Status guard(pid_t child, const LoadedProgram *loaded, const Progress *progress, const sigset_t *watched)
+static Status guard(pid_t child, const LoadedProgram *loaded, const RunOptions *options, const Progress *progress,
+                    const sigset_t *watched)
 {
     bool asked_to_end = false;
     for (;;) {
@@ -47,12 +60,12 @@ static Status guard(pid_t child, const LoadedProgram *loaded, const Progress *pr
         if (WIFEXITED(status))
             return (Status)WEXITSTATUS(status);
         if (!asked_to_end)
-            report_death(loaded, progress, WTERMSIG(status));
+            report_death(loaded, options, progress, WTERMSIG(status));
         return STATUS_RUN_FAILED;
     }
 }
 
-bool supervise(const LoadedProgram *loaded, Progress **progress, Status *status)
+bool supervise(const LoadedProgram *loaded, const RunOptions *options, Progress **progress, Status *status)
 {
     Progress *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
@@ -73,7 +86,7 @@ bool supervise(const LoadedProgram *loaded, Progress **progress, Status *status)
     const pid_t child = fork();
     if (child > 0) {
         prctl(PR_SET_NAME, "pp-guard"); /* who looks for dprun finds the ranks */
-        *status = guard(child, loaded, shared, &watched);
+        *status = guard(child, loaded, options, shared, &watched);
         return true;
     }
     if (child == 0) {

@@ -152,6 +152,6 @@ bool session_close(Session *session);
 
 /* Under mpirun: goes on in a child process, where it returns false; the process that mpirun started stays behind, sees the
    child end and returns true with the status to exit with, having said on stderr which instruction a killed child was at. */
-bool supervise(const LoadedProgram *loaded, Progress **progress, Status *status);
+bool supervise(const LoadedProgram *loaded, const RunOptions *options, Progress **progress, Status *status);
 
 #endif

@@ -120,6 +120,18 @@ static void test_interrupt(void **state)
     assert_non_null(strstr(diagnostics, "the run ends after this step"));
 }
 
+/* The other end of a pipe with a name that somebody is going to read. */
+static int open_when_read(const char *path)
+{
+    int writer = -1;
+    for (int i = 0; i < 2000 && writer < 0; i++) {
+        usleep(10000);
+        writer = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    }
+    assert_true(writer >= 0);
+    return writer;
+}
+
 /* Where there is no step yet that could end. */
 static void test_interrupt_before_the_first_step(void **state)
 {
@@ -128,12 +140,7 @@ static void test_interrupt_before_the_first_step(void **state)
     snprintf(path, sizeof path, "%s/text", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
     const pid_t child = start("exec %s --data %s %s %s", dprun, path, small, program);
-    int writer = -1;
-    for (int i = 0; i < 1000 && writer < 0; i++) { /* until dprun reads */
-        usleep(10000);
-        writer = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
-    }
-    assert_true(writer >= 0);
+    const int writer = open_when_read(path);
     kill(child, SIGINT);
     const bool ignored = is_alive(child);
     if (ignored)
@@ -211,6 +218,22 @@ static void test_killed(void **state)
                                                        : strstr(diagnostics, "between two steps") != NULL);
 }
 
+/* Rank 1 waits for its data while the others are in MPI_Init already. */
+static void test_killed_before_it_is_ready(void **state)
+{
+    (void)state;
+    need_mpirun();
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/late", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    const pid_t mpirun = start("exec mpirun %s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 1 && late=--data=%s; exec %s $late %s %s'",
+                               mpirun_options(), path, dprun, small, program);
+    const int writer = open_when_read(path);
+    kill(a_rank(mpirun), SIGKILL);
+    expect(finish(mpirun), 3, "dprun: rank 1 was killed by signal 9 (Killed) before it was ready");
+    close(writer);
+}
+
 /* mpirun hands SIGUSR1 on and waits: what was to be saved is saved, however long that takes. A guard that was stopped is
    woken by its rank. */
 static void test_asked_to_end(void **state)
@@ -280,7 +303,8 @@ int main(void)
         cmocka_unit_test(test_too_much_memory),
         cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_interrupt_before_the_first_step), cmocka_unit_test(test_mpi_equals_local),
-        cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed), cmocka_unit_test(test_asked_to_end),    cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_killed_before_it_is_ready), cmocka_unit_test(test_asked_to_end),    cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_one_cannot_start), cmocka_unit_test(test_guard_of_careless_parent),
     };
     return cmocka_run_group_tests_name("command", tests, set_up, tear_down);

@@ -127,7 +127,7 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     const int nonsense[64] = {0};
     for (int i = 0; i < ranks; i++)
         reversed[i] = ranks - 1 - i;
-    TransportConfig config = {.ranks = ranks, .messages_in_flight = IN_FLIGHT, .deadline = 60, .start_deadline = 60};
+    TransportConfig config = {.ranks = ranks, .messages_in_flight = IN_FLIGHT, .deadline = 60, .quiet_deadline = 60};
     if (strcmp(scenario, "messages") == 0 || strcmp(scenario, "stopped") == 0)
         config.rank_map = reversed;
     if (strcmp(scenario, "wrong-map") == 0)
@@ -139,11 +139,10 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     if (strstr(scenario, "ends-"))
         config.deadline = 2;
     const bool odd = getenv("OMPI_COMM_WORLD_RANK") && atoi(getenv("OMPI_COMM_WORLD_RANK")) == 1;
-    if (strcmp(scenario, "ends-before-open") == 0) {
-        config.start_deadline = 2;
-        if (odd)
-            raise(SIGSTOP);
-    }
+    if (strcmp(scenario, "ends-before-open") == 0 || strcmp(scenario, "ends-in-finalize") == 0)
+        config.quiet_deadline = 4;
+    if (strcmp(scenario, "ends-before-open") == 0 && odd)
+        raise(SIGSTOP);
     stops_in_finalize = strcmp(scenario, "ends-in-finalize") == 0 && odd;
 
     Status status = transport_load_mpi(&transport, &error);
@@ -303,9 +302,9 @@ static void a_stopped_process_ends_the_run(void **state)
 static void who_stops_at_either_end_keeps_nobody(void **state)
 {
     (void)state;
-    expect_run(3, "ends-before-open", 3, 3, "not all processes have started within 2 s (--deadline)");
+    expect_run(3, "ends-before-open", 3, 3, "not all processes have started within 4 s (--deadline): rank 1 is stopped (process ");
     expect_run(3, "ends-before-close", 3, 3, "is through, but no answer from rank 1 within 2 s (--deadline)");
-    expect_run(3, "ends-in-finalize", 3, 3, "is through, but not all ranks have come to their end within 2 s (--deadline)");
+    expect_run(3, "ends-in-finalize", 3, 3, "is through, but not all ranks have come to their end within 4 s (--deadline): rank 1 is stopped (process ");
     expect_run(3, "ends-killed", 3, 128 + SIGKILL, "ends-killed: good");
 }
 

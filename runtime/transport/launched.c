@@ -1,0 +1,113 @@
+#include "runtime/transport/launched.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of OpenMPI; of MPICH and its family, and srun --mpi=pmi2. */
+static const char *const counts[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+static const char *const numbers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
+static const char *const places[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
+
+#define FIRST_OF(names, otherwise) first_of(names, sizeof(names) / sizeof *(names), otherwise)
+static int first_of(const char *const *names, size_t count, int otherwise)
+{
+    for (size_t i = 0; i < count; i++)
+        if (getenv(names[i]))
+            return atoi(getenv(names[i]));
+    return otherwise;
+}
+
+/* A launcher that starts one process is a launcher too: its user is told that the number is wrong. Slurm alone sets its variables in
+   the shell of a job as well, so there it takes a step of several tasks. */
+int launched_processes(void)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+    return FIRST_OF(counts, tasks && atoi(tasks) > 1 && getenv("SLURM_PROCID") ? atoi(tasks) : 0);
+}
+
+int launched_number(void)
+{
+    return launched_processes() > 0 ? FIRST_OF(numbers, -1) : -1;
+}
+
+int launched_place_on_machine(void)
+{
+    return FIRST_OF(places, 0);
+}
+
+/* --- the others --- */
+
+static FILE *open_of(const char *process, const char *name)
+{
+    char path[300];
+    snprintf(path, sizeof path, "/proc/%s/%s", process, name);
+    return fopen(path, "r");
+}
+
+/* Which process of the job it is; -1: it is none of them, or not to be seen. */
+static int number_of(const char *process, const char *job)
+{
+    static const char job_name[] = "PMIX_NAMESPACE=", number_name[] = "OMPI_COMM_WORLD_RANK=";
+    char *line = NULL;
+    size_t capacity = 0;
+    int number = -1;
+    bool same = false;
+    FILE *stream = open_of(process, "environ");
+    while (stream && getdelim(&line, &capacity, '\0', stream) > 0) {
+        if (strncmp(line, number_name, sizeof number_name - 1) == 0)
+            number = atoi(line + sizeof number_name - 1);
+        same |= strncmp(line, job_name, sizeof job_name - 1) == 0 && strcmp(line + sizeof job_name - 1, job) == 0;
+    }
+    free(line);
+    if (stream)
+        fclose(stream);
+    return same ? number : -1;
+}
+
+static bool is_stopped(const char *process)
+{
+    char line[512] = "";
+    FILE *stream = open_of(process, "stat");
+    if (stream) {
+        if (!fgets(line, sizeof line, stream))
+            *line = '\0';
+        fclose(stream);
+    }
+    const char *name_end = strrchr(line, ')');
+    return name_end && (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
+}
+
+void launched_missing(const int *rank_map, char *text, size_t size)
+{
+    const int count = launched_processes();
+    const char *job = getenv("PMIX_NAMESPACE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    enum { UNSEEN, MOVES = -1 }; /* else the process that is stopped */
+    *text = '\0';
+    DIR *processes = job && count > 0 ? opendir("/proc") : NULL;
+    int *found = processes ? calloc((size_t)count, sizeof *found) : NULL;
+    for (struct dirent *entry; found && (entry = readdir(processes));) {
+        const int number = isdigit((unsigned char)*entry->d_name) ? number_of(entry->d_name, job) : -1;
+        if (number < 0 || number >= count)
+            continue;
+        if (is_stopped(entry->d_name))
+            found[number] = atoi(entry->d_name);
+        else if (found[number] == UNSEEN)
+            found[number] = MOVES;
+    }
+    for (int i = 0; found && i < count; i++) {
+        const size_t used = strlen(text);
+        const char *separator = used ? ", " : ": ";
+        const int rank = rank_map ? rank_map[i] : i;
+        if (found[i] > 0)
+            snprintf(text + used, size - used, "%srank %d is stopped (process %d)", separator, rank, found[i]);
+        else if (found[i] == UNSEEN && here && atoi(here) == count)
+            snprintf(text + used, size - used, "%srank %d has ended", separator, rank);
+    }
+    free(found);
+    if (processes)
+        closedir(processes);
+}
