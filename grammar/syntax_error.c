@@ -22,10 +22,12 @@ static const Word items[] = {
 static const Word others[] = {
     {TOKEN_SCHEDULE, "`schedule NAME;`"}, {TOKEN_TITLE, "the schedule's name"}, {TOKEN_STAGES, "`stages`"},
     {TOKEN_STAGE, "`stage`"},             {TOKEN_ON, "`on`"},                   {TOKEN_MICROBATCHES, "`microbatches`"},
+    {TOKEN_MICROBATCH, "`microbatch`"},   {TOKEN_VERSION, "`version`"},
     {TOKEN_OF, "`of`"},                   {TOKEN_ELSE, "`else`"},               {TOKEN_OVERLAP, "`overlap`"},
     {TOKEN_SPLIT, "`split`"},             {TOKEN_FROM, "`from`"},               {TOKEN_AUTO, "`auto`"},
     {TOKEN_STRING, "a \"message\""},
     {'=', "`=`"},                         {':', "`:`"},                         {',', "`,`"},
+    {'<', "`<`"},                         {'&', "`&`"},
     {'{', "`{`"},                         {'}', "`}`"},                         {'(', "`(`"},
     {')', "`)`"},                         {'[', "`[`"},                         {']', "`]`"},
     {';', "`;`"},                         {TOKEN_EOF, "the end of the file"},
@@ -63,8 +65,8 @@ static Expectation understand(const bool *expected)
     for (int i = 0; i < WORDS; i++) {
         const int token = others[i].token;
         const bool of_item = e.item && (token == TOKEN_MICROBATCHES || token == TOKEN_OVERLAP);
-        const bool of_value = (e.value || e.after_value) && token == '(';
-        const bool rare = (in_step || e.after_value) && (token == '[' || token == '{') && expected[';'];
+        const bool of_value = ((e.value || e.after_value) && token == '(') || (e.after_value && token == '<');
+        const bool rare = (in_step || e.after_value) && (token == '[' || token == '{' || token == '&') && expected[';'];
         if (expected[token] && !of_item && !of_value && !rare)
             e.words[e.count++] = others[i].text;
     }
@@ -87,6 +89,13 @@ static bool is_comparison(int token)
            token == TOKEN_UNEQUAL;
 }
 
+/* "nf0b1" for nF0B1 */
+static bool is_pass_in_small(const char *text)
+{
+    const char *letters = text + (text[0] == 'n');
+    return *letters && strchr("fbiwuFBIWU", *letters) && strspn(letters, "fbiwuFBIWU0123456789") == strlen(letters);
+}
+
 /* An item that begins with a name: a word of the language misspelt, or a word of passes with a letter that is none. */
 static void unknown_item(Reader *reader, Span span, const char *text)
 {
@@ -97,11 +106,18 @@ static void unknown_item(Reader *reader, Span span, const char *text)
         return;
     }
     diag_error(reader->diagnostics, span, "expected an item of the schedule, not `%s`", text);
+    const char *next = reader->source->text + span.end, *end = reader->source->text + reader->source->size;
+    while (next < end && *next == ' ')
+        next++;
     NearestWord nearest = nearest_to(text);
     for (size_t i = 0; i < sizeof items / sizeof *items; i++)
         nearest_consider(&nearest, items[i].text);
     if (strcmp(text, "for") == 0 || strcmp(text, "while") == 0)
         diag_help(reader->diagnostics, "write repeat i < 4 { ... } for a loop");
+    else if (next < end && *next == '=')
+        diag_help(reader->diagnostics, "a name has its value from where it is declared: let %s = ...;", text);
+    else if (is_pass_in_small(text))
+        diag_help(reader->diagnostics, "passes are written with capital letters: nF0B1");
     else if (nearest.word)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
@@ -109,9 +125,16 @@ static void unknown_item(Reader *reader, Span span, const char *text)
                                        "repeat, if, squeeze, order or overlap, or are steps such as nF0B1 : 3;");
 }
 
+static bool is_behind(const Reader *reader, const char *word)
+{
+    const size_t length = strlen(word);
+    return reader->previous_end >= length && memcmp(reader->source->text + reader->previous_end - length, word, length) == 0;
+}
+
 static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
 {
     Diagnostics *diagnostics = reader->diagnostics;
+    const bool same_line = source_line(reader->source, reader->previous_end) == source_line(reader->source, error->span.begin);
     const bool after_number = reader->previous_end > 0 && reader->previous_end <= error->span.begin &&
                               reader->source->text[reader->previous_end - 1] >= '0' &&
                               reader->source->text[reader->previous_end - 1] <= '9';
@@ -125,6 +148,14 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
         diag_help(diagnostics, "write && for and");
     else if (error->expected[TOKEN_SCHEDULE])
         diag_help(diagnostics, "the file begins with its name: schedule gpipe;");
+    else if (!reader->ast->schedule && error->expected[';'] && same_line)
+        diag_help(diagnostics, "the name of a schedule is one word: my-schedule");
+    else if (e->name && is_behind(reader, "ranks"))
+        diag_help(diagnostics, "write: ranks P = 4;");
+    else if ((e->name && is_behind(reader, "repeat")) || (error->expected['<'] && !e->after_value))
+        diag_help(diagnostics, "write repeat i < M { ... } for a loop");
+    else if (e->name && is_behind(reader, "microbatches"))
+        diag_help(diagnostics, "write: microbatches M = 8;");
     else if (error->found == '}' && e->item && !error->expected['}'])
         diag_help(diagnostics, "this } closes nothing");
     else if (error->found == ';' && e->item)

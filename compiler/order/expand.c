@@ -201,7 +201,7 @@ static bool no_weight(Expander *x, const Request *request)
 {
     const Pass *pass = request->pass;
     if (request->chunk == NO_CHUNK)
-        FAIL(x, pass->span, NULL, "no weight pass is waiting for this W");
+        FAIL(x, pass->span, NULL, "no weight pass is waiting for this W: an I leaves one, or a B in a step that spells W");
     if (request->microbatch < 0)
         FAIL(x, pass->span, pass->computed_chunk, "no weight pass of chunk %d is waiting for this W", request->chunk);
     FAIL(x, pass->span, pass->microbatch, "no weight pass of chunk %d, microbatch %lld is waiting for this W", request->chunk,

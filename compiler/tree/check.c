@@ -75,7 +75,9 @@ static void unknown_name(Checker *c, const Expression *name)
     for (uint32_t slot = 0; slot < c->ast->declaration_count; slot++)
         if (c->symbols[slot]->declaration == slot)
             nearest_consider(&nearest, c->symbols[slot]->text);
-    if (nearest.word)
+    if (strcmp(name->symbol->text, "rank") == 0)
+        diag_help(c->diagnostics, "r is the rank");
+    else if (nearest.word)
         diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
 }
 

@@ -115,6 +115,47 @@ static void searched(void **state)
     REPORTS(TWO "order auto(memory = 4, input = 0, weight = M-P);", "a microbatch takes no memory");
 }
 
+static void first_steps(void **state)
+{
+    (void)state;
+    REPORTS("schedule my schedule;\nranks 4;\nmicrobatches = 8;\nnf0b1 : 3;\nlet w = 2;\nw = 3;\nrepeat 3 { F; }\nrepeat M { F; }",
+            "expected `;`, not `schedule`", "help: the name of a schedule is one word: my-schedule", "expected a name, not `4`",
+            "help: write: ranks P = 4;", "expected a name, not `=`", "help: write: microbatches M = 8;", "not `nf0b1`",
+            "help: passes are written with capital letters: nF0B1", "not `w`", "help: a name has its value from where it is declared: let w = ...;",
+            "expected a name, not `3`", "help: write repeat i < M { ... } for a loop", "expected `<`, not `{`", "help: write repeat i < M { ... } for a loop");
+    REPORTS(TWO "let w = P-1-rank;", "unknown name `rank`", "help: r is the rank");
+}
+
+/* All of the grammar, with each token in turn replaced, and cut off there: whatever fitted is said in words. */
+static void syntax_everywhere(void **state)
+{
+    (void)state;
+    static const char whole[] =
+        "schedule t; ranks P = 4; microbatches M = 8; param k = 2; let a = min(P, -k) + (M > 3 && !k ? 1 : P % 2); require M >= P, \"m\"; squeeze; "
+        "pipe a: P stages, stage s of m on s, M of 2*M microbatches, microbatch m on version m/2; chunk 0 = a; "
+        "overlap F&B { compute: attention(F) mlp(B); comm: combine(B) on 20 of 132; } order auto(memory = 2*P, effort = 3); "
+        "repeat i < M { at i: F0{1-i}[i] : 2; let b = i; } if k == 1 { nF0B1 : k overlap from 1 split from 2; } else if k { F0 & B1; }";
+    static const char *const others[] = {")", "}", "else", "version", "3", "x", "F0", ";", "<", "\"s\""};
+    Front good;
+    front_run(&good, whole);
+    uint32_t count;
+    const Token *tokens = read_tokens(&good.source, &good.arena, &count);
+    assert_true(count > 150);
+    for (uint32_t i = 0; i < count; i++)
+        for (size_t other = 0; other <= sizeof others / sizeof *others; other++) {
+            char text[sizeof whole + 16];
+            const bool cut = other == sizeof others / sizeof *others;
+            snprintf(text, sizeof text, "%.*s%s%s", (int)tokens[i].span.begin, whole, cut ? "" : others[other],
+                     cut ? "" : whole + tokens[i].span.end);
+            Front front;
+            front_run(&front, text);
+            if (strstr(front.report, "(null)"))
+                fail_msg("%s\n%s", text, front.report);
+            front_close(&front);
+        }
+    front_close(&good);
+}
+
 static void characters(void **state)
 {
     (void)state;
@@ -284,7 +325,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(form_of_a_report), cmocka_unit_test(long_lines_are_cut), cmocka_unit_test(no_control_characters_reach_the_terminal),
-        cmocka_unit_test(many_errors),      cmocka_unit_test(syntax),             cmocka_unit_test(characters),
+        cmocka_unit_test(many_errors),      cmocka_unit_test(syntax),             cmocka_unit_test(first_steps),        cmocka_unit_test(syntax_everywhere), cmocka_unit_test(characters),
         cmocka_unit_test(names),            cmocka_unit_test(steps),              cmocka_unit_test(placement),
         cmocka_unit_test(requirements),     cmocka_unit_test(parameters),         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(the_page_is_true), cmocka_unit_test(searched),
