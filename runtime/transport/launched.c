@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 /* Of OpenMPI; of MPICH and its family, and srun --mpi=pmi2. */
 static const char *const counts[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
@@ -110,4 +114,16 @@ void launched_missing(const int *rank_map, char *text, size_t size)
     free(found);
     if (processes)
         closedir(processes);
+}
+
+void launched_await_reader(void)
+{
+    for (int file = STDOUT_FILENO, tries = 0; file <= STDERR_FILENO; file++) {
+        struct stat about;
+        int unread = 0;
+        if (fstat(file, &about) != 0 || !S_ISFIFO(about.st_mode))
+            continue;
+        for (; tries < 2000 && ioctl(file, FIONREAD, &unread) == 0 && unread > 0; tries++)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
 }

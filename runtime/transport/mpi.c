@@ -69,6 +69,7 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into the m
 static void leave(void)
 {
     fflush(NULL);
+    launched_await_reader();
     MPI_Abort(MPI_COMM_WORLD, STATUS_RUN_FAILED);
 }
 
@@ -213,6 +214,7 @@ static void *limit_main(void *argument)
         char missing[256];
         launched_missing(limit->rank_map, missing, sizeof missing);
         fprintf(stderr, "dprun: %s within %g s (--deadline)%s\n", limit->words, limit->seconds, missing);
+        launched_await_reader();
         _exit(STATUS_RUN_FAILED); /* which the launcher sees, and ends the others */
     }
     pthread_mutex_unlock(&limit->lock);

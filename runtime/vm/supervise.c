@@ -61,6 +61,7 @@ static Status guard(pid_t child, const LoadedProgram *loaded, const RunOptions *
             return (Status)WEXITSTATUS(status);
         if (!asked_to_end)
             report_death(loaded, options, progress, WTERMSIG(status));
+        launched_await_reader();
         return STATUS_RUN_FAILED;
     }
 }

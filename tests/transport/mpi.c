@@ -180,8 +180,10 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         transport->abort(endpoint, "its test failed");
         return 1;
     }
-    if (rank == 0)
+    if (rank == 0) {
         fprintf(stderr, "%s: good\n", scenario);
+        launched_await_reader();
+    }
     /* Whoever leaves after a failure ends the run for all, so everybody first lets the others finish. */
     good &= leave_note(folder, rank);
     for (int other = 0; other < ranks; other++)
@@ -315,6 +317,37 @@ static void an_abort_reaches_every_rank(void **state)
     assert_null(strstr(output, "not so"));
 }
 
+/* A child that writes and waits for its reader, who reads after `late` milliseconds or never; how many milliseconds it took. */
+static int64_t writer_waits(int late)
+{
+    int ends[2];
+    char text[8];
+    assert_int_equal(pipe(ends), 0);
+    const int64_t start = clock_nanoseconds();
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        if (write(STDERR_FILENO, "why", 3) == 3)
+            launched_await_reader();
+        _exit(0);
+    }
+    if (late >= 0) {
+        usleep((useconds_t)late * 1000);
+        assert_int_equal(read(ends[0], text, sizeof text), 3);
+    }
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    close(ends[0]);
+    close(ends[1]);
+    return (clock_nanoseconds() - start) / 1000000;
+}
+
+static void what_was_said_is_read_before_the_end(void **state)
+{
+    (void)state;
+    assert_true(writer_waits(300) >= 300);
+    assert_true(writer_waits(-1) >= 2000);
+}
+
 static void the_launcher_is_recognised(void **state)
 {
     (void)state;
@@ -361,6 +394,7 @@ int main(int count, char **arguments)
         return run_process(arguments[1], atoi(arguments[2]), arguments[3]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_launcher_is_recognised),
+        cmocka_unit_test(what_was_said_is_read_before_the_end),
         cmocka_unit_test(messages_arrive_whole),
         cmocka_unit_test(meetings_give_the_same_bits),
         cmocka_unit_test(a_wrong_number_of_processes_is_refused),
