@@ -118,6 +118,8 @@ static void unknown_item(Reader *reader, Span span, const char *text)
         diag_help(reader->diagnostics, "a name has its value from where it is declared: let %s = ...;", text);
     else if (is_pass_in_small(text))
         diag_help(reader->diagnostics, "passes are written with capital letters: nF0B1");
+    else if (strcmp(text, "elif") == 0 || strcmp(text, "elsif") == 0 || strcmp(text, "elseif") == 0)
+        diag_help(reader->diagnostics, "write } else if r == 1 { ... }");
     else if (nearest.word)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
@@ -148,6 +150,7 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
         diag_help(diagnostics, "write && for and");
     else if (error->expected[TOKEN_SCHEDULE])
         diag_help(diagnostics, "the file begins with its name: schedule gpipe;");
+<<<<<<< HEAD
     else if (!reader->ast->schedule && error->expected[';'] && same_line)
         diag_help(diagnostics, "the name of a schedule is one word: my-schedule");
     else if (e->name && is_behind(reader, "ranks"))
@@ -156,6 +159,10 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
         diag_help(diagnostics, "write repeat i < M { ... } for a loop");
     else if (e->name && is_behind(reader, "microbatches"))
         diag_help(diagnostics, "write: microbatches M = 8;");
+=======
+    else if (error->found == '/' && e->item)
+        diag_help(diagnostics, "a comment begins with #");
+>>>>>>> d68f053 (What many passes of a step do wrong is said once; a file without steps, small letters, elif and // hear what to write)
     else if (error->found == '}' && e->item && !error->expected['}'])
         diag_help(diagnostics, "this } closes nothing");
     else if (error->found == ';' && e->item)

@@ -299,14 +299,6 @@ static bool expand_step(Expander *x, const Item *item)
             if (kind == ACTION_B && (item->step.spells_weight || backwards >= values.split_from))
                 kind = ACTION_I;
             backwards += is_backward(kind);
-            if (kind == ACTION_U && ++x->updates > x->updates_max) {
-                x->ran_away = true;
-                FAIL(x, pass->span, NULL, "more U than one for every microbatch: %llu", (unsigned long long)x->updates_max);
-            }
-            if (kind != ACTION_U && ++x->passes > x->passes_max) {
-                x->ran_away = true;
-                FAIL(x, pass->span, NULL, "more passes than every microbatch can have: %llu", (unsigned long long)x->passes_max);
-            }
             if (!request_pass(x, pass, kind, &request))
                 return false;
             request.joined = pass->joined ||
@@ -317,6 +309,14 @@ static bool expand_step(Expander *x, const Item *item)
                 x->requests[x->request_count++] = request;
             else if (!serve(x, &request))
                 return false;
+            if (kind == ACTION_U && ++x->updates > x->updates_max) {
+                x->ran_away = true;
+                FAIL(x, pass->span, NULL, "more U than one for every microbatch: %llu", (unsigned long long)x->updates_max);
+            }
+            if (kind != ACTION_U && ++x->passes > x->passes_max) {
+                x->ran_away = true;
+                FAIL(x, pass->span, NULL, "more passes than every microbatch can have: %llu", (unsigned long long)x->passes_max);
+            }
         }
     x->step = NULL;
     return true;
@@ -348,8 +348,11 @@ static bool serve_in_slots(Expander *x)
         if (request->has_slot)
             continue;
         if (slotted && request->kind != ACTION_W) {
-            x->turn = request;
-            FAIL(x, request->pass->span, NULL, "this pass has no slot: beside passes that have one, only W can do without");
+            RankError *error = rank_error(&x->errors, x->rank, request->pass->span,
+                                          "this pass has no slot: beside passes that have one, only W can do without");
+            if (error)
+                error->help = "write `at SLOT:` in front of its step";
+            return false;
         }
         keys[--fill].index = i;
     }
@@ -451,8 +454,9 @@ static void expand_rank(Expander *x, uint32_t rank)
     weight_queue_open(&x->weights, &x->scratch, chunk_count, written);
     x->rank = rank;
     x->passes_max = 3 * together;
-    x->actions = arena_array(&x->scratch, x->passes_max + x->updates_max, sizeof *x->actions);
-    x->requests = x->ast->has_slots ? arena_array(&x->scratch, x->passes_max + x->updates_max, sizeof *x->requests) : NULL;
+    const uint64_t most = x->passes_max + x->updates_max + 1; /* the one too many is refused when it is there */
+    x->actions = arena_array(&x->scratch, most, sizeof *x->actions);
+    x->requests = x->ast->has_slots ? arena_array(&x->scratch, most, sizeof *x->requests) : NULL;
     x->work_max = 64 * x->passes_max + 100000;
     x->passes = x->updates = x->work = 0;
     x->count = x->request_count = x->loop_count = 0;
@@ -477,6 +481,11 @@ static void expand_rank(Expander *x, uint32_t rank)
 bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
 {
     Fault fault;
+    if (!ast->first_step) {
+        diag_error(diagnostics, (Span){0, 0}, "the schedule has no steps");
+        diag_help(diagnostics, "write in which order a rank runs its passes: nF : M; nB : M;");
+        return false;
+    }
     Expander *x = arena_allocate(arena, sizeof *x);
     *x = (Expander){.ast = ast, .arena = arena, .schedule = schedule, .values = values_new(ast, arena),
                     .errors = {.arena = arena}, .scratch = {.exhausted = arena->exhausted}};

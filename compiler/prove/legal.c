@@ -28,9 +28,9 @@ static void report_double(Check *check, const Action *pass, uint32_t before)
     text(check, pass, here);
     text(check, first, there);
     if (first->kind == pass->kind)
-        diag_error(check->diagnostics, pass->span, "rank %u runs %s twice", check->rank, here);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s twice", check->rank, here);
     else
-        diag_error(check->diagnostics, pass->span, "rank %u runs %s, but %s has done that work already", check->rank, here, there);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but %s has done that work already", check->rank, here, there);
     diag_note(check->diagnostics, first->span, "%s is here", there);
     diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
 }
@@ -40,15 +40,15 @@ static bool in_place(Check *check, const Action *pass)
     const Schedule *schedule = check->schedule;
     char here[TEXT];
     if (pass->pipe >= schedule->pipe_count || pass->stage >= schedule->pipes[pass->pipe].stages) {
-        diag_error(check->diagnostics, pass->span, "rank %u: %s: there is no such stage", check->rank,
-                   text(check, pass, here));
+        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: there is no such stage", check->rank,
+                        text(check, pass, here));
         return check->good = false;
     }
     const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
     const bool is_update = pass->kind == ACTION_U;
     if (!is_update && pass->microbatch >= pipe->microbatches) {
-        diag_error(check->diagnostics, pass->span, "rank %u: %s: microbatch %u of %u", check->rank, text(check, pass, here),
-                   pass->microbatch, pipe->microbatches);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: microbatch %u of %u", check->rank, text(check, pass, here),
+                        pass->microbatch, pipe->microbatches);
         diag_help(check->diagnostics, "microbatches are numbered 0..%u here", pipe->microbatches - 1);
         return check->good = false;
     }
@@ -56,14 +56,14 @@ static bool in_place(Check *check, const Action *pass)
         for (uint32_t c = 0; c < schedule->chunk_counts[check->rank]; c++)
             if (schedule->chunks[check->rank][c].pipe == pass->pipe && schedule->chunks[check->rank][c].stage == pass->stage)
                 return true;
-        diag_error(check->diagnostics, pass->span, "rank %u: %s: no copy of stage %u is on this rank", check->rank,
-                   text(check, pass, here), pass->stage);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: no copy of stage %u is on this rank", check->rank,
+                        text(check, pass, here), pass->stage);
         return check->good = false;
     }
     const uint32_t home = stage_home(pipe, pass->stage, is_update ? 0 : pass->microbatch).rank;
     if (home != check->rank) {
-        diag_error(check->diagnostics, pass->span, "rank %u: %s: stage %u%s is on rank %u", check->rank, text(check, pass, here),
-                   pass->stage, pipe->replicated ? " for this microbatch" : "", home);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: stage %u%s is on rank %u", check->rank, text(check, pass, here),
+                        pass->stage, pipe->replicated ? " for this microbatch" : "", home);
         return check->good = false;
     }
     return true;
@@ -75,7 +75,7 @@ static void needs_before(Check *check, const Action *pass, const char *needed, u
     if (position != POSITION_NONE)
         return;
     check->good = false;
-    diag_error(check->diagnostics, pass->span, "rank %u runs %s before its %s", check->rank, text(check, pass, here), needed);
+    diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s before its %s", check->rank, text(check, pass, here), needed);
     diag_help(check->diagnostics, "F comes first, then B, or I and later W");
 }
 
@@ -133,16 +133,16 @@ static void take_overlap(Check *check, uint32_t position)
     char here[TEXT];
     if (forward->kind != ACTION_F || !backward || (backward->kind != ACTION_B && backward->kind != ACTION_I)) {
         check->good = false;
-        diag_error(check->diagnostics, forward->span, "rank %u: %s is half of an F&B that is not an F followed by a B or I",
-                   check->rank, text(check, forward, here));
+        diag_pass_error(check->diagnostics, forward->span, "rank %u: %s is half of an F&B that is not an F followed by a B or I",
+                        check->rank, text(check, forward, here));
         return;
     }
     /* Of one microbatch in one pipe, a stage's backward always follows, near or far, from every forward of a stage no later. */
     if (forward->pipe == backward->pipe && forward->microbatch == backward->microbatch) {
         char there[TEXT];
         check->good = false;
-        diag_error(check->diagnostics, forward->span, "rank %u: the halves %s and %s of an F&B depend on each other", check->rank,
-                   text(check, forward, here), text(check, backward, there));
+        diag_pass_error(check->diagnostics, forward->span, "rank %u: the halves %s and %s of an F&B depend on each other", check->rank,
+                        text(check, forward, here), text(check, backward, there));
         diag_help(check->diagnostics, "overlap passes of different microbatches");
     }
 }
@@ -163,10 +163,10 @@ static void report_missing(Check *check, uint32_t number, uint8_t kind, const ui
     text(check, &pass, name);
     check->good = false;
     if (missing == 1)
-        diag_error(check->diagnostics, span, "rank %u never runs %s", check->rank, name);
+        diag_pass_error(check->diagnostics, span, "rank %u never runs %s", check->rank, name);
     else
-        diag_error(check->diagnostics, span, "rank %u never runs %s, and %u more %s of stage %u", check->rank, name, missing - 1,
-                   action_names[kind], chunk->stage);
+        diag_pass_error(check->diagnostics, span, "rank %u never runs %s, and %u more %s of stage %u", check->rank, name, missing - 1,
+                        action_names[kind], chunk->stage);
     diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
 }
 
@@ -218,8 +218,8 @@ bool legal(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, Pas
                     const Action *input = &check.order->actions[table->backward[chunk->pipe][index]];
                     char name[TEXT];
                     check.good = false;
-                    diag_error(diagnostics, input->span, "rank %u runs %s, but never the W that completes it", rank,
-                               text(&check, input, name));
+                    diag_pass_error(diagnostics, input->span, "rank %u runs %s, but never the W that completes it", rank,
+                                    text(&check, input, name));
                     break;
                 }
             }

@@ -20,6 +20,8 @@ typedef struct Remark {
 typedef struct Report {
     Span span;
     const char *text;
+    const char *format; /* of a pass's; else NULL */
+    uint64_t again;     /* others of that format at that place */
     Remark *remarks, *last;
 } Report;
 
@@ -52,22 +54,41 @@ static const char *format_text(Arena *arena, const char *format, va_list argumen
     return text;
 }
 
-void diag_error(Diagnostics *diagnostics, Span span, const char *format, ...)
+static void add_report(Diagnostics *diagnostics, Report report, va_list arguments, const char *format)
 {
     diagnostics->current = NULL;
     if (diagnostics->shown == ERRORS_SHOWN) {
         diagnostics->more++;
         return;
     }
-    va_list arguments;
-    va_start(arguments, format);
-    const char *text = format_text(diagnostics->arena, format, arguments);
-    va_end(arguments);
+    report.text = format_text(diagnostics->arena, format, arguments);
     for (uint32_t i = 0; i < diagnostics->shown; i++)
-        if (diagnostics->reports[i].span.begin == span.begin && strcmp(diagnostics->reports[i].text, text) == 0)
+        if (diagnostics->reports[i].span.begin == report.span.begin && strcmp(diagnostics->reports[i].text, report.text) == 0)
             return;
     diagnostics->current = &diagnostics->reports[diagnostics->shown++];
-    *diagnostics->current = (Report){.span = span, .text = text};
+    *diagnostics->current = report;
+}
+
+void diag_error(Diagnostics *diagnostics, Span span, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    add_report(diagnostics, (Report){.span = span}, arguments, format);
+    va_end(arguments);
+}
+
+void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ...)
+{
+    for (uint32_t i = 0; i < diagnostics->shown; i++)
+        if (diagnostics->reports[i].span.begin == span.begin && diagnostics->reports[i].format == format) {
+            diagnostics->reports[i].again++;
+            diagnostics->current = NULL;
+            return;
+        }
+    va_list arguments;
+    va_start(arguments, format);
+    add_report(diagnostics, (Report){.span = span, .format = format}, arguments, format);
+    va_end(arguments);
 }
 
 static void add_remark(Diagnostics *diagnostics, Remark remark)
@@ -198,7 +219,10 @@ void diag_print(const Diagnostics *diagnostics, FILE *stream)
         sorted[i] = &diagnostics->reports[i];
     qsort(sorted, diagnostics->shown, sizeof *sorted, by_place);
     for (uint32_t i = 0; i < diagnostics->shown; i++) {
-        print_entry(diagnostics->source, sorted[i]->span, "error", sorted[i]->text, stream);
+        const char *text = sorted[i]->text;
+        if (sorted[i]->again)
+            text = arena_format(diagnostics->arena, "%s (and %llu more like this)", text, (unsigned long long)sorted[i]->again);
+        print_entry(diagnostics->source, sorted[i]->span, "error", text, stream);
         for (const Remark *remark = sorted[i]->remarks; remark; remark = remark->next) {
             if (remark->is_note) {
                 print_entry(diagnostics->source, remark->span, "note", remark->text, stream);

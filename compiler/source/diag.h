@@ -19,6 +19,10 @@ void diag_error(Diagnostics *diagnostics, Span span, const char *format, ...) __
 void diag_note(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same of one of the passes that a step makes, on this rank or another: further ones of the same format at the same place are
+   counted with the first. */
+void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 bool diag_failed(const Diagnostics *diagnostics);
 /* In one line, without its place: the first error and what to do about it. */
 const char *diag_first(const Diagnostics *diagnostics, Arena *arena);

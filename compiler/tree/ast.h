@@ -182,6 +182,7 @@ typedef struct Ast {
     uint32_t pipe_count;
     bool has_slots; /* some step is `at` one */
     const Item *ranks, *microbatches;
+    const Item *first_step; /* or repeat or if; NULL: there is none */
     const Item *order; /* `order auto`; NULL: steps say the orders */
     const Item *squeeze; /* NULL: none */
     const Item *recipe;  /* of an F&B; NULL: none */

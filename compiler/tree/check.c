@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+enum { NAMES_LISTED = 12 };
+
 typedef struct Checker {
     Ast *ast;
     Arena *arena;
@@ -21,10 +23,12 @@ static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends
     if (name.symbol->declaration != NO_SLOT) {
         const Declaration *first = &ast->declarations[name.symbol->declaration];
         diag_error(c->diagnostics, name.span, "`%s` is declared twice", name.symbol->text);
-        if (first->item)
+        if (first->item) {
             diag_note(c->diagnostics, first->span, "first here");
-        else
+            diag_help(c->diagnostics, "call one of them something else: no inner name hides an outer one");
+        } else {
             diag_help(c->diagnostics, "r is the rank");
+        }
         return name.symbol->declaration;
     }
     for (Function f = 0; f < FUNCTIONS; f++)
@@ -61,6 +65,21 @@ static const Item *declared_below(const Ast *ast, const Symbol *symbol)
     return NULL;
 }
 
+/* Those declared last first. */
+static const char *known_names(const Checker *c)
+{
+    const char *text = "";
+    uint32_t count = 0;
+    for (uint32_t slot = c->ast->declaration_count; slot-- > 0;) {
+        if (c->symbols[slot]->declaration != slot)
+            continue;
+        if (count++ == NAMES_LISTED)
+            return arena_format(c->arena, "%s, ...", text);
+        text = arena_format(c->arena, "%s%s%s", text, *text ? ", " : "", c->symbols[slot]->text);
+    }
+    return text;
+}
+
 static void unknown_name(Checker *c, const Expression *name)
 {
     diag_error(c->diagnostics, name->span, "unknown name `%s`", name->symbol->text);
@@ -79,6 +98,8 @@ static void unknown_name(Checker *c, const Expression *name)
         diag_help(c->diagnostics, "r is the rank");
     else if (nearest.word)
         diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
+    else
+        diag_help(c->diagnostics, "known here: %s", known_names(c));
 }
 
 static void check_call(Checker *c, Expression *call)
@@ -189,6 +210,8 @@ static void check_joined(Checker *c, const Pass *pass, const Pass *before)
     diag_error(c->diagnostics, (Span){pass->span.begin, pass->next->span.end}, "an F&B joins one F and the B or I behind it");
     if (is_backward(pass) && pass->next->kind == ACTION_F)
         diag_help(c->diagnostics, "write the F first");
+    else
+        diag_help(c->diagnostics, "such as F0&B1");
 }
 
 static void check_step(Checker *c, Item *item)
@@ -306,9 +329,7 @@ static void check_order(Checker *c, Item *item)
 /* What speaks of steps has nothing to say beside an order that is searched. */
 static void check_order_alone(Checker *c)
 {
-    const Item *step = c->ast->items;
-    while (step && step->kind < ITEM_STEP)
-        step = step->next;
+    const Item *step = c->ast->first_step;
     if (step) {
         diag_error(c->diagnostics, step->span, "`order auto` stands in place of all steps");
         diag_note(c->diagnostics, c->ast->order->span, "here");
@@ -368,6 +389,8 @@ static void check_item(Checker *c, Item *item)
         check_recipe(c, item);
         break;
     default:
+        if (item->kind >= ITEM_STEP && !c->ast->first_step)
+            c->ast->first_step = item;
         check_body_item(c, item);
         break;
     }

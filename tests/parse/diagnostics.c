@@ -21,9 +21,11 @@ static void form_of_a_report(void **state)
                                       "t.dps:2:5: note: first here\n"
                                       "    let x = 3;\n"
                                       "        ^\n"
+                                      "  help: call one of them something else: no inner name hides an outer one\n"
                                       "t.dps:3:14: error: unknown name `nothing`\n"
                                       "     let x = 4 + nothing;\n"
-                                      "                 ^~~~~~~\n");
+                                      "                 ^~~~~~~\n"
+                                      "  help: known here: x, a, M, P, r\n");
     front_close(&front);
 }
 
@@ -65,6 +67,19 @@ static void many_errors(void **state)
     for (int i = 0; i < 50; i++)
         sprintf(text + strlen(text), "let x%d = y%d;\n", i, i);
     REPORTS(text, "unknown name `y0`", "unknown name `y19`", "t.dps: and 30 more errors");
+}
+
+/* What one writes who comes from another language. */
+static void habits(void **state)
+{
+    (void)state;
+    REPORTS(TWO "nf0 : M; if r == 0 { nF : M; } elif r == 1 { nF : M; }\n// all", "2:1: error: expected", "not `nf0`",
+            "passes are written with capital letters", "not `elif`", "} else if r == 1 {", "a comment begins with #");
+    REPORTS(TWO "repeat i < 2 { repeat i < 2 { F&F; } } nB : M + mm;", "`i` is declared twice", "call one of them something else",
+            "an F&B joins one F", "such as F0&B1", "unknown name `mm`", "known here: a, M, P, r");
+    REPORTS(TWO, "t.dps:1:1: error: the schedule has no steps", "nF : M; nB : M;");
+    REPORTS(TWO "nFIW : M; W;", "2:11: error: rank 0 (and 1 more): no weight pass is waiting for this W");
+    REPORTS(TWO "at 0: F; nB : M;", "this pass has no slot", "write `at SLOT:` in front of its step");
 }
 
 static void syntax(void **state)
@@ -325,7 +340,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(form_of_a_report), cmocka_unit_test(long_lines_are_cut), cmocka_unit_test(no_control_characters_reach_the_terminal),
-        cmocka_unit_test(many_errors),      cmocka_unit_test(syntax),             cmocka_unit_test(first_steps),        cmocka_unit_test(syntax_everywhere), cmocka_unit_test(characters),
+        cmocka_unit_test(many_errors),      cmocka_unit_test(habits),             cmocka_unit_test(syntax),             cmocka_unit_test(first_steps),        cmocka_unit_test(syntax_everywhere), cmocka_unit_test(characters),
         cmocka_unit_test(names),            cmocka_unit_test(steps),              cmocka_unit_test(placement),
         cmocka_unit_test(requirements),     cmocka_unit_test(parameters),         cmocka_unit_test(depth_is_bounded),
         cmocka_unit_test(the_page_is_true), cmocka_unit_test(searched),
