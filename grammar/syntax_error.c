@@ -150,7 +150,6 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
         diag_help(diagnostics, "write && for and");
     else if (error->expected[TOKEN_SCHEDULE])
         diag_help(diagnostics, "the file begins with its name: schedule gpipe;");
-<<<<<<< HEAD
     else if (!reader->ast->schedule && error->expected[';'] && same_line)
         diag_help(diagnostics, "the name of a schedule is one word: my-schedule");
     else if (e->name && is_behind(reader, "ranks"))
@@ -159,10 +158,8 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
         diag_help(diagnostics, "write repeat i < M { ... } for a loop");
     else if (e->name && is_behind(reader, "microbatches"))
         diag_help(diagnostics, "write: microbatches M = 8;");
-=======
     else if (error->found == '/' && e->item)
         diag_help(diagnostics, "a comment begins with #");
->>>>>>> d68f053 (What many passes of a step do wrong is said once; a file without steps, small letters, elif and // hear what to write)
     else if (error->found == '}' && e->item && !error->expected['}'])
         diag_help(diagnostics, "this } closes nothing");
     else if (error->found == ';' && e->item)
