@@ -5,73 +5,18 @@
    and at some that fill many. Two programs run this: one on the stand-in, one on a GPU. */
 
 #include "runtime/device/cuda.h"
-#include "runtime/model/random.h"
+#include "tests/device/pair.h"
 #include "tests/device/wrong.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <float.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { TESTED, ORACLE, DEVICES };
-static Device *devices[DEVICES];
 static double bound;       /* of |x - y| / |y| */
 static bool with_large;    /* shapes that take the oracle seconds */
-static uint64_t next_key;
-static unsigned wrong; /* outputs of a test */
+static unsigned wrong;     /* outputs of a test */
 
-#define OK(call)                                                 \
-    do {                                                         \
-        Error error = {""};                                      \
-        if ((call) != STATUS_OK)                                 \
-            fail_msg("%s:%d: %s", #call, __LINE__, error.text);  \
-    } while (0)
-
-typedef struct Tensor {
-    NumberKind kind;
-    size_t count;
-    void *at[DEVICES];
-} Tensor;
-
-/* The values are those that the tested device can hold, on both. */
-static Tensor tensor_of(NumberKind kind, size_t count, float *values)
-{
-    Tensor tensor = {.kind = kind, .count = count};
-    for (int d = 0; d < DEVICES; d++) {
-        const DeviceTable *run = devices[d]->run;
-        OK(run->allocate(devices[d], count * run->size[kind], &tensor.at[d], &error));
-        OK(run->load_floats(devices[d], kind, count, values, tensor.at[d], &error));
-        OK(run->store_floats(devices[d], kind, count, tensor.at[d], values, &error));
-    }
-    return tensor;
-}
-
-static Tensor filled(NumberKind kind, size_t count, float deviation, float offset)
-{
-    float *values = malloc(count * sizeof *values + 1);
-    next_key++;
-    for (size_t i = 0; i < count; i++)
-        values[i] = offset + deviation * random_normal(next_key, i);
-    const Tensor tensor = tensor_of(kind, count, values);
-    free(values);
-    return tensor;
-}
-
-static Tensor normal(size_t count) { return filled(ELEMENTS, count, 1, 0); }
 static Tensor small(size_t count) { return filled(ELEMENTS, count, 0.1f, 0); }
 static Tensor sums(size_t count) { return filled(MASTERS, count, 1, 0); }
-static Tensor poisoned(NumberKind kind, size_t count) { return filled(kind, count, 0, NAN); }
-
-static void release(Tensor tensor)
-{
-    for (int d = 0; d < DEVICES; d++)
-        devices[d]->run->deallocate(devices[d], tensor.at[d]);
-}
 
 /* What is wrong is said, and the test goes on: a GPU may be there for minutes. */
 static void compare(Tensor tensor, const char *what, size_t rows, size_t columns)
@@ -107,18 +52,6 @@ static void compare_and_release(Tensor tensor, const char *what, size_t rows, si
     compare(tensor, what, rows, columns);
     release(tensor);
 }
-
-static void kernels_for(KernelShape shape, const Kernel **kernels)
-{
-    for (int d = 0; d < DEVICES; d++)
-        OK(device_kernel(devices[d], &shape, &kernels[d], &error));
-}
-
-#define BOTH(...)                       \
-    for (int d = 0; d < DEVICES; d++) { \
-        Device *device = devices[d];    \
-        OK(device->run->__VA_ARGS__);   \
-    }
 
 /* Bytes that are the same on both: data, losses. */
 typedef struct Block {

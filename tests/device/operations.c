@@ -1,66 +1,10 @@
 /* Every operation of the CPU device against the oracle's, on random data and on outputs that are NaN before. */
 
-#include "runtime/device/device.h"
-#include "runtime/model/random.h"
+#include "tests/device/pair.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { CPU, ORACLE, DEVICES };
-static Device *devices[DEVICES];
-static Error error;
-
-#define OK(call)                                          \
-    do {                                                  \
-        error.text[0] = '\0';                             \
-        if ((call) != STATUS_OK)                          \
-            fail_msg("%s:%d: %s", #call, __LINE__, error.text); \
-    } while (0)
-
-/* The same tensor on both devices. */
-typedef struct Tensor {
-    size_t count;
-    void *at[DEVICES];
-} Tensor;
-
-static uint64_t next_key;
-
-static Tensor tensor_of(size_t count, const float *values)
-{
-    Tensor tensor = {.count = count};
-    for (int d = 0; d < DEVICES; d++) {
-        const DeviceTable *run = devices[d]->run;
-        OK(run->allocate(devices[d], count * run->size[ELEMENTS], &tensor.at[d], &error));
-        OK(run->load_floats(devices[d], ELEMENTS, count, values, tensor.at[d], &error));
-    }
-    return tensor;
-}
-
-static Tensor filled(size_t count, float deviation, float offset)
-{
-    float *values = malloc(count * sizeof *values + 1);
-    next_key++;
-    for (size_t i = 0; i < count; i++)
-        values[i] = offset + deviation * random_normal(next_key, i);
-    const Tensor tensor = tensor_of(count, values);
-    free(values);
-    return tensor;
-}
-
-static Tensor normal(size_t count) { return filled(count, 1, 0); }
-static Tensor poisoned(size_t count) { return filled(count, 0, NAN); }
-
-static void release(Tensor tensor)
-{
-    for (int d = 0; d < DEVICES; d++)
-        devices[d]->run->deallocate(devices[d], tensor.at[d]);
-}
+enum { CPU = TESTED };
 
 static void assert_within(Tensor tensor, double bound, const char *what, size_t rows, size_t columns)
 {
@@ -87,19 +31,6 @@ static void assert_close_and_release(Tensor tensor, double bound, const char *wh
     release(tensor);
 }
 
-static void kernels_for(KernelShape shape, const Kernel **kernels)
-{
-    for (int d = 0; d < DEVICES; d++)
-        OK(device_kernel(devices[d], &shape, &kernels[d], &error));
-}
-
-/* Calls an operation on both devices; inside, `d` is the device's number, `device` the device, `k` its kernel. */
-#define BOTH(...)                              \
-    for (int d = 0; d < DEVICES; d++) {        \
-        Device *device = devices[d];           \
-        OK(device->run->__VA_ARGS__);          \
-    }
-
 static void test_linear(void **state)
 {
     (void)state;
@@ -111,7 +42,7 @@ static void test_linear(void **state)
         const Tensor x = normal(rows * columns), w = normal(columns * outputs), bias = normal(outputs);
         const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
         for (int with = 0; with < 4; with++) {
-            const Tensor y = poisoned(rows * outputs);
+            const Tensor y = poisoned(ELEMENTS, rows * outputs);
             BOTH(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL, with & 2 ? residual.at[d] : NULL,
                                 y.at[d], &error));
             assert_close_and_release(y, 1e-5, "linear forward", rows, columns);
@@ -120,16 +51,16 @@ static void test_linear(void **state)
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = outputs}, gelu_out);
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, gelu_in);
         for (int with = 0; with < 2; with++) {
-            const Tensor y = poisoned(rows * outputs), active = poisoned(rows * outputs);
+            const Tensor y = poisoned(ELEMENTS, rows * outputs), active = poisoned(ELEMENTS, rows * outputs);
             BOTH(linear_gelu_forward(device, k[d], gelu_out[d], x.at[d], w.at[d], with ? bias.at[d] : NULL, y.at[d], active.at[d],
                                      &error));
             assert_close_and_release(y, 1e-5, "linear before GELU", rows, columns);
             assert_close_and_release(active, 1e-5, "GELU of linear", rows, columns);
         }
-        const Tensor dbefore = poisoned(rows * columns);
+        const Tensor dbefore = poisoned(ELEMENTS, rows * columns);
         BOTH(linear_gelu_backward_input(device, k[d], gelu_in[d], dy.at[d], w.at[d], x.at[d], dbefore.at[d], &error));
         assert_close_and_release(dbefore, 1e-5, "linear dx before GELU", rows, columns);
-        const Tensor dx = poisoned(rows * columns), dw = normal(columns * outputs), dbias = normal(outputs);
+        const Tensor dx = poisoned(ELEMENTS, rows * columns), dw = normal(columns * outputs), dbias = normal(outputs);
         BOTH(linear_backward_input(device, k[d], dy.at[d], w.at[d], dx.at[d], &error));
         assert_close_and_release(dx, 1e-5, "linear dx", rows, columns);
         BOTH(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], dbias.at[d], &error));
@@ -148,12 +79,12 @@ static void test_norm(void **state)
         const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_NORM, .rows = rows, .columns = columns}, k);
-        const Tensor x = filled(count, 3, 5), gain = normal(columns), shift = normal(columns), dy = normal(count);
-        const Tensor residual = normal(count), y = poisoned(count), statistics = poisoned(2 * rows);
+        const Tensor x = filled(ELEMENTS, count, 3, 5), gain = normal(columns), shift = normal(columns), dy = normal(count);
+        const Tensor residual = normal(count), y = poisoned(ELEMENTS, count), statistics = poisoned(ELEMENTS, 2 * rows);
         BOTH(norm_forward(device, k[d], x.at[d], gain.at[d], shift.at[d], y.at[d], statistics.at[d], &error));
         assert_close_and_release(y, 1e-5, "norm forward", rows, columns);
         for (int with = 0; with < 2; with++) {
-            const Tensor dx = poisoned(count);
+            const Tensor dx = poisoned(ELEMENTS, count);
             BOTH(norm_backward_input(device, k[d], x.at[d], statistics.at[d], gain.at[d], dy.at[d],
                                      with ? residual.at[d] : NULL, dx.at[d], &error));
             assert_close_and_release(dx, 1e-4, "norm dx", rows, columns);
@@ -175,7 +106,7 @@ static void test_gelu(void **state)
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, k);
         for (float deviation = 0.01f; deviation < 200; deviation *= 10) {
-            const Tensor x = filled(count, deviation, 0), y = poisoned(count), dx = poisoned(count), in_place = normal(count);
+            const Tensor x = filled(ELEMENTS, count, deviation, 0), y = poisoned(ELEMENTS, count), dx = poisoned(ELEMENTS, count), in_place = normal(count);
             Tensor dy = in_place;
             BOTH(gelu_forward(device, k[d], x.at[d], y.at[d], &error));
             BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dx.at[d], &error));
@@ -199,9 +130,9 @@ static void test_attention(void **state)
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns, .sequence = shapes[s].sequence,
                                   .heads = shapes[s].heads}, k);
-        const Tensor qkv = normal(3 * rows * columns), y = poisoned(rows * columns), dy = normal(rows * columns);
-        const Tensor dqkv = poisoned(3 * rows * columns);
-        const Tensor context[DEVICES] = {poisoned(k[CPU]->context), poisoned(k[ORACLE]->context)};
+        const Tensor qkv = normal(3 * rows * columns), y = poisoned(ELEMENTS, rows * columns), dy = normal(rows * columns);
+        const Tensor dqkv = poisoned(ELEMENTS, 3 * rows * columns);
+        const Tensor context[DEVICES] = {poisoned(ELEMENTS, k[CPU]->context), poisoned(ELEMENTS, k[ORACLE]->context)};
         BOTH(attention_forward(device, k[d], qkv.at[d], y.at[d], context[d].at[d], &error));
         assert_close(y, 1e-5, "attention forward", shapes[s].sequence, columns);
         BOTH(attention_backward(device, k[d], qkv.at[d], y.at[d], context[d].at[d], dy.at[d], dqkv.at[d], &error));
@@ -217,8 +148,8 @@ static void test_attention_is_causal(void **state)
     enum { SEQUENCE = 150, COLUMNS = 16, ROWS = 2 * SEQUENCE, CHANGED = 131 };
     const Kernel *k[DEVICES];
     kernels_for((KernelShape){.kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE, .heads = 2}, k);
-    const Tensor qkv = normal(3 * ROWS * COLUMNS), before = poisoned(ROWS * COLUMNS), after = poisoned(ROWS * COLUMNS);
-    const Tensor context[DEVICES] = {poisoned(k[CPU]->context), poisoned(k[ORACLE]->context)};
+    const Tensor qkv = normal(3 * ROWS * COLUMNS), before = poisoned(ELEMENTS, ROWS * COLUMNS), after = poisoned(ELEMENTS, ROWS * COLUMNS);
+    const Tensor context[DEVICES] = {poisoned(ELEMENTS, k[CPU]->context), poisoned(ELEMENTS, k[ORACLE]->context)};
     BOTH(attention_forward(device, k[d], qkv.at[d], before.at[d], context[d].at[d], &error));
     for (size_t i = 3 * COLUMNS * CHANGED; i < 3 * COLUMNS * SEQUENCE; i++) {
         ((float *)qkv.at[CPU])[i] += 1000;
@@ -242,7 +173,7 @@ static void test_embedding(void **state)
     for (size_t i = 0; i < ROWS; i++)
         tokens[i] = (int32_t)(random_bits(5, i) % VOCABULARY);
     const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
-    const Tensor y = poisoned(ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
+    const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
     BOTH(embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens, by_token.at[d], by_position.at[d], y.at[d], &error));
     assert_close_and_release(y, 1e-6, "embedding", ROWS, COLUMNS);
     BOTH(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens, dy.at[d], by_token.at[d], by_position.at[d], &error));
@@ -263,7 +194,7 @@ static void test_cross_entropy(void **state)
             int32_t targets[64];
             for (size_t i = 0; i < rows; i++)
                 targets[i] = (int32_t)(random_bits(6, i) % columns);
-            const Tensor logits = filled(rows * columns, deviation, deviation);
+            const Tensor logits = filled(ELEMENTS, rows * columns, deviation, deviation);
             double loss[DEVICES] = {NAN, NAN};
             BOTH(cross_entropy(device, k[d], targets, 0.05, logits.at[d], &loss[d], &error));
             assert_true(fabs(loss[CPU] - loss[ORACLE]) <= 1e-6 * fmax(1, loss[ORACLE]));
@@ -279,7 +210,7 @@ static void test_squared_error(void **state)
     float targets[COUNT];
     for (size_t i = 0; i < COUNT; i++)
         targets[i] = random_normal(9, i);
-    const Tensor y = normal(COUNT), dy = poisoned(COUNT);
+    const Tensor y = normal(COUNT), dy = poisoned(ELEMENTS, COUNT);
     double loss[DEVICES] = {NAN, NAN};
     BOTH(squared_error(device, COUNT, y.at[d], targets, 0.25, dy.at[d], &loss[d], &error));
     assert_true(fabs(loss[CPU] - loss[ORACLE]) <= 1e-6 * loss[ORACLE]);
@@ -293,7 +224,7 @@ static void test_memory(void **state)
     static const size_t counts[] = {0, 1, 7, 8, 1000};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
-        const Tensor x = normal(count), copied = poisoned(count), seven = poisoned(count), sum = normal(count);
+        const Tensor x = normal(count), copied = poisoned(ELEMENTS, count), seven = poisoned(ELEMENTS, count), sum = normal(count);
         BOTH(copy(device, count * device->run->size[ELEMENTS], x.at[d], copied.at[d], &error));
         assert_memory_equal(x.at[CPU], copied.at[CPU], count * sizeof(float));
         assert_close_and_release(copied, 1e-7, "copy", count, 1);
@@ -322,6 +253,7 @@ static void test_memory(void **state)
         devices[d]->run->deallocate(devices[d], memory);
         devices[d]->run->deallocate(devices[d], NULL);
         void *too_much = NULL;
+        Error error = {""};
         assert_int_equal(devices[d]->run->allocate(devices[d], SIZE_MAX - 1, &too_much, &error), STATUS_RUN_FAILED);
         assert_non_null(strstr(error.text, "out of memory"));
     }
@@ -334,7 +266,7 @@ static void test_adamw(void **state)
     AdamW settings = {.rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 1e-8, .decay = 0.5, .clip = 0.5};
     static const double gradients[3] = {2, -4, 1};
     double parameter = 3, moment1 = 0, moment2 = 0;
-    const Tensor p = filled(1, 0, 3), m = filled(1, 0, 0), v = filled(1, 0, 0);
+    const Tensor p = filled(ELEMENTS, 1, 0, 3), m = filled(ELEMENTS, 1, 0, 0), v = filled(ELEMENTS, 1, 0, 0);
     for (settings.step = 1; settings.step <= 3; settings.step++) {
         const double gradient = gradients[settings.step - 1] * 0.5;
         moment1 = 0.9 * moment1 + 0.1 * gradient;
@@ -342,7 +274,7 @@ static void test_adamw(void **state)
         const double mean = moment1 / (1 - pow(0.9, (double)settings.step));
         const double deviation = sqrt(moment2 / (1 - pow(0.99, (double)settings.step)));
         parameter = parameter - 0.1 * 0.5 * parameter - 0.1 * mean / (deviation + 1e-8);
-        const Tensor g = filled(1, 0, (float)gradients[settings.step - 1]);
+        const Tensor g = filled(ELEMENTS, 1, 0, (float)gradients[settings.step - 1]);
         BOTH(adamw(device, &settings, 1, p.at[d], g.at[d], m.at[d], v.at[d], NULL, &error));
         assert_true(fabs(*(double *)p.at[ORACLE] - parameter) < 1e-12);
         assert_true(fabs((double)*(float *)p.at[CPU] - parameter) < 1e-6);
@@ -357,7 +289,7 @@ static void test_adamw_of_many(void **state)
     (void)state;
     enum { COUNT = 1003 };
     const AdamW settings = {.rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 0.3, .step = 5};
-    const Tensor p = normal(COUNT), g = normal(COUNT), m = normal(COUNT), v = filled(COUNT, 0.1f, 1);
+    const Tensor p = normal(COUNT), g = normal(COUNT), m = normal(COUNT), v = filled(ELEMENTS, COUNT, 0.1f, 1);
     BOTH(adamw(device, &settings, COUNT, p.at[d], g.at[d], m.at[d], v.at[d], NULL, &error));
     assert_close_and_release(p, 1e-6, "adamw parameters", COUNT, 1);
     assert_close_and_release(m, 1e-6, "adamw moment", COUNT, 1);
@@ -376,7 +308,7 @@ static void test_product_clock(void **state)
         OK(device_kernel(devices[d], &shape, &kernel, &error));
         OK(device_kernel(devices[d], &shape, &again, &error));
         assert_ptr_equal(kernel, again);
-        const Tensor x = normal(8 * 16), w = normal(16 * 4), y = poisoned(8 * 4);
+        const Tensor x = normal(8 * 16), w = normal(16 * 4), y = poisoned(ELEMENTS, 8 * 4);
         devices[d]->products = (ProductClock){.on = true};
         OK(devices[d]->run->linear_forward(devices[d], kernel, x.at[d], w.at[d], NULL, NULL, y.at[d], &error));
         devices[d]->products.on = false;
@@ -392,6 +324,7 @@ static void test_open_names(void **state)
 {
     (void)state;
     Device *device = (Device *)1;
+    Error error = {""};
     assert_int_equal(device_open("gpu", 0, &device, &error), STATUS_BAD_USAGE);
     assert_null(device);
     assert_string_equal(error.text, "no device 'gpu'; there are: cpu, cuda, cuda-fp32, oracle");
@@ -401,6 +334,7 @@ static void test_open_names(void **state)
 static int open_devices(void **state)
 {
     (void)state;
+    Error error = {""};
     return device_open("cpu", 0, &devices[CPU], &error) || device_open("oracle", 0, &devices[ORACLE], &error);
 }
 

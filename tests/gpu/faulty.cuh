@@ -80,34 +80,22 @@ DEVICE void faulty_box(const Copy &p, char *shared, bool acquired, bool written,
     *(unsigned *)p.to = *(unsigned *)shared;
 }
 
-KERNEL faulty_map(KERNEL_PARAMETER Copy p)
-{
-    KERNEL_SHARED(shared);
-    faulty_box(p, shared, false, false, false);
-}
-
-KERNEL faulty_fence(KERNEL_PARAMETER Copy p)
-{
-    KERNEL_SHARED(shared);
-    faulty_box(p, shared, true, true, false);
-}
-
-KERNEL faulty_count(KERNEL_PARAMETER Copy p)
-{
-    KERNEL_SHARED(shared);
-    faulty_box(p, shared, true, false, true);
-}
-
-KERNEL faulty_wait(KERNEL_PARAMETER Copy p)
-{
-    KERNEL_SHARED(shared);
-    faulty_box(p, shared, true, false, false);
-}
+#define FAULTY_BOX(name, ...)             \
+    KERNEL name(KERNEL_PARAMETER Copy p)  \
+    {                                     \
+        KERNEL_SHARED(shared);            \
+        faulty_box(p, shared, __VA_ARGS__); \
+    }
+FAULTY_BOX(faulty_map, false, false, false)
+FAULTY_BOX(faulty_fence, true, true, false)
+FAULTY_BOX(faulty_count, true, false, true)
+FAULTY_BOX(faulty_wait, true, false, false)
 
 /* Clusters of two, each block with arrivals that the other one's threads arrive at, and a box to both by the map at `from`. */
 DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, unsigned missing, bool stays)
 {
     Arrivals *full = (Arrivals *)(shared + 1024), *empty = full + 1;
+    tensor_map_acquire((const TensorMap *)p.from);
     if (threadIdx.x == 0) {
         arrivals_init(full, 1);
         arrivals_init(empty, 2 * blockDim.x);
@@ -129,34 +117,16 @@ DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, un
         arrivals_wait(empty, 0);
 }
 
-/* The one without a fault. */
-KERNEL faulty_not(KERNEL_PARAMETER Copy p)
-{
-    KERNEL_SHARED(shared);
-    tensor_map_acquire((const TensorMap *)p.from);
-    faulty_cluster(p, shared, true, 0, true);
-}
-
-KERNEL faulty_begin(KERNEL_PARAMETER Copy p)
-{
-    KERNEL_SHARED(shared);
-    tensor_map_acquire((const TensorMap *)p.from);
-    faulty_cluster(p, shared, false, 0, true);
-}
-
-KERNEL faulty_arrival(KERNEL_PARAMETER Copy p)
-{
-    KERNEL_SHARED(shared);
-    tensor_map_acquire((const TensorMap *)p.from);
-    faulty_cluster(p, shared, true, 1, true);
-}
-
-KERNEL faulty_end(KERNEL_PARAMETER Copy p)
-{
-    KERNEL_SHARED(shared);
-    tensor_map_acquire((const TensorMap *)p.from);
-    faulty_cluster(p, shared, true, 0, false);
-}
+#define FAULTY_CLUSTER(name, ...)             \
+    KERNEL name(KERNEL_PARAMETER Copy p)      \
+    {                                         \
+        KERNEL_SHARED(shared);                \
+        faulty_cluster(p, shared, __VA_ARGS__); \
+    }
+FAULTY_CLUSTER(faulty_not, true, 0, true) /* the one without a fault */
+FAULTY_CLUSTER(faulty_begin, false, 0, true)
+FAULTY_CLUSTER(faulty_arrival, true, 1, true)
+FAULTY_CLUSTER(faulty_end, true, 0, false)
 
 KERNEL faulty_early(KERNEL_PARAMETER Copy)
 {

@@ -1,0 +1,80 @@
+#ifndef TESTS_DEVICE_PAIR_H
+#define TESTS_DEVICE_PAIR_H
+
+/* A device beside the oracle, and tensors that both have. */
+
+#include "runtime/device/device.h"
+#include "runtime/model/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { TESTED, ORACLE, DEVICES };
+static Device *devices[DEVICES];
+static uint64_t next_key;
+
+#define OK(call)                                                 \
+    do {                                                         \
+        Error error = {""};                                      \
+        if ((call) != STATUS_OK)                                 \
+            fail_msg("%s:%d: %s", #call, __LINE__, error.text);  \
+    } while (0)
+
+typedef struct Tensor {
+    NumberKind kind;
+    size_t count;
+    void *at[DEVICES];
+} Tensor;
+
+/* The values are those that the tested device can hold, on both. */
+static Tensor tensor_of(NumberKind kind, size_t count, float *values)
+{
+    Tensor tensor = {.kind = kind, .count = count};
+    for (int d = 0; d < DEVICES; d++) {
+        const DeviceTable *run = devices[d]->run;
+        OK(run->allocate(devices[d], count * run->size[kind], &tensor.at[d], &error));
+        OK(run->load_floats(devices[d], kind, count, values, tensor.at[d], &error));
+        OK(run->store_floats(devices[d], kind, count, tensor.at[d], values, &error));
+    }
+    return tensor;
+}
+
+static Tensor filled(NumberKind kind, size_t count, float deviation, float offset)
+{
+    float *values = malloc(count * sizeof *values + 1);
+    next_key++;
+    for (size_t i = 0; i < count; i++)
+        values[i] = offset + deviation * random_normal(next_key, i);
+    const Tensor tensor = tensor_of(kind, count, values);
+    free(values);
+    return tensor;
+}
+
+static Tensor normal(size_t count) { return filled(ELEMENTS, count, 1, 0); }
+static Tensor poisoned(NumberKind kind, size_t count) { return filled(kind, count, 0, NAN); }
+
+static void release(Tensor tensor)
+{
+    for (int d = 0; d < DEVICES; d++)
+        devices[d]->run->deallocate(devices[d], tensor.at[d]);
+}
+
+static void kernels_for(KernelShape shape, const Kernel **kernels)
+{
+    for (int d = 0; d < DEVICES; d++)
+        OK(device_kernel(devices[d], &shape, &kernels[d], &error));
+}
+
+/* Calls an operation on both; inside, `d` is the device's number, `device` the device. */
+#define BOTH(...)                       \
+    for (int d = 0; d < DEVICES; d++) { \
+        Device *device = devices[d];    \
+        OK(device->run->__VA_ARGS__);   \
+    }
+
+#endif
