@@ -119,6 +119,8 @@ struct Session {
     End *ends;              /* [microbatches] by number */
     size_t record_bytes;
     size_t piece_bytes;
+    int64_t saved_begin;    /* of the weights in the file of --load, */
+    uint64_t saved_parameters; /* and how many there are */
     uint32_t kept_steps;    /* whose clocks the trace shows */
     int64_t begun;          /* ns, session_run */
     bool stuck;             /* a rank never came back */
@@ -184,11 +186,21 @@ int64_t clock_common(const ClockSample compared[2], int64_t own);
 /* All of one rank: bind, the steps, the files at the end. */
 Status rank_train(Rank *rank, Error *error);
 
+/* --- start.c --- */
+
+/* Whether the file of --load is of this model and whole. */
+Status weights_check(Session *session, Error *error);
+/* Its weights in place of the ones that a bound rank begins with. A meeting of all ranks. */
+Status load_weights(Rank *rank, Error *error);
+
 /* --- save.c, trace.c: meetings of all ranks that write what belongs to all to `stream` on rank 0. Whether all of the writing
    went well is found out there when the file is finished; on the other ranks `stream` is NULL --- */
 
 /* The `bytes` bytes at `mine` on rank `owner`; what the others say counts for nothing. */
 Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error);
+/* The head of the file up to the number of parameters, which the caller frees; NULL: no memory. It depends on the model alone, not
+   on the schedule or the number of its ranks. */
+char *weights_head(const ModelConfig *model);
 /* The weights, one copy of each stage; the head of the file says how they lie in it. */
 Status save_weights(Rank *rank, FILE *stream, Error *error);
 /* The last stages' outputs of the step that ran, by microbatch number. */

@@ -33,6 +33,7 @@ const char options_help[] =
     "  --reference        the whole model on one rank, microbatch after microbatch\n"
     "  --outputs FILE     with --forward-only: the last stage's outputs, float32 little-endian, by microbatch number\n"
     "  --save FILE        the weights at the end\n"
+    "  --load FILE        starts from weights that --save wrote, of any schedule; the optimizer begins anew\n"
     "  --trace FILE       the last steps as Chrome trace events\n"
     "  --trace-steps N    so many of them (default: up to 16)\n"
     "  --json             one JSON object a step on standard output\n"
@@ -157,13 +158,13 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
     const char *const read[] = {options->program, options->data, strcmp(options->model_name, "gpt") == 0 ? NULL : options->model_name};
     TRY(file_keep_apart(files, sizeof files / sizeof *files, read, sizeof read / sizeof *read, error));
-    if (options->simulated && (options->data || options->save || options->outputs))
-        return error_set(error, STATUS_BAD_USAGE, "--device sim computes nothing: it goes with no --data, --save or --outputs; %s", hint);
+    if (options->simulated && (options->data || options->load || options->save || options->outputs))
+        return error_set(error, STATUS_BAD_USAGE, "--device sim computes nothing: it goes with no --data, --load, --save or --outputs; %s", hint);
     return STATUS_OK;
 }
 
 enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
-       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_IN_TURN, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_JSON,
+       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_IN_TURN, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_LOAD, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_JSON,
        OPTION_OVERCOMMIT, OPTION_HELP, OPTION_VERSION };
 
 static const struct option long_options[] = {
@@ -182,6 +183,7 @@ static const struct option long_options[] = {
     {"reference", no_argument, NULL, OPTION_REFERENCE},
     {"outputs", required_argument, NULL, OPTION_OUTPUTS},
     {"save", required_argument, NULL, OPTION_SAVE},
+    {"load", required_argument, NULL, OPTION_LOAD},
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"trace-steps", required_argument, NULL, OPTION_TRACE_STEPS},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -234,6 +236,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_REFERENCE: options->reference = true; break;
         case OPTION_OUTPUTS: options->outputs = optarg; break;
         case OPTION_SAVE: options->save = optarg; break;
+        case OPTION_LOAD: options->load = optarg; break;
         case OPTION_TRACE: options->trace = optarg; break;
         case OPTION_TRACE_STEPS: TRY(parse_count("--trace-steps", optarg, 1, UINT32_MAX - 1, &options->trace_steps, error)); break;
         case OPTION_JSON: options->json = true; break;

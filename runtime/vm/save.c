@@ -24,18 +24,36 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
     return STATUS_OK;
 }
 
-/* The head depends on the model alone, not on the schedule or the number of its ranks. */
-static void write_head(const ModelConfig *model, uint64_t parameters, FILE *stream)
+char *weights_head(const ModelConfig *model)
 {
+    char *text = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        return NULL;
     fprintf(stream,
             "DPSWEIGHTS 1\n"
             "# Lines of text up to the first empty one, then `parameters` numbers, float32 little-endian: the layers in the\n"
-            "# order of the model, of each layer its components, of each component its matrices and vectors, row by row.\n"
+            "# order of the model, of each layer its components, of each component its matrices and vectors, row by row, each\n"
+            "# filled up with zeros to a multiple of 16.\n"
             "model %s\nlayers %u\nhidden %u\n",
             model->kind == MODEL_GPT ? "gpt" : "mlp", model->layers, model->hidden);
     if (model->kind == MODEL_GPT)
         fprintf(stream, "heads %u\nsequence %u\nvocabulary %u\n", model->heads, model->sequence, model->vocabulary);
-    fprintf(stream, "parameters %llu\n\n", (unsigned long long)parameters);
+    if (fclose(stream) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static Status write_head(const ModelConfig *model, uint64_t parameters, FILE *stream, Error *error)
+{
+    char *head = weights_head(model);
+    if (!head)
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the head of the weights");
+    fprintf(stream, "%sparameters %llu\n\n", head, (unsigned long long)parameters);
+    free(head);
+    return STATUS_OK;
 }
 
 Status save_weights(Rank *rank, FILE *stream, Error *error)
@@ -45,9 +63,7 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
     uint64_t parameters = 0;
     for (uint32_t r = 0; r < program->rank_count; r++)
         parameters += rank_record(rank, r)->parameters;
-    if (stream)
-        write_head(&session->model, parameters, stream);
-    Status status = STATUS_OK;
+    Status status = stream ? write_head(&session->model, parameters, stream, error) : STATUS_OK;
     for (uint32_t s = 0; status == STATUS_OK && s < program->stages; s++) {
         const Home *home = &session->counting[s];
         float *weights = NULL;

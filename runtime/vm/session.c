@@ -142,6 +142,8 @@ static Status open_all(Session *session, Error *error)
     if (!options->simulated) {
         TRY(model_config_check(&session->model, program->stages, error));
         TRY(dataset_open(&session->model, options->data, &session->dataset, error));
+        if (options->load)
+            TRY(weights_check(session, error));
     }
     TRY(open_transport(session, error));
     if (session->endpoints[0])

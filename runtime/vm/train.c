@@ -213,6 +213,8 @@ Status rank_train(Rank *rank, Error *error)
 {
     const RunOptions *options = rank->session->options;
     TRY(rank_bind(rank, error));
+    if (options->load)
+        TRY(load_weights(rank, error));
     TRY(clocks_compare(rank, &rank->compared[0], error));
     TRY(tell_ready(rank, error));
     for (bool last = false; !last;)

@@ -49,6 +49,7 @@ typedef struct RunOptions {
     bool processes;           /* one rank a process; else all ranks are threads of this one */
     const int *rank_map;      /* [rank_map_count], NULL: none */
     int rank_map_count;
+    const char *load;         /* a file of `save` to start from; NULL: seeded weights */
     const char *trace, *save, *outputs; /* paths to write, NULL: not wanted */
     bool json, forward_only, in_turn, reference, overcommit;
     bool simulated;           /* passes take the time that `costs` say and compute nothing */

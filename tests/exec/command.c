@@ -59,6 +59,31 @@ static void test_named_pipe(void **state)
                         program)), 0, "");
 }
 
+/* What was saved is what a run starts from, however it is cut; files of other models, or cut off, are refused before it. */
+static void test_load(void **state)
+{
+    (void)state;
+    static const char still[] = "--set learning_rate=0 --steps 1";
+    expect(finish(start("%s --steps 20 --save %s/learned %s %s", dprun, folder, small, program)), 0, "");
+    expect(finish(start("%s %s --load %s/learned --save %s/again %s %s", dprun, still, folder, folder, small, program)), 0, "");
+    assert_non_null(strstr(output, "gpt from "));
+    expect(finish(start("cmp %s/learned %s/again", folder, folder)), 0, "");
+    expect(finish(start("%s %s --seed 7 --load %s/learned --save - --reference %s %s | cmp %s/learned -", dprun, still, folder, small, program,
+                        folder)), 0, "");
+    expect(finish(start("%s %s --save %s/start %s %s; cmp %s/start %s/learned", dprun, still, folder, small, program, folder, folder)), 1, "");
+    expect(finish(start("%s --forward-only --load %s/learned --outputs %s/a %s %s; %s --forward-only --reference --load %s/learned --outputs - %s %s "
+                        "| cmp - %s/a", dprun, folder, folder, small, program, dprun, folder, small, program, folder)), 0, "");
+    expect(finish(start("%s --load %s/learned --set layers=8 %s %s", dprun, folder, small, program)), 1,
+           "/learned: of a model of layers 4, this run's is of layers 8: --set layers=4\n");
+    expect(finish(start("%s --load %s/learned --model mlp %s", dprun, folder, program)), 1, "is of model mlp: --model gpt\n");
+    expect(finish(start("head -c 1000 %s/learned >%s/cut; %s --load %s/cut %s %s", folder, folder, dprun, folder, small, program)), 1,
+           " bytes follow its head, not those of ");
+    expect(finish(start("head -c 100 %s/learned >%s/cut; %s --load %s/cut %s %s", folder, folder, dprun, folder, small, program)), 1,
+           "/cut: no weights that dprun --save wrote");
+    expect(finish(start("%s --load %s %s", dprun, program, program)), 1, "no weights that dprun --save wrote");
+    expect(finish(start("%s --load %s/none %s", dprun, folder, program)), 1, "/none: No such file");
+}
+
 /* A plan that no machine has room for ends in words, not by the kernel. */
 static void test_too_much_memory(void **state)
 {
@@ -166,6 +191,8 @@ static void test_mpi_equals_local(void **state)
     take_losses(mpi, sizeof mpi);
     assert_string_equal(local, mpi);
     expect(finish(start("cmp %s/local %s/mpi", folder, folder)), 0, "");
+    expect(finish(start("mpirun %s -n 4 %s --set learning_rate=0 --steps 1 --load %s/local --save %s/again %s %s && cmp %s/local %s/again",
+                        mpirun_options(), dprun, folder, folder, small, program, folder, folder)), 0, "");
     expect(finish(start("grep -c '\"ph\":\"X\"' %s/trace; tail -c 4 %s/trace", folder, folder)), 0, "");
     assert_string_equal(output, "552\n\n]}\n");
     expect(finish(start("mpirun %s -n 4 %s --json --steps 2 --rank-map 2,0,3,1 %s %s",
@@ -300,7 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),          cmocka_unit_test(test_people),    cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_named_pipe),
-        cmocka_unit_test(test_too_much_memory),
+        cmocka_unit_test(test_load),          cmocka_unit_test(test_too_much_memory),
         cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_interrupt_before_the_first_step), cmocka_unit_test(test_mpi_equals_local),
         cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed),

@@ -91,6 +91,7 @@ static void test_mistakes(void **state)
         {{"dprun", "--seed=", "prog.bin"}, STATUS_BAD_USAGE, "--seed: ''"},
         {{"dprun", "--device=tpu", "prog.bin"}, STATUS_BAD_USAGE, "--device: 'tpu'"},
         {{"dprun", "--device=sim", "--save=w", "prog.bin"}, STATUS_BAD_USAGE, "--device sim computes nothing"},
+        {{"dprun", "--device=sim", "--load=w", "prog.bin"}, STATUS_BAD_USAGE, "--device sim computes nothing"},
         {{"dprun", "--device=sim", "--cost=F=x", "prog.bin"}, STATUS_BAD_USAGE, "F = x"},
         {{"dprun", "--cost=F=1", "prog.bin"}, STATUS_BAD_USAGE, "--cost goes with --device sim"},
         {{"dprun", "--transport=tcp", "prog.bin"}, STATUS_BAD_USAGE, "--transport: 'tcp'"},
