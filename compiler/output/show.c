@@ -12,6 +12,7 @@
 enum {
     LABEL_SIZE = 64,
     LEAST_BLOCK = 20, /* columns, however narrow the terminal */
+    MOST_BLOCKS = 8,  /* below each other that somebody reads */
     STYLE_PLAIN = -1,
     STYLE_IDLE = -2,
 };
@@ -241,4 +242,6 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
         }
     }
     print_key(&screen);
+    if (blocks > MOST_BLOCKS)
+        fputs("long for a terminal: --emit=html:FILE has it on a page to walk through, --emit=svg:FILE as a picture\n", stream);
 }
