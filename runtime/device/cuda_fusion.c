@@ -26,7 +26,8 @@ typedef struct KeptTable {
     uint64_t name[FUSION_NAME / 8];
     size_t name_bytes;
     unsigned blocks;
-    Fused fused; /* its next launch; without operations: an empty place */
+    ProductClock products; /* what a launch adds to the device's, if that was on and is */
+    Fused fused;           /* the next one; without operations: an empty place */
 } KeptTable;
 
 struct CudaFusion {
@@ -40,6 +41,7 @@ struct CudaFusion {
     FusedPlan plans[PLANS]; /* each empty at first */
     unsigned next_plan;
     KeptTable *kept, *place; /* PLACES; that of what is collected, NULL: it does not stay */
+    ProductClock before;     /* the device's, when collecting began */
     size_t memory_used;
     void *host, *memory;     /* of all drafts; of tables that stay, behind them of one that does not */
 };
@@ -111,13 +113,15 @@ void cuda_fusion_forget(CudaDevice *cuda)
 /* --- tables that stay --- */
 
 /* Where the table is or shall be; NULL where there is no place left. */
-static KeptTable *find_place(const CudaFusion *fusion, const void *name, size_t bytes)
+static KeptTable *find_place(const CudaDevice *cuda, const void *name, size_t bytes)
 {
+    const CudaFusion *fusion = cuda->fusion;
     const uint64_t first = cuda_hash(name, bytes);
     for (unsigned i = 0; i < NEARBY; i++) {
         KeptTable *kept = &fusion->kept[(first + i) % PLACES];
         if (!kept->fused.operations ||
-            (kept->name_bytes == bytes && kept->blocks == fusion->blocks && memcmp(kept->name, name, bytes) == 0))
+            (kept->name_bytes == bytes && kept->blocks == fusion->blocks && kept->products.on == cuda->device.products.on &&
+             memcmp(kept->name, name, bytes) == 0))
             return kept;
     }
     return NULL;
@@ -215,6 +219,9 @@ static Status launch_table(CudaDevice *cuda, Error *error)
         fusion->memory_used += bytes;
         turn_counters(&fused);
         place->fused = fused;
+        place->products = cuda->device.products;
+        place->products.calls -= fusion->before.calls;
+        place->products.operations -= fusion->before.operations;
     }
     return STATUS_OK;
 }
@@ -242,17 +249,20 @@ static Status begin(Device *device, const void *name, size_t bytes, uint32_t sha
     memset(fusion->last, 0, sizeof fusion->last);
     /* else the GPU is too small for one block of it, and takes the operations one by one */
     fusion->on = fused_launch(1, (unsigned)device->run->size[ELEMENTS]).shared <= (unsigned)cuda->properties.shared_bytes;
-    fusion->place = fusion->on && !device->products.on ? find_place(fusion, name, bytes) : NULL; /* that clock counts operations */
-    if (!fusion->place)
+    KeptTable *place = fusion->place = fusion->on ? find_place(cuda, name, bytes) : NULL;
+    fusion->before = device->products;
+    if (!place)
         return STATUS_OK;
-    if (!fusion->place->fused.operations) {
-        name_place(fusion->place, name, bytes, fusion->blocks);
+    if (!place->fused.operations) {
+        name_place(place, name, bytes, fusion->blocks);
         return STATUS_OK;
     }
     fusion->on = false;
     *again = true;
-    TRY(launch_fused_kernel(cuda, fusion->blocks, &fusion->place->fused, error));
-    turn_counters(&fusion->place->fused);
+    device->products.calls += place->products.calls;
+    device->products.operations += place->products.operations;
+    TRY(launch_fused_kernel(cuda, fusion->blocks, &place->fused, error));
+    turn_counters(&place->fused);
     return STATUS_OK;
 }
 

@@ -145,7 +145,7 @@ static void test_drafts(void **state)
 }
 
 /* What an F&B follows from: change by change. */
-enum { NOTHING, RECIPE, SLOTS, WEIGHTS, VERSION, HALVES, STAGE, SCRATCH, BESIDE, CHANGES };
+enum { NOTHING, RECIPE, SLOTS, WEIGHTS, VERSION, HALVES, STAGE, SCRATCH, BESIDE, COUNTED, CHANGES };
 
 static Stage *open_another(const Work *work, const char *heads, const char *sequence)
 {
@@ -169,6 +169,7 @@ static void change(Work *work, int what, const void *other_weights)
         break;
     case SCRATCH: stage_close(open_another(work, "heads=8", "sequence=64")); break;
     case BESIDE: assert_non_null(work->device->run->async->native_queue(work->device, QUEUE_MESSAGES)); break;
+    case COUNTED: work->device->products.on = true; break;
     default: break;
     }
 }
@@ -180,6 +181,7 @@ static void test_tables_stay(void **state)
     enum { TIMES = 4 };
     for (StandinOrder order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
         float *numbers[2][CHANGES];
+        ProductClock counted[2];
         size_t count = 0;
         for (int together = 0; together < 2; together++) {
             standin_begin(&(StandinSetting){.order = order, .seed = 3, .multiprocessors = 16});
@@ -199,11 +201,13 @@ static void test_tables_stay(void **state)
                 }
                 numbers[together][what] = results(&work, &count);
             }
+            counted[together] = work.device->products;
             free_weights(work.device, others);
             end_work(&work);
             assert_clean();
             assert_int_equal(standin_report().fused, together ? CHANGES * TIMES : 0);
         }
+        assert_true(counted[0].calls > 0 && counted[0].calls == counted[1].calls && counted[0].operations == counted[1].operations);
         for (int what = NOTHING; what < CHANGES; what++) {
             if (memcmp(numbers[0][what], numbers[1][what], count * sizeof(float)) != 0)
                 fail_msg("change %d: other numbers", what);

@@ -449,6 +449,7 @@ static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *
 static CudaError MemcpyAsync(void *destination, const void *source, size_t bytes, CudaStream *stream)
 {
     ENTER(MemcpyAsync)
+    report.copies++;
     advance(stream);
     touch(stream, "cudaMemcpyAsync", source, bytes, false);
     touch(stream, "cudaMemcpyAsync", destination, bytes, true);

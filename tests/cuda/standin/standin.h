@@ -41,7 +41,7 @@ void standin_begin(const StandinSetting *setting);
 typedef struct StandinReport {
     size_t calls;
     size_t live;          /* memory, streams, events, libraries not given back */
-    size_t launches;
+    size_t launches, copies;
     size_t clustered;     /* of them, in clusters of several blocks */
     size_t fused;         /* of them, fused ones; */
     unsigned operations, blocks; /* of the last of these */
