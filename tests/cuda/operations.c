@@ -8,22 +8,25 @@
 int main(void)
 {
     static const struct {
-        const char *device;
         int major;
-        double bound;
-        unsigned cluster;
-    } runs[] = {{"cuda-fp32", 8, 1e-5, 0}, {"cuda", 8, 1e-2, 0}, {"cuda", 9, 1e-2, 0}, {"cuda", 9, 1e-2, 2}};
+        OperationsRun run;
+    } runs[] = {
+        {8, {.device = "cuda-fp32", .bound = 1e-5}}, {8, {.device = "cuda", .bound = 1e-2}},
+        {9, {.device = "cuda", .bound = 1e-2}}, {9, {.device = "cuda", .bound = 1e-2, .cluster = 2}},
+        {8, {.device = "cuda-fp32", .bound = 1e-5, .fused = true}}, {9, {.device = "cuda", .bound = 1e-2, .fused = true}},
+    };
     int failed = 0;
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
+        const OperationsRun *run = &runs[r].run;
         standin_begin(&(StandinSetting){.major = runs[r].major});
-        failed += run_operations(runs[r].device, runs[r].bound, false, runs[r].cluster);
+        failed += run_operations(*run);
         const StandinReport report = standin_report();
         if (report.live || report.races) {
             fprintf(stderr, "%zu objects left, %zu races: %s\n", report.live, report.races, report.first_race);
             failed++;
         }
-        if (runs[r].cluster > 1 ? report.clustered == 0 : runs[r].major < 9 && report.clustered > 0) {
-            fprintf(stderr, "%zu launches in clusters\n", report.clustered);
+        if ((run->cluster > 1) > report.clustered || (runs[r].major < 9 && report.clustered > 0) || run->fused != (report.fused > 0)) {
+            fprintf(stderr, "%zu launches in clusters, %zu fused\n", report.clustered, report.fused);
             failed++;
         }
         standin_kernels_end();

@@ -11,9 +11,47 @@
 #include <float.h>
 #include <string.h>
 
-static double bound;       /* of |x - y| / |y| */
-static bool with_large;    /* shapes that take the oracle seconds */
-static unsigned wrong;     /* outputs of a test */
+typedef struct OperationsRun {
+    const char *device;
+    double bound;     /* of |x - y| / |y| */
+    bool large;       /* also shapes that take the oracle seconds */
+    unsigned cluster; /* CudaDevice.cluster; 0: as it likes */
+    bool fused;       /* each operation by a launch of a table, where the device has these */
+    bool says;        /* each call before it is made: for those that do not come back */
+} OperationsRun;
+
+static OperationsRun how;
+static unsigned wrong; /* outputs of a test */
+
+static void begin_call(Device *device, const char *call)
+{
+    static uint64_t name;
+    const DeviceFusion *fusion = device->run->fusion;
+    bool again = false;
+    name++; /* another table */
+    if (how.says && device == devices[TESTED])
+        printf("[ CALL     ] %.*s\n", (int)strcspn(call, "("), call);
+    if (how.fused && fusion) {
+        OK(fusion->begin(device, &name, sizeof name, 0, 0, &again, &error));
+        OK(fusion->part(device, RECIPE_F, &error));
+        assert_false(again);
+    }
+}
+
+static void end_call(Device *device)
+{
+    if (how.fused && device->run->fusion)
+        OK(device->run->fusion->end(device, &error));
+}
+
+/* BOTH, as the run wants it. */
+#define CALL(...)                             \
+    for (int d = 0; d < DEVICES; d++) {       \
+        Device *device = devices[d];          \
+        begin_call(device, #__VA_ARGS__);     \
+        OK(device->run->__VA_ARGS__);         \
+        end_call(device);                     \
+    }
 
 static Tensor small(size_t count) { return filled(ELEMENTS, count, 0.1f, 0); }
 static Tensor sums(size_t count) { return filled(MASTERS, count, 1, 0); }
@@ -37,9 +75,9 @@ static void compare(Tensor tensor, const char *what, size_t rows, size_t columns
         difference += off * off;
         size += values[ORACLE][i] * values[ORACLE][i];
     }
-    if (!(sqrt(difference) <= bound * sqrt(size) + (double)FLT_MIN)) { /* also what is not a number; less may become 0 */
+    if (!(sqrt(difference) <= how.bound * sqrt(size) + (double)FLT_MIN)) { /* also what is not a number; less may become 0 */
         char text[500];
-        describe_wrong(values[TESTED], values[ORACLE], rows, columns, 4 * bound * sqrt(size / (double)tensor.count), text, sizeof text);
+        describe_wrong(values[TESTED], values[ORACLE], rows, columns, 4 * how.bound * sqrt(size / (double)tensor.count), text, sizeof text);
         print_error("%s of %s, %zu x %zu: off by %g of %g; %s\n", what, devices[TESTED]->run->name, rows, columns, sqrt(difference),
                     sqrt(size), text);
         wrong++;
@@ -62,8 +100,8 @@ typedef struct Block {
 static Block block_of(size_t bytes, const void *values)
 {
     Block block = {.bytes = bytes};
-    BOTH(allocate(device, bytes, &block.at[d], &error));
-    BOTH(upload(device, bytes, values, block.at[d], &error));
+    CALL(allocate(device, bytes, &block.at[d], &error));
+    CALL(upload(device, bytes, values, block.at[d], &error));
     return block;
 }
 
@@ -76,8 +114,8 @@ static void release_block(Block block)
 static void compare_losses(Block block, const char *what)
 {
     double loss[DEVICES];
-    BOTH(download(device, sizeof(double), block.at[d], &loss[d], &error));
-    if (!(fabs(loss[TESTED] - loss[ORACLE]) <= bound * fabs(loss[ORACLE]))) {
+    CALL(download(device, sizeof(double), block.at[d], &loss[d], &error));
+    if (!(fabs(loss[TESTED] - loss[ORACLE]) <= how.bound * fabs(loss[ORACLE]))) {
         print_error("%s of %s is %.9g, should be %.9g\n", what, devices[TESTED]->run->name, loss[TESTED], loss[ORACLE]);
         wrong++;
     }
@@ -89,7 +127,7 @@ static void test_linear(void **state)
     (void)state;
     static const size_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 65}, {64, 96, 384}, {130, 128, 128}, {7, 300, 2},
                                        {192, 320, 264}, {512, 1024, 768}};
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes - (with_large ? 0 : 1); s++) {
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes - (how.large ? 0 : 1); s++) {
         const size_t rows = shapes[s][0], columns = shapes[s][1], outputs = shapes[s][2];
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs}, k);
@@ -97,7 +135,7 @@ static void test_linear(void **state)
         const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
         for (int with = 0; with < 4; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs);
-            BOTH(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL, with & 2 ? residual.at[d] : NULL,
+            CALL(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL, with & 2 ? residual.at[d] : NULL,
                                 y.at[d], &error));
             compare_and_release(y, "linear forward", rows, outputs);
         }
@@ -106,19 +144,19 @@ static void test_linear(void **state)
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, gelu_in);
         for (int with = 0; with < 2; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs), active = poisoned(ELEMENTS, rows * outputs);
-            BOTH(linear_gelu_forward(device, k[d], gelu_out[d], x.at[d], w.at[d], with ? bias.at[d] : NULL, y.at[d], active.at[d],
+            CALL(linear_gelu_forward(device, k[d], gelu_out[d], x.at[d], w.at[d], with ? bias.at[d] : NULL, y.at[d], active.at[d],
                                      &error));
             compare_and_release(y, "linear before GELU", rows, outputs);
             compare_and_release(active, "GELU of linear", rows, outputs);
         }
         const Tensor dbefore = poisoned(ELEMENTS, rows * columns);
-        BOTH(linear_gelu_backward_input(device, k[d], gelu_in[d], dy.at[d], w.at[d], x.at[d], dbefore.at[d], &error));
+        CALL(linear_gelu_backward_input(device, k[d], gelu_in[d], dy.at[d], w.at[d], x.at[d], dbefore.at[d], &error));
         compare_and_release(dbefore, "linear dx before GELU", rows, columns);
         const Tensor dx = poisoned(ELEMENTS, rows * columns), dw = sums(columns * outputs), dbias = sums(outputs);
-        BOTH(linear_backward_input(device, k[d], dy.at[d], w.at[d], dx.at[d], &error));
+        CALL(linear_backward_input(device, k[d], dy.at[d], w.at[d], dx.at[d], &error));
         compare_and_release(dx, "linear dx", rows, columns);
-        BOTH(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], dbias.at[d], &error));
-        BOTH(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], NULL, &error));
+        CALL(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], dbias.at[d], &error));
+        CALL(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], NULL, &error));
         compare_and_release(dw, "linear dw", columns, outputs);
         compare_and_release(dbias, "linear dbias", 1, outputs);
         release(x), release(w), release(bias), release(residual), release(dy);
@@ -136,17 +174,17 @@ static void test_norm(void **state)
         const Tensor x = filled(ELEMENTS, count, 3, 1), gain = normal(columns), shift = normal(columns), dy = normal(count);
         const Tensor residual = normal(count), y = poisoned(ELEMENTS, count);
         void *statistics[DEVICES];
-        BOTH(allocate(device, k[d]->context * device->run->size[ELEMENTS], &statistics[d], &error));
-        BOTH(norm_forward(device, k[d], x.at[d], gain.at[d], shift.at[d], y.at[d], statistics[d], &error));
+        CALL(allocate(device, k[d]->context * device->run->size[ELEMENTS], &statistics[d], &error));
+        CALL(norm_forward(device, k[d], x.at[d], gain.at[d], shift.at[d], y.at[d], statistics[d], &error));
         compare_and_release(y, "norm forward", rows, columns);
         for (int with = 0; with < 2; with++) {
             const Tensor dx = poisoned(ELEMENTS, count);
-            BOTH(norm_backward_input(device, k[d], x.at[d], statistics[d], gain.at[d], dy.at[d], with ? residual.at[d] : NULL,
+            CALL(norm_backward_input(device, k[d], x.at[d], statistics[d], gain.at[d], dy.at[d], with ? residual.at[d] : NULL,
                                      dx.at[d], &error));
             compare_and_release(dx, "norm dx", rows, columns);
         }
         const Tensor dgain = sums(columns), dshift = sums(columns);
-        BOTH(norm_backward_weight(device, k[d], x.at[d], statistics[d], dy.at[d], dgain.at[d], dshift.at[d], &error));
+        CALL(norm_backward_weight(device, k[d], x.at[d], statistics[d], dy.at[d], dgain.at[d], dshift.at[d], &error));
         compare_and_release(dgain, "norm dgain", 1, columns);
         compare_and_release(dshift, "norm dshift", 1, columns);
         for (int d = 0; d < DEVICES; d++)
@@ -166,9 +204,9 @@ static void test_gelu(void **state)
             kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, k);
             const Tensor x = filled(ELEMENTS, count, deviation, deviation), y = poisoned(ELEMENTS, count), dy = normal(count);
             const Tensor dx = poisoned(ELEMENTS, count);
-            BOTH(gelu_forward(device, k[d], x.at[d], y.at[d], &error));
-            BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dx.at[d], &error));
-            BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dy.at[d], &error));
+            CALL(gelu_forward(device, k[d], x.at[d], y.at[d], &error));
+            CALL(gelu_backward(device, k[d], x.at[d], dy.at[d], dx.at[d], &error));
+            CALL(gelu_backward(device, k[d], x.at[d], dy.at[d], dy.at[d], &error));
             compare_and_release(y, "gelu forward", rows, columns);
             compare_and_release(dx, "gelu dx", rows, columns);
             compare_and_release(dy, "gelu dx in place", rows, columns);
@@ -190,10 +228,10 @@ static void test_attention(void **state)
         const Tensor qkv = normal(3 * rows * columns), y = poisoned(ELEMENTS, rows * columns), dy = normal(rows * columns);
         const Tensor dqkv = poisoned(ELEMENTS, 3 * rows * columns);
         void *context[DEVICES];
-        BOTH(allocate(device, k[d]->context * device->run->size[ELEMENTS], &context[d], &error));
-        BOTH(attention_forward(device, k[d], qkv.at[d], y.at[d], context[d], &error));
+        CALL(allocate(device, k[d]->context * device->run->size[ELEMENTS], &context[d], &error));
+        CALL(attention_forward(device, k[d], qkv.at[d], y.at[d], context[d], &error));
         compare(y, "attention forward", rows, columns);
-        BOTH(attention_backward(device, k[d], qkv.at[d], y.at[d], context[d], dy.at[d], dqkv.at[d], &error));
+        CALL(attention_backward(device, k[d], qkv.at[d], y.at[d], context[d], dy.at[d], dqkv.at[d], &error));
         compare_and_release(dqkv, "attention dqkv", rows, 3 * columns);
         for (int d = 0; d < DEVICES; d++)
             devices[d]->run->deallocate(devices[d], context[d]);
@@ -212,9 +250,9 @@ static void test_embedding(void **state)
     const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
     const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
     const Tensor dtoken = sums(VOCABULARY * COLUMNS), dposition = sums(SEQUENCE * COLUMNS);
-    BOTH(embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], by_token.at[d], by_position.at[d], y.at[d], &error));
+    CALL(embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], by_token.at[d], by_position.at[d], y.at[d], &error));
     compare_and_release(y, "embedding", ROWS, COLUMNS);
-    BOTH(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], dy.at[d], dtoken.at[d], dposition.at[d], &error));
+    CALL(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], dy.at[d], dtoken.at[d], dposition.at[d], &error));
     compare_and_release(dtoken, "embedding dtokens", VOCABULARY, COLUMNS);
     compare_and_release(dposition, "embedding dpositions", SEQUENCE, COLUMNS);
     release(by_token), release(by_position), release(dy);
@@ -234,7 +272,7 @@ static void test_losses(void **state)
             tokens[i] = (int32_t)(random_bits(6, i) % columns);
         const Block targets = block_of(rows * sizeof *tokens, tokens), loss = block_of(sizeof(double), &(double){NAN});
         const Tensor logits = normal(count);
-        BOTH(cross_entropy(device, k[d], targets.at[d], 0.25, logits.at[d], loss.at[d], &error));
+        CALL(cross_entropy(device, k[d], targets.at[d], 0.25, logits.at[d], loss.at[d], &error));
         compare_losses(loss, "cross-entropy");
         compare_and_release(logits, "cross-entropy gradient", rows, columns);
         release_block(targets);
@@ -246,14 +284,14 @@ static void test_losses(void **state)
     const Block targets = block_of(COUNT * sizeof *rows, rows), loss = block_of(sizeof(double), &(double){NAN});
     const Tensor y = normal(COUNT), dy = poisoned(ELEMENTS, COUNT), copied = poisoned(ELEMENTS, COUNT);
     const Block floats = block_of(COUNT * sizeof *rows, rows);
-    BOTH(squared_error(device, COUNT, y.at[d], targets.at[d], 0.25, dy.at[d], loss.at[d], &error));
+    CALL(squared_error(device, COUNT, y.at[d], targets.at[d], 0.25, dy.at[d], loss.at[d], &error));
     compare_losses(loss, "squared error");
     compare_and_release(dy, "squared error gradient", COUNT, 1);
-    BOTH(from_floats(device, COUNT, targets.at[d], copied.at[d], &error));
+    CALL(from_floats(device, COUNT, targets.at[d], copied.at[d], &error));
     compare_and_release(copied, "from floats", COUNT, 1);
-    BOTH(to_floats(device, COUNT, y.at[d], floats.at[d], &error));
+    CALL(to_floats(device, COUNT, y.at[d], floats.at[d], &error));
     float *back = malloc(2 * COUNT * sizeof *back);
-    BOTH(download(device, COUNT * sizeof *back, floats.at[d], back + d * COUNT, &error));
+    CALL(download(device, COUNT * sizeof *back, floats.at[d], back + d * COUNT, &error));
     assert_memory_equal(back, back + COUNT, COUNT * sizeof *back);
     free(back), free(rows), release(y), release_block(targets), release_block(floats);
 }
@@ -265,16 +303,16 @@ static void test_sums(void **state)
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
         const Tensor x = sums(count), sum = sums(count), elements = poisoned(ELEMENTS, count), masters = poisoned(MASTERS, count);
-        BOTH(accumulate(device, count, x.at[d], sum.at[d], &error));
+        CALL(accumulate(device, count, x.at[d], sum.at[d], &error));
         compare(sum, "accumulate", count, 1);
-        BOTH(copy(device, count * device->run->size[MASTERS], sum.at[d], x.at[d], &error));
+        CALL(copy(device, count * device->run->size[MASTERS], sum.at[d], x.at[d], &error));
         compare(x, "copy", count, 1);
-        BOTH(fill(device, ELEMENTS, count, 0.5, elements.at[d], &error));
-        BOTH(fill(device, MASTERS, count, 0.1, masters.at[d], &error));
+        CALL(fill(device, ELEMENTS, count, 0.5, elements.at[d], &error));
+        CALL(fill(device, MASTERS, count, 0.1, masters.at[d], &error));
         compare_and_release(elements, "fill", count, 1);
         compare_and_release(masters, "fill masters", count, 1);
         const Block square = block_of(sizeof(double), &(double){NAN});
-        BOTH(sum_of_squares(device, count, x.at[d], square.at[d], &error));
+        CALL(sum_of_squares(device, count, x.at[d], square.at[d], &error));
         compare_losses(square, "sum of squares");
         release(x), release(sum);
     }
@@ -289,11 +327,11 @@ static void test_adamw(void **state)
     const Tensor elements = poisoned(ELEMENTS, COUNT);
     const bool apart = devices[TESTED]->run->size[ELEMENTS] != devices[TESTED]->run->size[MASTERS];
     for (settings.step = 1; settings.step <= 3; settings.step++) {
-        BOTH(accumulate(device, COUNT, w.at[d], g.at[d], &error));
-        BOTH(adamw(device, &settings, COUNT, w.at[d], g.at[d], m.at[d], v.at[d], apart && d == TESTED ? elements.at[d] : NULL,
+        CALL(accumulate(device, COUNT, w.at[d], g.at[d], &error));
+        CALL(adamw(device, &settings, COUNT, w.at[d], g.at[d], m.at[d], v.at[d], apart && d == TESTED ? elements.at[d] : NULL,
                    &error));
     }
-    BOTH(copy(device, (apart && d == TESTED) ? 0 : COUNT * device->run->size[MASTERS], w.at[d], elements.at[d], &error));
+    CALL(copy(device, (apart && d == TESTED) ? 0 : COUNT * device->run->size[MASTERS], w.at[d], elements.at[d], &error));
     compare_and_release(elements, "adamw elements", COUNT, 1);
     compare_and_release(w, "adamw weights", COUNT, 1);
     compare_and_release(m, "adamw moment", COUNT, 1);
@@ -313,21 +351,20 @@ static void test_adamw(void **state)
 TESTS(WHOLE_TEST)
 #define UNIT_TEST(name) cmocka_unit_test(all_of_##name),
 
-/* Returns how many tests failed. `cluster`: of CudaDevice, for those that are; 0: as they like. */
-static int run_operations(const char *device, double its_bound, bool large, unsigned cluster)
+/* Returns how many tests failed. */
+static int run_operations(OperationsRun run)
 {
     Error error = {""};
-    bound = its_bound;
-    with_large = large;
-    if (device_open(device, 0, &devices[TESTED], &error) != STATUS_OK ||
+    how = run;
+    if (device_open(run.device, 0, &devices[TESTED], &error) != STATUS_OK ||
         device_open("oracle", 0, &devices[ORACLE], &error) != STATUS_OK) {
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }
-    if (strncmp(device, "cuda", 4) == 0)
-        ((CudaDevice *)devices[TESTED])->cluster = cluster;
+    if (strncmp(run.device, "cuda", 4) == 0)
+        ((CudaDevice *)devices[TESTED])->cluster = run.cluster;
     const struct CMUnitTest operations[] = {TESTS(UNIT_TEST)};
-    const int failed = cmocka_run_group_tests_name(device, operations, NULL, NULL);
+    const int failed = cmocka_run_group_tests_name(run.device, operations, NULL, NULL);
     device_close(devices[TESTED]);
     device_close(devices[ORACLE]);
     return failed;

@@ -4,7 +4,7 @@
 #
 # It lies in a folder of its own with the programs and libraries that it needs (`make gpu-kit` fills build/gpu and packs it).
 # Parts, all unless some are named: first operations training nccl sanitizer figures. `first` is for code that never ran: the
-# smallest form of everything, in about a minute, each for itself and given up after 20 seconds. Then come checks, then figures;
+# smallest form of everything, in a minute or two, each for itself and given up after 20 seconds. Then come checks, then figures;
 # each is a line that is printed and written to FOLDER/<date>.csv (default: results, here) as soon as it is known. What fails or
 # hangs is said, and the rest goes on. --seconds N: nothing begins later, and what still runs then is ended. --dry-run does what
 # can be done on the processor alone: that the script is right.
@@ -152,13 +152,17 @@ first() {
         check first.fp32.$name "$most" ./operations $fp32 1e-5 small $name
         check first.bf16.$name "$most" ./operations $bf16 1e-2 small $name
     done
+    for name in linear norm gelu attention embedding losses sums; do
+        check first.fp32.fused.$name "$most" ./operations $fp32 1e-5 small $name fused
+        check first.bf16.fused.$name "$most" ./operations $bf16 1e-2 small $name fused
+    done
     check first.bf16.linear.cluster1 "$most" ./operations $bf16 1e-2 small linear 1
     check first.bf16.linear.cluster2 "$most" ./operations $bf16 1e-2 small linear 2
     reference dualpipe.1 --steps 1 $small dualpipe.bin
     for type in fp32:$fp32:1e-5 bf16:$bf16:2e-2; do
         name=${type%%:*} bound=${type##*:} device=${type#*:} device=${device%:*}
         compare first.$name.training $bound "$most" --device $device --steps 1 --in-turn $small dualpipe.bin
-        compare first.$name.fused $bound "$most" --device $device --steps 1 $small dualpipe.bin
+        compare first.$name.training.fused $bound "$most" --device $device --steps 1 $small dualpipe.bin
     done
     unset CUDA_LAUNCH_BLOCKING
     nccl_of first.nccl --steps 1
