@@ -42,12 +42,6 @@ static void place_messages(Stream *stream, uint32_t count)
     }
 }
 
-static bool is_message(const Instruction *instruction)
-{
-    return instruction->opcode == OP_SEND_FORWARD || instruction->opcode == OP_RECEIVE_FORWARD ||
-           instruction->opcode == OP_SEND_BACKWARD || instruction->opcode == OP_RECEIVE_BACKWARD;
-}
-
 static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *scratch)
 {
     const uint32_t count = rank->instruction_count;
@@ -68,7 +62,7 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *s
     place_messages(&stream, count);
     uint32_t next = 0;
     for (uint32_t place = 0; place <= count; place++) {
-        if (place > 0 && !is_message(&stream.old[place - 1]))
+        if (place > 0 && !opcode_is_post(stream.old[place - 1].opcode))
             rank->numbers[next++] = place - 1;
         for (uint32_t message = stream.first[place]; message; message = stream.next[message - 1])
             rank->numbers[next++] = message - 1;

@@ -20,6 +20,12 @@ typedef enum Opcode {
     OPCODE_COUNT
 } Opcode;
 
+/* Of a message. */
+static inline bool opcode_is_post(uint8_t opcode)
+{
+    return opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD || opcode == OP_SEND_BACKWARD || opcode == OP_RECEIVE_BACKWARD;
+}
+
 /* WEIGHTS hold versions of weights, from step to step; the others hold what a step makes and uses up. */
 typedef enum SlotClass { SLOT_MESSAGE, SLOT_CONTEXT, SLOT_STASH, SLOT_GRADIENT, SLOT_WEIGHTS, SLOT_CLASSES } SlotClass;
 

@@ -565,7 +565,6 @@ static Status nccl_open(const TransportConfig *config, Endpoint **endpoints, Err
 
 static const Transport transport_nccl = {
     .name = "nccl",
-    .in_order = true,
     .open = nccl_open,
     .attach = nccl_attach,
     .send = nccl_post,

@@ -35,7 +35,6 @@ typedef struct TransportConfig {
 
 typedef struct Transport {
     const char *name;
-    bool in_order; /* it takes up messages in the order of their posts, each when those before are done: none may be early */
 
     /* Opens the endpoints that live in this process into endpoints[rank] and leaves the others NULL. Fails with
        STATUS_BAD_USAGE when the number of processes is not the number of ranks, saying both. */

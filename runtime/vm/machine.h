@@ -155,7 +155,6 @@ Status rank_settle(Rank *rank, Error *error);
 Status rank_reduce(Rank *rank, const Instruction *reduce, float *buffer, size_t elements, Error *error);
 bool opcode_is_pass(uint8_t opcode);
 bool opcode_is_forward(uint8_t opcode);
-bool opcode_is_post(uint8_t opcode); /* of a message */
 /* Whose message the WAIT at `place` waits for; -1: it is no WAIT. */
 int awaited_rank(const Instruction *instructions, size_t place);
 /* "instruction I (TEXT, FILE.dps:LINE)". Returns what snprintf returns. */

@@ -285,13 +285,6 @@ static Status failure(const Rank *rank, const Program *program, size_t instructi
     return status;
 }
 
-/* Posts side by side belong together: the transport is left alone between them. */
-bool opcode_is_post(uint8_t opcode)
-{
-    return opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD || opcode == OP_SEND_BACKWARD ||
-           opcode == OP_RECEIVE_BACKWARD;
-}
-
 /* It is the other end of the last one that was posted in its slot. */
 int awaited_rank(const Instruction *instructions, size_t place)
 {
@@ -367,6 +360,7 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
         Status status = rank->execute[instructions[count].opcode](rank, &instructions[count], error);
         if (status == STATUS_OK)
             status = queues->mark(rank->device, count + 1, error);
+        /* posts side by side belong together: the transport is left alone between them */
         if (status == STATUS_OK && progress && instructions[count].opcode != OP_END && !opcode_is_post(instructions[count + 1].opcode))
             status = progress(rank->endpoint, error);
         if (status != STATUS_OK)

@@ -25,7 +25,8 @@ typedef struct LoadedProgram {
 } LoadedProgram;
 
 /* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. `in_order` is for a transport
-   that works in order: no message is posted early. All memory is the arena's. */
+   that takes up messages in the order of their posts, each when those before are done (NCCL): none is posted early. All memory is
+   the arena's. */
 Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded,
                     Error *error);
 /* The same for a program that is already in memory (tests). */
