@@ -324,6 +324,7 @@ int main(int argc, char **argv)
     job.compilation = (Compilation){.arena = &arena, .source = &job.source, .parameters = &job.options.parameters,
                                     .memory = &job.options.memory, .costs = &job.options.costs, .search = &control,
                                     .reached = show, .context = &job.options};
+    signal(SIGXFSZ, SIG_IGN); /* what may not grow further (ulimit -f) is seen by what the write returns */
     Status status = obey(&job, argc, argv, &error);
     OutputFile printed = {.stream = stdout};
     if (status == STATUS_OK)

@@ -85,7 +85,8 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, arena, &loaded,
                      error));
     options.costs = costs_of_components(&options.costs, loaded.program->recipe, arena);
-    signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns */
+    signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns, */
+    signal(SIGXFSZ, SIG_IGN); /* and a file that may not grow further (ulimit -f) */
     if (options.processes && supervise(&loaded, &options, &progress, &status))
         return status;
     status = run(&loaded, &options, progress, error);

@@ -129,6 +129,8 @@ static void test_output_closed(void **state)
     expect(finish(start("(%s --json --steps 1000000 %s %s; echo status $? >&2) | head -n 1", dprun, small, program)), 0, "");
     assert_string_equal(diagnostics, "status 0\n");
     expect(finish(start("%s --json --steps 1000000 %s %s >/dev/full", dprun, small, program)), 3, "standard output: No space");
+    expect(finish(start("ulimit -f 8; %s --steps 1 --save %s/large %s %s", dprun, folder, small, program)), 3, "/large: File too large");
+    expect(finish(start("ls %s/large*", folder)), 2, "No such file");
 }
 
 static void test_interrupt(void **state)
