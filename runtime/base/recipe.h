@@ -39,7 +39,7 @@ typedef struct RecipeEntry {
 } RecipeEntry;
 
 enum {
-    RECIPE_ENTRIES = RECIPE_COMPONENTS * RECIPE_PASSES, /* at most */
+    RECIPE_ENTRIES = (int)RECIPE_COMPONENTS * (int)RECIPE_PASSES, /* at most */
     RECIPE_SHARE_MAX = 65535,
 };
 

@@ -136,7 +136,7 @@ static Status get_recipe(Decoder *decoder, Program *program)
     for (int s = 0; s < RECIPE_STREAMS; s++) {
         recipe->counts[s] = (uint8_t)get_up_to(reader, RECIPE_ENTRIES);
         for (uint32_t i = 0; i < recipe->counts[s]; i++) {
-            const uint32_t entry = get_up_to(reader, RECIPE_COMPONENTS * RECIPE_PASSES - 1);
+            const uint32_t entry = get_up_to(reader, RECIPE_ENTRIES - 1);
             recipe->entries[s][i] = (RecipeEntry){(uint8_t)(entry / RECIPE_PASSES), (uint8_t)(entry % RECIPE_PASSES)};
         }
     }

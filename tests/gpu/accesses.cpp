@@ -2,6 +2,8 @@
 
 #include "tests/gpu/simt.h"
 
+#include <string.h>
+
 #define ACCESS(bytes)                                                                          \
     extern "C" void __tsan_read##bytes(void *address) { simt_read(address, bytes); }           \
     extern "C" void __tsan_write##bytes(void *address) { simt_write(address, bytes); }         \
@@ -14,6 +16,9 @@ void __tsan_func_entry(void *);
 void __tsan_func_exit();
 void __tsan_read_range(void *address, unsigned long bytes);
 void __tsan_write_range(void *address, unsigned long bytes);
+void *__tsan_memset(void *to, int byte, unsigned long bytes);
+void *__tsan_memcpy(void *to, const void *from, unsigned long bytes);
+void *__tsan_memmove(void *to, const void *from, unsigned long bytes);
 }
 #define DECLARE(bytes)                                                                           \
     extern "C" void __tsan_read##bytes(void *);                                                  \
@@ -28,3 +33,24 @@ void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 void __tsan_read_range(void *address, unsigned long bytes) { simt_read(address, bytes); }
 void __tsan_write_range(void *address, unsigned long bytes) { simt_write(address, bytes); }
+
+/* clang's, from 15 on */
+void *__tsan_memset(void *to, int byte, unsigned long bytes)
+{
+    simt_write(to, bytes);
+    return memset(to, byte, bytes);
+}
+
+void *__tsan_memcpy(void *to, const void *from, unsigned long bytes)
+{
+    simt_read(from, bytes);
+    simt_write(to, bytes);
+    return memcpy(to, from, bytes);
+}
+
+void *__tsan_memmove(void *to, const void *from, unsigned long bytes)
+{
+    simt_read(from, bytes);
+    simt_write(to, bytes);
+    return memmove(to, from, bytes);
+}
