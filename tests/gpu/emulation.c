@@ -34,6 +34,7 @@ static void test_faults(void **state)
     assert_found("faulty_copy", 32, 512, "ends while asynchronous copies are under way");
     assert_found("faulty_address", 32, 512, "an address that is not a multiple of 16");
     assert_found("faulty_registers", 384, 0, "waits for ever at more registers than others give up");
+    assert_found("faulty_products", 128, 4096, "multiplies with no fence behind what it did to its registers");
     assert_found("no_such_kernel", 32, 0, "no kernel of that name");
 }
 
@@ -55,6 +56,7 @@ static void test_accesses(void **state)
     assert_found_in("faulty_map", &with_map, 32, 2048, "a map in global memory that its block has not acquired");
     assert_found_in("faulty_fence", &with_map, 32, 2048, "to where thread 0 wrote, with no fence between");
     assert_found_in("faulty_count", &with_map, 32, 2048, "after it waited for others' counts, with no fence between");
+    assert_found("faulty_operand", 128, 16384, "multiplies what thread");
     assert_found_in("faulty_wait", &with_map, 32, 2048, "touches byte 0 of shared memory, where a box is to come");
 #endif
 }
@@ -93,10 +95,41 @@ static void test_bank_conflicts(void **state)
     assert_int_equal(emulated_bank_conflicts(), 4 * 7);
 }
 
+/* Small whole numbers, of which every product and sum is exact. */
+static void test_group_products(void **state)
+{
+    (void)state;
+    enum { ROWS = 64, DEPTH = 16, COLUMNS = 128 };
+    static _Alignas(16) uint16_t operands[ROWS * DEPTH + DEPTH * COLUMNS];
+    static _Alignas(16) float sums[2 * ROWS * COLUMNS + ROWS * 64];
+    float values[sizeof operands / sizeof *operands];
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++) {
+        values[i] = (float)((int)(i * i * 7 % 31) - 15);
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        operands[i] = (uint16_t)(bits >> 16);
+    }
+    const Copy both = {operands, sums, sizeof sums};
+    const Launch launch = {1, 128, 32768, 1};
+    const char *problem = emulate("group_fragments", &both, launch);
+    if (problem)
+        fail_msg("%s", problem);
+    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++) {
+        const size_t which = i / (ROWS * COLUMNS), at = i % (ROWS * COLUMNS), columns = which < 2 ? COLUMNS : 64;
+        float expected = which > 0;
+        for (size_t k = 0; k < DEPTH; k++)
+            expected += values[at / columns * DEPTH + k] * values[ROWS * DEPTH + k * COLUMNS + at % columns];
+        if (sums[i] != expected)
+            fail_msg("product %zu, row %zu, column %zu: %g, should be %g", which, at / columns, at % columns, (double)sums[i],
+                     (double)expected);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_faults), cmocka_unit_test(test_accesses), cmocka_unit_test(test_clusters), cmocka_unit_test(test_bank_conflicts),
+        cmocka_unit_test(test_group_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

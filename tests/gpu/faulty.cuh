@@ -152,7 +152,78 @@ KERNEL faulty_slot(KERNEL_PARAMETER Copy p)
     if (threadIdx.x == 0 && blockIdx.x == 1)
         tensor_load_to_all(shared, (const TensorMap *)p.from, 0, 0, full, cluster_blocks());
     const unsigned long long operand = matrix_descriptor(shared, 8192, 1024);
+    group_products_begin();
     group_product<true, true>(sum, operand, operand);
     group_products_commit();
     group_products_wait<0>();
+}
+
+/* ---- products of a warpgroup ---- */
+
+KERNEL faulty_products(KERNEL_PARAMETER Copy)
+{
+    KERNEL_SHARED(shared);
+    float sum[64] = {};
+    const unsigned long long operand = matrix_descriptor(shared, 16, 1024);
+    group_product(sum, operand, operand, false);
+}
+
+KERNEL faulty_operand(KERNEL_PARAMETER Copy)
+{
+    KERNEL_SHARED(shared);
+    float sum[64] = {};
+    ((unsigned *)shared)[threadIdx.x] = 0;
+    block_barrier();
+    const unsigned long long operand = matrix_descriptor(shared, 16, 1024);
+    group_products_begin();
+    group_product(sum, operand, operand, false);
+    group_products_commit();
+    group_products_wait<0>();
+}
+
+template <unsigned COUNT> DEVICE void store_sums(float *to, const float (&sum)[COUNT])
+{
+    const unsigned row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, column = threadIdx.x % 4 * 2;
+    for (unsigned i = 0; i < COUNT; i++)
+        to[(row + i / 2 % 2 * 8) * (COUNT * 2) + i / 4 * 8 + column + i % 2] = sum[i];
+}
+
+/* No fault: of a[64, 16] and b[16, 128] at `from`, row by row, the product, with a and b by k in shared memory; with a in registers
+   as ldmatrix brings them; and of b's first 64 columns. Each onto ones, but for the first. */
+KERNEL group_fragments(KERNEL_PARAMETER Copy p)
+{
+    KERNEL_SHARED(shared);
+    const unsigned short *a = (const unsigned short *)p.from, *b = a + 64 * 16;
+    char *a_slab = shared, *b_slab = shared + 8192, *b_by_k = shared + 16384;
+    const auto at = [](char *slab, unsigned row, unsigned column) {
+        return (unsigned short *)(slab + row * 128 + ((column / 8) ^ (row % 8)) * 16 + column % 8 * 2);
+    };
+    for (unsigned i = threadIdx.x; i < 64 * 16; i += blockDim.x)
+        *at(a_slab, i / 16, i % 16) = a[i];
+    for (unsigned i = threadIdx.x; i < 16 * 128; i += blockDim.x) {
+        *at(b_slab + i % 128 / 64 * 2048, i / 128, i % 64) = b[i];
+        *at(b_by_k, i % 128, i / 128) = b[i];
+    }
+    async_fence();
+    block_barrier();
+    unsigned fragment[4];
+    const unsigned lane = lane_of_warp();
+    load_matrices(fragment, at(a_slab, threadIdx.x / 32 * 16 + lane % 16, lane / 16 * 8));
+    float from_shared[64], from_registers[64], narrow[32];
+    for (float &sum : from_shared)
+        sum = INFINITY;
+    for (float &sum : from_registers)
+        sum = 1;
+    for (float &sum : narrow)
+        sum = 1;
+    group_products_begin();
+    group_product(from_shared, matrix_descriptor(a_slab, 16, 1024), matrix_descriptor(b_by_k, 16, 1024), false);
+    group_product(from_registers, fragment, matrix_descriptor(b_slab, 2048, 1024));
+    group_product(narrow, fragment, matrix_descriptor(b_slab, 2048, 1024));
+    group_products_commit();
+    group_products_wait<0>();
+    float *to = (float *)p.to;
+    store_sums(to, from_shared);
+    store_sums(to + 64 * 128, from_registers);
+    store_sums(to + 2 * 64 * 128, narrow);
 }

@@ -31,7 +31,8 @@ template <typename Parameters, void (*KERNEL_OF)(const Parameters)> void call(co
     X(, faulty_copy, Copy) X(, faulty_address, Copy) X(, faulty_banks, Copy) X(, faulty_registers, Copy)  \
     X(, faulty_map, Copy) X(, faulty_fence, Copy) X(, faulty_count, Copy) X(, faulty_wait, Copy)    \
     X(, faulty_not, Copy) X(, faulty_begin, Copy) X(, faulty_arrival, Copy) X(, faulty_end, Copy)          \
-    X(, faulty_early, Copy) X(, faulty_slot, Copy)
+    X(, faulty_early, Copy) X(, faulty_slot, Copy) X(, faulty_products, Copy) X(, faulty_operand, Copy)    \
+    X(, group_fragments, Copy)
 #define FLOATS(file, name, Parameters) {#name, call<Parameters, name>},
 
 const Named kernels[] = {KERNELS_OF_ELEMENTS(ELEMENTS) KERNELS_OF_TABLES(ELEMENTS) KERNELS_OF_FLOATS(FLOATS) KERNELS_OF_HOPPER(FLOATS) KERNELS_OF_HOPPER_TABLES(FLOATS) FAULTY(FLOATS)};

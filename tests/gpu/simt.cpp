@@ -49,12 +49,11 @@ struct ArrivalState {
     std::vector<TensorCopy> copies;
 };
 
-/* A product of a warpgroup, as one thread sees it: read as late as it may be. */
+/* Operands are read as late as they may be, those in registers too. */
 struct GroupProduct {
-    float *d;
-    unsigned long long a, b;
-    bool a_by_k, b_by_k;
+    SimtGroupProduct of;
     unsigned group;
+    float a[2][16]; /* this thread's rows, of fragments */
 };
 
 struct Fiber {
@@ -69,6 +68,7 @@ struct Fiber {
     unsigned groups = 0;
     std::vector<GroupProduct> products;
     unsigned product_groups = 0;
+    bool products_begun = false;  /* and waited for none since: registers are in order before products */
     unsigned fences = 0;          /* between its accesses and those of the copy engine */
     bool counted = false;         /* has seen others' counts, and no fence since */
     unsigned polls = 0;           /* looks at something that others change, in vain so far */
@@ -201,6 +201,7 @@ void start(Block *block, unsigned number, std::size_t first_fiber)
         Fiber *fiber = machine.fibers[first_fiber + t].get();
         fiber->block = block, fiber->number = t, fiber->waits = fiber->ended = false, fiber->at = "";
         fiber->copies.clear(), fiber->groups = 0, fiber->products.clear(), fiber->product_groups = 0, fiber->polls = 0;
+        fiber->products_begun = false;
         fiber->fences = 0, fiber->counted = false, fiber->registers = registers_at_launch();
         getcontext(&fiber->context);
         fiber->context.uc_stack.ss_sp = fiber->stack.get();
@@ -647,30 +648,55 @@ float descriptor_element(unsigned long long descriptor, bool by_k, unsigned othe
     const unsigned offset = by_k ? other / 8 * stride + other % 8 * 128 + k * 2
                                  : other / 64 * leading + k / 8 * stride + k % 8 * 128 + other % 64 * 2;
     const unsigned address = swizzled(start + offset);
-    if (machine.running->block->touched[address / 4].loading)
+    const Block *block = machine.running->block;
+    const Touched &word = block->touched[address / 4];
+    if (word.loading)
         simt_fail("multiplies what byte %u of shared memory held, where a box is to come", address);
+    if (word.writer >= 0 && word.fences == block->threads[(std::size_t)word.writer]->fences)
+        simt_fail("multiplies what thread %d wrote to byte %u of shared memory, with no fence between", word.writer, address);
+    if (word.writer >= 0 && word.write_epoch == block->epoch)
+        simt_fail("multiplies what thread %d wrote to byte %u of shared memory, with no barrier between", word.writer, address);
     std::uint16_t bits;
     std::memcpy(&bits, simt_shared() + address, 2);
     return __uint_as_float((unsigned)bits << 16);
 }
 
+/* Of a row of a, each thread of four has some elements (PTX ISA: wgmma.m64nNk16, register fragments of A). */
+void exchange_fragments(void *const *lanes)
+{
+    for (unsigned lane = 0; lane < 32; lane++)
+        for (std::size_t p = 0; p < ((Fiber *)lanes[lane])->products.size(); p++) {
+            GroupProduct &product = ((Fiber *)lanes[lane])->products[p];
+            for (unsigned k = 0; product.of.fragment && k < 16; k++)
+                for (unsigned half = 0; half < 2; half++) {
+                    const Fiber *owner = (Fiber *)lanes[lane / 4 * 4 + k % 8 / 2];
+                    const unsigned pair = owner->products[p].of.fragment[half + k / 8 * 2];
+                    product.a[half][k] = k % 2 ? high(pair) : low(pair);
+                }
+        }
+}
+
 void perform(const GroupProduct &product)
 {
+    const SimtGroupProduct &of = product.of;
     const unsigned thread = machine.running->number % 128, lane = thread % 32;
     float a[2][16];
-    for (unsigned half = 0; half < 2; half++)
+    std::memcpy(a, product.a, sizeof a);
+    for (unsigned half = 0; half < 2 && !of.fragment; half++)
         for (unsigned k = 0; k < 16; k++)
-            a[half][k] = descriptor_element(product.a, product.a_by_k, thread / 32 * 16 + lane / 4 + half * 8, k);
-    for (unsigned j = 0; j < 32; j++)
+            a[half][k] = descriptor_element(of.a, of.a_by_k, thread / 32 * 16 + lane / 4 + half * 8, k);
+    for (unsigned j = 0; j < of.columns / 8; j++)
         for (unsigned e = 0; e < 2; e++) {
             float sum[2] = {};
             for (unsigned k = 0; k < 16; k++) {
-                const float b = descriptor_element(product.b, product.b_by_k, j * 8 + lane % 4 * 2 + e, k);
+                const float b = descriptor_element(of.b, of.b_by_k, j * 8 + lane % 4 * 2 + e, k);
                 sum[0] += a[0][k] * b;
                 sum[1] += a[1][k] * b;
             }
-            product.d[j * 4 + e] += sum[0];
-            product.d[j * 4 + 2 + e] += sum[1];
+            for (unsigned half = 0; half < 2; half++) {
+                float &d = of.d[j * 4 + half * 2 + e];
+                d = of.onto ? d + sum[half] : sum[half];
+            }
         }
 }
 
@@ -821,16 +847,23 @@ void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y
     load_to(machine.running->block, shared, map, x, y, arrivals);
 }
 
-void simt_group_product(float *d, unsigned long long a, unsigned long long b, bool a_by_k, bool b_by_k)
+void simt_group_product(const SimtGroupProduct &product)
 {
-    unsigned long long both[2] = {a, b};
+    Fiber *me = machine.running;
+    unsigned long long both[2] = {product.a, product.b};
     simt_collective("wgmma", both, [](void *const *lanes) {
         for (int i = 1; i < 32; i++)
             if (std::memcmp(lanes[i], lanes[0], sizeof both))
                 simt_fail("multiplies by other descriptors than lane %d of its warp", i);
     });
-    Fiber *me = machine.running;
-    me->products.push_back({d, a, b, a_by_k, b_by_k, me->product_groups});
+    if (!me->products_begun)
+        simt_fail("multiplies with no fence behind what it did to its registers");
+    me->products.push_back({product, me->product_groups, {}});
+}
+
+void simt_group_products_begin()
+{
+    machine.running->products_begun = true;
 }
 
 void simt_group_products_commit()
@@ -852,9 +885,12 @@ static void perform_products(Fiber &me, unsigned groups)
 
 void simt_group_products_wait(unsigned groups)
 {
-    perform_products(*machine.running, groups);
+    Fiber *me = machine.running;
     unsigned none = 0;
+    simt_collective("wgmma.wait_group", me, exchange_fragments);
+    perform_products(*me, groups);
     simt_collective("wgmma.wait_group", &none, [](void *const *) {}); /* no lane goes on before all have read */
+    me->products_begun = false;
 }
 
 extern "C" void emulated_tensor_map(TensorMap *map, const void *base, const TensorMapShape *shape)

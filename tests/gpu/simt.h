@@ -143,7 +143,16 @@ unsigned simt_cluster_blocks();
 void simt_cluster_barrier();
 void simt_arrive_at(const void *arrivals, unsigned number);
 void simt_tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals, unsigned blocks);
-void simt_group_product(float *d, unsigned long long a, unsigned long long b, bool a_by_k, bool b_by_k);
+/* A product of a warpgroup, as one thread sees it. */
+struct SimtGroupProduct {
+    float *d;
+    unsigned columns;
+    const unsigned *fragment; /* of a; NULL: a's descriptor */
+    unsigned long long a, b;
+    bool a_by_k, b_by_k, onto;
+};
+void simt_group_product(const SimtGroupProduct &product);
+void simt_group_products_begin();
 void simt_group_products_commit();
 void simt_group_products_wait(unsigned groups);
 DEVICE void block_barrier() { simt_barrier(0, blockDim.x); }
@@ -169,14 +178,25 @@ DEVICE void tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, u
 }
 template <int COUNT> DEVICE void registers_more() { simt_registers(COUNT, true); }
 template <int COUNT> DEVICE void registers_less() { simt_registers(COUNT, false); }
-DEVICE void group_products_begin() {}
+DEVICE void group_products_begin() { simt_group_products_begin(); }
 DEVICE void group_products_commit() { simt_group_products_commit(); }
 template <int GROUPS> DEVICE void group_products_wait() { simt_group_products_wait(GROUPS); }
-DEVICE void hold_sums(float (&)[128]) {}
+template <unsigned COUNT> DEVICE void hold_sums(float (&)[COUNT]) {}
+template <unsigned COUNT> DEVICE void hold_fragments(unsigned (&)[COUNT][4]) {}
+DEVICE float power_of_two(float exponent) { return exp2f(exponent); }
 template <bool A_BY_K, bool B_BY_K>
 DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long long b)
 {
-    simt_group_product(d, a, b, A_BY_K, B_BY_K);
+    simt_group_product({d, 256, nullptr, a, b, A_BY_K, B_BY_K, true});
+}
+DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long long b, bool onto)
+{
+    simt_group_product({d, 128, nullptr, a, b, true, true, onto});
+}
+template <std::size_t COUNT> DEVICE void group_product(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b)
+{
+    static_assert(COUNT == 32 || COUNT == 64, "those that there are");
+    simt_group_product({d, 2 * COUNT, a, 0, b, true, false, true});
 }
 
 inline unsigned simt_bf16(float value) /* to nearest, ties to even; a NaN stays one */

@@ -137,11 +137,25 @@ template <int GROUPS> DEVICE void group_products_wait()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(GROUPS) : "memory");
 }
 
-/* The compiler moves no access to the sums across this. */
-DEVICE void hold_sums(float (&sum)[128])
+/* The compiler moves no access to the sums, or to fragments of an operand, across this. */
+template <unsigned COUNT> DEVICE void hold_sums(float (&sum)[COUNT])
 {
-    UNROLL for (int i = 0; i < 128; i++)
+    UNROLL for (unsigned i = 0; i < COUNT; i++)
         asm volatile("" : "+f"(sum[i])::"memory");
+}
+
+template <unsigned COUNT> DEVICE void hold_fragments(unsigned (&fragments)[COUNT][4])
+{
+    UNROLL for (unsigned i = 0; i < COUNT * 4; i++)
+        asm volatile("" : "+r"(fragments[i / 4][i % 4])::"memory");
+}
+
+/* Two to the power, to 2 ulp; of -infinity 0. */
+DEVICE float power_of_two(float exponent)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(exponent));
+    return power;
 }
 
 #define WGMMA_SUMS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
@@ -166,6 +180,40 @@ DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long l
                    WGMMA_SUMS(48), WGMMA_SUMS(56), WGMMA_SUMS(64), WGMMA_SUMS(72), WGMMA_SUMS(80), WGMMA_SUMS(88),
                    WGMMA_SUMS(96), WGMMA_SUMS(104), WGMMA_SUMS(112), WGMMA_SUMS(120)
                  : "l"(a), "l"(b), "n"(A_BY_K ? 0 : 1), "n"(B_BY_K ? 0 : 1));
+}
+
+#define WGMMA_32 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+                 "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define WGMMA_64 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+                 "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
+                 "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
+                 "%62, %63}"
+#define WGMMA_SUMS_32 WGMMA_SUMS(0), WGMMA_SUMS(8), WGMMA_SUMS(16), WGMMA_SUMS(24)
+#define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_SUMS(32), WGMMA_SUMS(40), WGMMA_SUMS(48), WGMMA_SUMS(56)
+
+/* d[64, 128] += or, unless `onto`, = a[64, 16] b[16, 128], both by k; d as above. */
+DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long long b, bool onto)
+{
+    asm volatile("{\n.reg .pred onto;\nsetp.ne.u32 onto, %66, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " WGMMA_64 ", %64, %65, onto, 1, 1, 0, 0;\n}"
+                 : WGMMA_SUMS_64 : "l"(a), "l"(b), "r"((unsigned)onto));
+}
+
+/* The same with a from registers, as a fragment of multiply_fragments in each warp, and b's rows k. a may not change until the
+   product is done. */
+DEVICE void group_product(float (&d)[64], const unsigned (&a)[4], unsigned long long b)
+{
+    asm volatile("{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " WGMMA_64 ", {%64, %65, %66, %67}, %68, onto, 1, 1, 1;\n}"
+                 : WGMMA_SUMS_64 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+/* The same of 64 columns. */
+DEVICE void group_product(float (&d)[32], const unsigned (&a)[4], unsigned long long b)
+{
+    asm volatile("{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_32 ", {%32, %33, %34, %35}, %36, onto, 1, 1, 1;\n}"
+                 : WGMMA_SUMS_32 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
 #endif
