@@ -315,6 +315,39 @@ static void test_attention(Type type)
     assert_int_equal(emulated_bank_conflicts(), 0);
 }
 
+/* By TMA and wgmma; what it leaves is what the portable backward needs. Tiles: 1; 2 of a few rows, in 2 blocks; 4 in 3; 6 and 9 in 2. */
+static void test_hopper_attention(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned samples, sequence, heads, width, multiprocessors;
+    } shapes[] = {{1, 1, 1, 64, 3}, {2, 5, 1, 128, 2}, {2, 130, 1, 128, 3}, {1, 300, 2, 64, 2}, {3, 257, 1, 128, 2}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        const unsigned columns = shapes[s].heads * shapes[s].width, rows = shapes[s].samples * shapes[s].sequence;
+        const Kernel *attention = kernel_of((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns,
+                                                          .sequence = shapes[s].sequence, .heads = shapes[s].heads});
+        const Tensor qkv = filled(BF16, 3 * rows * columns, s == 3 ? 8 : 1, 0), dy = normal(BF16, rows * columns);
+        Tensor y = poisoned(BF16, rows * columns), dqkv = poisoned(BF16, 3 * rows * columns);
+        const Tensor logsumexp = poisoned(F32, rows * shapes[s].heads), delta = poisoned(F32, rows * shapes[s].heads);
+        double *probabilities = malloc(attention->context * sizeof *probabilities);
+        HopperAttention p = {.attention = {.qkv = qkv.device, .y = y.device, .dy = dy.device, .dqkv = dqkv.device,
+                                           .logsumexp = logsumexp.device, .delta = delta.device, .rows = rows,
+                                           .columns = columns, .sequence = shapes[s].sequence, .heads = shapes[s].heads}};
+        const TensorMapShape shape = attention_map_shape(&p.attention);
+        assert_true(hopper_attention_takes(&p.attention));
+        emulated_tensor_map(&p.qkv, qkv.device, &shape);
+        run_named("hopper_attention_forward", &p, hopper_attention_launch(&p.attention, shapes[s].multiprocessors));
+        run("attention_delta", BF16, &p.attention, attention_delta_launch(&p.attention));
+        run("attention_backward", BF16, &p.attention, attention_backward_launch(&p.attention, 2));
+        ORACLE(attention_forward(oracle, attention, qkv.exact, y.exact, probabilities, &error));
+        ORACLE(attention_backward(oracle, attention, qkv.exact, y.exact, probabilities, dy.exact, dqkv.exact, &error));
+        assert_near_and_release(y, "hopper attention");
+        assert_near_and_release(dqkv, "hopper attention dqkv");
+        release(qkv), release(dy), release(logsumexp), release(delta);
+        free(probabilities);
+    }
+}
+
 static void test_embedding(Type type)
 {
     enum { SEQUENCE = 7, SAMPLES = 40, ROWS = SAMPLES * SEQUENCE, VOCABULARY = 11 };
@@ -485,6 +518,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         UNIT(test_products), cmocka_unit_test(test_hopper), UNIT(test_norm), UNIT(test_gelu), UNIT(test_attention),
+        cmocka_unit_test(test_hopper_attention),
         UNIT(test_embedding), UNIT(test_cross_entropy), UNIT(test_squared_error), UNIT(test_memory), cmocka_unit_test(test_sum_of_squares),
         cmocka_unit_test(test_adamw),
     };

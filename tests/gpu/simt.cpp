@@ -797,10 +797,11 @@ void simt_tensor_map_acquire(const TensorMap *map)
     machine.running->block->maps.insert(map);
 }
 
-void simt_async_fence()
+void simt_async_fence(bool of_global)
 {
     machine.running->fences++;
-    machine.running->counted = false;
+    if (of_global)
+        machine.running->counted = false;
 }
 
 static void load_to(Block *block, void *own, const TensorMap *map, unsigned x, unsigned y, const void *arrivals)

@@ -137,7 +137,7 @@ void simt_arrive(const void *arrivals, unsigned bytes);
 void simt_arrivals_wait(const void *arrivals, unsigned parity);
 void simt_registers(unsigned count, bool more);
 void simt_tensor_map_acquire(const TensorMap *map);
-void simt_async_fence();
+void simt_async_fence(bool of_global);
 void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals);
 unsigned simt_cluster_blocks();
 void simt_cluster_barrier();
@@ -162,7 +162,8 @@ DEVICE void arrive(unsigned long long *arrivals) { simt_arrive(arrivals, 0); }
 DEVICE void arrive_expecting(unsigned long long *arrivals, unsigned bytes) { simt_arrive(arrivals, bytes); }
 DEVICE void arrivals_wait(unsigned long long *arrivals, unsigned parity) { simt_arrivals_wait(arrivals, parity); }
 DEVICE void tensor_map_acquire(const TensorMap *map) { simt_tensor_map_acquire(map); }
-DEVICE void async_fence() { simt_async_fence(); }
+DEVICE void async_fence() { simt_async_fence(true); }
+DEVICE void async_fence_of_shared() { simt_async_fence(false); }
 DEVICE void tensor_prefetch(const TensorMap *) {}
 DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, unsigned long long *arrivals)
 {

@@ -69,6 +69,12 @@ DEVICE void async_fence()
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 
+/* The same of shared memory alone. */
+DEVICE void async_fence_of_shared()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* The map's box that begins at element x of row y, to shared memory at 1024 bytes; zeros outside of the tensor. */
 DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, Arrivals *arrivals)
 {

@@ -57,11 +57,12 @@ typedef struct Launch {
     X(training, adamw, AdamWStep)                                \
     X(training, copy_bytes, Copy)
 
-/* sm_90a only, bfloat16 only, grid and block of hopper_launch; see HopperProduct. */
+/* sm_90a only, bfloat16 only, grid and block of hopper_launch or hopper_attention_launch; see HopperProduct, HopperAttention. */
 #define KERNELS_OF_HOPPER(X)                                     \
     X(hopper, hopper_forward, HopperProduct)                     \
     X(hopper, hopper_input, HopperProduct)                       \
-    X(hopper, hopper_weight, HopperProduct)
+    X(hopper, hopper_weight, HopperProduct)                      \
+    X(hopper, hopper_attention_forward, HopperAttention)
 
 /* Persistent: works through a table of other operations' tiles; see Fused. _f32 and _bf16. */
 #define KERNELS_OF_TABLES(X)                                     \
@@ -188,7 +189,7 @@ typedef struct Copy {
     unsigned long long bytes;
 } Copy;
 
-/* ---- Hopper: products by TMA and wgmma ---- */
+/* ---- Hopper: products and attention by TMA and wgmma ---- */
 
 /* CUtensorMap's bytes, where CUDA 13 wants them; filled in by cuTensorMapEncodeTiled on the host from tensor_map_shape. */
 typedef struct TensorMap {
@@ -211,9 +212,15 @@ enum {
     HOPPER_SUM_COLUMNS = 64, HOPPER_SUM_BYTES = HOPPER_TILE_M * HOPPER_SUM_COLUMNS * 4 /* on their way out */
 };
 
+/* attention_forward where hopper_attention_takes it. Persistent, too. */
+typedef struct HopperAttention {
+    TensorMap qkv;
+    Attention attention;
+} HopperAttention;
+
 typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
 
-/* What cuTensorMapEncodeTiled takes for operand 0 (a) or 1 (b): bfloat16, rank 2, element strides 1, no interleave, swizzle
+/* What cuTensorMapEncodeTiled takes, of a product for operand 0 (a) or 1 (b): bfloat16, rank 2, element strides 1, no interleave, swizzle
    128B, promotion to 256 bytes, out of bounds filled with zeros. */
 typedef struct TensorMapShape {
     unsigned long long sizes[2];   /* elements, the contiguous one first */
@@ -435,6 +442,28 @@ KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product
     shape.pitch = shape.sizes[0] * 2;
     shape.box[0] = 64; /* 128 bytes, the swizzle's row: other extents take several boxes */
     shape.box[1] = k_contiguous ? HOPPER_PART : HOPPER_TILE_K;
+    return shape;
+}
+
+/* The widths of heads whose rows are one or two boxes. */
+KERNELS_BOTH int hopper_attention_takes(const Attention *p)
+{
+    const unsigned width = p->columns / p->heads;
+    return width == 64 || width == 128;
+}
+
+KERNELS_BOTH Launch hopper_attention_launch(const Attention *p, unsigned multiprocessors)
+{
+    const unsigned tiles = attention_blocks(p);
+    const Launch launch = {tiles < multiprocessors ? tiles : multiprocessors, HOPPER_THREADS,
+                           HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + HOPPER_SUM_BYTES, 1};
+    return launch;
+}
+
+/* Of qkv. */
+KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p)
+{
+    const TensorMapShape shape = {{3 * p->columns, p->rows}, 6ull * p->columns, {64, ATTENTION_TILE}};
     return shape;
 }
 

@@ -1,0 +1,230 @@
+#ifndef DEVICE_KERNELS_ATTENTION_HOPPER_CUH
+#define DEVICE_KERNELS_ATTENTION_HOPPER_CUH
+
+/* Causal attention in bfloat16 by TMA and wgmma, for heads of 64 and 128 columns; tiles, statistics and order of tiles are those of
+   attention.cuh. The stages of the ring hold a matrix of 128 rows of a head each: the tile's queries, and then, of one block of
+   keys after the other, K, and V behind the next block's K. Of the two computing warpgroups each has 64 queries. While it makes
+   exponentials of one block's scores, the tensor cores mix the values of the block before (Shah et al., FlashAttention-3, 2024). */
+
+#include "attention.cuh"
+#include "hopper.cuh"
+
+enum { ATTENTION_BOX_BYTES = ATTENTION_TILE * 128 }; /* 64 columns */
+static_assert(ATTENTION_TILE == TILE_THREADS / 128 * 64, "a warpgroup has 64 rows of a tile");
+static_assert(ATTENTION_TILE * ATTENTION_WIDTH * 2 <= HOPPER_STAGE_BYTES, "a stage holds a matrix");
+static_assert(ATTENTION_TILE * ATTENTION_WIDTH * 2 <= HOPPER_SUM_BYTES, "the queries find room where products keep sums");
+
+/* Of a tile of queries, all blocks of keys that one of them sees; the last one is on the diagonal. */
+DEVICE unsigned attention_key_blocks(const AttentionHead &h)
+{
+    return h.begin / ATTENTION_TILE + 1;
+}
+
+/* 128 rows of a head of queries, keys or values. Rows behind the sequence are the next one's, or zero behind the last: keys that no
+   query sees, and queries whose results are not stored. */
+DEVICE void attention_fill(const HopperAttention &p, HopperRing &ring, unsigned column, unsigned row, unsigned width)
+{
+    const unsigned number = HopperRing::stage_of(ring.position);
+    char *stage = ring.stages + number * HOPPER_STAGE_BYTES;
+    Arrivals *full = ring.full + number;
+    arrivals_wait(ring.empty + number, HopperRing::parity_of(ring.position) ^ 1);
+    arrive_expecting(full, width / 64 * ATTENTION_BOX_BYTES);
+    for (unsigned box = 0; box < width / 64; box++)
+        tensor_load(stage + box * ATTENTION_BOX_BYTES, &p.qkv, column + box * 64, row, full);
+    ring.position++;
+}
+
+DEVICE void attention_produce(const HopperAttention &p, HopperRing &ring, unsigned tile)
+{
+    const AttentionHead h = attention_head(p.attention, tile, false);
+    const unsigned columns = p.attention.columns, column = h.head * h.width, blocks = attention_key_blocks(h);
+    unsigned row = (unsigned)h.first_row;
+    attention_fill(p, ring, column, row + h.begin, h.width);
+    attention_fill(p, ring, columns + column, row, h.width);
+    for (unsigned block = 1; block <= blocks; block++, row += ATTENTION_TILE) {
+        if (block < blocks)
+            attention_fill(p, ring, columns + column, row + ATTENTION_TILE, h.width);
+        attention_fill(p, ring, 2 * columns + column, row, h.width);
+    }
+}
+
+/* The next stage, when it is full. */
+DEVICE const char *attention_take(HopperRing &ring)
+{
+    const unsigned stage = HopperRing::stage_of(ring.position);
+    arrivals_wait(ring.full + stage, HopperRing::parity_of(ring.position));
+    ring.position++;
+    return ring.stages + stage * HOPPER_STAGE_BYTES;
+}
+
+/* s = q k^T. */
+template <unsigned WIDTH> DEVICE void attention_group_scores(float (&s)[64], const char *q, const char *k)
+{
+    UNROLL for (unsigned c = 0; c < WIDTH; c += 16)
+        group_product(s, matrix_descriptor(q + c / 64 * HOPPER_BOX_BYTES + c % 64 * 2, 16, HOPPER_SWIZZLE_ATOM),
+                      matrix_descriptor(k + c / 64 * ATTENTION_BOX_BYTES + c % 64 * 2, 16, HOPPER_SWIZZLE_ATOM), c > 0);
+}
+
+/* sum += p v. */
+template <unsigned SUMS> DEVICE void attention_group_mix(float (&sum)[SUMS], const unsigned (&p)[8][4], const char *v)
+{
+    UNROLL for (unsigned i = 0; i < 8; i++)
+        group_product(sum, p[i], matrix_descriptor(v + i * 16 * 128, ATTENTION_BOX_BYTES, HOPPER_SWIZZLE_ATOM));
+}
+
+/* Of a thread's two rows: the largest score so far, the sum of its own exponentials, both before and, of the sum and what was mixed
+   before, what is kept. */
+struct AttentionRows {
+    float largest[2], total[2], keep[2];
+};
+
+/* Scores become exponentials. On the diagonal the tile's row r sees the block's keys up to r. */
+DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, bool diagonal)
+{
+    const unsigned lane = lane_of_warp(), row = threadIdx.x / 32 * 16 + lane / 4;
+    if (diagonal)
+        UNROLL for (unsigned i = 0; i < 64; i++)
+            if (i / 4 * 8 + lane % 4 * 2 + i % 2 > row + i / 2 % 2 * 8)
+                s[i] = -INFINITY;
+    UNROLL for (unsigned half = 0; half < 2; half++) {
+        float now = rows.largest[half], sum = 0;
+        UNROLL for (unsigned j = 0; j < 16; j++)
+            now = fmaxf(now, fmaxf(s[j * 4 + half * 2], s[j * 4 + half * 2 + 1]));
+        now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
+        now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2)); /* finite: a row sees its own key, and the first block's first */
+        rows.keep[half] = power_of_two((rows.largest[half] - now) * scale);
+        rows.largest[half] = now;
+        UNROLL for (unsigned j = 0; j < 16; j++)
+            UNROLL for (unsigned e = 0; e < 2; e++)
+                sum += s[j * 4 + half * 2 + e] = power_of_two(s[j * 4 + half * 2 + e] * scale - now * scale);
+        rows.total[half] = rows.total[half] * rows.keep[half] + sum;
+    }
+}
+
+/* Sums of a warpgroup's product as fragments of its next one's a: both have a thread's elements in the same places. */
+DEVICE void attention_fragments(unsigned (&fragments)[8][4], const float (&s)[64])
+{
+    UNROLL for (unsigned i = 0; i < 32; i++)
+        fragments[i / 4][i % 4] = pack_bf16(s[i * 2], s[i * 2 + 1]);
+}
+
+/* `queries`: memory of the tile's own. */
+template <unsigned WIDTH> DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned tile, char *queries)
+{
+    const AttentionHead h = attention_head(p, tile, false);
+    const unsigned blocks = attention_key_blocks(h), group = threadIdx.x / 128, lane = lane_of_warp();
+    const float scale = ATTENTION_LOG2_E / sqrtf((float)WIDTH);
+    char *q = queries + group * (64 * WIDTH * 2);
+    const char *own = attention_take(ring) + group * HOPPER_BOX_BYTES;
+    UNROLL for (unsigned box = 0; box < WIDTH / 64; box++)
+        UNROLL for (unsigned i = 0; i < HOPPER_BOX_BYTES; i += 128 * 16)
+            *(uint4 *)(q + box * HOPPER_BOX_BYTES + i + threadIdx.x % 128 * 16) =
+                *(const uint4 *)(own + box * ATTENTION_BOX_BYTES + i + threadIdx.x % 128 * 16);
+    __syncwarp();
+    hopper_release(ring, ring.position - 1);
+    async_fence_of_shared();
+    tile_barrier();
+
+    float s[64], mixed[WIDTH / 2] = {};
+    unsigned weights[8][4];
+    AttentionRows rows = {{-INFINITY, -INFINITY}, {}, {}};
+    const char *next = attention_take(ring);
+    group_products_begin();
+    attention_group_scores<WIDTH>(s, q, next);
+    group_products_commit();
+    group_products_wait<0>();
+    hold_sums(s);
+    hopper_release(ring, ring.position - 1);
+    attention_soften(s, rows, scale, blocks == 1);
+    attention_fragments(weights, s);
+    next = attention_take(ring);
+    for (unsigned block = 1; block < blocks; block++) {
+        hold_sums(mixed);
+        hold_fragments(weights);
+        group_products_begin();
+        attention_group_scores<WIDTH>(s, q, next);
+        group_products_commit();
+        next = attention_take(ring);
+        group_products_begin();
+        attention_group_mix(mixed, weights, next);
+        group_products_commit();
+        group_products_wait<1>();
+        hold_sums(s);
+        hopper_release(ring, ring.position - 2);
+        attention_soften(s, rows, scale, block == blocks - 1);
+        hold_sums(s);
+        next = attention_take(ring); /* here, since the compiler would wait for the products before it makes exponentials */
+        group_products_wait<0>();
+        hold_sums(mixed);
+        hold_fragments(weights);
+        hopper_release(ring, ring.position - 2);
+        UNROLL for (unsigned i = 0; i < WIDTH / 2; i++)
+            mixed[i] *= rows.keep[i / 2 % 2];
+        attention_fragments(weights, s);
+    }
+    hold_sums(mixed);
+    hold_fragments(weights);
+    group_products_begin();
+    attention_group_mix(mixed, weights, next);
+    group_products_commit();
+    group_products_wait<0>();
+    hold_sums(mixed);
+    hopper_release(ring, ring.position - 1);
+
+    UNROLL for (unsigned half = 0; half < 2; half++) {
+        const unsigned row = h.begin + threadIdx.x / 32 * 16 + lane / 4 + half * 8;
+        float total = rows.total[half];
+        total += __shfl_xor_sync(0xffffffffu, total, 1);
+        total += __shfl_xor_sync(0xffffffffu, total, 2);
+        if (row >= p.sequence)
+            continue;
+        if (lane % 4 == 0)
+            p.logsumexp[(h.first_row + row) * p.heads + h.head] = rows.largest[half] * scale + log2f(total);
+        Bf16 *y = (Bf16 *)p.y + (h.first_row + row) * p.columns + h.head * WIDTH + lane % 4 * 2;
+        const float inverse = 1 / total;
+        UNROLL for (unsigned j = 0; j < WIDTH / 8; j++)
+            *(unsigned *)(y + j * 8) = pack_bf16(mixed[j * 4 + half * 2] * inverse, mixed[j * 4 + half * 2 + 1] * inverse);
+    }
+}
+
+DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned tile, char *queries)
+{
+    if (p.columns / p.heads == 64)
+        attention_consume<64>(p, ring, tile, queries);
+    else
+        attention_consume<128>(p, ring, tile, queries);
+}
+
+/* The tile of a block in its turn: forth and back, since the first tiles have most to do. */
+DEVICE unsigned attention_turn(unsigned turn)
+{
+    return turn * gridDim.x + (turn % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+}
+
+DEVICE void hopper_attention_work(const HopperAttention &p, char *shared)
+{
+    char *behind = shared + HOPPER_STAGES * HOPPER_STAGE_BYTES;
+    HopperRing ring = HopperRing::of(shared, (Arrivals *)behind, 0, 1);
+    const unsigned tiles = attention_blocks(&p.attention);
+    if (threadIdx.x == 0) {
+        hopper_begin(ring);
+        arrivals_publish();
+    }
+    block_barrier();
+    if (threadIdx.x >= TILE_THREADS) {
+        registers_less<LOADING_REGISTERS>();
+        if (threadIdx.x == TILE_THREADS) {
+            tensor_prefetch(&p.qkv);
+            for (unsigned turn = 0; attention_turn(turn) < tiles; turn++)
+                attention_produce(p, ring, attention_turn(turn));
+        }
+    } else {
+        registers_more<COMPUTING_REGISTERS>();
+        for (unsigned turn = 0; attention_turn(turn) < tiles; turn++) {
+            attention_consume(p.attention, ring, attention_turn(turn), behind + 1024);
+            tile_barrier(); /* nobody reads these queries any more */
+        }
+    }
+}
+
+#endif
