@@ -42,6 +42,9 @@ static void set_costs(const Operation *o, unsigned element_size, struct FusedSha
     case FUSED_attention_forward:
         operations = attention_operations(&o->of.attention, 2);
         break;
+    case FUSED_hopper_attention_forward:
+        operations = attention_operations(&o->of.hopper_attention.attention, 2);
+        break;
     case FUSED_attention_backward: /* scores and their gradients once for keys, once for queries */
         operations = attention_operations(&o->of.attention, 7);
         break;

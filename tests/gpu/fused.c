@@ -17,9 +17,9 @@
 #include <string.h>
 
 /* The second half of a block forward, of one microbatch, and backward, of another; a message; rows x hidden, wide inside. */
-enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68, TOKENS = 40 };
+enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68, TOKENS = 40, HEAD = 64 };
 enum { NORM, UP, DOWN, DWIDE, DX, DNORM, DW_DOWN, DW_UP, DGAIN, ATTEND, DELTA, DATTEND, SEND,
-       EMBED, DEMBED, LOSS, LOSS_SUM, SQUARES, FLOATS, ELEMENTS, OPERATIONS };
+       EMBED, DEMBED, LOSS, LOSS_SUM, SQUARES, FLOATS, ELEMENTS, QKV, ATTEND_WIDE, OPERATIONS };
 enum { ARENA = 1 << 21 };
 
 /* The same places in both runs. */
@@ -82,6 +82,18 @@ static void lay_out_ends(Memory *m, Operation *o)
     o[ELEMENTS] = (Operation){.kind = FUSED_from_float, .of.elementwise = {.from = rows, .to = as_elements, .count = ROWS * HIDDEN}};
 }
 
+/* Heads for TMA and wgmma. */
+static void lay_out_wide_attention(Memory *m, Operation *o)
+{
+    float *values = floats(m, 3 * ROWS * HEADS * HEAD, true);
+    const Attention attention = {.qkv = elements(m, 3 * ROWS * HEADS * HEAD, false), .y = elements(m, ROWS * HEADS * HEAD, false),
+                                 .logsumexp = floats(m, ROWS * HEADS, false), .rows = ROWS, .columns = HEADS * HEAD,
+                                 .sequence = ROWS, .heads = HEADS};
+    o[QKV] = (Operation){.kind = FUSED_from_float,
+                         .of.elementwise = {.from = values, .to = (void *)(uintptr_t)attention.qkv, .count = 3 * ROWS * HEADS * HEAD}};
+    o[ATTEND_WIDE] = (Operation){.kind = FUSED_attention_forward, .after_count = 1, .after = {QKV}, .of.attention = attention};
+}
+
 static Memory lay_out(Operation *o, size_t element_size)
 {
     Memory m = {NULL, 0, element_size};
@@ -132,12 +144,20 @@ static Memory lay_out(Operation *o, size_t element_size)
     o[DATTEND] = (Operation){.kind = FUSED_attention_backward, .after_count = 2, .after = {DELTA, ATTEND},
                              .of.attention = attention};
     lay_out_ends(&m, o);
+    lay_out_wide_attention(&m, o);
     return m;
 }
 
-/* The products for TMA and wgmma, but one, as if its rows had a length that TMA cannot take. */
+/* The products for TMA and wgmma, but one, as if its rows had a length that TMA cannot take; attention where heads are wide. */
 static void use_hopper(Operation *operations)
 {
+    Operation *wide = &operations[ATTEND_WIDE];
+    const Attention attention = wide->of.attention;
+    const TensorMapShape qkv = attention_map_shape(&attention);
+    assert_true(hopper_attention_takes(&attention) && !hopper_attention_takes(&operations[ATTEND].of.attention));
+    wide->kind = FUSED_hopper_attention_forward;
+    wide->of.hopper_attention.attention = attention;
+    emulated_tensor_map(&wide->of.hopper_attention.qkv, attention.qkv, &qkv);
     for (unsigned i = 0; i < OPERATIONS; i++) {
         static const OperationKind kinds[] = {FUSED_hopper_forward, FUSED_hopper_input, FUSED_hopper_weight};
         Operation *o = &operations[i];
@@ -166,7 +186,9 @@ static void run_apart(const Operation *o, unsigned element_size)
     const bool plain = hopper || o->kind == FUSED_copy_bytes || o->kind == FUSED_finish_sum;
     snprintf(name, sizeof name, "%s%s", names[o->kind], plain ? "" : element_size == 2 && o->kind != FUSED_accumulate ? "_bf16" : "_f32");
     const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS, fused_launch(1, element_size).shared, 1};
-    const char *problem = emulate(name, &o->of, hopper ? hopper_launch(&o->of.hopper.product, 2, 1) : tiles);
+    const Launch launch = o->kind == FUSED_hopper_attention_forward ? hopper_attention_launch(&o->of.hopper_attention.attention, 2)
+                          : hopper ? hopper_launch(&o->of.hopper.product, 2, 1) : tiles;
+    const char *problem = emulate(name, &o->of, launch);
     if (problem)
         fail_msg("%s: %s", name, problem);
 }

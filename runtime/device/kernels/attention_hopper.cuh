@@ -20,31 +20,25 @@ DEVICE unsigned attention_key_blocks(const AttentionHead &h)
     return h.begin / ATTENTION_TILE + 1;
 }
 
-/* 128 rows of a head of queries, keys or values. Rows behind the sequence are the next one's, or zero behind the last: keys that no
-   query sees, and queries whose results are not stored. */
-DEVICE void attention_fill(const HopperAttention &p, HopperRing &ring, unsigned column, unsigned row, unsigned width)
-{
-    const unsigned number = HopperRing::stage_of(ring.position);
-    char *stage = ring.stages + number * HOPPER_STAGE_BYTES;
-    Arrivals *full = ring.full + number;
-    arrivals_wait(ring.empty + number, HopperRing::parity_of(ring.position) ^ 1);
-    arrive_expecting(full, width / 64 * ATTENTION_BOX_BYTES);
-    for (unsigned box = 0; box < width / 64; box++)
-        tensor_load(stage + box * ATTENTION_BOX_BYTES, &p.qkv, column + box * 64, row, full);
-    ring.position++;
-}
-
+/* Q, K of block 0, K of 1, V of 0, K of 2, V of 1, ... V of the last. Rows behind the sequence are the next one's, or zero behind
+   all: keys that no query sees, and queries whose results are not stored. */
 DEVICE void attention_produce(const HopperAttention &p, HopperRing &ring, unsigned tile)
 {
     const AttentionHead h = attention_head(p.attention, tile, false);
-    const unsigned columns = p.attention.columns, column = h.head * h.width, blocks = attention_key_blocks(h);
-    unsigned row = (unsigned)h.first_row;
-    attention_fill(p, ring, column, row + h.begin, h.width);
-    attention_fill(p, ring, columns + column, row, h.width);
-    for (unsigned block = 1; block <= blocks; block++, row += ATTENTION_TILE) {
-        if (block < blocks)
-            attention_fill(p, ring, columns + column, row + ATTENTION_TILE, h.width);
-        attention_fill(p, ring, 2 * columns + column, row, h.width);
+    const unsigned first_row = (unsigned)h.first_row, first_column = h.head * h.width, last = 2 * attention_key_blocks(h);
+    const bool wide = h.width > 64;
+    ROLL for (unsigned matrix = 0; matrix <= last; matrix++) {
+        const unsigned part = matrix == 0 ? 0 : matrix == last || (matrix > 1 && matrix % 2) ? 2 : 1;
+        const unsigned block = (part == 0 ? last - 2 : part == 1 ? matrix : matrix - 2) / 2;
+        const unsigned column = part * p.attention.columns + first_column, row = first_row + block * ATTENTION_TILE;
+        const unsigned number = HopperRing::stage_of(ring.position);
+        char *stage = ring.stages + number * HOPPER_STAGE_BYTES;
+        arrivals_wait(ring.empty + number, HopperRing::parity_of(ring.position) ^ 1);
+        arrive_expecting(ring.full + number, wide ? 2 * ATTENTION_BOX_BYTES : ATTENTION_BOX_BYTES);
+        tensor_load(stage, &p.qkv, column, row, ring.full + number);
+        if (wide)
+            tensor_load(stage + ATTENTION_BOX_BYTES, &p.qkv, column + 64, row, ring.full + number);
+        ring.position++;
     }
 }
 

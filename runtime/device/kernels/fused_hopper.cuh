@@ -1,18 +1,18 @@
 #ifndef DEVICE_KERNELS_FUSED_HOPPER_CUH
 #define DEVICE_KERNELS_FUSED_HOPPER_CUH
 
-/* The fused launch in bfloat16 with products by TMA and wgmma. One warp draws tiles, waits for what they come after and loads
-   what products read; the other 256 threads do the tiles. The ring of stages goes on from product to product; tiles of other
+/* The fused launch in bfloat16 with products and attention by TMA and wgmma. One warp draws tiles, waits for what they come after
+   and loads what those read; the other 256 threads do the tiles. The ring of stages goes on from one to the next; tiles of other
    kinds have its memory to themselves. */
 
+#include "attention_hopper.cuh"
 #include "fused.cuh"
-#include "hopper.cuh"
 
 enum { FUSED_AHEAD = 2 }; /* tiles of a block that are drawn and not done */
 
 struct FusedDrawn {
     FusedTile tile;
-    unsigned position; /* the ring's, where a product begins */
+    unsigned position; /* the ring's, where a tile that uses it begins */
 };
 
 /* The first 1024 bytes of shared memory; then come the stages, then sums on their way out. */
@@ -21,6 +21,7 @@ struct FusedHead {
     Arrivals drawn[FUSED_AHEAD], done[FUSED_AHEAD];
     FusedDrawn tiles[FUSED_AHEAD];
     unsigned acquired[FUSED_OPERATIONS_MOST / 32]; /* a bit an operation: its maps */
+    unsigned turn; /* fused_next; here, as the thread that draws has few registers */
 };
 static_assert(sizeof(FusedHead) <= 1024, "the stages begin behind it");
 
@@ -30,18 +31,27 @@ DEVICE unsigned fused_parity(unsigned number) { return number / FUSED_AHEAD % 2;
 
 DEVICE bool fused_by_ring(const Operation &o, unsigned tile)
 {
-    return o.kind >= FUSED_hopper_forward && tile < hopper_product_tiles(&o.of.hopper.product, 1);
+    return o.kind == FUSED_hopper_attention_forward ||
+           (o.kind >= FUSED_hopper_forward && tile < hopper_product_tiles(&o.of.hopper.product, 1));
+}
+
+DEVICE void fused_acquire(const Operation &o)
+{
+    if (o.kind == FUSED_hopper_attention_forward)
+        return tensor_map_acquire(&o.of.hopper_attention.qkv);
+    tensor_map_acquire(&o.of.hopper.a);
+    tensor_map_acquire(&o.of.hopper.b);
 }
 
 /* By one thread. It may be a tile ahead of the others: what the drawn tile comes after is done by then, so that the block's
    own tiles before it have come to their end whoever waits. */
 DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
 {
-    unsigned turn = 0;
+    head.turn = 0;
     for (unsigned number = 0;; number++) {
         const unsigned place = fused_place(number), parity = fused_parity(number);
         arrivals_wait(head.done + place, parity ^ 1);
-        const FusedTile next = fused_next(p, turn);
+        const FusedTile next = fused_next(p, head.turn);
         head.tiles[place] = FusedDrawn{next, ring.position};
         arrive(head.drawn + place);
         if (next.operation == FUSED_NO_OPERATION)
@@ -54,8 +64,7 @@ DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
         }
         unsigned &acquired = head.acquired[next.operation / 32];
         if (!(acquired >> next.operation % 32 & 1)) {
-            tensor_map_acquire(&product.a);
-            tensor_map_acquire(&product.b);
+            fused_acquire(o);
             acquired |= 1u << next.operation % 32;
         }
         async_fence(); /* what other blocks stored, before what is loaded */
@@ -63,8 +72,10 @@ DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
             hopper_produce<PRODUCT_FORWARD>(product, ring, next.tile);
         else if (o.kind == FUSED_hopper_input)
             hopper_produce<PRODUCT_INPUT>(product, ring, next.tile);
-        else
+        else if (o.kind == FUSED_hopper_weight)
             hopper_produce<PRODUCT_WEIGHT>(product, ring, next.tile);
+        else
+            attention_produce(o.of.hopper_attention, ring, next.tile);
     }
 }
 
@@ -91,8 +102,10 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
             hopper_consume<PRODUCT_FORWARD>(o.of.hopper, ring, tile, sums);
         } else if (o.kind == FUSED_hopper_input) {
             hopper_consume<PRODUCT_INPUT>(o.of.hopper, ring, tile, sums);
-        } else {
+        } else if (o.kind == FUSED_hopper_weight) {
             hopper_consume<PRODUCT_WEIGHT>(o.of.hopper, ring, tile, sums);
+        } else {
+            attention_consume(o.of.hopper_attention.attention, ring, tile, sums);
         }
         tile_barrier();
         if (threadIdx.x == 0) {

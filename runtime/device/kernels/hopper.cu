@@ -1,4 +1,3 @@
-#include "attention_hopper.cuh"
 #include "fused_hopper.cuh"
 
 #define HOPPER(name, layout) TILE_KERNEL((HOPPER_THREADS, 1), hopper_##name, HopperProduct, hopper_work<layout>(p, shared))

@@ -217,6 +217,7 @@ typedef struct HopperAttention {
     TensorMap qkv;
     Attention attention;
 } HopperAttention;
+KERNELS_ASSERT(sizeof(HopperAttention) == sizeof(TensorMap) + 128, "as above");
 
 typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
 
@@ -496,7 +497,8 @@ KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p)
 #define FUSED_OPERATIONS_OF_HOPPER(X)                            \
     X(hopper_forward, hopper)                                    \
     X(hopper_input, hopper)                                      \
-    X(hopper_weight, hopper)
+    X(hopper_weight, hopper)                                     \
+    X(hopper_attention_forward, hopper_attention)
 
 typedef enum OperationKind {
 #define KIND(name, field) FUSED_##name,
@@ -509,7 +511,7 @@ typedef enum OperationKind {
 /* Compute and communication: who works on one goes to the other when it is done. */
 enum { FUSED_QUEUES = 2, OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
 
-typedef struct Operation { /* at 128 bytes, for the maps of `hopper` */
+typedef struct Operation { /* at 128 bytes, for maps */
     OperationKind kind;
     unsigned tiles;                  /* operation_tiles */
     unsigned queue;
@@ -526,6 +528,7 @@ typedef struct Operation { /* at 128 bytes, for the maps of `hopper` */
         Sum sum;
         Copy copy;
         HopperProduct hopper;
+        HopperAttention hopper_attention;
     } of;
 } Operation;
 KERNELS_ASSERT(sizeof(Operation) == 128 + sizeof(HopperProduct), "a table's maps at 128 bytes, for host and GPU alike");
@@ -588,6 +591,8 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     case FUSED_hopper_input:
     case FUSED_hopper_weight:
         return hopper_tiles(&o->of.hopper.product, 1);
+    case FUSED_hopper_attention_forward:
+        return attention_blocks(&o->of.hopper_attention.attention);
     case FUSED_KINDS:
         break;
     }
@@ -603,7 +608,7 @@ KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size
     return launch;
 }
 
-/* A warpgroup more, of which one thread draws tiles and loads what products read. */
+/* A warpgroup more, of which one thread draws tiles and loads what products and attention read. */
 KERNELS_BOTH Launch fused_hopper_launch(unsigned multiprocessors)
 {
     const Launch launch = {multiprocessors, HOPPER_THREADS, 1024 + HOPPER_STAGES * HOPPER_STAGE_BYTES + HOPPER_SUM_BYTES, 1};

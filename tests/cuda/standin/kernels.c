@@ -257,22 +257,23 @@ OPERANDS(copy_bytes, Copy, READ_OF(Copy, from, p->bytes, 1), WRITE_OF(Copy, to, 
 }
 
 /* The Hopper kernels get their matrices as maps and as pointers; the maps are not looked at here. */
-#define HOPPER(layout)                                                                                       \
-    static size_t hopper_##layout##_operands(const void *parameters, StandinOperand *operands)               \
+#define HOPPER(name, of, Parameters, field)                                                                  \
+    static size_t name##_operands(const void *parameters, StandinOperand *operands)                          \
     {                                                                                                        \
-        const HopperProduct *p = parameters;                                                                 \
-        const size_t count = product_##layout##_operands(&p->product, operands);                             \
+        const Parameters *p = parameters;                                                                    \
+        const size_t count = of##_operands(&p->field, operands);                                             \
         for (size_t i = 0; i < count; i++)                                                                   \
-            operands[i].offset += offsetof(HopperProduct, product);                                          \
+            operands[i].offset += offsetof(Parameters, field);                                               \
         return count;                                                                                        \
     }                                                                                                        \
-    static void hopper_##layout##_run(const void *parameters)                                                \
+    static void name##_run(const void *parameters)                                                           \
     {                                                                                                        \
-        product_##layout##_run(&((const HopperProduct *)parameters)->product);                               \
+        of##_run(&((const Parameters *)parameters)->field);                                                  \
     }
-HOPPER(forward)
-HOPPER(input)
-HOPPER(weight)
+HOPPER(hopper_forward, product_forward, HopperProduct, product)
+HOPPER(hopper_input, product_input, HopperProduct, product)
+HOPPER(hopper_weight, product_weight, HopperProduct, product)
+HOPPER(hopper_attention_forward, attention_forward, HopperAttention, attention)
 
 #define ENTRY(file, name, parameters) {#name, sizeof(parameters), name##_operands, name##_run, #file},
 static const StandinKernel of_elements[] = {KERNELS_OF_ELEMENTS(ENTRY)};
