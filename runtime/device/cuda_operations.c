@@ -202,7 +202,8 @@ Status cuda_attention_forward(Device *device, const Kernel *attention, const voi
     a.y = y;
     a.logsumexp = context;
     CudaDevice *cuda = cuda_of(device);
-    if (cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_hopper_attention_forward][CUDA_F32] && hopper_attention_takes(&a)) {
+    const bool hopper = cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_hopper_attention_forward][CUDA_F32];
+    if (hopper && hopper_attention_takes(&a) && !cuda->portable_attention) {
         HopperAttention with_map = {.attention = a};
         TRY(tensor_map(cuda, qkv, attention_map_shape(&a), &with_map.qkv, error));
         return LAUNCH_FLOAT(hopper_attention_forward, hopper_attention_launch(&a, (unsigned)cuda->properties.multiprocessors),

@@ -1,5 +1,6 @@
 /* Matrix products of the CUDA device beside cuBLAS, in one process on the same random data: name, value, unit a line. Where
-   TMA and wgmma do them, also with blocks alone and in clusters of two, whichever the device would take. */
+   TMA and wgmma do them, also with blocks alone and in clusters of two, whichever the device would take. Then causal attention,
+   of which half of all pairs count, and where TMA and wgmma do it, beside the portable tiles. */
 
 #include "runtime/device/cuda.h"
 #include "tests/gpu/run/measure.h"
@@ -43,18 +44,20 @@ static const char *const layout_names[LAYOUTS] = {"forward", "input", "weight"};
 typedef struct Work {
     Device *device;
     const Kernel *kernel;
+    Layout layout;
     size_t rows, columns, outputs;
     void *x, *w, *y, *dw;
     const Blas *blas; /* NULL: our own */
 } Work;
 
-static void multiply(const Work *work, Layout layout)
+static void multiply(const void *product)
 {
+    const Work *work = product;
     const DeviceTable *run = work->device->run;
     const int m = (int)work->rows, k = (int)work->columns, n = (int)work->outputs;
     const float one = 1, zero = 0;
     int code = 0;
-    switch (layout) {
+    switch (work->layout) {
     case FORWARD:
         if (!work->blas)
             OK(run->linear_forward(work->device, work->kernel, work->x, work->w, NULL, NULL, work->y, &error));
@@ -84,20 +87,74 @@ static void multiply(const Work *work, Layout layout)
 
 enum { WARM = 3, TIMED = 10 };
 
-/* Floating-point operations a second, the mean of TIMED products. */
-static double rate(const Work *work, Layout layout)
+/* A second, the mean of TIMED times. */
+static double times_a_second(Device *device, void (*run)(const void *), const void *work)
 {
-    const DeviceAsync *queues = work->device->run->async;
+    const DeviceAsync *queues = device->run->async;
     int64_t times[2];
     for (int i = 0; i < WARM; i++)
-        multiply(work, layout);
-    OK(queues->mark(work->device, 0, &error));
+        run(work);
+    OK(queues->mark(device, 0, &error));
     for (int i = 0; i < TIMED; i++)
-        multiply(work, layout);
-    OK(queues->mark(work->device, 1, &error));
-    wait_for_mark(work->device, 1);
-    OK(queues->mark_times(work->device, 1, times, &error));
-    return 2.0 * (double)work->rows * (double)work->columns * (double)work->outputs * TIMED / ((double)times[1] * 1e-9);
+        run(work);
+    OK(queues->mark(device, 1, &error));
+    wait_for_mark(device, 1);
+    OK(queues->mark_times(device, 1, times, &error));
+    return TIMED / ((double)times[1] * 1e-9);
+}
+
+/* Floating-point operations a second. */
+static double rate(const Work *work)
+{
+    return 2.0 * (double)work->rows * (double)work->columns * (double)work->outputs *
+           times_a_second(work->device, multiply, work);
+}
+
+/* --- attention --- */
+
+typedef struct Attend {
+    Device *device;
+    const Kernel *kernel;
+    void *qkv, *y, *context, *dqkv;
+} Attend;
+
+static void attend_forward(const void *attention)
+{
+    const Attend *a = attention;
+    OK(a->device->run->attention_forward(a->device, a->kernel, a->qkv, a->y, a->context, &error));
+}
+
+static void attend_backward(const void *attention)
+{
+    const Attend *a = attention;
+    OK(a->device->run->attention_backward(a->device, a->kernel, a->qkv, a->y, a->context, a->y, a->dqkv, &error));
+}
+
+static void print_attention(Device *device, size_t samples, size_t sequence, size_t heads, size_t width)
+{
+    const size_t rows = samples * sequence, columns = heads * width;
+    const double product = (double)rows * (double)sequence * (double)columns * 1e-12;
+    const KernelShape shape = {.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns, .sequence = sequence, .heads = heads};
+    CudaDevice *cuda = (CudaDevice *)device;
+    Attend a = {.device = device};
+    char name[96];
+    snprintf(name, sizeof name, "%zux%zux%zux%zu", samples, sequence, heads, width);
+    OK(device_kernel(device, &shape, &a.kernel, &error));
+    a.qkv = random_elements(device, ELEMENTS, 3 * rows * columns, 1);
+    a.dqkv = random_elements(device, ELEMENTS, 3 * rows * columns, 2);
+    a.y = random_elements(device, ELEMENTS, rows * columns, 3);
+    OK(device->run->allocate(device, a.kernel->context * device->run->size[ELEMENTS], &a.context, &error));
+    const double forward = 2 * product * times_a_second(device, attend_forward, &a);
+    printf("attention.forward.%s %.1f TFLOP/s\n", name, forward);
+    printf("attention.backward.%s %.1f TFLOP/s\n", name, 5 * product * times_a_second(device, attend_backward, &a));
+    cuda->portable_attention = true;
+    if (cuda->properties.major == 9)
+        printf("attention.forward.%s.ratio %.2f of_portable\n", name,
+               forward / (2 * product * times_a_second(device, attend_forward, &a)));
+    cuda->portable_attention = false;
+    void *const blocks[] = {a.qkv, a.dqkv, a.y, a.context};
+    for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
+        device->run->deallocate(device, blocks[b]);
 }
 
 int main(void)
@@ -118,20 +175,20 @@ int main(void)
         work.w = random_elements(device, ELEMENTS, work.columns * work.outputs, 2);
         work.y = random_elements(device, ELEMENTS, work.rows * work.outputs, 3);
         work.dw = random_elements(device, MASTERS, work.columns * work.outputs, 4);
-        for (Layout layout = FORWARD; layout < LAYOUTS; layout++) {
+        for (work.layout = FORWARD; work.layout < LAYOUTS; work.layout++) {
             char name[96];
-            snprintf(name, sizeof name, "product.%s.%zux%zux%zu", layout_names[layout], work.rows, work.columns, work.outputs);
+            snprintf(name, sizeof name, "product.%s.%zux%zux%zu", layout_names[work.layout], work.rows, work.columns, work.outputs);
             work.blas = NULL;
-            const double ours = rate(&work, layout);
+            const double ours = rate(&work);
             printf("%s %.1f TFLOP/s\n", name, ours * 1e-12);
             CudaDevice *cuda = (CudaDevice *)device;
             for (cuda->cluster = 1; cuda->properties.major == 9 && cuda->cluster <= 2; cuda->cluster++)
-                printf("%s.cluster%u %.1f TFLOP/s\n", name, cuda->cluster, rate(&work, layout) * 1e-12);
+                printf("%s.cluster%u %.1f TFLOP/s\n", name, cuda->cluster, rate(&work) * 1e-12);
             cuda->cluster = 0;
             if (!has_blas)
                 continue;
             work.blas = &blas;
-            const double theirs = rate(&work, layout);
+            const double theirs = rate(&work);
             work.blas = NULL;
             printf("%s.cublas %.1f TFLOP/s\n%s.ratio %.3f of_cublas\n", name, theirs * 1e-12, name, ours / theirs);
         }
@@ -141,6 +198,9 @@ int main(void)
     }
     if (!has_blas)
         fprintf(stderr, "cuBLAS is not installed: no ratios\n");
+    static const size_t attentions[][4] = {{1, 4096, 32, 128}, {4, 2048, 16, 128}, {1, 16384, 16, 128}, {4, 2048, 32, 64}};
+    for (size_t s = 0; s < sizeof attentions / sizeof *attentions; s++)
+        print_attention(device, attentions[s][0], attentions[s][1], attentions[s][2], attentions[s][3]);
     device_close(device);
     return 0;
 }
