@@ -54,8 +54,16 @@ fail() { # name value unit command
 }
 
 plain() { # for a field of the table
-    tr '",' "' " | cut -c 1-300
+    tr '",' "' " | sed 's| *$||' | cut -c 1-300
 }
+
+# A program that hangs is shown to the debugger, where there is one, before it is ended: which kernel runs, and where its warps are.
+watched='"$@" &
+program=$!
+trap "timeout 25 cuda-gdb -p $program -batch -ex \"info cuda kernels\" -ex \"info cuda blocks\" -ex \"info cuda warps\" > look.txt 2>&1
+    kill -KILL $program; exit" TERM
+wait $program'
+debugger=
 
 within() { # seconds command...: output to out.txt and err.txt; what became of it in $status and $verdict
     local seconds=$1
@@ -65,16 +73,21 @@ within() { # seconds command...: output to out.txt and err.txt; what became of i
         seconds=$((end - $(date +%s)))
     fi
     if [ "$seconds" -gt 0 ]; then
-        timeout -k 3 "$seconds" "$@" > out.txt 2> err.txt < /dev/null
+        : > look.txt
+        if [ -n "$debugger" ]; then
+            timeout --foreground -k 40 "$seconds" sh -c "$watched" sh "$@" > out.txt 2> err.txt < /dev/null
+        else
+            timeout -k 3 "$seconds" "$@" > out.txt 2> err.txt < /dev/null
+        fi
         status=$?
     else
         status=125
-        : > out.txt > err.txt
+        : > out.txt > err.txt > look.txt
     fi
-    cat out.txt err.txt >> "$log"
+    cat out.txt err.txt look.txt >> "$log"
     case $status in
     0) verdict=pass ;;
-    124 | 137) verdict="HANG: $(cat err.txt out.txt | tail -1 | plain)" hangs=$((hangs + 1)) ;;
+    124 | 137) verdict="HANG: $({ cat err.txt out.txt | tail -1; grep '^\*' look.txt; } | tr '\n' ' ' | plain)" hangs=$((hangs + 1)) ;;
     125) verdict="no time" ;;
     *) verdict="FAIL: $(cat err.txt out.txt | grep -v -e '^\[' -e '^$' | head -1 | plain) ($status)" ;;
     esac
@@ -141,7 +154,7 @@ nccl_of() { # name options...: one rank that sends to itself
 
 first() {
     local most name type bound device
-    most=${FIRST_SECONDS:-20}
+    most=${FIRST_SECONDS:-20} debugger=$(command -v cuda-gdb)
     check first.open 120 ./operations $bf16 1e-2 small none # its kernels are perhaps compiled
     if [ $status != 0 ] && [ -z "$gpu$dry" ]; then
         echo "this machine runs nothing on a GPU"
@@ -165,6 +178,7 @@ first() {
         compare first.$name.training.fused $bound "$most" --device $device --steps 1 $small dualpipe.bin
     done
     unset CUDA_LAUNCH_BLOCKING
+    debugger=
     nccl_of first.nccl --steps 1
 }
 
