@@ -309,6 +309,20 @@ static Status fail_with(const Work *work, uint64_t index, Compilation *compilati
     return status;
 }
 
+/* What a range goes through has no one value. */
+static Status said_once(const Sweep *sweep, const Parameters *given, Error *error)
+{
+    for (uint32_t i = 0; i < sweep->range_count; i++) {
+        const char *name = sweep->ranges[i].name;
+        bool twice = strcmp(name, "ranks") == 0 ? given->has_ranks : strcmp(name, "microbatches") == 0 && given->has_microbatches;
+        for (uint32_t k = 0; k < given->count; k++)
+            twice |= strcmp(given->others[k].name, name) == 0;
+        if (twice)
+            return error_set(error, STATUS_BAD_USAGE, "--sweep goes through %s: leave %s%s out", name, is_size(name) ? "--" : "-D ", name);
+    }
+    return STATUS_OK;
+}
+
 Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, SweepResult *result, Error *error)
 {
     if (source_is_order(compilation->source))
@@ -321,6 +335,7 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
     if (!compilation->tree || !check(compilation->tree, arena, compilation->diagnostics))
         return STATUS_BAD_INPUT;
     TRY(parameters_check(compilation->tree, &first, "--sweep", error));
+    TRY(said_once(sweep, compilation->parameters, error));
     Work work = {.sweep = sweep, .source = compilation->source, .given = compilation->parameters, .memory = compilation->memory,
                  .costs = compilation->costs, .tree = compilation->tree, .progress = progress_bar_of(progress),
                  .mutex = PTHREAD_MUTEX_INITIALIZER, .failed = sweep->combinations};

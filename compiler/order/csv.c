@@ -53,7 +53,7 @@ static void bad_cell(Reader *reader, const char *begin, const char *end)
 {
     const int length = end - begin > 60 ? 60 : (int)(end - begin);
     diag_error(reader->diagnostics, span_of(reader, begin, end), "rank %u: '%.*s' is not a cell", reader->schedule->ranks, length, begin);
-    diag_help(reader->diagnostics, "a cell is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, (0F7;7B3)OVERLAP_F_B, or "
+    diag_help(reader->diagnostics, "cells are parted by commas; one is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, (0F7;7B3)OVERLAP_F_B, or "
                                    "<stage>U<version>; an F may name its version of the weights, as 3F0v1");
 }
 

@@ -2,6 +2,8 @@
 
 #include "runtime/program/program.h"
 
+#include <string.h>
+
 /* The limits of the numbers that the command line can set; 0 for other items. */
 static int64_t limit_of(const Item *item)
 {
@@ -57,38 +59,60 @@ bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *value
     return examine_all(ast, parameters, values) != FAILS;
 }
 
-/* The first number from `number` on in steps of `step` with which all requires hold; 0: none near. */
-static int64_t search(const Ast *ast, Parameters parameters, bool of_ranks, int64_t number, int64_t step, int64_t *values)
+/* The first number of the item, at least 1, from `number` on in steps of `step` with which all requires hold; 0: none near. */
+static int64_t search(const Ast *ast, Parameters parameters, const Item *item, int64_t number, int64_t step, int64_t *values)
 {
     enum { TRIES = 4096 };
-    const int64_t limit = of_ranks ? PROGRAM_RANKS_MAX : PROGRAM_MICROBATCHES_MAX;
+    const int64_t limit = limit_of(item) ? limit_of(item) : INT32_MAX;
     for (int i = 0; i < TRIES; i++) {
         number += step;
         if (number < 1 || number > limit)
             return 0;
-        if (of_ranks)
+        if (item->kind == ITEM_RANKS)
             parameters_set_ranks(&parameters, number);
-        else
+        else if (item->kind == ITEM_MICROBATCHES)
             parameters_set_microbatches(&parameters, number);
+        else
+            parameters.others[parameters.count - 1].value = number;
         if (examine_all(ast, &parameters, values) == HOLDS)
             return number;
     }
     return 0;
 }
 
-static bool suggest(const Ast *ast, const Parameters *parameters, bool of_ranks, const int64_t *values, Arena *arena,
+static bool suggest(const Ast *ast, const Parameters *parameters, const Item *item, const int64_t *values, Arena *arena,
                     Diagnostics *diagnostics)
 {
-    const char *const option = of_ranks ? "--ranks" : "--microbatches";
-    const int64_t number = values[(of_ranks ? ast->ranks : ast->microbatches)->slot];
+    const char *const option = item->kind == ITEM_RANKS          ? "--ranks "
+                               : item->kind == ITEM_MICROBATCHES ? "--microbatches "
+                                                                 : arena_format(arena, "-D %s=", item->name.symbol->text);
     int64_t *tried = values_new(ast, arena);
-    const long long below = search(ast, *parameters, of_ranks, number, -1, tried);
-    const long long above = search(ast, *parameters, of_ranks, number, 1, tried);
+    const long long below = search(ast, *parameters, item, values[item->slot], -1, tried);
+    const long long above = search(ast, *parameters, item, values[item->slot], 1, tried);
     if (below && above)
-        diag_help(diagnostics, "nearest: %s %lld or %lld", option, below, above);
+        diag_help(diagnostics, "nearest: %s%lld or %lld", option, below, above);
     else if (below || above)
-        diag_help(diagnostics, "nearest: %s %lld", option, below ? below : above);
+        diag_help(diagnostics, "nearest: %s%lld", option, below ? below : above);
     return below || above;
+}
+
+/* One of those that the command line sets. */
+static bool suggest_given(const Ast *ast, const Parameters *parameters, const int64_t *values, Arena *arena, Diagnostics *diagnostics)
+{
+    for (const Item *item = ast->items; item; item = item->next)
+        for (uint32_t i = 0; item->kind == ITEM_PARAM && i < parameters->count; i++) {
+            if (strcmp(parameters->others[i].name, item->name.symbol->text) != 0)
+                continue;
+            Parameters tried = *parameters; /* with this one last: it counts */
+            tried.capacity = parameters->count + 1;
+            tried.others = arena_array(arena, tried.capacity, sizeof *tried.others);
+            memcpy(tried.others, parameters->others, parameters->count * sizeof *tried.others);
+            parameters_set(&tried, arena, parameters->others[i].name, 0);
+            if (suggest(ast, &tried, item, values, arena, diagnostics))
+                return true;
+            break;
+        }
+    return false;
 }
 
 /* --- checking --- */
@@ -119,10 +143,12 @@ static void report_failed(const Ast *ast, const Item *item, const Parameters *pa
     if (*text)
         diag_help(diagnostics, "here %s", text);
     const uint8_t depends = item->value->depends;
-    if (depends & DEPENDS_ON_MICROBATCHES && suggest(ast, parameters, false, values, arena, diagnostics))
+    if (depends & DEPENDS_ON_PARAMETERS && suggest_given(ast, parameters, values, arena, diagnostics))
+        return;
+    if (depends & DEPENDS_ON_MICROBATCHES && suggest(ast, parameters, ast->microbatches, values, arena, diagnostics))
         return;
     if (depends & DEPENDS_ON_RANKS)
-        suggest(ast, parameters, true, values, arena, diagnostics);
+        suggest(ast, parameters, ast->ranks, values, arena, diagnostics);
 }
 
 bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena, Diagnostics *diagnostics)

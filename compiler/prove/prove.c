@@ -177,6 +177,7 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     if (!message_stages(pipe, message, &producer, &consumer) || message->microbatch >= pipe->microbatches) {
         diag_error(diagnostics, message->span, "rank %u: %s leads nowhere: stages are 0..%u, microbatches 0..%u", rank,
                    TEXT_OF(message), pipe->stages - 1, pipe->microbatches - 1);
+        diag_help(diagnostics, "a message is named by the stage that it leaves or comes to: what 0SEND_F0 sends is 1RECV_F0");
         return false;
     }
     const uint32_t home = stage_home(pipe, message->stage, message->microbatch).rank;

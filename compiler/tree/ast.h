@@ -64,7 +64,7 @@ struct Expression {
 };
 
 /* What the value of a name or an expression can change with. */
-enum Dependency { DEPENDS_ON_RANK = 1, DEPENDS_ON_RANKS = 2, DEPENDS_ON_MICROBATCHES = 4 };
+enum Dependency { DEPENDS_ON_RANK = 1, DEPENDS_ON_RANKS = 2, DEPENDS_ON_MICROBATCHES = 4, DEPENDS_ON_PARAMETERS = 8 };
 
 typedef struct Pass {
     Span span;

@@ -366,7 +366,7 @@ static void check_item(Checker *c, Item *item)
                              check_for_all_ranks(c, item->value, "the number of microbatches is") | DEPENDS_ON_MICROBATCHES);
         break;
     case ITEM_PARAM:
-        item->slot = declare(c, item->name, item, check_for_all_ranks(c, item->value, "a parameter is"));
+        item->slot = declare(c, item->name, item, check_for_all_ranks(c, item->value, "a parameter is") | DEPENDS_ON_PARAMETERS);
         break;
     case ITEM_PIPE:
         check_pipe(c, item);
