@@ -300,11 +300,11 @@ DESTDIR ?=
 SHARED  := README.md grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.md schedules/*.svg)
 .PHONY: install uninstall
 install: all
-	install -D -t $(DESTDIR)$(PREFIX)/bin $(BUILD)/dpc $(BUILD)/dprun
-	$(if $(MPICC),install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/dprun $(BUILD)/dprun-mpi.so)
-	for file in $(SHARED); do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/dpc/$$file || exit 1; done
+	install -D -t "$(DESTDIR)$(PREFIX)/bin" $(BUILD)/dpc $(BUILD)/dprun
+	$(if $(MPICC),install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/dprun" $(BUILD)/dprun-mpi.so)
+	for file in $(SHARED); do install -D -m 644 $$file "$(DESTDIR)$(PREFIX)/share/dpc/$$file" || exit 1; done
 uninstall:
-	rm -rf $(addprefix $(DESTDIR)$(PREFIX)/,bin/dpc bin/dprun lib/dprun share/dpc)
+	rm -rf $(foreach file,bin/dpc bin/dprun lib/dprun share/dpc,"$(DESTDIR)$(PREFIX)/$(file)")
 
 .PHONY: clean
 clean:
