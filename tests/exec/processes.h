@@ -59,6 +59,7 @@ static inline pid_t start(const char *format, ...)
     const pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that fails leaves nothing running behind */
+        signal(SIGINT, SIG_DFL); /* which a shell has ignored by what it starts in the background */
         execl("/bin/sh", "sh", "-c", whole, (char *)NULL);
         _exit(127);
     }
