@@ -19,6 +19,10 @@ ifeq ($(origin CC),default)
 CC       := gcc
 endif
 SANITIZE ?=
+# OpenMPI 5 wants memory at an address that TSan has taken.
+ifneq ($(filter thread,$(SANITIZE)),)
+export PMIX_MCA_gds ?= hash
+endif
 OPTIMIZE ?= -O2
 
 # A constant of an enum is an int in C; clang from 16 on warns of it beside a double all the same.
