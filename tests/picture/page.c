@@ -155,6 +155,43 @@ static void test_hostile_source(void **state)
     free(page);
 }
 
+/* The colour that the page's style gives a name from `style` on; < 0: none. */
+static long colour_of(const char *style, const char *name)
+{
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, " --%s: #", name);
+    const char *found = strstr(style, wanted);
+    if (!found || found > strchr(style, '}'))
+        return -1;
+    found += strlen(wanted);
+    const size_t digits = strspn(found, "0123456789abcdef");
+    const long value = strtol(found, NULL, 16);
+    return digits == 6 ? value : digits >= 3 ? (value >> 4 * (digits - 3)) : -1;
+}
+
+/* What the page is drawn with it has on light and on dark screens, and there paper and ink change places. */
+static void test_light_and_dark(void **state)
+{
+    (void)state;
+    char *page = run("dpc --emit=html schedules/dualpipe.dps");
+    const char *light = strstr(page, ":root {"), *dark = strstr(strstr(page, "prefers-color-scheme: dark"), ":root {");
+    int names = 0;
+    static const char *const uses[] = {"var(--", "theme."};
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
+        for (const char *use = strstr(page, uses[i]); use; use = strstr(use + 1, uses[i])) {
+            char name[16];
+            use += strlen(uses[i]);
+            snprintf(name, sizeof name, "%.*s", (int)strspn(use, "abcdefghijklmnopqrstuvwxyz"), use);
+            if (colour_of(light, name) < 0 || colour_of(dark, name) < 0)
+                fail_msg("no colour %s", name);
+            names++;
+        }
+    assert_true(names > 30);
+    assert_true(colour_of(light, "ink") == 0x111 && colour_of(light, "paper") == 0xfff);
+    assert_true(colour_of(dark, "ink") == 0xeee && colour_of(dark, "paper") < 0x202020);
+    free(page);
+}
+
 static void test_runs_in_chromium(void **state)
 {
     (void)state;
@@ -184,6 +221,6 @@ static void test_runs_in_chromium(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_data), cmocka_unit_test(test_hostile_source),
-                                       cmocka_unit_test(test_runs_in_chromium)};
+                                       cmocka_unit_test(test_light_and_dark), cmocka_unit_test(test_runs_in_chromium)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
