@@ -63,6 +63,7 @@ typedef struct Writer {
     const Instruction **posted; /* [message slot]: the message that was posted last */
     bool *unread;               /* [message slot]: it was received, and no pass has read it yet */
     TraceSpan *made;            /* [message slot]: the event of the pass that filled it */
+    uint32_t held;              /* activations, from F to the end of B or W */
     uint32_t *renewals;         /* [chunk]: how many U it has had */
     uint32_t *versions;         /* [weights slot]: which it holds */
 } Writer;
@@ -136,9 +137,21 @@ static void put_arrow(const Writer *writer, const Instruction *message, TraceSpa
             forward ? "activation" : "gradient", head ? "f\",\"bp\":\"e" : "s", id, writer->rank, time);
 }
 
+/* A step of the counter where the pass begins or ends to hold something. */
+static void put_held(Writer *writer, const Instruction *pass, TraceSpan span)
+{
+    const bool begins = pass->opcode == OP_FORWARD;
+    if (!begins && pass->opcode != OP_BACKWARD && pass->opcode != OP_BACKWARD_WEIGHT)
+        return;
+    writer->held += begins ? 1 : -1u;
+    fprintf(writer->stream, ",\n{\"name\":\"activations\",\"cat\":\"memory\",\"ph\":\"C\",\"pid\":%u,\"tid\":0,\"ts\":%.3f,\"args\":{\"held\":%u}}",
+            writer->rank, begins ? span.start : span.end, writer->held);
+}
+
 static void note_pass(Writer *writer, const Instruction *pass, TraceSpan span)
 {
     static const int read[] = {0, 4}; /* x and dy */
+    put_held(writer, pass, span);
     for (size_t k = 0; k < sizeof read / sizeof *read; k++) {
         const uint16_t slot = pass->slot[read[k]];
         if (slot == SLOT_NONE || !writer->unread[slot])

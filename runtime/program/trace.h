@@ -17,6 +17,8 @@
                   0 in every step; two of an F&B
 
    From the pass that makes a message to the pass that needs it there is an arrow (phases s and f) whose `id` both ends derive.
+   A counter of each rank, `activations` (phase C, category memory), has in `held` of its `args` how many it holds from then on: from F
+   to the end of B or W.
    `otherData` has schedule, source, ranks, stages, microbatches (of each pipe); `unit`, the seconds that a modelled or simulated
    trace shows for a unit of its costs, 0 where passes computed; `message_bytes`, 0 where that is not known; and
    `processors`, how many all ranks could share, 0 where that is not known or it is not they that compute. */

@@ -61,6 +61,33 @@ static void read_names(const char *text, const Event *event, int *named)
     named[event->rank]++;
 }
 
+/* Of every rank: what its counter says last, the most that it ever said, and when it spoke last. */
+static int held[RANKS_MAX], most_held[RANKS_MAX];
+static double counted_at[RANKS_MAX];
+
+static void read_counter(const char *text, const Event *event)
+{
+    const int now = (int)json_number(json_member(text, "args"), "held"), r = event->rank;
+    assert_string_equal(event->name, "activations");
+    assert_string_equal(event->category, "memory");
+    assert_true(now == held[r] + 1 || (now == held[r] - 1 && now >= 0));
+    assert_true(event->start > counted_at[r] - nanosecond);
+    held[r] = now;
+    most_held[r] = now > most_held[r] ? now : most_held[r];
+    counted_at[r] = event->start;
+}
+
+/* Each counter comes back to 0, and its most is what the compiler counts. */
+static void check_counters(const char *stats, int ranks)
+{
+    const char *peak = stats;
+    for (int r = 0; r < ranks; r++) {
+        peak = strstr(peak, "\"peak_activations\": ") + 20;
+        assert_int_equal(held[r], 0);
+        assert_int_equal(most_held[r], strtol(peak, NULL, 10));
+    }
+}
+
 /* Every event, with all that its phase asks for. */
 static int read_events(const char *trace)
 {
@@ -71,6 +98,9 @@ static int read_events(const char *trace)
     assert_non_null(list);
     const int ranks = (int)json_number(about, "ranks");
     assert_in_range(ranks, 1, RANKS_MAX);
+    memset(held, 0, sizeof held);
+    memset(most_held, 0, sizeof most_held);
+    memset(counted_at, 0, sizeof counted_at);
     assert_true(json_number(about, "stages") >= ranks && json_number(about, "unit") >= 0);
     for (const char *text = json_next(list, NULL); text; text = json_next(list, text)) {
         assert_true(count < EVENTS_MAX);
@@ -79,7 +109,7 @@ static int read_events(const char *trace)
         char phase[4];
         json_text(text, "name", event->name, sizeof event->name);
         json_text(text, "ph", phase, sizeof phase);
-        assert_true(strlen(phase) == 1 && strchr("XMsf", phase[0]));
+        assert_true(strlen(phase) == 1 && strchr("XMCsf", phase[0]));
         event->phase = phase[0];
         event->rank = (int)json_number(text, "pid");
         event->lane = (int)json_number(text, "tid");
@@ -95,6 +125,10 @@ static int read_events(const char *trace)
         assert_true(event->start >= 0);
         if (event->phase == 'X') {
             read_instruction(text, event);
+            continue;
+        }
+        if (event->phase == 'C') {
+            read_counter(text, event);
             continue;
         }
         event->id = (long long)json_number(text, "id");
@@ -204,6 +238,7 @@ static void test_form(void **state)
         char *stats = run("dpc --emit=stats %s", pictured[i]);
         const int count = read_events(trace);
         check_order(count, true);
+        check_counters(stats, (int)json_number(json_member(trace, "otherData"), "ranks"));
         int messages = 0;
         for (const char *send = comms; (send = strstr(send, "SEND_")); send++)
             messages++;
@@ -251,6 +286,9 @@ static void test_measured_has_the_same_form(void **state)
         char *one = instructions(count, 1);
         count = read_events(measured);
         check_order(count, false);
+        char *stats = run("dpc --emit=stats %s", schedules[i]);
+        check_counters(stats, (int)json_number(json_member(measured, "otherData"), "ranks"));
+        free(stats);
         assert_int_equal(check_arrows(count, 0), 3 * arrows);
         for (int step = 1; step <= 3; step++) {
             char *other = instructions(count, step);
