@@ -22,6 +22,7 @@ enum {
     TAG_NOTICE,  /* the text of abort */
     TAG_PULSE,   /* a rank moves */
     SPINS = 256,             /* tests before a wait gives way to others */
+    PAUSE_NANOSECONDS = 1000000000, /* between two looks at the clock: the process was stopped */
     POKE_NANOSECONDS = 5000, /* progress does nothing more often than this */
     REDUCE_PIECE = 1 << 20,  /* elements that are summed at a time: bounds the memory for what others send */
 };
@@ -254,9 +255,10 @@ static void give_way(const Endpoint *endpoint, unsigned tries)
         nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
 
-/* `start`: since when; 0: for less than a few tries. */
-static Status await_since(Endpoint *endpoint, MPI_Request *request, int peer, int64_t *start, Error *error)
+/* `looked`: when it last looked at the clock; 0: it has waited for less than a few tries. */
+static Status await_looking(Endpoint *endpoint, MPI_Request *request, int peer, int64_t *looked, Error *error)
 {
+    int64_t quiet = 0, seen = 0; /* how long nobody has told that it moves, and when somebody last did */
     for (unsigned tries = 0;; tries++) {
         int done = 0;
         pthread_mutex_lock(&endpoint->lock);
@@ -272,11 +274,15 @@ static Status await_since(Endpoint *endpoint, MPI_Request *request, int peer, in
             return STATUS_OK;
         if (tries % 64 == 63 || (endpoint->crowded && tries > 2 * SPINS)) {
             const int64_t now = clock_nanoseconds(), alive = atomic_load(&endpoint->alive);
-            if (*start == 0) {
-                *start = now;
+            if (*looked == 0)
                 atomic_store(&endpoint->waits, true);
-            }
-            if (endpoint->deadline > 0 && (double)(now - (alive > *start ? alive : *start)) * 1e-9 > endpoint->deadline) {
+            else if (alive != seen)
+                quiet = 0;
+            else if (now - *looked < PAUSE_NANOSECONDS) /* who was stopped has not waited, nor could others be heard */
+                quiet += now - *looked;
+            *looked = now;
+            seen = alive;
+            if (endpoint->deadline > 0 && (double)quiet * 1e-9 > endpoint->deadline) {
                 leave_at_exit();
                 return error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)", peer,
                                  endpoint->deadline);
@@ -288,9 +294,9 @@ static Status await_since(Endpoint *endpoint, MPI_Request *request, int peer, in
 
 static Status await(Endpoint *endpoint, MPI_Request *request, int peer, Error *error)
 {
-    int64_t start = 0;
-    const Status status = await_since(endpoint, request, peer, &start, error);
-    if (start) {
+    int64_t looked = 0;
+    const Status status = await_looking(endpoint, request, peer, &looked, error);
+    if (looked) {
         atomic_store(&endpoint->waits, false);
         atomic_fetch_add(&endpoint->waited, 1);
     }

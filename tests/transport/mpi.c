@@ -106,6 +106,38 @@ static bool compute_for_long(const Transport *transport, Endpoint *endpoint, int
     return all[ranks - 1] == (uint64_t)ranks - 1;
 }
 
+static void sleep_for(double seconds)
+{
+    const int64_t end = clock_nanoseconds() + (int64_t)(seconds * 1e9);
+    for (int64_t now; (now = clock_nanoseconds()) < end;)
+        nanosleep(&(struct timespec){.tv_sec = (end - now) / 1000000000, .tv_nsec = (end - now) % 1000000000}, NULL);
+}
+
+/* All are stopped for longer than the deadline, and go on; rank 1 last. */
+static bool stop_and_go_on(const Transport *transport, Endpoint *endpoint, int rank)
+{
+    Error error;
+    uint64_t words[4] = {0};
+    void *block = words;
+    Message message = {.block = &block, .bytes = sizeof words, .peer = 1 - rank, .is_send = rank == 1};
+    const pid_t self = getpid(), waker = fork();
+    if (waker == 0) {
+        sleep_for(0.3);
+        kill(self, SIGSTOP);
+        sleep_for(4 + 0.5 * rank);
+        kill(self, SIGCONT);
+        _exit(0);
+    }
+    EXPECT(waker > 0);
+    if (rank == 1)
+        EXPECT(waitpid(waker, NULL, 0) == waker);
+    EXPECT_GOOD(rank == 1 ? transport->send(endpoint, &message, &error) : transport->receive(endpoint, &message, &error));
+    EXPECT_GOOD(transport->wait(endpoint, &message, &error));
+    if (rank == 0)
+        EXPECT(waitpid(waker, NULL, 0) == waker);
+    return true;
+}
+
 /* Between the last meeting and the end: dprun-mpi.so finds this one first. */
 int MPI_Finalize(void);
 static bool stops_in_finalize;
@@ -134,7 +166,7 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         config.rank_map = nonsense;
     if (strcmp(scenario, "vain") == 0 || strcmp(scenario, "stopped") == 0)
         config.deadline = 0.5;
-    if (strcmp(scenario, "long") == 0)
+    if (strcmp(scenario, "long") == 0 || strcmp(scenario, "resumed") == 0)
         config.deadline = 2;
     if (strstr(scenario, "ends-"))
         config.deadline = 2;
@@ -168,6 +200,8 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         good &= all_wait_in_vain(transport, endpoint, rank);
     else if (strcmp(scenario, "long") == 0)
         good &= compute_for_long(transport, endpoint, rank, ranks);
+    else if (strcmp(scenario, "resumed") == 0)
+        good &= stop_and_go_on(transport, endpoint, rank);
     else if (strcmp(scenario, "abort") == 0)
         good &= scenario_abort(transport, endpoint, rank, ranks);
     else if (strcmp(scenario, "stopped") == 0 && rank == 1)
@@ -292,6 +326,12 @@ static void a_rank_that_computes_moves(void **state)
     expect_run(3, "long", 3, 0, "long: good");
 }
 
+static void who_was_stopped_has_not_waited(void **state)
+{
+    (void)state;
+    expect_run(2, "resumed", 2, 0, "resumed: good");
+}
+
 static void a_stopped_process_ends_the_run(void **state)
 {
     (void)state;
@@ -400,6 +440,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(a_wrong_map_is_refused),
         cmocka_unit_test(a_deadline_names_who_is_missing),
         cmocka_unit_test(a_rank_that_computes_moves),
+        cmocka_unit_test(who_was_stopped_has_not_waited),
         cmocka_unit_test(a_stopped_process_ends_the_run),
         cmocka_unit_test(who_stops_at_either_end_keeps_nobody),
         cmocka_unit_test(an_abort_reaches_every_rank),
