@@ -5,51 +5,76 @@
 #include "runtime/transport/launched.h"
 #include "runtime/vm/report.h"
 
-#include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static atomic_bool stop;
+static atomic_bool stop, can_end_a_step;
 static _Atomic int64_t first_signal;
 static const char *notice = ""; /* what the first signal makes the run say, */
 static bool in_place;           /* on a line of its own */
 
-/* The first signal ends the run after the step, a second one at once. mpirun's signals come twice within an instant, to the
-   process group and by the guarding process: that is one. */
-static void end_signal(int number)
+static void end_at_once(int number)
 {
-    const int64_t now = clock_nanoseconds();
-    int64_t first = 0;
-    atomic_store(&stop, true);
-    if (atomic_compare_exchange_strong(&first_signal, &first, now)) {
-        const int before = errno;
-        if ((in_place && write(STDERR_FILENO, "\n", 1) < 0) || write(STDERR_FILENO, notice, strlen(notice)) < 0)
-            in_place = false; /* nobody reads it */
-        errno = before;
-        return;
-    }
-    if (now - first < 300000000 || number == SIGUSR1)
-        return;
+    sigset_t only;
+    sigemptyset(&only);
+    sigaddset(&only, number);
     signal(number, SIG_DFL);
+    pthread_sigmask(SIG_UNBLOCK, &only, NULL);
     raise(number);
 }
 
-/* mpirun takes SIGINT and SIGTERM as the end of all and kills what has not ended a second or two later; SIGUSR1 it hands on. */
+/* The first signal ends the run after the step, a second one at once. mpirun's signals come twice within an instant, to the
+   process group and by the guarding process: that is one. */
+static void take_signal(int number)
+{
+    const int64_t now = clock_nanoseconds();
+    int64_t first = 0;
+    if (!atomic_load(&can_end_a_step))
+        end_at_once(number);
+    atomic_store(&stop, true);
+    if (atomic_compare_exchange_strong(&first_signal, &first, now)) {
+        if ((in_place && write(STDERR_FILENO, "\n", 1) < 0) || write(STDERR_FILENO, notice, strlen(notice)) < 0)
+            in_place = false; /* nobody reads it */
+    } else if (now - first >= 300000000 && number != SIGUSR1) {
+        end_at_once(number);
+    }
+}
+
+static sigset_t ends; /* the signals that end a run */
+
+static void *take_signals(void *unused)
+{
+    for (int number; sigwait(&ends, &number) == 0;)
+        take_signal(number);
+    return unused;
+}
+
+/* A thread of their own takes the signals, all others block them: oneDNN's kernels use the stack pointer for other things, and a
+   handler that runs on top of one writes over the heap. Before other threads are there.
+   mpirun takes SIGINT and SIGTERM as the end of all and kills what has not ended a second or two later; SIGUSR1 it hands on. */
 static void handle_signals(bool processes)
 {
-    struct sigaction action = {.sa_handler = end_signal, .sa_flags = SA_RESTART};
+    pthread_t thread;
     if (!processes)
         notice = "dprun: the run ends after this step; a second signal ends it at once\n";
     else if (launched_place_on_machine() == 0)
         notice = "dprun: the run ends after this step, unless mpirun kills it before: after SIGINT or SIGTERM it waits for a second "
                  "or two, after SIGUSR1 until the end\n";
     in_place = *notice && isatty(STDERR_FILENO);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL);
+    atomic_store(&can_end_a_step, processes); /* mpirun does not take it well when they die while MPI starts */
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL);
+    if (pthread_create(&thread, NULL, take_signals, NULL) == 0)
+        pthread_detach(thread);
+    else
+        pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
 }
 
 static Status run(const LoadedProgram *loaded, const RunOptions *options, Progress *progress, Error *error)
@@ -59,7 +84,7 @@ static Status run(const LoadedProgram *loaded, const RunOptions *options, Progre
     SessionHooks hooks = {.progress = progress, .stop = &stop};
     report_open(&report, options, &stop, &hooks.observer);
     TRY(session_open(loaded, options, &hooks, &session, error));
-    handle_signals(options->processes); /* before there is a step that could end they end the process */
+    atomic_store(&can_end_a_step, true);
     Status status = session_run(session, error);
     status = report_close(&report, status, error);
     if (!session_close(session)) {
@@ -89,6 +114,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     signal(SIGXFSZ, SIG_IGN); /* and a file that may not grow further (ulimit -f) */
     if (options.processes && supervise(&loaded, &options, &progress, &status))
         return status;
+    handle_signals(options.processes);
     status = run(&loaded, &options, progress, error);
     if (progress)
         kill(getppid(), SIGCONT); /* a guard that was stopped could not see the end */

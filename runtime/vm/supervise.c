@@ -59,7 +59,7 @@ static Status guard(pid_t child, const LoadedProgram *loaded, const RunOptions *
             continue;
         if (WIFEXITED(status))
             return (Status)WEXITSTATUS(status);
-        if (!asked_to_end)
+        if (!asked_to_end || (WTERMSIG(status) != SIGKILL && !sigismember(watched, WTERMSIG(status))))
             report_death(loaded, options, progress, WTERMSIG(status));
         launched_await_reader();
         return STATUS_RUN_FAILED;
