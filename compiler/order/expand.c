@@ -130,7 +130,8 @@ static bool chunk_of(Expander *x, const Pass *pass, uint8_t *chunk)
     if (!pass->computed_chunk && pass->chunk == NO_CHUNK) {
         const char letter = action_letter((uint8_t)pass->kind);
         if (count > 1)
-            FAIL(x, pass->span, NULL, "%c does not say which of the %u chunks: write %c0 to %c%u", letter, count, letter, letter, count - 1);
+            FAIL(x, pass->span, NULL, "%c does not say which of the %u chunks: write %c0 %s %c%u", letter, count, letter,
+                 count == 2 ? "or" : "to", letter, count - 1);
         number = 0;
     }
     if (number < 0 || number >= count)

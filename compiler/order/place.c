@@ -152,6 +152,8 @@ static bool place_pipes(Placer *p)
                    "the microbatches of all pipes are %llu together, not the schedule's %u", (unsigned long long)together,
                    schedule->microbatches);
         diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
+        diag_help(p->diagnostics, schedule->pipe_count > 1 ? "the pipes share them: M/2 microbatches for each of two"
+                                                           : "give them all to the pipe: M microbatches");
         good = false;
     }
     return good;

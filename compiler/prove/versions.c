@@ -33,14 +33,15 @@ static void take_forward(Check *check, const Action *pass)
     char here[TEXT];
     action_text(check->schedule, pass, here, sizeof here);
     check->good = false;
-    diag_error(check->diagnostics, pass->span, "rank %u: %s is to use version %u of the weights, but only version %u is there",
-               check->rank, here, wanted, newest);
+    diag_pass_error(check->diagnostics, pass->span, "rank %u: %s is to use version %u of the weights, but only version %u is there",
+                    check->rank, here, wanted, newest);
     diag_note(check->diagnostics, pipe->version_span, "it says so here");
     for (const Action *later = pass; later < order->actions + order->count; later++)
         if (later->kind == ACTION_U && later->chunk == pass->chunk && later->microbatch == wanted) {
             char there[TEXT];
             action_text(check->schedule, later, there, sizeof there);
             diag_note(check->diagnostics, later->span, "%s, which makes that version, comes later in the order", there);
+            diag_help(check->diagnostics, "let the microbatch use an older version, or write the U earlier");
             return;
         }
     diag_help(check->diagnostics, "each U of the chunk makes one version; before the first there is version 0");
@@ -52,7 +53,7 @@ static void report_no_gradient(Check *check, uint32_t rank, const Action *update
     char here[TEXT];
     action_text(check->schedule, update, here, sizeof here);
     check->good = false;
-    diag_error(check->diagnostics, update->span, "rank %u: %s has no gradient to take", rank, here);
+    diag_pass_error(check->diagnostics, update->span, "rank %u: %s has no gradient to take", rank, here);
     diag_help(check->diagnostics, copies ? "it takes what the B's or W's of all copies of the stage since their last U have made"
                                          : "it takes what the B's or W's of its chunk since the last U have made");
 }
@@ -94,10 +95,10 @@ static void check_rank(Check *check, uint32_t chunks)
         action_text(check->schedule, weights->first, first, sizeof first);
         check->good = false;
         if (weights->gathered == 1)
-            diag_error(check->diagnostics, weights->first->span, "rank %u: no U takes the gradient of %s", check->rank, first);
+            diag_pass_error(check->diagnostics, weights->first->span, "rank %u: no U takes the gradient of %s", check->rank, first);
         else
-            diag_error(check->diagnostics, weights->first->span, "rank %u: no U takes the gradients of %s and %u more", check->rank, first,
-                       weights->gathered - 1);
+            diag_pass_error(check->diagnostics, weights->first->span, "rank %u: no U takes the gradients of %s and %u more", check->rank,
+                            first, weights->gathered - 1);
         diag_help(check->diagnostics, "where weights are updated within the step a U must follow the last backward pass of every stage");
     }
 }

@@ -228,7 +228,7 @@ static void placement(void **state)
             "1:75: error: stage 3 would live on rank 4: the ranks are 0 to 3", "help: here s = 3");
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P stages, stage s on 1-s, M/2 microbatches;",
-            "the microbatches of all pipes are 2 together, not the schedule's 3", "note: declared here");
+            "the microbatches of all pipes are 2 together, not the schedule's 3", "note: declared here", "the pipes share them: M/2");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P+1 stages, stage s on 0, M/2 microbatches;",
             "pipe b has 3 stages", "note: pipe a has 2: all pipes are copies of the same stages");

@@ -330,7 +330,7 @@ static void wrong_steps(void **state)
     REPORTS(TWO "nF : M; I; W : 1+r;", "2:12: error: rank 1: no weight pass is waiting for this W", "help: here r = 1, in the step's repetition 2 of 2");
     REPORTS(TWO "nF : M; nI : M; W[1]; W0[1];", "no weight pass of chunk 0, microbatch 1 is waiting");
     REPORTS(TWO "nF : M; W0;", "no weight pass of chunk 0 is waiting");
-    REPORTS(ONE(2) "F;", "rank 0: F does not say which of the 2 chunks: write F0 to F1");
+    REPORTS(ONE(2) "F;", "rank 0: F does not say which of the 2 chunks: write F0 or F1");
     REPORTS(ONE(2) "F2;", "rank 0: there is no chunk 2: this rank holds 2");
     REPORTS(ONE(2) "repeat k < 3 { F{k}; }", "rank 0: there is no chunk 2: this rank holds 2", "help: here k = 2");
     REPORTS(ONE(1) "F[3];", "there is no microbatch 3: pipe a has 3");
