@@ -96,6 +96,9 @@ typedef struct DeviceAsync {
 enum { FUSION_NAME = 384 }; /* bytes, at most */
 
 typedef struct DeviceFusion {
+    /* So many floating-point operations take it about as long as the host takes to enqueue them: passes of smaller products are
+       worth collecting even when they are no half of anything. */
+    double small;
     /* Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. What all operations up to the
        end follow from, with all their arguments, is in `name`, of a multiple of 8 bytes. Where the device knows it from before
        it runs them again as they were: then `again` is true, and no part, operation or end is to come. */
@@ -214,6 +217,7 @@ struct Device {
     const DeviceTable *run;
     Kernel *kernels;
     ProductClock products;
+    bool in_turn;   /* passes that are alone are not collected (DeviceFusion) */
     uint64_t named; /* what has been on this device and may be part of a name is numbered, from 1 */
 };
 

@@ -97,6 +97,8 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
     stage->config = *config;
     stage->device = device;
     stage->number = ++device->named;
+    const double product = 2.0 * config->microbatch_size * config->sequence * config->hidden * config->hidden;
+    stage->small = device->run->fusion && product < device->run->fusion->small;
     data_sizes(stage, number == 0, number + 1 == stages);
     const Status status = add_components(stage, number, stages, microbatches, error);
     if (status != STATUS_OK) {
@@ -150,23 +152,41 @@ Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const P
     }
 }
 
+/* What a device that has run the pass knows it by. */
+typedef struct PassName {
+    uint64_t stage, pass;
+    PassBuffers buffers;
+} PassName;
+_Static_assert(sizeof(PassName) <= FUSION_NAME && sizeof(PassName) % 8 == 0, "device.h");
+
+static Status run_pass(const Stage *stage, RecipePass pass, const PassBuffers *buffers, Error *error)
+{
+    Device *device = stage->device;
+    const DeviceFusion *fusion = stage->small && !device->in_turn ? device->run->fusion : NULL;
+    const PassName name = {stage->number, pass, *buffers};
+    bool again = false;
+    if (fusion)
+        TRY(fusion->begin(device, &name, sizeof name, 0, 0, &again, error));
+    if (again)
+        return STATUS_OK;
+    if (fusion)
+        TRY(fusion->part(device, pass, error));
+    for (size_t i = 0; i < stage->part_count; i++)
+        TRY(stage_run_part(stage, pass == RECIPE_F ? i : stage->part_count - 1 - i, pass, buffers, error));
+    return fusion ? fusion->end(device, error) : STATUS_OK;
+}
+
 Status stage_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
-    for (size_t i = 0; i < stage->part_count; i++)
-        TRY(stage_run_part(stage, i, RECIPE_F, buffers, error));
-    return STATUS_OK;
+    return run_pass(stage, RECIPE_F, buffers, error);
 }
 
 Status stage_backward_input(Stage *stage, const PassBuffers *buffers, Error *error)
 {
-    for (size_t i = stage->part_count; i-- > 0;)
-        TRY(stage_run_part(stage, i, RECIPE_B, buffers, error));
-    return STATUS_OK;
+    return run_pass(stage, RECIPE_B, buffers, error);
 }
 
 Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error)
 {
-    for (size_t i = stage->part_count; i-- > 0;)
-        TRY(stage_run_part(stage, i, RECIPE_W, buffers, error));
-    return STATUS_OK;
+    return run_pass(stage, RECIPE_W, buffers, error);
 }

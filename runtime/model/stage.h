@@ -20,6 +20,7 @@ struct Stage {
     Device *device;
     uint64_t number; /* of all stages that the device has had */
     StageSizes sizes;
+    bool small; /* DeviceFusion */
     size_t part_count;
     Part parts[];
 };

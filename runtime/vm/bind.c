@@ -256,6 +256,7 @@ Status rank_bind(Rank *rank, Error *error)
     if (!make_tables(rank))
         return no_tables(rank, error);
     TRY(device_open(rank->session->device, gpu_of(rank), &rank->device, error));
+    rank->device->in_turn = rank->session->options->in_turn;
     if (rank->device->run->async)
         TRY(attach(rank, error));
     if (rank->session->options->simulated)

@@ -68,7 +68,7 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         {&partial, 1, true, "(B FF W  BW B W  F BW BW)"},
         {&foreign, 1, true, "(FFF BW BW BW BW BW)"},
     };
-    const DeviceFusion fusion = {begin, part, end};
+    const DeviceFusion fusion = {.begin = begin, .part = part, .end = end};
     Device *device;
     OK(device_open("cpu", 0, &device, error));
     const DeviceTable *const own = device->run;
