@@ -1,9 +1,9 @@
-/* What an F&B costs the host on the CUDA device, its calls to CUDA apart (they go to a table of functions that do next to nothing), and
-   what the planned order of its tiles should gain on a GPU. Prints lines: name value unit. */
+/* What an F&B costs the host on the CUDA device, its calls to CUDA apart, and what the planned order of its tiles should gain on a GPU. Prints lines: name value unit. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
 #include "runtime/model/model.h"
+#include "tests/bench/no_cuda.h"
 #include "tests/gpu/run/measure.h"
 
 #include <math.h>
@@ -12,123 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MULTIPROCESSORS = 132, BATCHES = 40, TIMED = 100 };
-
-/* --- a CUDA that is none --- */
-
-static size_t calls;
-static Fused last; /* launch of a table */
-
-static const char *GetErrorString(CudaError error) { (void)error; return ""; }
-static CudaError DriverGetVersion(int *version) { *version = 13000; return CUDA_OK; }
-static CudaError GetDeviceCount(int *count) { *count = 1; return CUDA_OK; }
-static CudaError SetDevice(int device) { (void)device; return CUDA_OK; }
-static CudaError Free(void *memory) { free(memory); return CUDA_OK; }
-static CudaError StreamDestroy(CudaStream *stream) { (void)stream; return CUDA_OK; }
-static CudaError StreamSynchronize(CudaStream *stream) { (void)stream; return CUDA_OK; }
-static CudaError EventDestroy(CudaEvent *event) { (void)event; return CUDA_OK; }
-static CudaError LibraryUnload(CudaLibrary *library) { (void)library; return CUDA_OK; }
-static CudaError EventQuery(CudaEvent *event) { (void)event; calls++; return CUDA_OK; }
-
-static CudaError GetDeviceProperties(CudaProperties *properties, int device)
-{
-    (void)device;
-    *properties = (CudaProperties){.name = "none", .major = 9, .multiprocessors = MULTIPROCESSORS, .shared_bytes = 227 << 10};
-    return CUDA_OK;
-}
-
-static CudaError Malloc(void **memory, size_t bytes)
-{
-    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    return CUDA_OK;
-}
-
-static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *stream)
-{
-    (void)memory, (void)value, (void)bytes, (void)stream;
-    calls++;
-    return CUDA_OK;
-}
-
-static CudaError MemcpyAsync(void *destination, const void *source, size_t bytes, CudaStream *stream)
-{
-    (void)stream;
-    memcpy(destination, source, bytes);
-    calls++;
-    return CUDA_OK;
-}
-
-static CudaError StreamCreate(CudaStream **stream, int urgent)
-{
-    (void)urgent;
-    *stream = NULL;
-    return CUDA_OK;
-}
-
-static CudaError EventCreate(CudaEvent **event, int timing)
-{
-    (void)timing;
-    *event = NULL;
-    return CUDA_OK;
-}
-
-static CudaError EventRecord(CudaEvent *event, CudaStream *stream)
-{
-    (void)event, (void)stream;
-    calls++;
-    return CUDA_OK;
-}
-
-static CudaError LibraryLoadData(CudaLibrary **library, const void *image)
-{
-    (void)image;
-    *library = NULL;
-    return CUDA_OK;
-}
-
-static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, const char *name)
-{
-    (void)library;
-    *kernel = (CudaKernel *)(uintptr_t)(strncmp(name, "fused", 5) == 0 ? 2 : 1);
-    return CUDA_OK;
-}
-
-static CudaError KernelSetAttributeForDevice(CudaKernel *kernel, int bytes, int device)
-{
-    (void)kernel, (void)bytes, (void)device;
-    return CUDA_OK;
-}
-
-static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream)
-{
-    (void)launch, (void)stream;
-    calls++;
-    if ((uintptr_t)kernel == 2)
-        memcpy(&last, parameters, sizeof last);
-    return CUDA_OK;
-}
-
-static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const TensorMapShape *shape)
-{
-    (void)map, (void)matrix, (void)shape;
-    calls++;
-    return CUDA_OK;
-}
-
-static const CudaRuntime table = {
-    .runtime_version = 13000, .GetErrorString = GetErrorString, .DriverGetVersion = DriverGetVersion,
-    .GetDeviceCount = GetDeviceCount, .GetDeviceProperties = GetDeviceProperties, .SetDevice = SetDevice, .Malloc = Malloc,
-    .Free = Free, .MallocHost = Malloc, .FreeHost = Free, .MemsetAsync = MemsetAsync, .MemcpyAsync = MemcpyAsync,
-    .StreamCreate = StreamCreate, .StreamDestroy = StreamDestroy, .StreamSynchronize = StreamSynchronize,
-    .EventCreate = EventCreate, .EventDestroy = EventDestroy, .EventRecord = EventRecord, .EventQuery = EventQuery,
-    .LibraryLoadData = LibraryLoadData, .LibraryUnload = LibraryUnload, .LibraryGetKernel = LibraryGetKernel,
-    .KernelSetAttributeForDevice = KernelSetAttributeForDevice, .LaunchKernel = LaunchKernel, .EncodeTensorMap = EncodeTensorMap,
-};
-const CudaRuntime *const cuda_runtime = &table;
-
-#define IMAGE(name) {name, "sm_90a", "none"}
-const CudaImage cuda_images[] = {IMAGE("product.bf16"), IMAGE("attention.bf16"), IMAGE("layers.bf16"), IMAGE("training.bf16"),
-                                 IMAGE("training.f32"), IMAGE("hopper"), IMAGE("fused.bf16"), {NULL, NULL, NULL}};
+enum { BATCHES = 40, TIMED = 100 };
 
 /* --- what the order should gain --- */
 
