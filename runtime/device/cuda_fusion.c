@@ -180,7 +180,8 @@ static Status launch_fused_kernel(CudaDevice *cuda, unsigned blocks, const Fused
 {
     if (cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_fused_hopper][CUDA_F32])
         return cuda_launch(cuda, CUDA_fused_hopper, CUDA_F32, fused_hopper_launch(blocks), fused, error);
-    return cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(blocks, cuda->type == CUDA_F32 ? 4 : 2), fused, error);
+    const unsigned element_size = cuda->type == CUDA_F32 ? 4 : 2, most = (unsigned)cuda->properties.shared_bytes;
+    return cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(blocks, element_size, most), fused, error);
 }
 
 /* What is collected so far. The stream puts a table that does not stay behind the launch of the one before it. */
@@ -247,9 +248,8 @@ static Status begin(Device *device, const void *name, size_t bytes, uint32_t sha
     fusion->blocks = blocks_beside(cuda, share, whole);
     fusion->count = 0;
     memset(fusion->last, 0, sizeof fusion->last);
-    /* else the GPU is too small for one block of it, and takes the operations one by one */
-    fusion->on = fused_launch(1, (unsigned)device->run->size[ELEMENTS]).shared <= (unsigned)cuda->properties.shared_bytes;
-    KeptTable *place = fusion->place = fusion->on ? find_place(cuda, name, bytes) : NULL;
+    fusion->on = true;
+    KeptTable *place = fusion->place = find_place(cuda, name, bytes);
     fusion->before = device->products;
     if (!place)
         return STATUS_OK;

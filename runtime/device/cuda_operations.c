@@ -188,16 +188,18 @@ Status cuda_linear_backward_weight(Device *device, const Kernel *linear, const v
 
 /* --- attention --- */
 
-static Attention attention_of(const Kernel *kernel)
+static Attention attention_of(Device *device, const Kernel *kernel, int backward)
 {
     const KernelShape *shape = &kernel->shape;
-    return (Attention){.rows = (unsigned)shape->rows, .columns = (unsigned)shape->columns, .sequence = (unsigned)shape->sequence,
-                       .heads = (unsigned)shape->heads};
+    Attention a = {.rows = (unsigned)shape->rows, .columns = (unsigned)shape->columns, .sequence = (unsigned)shape->sequence,
+                   .heads = (unsigned)shape->heads};
+    attention_fit(&a, (unsigned)device->run->size[ELEMENTS], backward, (unsigned)cuda_of(device)->properties.shared_bytes - FUSED_HEAD);
+    return a;
 }
 
 Status cuda_attention_forward(Device *device, const Kernel *attention, const void *qkv, void *y, void *context, Error *error)
 {
-    Attention a = attention_of(attention);
+    Attention a = attention_of(device, attention, 0);
     a.qkv = qkv;
     a.y = y;
     a.logsumexp = context;
@@ -215,7 +217,7 @@ Status cuda_attention_forward(Device *device, const Kernel *attention, const voi
 Status cuda_attention_backward(Device *device, const Kernel *attention, const void *qkv, const void *y, const void *context,
                                const void *dy, void *dqkv, Error *error)
 {
-    Attention a = attention_of(attention);
+    Attention a = attention_of(device, attention, 1);
     a.qkv = qkv;
     a.y = (void *)(uintptr_t)y; /* both are only read here */
     a.logsumexp = (void *)(uintptr_t)context;

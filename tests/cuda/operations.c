@@ -8,17 +8,19 @@
 int main(void)
 {
     static const struct {
-        int major;
+        int major, shared_bytes;
         OperationsRun run;
     } runs[] = {
-        {8, {.device = "cuda-fp32", .bound = 1e-5}}, {8, {.device = "cuda", .bound = 1e-2}},
-        {9, {.device = "cuda", .bound = 1e-2}}, {9, {.device = "cuda", .bound = 1e-2, .cluster = 2}},
-        {8, {.device = "cuda-fp32", .bound = 1e-5, .fused = true}}, {9, {.device = "cuda", .bound = 1e-2, .fused = true}},
+        {8, 0, {.device = "cuda-fp32", .bound = 1e-5}}, {8, 0, {.device = "cuda", .bound = 1e-2}},
+        {9, 0, {.device = "cuda", .bound = 1e-2}}, {9, 0, {.device = "cuda", .bound = 1e-2, .cluster = 2}},
+        {8, 0, {.device = "cuda-fp32", .bound = 1e-5, .fused = true}}, {9, 0, {.device = "cuda", .bound = 1e-2, .fused = true}},
+        {8, 99 << 10, {.device = "cuda-fp32", .bound = 1e-5}}, {8, 99 << 10, {.device = "cuda", .bound = 1e-2}},
+        {8, 99 << 10, {.device = "cuda-fp32", .bound = 1e-5, .fused = true}},
     };
     int failed = 0;
     for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) {
         const OperationsRun *run = &runs[r].run;
-        standin_begin(&(StandinSetting){.major = runs[r].major});
+        standin_begin(&(StandinSetting){.major = runs[r].major, .shared_bytes = runs[r].shared_bytes});
         failed += run_operations(*run);
         const StandinReport report = standin_report();
         if (report.live || report.races) {

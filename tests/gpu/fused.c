@@ -20,7 +20,7 @@
 enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68, TOKENS = 40, HEAD = 64 };
 enum { NORM, UP, DOWN, DWIDE, DX, DNORM, DW_DOWN, DW_UP, DGAIN, ATTEND, DELTA, DATTEND, SEND,
        EMBED, DEMBED, LOSS, LOSS_SUM, SQUARES, FLOATS, ELEMENTS, QKV, ATTEND_WIDE, OPERATIONS };
-enum { ARENA = 1 << 21 };
+enum { ARENA = 1 << 21, SHARED_BYTES = 99 << 10 };
 
 /* The same places in both runs. */
 typedef struct Memory {
@@ -86,11 +86,12 @@ static void lay_out_ends(Memory *m, Operation *o)
 static void lay_out_wide_attention(Memory *m, Operation *o)
 {
     float *values = floats(m, 3 * ROWS * HEADS * HEAD, true);
-    const Attention attention = {.qkv = elements(m, 3 * ROWS * HEADS * HEAD, false), .y = elements(m, ROWS * HEADS * HEAD, false),
-                                 .logsumexp = floats(m, ROWS * HEADS, false), .rows = ROWS, .columns = HEADS * HEAD,
-                                 .sequence = ROWS, .heads = HEADS};
+    Attention attention = {.qkv = elements(m, 3 * ROWS * HEADS * HEAD, false), .y = elements(m, ROWS * HEADS * HEAD, false),
+                           .logsumexp = floats(m, ROWS * HEADS, false), .rows = ROWS, .columns = HEADS * HEAD,
+                           .sequence = ROWS, .heads = HEADS};
     o[QKV] = (Operation){.kind = FUSED_from_float,
                          .of.elementwise = {.from = values, .to = (void *)(uintptr_t)attention.qkv, .count = 3 * ROWS * HEADS * HEAD}};
+    attention_fit(&attention, (unsigned)m->element_size, 0, SHARED_BYTES - FUSED_HEAD);
     o[ATTEND_WIDE] = (Operation){.kind = FUSED_attention_forward, .after_count = 1, .after = {QKV}, .of.attention = attention};
 }
 
@@ -118,7 +119,7 @@ static Memory lay_out(Operation *o, size_t element_size)
                        .columns = HIDDEN};
     const Norm old_norm = {.x = old_x, .gain = gain, .dy = dnormed, .residual = dy, .dx = dx, .statistics = old_statistics,
                            .dgain = dgain, .dshift = dshift, .rows = ROWS, .columns = HIDDEN};
-    const Attention attention = {.qkv = qkv, .y = mixed, .dy = dy, .dqkv = dqkv, .logsumexp = logsumexp, .delta = delta,
+    Attention attention = {.qkv = qkv, .y = mixed, .dy = dy, .dqkv = dqkv, .logsumexp = logsumexp, .delta = delta,
                                  .rows = ROWS, .columns = HIDDEN, .sequence = SEQUENCE, .heads = HEADS};
     o[NORM] = (Operation){.kind = FUSED_norm_forward, .of.norm = norm};
     o[DWIDE] = (Operation){.kind = FUSED_product_input, .of.product = {.a = dy, .b = down, .c = dwide, .gelu_input = old_wide,
@@ -139,6 +140,7 @@ static Memory lay_out(Operation *o, size_t element_size)
                            .of.product = {.a = old_normed, .b = dwide, .c = dup, .column_sums = dbias, .m = HIDDEN, .n = WIDE,
                                           .k = ROWS}};
     o[DGAIN] = (Operation){.kind = FUSED_norm_backward_weight, .after_count = 1, .after = {DX}, .of.norm = old_norm};
+    attention_fit(&attention, (unsigned)element_size, 1, SHARED_BYTES - FUSED_HEAD);
     o[ATTEND] = (Operation){.kind = FUSED_attention_forward, .of.attention = attention};
     o[DELTA] = (Operation){.kind = FUSED_attention_delta, .after_count = 1, .after = {ATTEND}, .of.attention = attention};
     o[DATTEND] = (Operation){.kind = FUSED_attention_backward, .after_count = 2, .after = {DELTA, ATTEND},
@@ -185,7 +187,7 @@ static void run_apart(const Operation *o, unsigned element_size)
     const bool hopper = o->kind >= FUSED_hopper_forward;
     const bool plain = hopper || o->kind == FUSED_copy_bytes || o->kind == FUSED_finish_sum;
     snprintf(name, sizeof name, "%s%s", names[o->kind], plain ? "" : element_size == 2 && o->kind != FUSED_accumulate ? "_bf16" : "_f32");
-    const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS, fused_launch(1, element_size).shared, 1};
+    const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS, fused_launch(1, element_size, SHARED_BYTES).shared, 1};
     const Launch launch = o->kind == FUSED_hopper_attention_forward ? hopper_attention_launch(&o->of.hopper_attention.attention, 2)
                           : hopper ? hopper_launch(&o->of.hopper.product, 2, 1) : tiles;
     const char *problem = emulate(name, &o->of, launch);
@@ -226,7 +228,7 @@ static void assert_same_bits(const char *kernel, unsigned element_size, bool hop
         table.drawn = counters[set], table.done = counters[set] + FUSED_QUEUES;
         table.cleared = counters[1 - set], table.cleared_count = FUSED_QUEUES + OPERATIONS;
         const char *problem =
-            emulate_together(kernel, &table, hopper ? fused_hopper_launch(blocks) : fused_launch(blocks, element_size));
+            emulate_together(kernel, &table, hopper ? fused_hopper_launch(blocks) : fused_launch(blocks, element_size, SHARED_BYTES));
         if (problem)
             fail_msg("%u blocks: %s", blocks, problem);
         assert_int_equal(apart.used, together.used);
@@ -302,7 +304,7 @@ static void test_circle_hangs(void **state)
     assert_int_equal(make_table(operations, 4, 2, 1, &table, &error), STATUS_OK);
     table.drawn = drawn, table.done = done;
     operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN;
-    const char *problem = emulate_together("fused_f32", &table, fused_launch(2, 4));
+    const char *problem = emulate_together("fused_f32", &table, fused_launch(2, 4, SHARED_BYTES));
     assert_non_null(problem);
     assert_non_null(strstr(problem, "waits for ever at"));
     free(memory.at);

@@ -284,12 +284,22 @@ static void test_gelu(Type type)
         }
 }
 
-static void test_attention(Type type)
+/* A launch of one of its kernels within `most` bytes of shared memory. */
+static void run_attention(const char *name, Type type, Attention p, int backward, unsigned most)
+{
+    const unsigned size = type == F32 ? 4 : 2;
+    attention_fit(&p, size, backward, most);
+    const Launch launch = backward ? attention_backward_launch(&p, size) : attention_forward_launch(&p, size);
+    assert_true(launch.shared <= most);
+    run(name, type, &p, launch);
+}
+
+static void attention_within(Type type, unsigned most)
 {
     static const struct {
         unsigned samples, sequence, heads, width;
     } shapes[] = {{1, 1, 1, 1}, {2, 5, 3, 4}, {1, 64, 2, 24}, {2, 130, 2, 16}, {1, 129, 1, 40}, {1, 140, 2, 13},
-                  {1, 200, 1, 128}};
+                  {1, 200, 1, 128}, {1, 60, 2, 128}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const unsigned columns = shapes[s].heads * shapes[s].width, rows = shapes[s].samples * shapes[s].sequence;
         const Kernel *attention = kernel_of((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns,
@@ -301,10 +311,9 @@ static void test_attention(Type type)
         const Attention p = {.qkv = qkv.device, .y = y.device, .dy = dy.device, .dqkv = dqkv.device,
                              .logsumexp = logsumexp.device, .delta = delta.device, .rows = rows, .columns = columns,
                              .sequence = shapes[s].sequence, .heads = shapes[s].heads};
-        const unsigned size = type == F32 ? 4 : 2;
-        run("attention_forward", type, &p, attention_forward_launch(&p, size));
+        run_attention("attention_forward", type, p, 0, most);
         run("attention_delta", type, &p, attention_delta_launch(&p));
-        run("attention_backward", type, &p, attention_backward_launch(&p, size));
+        run_attention("attention_backward", type, p, 1, most);
         ORACLE(attention_forward(oracle, attention, qkv.exact, y.exact, probabilities, &error));
         ORACLE(attention_backward(oracle, attention, qkv.exact, y.exact, probabilities, dy.exact, dqkv.exact, &error));
         assert_near_and_release(y, "attention");
@@ -313,6 +322,13 @@ static void test_attention(Type type)
         free(probabilities);
     }
     assert_int_equal(emulated_bank_conflicts(), 0);
+}
+
+/* The most and the least that there is: compute capability 9.0; 8.6, 8.9 and 12.0. */
+static void test_attention(Type type)
+{
+    attention_within(type, (227 << 10) - FUSED_HEAD);
+    attention_within(type, (99 << 10) - FUSED_HEAD);
 }
 
 /* By TMA and wgmma; what it leaves is what the portable backward needs. Tiles: 1; 2 of a few rows, in 2 blocks; 4 in 3; 6 and 9 in 2. */
@@ -332,13 +348,14 @@ static void test_hopper_attention(void **state)
         double *probabilities = malloc(attention->context * sizeof *probabilities);
         HopperAttention p = {.attention = {.qkv = qkv.device, .y = y.device, .dy = dy.device, .dqkv = dqkv.device,
                                            .logsumexp = logsumexp.device, .delta = delta.device, .rows = rows,
-                                           .columns = columns, .sequence = shapes[s].sequence, .heads = shapes[s].heads}};
+                                           .columns = columns, .sequence = shapes[s].sequence, .heads = shapes[s].heads,
+                                           .tile = ATTENTION_TILE}};
         const TensorMapShape shape = attention_map_shape(&p.attention);
         assert_true(hopper_attention_takes(&p.attention));
         emulated_tensor_map(&p.qkv, qkv.device, &shape);
         run_named("hopper_attention_forward", &p, hopper_attention_launch(&p.attention, shapes[s].multiprocessors));
         run("attention_delta", BF16, &p.attention, attention_delta_launch(&p.attention));
-        run("attention_backward", BF16, &p.attention, attention_backward_launch(&p.attention, 2));
+        run_attention("attention_backward", BF16, p.attention, 1, (227 << 10) - FUSED_HEAD);
         ORACLE(attention_forward(oracle, attention, qkv.exact, y.exact, probabilities, &error));
         ORACLE(attention_backward(oracle, attention, qkv.exact, y.exact, probabilities, dy.exact, dqkv.exact, &error));
         assert_near_and_release(y, "hopper attention");

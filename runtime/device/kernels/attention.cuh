@@ -2,8 +2,8 @@
 #define DEVICE_KERNELS_ATTENTION_CUH
 
 /* Causal attention without a matrix of sequence x sequence in memory (Dao et al., 2022; Dao, 2023). A tile owns 128 queries
-   of a head, or in one half of the backward pass 128 keys; each of its warps 16 of them. It goes through the others in
-   blocks. With x1, x2 the tile's two matrices and z1, z2 the block's,
+   of a head, or in one half of the backward pass 128 keys, or 64 (attention_fit); each of its warps 16 of them. It goes through the
+   others in blocks. With x1, x2 the tile's two matrices and z1, z2 the block's,
 
      forward             x1 = Q           z = K, V    s = x1 z1^T, p = softmax(s), sum2 += p z2
      backward, queries   x = Q, dY        z = K, V    s = x1 z1^T, dp = x2 z2^T, ds = p (dp - delta), sum1 += ds z1
@@ -19,6 +19,15 @@
 template <typename T> struct AttentionBlock;
 template <> struct AttentionBlock<Bf16> { enum { FORWARD = 64, BACKWARD = 32, STAGES = 2 }; };
 template <> struct AttentionBlock<float> { enum { FORWARD = 16, BACKWARD = 16, STAGES = 1 }; };
+
+/* What attention_fit says. On data centres' GPUs everything fits, and the compiler knows; other code is for several kinds. */
+#if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000
+DEVICE unsigned attention_rows(const Attention &) { return ATTENTION_TILE; }
+template <typename T> DEVICE unsigned attention_stages(const Attention &) { return AttentionBlock<T>::STAGES; }
+#else
+DEVICE unsigned attention_rows(const Attention &p) { return p.tile; }
+template <typename T> DEVICE unsigned attention_stages(const Attention &p) { return p.stages; }
+#endif
 
 /* `rows` rows of a head into shared memory, zero where there are none and behind its width. */
 template <typename T, int WIDTH>
@@ -118,9 +127,9 @@ struct AttentionHead {
 /* Tiles with most to do come first: those of the last queries, those of the first keys. */
 DEVICE AttentionHead attention_head(const Attention &p, unsigned tile, bool keys)
 {
-    const unsigned heads = p.rows / p.sequence * p.heads, which = tile % heads, tiles = tiles_of(p.sequence, ATTENTION_TILE);
-    const unsigned place = keys ? tile / heads : tiles - 1 - tile / heads;
-    return AttentionHead{(size_t)(which / p.heads) * p.sequence, which % p.heads, p.columns / p.heads, place * ATTENTION_TILE};
+    const unsigned rows = attention_rows(p), tiles = (p.sequence + rows - 1) / rows;
+    const unsigned heads = p.rows / p.sequence * p.heads, which = tile % heads, place = keys ? tile / heads : tiles - 1 - tile / heads;
+    return AttentionHead{(size_t)(which / p.heads) * p.sequence, which % p.heads, p.columns / p.heads, place * rows};
 }
 
 /* 1 / ln 2: scores are kept as exponents of two. */
@@ -142,19 +151,20 @@ DEVICE void attention_store(T *to, size_t pitch, const float (&sum)[WIDTH / 8][4
 
 template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attention &p, unsigned tile, char *shared)
 {
-    constexpr int BLOCK = AttentionBlock<T>::FORWARD, STAGES = AttentionBlock<T>::STAGES, BLOCKS = BLOCK / 8;
+    constexpr int BLOCK = AttentionBlock<T>::FORWARD, BLOCKS = BLOCK / 8;
     constexpr unsigned pitch = WIDTH + 16 / sizeof(T), block_size = BLOCK * pitch;
+    const unsigned rows = attention_rows(p), stages = attention_stages<T>(p);
     const AttentionHead h = attention_head(p, tile, false);
     const bool aligned = h.width * sizeof(T) % 16 == 0;
     const unsigned row_pitch = 3 * p.columns;
     const T *q = (const T *)p.qkv + h.first_row * row_pitch + h.head * h.width, *k = q + p.columns, *v = k + p.columns;
-    T *x = (T *)shared, *z = x + ATTENTION_TILE * pitch;
-    const unsigned end = smaller(p.sequence, h.begin + ATTENTION_TILE), blocks = tiles_of(end, BLOCK);
+    T *x = (T *)shared, *z = x + rows * pitch;
+    const unsigned end = smaller(p.sequence, h.begin + rows), blocks = tiles_of(end, BLOCK);
     const unsigned lane = lane_of_warp(), own = threadIdx.x / 32 * 16, row = h.begin + own + lane / 4;
     const float scale = ATTENTION_LOG2_E / sqrtf((float)h.width);
 
     const auto load = [&](unsigned block) {
-        T *to = z + block % STAGES * (2 * block_size);
+        T *to = z + (block & (stages - 1)) * (2 * block_size);
         if (block < blocks) {
             const unsigned first = block * BLOCK, valid = end - first;
             attention_load<T, WIDTH>(to, BLOCK, k + (size_t)first * row_pitch, row_pitch, valid, h.width, aligned);
@@ -162,16 +172,18 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
         }
         copy_async_commit();
     };
-    attention_load<T, WIDTH>(x, ATTENTION_TILE, q + (size_t)h.begin * row_pitch, row_pitch, end - h.begin, h.width, aligned);
+    attention_load<T, WIDTH>(x, rows, q + (size_t)h.begin * row_pitch, row_pitch, end - h.begin, h.width, aligned);
     load(0);
     float mixed[WIDTH / 8][4] = {}, largest[2] = {-INFINITY, -INFINITY}, total[2] = {};
     for (unsigned block = 0; block < blocks; block++) {
-        const T *z1 = z + block % STAGES * (2 * block_size), *z2 = z1 + block_size;
-        if (STAGES > 1)
+        const T *z1 = z + (block & (stages - 1)) * (2 * block_size), *z2 = z1 + block_size;
+        if (stages > 1)
             load(block + 1);
-        copy_async_wait<STAGES - 1>();
+        else
+            copy_async_commit(); /* of nothing */
+        copy_async_wait<1>();
         tile_barrier();
-        if (block * BLOCK <= h.begin + own + 15) { /* else all of it is behind this warp's queries */
+        if ((rows == ATTENTION_TILE || own < rows) && block * BLOCK <= h.begin + own + 15) { /* else all of it is behind this warp's queries */
             float s[BLOCKS][4];
             attention_scores<WIDTH, BLOCKS>(s, x + own * pitch, z1);
             UNROLL for (unsigned half = 0; half < 2; half++) {
@@ -198,7 +210,7 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
             attention_mix<WIDTH, BLOCKS>(mixed, s, z2);
         }
         tile_barrier();
-        if (STAGES == 1)
+        if (stages == 1)
             load(block + 1);
     }
     float inverse[2];
@@ -233,8 +245,9 @@ template <typename T> DEVICE void attention_delta_tile(const Attention &p, unsig
 
 template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *shared)
 {
-    constexpr int BLOCK = AttentionBlock<T>::BACKWARD, STAGES = AttentionBlock<T>::STAGES, BLOCKS = BLOCK / 8;
+    constexpr int BLOCK = AttentionBlock<T>::BACKWARD, BLOCKS = BLOCK / 8;
     constexpr unsigned pitch = WIDTH + 16 / sizeof(T), block_size = BLOCK * pitch;
+    const unsigned rows = attention_rows(p), stages = attention_stages<T>(p);
     const AttentionHead h = attention_head(p, tile, KEYS);
     const bool aligned = h.width * sizeof(T) % 16 == 0;
     const unsigned row_pitch = 3 * p.columns;
@@ -242,9 +255,9 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
     const T *dy = (const T *)p.dy + h.first_row * p.columns + h.head * h.width;
     const float *logsumexp = p.logsumexp + h.first_row * p.heads + h.head, *delta = p.delta + h.first_row * p.heads + h.head;
     const float *of_query = threadIdx.x < BLOCK ? logsumexp : delta; /* keys: what this thread loads for a block */
-    T *x1 = (T *)shared, *x2 = x1 + ATTENTION_TILE * pitch, *z = x2 + ATTENTION_TILE * pitch;
-    float *of_block = (float *)(z + STAGES * 2 * block_size); /* keys: logsumexp and delta of the block's queries */
-    const unsigned end = smaller(p.sequence, h.begin + ATTENTION_TILE);
+    T *x1 = (T *)shared, *x2 = x1 + rows * pitch, *z = x2 + rows * pitch;
+    float *of_block = (float *)(z + stages * 2 * block_size); /* keys: logsumexp and delta of the block's queries */
+    const unsigned end = smaller(p.sequence, h.begin + rows);
     const unsigned first_block = KEYS ? h.begin / BLOCK : 0, blocks = tiles_of(KEYS ? p.sequence : end, BLOCK);
     const unsigned z_end = KEYS ? p.sequence : end;
     const unsigned lane = lane_of_warp(), own = threadIdx.x / 32 * 16, row = h.begin + own + lane / 4;
@@ -252,7 +265,7 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
     const unsigned x2_pitch = KEYS ? row_pitch : p.columns, z2_pitch = KEYS ? p.columns : row_pitch;
 
     const auto load = [&](unsigned block) {
-        const unsigned stage = block % STAGES, first = block * BLOCK, valid = z_end - first;
+        const unsigned stage = block & (stages - 1), first = block * BLOCK, valid = z_end - first;
         T *to = z + stage * (2 * block_size);
         if (block < blocks) {
             attention_load<T, WIDTH>(to, BLOCK, (KEYS ? q : k) + (size_t)first * row_pitch, row_pitch, valid, h.width, aligned);
@@ -265,9 +278,9 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
         }
         copy_async_commit();
     };
-    attention_load<T, WIDTH>(x1, ATTENTION_TILE, (KEYS ? k : q) + (size_t)h.begin * row_pitch, row_pitch, end - h.begin, h.width,
+    attention_load<T, WIDTH>(x1, rows, (KEYS ? k : q) + (size_t)h.begin * row_pitch, row_pitch, end - h.begin, h.width,
                              aligned);
-    attention_load<T, WIDTH>(x2, ATTENTION_TILE, (KEYS ? v : dy) + (size_t)h.begin * x2_pitch, x2_pitch, end - h.begin, h.width,
+    attention_load<T, WIDTH>(x2, rows, (KEYS ? v : dy) + (size_t)h.begin * x2_pitch, x2_pitch, end - h.begin, h.width,
                              aligned);
     float of_row[2][2] = {}; /* queries: the logsumexp and delta of this thread's rows */
     if (!KEYS)
@@ -279,14 +292,17 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
     load(first_block);
     float sum1[WIDTH / 8][4] = {}, sum2[KEYS ? WIDTH / 8 : 1][4] = {};
     for (unsigned block = first_block; block < blocks; block++) {
-        const T *z1 = z + block % STAGES * (2 * block_size), *z2 = z1 + block_size;
-        const float *exponents = of_block + block % STAGES * (2 * BLOCK), *means = exponents + BLOCK;
-        if (STAGES > 1)
+        const T *z1 = z + (block & (stages - 1)) * (2 * block_size), *z2 = z1 + block_size;
+        const float *exponents = of_block + (block & (stages - 1)) * (2 * BLOCK), *means = exponents + BLOCK;
+        if (stages > 1)
             load(block + 1);
-        copy_async_wait<STAGES - 1>();
+        else
+            copy_async_commit(); /* of nothing */
+        copy_async_wait<1>();
         tile_barrier();
         const unsigned first = block * BLOCK;
-        if (KEYS ? first + BLOCK > h.begin + own : first <= h.begin + own + 15) { /* else nothing here sees the other */
+        if ((rows == ATTENTION_TILE || own < rows) && /* else nothing here sees the other */
+            (KEYS ? first + BLOCK > h.begin + own : first <= h.begin + own + 15)) {
             float s[BLOCKS][4], ds[BLOCKS][4];
             attention_scores<WIDTH, BLOCKS>(s, x1 + own * pitch, z1);
             UNROLL for (unsigned j = 0; j < BLOCKS; j++)
@@ -306,12 +322,12 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
             attention_mix<WIDTH, BLOCKS>(sum1, ds, z1);
         }
         tile_barrier();
-        if (STAGES == 1)
+        if (stages == 1)
             load(block + 1);
     }
     const AttentionHead again = attention_head(p, forget(tile), KEYS); /* not kept in registers through the loop */
     T *dq = (T *)p.dqkv + again.first_row * row_pitch + again.head * again.width;
-    const unsigned last = smaller(p.sequence, again.begin + ATTENTION_TILE);
+    const unsigned last = smaller(p.sequence, again.begin + attention_rows(p));
     const unsigned thread = forget(threadIdx.x), store_row = again.begin + thread / 32 * 16 + thread % 32 / 4;
     const float again_scale = 1 / sqrtf((float)again.width), scales[2] = {again_scale, again_scale}, ones[2] = {1, 1};
     attention_store<T, WIDTH>(KEYS ? dq + p.columns : dq, row_pitch, sum1, scales, store_row, last, again.width);
@@ -332,7 +348,7 @@ template <typename T> DEVICE void attention_forward_work(const Attention &p, uns
 
 template <typename T, int WIDTH> DEVICE void attention_backward_half(const Attention &p, unsigned tile, char *shared)
 {
-    const unsigned keys = attention_blocks(&p);
+    const unsigned keys = attention_blocks(&p, attention_rows(p));
     if (tile < keys)
         attention_backward_tile<T, WIDTH, true>(p, tile, shared);
     else

@@ -199,7 +199,7 @@ DEVICE void hopper_attention_work(const HopperAttention &p, char *shared)
 {
     char *behind = shared + HOPPER_STAGES * HOPPER_STAGE_BYTES;
     HopperRing ring = HopperRing::of(shared, (Arrivals *)behind, 0, 1);
-    const unsigned tiles = attention_blocks(&p.attention);
+    const unsigned tiles = attention_blocks(&p.attention, ATTENTION_TILE);
     if (threadIdx.x == 0) {
         hopper_begin(ring);
         arrivals_publish();

@@ -99,7 +99,7 @@ DEVICE void fused_clear(const Fused &p)
         p.cleared[i] = 0;
 }
 
-/* `shared`: 1024 bytes for the block's next tile, then what operations take. */
+/* `shared`: FUSED_HEAD bytes for the block's next tile, then what operations take. */
 template <typename T> DEVICE void fused_work(const Fused &p, char *shared)
 {
     FusedTile *next = (FusedTile *)shared;
@@ -114,7 +114,7 @@ template <typename T> DEVICE void fused_work(const Fused &p, char *shared)
         const FusedTile now = *next;
         if (now.operation == FUSED_NO_OPERATION)
             return;
-        fused_tile<T>(p.operations[now.operation], now.tile, shared + 1024);
+        fused_tile<T>(p.operations[now.operation], now.tile, shared + FUSED_HEAD);
         tile_barrier();
         if (threadIdx.x == 0)
             count_up(p.done + now.operation);

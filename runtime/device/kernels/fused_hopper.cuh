@@ -15,7 +15,7 @@ struct FusedDrawn {
     unsigned position; /* the ring's, where a tile that uses it begins */
 };
 
-/* The first 1024 bytes of shared memory; then come the stages, then sums on their way out. */
+/* The first FUSED_HEAD bytes of shared memory; then come the stages, then sums on their way out. */
 struct FusedHead {
     Arrivals ring[2 * HOPPER_STAGES];
     Arrivals drawn[FUSED_AHEAD], done[FUSED_AHEAD];
@@ -23,7 +23,7 @@ struct FusedHead {
     unsigned acquired[FUSED_OPERATIONS_MOST / 32]; /* a bit an operation: its maps */
     unsigned turn; /* fused_next; here, as the thread that draws has few registers */
 };
-static_assert(sizeof(FusedHead) <= 1024, "the stages begin behind it");
+static_assert(sizeof(FusedHead) <= FUSED_HEAD, "the stages begin behind it");
 
 /* As HopperRing's position: places and parities of the block's tiles. */
 DEVICE unsigned fused_place(unsigned number) { return number % FUSED_AHEAD; }
@@ -118,7 +118,7 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
 DEVICE void fused_hopper_work(const Fused &p, char *shared)
 {
     FusedHead &head = *(FusedHead *)shared;
-    const HopperRing ring = HopperRing::of(shared + 1024, head.ring, 0, 1);
+    const HopperRing ring = HopperRing::of(shared + FUSED_HEAD, head.ring, 0, 1);
     if (threadIdx.x == 0) {
         hopper_begin(ring);
         for (unsigned place = 0; place < FUSED_AHEAD; place++) {
@@ -133,7 +133,7 @@ DEVICE void fused_hopper_work(const Fused &p, char *shared)
     if (threadIdx.x < TILE_THREADS) {
         registers_more<COMPUTING_REGISTERS>();
         fused_clear(p);
-        fused_consume(p, head, shared + 1024);
+        fused_consume(p, head, shared + FUSED_HEAD);
     } else {
         registers_less<LOADING_REGISTERS>();
         if (threadIdx.x == TILE_THREADS)

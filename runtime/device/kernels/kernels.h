@@ -93,7 +93,8 @@ typedef struct Product {
 /* attention_forward   writes y and logsumexp
    attention_delta     writes delta from y and dy; before
    attention_backward  writes dqkv from all others
-   columns / heads is at most ATTENTION_WIDTH. */
+   columns / heads is at most ATTENTION_WIDTH. attention_fit gives the tile's rows, queries or keys, and how many blocks of
+   what it goes through are in shared memory at once. */
 enum { ATTENTION_WIDTH = 128 };
 
 typedef struct Attention {
@@ -103,6 +104,7 @@ typedef struct Attention {
     void *dqkv;                 /* T[rows, 3 columns] */
     float *logsumexp, *delta;   /* [rows, heads] each */
     unsigned rows, columns, sequence, heads;
+    unsigned tile, stages;
 } Attention;
 
 /* ---- layers ---- */
@@ -247,7 +249,7 @@ enum {
     PRODUCT_BAND = 8,            /* tiles down, for the kernels that do not know how many blocks run */
     PRODUCT_SUM_COLUMNS = 32,    /* of a tile that sums columns */
     PRODUCT_SHARED = 64 * 1024,
-    ATTENTION_TILE = 128,        /* queries or keys, 16 a warp */
+    ATTENTION_TILE = 128,        /* queries or keys, 16 a warp; where they do not fit, half as many by half of the warps */
     ATTENTION_DELTAS = 8,        /* rows of heads, a warp each */
     NORM_TILE_ROWS = 8,
     NORM_TILE_COLUMNS = 32,
@@ -295,24 +297,35 @@ KERNELS_BOTH Launch product_launch(const Product *p)
     return launch;
 }
 
-KERNELS_BOTH unsigned attention_blocks(const Attention *p)
+KERNELS_BOTH unsigned attention_blocks(const Attention *p, unsigned tile)
 {
-    return tiles_of(p->sequence, ATTENTION_TILE) * (p->rows / p->sequence) * p->heads;
+    return (p->sequence + tile - 1) / tile * (p->rows / p->sequence) * p->heads;
 }
 
 /* Rows of 16 bytes more than a head, against bank conflicts: a tile's own rows (queries; backward also the others of their
-   tokens) and a block of what it goes through, twice for bfloat16; then the block's two floats a row. */
+   tokens) and the blocks of what it goes through; then a block's two floats a row. */
 KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size, int backward)
 {
     const unsigned head = p->columns / p->heads, width = head <= 64 ? 64 : 128;
-    const unsigned block = element_size == 4 ? 2 * 16 : backward ? 2 * 2 * 32 : 2 * 2 * 64;
-    return ((backward ? 2u : 1u) * ATTENTION_TILE + block) * (width * element_size + 16) + block * 4;
+    const unsigned block = p->stages * 2 * (element_size == 4 ? 16 : backward ? 32 : 64);
+    return ((backward ? 2u : 1u) * p->tile + block) * (width * element_size + 16) + block * 4;
+}
+
+/* In `most` bytes of shared memory. */
+KERNELS_BOTH void attention_fit(Attention *p, unsigned element_size, int backward, unsigned most)
+{
+    p->tile = ATTENTION_TILE;
+    p->stages = element_size == 4 ? 1 : 2;
+    if (attention_shared(p, element_size, backward) > most)
+        p->stages = 1;
+    if (attention_shared(p, element_size, backward) > most)
+        p->tile = ATTENTION_TILE / 2;
 }
 
 /* Of T with `element_size` 2 or 4. */
 KERNELS_BOTH Launch attention_forward_launch(const Attention *p, unsigned element_size)
 {
-    const Launch launch = {attention_blocks(p), TILE_THREADS, attention_shared(p, element_size, 0), 1};
+    const Launch launch = {attention_blocks(p, p->tile), TILE_THREADS, attention_shared(p, element_size, 0), 1};
     return launch;
 }
 
@@ -325,7 +338,7 @@ KERNELS_BOTH Launch attention_delta_launch(const Attention *p)
 /* First the tiles that give the gradients of keys and values, then those of queries. */
 KERNELS_BOTH Launch attention_backward_launch(const Attention *p, unsigned element_size)
 {
-    const Launch launch = {2 * attention_blocks(p), TILE_THREADS, attention_shared(p, element_size, 1), 1};
+    const Launch launch = {2 * attention_blocks(p, p->tile), TILE_THREADS, attention_shared(p, element_size, 1), 1};
     return launch;
 }
 
@@ -455,7 +468,7 @@ KERNELS_BOTH int hopper_attention_takes(const Attention *p)
 
 KERNELS_BOTH Launch hopper_attention_launch(const Attention *p, unsigned multiprocessors)
 {
-    const unsigned tiles = attention_blocks(p);
+    const unsigned tiles = attention_blocks(p, ATTENTION_TILE);
     const Launch launch = {tiles < multiprocessors ? tiles : multiprocessors, HOPPER_THREADS,
                            HOPPER_STAGES * HOPPER_STAGE_BYTES + 1024 + HOPPER_SUM_BYTES, 1};
     return launch;
@@ -592,26 +605,30 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     case FUSED_hopper_weight:
         return hopper_tiles(&o->of.hopper.product, 1);
     case FUSED_hopper_attention_forward:
-        return attention_blocks(&o->of.hopper_attention.attention);
+        return attention_blocks(&o->of.hopper_attention.attention, ATTENTION_TILE);
     case FUSED_KINDS:
         break;
     }
     return 0;
 }
 
-/* As many blocks as run at once: one a multiprocessor. Shared memory for any operation, whatever the table holds. */
-KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size)
+/* As many blocks as run at once: one a multiprocessor. Shared memory for any operation, whatever the table holds: of `most`
+   bytes at a block's disposal FUSED_HEAD are the launch's own. */
+enum { FUSED_HEAD = 1024 };
+KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size, unsigned most)
 {
-    const unsigned block = element_size == 4 ? 2 * 16 : 2 * 2 * 32; /* attention's, backward: attention_shared */
-    const Launch launch = {multiprocessors, TILE_THREADS,
-                           (2 * ATTENTION_TILE + block) * (ATTENTION_WIDTH * element_size + 16) + block * 4 + 1024, 1};
+    Attention widest;
+    widest.columns = ATTENTION_WIDTH;
+    widest.heads = 1;
+    attention_fit(&widest, element_size, 1, most - FUSED_HEAD);
+    const Launch launch = {multiprocessors, TILE_THREADS, FUSED_HEAD + attention_shared(&widest, element_size, 1), 1};
     return launch;
 }
 
 /* A warpgroup more, of which one thread draws tiles and loads what products and attention read. */
 KERNELS_BOTH Launch fused_hopper_launch(unsigned multiprocessors)
 {
-    const Launch launch = {multiprocessors, HOPPER_THREADS, 1024 + HOPPER_STAGES * HOPPER_STAGE_BYTES + HOPPER_SUM_BYTES, 1};
+    const Launch launch = {multiprocessors, HOPPER_THREADS, FUSED_HEAD + HOPPER_STAGES * HOPPER_STAGE_BYTES + HOPPER_SUM_BYTES, 1};
     return launch;
 }
 
