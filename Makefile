@@ -102,6 +102,7 @@ names_of      = $(patsubst runtime/device/kernels/%.cu,build/kernels/%,$(1))
 UNITS        := $(foreach kernel,$(call names_of,$(filter-out $(ONE_TYPE),$(KERNELS))),$(addprefix $(kernel),.f32 .bf16))
 CUBINS       := $(if $(NVCC),$(foreach gpu,sm_80 sm_90a sm_100,$(addsuffix .$(gpu).cubin,$(UNITS))) \
                     $(addsuffix .sm_90a.cubin,$(call names_of,$(ONE_TYPE))))
+CUBINS       := $(filter-out %/fused.bf16.sm_90a.cubin,$(CUBINS)) # the hopper unit has it
 # NAME.sm_N or NAME.TYPE.sm_N
 name_of = $(firstword $(subst ., ,$(1)))
 gpu_of  = $(lastword $(subst ., ,$(1)))

@@ -81,17 +81,24 @@ static const struct Row {
     KERNELS_OF_TABLES(ELEMENTS_ROW)
 };
 
+/* Whether a device of `type` on this GPU has the kernels of sm_90a. */
+static bool on_hopper(CudaType type, const CudaProperties *gpu)
+{
+    return type == CUDA_BF16 && gpu->major == 9 && (ready_made("hopper", gpu) || image_of("hopper", NULL));
+}
+
 /* Whether a device of `type` on this GPU uses a kernel's form for elements of `form_type`. */
 static bool uses(const struct Row *row, CudaType form_type, CudaType type, const CudaProperties *gpu)
 {
     switch (row->form) {
     case OF_ELEMENTS:
+        if (row == &rows[CUDA_fused] && on_hopper(type, gpu))
+            return false; /* fused_hopper does it */
         return form_type == type || (form_type == CUDA_F32 && strcmp(row->file, "training") == 0); /* masters are float */
     case OF_FLOATS:
         return form_type == CUDA_F32;
     case OF_HOPPER:
-        return form_type == CUDA_F32 && type == CUDA_BF16 && gpu->major == 9 &&
-               (ready_made(row->file, gpu) || image_of(row->file, NULL));
+        return form_type == CUDA_F32 && on_hopper(type, gpu);
     }
     return false;
 }

@@ -104,7 +104,8 @@ static void test_fused(void **state)
     static const char *const architectures[] = {"sm_80", "sm_90a", "sm_100"};
     for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
         assert_fresh("fused.f32", architectures[a], "fused_f32");
-        assert_fresh("fused.bf16", architectures[a], "fused_bf16");
+        if (strcmp(architectures[a], "sm_90a") != 0)
+            assert_fresh("fused.bf16", architectures[a], "fused_bf16");
     }
     assert_fresh("hopper", "sm_90a", "fused_hopper");
 }

@@ -701,7 +701,8 @@ const CudaRuntime *const cuda_runtime = &table;
 #define UNITS(file, architecture) {file ".f32", architecture, file ".f32"}, {file ".bf16", architecture, file ".bf16"}
 #define IMAGES(architecture)                                                                              \
     UNITS("product", architecture), UNITS("attention", architecture), UNITS("layers", architecture),      \
-    UNITS("training", architecture), UNITS("fused", architecture)
+    UNITS("training", architecture)
 const CudaImage cuda_images[] = {
-    IMAGES("sm_80"), IMAGES("sm_90a"), {"hopper", "sm_90a", "hopper"}, {NULL, NULL, NULL},
+    IMAGES("sm_80"), UNITS("fused", "sm_80"), IMAGES("sm_90a"), {"fused.f32", "sm_90a", "fused.f32"},
+    {"hopper", "sm_90a", "hopper"}, {NULL, NULL, NULL},
 };
