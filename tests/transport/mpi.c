@@ -263,13 +263,24 @@ static int run_mpi(int processes, const char *scenario, int ranks)
     return WIFEXITED(status) && WEXITSTATUS(status) != 124 ? WEXITSTATUS(status) : -1;
 }
 
+/* Where a process is stopped OpenMPI's mpirun sometimes crashes, or kills itself, when it ends the others, when all has been said:
+   4.1.4 in 11 of 160 runs of ends-in-finalize (without odls_base_sigkill_timeout 0 in 20 of 80 of ends-before-close), 5.0.7, too. Of a
+   rank that ended so it says so. */
+enum { MPIRUN_CRASHES = 4 };
+static bool mpirun_crashed(int ended)
+{
+    return (ended == 128 + SIGSEGV || ended == 128 + SIGKILL) && !strstr(output, "exited on signal");
+}
+
 static void expect_run(int processes, const char *scenario, int ranks, int status, const char *text)
 {
     if (!mpirun_is_there()) {
         print_message("mpirun is not installed: skipped\n");
         skip();
     }
-    const int ended = run_mpi(processes, scenario, ranks);
+    int ended = run_mpi(processes, scenario, ranks);
+    for (int again = 0; again < MPIRUN_CRASHES && mpirun_crashed(ended) && strstr(output, text); again++)
+        ended = run_mpi(processes, scenario, ranks);
     if (ended != status || !strstr(output, text))
         print_error("exit status %d instead of %d, or no \"%s\" in:\n%s\n", ended, status, text, output);
     assert_int_equal(ended, status);
