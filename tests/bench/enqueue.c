@@ -1,11 +1,8 @@
 /* What an instruction costs the host when a GPU computes: all that the interpreter and the device do, CUDA's own time apart.
    Prints lines: name value unit. */
 
-#include "runtime/vm/vm.h"
 #include "tests/bench/no_cuda.h"
-#include "tests/exec/pipelines.h"
-
-#include <stdio.h>
+#include "tests/bench/pipeline_run.h"
 
 enum { MICROBATCHES = 200, STEPS = 15 };
 
@@ -26,34 +23,15 @@ static void measure(char *hidden, char *sequence, char *way, const char *name)
 {
     char *arguments[] = {"dprun", "--device=cuda", "--set", hidden, "--set", sequence, "--set=layers=2", "--set=heads=4", "--steps=15",
                          "--transport=local", way, "prog.bin", NULL};
-    Arena arena = {0};
-    Error error = {0};
-    RunOptions options;
-    LoadedProgram loaded;
-    Session *session;
     Seen seen = {0};
     const SessionHooks hooks = {.observer = {.context = &seen, .step = on_step}};
-    Program *program = pipeline_program(&arena, 1, 1, MICROBATCHES);
-    Status status = options_parse((int)(sizeof arguments / sizeof *arguments) - 1, arguments, &arena, &options, &error);
-    if (status == STATUS_OK)
-        status = program_derive(program, true, false, false, &arena, &loaded, &error);
-    if (status == STATUS_OK)
-        status = session_open(&loaded, &options, &hooks, &session, &error);
-    if (status == STATUS_OK) {
-        status = session_run(session, &error);
-        session_close(session);
-    }
-    if (status != STATUS_OK) {
-        fprintf(stderr, "enqueue: %s\n", error.text);
-        exit((int)status);
-    }
+    run_pipeline("enqueue", 1, MICROBATCHES, true, &hooks, (int)(sizeof arguments / sizeof *arguments) - 1, arguments);
     double least = seen.busy[1];
     for (int s = 2; s < STEPS; s++)
         least = seen.busy[s] < least ? seen.busy[s] : least;
     printf("enqueue.%s.first %.2f us\nenqueue.%s %.2f us (goal 5)\nenqueue.%s.calls %.1f calls\n", name,
            seen.busy[0] * 1e6 / (2 * MICROBATCHES), name, least * 1e6 / (2 * MICROBATCHES), name,
            (double)(seen.calls[STEPS - 1] - seen.calls[0]) / ((STEPS - 1) * 2 * MICROBATCHES));
-    arena_free(&arena);
 }
 
 int main(void)

@@ -1,10 +1,7 @@
 /* What the interpreter costs, and whether memory is what the plan says. Prints lines: name value unit. */
 
-#include "runtime/vm/vm.h"
-#include "tests/exec/pipelines.h"
+#include "tests/bench/pipeline_run.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 enum { INSTRUCTIONS = 40000, STEPS = 15 };
@@ -52,28 +49,9 @@ static Status empty_pass(Stage *stage, const PassBuffers *buffers, Error *error)
 
 static Seen run(uint32_t ranks, uint32_t microbatches, bool reference, const Passes *passes, int count, char **arguments)
 {
-    Arena arena = {0};
-    Error error = {0};
-    RunOptions options;
-    LoadedProgram loaded;
-    Session *session;
     Seen seen = {0};
-    Program *program = pipeline_program(&arena, ranks, 1, microbatches);
     const SessionHooks hooks = {.observer = {.context = &seen, .ready = on_ready, .step = on_step}, .passes = passes};
-    Status status = options_parse(count, arguments, &arena, &options, &error);
-    if (status == STATUS_OK)
-        status = program_derive(program, reference, false, false, &arena, &loaded, &error);
-    if (status == STATUS_OK)
-        status = session_open(&loaded, &options, &hooks, &session, &error);
-    if (status == STATUS_OK) {
-        status = session_run(session, &error);
-        session_close(session);
-    }
-    if (status != STATUS_OK) {
-        fprintf(stderr, "interpreter: %s\n", error.text);
-        exit((int)status);
-    }
-    arena_free(&arena);
+    run_pipeline("interpreter", ranks, microbatches, reference, &hooks, count, arguments);
     return seen;
 }
 

@@ -1,0 +1,36 @@
+#ifndef TESTS_BENCH_PIPELINE_RUN_H
+#define TESTS_BENCH_PIPELINE_RUN_H
+
+#include "runtime/vm/vm.h"
+#include "tests/exec/pipelines.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A whole run of dprun's code in this process, of a pipeline of one chunk a rank; what fails ends the bench, by its name. */
+static inline void run_pipeline(const char *bench, uint32_t ranks, uint32_t microbatches, bool reference, const SessionHooks *hooks,
+                                int count, char **arguments)
+{
+    Arena arena = {0};
+    Error error = {0};
+    RunOptions options;
+    LoadedProgram loaded;
+    Session *session;
+    Program *program = pipeline_program(&arena, ranks, 1, microbatches);
+    Status status = options_parse(count, arguments, &arena, &options, &error);
+    if (status == STATUS_OK)
+        status = program_derive(program, reference, false, false, &arena, &loaded, &error);
+    if (status == STATUS_OK)
+        status = session_open(&loaded, &options, hooks, &session, &error);
+    if (status == STATUS_OK) {
+        status = session_run(session, &error);
+        session_close(session);
+    }
+    if (status != STATUS_OK) {
+        fprintf(stderr, "%s: %s\n", bench, error.text);
+        exit((int)status);
+    }
+    arena_free(&arena);
+}
+
+#endif
