@@ -9,7 +9,8 @@
 #include <stdio.h>
 
 /* The whole file ("-" is standard input), with a 0 byte behind its end that `size` does not count. The arena owns it.
-   STATUS_BAD_INPUT names the path and the system's reason, or that a device or a pipe did not end within 256 MiB; STATUS_RUN_FAILED when the arena returns NULL. */
+   STATUS_BAD_INPUT names the path and the system's reason, or that a device or a pipe did not end within 256 MiB;
+   STATUS_RUN_FAILED when the arena returns NULL. */
 Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Error *error);
 
 /* A file that appears whole or not at all: what is written goes to a file without a name (where the file system has none, to
