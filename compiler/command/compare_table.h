@@ -3,26 +3,9 @@
 
 /* The table of dpc compare, as text and as JSON. */
 
-#include "compiler/command/published.h"
-#include "compiler/lower/memory.h"
+#include "compiler/command/trial.h"
 
 #include <stdio.h>
-
-typedef struct CompareRow {
-    const char *path, *name; /* name: of the schedule, or again the path where it is not known */
-    const char *reason;      /* why it has no figures; NULL: it has */
-    uint32_t ranks, stages, microbatches;
-    double makespan;
-    Bubble bubble;
-    uint32_t peak;       /* most activations of a stage on a rank */
-    double copies;       /* of the weights, and versions of them */
-    uint64_t messages;   /* of all ranks */
-    double bytes;        /* of these; 0: the costs have none */
-    double memory;       /* peak of a rank; 0: neither costs nor sizes of slots have any */
-    bool fits;           /* within the limits of memory, if there are any */
-    bool has_published;
-    PublishedBubble published;
-} CompareRow;
 
 typedef struct CompareTable {
     const CompareRow *rows;

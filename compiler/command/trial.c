@@ -1,0 +1,217 @@
+#include "compiler/command/trial.h"
+
+#include "compiler/compile.h"
+#include "compiler/order/require.h"
+#include "compiler/schedule/rank_load.h"
+#include "compiler/tree/check.h"
+#include "compiler/tree/parse.h"
+#include "runtime/base/counted.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { RANKS_A_STAGE = 4 }; /* looked for with `stages`: no more ranks than so many a stage */
+
+/* A compilation under way. */
+typedef struct Attempt {
+    const Trial *trial;
+    Parameters parameters;
+    Costs costs;
+    bool places_only; /* up to where the stages live */
+    uint32_t stages;  /* 0: it did not come so far */
+    Compilation compilation;
+} Attempt;
+
+static bool has_parameter(const Ast *tree, const char *name)
+{
+    for (const Item *item = tree->items; item; item = item->next)
+        if (item->kind == ITEM_PARAM && strcmp(item->name.symbol->text, name) == 0)
+            return true;
+    return false;
+}
+
+static void take_optional(Attempt *attempt, const Ast *tree)
+{
+    const Parameters *optional = attempt->trial->optional, *own = &attempt->trial->parameters;
+    for (uint32_t i = 0; optional && i < optional->count; i++)
+        if (has_parameter(tree, optional->others[i].name))
+            parameters_set(&attempt->parameters, attempt->compilation.arena, optional->others[i].name, optional->others[i].value);
+    for (uint32_t i = 0; i < own->count; i++) /* of one name the last counts */
+        parameters_set(&attempt->parameters, attempt->compilation.arena, own->others[i].name, own->others[i].value);
+}
+
+static Status on_the_way(const Compilation *c, Form form)
+{
+    Attempt *attempt = *(Attempt *const *)c->context;
+    if (form == FORM_TREE)
+        take_optional(attempt, c->tree);
+    if (form != FORM_SCHEDULE)
+        return STATUS_OK;
+    attempt->stages = c->schedule.pipes[0].stages;
+    if (attempt->places_only)
+        return STATUS_BAD_INPUT; /* that is enough */
+    const Costs costs = costs_of_components(attempt->trial->costs, c->schedule.recipe, c->arena);
+    attempt->costs = costs_recut(&costs, attempt->trial->cut ? attempt->trial->cut : attempt->stages, attempt->stages, c->arena);
+    return STATUS_OK;
+}
+
+/* With so many ranks; 0: with those of the trial, or its own. */
+static Status attempt_ranks(Attempt *attempt, const Trial *trial, int64_t ranks, Arena *arena, Error *error)
+{
+    attempt->trial = trial;
+    attempt->parameters = trial->parameters;
+    attempt->parameters.others = NULL; /* taken when it is known which of them it has */
+    attempt->parameters.count = attempt->parameters.capacity = 0;
+    if (ranks)
+        parameters_set_ranks(&attempt->parameters, ranks);
+    if (source_is_order(trial->source))
+        attempt->parameters = (Parameters){.others = trial->parameters.others, .count = trial->parameters.count};
+    attempt->compilation = (Compilation){.arena = arena, .source = trial->source, .parameters = &attempt->parameters, .costs = &attempt->costs,
+                                         .search = trial->search, .reached = on_the_way, .context = &attempt};
+    return compile(&attempt->compilation, error);
+}
+
+/* The ranks with which the schedule cuts the model into as many stages as are asked for; 0: none. */
+static int64_t ranks_for_stages(const Trial *trial, Arena *arena)
+{
+    for (int64_t ranks = 1; ranks <= (int64_t)RANKS_A_STAGE * trial->stages && ranks <= PROGRAM_RANKS_MAX; ranks++) {
+        Arena scratch = {.exhausted = arena->exhausted};
+        Attempt attempt = {.places_only = true};
+        Error ignored;
+        attempt_ranks(&attempt, trial, ranks, &scratch, &ignored);
+        arena_free(&scratch);
+        if (attempt.stages == trial->stages)
+            return ranks;
+    }
+    return 0;
+}
+
+/* Whether a require is what it failed on: nothing is wrong with the schedule then. */
+static bool refused_by_require(const Attempt *attempt)
+{
+    Arena *arena = attempt->compilation.arena;
+    const Source *source = attempt->trial->source;
+    Diagnostics *diagnostics = diag_new(arena, source);
+    Ast *tree = source_is_order(source) ? NULL : parse(source, arena, diagnostics);
+    return tree && check(tree, arena, diagnostics) && !require_admits(tree, &attempt->parameters, values_new(tree, arena));
+}
+
+static const char *printed(const Diagnostics *diagnostics, Arena *arena)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    if (!stream)
+        return "";
+    diag_print(diagnostics, stream);
+    fclose(stream);
+    const char *const kept = arena_text(arena, text ? text : "", size);
+    free(text);
+    return kept;
+}
+
+static Status fill_reason(const Attempt *attempt, Status status, Arena *arena, CompareRow *row)
+{
+    const Diagnostics *diagnostics = attempt->compilation.diagnostics;
+    if (status != STATUS_BAD_INPUT)
+        return status;
+    if (refused_by_require(attempt)) {
+        row->reason = diag_first(diagnostics, arena);
+        return STATUS_OK;
+    }
+    row->reason = "does not compile";
+    row->diagnostics = printed(diagnostics, arena);
+    return status;
+}
+
+static void fill_identity(const Attempt *attempt, Arena *arena, CompareRow *row)
+{
+    const Compilation *c = &attempt->compilation;
+    const Parameters *taken = &attempt->parameters;
+    const char *const name = c->tree ? c->tree->schedule : c->schedule.name;
+    row->path = row->name = arena_format(arena, "%s", attempt->trial->source->path);
+    if (name)
+        row->name = arena_format(arena, "%s", name);
+    Parameter *parameters = arena_array(arena, taken->count, sizeof *parameters);
+    for (uint32_t i = 0; i < taken->count; i++) {
+        uint32_t at = 0;
+        while (at < row->parameter_count && strcmp(parameters[at].name, taken->others[i].name) != 0)
+            at++;
+        row->parameter_count += at == row->parameter_count;
+        parameters[at] = (Parameter){arena_format(arena, "%s", taken->others[i].name), taken->others[i].value};
+    }
+    row->parameters = parameters;
+}
+
+static void fill_figures(const Attempt *attempt, CompareRow *row)
+{
+    const Compilation *c = &attempt->compilation;
+    const Schedule *schedule = &c->schedule;
+    const Memory *given = attempt->trial->memory;
+    const uint32_t cut = attempt->trial->cut ? attempt->trial->cut : attempt->stages;
+    const Memory sizes = memory_recut(given, cut, attempt->stages);
+    Timeline times;
+    timeline_run(schedule, &c->table, &attempt->costs, c->arena, &times);
+    row->ranks = schedule->ranks;
+    row->stages = attempt->stages;
+    row->microbatches = schedule->microbatches;
+    row->makespan = times.makespan;
+    row->bubble = timeline_bubble(schedule, &times);
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const RankLoad load = rank_load(schedule, &attempt->costs, r);
+        row->peak = c->plans[r].peak_activations > row->peak ? c->plans[r].peak_activations : row->peak;
+        row->copies += c->plans[r].slots[SLOT_WEIGHTS];
+        row->messages += load.messages;
+        row->bytes += load.bytes_sent;
+        row->memory = fmax(row->memory, given->has_sizes ? (double)memory_bytes(&sizes, schedule, c->plans, r) : load.peak_memory);
+    }
+    row->fits = (!given->limit || row->memory <= (double)given->limit) &&
+                (!given->limit_activations || (uint64_t)row->peak * cut <= (uint64_t)given->limit_activations * attempt->stages);
+    row->copies /= attempt->stages;
+    row->splits = schedule_splits_backward(schedule);
+    row->has_published = published_bubble(schedule, &attempt->costs, row->peak, &row->published);
+}
+
+/* An order has its own sizes. */
+static void refuse_other_sizes(const Trial *trial, Arena *arena, CompareRow *row)
+{
+    const Parameters *wanted = &trial->parameters;
+    if ((wanted->has_ranks && wanted->ranks != row->ranks) || (wanted->has_microbatches && wanted->microbatches != row->microbatches) ||
+        (trial->stages && trial->stages != row->stages))
+        row->reason = arena_format(arena, "an order for %s, %s and %s", counted(row->ranks, "rank").text,
+                                   counted(row->stages, "stage").text, counted(row->microbatches, "microbatch").text);
+}
+
+static Status fill_row(const Trial *trial, Arena *scratch, Arena *arena, CompareRow *row, Error *error)
+{
+    Attempt attempt = {.trial = trial};
+    const bool searches_ranks = trial->stages && !source_is_order(trial->source);
+    const int64_t ranks = searches_ranks ? ranks_for_stages(trial, scratch) : 0;
+    attempt.places_only = searches_ranks && !ranks;
+    const Status status = attempt_ranks(&attempt, trial, ranks, scratch, error);
+    fill_identity(&attempt, arena, row);
+    if (attempt.places_only && attempt.stages) {
+        row->reason = "no number of ranks makes so many stages of it with so many microbatches";
+        return STATUS_OK;
+    }
+    if (status != STATUS_OK)
+        return fill_reason(&attempt, status, arena, row);
+    fill_figures(&attempt, row);
+    refuse_other_sizes(trial, arena, row);
+    return STATUS_OK;
+}
+
+Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error)
+{
+    jmp_buf exhausted;
+    Arena scratch = {.exhausted = &exhausted};
+    volatile Status status = STATUS_RUN_FAILED;
+    *row = (CompareRow){.path = trial->source->path, .name = trial->source->path};
+    if (setjmp(exhausted) == 0)
+        status = fill_row(trial, &scratch, arena, row, error);
+    else
+        error_set(error, STATUS_RUN_FAILED, "%s: no memory", trial->source->path);
+    arena_free(&scratch);
+    return status;
+}

@@ -1,0 +1,48 @@
+#ifndef COMMAND_TRIAL_H
+#define COMMAND_TRIAL_H
+
+/* One schedule, tried with given sizes, parameters, costs and memory: the figures of a row of a table, or the reason why there are
+   none. No state is kept outside of the arguments: several trials may run at once, each with an arena of its own. */
+
+#include "compiler/command/published.h"
+#include "compiler/lower/memory.h"
+#include "compiler/search/search.h"
+#include "compiler/tree/values.h"
+
+typedef struct Trial {
+    const Source *source;
+    Parameters parameters;       /* ranks and microbatches, where they are known; of the others the schedule must have each one */
+    const Parameters *optional;  /* of these only the others count, and of them those that the schedule has; NULL: none */
+    uint32_t stages;             /* > 0: with the least number of ranks that cuts the model into so many stages */
+    uint32_t cut;                /* costs and sizes are of one of so many stages; 0: as many as this schedule has */
+    const Costs *costs;
+    const Memory *memory;        /* sizes of slots, and limits, which a row may exceed */
+    const SearchControl *search; /* of `order auto`; NULL: to its end */
+} Trial;
+
+typedef struct CompareRow {
+    const char *path, *name;     /* name: of the schedule, or again the path where it is not known */
+    const Parameter *parameters; /* -D that it took, each once */
+    uint32_t parameter_count;
+    const char *reason;          /* why it has no figures; NULL: it has */
+    const char *diagnostics;     /* of a schedule that does not compile, as they are printed; NULL: it compiles, or a require refuses
+                                    the sizes */
+    uint32_t ranks, stages, microbatches;
+    double makespan;
+    Bubble bubble;
+    uint32_t peak;               /* most activations of a stage on a rank */
+    double copies;               /* of the weights, and versions of them */
+    uint64_t messages;           /* of all ranks */
+    double bytes;                /* of these; 0: the costs have none */
+    double memory;               /* peak of a rank; 0: neither costs nor sizes of slots have any */
+    bool fits;                   /* within the limits of memory, if there are any */
+    bool splits;                 /* some backward runs in halves, I and W */
+    bool has_published;
+    PublishedBubble published;
+} CompareRow;
+
+/* Fills in the row; its texts are the arena's. A schedule that cannot take the sizes, or is an order for other ones, is STATUS_OK and
+   has a reason; STATUS_BAD_INPUT: it does not compile, with diagnostics; STATUS_BAD_USAGE: it has no such parameter. */
+Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error);
+
+#endif
