@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 160, PASS_BYTES = 40 };
+enum { NAME_BYTES = 160, PASS_BYTES = 40 };
 static const double nanosecond = 0.001; /* in microseconds */
 
 const char *const trace_lane_names[TRACE_LANES] = {"compute", "communication", "waits"};
@@ -93,30 +93,36 @@ static void put_version(const Writer *writer, const Instruction *instruction)
         fprintf(writer->stream, ",\"version\":%u", versions[instruction->slot[6]]);
 }
 
-/* Instruction i, or i to i + 2 of an F&B. */
+/* A pass as 3F5, an F&B as 3F5&7B2, a message as 3SEND_F5; false for what the compiler has no name for. */
+static bool pass_name(const Writer *writer, const Instruction *instruction, char name[NAME_BYTES])
+{
+    char first[PASS_BYTES], second[PASS_BYTES];
+    if (instruction->opcode == OP_OVERLAP) {
+        snprintf(name, NAME_BYTES, "%s&%s", pass_text(writer, instruction + 1, first), pass_text(writer, instruction + 2, second));
+        return true;
+    }
+    if (!letters_of(instruction->opcode))
+        return false;
+    pass_text(writer, instruction, name);
+    return true;
+}
+
+/* Instruction i, or i to i + 2 of an F&B. A slice has the name of its pass or message; a wait, that of the message it waits for. */
 static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
 {
     const Instruction *instruction = &writer->own->instructions[i];
     const TraceLane lane = trace_lane(instruction->opcode);
-    char name[2 * TEXT_BYTES + 3], first[TEXT_BYTES], second[TEXT_BYTES], pass[PASS_BYTES], other[PASS_BYTES];
-    if (instruction->opcode == OP_OVERLAP) {
-        program_instruction_text(writer->program, writer->rank, instruction + 1, first, sizeof first);
-        program_instruction_text(writer->program, writer->rank, instruction + 2, second, sizeof second);
-        snprintf(name, sizeof name, "%s & %s", first, second);
-    } else {
-        program_instruction_text(writer->program, writer->rank, instruction, name, TEXT_BYTES);
-    }
+    char name[NAME_BYTES];
+    const bool named = pass_name(writer, lane == LANE_WAITS ? writer->posted[instruction->slot[0]] : instruction, name);
+    if (!named)
+        program_instruction_text(writer->program, writer->rank, instruction, name, NAME_BYTES);
     fprintf(writer->stream,
-            ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
+            ",\n{\"name\":\"%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
             "\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u",
-            name, category_of(instruction->opcode), writer->rank, (int)lane, span.start, span.end - span.start,
-            (unsigned long long)writer->step, writer->own->numbers ? writer->own->numbers[i] : i, instruction->line);
-    const Instruction *named = instruction->opcode == OP_WAIT ? writer->posted[instruction->slot[0]] : instruction;
-    if (instruction->opcode == OP_OVERLAP)
-        fprintf(writer->stream, ",\"pass\":\"%s&%s\"", pass_text(writer, instruction + 1, pass),
-                pass_text(writer, instruction + 2, other));
-    else if (letters_of(named->opcode))
-        fprintf(writer->stream, ",\"%s\":\"%s\"", lane == LANE_COMPUTE ? "pass" : "message", pass_text(writer, named, pass));
+            lane == LANE_WAITS ? "wait " : "", name, category_of(instruction->opcode), writer->rank, (int)lane, span.start,
+            span.end - span.start, (unsigned long long)writer->step, writer->own->numbers ? writer->own->numbers[i] : i, instruction->line);
+    if (named)
+        fprintf(writer->stream, ",\"%s\":\"%s\"", lane == LANE_COMPUTE ? "pass" : "message", name);
     put_version(writer, instruction);
     fputs("}}", writer->stream);
 }

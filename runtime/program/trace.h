@@ -3,9 +3,10 @@
 
 /* The one form of a trace, modelled (dpc --emit=trace) or measured (dprun --trace): a JSON object of Chrome trace events.
 
-   A process a rank (pid), with a thread for each lane: 0 compute, 1 communication, 2 waits. An event an instruction, of phase X,
-   named by the disassembler's text, of category compute, message, wait or update (in the lane of compute: what follows the last
-   pass); an F&B, which is three instructions, is one. `ts` and `dur` are microseconds. `args` say
+   A process a rank (pid), with a thread for each lane: 0 compute, 1 communication, 2 waits. Each instruction is an event of phase X
+   and of category compute, message, wait or update (in the lane of compute: what follows the last pass). The three instructions of
+   an F&B are one event. The name of an event is its `pass` or `message` below, of a wait `wait 4RECV_F5`; what follows the last
+   pass has the disassembler's text. `ts` and `dur` are microseconds. `args` say
 
      step         from 1
      instruction  its number in prog.bin

@@ -38,6 +38,10 @@ static void read_instruction(const char *text, Event *event)
     take_text(arguments, "message", event->message, sizeof event->message);
     assert_int_equal(event->lane != LANE_COMPUTE, *event->message != '\0');
     assert_int_equal(strcmp(event->category, "compute") == 0, *event->pass != '\0');
+    if (event->lane == LANE_WAITS)
+        assert_true(strncmp(event->name, "wait ", 5) == 0 && strcmp(event->name + 5, event->message) == 0);
+    else if (*event->pass || *event->message)
+        assert_string_equal(event->name, *event->pass ? event->pass : event->message);
 }
 
 /* Every process has a name and a place, every thread as well. */
