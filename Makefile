@@ -1,12 +1,15 @@
 # dpc compiles a pipeline schedule to prog.bin, dprun executes it.
 #
-#   make demo    installs what is missing, builds, compiles schedules/dualpipe.dps and trains with it (about a minute)
-#   make test    installs what is missing, builds, runs every test, plainly and under the sanitizers
+#   make demo            installs what is missing, builds, compiles schedules/dualpipe.dps and trains with it (a minute)
+#   make test            installs what is missing, builds, runs every test once
+#   make test-sanitized  the same under ASan and UBSan (gcc) and TSan (clang), and reads the machine code for GPUs
 #
-#   make all     builds          make check     the tests, one build     make bench    the figures of HACKING.md
-#   make gpu-kit all that takes a GPU, in one file for a machine that has one      make bench-gpu    runs it here
-#   make install PREFIX=/usr/local DESTDIR=   dpc, dprun and the schedules; make uninstall takes them away again
-#   make fuzz    both doors      make rebase    rewrites golden tests and the README's picture    make clean
+#   make all       builds                       make check      the tests, without installing anything
+#   make gpu-code  compiles the kernels for GPUs (nvcc); install, gpu-kit and a machine with a GPU do it by themselves
+#   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs it here
+#   make bench     prints the figures of HACKING.md                                make fuzz       runs both fuzz targets
+#   make rebase    rewrites golden tests and the README's picture                  make clean
+#   make install PREFIX=/usr/local DESTDIR=   installs dpc, dprun and the schedules; make uninstall removes them
 
 .DEFAULT_GOAL := all
 
@@ -93,8 +96,9 @@ $(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/base/counted.c runtime/tr
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 
-# The GPU's kernels: their sources for NVRTC, and machine code for the common architectures where nvcc is: a unit for each type
-# of elements, or for none. Every build folder shares that.
+# The GPU's kernels. dprun holds their sources for NVRTC and, where GPU_CODE is set, machine code for the common architectures.
+# nvcc makes it, a unit for each compute type or for none, in minutes. All build folders share it.
+GPU_CODE     ?= $(or $(wildcard /dev/nvidiactl),$(filter gpu-code gpu-kit bench-gpu install,$(MAKECMDGOALS)))
 KERNELS      := $(wildcard runtime/device/kernels/*.cu)
 KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
 ONE_TYPE     := $(shell grep -L OF_ELEMENTS $(KERNELS))
@@ -116,7 +120,11 @@ $(CUBINS): build/kernels/%.cubin:
 -include $(wildcard $(CUBINS:=.d))
 $(filter-out $(basename $(wildcard $(CUBINS:=.d))),$(CUBINS)): $(KERNELS) $(KERNEL_HEADS) # made before it was known of what
 
-$(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(CUBINS)
+.PHONY: gpu-code
+gpu-code: $(CUBINS)
+	$(if $(NVCC),,@echo "no nvcc in $(CUDA_HOME): no machine code for GPUs; NVRTC compiles the kernels at the first start")
+
+$(BUILD)/runtime/device/cuda_images.c: runtime/device/kernels/embed.sh $(KERNELS) $(KERNEL_HEADS) $(if $(GPU_CODE),$(CUBINS))
 	@mkdir -p $(@D)
 	@sh $^ > $@
 $(BUILD)/runtime/device/cuda_runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
@@ -146,10 +154,10 @@ $(BUILD)/%.o: $(BUILD)/%.c
 	$(CC) $(COMPILING) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment; GPUs are hidden ---
-TEST_FOLDERS := base program parse prove timeline search picture golden device model transport exec cuda
+TEST_FOLDERS := exec cuda transport golden search parse picture program model prove timeline device base # the longest first
 # one thread, and switching stacks is not for this sanitizer
 ifeq ($(filter thread,$(SANITIZE)),)
-TEST_FOLDERS += gpu
+TEST_FOLDERS := gpu $(TEST_FOLDERS)
 endif
 TEST_LIBRARIES_base      := base
 TEST_LIBRARIES_program   := program base
@@ -184,13 +192,19 @@ $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 CXX       := $(if $(findstring clang,$(CC)),clang++,g++)
 CXXFLAGS   = $(subst -std=c11,-std=c++17,$(COMPILING)) -DKERNELS_EMULATED -Itests/gpu -Wno-psabi
 EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt kernels $(if $(SANITIZE),,accesses))
-$(call tests_of,gpu): $(EMULATION) | $(CUBINS)
+$(call tests_of,gpu): $(EMULATION)
 $(BUILD)/tests/gpu/%.o: tests/gpu/%.cpp
 	@mkdir -p $(@D)
 	$(CXX) $(CXXFLAGS) -c -o $@ $<
 ifeq ($(SANITIZE),)
 $(BUILD)/tests/gpu/kernels.o: CXXFLAGS += -fsanitize=thread
 endif
+
+# What nvcc made of the kernels: registers that spill, loads that may be stale.
+.PHONY: check-gpu-code
+check-gpu-code: gpu-code $(BUILD)/tests/gpu/registers $(BUILD)/tests/gpu/loads
+	$(BUILD)/tests/gpu/registers
+	$(BUILD)/tests/gpu/loads
 
 # What is asked of the CUDA runtime itself.
 $(BUILD)/tests/gpu/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
@@ -286,15 +300,23 @@ demo:
 	$(BUILD)/dpc schedules/dualpipe.dps -o $(BUILD)/demo/dualpipe.bin
 	$(BUILD)/dprun --save $(BUILD)/demo/weights.bin --trace $(BUILD)/demo/trace.json $(BUILD)/demo/dualpipe.bin
 
-.PHONY: test
+# Two folders of tests run at a time; what each prints comes out when it ends.
+TESTING    := $(MAKE) --no-print-directory -s -j2
+UNDER_ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined
+UNDER_TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang
+
+.PHONY: test test-sanitized
 test:
 	@.ci/packages $(TEST_PACKAGES)
-	$(MAKE) --no-print-directory -s -j2 all tests
-	$(MAKE) --no-print-directory -s check
-	$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)/asan SANITIZE=address,undefined all tests
-	$(MAKE) --no-print-directory -s BUILD=$(BUILD)/asan SANITIZE=address,undefined check
-	$(MAKE) --no-print-directory -s -j2 BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang all tests
-	$(MAKE) --no-print-directory -s BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang check
+	$(TESTING) all tests
+	$(TESTING) -Otarget check
+test-sanitized:
+	@.ci/packages $(TEST_PACKAGES)
+	$(TESTING) $(UNDER_ASAN) all tests
+	$(TESTING) $(UNDER_ASAN) -Otarget check
+	$(TESTING) $(UNDER_TSAN) all tests
+	$(TESTING) $(UNDER_TSAN) -Otarget check
+	$(TESTING) check-gpu-code
 
 .PHONY: tests
 tests: $(TESTS) $(BUILD)/tests/fuzz/compile

@@ -87,7 +87,7 @@ static void assert_fresh(const char *unit, const char *architecture, const char 
     char file[200];
     snprintf(file, sizeof file, "build/kernels/%s.%s.cubin", unit, architecture);
     if (access(file, R_OK) != 0) {
-        puts("SKIPPED: no nvcc was found when this was built, so no kernel has been compiled for a GPU");
+        puts("SKIPPED: no machine code for GPUs; `make gpu-code` compiles it with nvcc");
         skip();
     }
     const Loads loads = loads_of(file, kernel);

@@ -1,5 +1,5 @@
 /* What the compiler says of every kernel in the ready-made machine code: there for each architecture, and no register spilled
-   to memory, neither by it nor by the functions that it calls. Where nvcc was not, there is none and nothing to test. */
+   to memory, neither by it nor by the functions that it calls. Skipped where `make gpu-code` has not run. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -50,7 +50,7 @@ static void test_no_spills(void **state)
     (void)state;
     char *there = log_of("product.f32", architectures[0]);
     if (!there) {
-        puts("SKIPPED: no nvcc was found when this was built, so no kernel has been compiled for a GPU");
+        puts("SKIPPED: no machine code for GPUs; `make gpu-code` compiles it with nvcc");
         skip();
     }
     free(there);
