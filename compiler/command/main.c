@@ -11,7 +11,6 @@
 #include "compiler/output/explain.h"
 #include "compiler/output/terminal.h"
 #include "compiler/tree/parse.h"
-#include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 #include "runtime/base/version.h"
 
@@ -172,15 +171,10 @@ static Status write_outputs(const Job *job, Error *error)
 static Status run_sweep(Job *job, Error *error)
 {
     SweepResult result;
-    TRY(sweep(&job->options.sweep, &job->compilation, stderr, &result, error));
-    printf("%s: proven for %s of %s in %.1f s", job->compilation.tree->schedule, counted(result.proven, "combination").text,
-           job->options.sweep.text, result.seconds);
-    if (result.not_admitted)
-        printf("; its requires do not admit %" PRIu64 " more", result.not_admitted);
-    putchar('\n');
-    if (result.best && result.proven > 1)
-        printf("  least makespan %.6g under the given times: %s\n", result.makespan, result.best);
-    return STATUS_OK;
+    const Status status = sweep(&job->options.sweep, &job->compilation, stderr, &result, error);
+    if (result.proven || result.failure_count)
+        sweep_print(&job->options.sweep, &result, &job->compilation, stdout, stderr);
+    return status;
 }
 
 /* Likely a slip, though a file of costs may be of a larger schedule. */

@@ -36,7 +36,8 @@ const char command_line_help[] =
     "                          or opcodes, the instruction set\n"
     "  --explain               what became of every step on every rank, and what it waits for; the same as --emit=explain\n"
     "  --sweep NAME=A..B,...   proves every combination that the file's requires admit; NAME is ranks, microbatches or a\n"
-    "                          parameter; A..B..STEP goes in steps, A..4*ranks as far as the ranks before say\n"
+    "                          parameter; A..B..STEP goes in steps, A..4*ranks as far as the ranks before say. Over\n"
+    "                          parameters alone it finds the best value\n"
     "  --help, --version\n"
     "Without -o, --emit and --dump it only proves the schedule and says so.\n";
 

@@ -3,43 +3,39 @@
 
 /* Proves one schedule for many parameters. */
 
+#include "compiler/command/combinations.h"
 #include "compiler/compile.h"
 
-enum { SWEEP_RANGES_MAX = 16 };
+/* Combinations that failed for the same reason: the same words at the same place (diag_kind). */
+typedef struct SweepFailure {
+    DiagKind kind;
+    uint64_t count, first;    /* combinations */
+    bool refused;             /* skipped: a sweep over parameters alone passes over what exceeds a limit */
+    const char *options;      /* of the first */
+    Diagnostics *diagnostics; /* of the first */
+    Error error;              /* of the first, where no diagnostic says why */
+} SweepFailure;
 
-typedef struct SweepRange {
-    const char *name; /* "ranks", "microbatches" or a param of the file */
-    int64_t first, last, step;
-    bool times_ranks; /* last: so many times the ranks */
-} SweepRange;
-
-/* All combinations of the ranges' numbers, in order: the last range runs fastest. */
-typedef struct Sweep {
-    const char *text; /* as the user wrote it; NULL: no sweep */
-    SweepRange ranges[SWEEP_RANGES_MAX];
-    uint32_t range_count;
-    bool by_ranks; /* some range ends at a number of times the ranks, which are the first range */
-    bool compares; /* all combinations are of the same ranks and microbatches: which takes the least time is worth saying */
-    uint64_t combinations;
-} Sweep;
-
-/* `text` is NAME=RANGE,... with RANGE a number, a..b or a..b..step, in which b may be a number of times the ranks:
-   ranks=2..64,microbatches=1..4*ranks. It must live as long as the sweep, the names are the
-   arena's. STATUS_BAD_USAGE says what is wrong. */
-Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error);
+enum { SWEEP_FAILURES_MAX = 20 };
 
 typedef struct SweepResult {
-    uint64_t proven, not_admitted; /* combinations */
+    uint64_t proven, not_admitted, refused, failed; /* combinations */
+    SweepFailure failures[SWEEP_FAILURES_MAX];      /* [failure_count], refused ones too, by their first combinations */
+    uint32_t failure_count;
+    bool more_failures; /* of other kinds */
     double seconds;
-    const char *best; /* the options of the combination with the least makespan, of equal ones the first; NULL: not compared, as it is not
-                         where they cut the model into different numbers of stages: the costs are those of a stage */
-    double makespan;  /* its makespan under the compilation's costs */
+    const char *best; /* the options of the combination with the least makespan, of equal ones the first; NULL: not compared */
+    double makespan;  /* of the best. In a sweep over parameters alone costs and sizes are those of 1/ranks of the model */
+    uint32_t cut;     /* ranks, where some combination has another number of stages; else 0 */
 } SweepResult;
 
 /* Compiles every combination that the file's requires admit, several at once on the machine's cores, with the compilation's
-   own parameters where no range sets them. A combination that fails ends the sweep: the first one, in their order, is
-   compiled once more as `compilation` itself, so that its diagnostics say why, and `error` says which it is. When none is
-   admitted, that is a failure of the first. On a terminal `progress` shows a bar; NULL: none. */
+   own parameters where no range sets them, and goes on after those that fail. STATUS_BAD_INPUT: the file itself is wrong, and the
+   compilation's diagnostics say why; no combination is admitted, and they and `error` say why the first is not; or some failed, or
+   none was proven, and the result says which and why. On a terminal `progress` shows a bar; NULL: none. */
 Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, SweepResult *result, Error *error);
+
+/* What the result says, in words: what was proven, skipped and is best on one stream, what failed on the other. */
+void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream, FILE *errors);
 
 #endif

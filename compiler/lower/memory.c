@@ -3,6 +3,8 @@
 #include "runtime/base/counted.h"
 
 #include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { TEXT = 48 };
@@ -80,10 +82,19 @@ static uint64_t share_of(uint64_t bytes, uint32_t from, uint32_t to)
     return (bytes * from + to - 1) / to; /* BYTES_MAX * UINT16_MAX fits */
 }
 
+/* At least one: 0 would be no limit. */
+static uint32_t activations_of(uint32_t limit, uint32_t from, uint32_t to)
+{
+    const uint64_t finer = (uint64_t)limit * to / from;
+    return finer < 1 ? 1 : finer < UINT32_MAX ? (uint32_t)finer : UINT32_MAX;
+}
+
 Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to)
 {
     Memory recut = *memory;
     recut.weights = share_of(memory->weights, from, to);
+    if (memory->limit_activations)
+        recut.limit_activations = activations_of(memory->limit_activations, from, to);
     for (int class = 0; class < SLOT_CLASSES; class++)
         if (class != SLOT_MESSAGE)
             recut.slot[class] = share_of(memory->slot[class], from, to);
@@ -130,7 +141,8 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
         others += r != most && needed(memory, schedule, plans, r, activations) > limit;
     const RankPlan *plan = &plans[most];
     const Action *peak = peak_of(memory, plan, activations);
-    char at[TEXT + 16] = "";
+    char at[TEXT + 16] = "", most_allowed[TEXT];
+    snprintf(most_allowed, sizeof most_allowed, "%" PRIu64, limit);
     if (peak) {
         char text[TEXT];
         action_text(schedule, peak, text, sizeof text);
@@ -141,7 +153,9 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
     if (further)
         snprintf(versions, sizeof versions, ", with %s", counted(further, "further version").text);
     const Span span = peak ? peak->span : (Span){0, 0};
-    diag_error(diagnostics, span, "rank %u needs %s%s, more than the limit of %s", most, counted(needs, activations ? "activation" : "byte").text, at, memory->limit_text);
+    diag_error(diagnostics, span, "rank %u needs %s%s, more than the limit of %s", most, counted(needs, activations ? "activation" : "byte").text, 
+               at, activations ? most_allowed : memory->limit_text);
+    diag_refuses(diagnostics);
     if (!activations)
         diag_help(diagnostics, "it has %u message, %u context, %u stash and %u gradient slots, and the weights of %s%s",
                   plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH], plan->slots[SLOT_GRADIENT],

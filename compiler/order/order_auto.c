@@ -27,11 +27,13 @@ static bool setting_of(Settings *s, Setting setting, int64_t usual, int64_t low,
         return true;
     if (!evaluate(expression, s->values, value, &fault))
         diag_error(diagnostics, fault.expression->span, "%s", fault_text(&fault, s->arena));
-    else if (*value < low || *value > high)
+    else if (*value >= low && *value <= high)
+        return true;
+    else {
         diag_error(diagnostics, expression->span, "%s = %lld: there can be %lld to %lld", setting_names[setting], (long long)*value,
                    (long long)low, (long long)high);
-    else
-        return true;
+        diag_refuses(diagnostics);
+    }
     const char *help = here(s, fault.expression);
     if (help)
         diag_help(diagnostics, "%s", help);
@@ -53,9 +55,11 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
         const char *help = here(s, expression);
         error = rank_error(&s->errors, rank, expression->span, "memory %lld does not hold one microbatch: that takes %lld",
                            (long long)*memory, (long long)least);
-        if (error)
+        if (error) {
+            error->refuses = true;
             error->help = arena_format(s->arena, "%s%sthe least that works on this rank is %lld", help ? help : "", help ? "; " : "",
                                        (long long)least);
+        }
     }
 }
 

@@ -25,6 +25,7 @@ static bool evaluate_within(Placer *p, const Expression *expression, const char 
     } else if (*value < low || *value > high) {
         diag_error(p->diagnostics, expression->span, "%lld %s: there can be %lld to %lld", (long long)*value, what,
                    (long long)low, (long long)high);
+        diag_refuses(p->diagnostics);
     } else {
         return true;
     }
@@ -117,6 +118,7 @@ static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
     if (p->passes > SCHEDULE_PASSES_MAX) {
         diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: there can be %d", (unsigned long long)p->passes,
                    SCHEDULE_PASSES_MAX);
+        diag_refuses(p->diagnostics);
         return false;
     }
     return place_stages(p, item, pipe) && place_versions(p, item, pipe);

@@ -130,6 +130,7 @@ static bool report_limit(const Item *item, const int64_t *values, Diagnostics *d
     const char *const what = item->kind == ITEM_RANKS ? "ranks" : "microbatches";
     diag_error(diagnostics, item->span, "%lld %s: there can be 1 to %lld", (long long)values[item->slot], what,
                (long long)limit_of(item));
+    diag_refuses(diagnostics);
     return false;
 }
 
@@ -137,6 +138,7 @@ static void report_failed(const Ast *ast, const Item *item, const Parameters *pa
                           Diagnostics *diagnostics)
 {
     diag_error(diagnostics, item->span, "%s", item->message);
+    diag_refuses(diagnostics);
     if (diag_full(diagnostics))
         return;
     const char *text = values_text(ast, item->value, values, arena);
@@ -190,8 +192,10 @@ void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors
             RankError *error = outcome == FAILS ? rank_error(errors, rank, item->span, "%s", item->message)
                                                 : rank_error(errors, rank, culprit->span, "%s",
                                                              fault_text(&fault, errors->arena));
-            if (error)
+            if (error) {
+                error->refuses = outcome == FAILS;
                 error->help = arena_format(errors->arena, "here %s", values_text(ast, culprit, values, errors->arena));
+            }
         }
         if (outcome == HAS_FAULT)
             return;

@@ -20,7 +20,8 @@ typedef struct Remark {
 typedef struct Report {
     Span span;
     const char *text;
-    const char *format; /* of a pass's; else NULL */
+    const char *format;
+    bool refuses;       /* numbers or limits */
     uint64_t again;     /* others of that format at that place */
     Remark *remarks, *last;
 } Report;
@@ -61,6 +62,7 @@ static void add_report(Diagnostics *diagnostics, Report report, va_list argument
         diagnostics->more++;
         return;
     }
+    report.format = format;
     report.text = format_text(diagnostics->arena, format, arguments);
     for (uint32_t i = 0; i < diagnostics->shown; i++)
         if (diagnostics->reports[i].span.begin == report.span.begin && strcmp(diagnostics->reports[i].text, report.text) == 0)
@@ -87,7 +89,7 @@ void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ..
         }
     va_list arguments;
     va_start(arguments, format);
-    add_report(diagnostics, (Report){.span = span, .format = format}, arguments, format);
+    add_report(diagnostics, (Report){.span = span}, arguments, format);
     va_end(arguments);
 }
 
@@ -123,7 +125,26 @@ void diag_help(Diagnostics *diagnostics, const char *format, ...)
     va_end(arguments);
 }
 
+void diag_refuses(Diagnostics *diagnostics)
+{
+    if (diagnostics->current)
+        diagnostics->current->refuses = true;
+}
+
 bool diag_failed(const Diagnostics *diagnostics) { return diagnostics->shown > 0; }
+
+bool diag_is_refusal(const Diagnostics *diagnostics)
+{
+    bool refuses = diag_failed(diagnostics);
+    for (uint32_t i = 0; i < diagnostics->shown; i++)
+        refuses = refuses && diagnostics->reports[i].refuses;
+    return refuses;
+}
+
+DiagKind diag_kind(const Diagnostics *diagnostics)
+{
+    return (DiagKind){diagnostics->reports[0].span.begin, diagnostics->reports[0].format};
+}
 
 const char *diag_first(const Diagnostics *diagnostics, Arena *arena)
 {

@@ -23,7 +23,18 @@ void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__(
    counted with the first. */
 void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* The error just reported is no mistake in the source: it refuses the numbers or limits that came from outside. */
+void diag_refuses(Diagnostics *diagnostics);
+
 bool diag_failed(const Diagnostics *diagnostics);
+/* Whether there are errors, and all of them refuse numbers or limits. */
+bool diag_is_refusal(const Diagnostics *diagnostics);
+/* Errors of one kind have the same place and the same words, the numbers in them apart: those of the first error. */
+typedef struct DiagKind {
+    uint32_t begin;
+    const char *format; /* NULL: there is no error */
+} DiagKind;
+DiagKind diag_kind(const Diagnostics *diagnostics);
 /* In one line, without its place: the first error and what to do about it. */
 const char *diag_first(const Diagnostics *diagnostics, Arena *arena);
 /* Further errors will be counted only: no need to make much of them. */

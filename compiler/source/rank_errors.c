@@ -35,6 +35,8 @@ void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics)
                        error->text);
         else
             diag_error(diagnostics, error->span, "rank %u: %s", error->first_rank, error->text);
+        if (error->refuses)
+            diag_refuses(diagnostics);
         if (error->help)
             diag_help(diagnostics, "%s", error->help);
     }

@@ -10,6 +10,7 @@ typedef struct RankError {
     const char *format; /* with the span: what makes two errors the same */
     const char *text;   /* as on the first rank */
     const char *help;   /* NULL: none */
+    bool refuses;       /* see diag_refuses */
     uint32_t first_rank, last_rank, ranks;
     struct RankError *next;
 } RankError;
