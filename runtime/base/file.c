@@ -1,9 +1,11 @@
 #include "runtime/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,6 +59,68 @@ static char *folder_of(const char *path)
     return !last ? strdup(".") : strndup(path, last == path ? 1 : (size_t)(last - path));
 }
 
+static const char *last_part(const char *path)
+{
+    const char *last = strrchr(path, '/');
+    return last ? last + 1 : path;
+}
+
+typedef struct TemporaryPrefix {
+    char text[256];
+} TemporaryPrefix;
+
+/* What the names of a file's temporary files begin with, without the folder. A long name is cut: files may share a prefix. */
+static TemporaryPrefix temporary_prefix(const char *path)
+{
+    TemporaryPrefix prefix;
+    snprintf(prefix.text, sizeof prefix.text, ".%.200s.dptmp.", last_part(path));
+    return prefix;
+}
+
+static const char suffix[] = "XXXXXX";
+
+/* The path of a temporary file with a suffix to be filled in; the caller frees it. NULL: no memory. */
+static char *temporary_of(const char *path)
+{
+    char *temporary = NULL;
+    return asprintf(&temporary, "%.*s%s%s", (int)(last_part(path) - path), path, temporary_prefix(path).text, suffix) < 0
+               ? NULL
+               : temporary;
+}
+
+static bool is_name_of(int descriptor, int folder, const char *name)
+{
+    struct stat opened, named;
+    return fstat(descriptor, &opened) == 0 && fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+/* A file that can be locked is no live writer's, and while it is locked its name goes to no other file. */
+static void remove_unlocked(int folder, const char *name)
+{
+    const int descriptor = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0)
+        return;
+    if (flock(descriptor, LOCK_EX | LOCK_NB) == 0 && is_name_of(descriptor, folder, name))
+        unlinkat(folder, name, 0);
+    close(descriptor);
+}
+
+/* Removes the temporary files that killed writers of `path` have left. */
+static void remove_abandoned(const char *path)
+{
+    const TemporaryPrefix prefix = temporary_prefix(path);
+    const size_t length = strlen(prefix.text);
+    char *folder = folder_of(path);
+    DIR *entries = folder ? opendir(folder) : NULL;
+    for (struct dirent *entry; entries && (entry = readdir(entries));)
+        if (strncmp(entry->d_name, prefix.text, length) == 0 && strlen(entry->d_name) == length + strlen(suffix))
+            remove_unlocked(dirfd(entries), entry->d_name);
+    if (entries)
+        closedir(entries);
+    free(folder);
+}
+
 typedef struct OpenedName {
     char text[64];
 } OpenedName;
@@ -79,17 +143,35 @@ static int open_nameless(const char *path)
         close(descriptor);
         descriptor = -1;
     }
+    if (descriptor >= 0)
+        flock(descriptor, LOCK_EX); /* before it has a name */
     return descriptor;
+}
+
+/* A locked file with a temporary name. Another writer may remove it before it is locked: then the next name is tried. */
+static int open_named(char *temporary)
+{
+    for (;;) {
+        memcpy(temporary + strlen(temporary) - strlen(suffix), suffix, strlen(suffix));
+        const int descriptor = mkostemp(temporary, O_CLOEXEC);
+        if (descriptor < 0)
+            return -1;
+        flock(descriptor, LOCK_EX);
+        if (is_name_of(descriptor, AT_FDCWD, temporary))
+            return descriptor;
+        close(descriptor);
+    }
 }
 
 /* A file beside `path`, without a name where that is possible; else with one that is made of file->temporary. */
 static int open_beside(const char *path, OutputFile *file)
 {
+    remove_abandoned(path);
     int descriptor = open_nameless(path);
     file->nameless = descriptor >= 0;
     if (file->nameless)
         return descriptor;
-    descriptor = mkostemp(file->temporary, O_CLOEXEC);
+    descriptor = open_named(file->temporary);
     if (descriptor >= 0) {
         const mode_t mask = umask(0);
         umask(mask);
@@ -123,8 +205,7 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
             return STATUS_OK;
     } else {
         file->path = behind_links(path);
-        if (!file->path || asprintf(&file->temporary, "%s.XXXXXX", file->path) < 0)
-            file->temporary = NULL;
+        file->temporary = file->path ? temporary_of(file->path) : NULL;
         int descriptor = file->temporary ? open_beside(file->path, file) : -1;
         if (descriptor >= 0) {
             file->stream = fdopen(descriptor, "wb");
@@ -149,7 +230,7 @@ static bool give_temporary_name(OutputFile *file)
 {
     const OpenedName opened = opened_name(fileno(file->stream));
     for (int tries = 0; tries < 100; tries++) {
-        snprintf(file->temporary + strlen(file->path), sizeof ".XXXXXX", ".%06x",
+        snprintf(file->temporary + strlen(file->temporary) - strlen(suffix), sizeof suffix, "%06x",
                  ((unsigned)getpid() * 0x9e3779b1u + (unsigned)tries) >> 8 & 0xffffff);
         file->nameless = linkat(AT_FDCWD, opened.text, AT_FDCWD, file->temporary, AT_SYMLINK_FOLLOW) != 0;
         if (!file->nameless || errno != EEXIST)
@@ -158,41 +239,57 @@ static bool give_temporary_name(OutputFile *file)
     return false;
 }
 
+/* A new name is safe when its folder is on the disk. Some file systems sync no folders, some folders cannot be read. */
+static bool sync_folder(const char *path)
+{
+    char *folder = folder_of(path);
+    const int descriptor = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    free(folder);
+    if (descriptor < 0)
+        return true;
+    const bool good = fsync(descriptor) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS;
+    const int reason = errno;
+    close(descriptor);
+    errno = reason;
+    return good;
+}
+
+/* All on the disk and under its own name. The stream stays open: closing it would end the lock on the temporary file. */
+static bool put_in_place(OutputFile *file)
+{
+    if (fflush(file->stream) != 0 || ferror(file->stream))
+        return false;
+    if (!file->temporary)
+        return true;
+    if (fsync(fileno(file->stream)) != 0 || (file->nameless && !give_temporary_name(file)) ||
+        rename(file->temporary, file->path) != 0)
+        return false;
+    file->nameless = true; /* no temporary name is left */
+    return sync_folder(file->path);
+}
+
 Status file_finish(OutputFile *file, Error *error)
 {
-    const char *path = file->path ? file->path : "standard output";
-    const int is_stdout = file->stream == stdout;
-    bool good = fflush(file->stream) == 0 && !ferror(file->stream);
-    if (good && file->temporary)
-        good = fsync(fileno(file->stream)) == 0 && (!file->nameless || give_temporary_name(file));
+    bool good = put_in_place(file);
     int reason = errno;
-    if (!is_stdout && fclose(file->stream) != 0 && good) {
-        good = false;
+    if (good && file->stream != stdout) {
+        good = fclose(file->stream) == 0;
         reason = errno;
+        file->stream = NULL;
     }
-    file->stream = NULL;
-    if (good && file->temporary && rename(file->temporary, file->path) != 0) {
-        good = false;
-        reason = errno;
-    }
-    Status status = STATUS_OK;
-    if (!good) {
-        status = error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(reason));
-        if (file->temporary && !file->nameless)
-            unlink(file->temporary);
-    }
-    free(file->temporary);
-    free(file->path);
-    *file = (OutputFile){0};
+    const Status status = good ? STATUS_OK
+                               : error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s",
+                                           file->path ? file->path : "standard output", strerror(reason));
+    file_abandon(file);
     return status;
 }
 
 void file_abandon(OutputFile *file)
 {
+    if (file->temporary && !file->nameless)
+        unlink(file->temporary); /* while it is locked */
     if (file->stream && file->stream != stdout)
         fclose(file->stream);
-    if (file->temporary && !file->nameless)
-        unlink(file->temporary);
     free(file->temporary);
     free(file->path);
     *file = (OutputFile){0};
@@ -207,12 +304,6 @@ Status file_check(const char *path, Error *error)
     TRY(file_begin(path, &file, error));
     file_abandon(&file);
     return STATUS_OK;
-}
-
-static const char *last_part(const char *path)
-{
-    const char *last = strrchr(path, '/');
-    return last ? last + 1 : path;
 }
 
 /* Of files that are not there yet: whether they will be one. */

@@ -104,7 +104,7 @@ static Status forward_only_rank(const RankProgram *rank, Arena *arena, RankProgr
             derived->instructions[derived->instruction_count++] = instruction;
     }
     derived->slots[SLOT_MESSAGE] = plan.slot_count;
-    derived->slots[SLOT_CONTEXT] = derived->slots[SLOT_STASH] = rank->chunk_count > 0;
+    derived->slots[SLOT_CONTEXT] = derived->slots[SLOT_STASH] = 1;
     derived->slots[SLOT_WEIGHTS] = rank->chunk_count;
     return STATUS_OK;
 }

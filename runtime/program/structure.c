@@ -64,6 +64,8 @@ static Status place_stages(Verifier *verifier)
         if (program->ranks[r].chunk_count > PROGRAM_CHUNKS_MAX)
             return refuse(verifier, "rank %u has %u chunks: at most %d", r, program->ranks[r].chunk_count,
                           PROGRAM_CHUNKS_MAX);
+        if (program->ranks[r].chunk_count == 0)
+            return refuse(verifier, "rank %u has no chunk: each rank needs one", r);
         chunks += program->ranks[r].chunk_count;
     }
     const uint64_t places = (uint64_t)program->pipe_count * program->stages;

@@ -6,6 +6,7 @@
 #include "runtime/base/file.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -16,8 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <signal.h>
 #include <unistd.h>
@@ -114,7 +117,7 @@ static int entries(void)
     int count = 0;
     DIR *directory = opendir(folder);
     for (struct dirent *entry; directory && (entry = readdir(directory));)
-        count += entry->d_name[0] != '.';
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     closedir(directory);
     return count;
 }
@@ -269,6 +272,133 @@ static void of_a_killed_process_nothing_is_left(void **state)
     assert_int_equal(entries(), before);
 }
 
+/* In place of the library's functions: no /proc where that is wanted, and a count of the folders that are synced. */
+static bool no_proc;
+static int folders_synced;
+
+int access(const char *path, int mode)
+{
+    if (no_proc && strncmp(path, "/proc/", 6) == 0) {
+        errno = ENOENT;
+        return -1;
+    }
+    return faccessat(AT_FDCWD, path, mode, 0);
+}
+
+int fsync(int descriptor)
+{
+    struct stat there;
+    folders_synced += fstat(descriptor, &there) == 0 && S_ISDIR(there.st_mode);
+    return (int)syscall(SYS_fsync, descriptor);
+}
+
+static void write_whole(const char *path, const char *text)
+{
+    OutputFile file;
+    Error error;
+    assert_int_equal(file_begin(path, &file, &error), STATUS_OK);
+    fputs(text, file.stream);
+    assert_int_equal(file_finish(&file, &error), STATUS_OK);
+}
+
+static void a_new_name_is_synced(void **state)
+{
+    (void)state;
+    char path[200];
+    snprintf(path, sizeof path, "%s/out", folder);
+    folders_synced = 0;
+    write_whole(path, "synced");
+    assert_int_equal(folders_synced, 1);
+}
+
+/* A writer in a process of its own, whose file has a temporary name. It says on `pipe` when it has begun. */
+static pid_t start_writer(const char *path, int pipe[2])
+{
+    assert_int_equal(pipe2(pipe, O_CLOEXEC), 0);
+    no_proc = true;
+    const pid_t child = fork();
+    if (child == 0) {
+        OutputFile file;
+        Error error;
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no process behind */
+        if (file_begin(path, &file, &error) != STATUS_OK || file.nameless || fputs("half", file.stream) < 0 ||
+            fflush(file.stream) != 0 || write(pipe[1], "", 1) != 1)
+            _exit(1);
+        raise(SIGSTOP);
+        _exit(file_finish(&file, &error) != STATUS_OK);
+    }
+    no_proc = false;
+    char begun;
+    close(pipe[1]);
+    assert_int_equal(read(pipe[0], &begun, 1), 1);
+    return child;
+}
+
+/* What a live writer has begun stays; what a killed one has left goes. Files that only look alike stay. */
+static void the_next_writer_cleans_up(void **state)
+{
+    (void)state;
+    char path[200], alike[4][220];
+    int status, pipes[2][2];
+    snprintf(path, sizeof path, "%s/out", folder);
+    static const char *const names[] = {".out.dptmp.", ".out.dptmp.1234567", ".other.dptmp.123456", "out.dptmp.123456"};
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(alike[i], sizeof alike[i], "%s/%s", folder, names[i]);
+        write_whole(alike[i], "alike");
+    }
+    const int before = entries();
+    const pid_t live = start_writer(path, pipes[0]), killed = start_writer(path, pipes[1]);
+    assert_int_equal(entries(), before + 2);
+    kill(killed, SIGKILL);
+    assert_int_equal(waitpid(killed, &status, 0), killed);
+    assert_int_equal(entries(), before + 2);
+    write_whole(path, "meanwhile");
+    assert_content(path, "meanwhile");
+    assert_int_equal(entries(), before + 1);
+    assert_int_equal(waitpid(live, &status, WUNTRACED), live);
+    kill(live, SIGCONT);
+    assert_int_equal(waitpid(live, &status, 0), live);
+    assert_int_equal(status, 0);
+    assert_content(path, "half");
+    assert_int_equal(entries(), before);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(unlink(alike[i]), 0);
+    close(pipes[0][0]);
+    close(pipes[1][0]);
+}
+
+/* Writers of one file at a time: each finishes, none removes what another is writing. */
+static void writers_do_not_disturb_each_other(void **state)
+{
+    (void)state;
+    enum { WRITERS = 4, TIMES = 50 };
+    char path[200];
+    snprintf(path, sizeof path, "%s/out", folder);
+    const int before = entries();
+    pid_t children[WRITERS];
+    for (int w = 0; w < WRITERS; w++) {
+        if ((children[w] = fork()) != 0)
+            continue;
+        Status status = STATUS_OK;
+        for (int i = 0; i < TIMES && status == STATUS_OK; i++) {
+            OutputFile file;
+            Error error;
+            no_proc = (w + i) % 2;
+            status = file_begin(path, &file, &error);
+            if (status == STATUS_OK && fputs("all of it", file.stream) >= 0)
+                status = file_finish(&file, &error);
+        }
+        _exit((int)status);
+    }
+    for (int w = 0; w < WRITERS; w++) {
+        int status;
+        assert_int_equal(waitpid(children[w], &status, 0), children[w]);
+        assert_int_equal(status, 0);
+    }
+    assert_content(path, "all of it");
+    assert_int_equal(entries(), before);
+}
+
 static void unwritable_and_unreadable_paths_are_named(void **state)
 {
     (void)state;
@@ -410,6 +540,8 @@ int main(void)
         cmocka_unit_test(bytes_come_back),                   cmocka_unit_test(one_value_has_one_varint),
         cmocka_unit_test(checksum_is_the_known_one),         cmocka_unit_test(files_appear_whole_or_not_at_all),
         cmocka_unit_test(of_a_killed_process_nothing_is_left), cmocka_unit_test(links_are_followed),
+        cmocka_unit_test(a_new_name_is_synced),              cmocka_unit_test(the_next_writer_cleans_up),
+        cmocka_unit_test(writers_do_not_disturb_each_other),
         cmocka_unit_test(a_check_opens_no_pipe),             cmocka_unit_test(a_machine_without_proc_will_do),
         cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(a_file_is_read_at_its_size),
         cmocka_unit_test(outputs_are_kept_apart),            cmocka_unit_test(error_texts_are_cut_not_overrun),

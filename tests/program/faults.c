@@ -57,7 +57,17 @@ static void no_pipes(Program *program) { program->pipe_count = 0; }
 static void pipes_overlap(Program *program) { program->pipes[1].first = 1; }
 static void empty_pipe(Program *program) { program->pipes[0].microbatches = 0; }
 static void wrong_total(Program *program) { program->microbatches++; }
-static void stage_missing(Program *program) { program->ranks[1].chunk_count = 0; }
+static void stage_missing(Program *program) { program->stages = 3; }
+static void rank_without_chunks(Program *program) { program->ranks[1].chunk_count = 0; }
+static void further_rank_without_chunks(Program *program)
+{
+    static Instruction end = {.opcode = OP_END};
+    static RankProgram ranks[3];
+    memcpy(ranks, program->ranks, 2 * sizeof *ranks);
+    ranks[2] = (RankProgram){.instruction_count = 1, .instructions = &end};
+    program->ranks = ranks;
+    program->rank_count = 3;
+}
 static void stage_twice(Program *program) { program->ranks[1].chunks[0].stage = program->ranks[0].chunks[0].stage; }
 static void stage_out_of_range(Program *program) { program->ranks[1].chunks[0].stage = 2; }
 static void pipe_out_of_range(Program *program) { program->ranks[1].chunks[0].pipe = 1; }
@@ -384,7 +394,9 @@ static void faults_are_named(void **state)
         {bidirectional, pipes_overlap, "pipe 1 begins at microbatch 1"},
         {two_ranks, empty_pipe, "pipe 0 has 0 microbatches"},
         {two_ranks, wrong_total, "3 microbatches, the program 4"},
-        {two_ranks, stage_missing, "1 chunk for 2 stages"},
+        {two_ranks, stage_missing, "2 chunks for 3 stages"},
+        {two_ranks, rank_without_chunks, "rank 1 has no chunk: each rank needs one"},
+        {two_ranks, further_rank_without_chunks, "rank 2 has no chunk: each rank needs one"},
         {two_ranks, stage_twice, "stage 1 of pipe 0 is on no rank"},
         {two_ranks, stage_out_of_range, "rank 1 chunk 0 is stage 2"},
         {two_ranks, pipe_out_of_range, "of pipe 1: the program has 2 stages, 1 pipe"},

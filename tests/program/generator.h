@@ -13,7 +13,7 @@ typedef enum Placement { PLACE_LOOP, PLACE_V, PLACE_RANDOM } Placement;
 typedef enum Preference { PREFER_FORWARD, PREFER_BACKWARD, PREFER_ANY } Preference;
 
 typedef struct Shape {
-    uint32_t ranks, stages, pipes, microbatches; /* of each pipe */
+    uint32_t ranks, stages, pipes, microbatches; /* of each pipe; at least as many stages as ranks */
     Placement placement; /* LOOP: stage s on s % ranks, odd pipes mirrored; V: there and back */
     uint32_t replicas;   /* RANDOM: most copies of a stage in a pipe; 0 is 1 */
     Preference preference;
@@ -416,6 +416,15 @@ static inline bool holds_stage(const Generator *generator, uint32_t rank, uint32
     return false;
 }
 
+static inline bool has_empty_rank(const Program *program)
+{
+    bool has = false;
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        has |= program->ranks[r].chunk_count == 0;
+    return has;
+}
+
+/* At random, ranks without a chunk first: in the end each has one. */
 static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t stage)
 {
     const Shape *shape = &generator->shape;
@@ -423,10 +432,10 @@ static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t 
     uint32_t rank = shape->placement == PLACE_V && around >= shape->ranks ? 2 * shape->ranks - 1 - around : stage % shape->ranks;
     if (shape->placement != PLACE_RANDOM)
         return pipe % 2 ? shape->ranks - 1 - rank : rank;
-    for (bool again = true; again;) {
+    const bool empty = has_empty_rank(generator->program);
+    do
         rank = random_below(&generator->shape.seed, shape->ranks);
-        again = holds_stage(generator, rank, stage);
-    }
+    while (holds_stage(generator, rank, stage) || (empty && generator->program->ranks[rank].chunk_count > 0));
     return rank;
 }
 
@@ -614,8 +623,9 @@ static inline Program *generate(Arena *arena, Shape shape)
 /* Shapes of all kinds, small enough to try much on each. */
 static inline Shape random_shape(uint64_t *seed)
 {
-    Shape shape = {.ranks = 1 + random_below(seed, 6),
-                   .stages = 1 + random_below(seed, 8),
+    const uint32_t ranks = 1 + random_below(seed, 6);
+    Shape shape = {.ranks = ranks,
+                   .stages = ranks + random_below(seed, 6),
                    .microbatches = 1 + random_below(seed, 6),
                    .placement = (Placement)random_below(seed, 3),
                    .preference = (Preference)random_below(seed, 3),
