@@ -110,7 +110,7 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
         emit_overlap(&c->schedule, job->times.costs, c->arena, stream);
         break;
     case EMIT_SVG:
-        emit_svg(&picture, NULL, c->arena, stream);
+        emit_svg(&picture, NULL, (uint32_t)job->options.width, c->arena, stream);
         break;
     case EMIT_HTML:
         emit_html(&picture, NULL, c->arena, stream);
@@ -122,7 +122,7 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
         explain(c, &job->times, stream);
         break;
     case EMIT_TEXT:
-        emit_text(&picture, terminal_of(stream), c->arena, stream);
+        emit_text(&picture, terminal_of(stream, (uint32_t)job->options.width), c->arena, stream);
         break;
     default:
         emit_stats(&picture, &job->options.memory, c->arena, stream);
@@ -248,7 +248,10 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
     for (int i = 0; i < job->options.emit_count; i++) {
         OutputFile file;
         TRY(file_begin(job->options.emit[i].file, &file, error));
-        (job->options.emit[i].kind == EMIT_SVG ? emit_svg : emit_html)(&pictures[0], &pictures[1], c->arena, file.stream);
+        if (job->options.emit[i].kind == EMIT_SVG)
+            emit_svg(&pictures[0], &pictures[1], (uint32_t)job->options.width, c->arena, file.stream);
+        else
+            emit_html(&pictures[0], &pictures[1], c->arena, file.stream);
         TRY(file_finish(&file, error));
     }
     if (!job->options.emit_count)

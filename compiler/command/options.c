@@ -1,10 +1,12 @@
 #include "compiler/command/options.h"
 
+#include "compiler/output/emit.h"
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +34,7 @@ const char command_line_help[] =
     "                          asm (instruction streams), stats (times and memory, JSON),\n"
     "                          svg, html, text and trace (the timeline; trace for Perfetto),\n"
     "                          overlap (the inside of an F&B)\n"
+    "  --width N               of text in columns (where it goes to no terminal 160), of svg in pixels\n"
     "  --dump=FORM             shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program;\n"
     "                          or opcodes, the instruction set\n"
     "  --explain               what became of every step on every rank, and what it waits for; the same as --emit=explain\n"
@@ -129,7 +132,7 @@ static Status check_outputs(const Options *options, Error *error)
 }
 
 enum { OUTPUT = 'o', DEFINE = 'D', RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, JSON,
-       STEP, FASTEST, HELP, VERSION };
+       STEP, FASTEST, WIDTH, HELP, VERSION };
 
 /* A set of options. */
 typedef uint32_t OptionSet;
@@ -137,6 +140,24 @@ typedef uint32_t OptionSet;
 static OptionSet bit(int option)
 {
     return 1u << (option == OUTPUT ? 0 : option == DEFINE ? 1 : option - RANKS + 2);
+}
+
+/* A number is of columns or of pixels, so it is of one kind of picture. */
+static Status check_width(const Options *options, Error *error)
+{
+    bool text = false, svg = false;
+    for (int i = 0; i < options->emit_count; i++) {
+        text = text || options->emit[i].kind == EMIT_TEXT;
+        svg = svg || options->emit[i].kind == EMIT_SVG;
+    }
+    if (text == svg)
+        return error_set(error, STATUS_BAD_USAGE, "--width goes with dpc show and --emit=text, in columns, or with --emit=svg, in pixels");
+    if (text && (options->width < TEXT_LEAST_WIDTH || options->width > INT32_MAX))
+        return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": text is at least %d columns wide", options->width, TEXT_LEAST_WIDTH);
+    if (svg && (options->width < SVG_LEAST_WIDTH || options->width > SVG_MOST_WIDTH))
+        return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": an svg is %d to %d pixels wide", options->width, SVG_LEAST_WIDTH,
+                         SVG_MOST_WIDTH);
+    return STATUS_OK;
 }
 
 /* Every command has its own. */
@@ -152,8 +173,8 @@ static Status check_given(Command command, OptionSet given, Error *error)
             return error_set(error, STATUS_BAD_USAGE, "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
         return STATUS_OK;
     case COMMAND_DIFF:
-        if (given & ~(of_parameters | bit(EMIT) | bit(STEP)))
-            return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with --ranks, --microbatches, -D, --cost, --step, --emit=html and --emit=svg only");
+        if (given & ~(of_parameters | bit(EMIT) | bit(STEP) | bit(WIDTH)))
+            return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with --ranks, --microbatches, -D, --cost, --step, --width, --emit=html and --emit=svg only");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (given & ~(bit(OUTPUT) | bit(FASTEST)))
@@ -204,6 +225,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         {"slot-bytes", required_argument, NULL, SLOT_BYTES}, {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
         {"stages", required_argument, NULL, STAGES}, {"json", no_argument, NULL, JSON},
         {"step", required_argument, NULL, STEP}, {"fastest", required_argument, NULL, FASTEST},
+        {"width", required_argument, NULL, WIDTH},
         {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
     OptionSet given = 0;
@@ -285,6 +307,9 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             if (options->fastest < 1 || options->fastest > UINT32_MAX)
                 return error_set(error, STATUS_BAD_USAGE, "--fastest %s: so many steps are not possible", optarg);
             break;
+        case WIDTH:
+            TRY(option_number("--width", optarg, &options->width, error));
+            break;
         case EXPLAIN:
             TRY(parse_emit("explain", options, error));
             break;
@@ -315,6 +340,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     TRY(check_given(options->command, given, error));
     TRY(check_inputs(options, error));
     TRY(check_outputs(options, error));
+    if (given & bit(WIDTH))
+        TRY(check_width(options, error));
     options->input = options->inputs[0];
     return memory_check_options(&options->memory, error);
 }

@@ -61,6 +61,7 @@ typedef struct Options {
         const char *file; /* "-": stdout */
     } emit[OUTPUTS_MAX];
     int emit_count;
+    int64_t width;      /* of text in columns, of svg in pixels; 0: what emit.h says */
     bool dump[DUMP_FORMS];
     bool dumps; /* any of them */
     Costs costs;

@@ -27,10 +27,12 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
 /* --- pictures of the timeline --- */
 
 /* As papers draw it: rows are ranks, a cell a pass. Below it a second one of the same ranks, unless NULL, over the same time axis, with how
-   much later each rank comes to its end there; then times are ms. */
-void emit_svg(const Picture *picture, const Picture *second, Arena *arena, FILE *stream);
+   much later each rank comes to its end there; then times are ms. `width`: of the picture, in pixels; 0: as wide as its numbers need. */
+enum { SVG_LEAST_WIDTH = 400, SVG_MOST_WIDTH = 30000 }; /* viewers open no wider ones */
+void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Arena *arena, FILE *stream);
 
-/* In characters: blocks of rows as wide as the terminal. Colours are the 256 that terminals have. */
+/* In characters: blocks of rows as wide as the terminal, of TEXT_LEAST_WIDTH columns or more. Colours are the 256 that terminals have. */
+enum { TEXT_LEAST_WIDTH = 40 };
 void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream);
 
 /* As Chrome trace events, in the form of dprun --trace. */

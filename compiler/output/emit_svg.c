@@ -3,6 +3,7 @@
    time axis, with how much later each rank comes to its end there. */
 
 #include "compiler/output/emit.h"
+#include "compiler/output/svg_text.h"
 
 #include "runtime/base/counted.h"
 
@@ -12,12 +13,14 @@
 /* In pixels; a figure of a paper is this scaled to the width of its page. */
 enum {
     MARGIN = 12,
-    TITLE_HEIGHT = 34,
+    TITLE_LINE = 20,
+    TITLE_GAP = 14,     /* from the title to the rows */
     LABELS_WIDTH = 76,
     ROW_HEIGHT = 32,
     ROW_GAP = 3,
     AXIS_HEIGHT = 36,
     LEGEND_HEIGHT = 26,
+    LEGEND_LINE = 18,
     SWATCH_WIDTH = 20,
     LEAST_UPDATE = 4,   /* a U that takes no time is a bar before its time, behind the pass before it */
     NUMBERED_WIDTH = 4000, /* of the time axis: what would be longer with numbers has none and is as wide as a figure: */
@@ -29,6 +32,7 @@ enum {
     LABEL_HEIGHT = 15,
     NUMBER_SIZE = 14,
     LEAST_NUMBER = 8,
+    LETTER_SIZE = 10,
     TIMELINES_GAP = 16,
     ERROR_WIDTH = 78,   /* behind the rows of a second timeline */
     TITLE_SIZE = 16,
@@ -42,22 +46,11 @@ static const char *const pass_names[] = {[ACTION_F] = "forward", [ACTION_B] = "b
                                          [ACTION_W] = "backward for weights", [ACTION_U] = "update of weights"};
 static const char pair_name[] = "overlapped forward & backward";
 
-static void put_text(const char *text, FILE *stream)
-{
-    for (const char *c = text; *c; c++)
-        switch (*c) {
-        case '&': fputs("&amp;", stream); break;
-        case '<': fputs("&lt;", stream); break;
-        case '>': fputs("&gt;", stream); break;
-        case '"': fputs("&quot;", stream); break;
-        default: putc((unsigned char)*c < 0x20 ? ' ' : *c, stream); break;
-        }
-}
-
 typedef struct Drawing {
     const Picture *pictures[2]; /* the second may be NULL */
     const Picture *picture;     /* the one that is drawn */
     FILE *stream;
+    double wanted;    /* pixels of the picture; 0: as its numbers need */
     double top;       /* of its rows */
     double makespan;  /* the longer of the two */
     double shortest;  /* pass */
@@ -65,7 +58,7 @@ typedef struct Drawing {
     double cell;      /* pixels of a mean pass */
     double row, gap;  /* pixels of a rank's cells, and below them */
     bool numbers;     /* in the cells, and letters */
-    double width;     /* of the time axis, or what stands above and below it */
+    double width;     /* of the time axis, or what is above and below it */
     uint32_t digits;  /* of the largest number */
     uint32_t variants;
     bool kinds[ACTION_U + 1]; /* those that occur */
@@ -76,6 +69,8 @@ typedef struct Drawing {
 static double x_of(const Drawing *drawing, double time) { return MARGIN + LABELS_WIDTH + time * drawing->scale; }
 
 static double y_of(const Drawing *drawing, uint32_t rank) { return drawing->top + rank * (drawing->row + drawing->gap); }
+
+static double errors_width(const Drawing *drawing) { return drawing->pictures[1] ? ERROR_WIDTH : 0; }
 
 static uint32_t digits_of(uint32_t number) { return number < 10 ? 1 : 1 + digits_of(number / 10); }
 
@@ -144,16 +139,28 @@ static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
     }
 }
 
-/* The width of cells and what goes with it. `title`: how wide the picture is anyway. */
-static void scale(Drawing *drawing, uint64_t passes, double busy, double title)
+static double least_cell(const Drawing *drawing) { return LEAST_NUMBER * digit_width * drawing->digits + 3; }
+
+/* Cells of the width that their numbers need; `title`: how wide the picture is anyway. */
+static double cell_of_numbers(Drawing *drawing, double mean, double title)
 {
-    const uint32_t ranks = drawing->picture->schedule->ranks;
-    const double makespan = drawing->makespan, mean = busy / (double)passes; /* of a pass */
-    const double least = (LEAST_NUMBER * digit_width * drawing->digits + 3) * mean / drawing->shortest;
+    const double makespan = drawing->makespan, least = least_cell(drawing) * mean / drawing->shortest;
     const double numbered = fmin(cell_width, fmax(least, NUMBERED_WIDTH * mean / makespan));
     drawing->numbers = numbered * makespan <= NUMBERED_WIDTH * mean;
-    drawing->cell = drawing->numbers ? fmax(numbered, fmin(2 * numbered, title * mean / makespan))
-                                     : fmin(fmax(FIGURE_WIDTH * mean / makespan, LEAST_CELL), MOST_WIDTH * mean / makespan);
+    return drawing->numbers ? fmax(numbered, fmin(2 * numbered, title * mean / makespan))
+                            : fmin(fmax(FIGURE_WIDTH * mean / makespan, LEAST_CELL), MOST_WIDTH * mean / makespan);
+}
+
+/* The width of cells and what goes with it. `mean`: what a pass takes. */
+static void scale(Drawing *drawing, double mean, double title)
+{
+    const uint32_t ranks = drawing->picture->schedule->ranks;
+    if (drawing->wanted) {
+        drawing->cell = (drawing->width - errors_width(drawing)) * mean / drawing->makespan;
+        drawing->numbers = drawing->cell >= least_cell(drawing);
+    } else {
+        drawing->cell = cell_of_numbers(drawing, mean, title);
+    }
     drawing->scale = drawing->cell / mean;
     if (!drawing->numbers) {
         const double pitch = fmax(FIGURE_HEIGHT / (double)ranks, LEAST_ROW + 1);
@@ -177,10 +184,13 @@ static void measure(Drawing *drawing, Arena *arena)
     drawing->numbers = true;
     drawing->row = ROW_HEIGHT;
     drawing->gap = ROW_GAP;
+    drawing->width = drawing->wanted - 2 * MARGIN - LABELS_WIDTH;
     if (busy > 0)
-        scale(drawing, passes, busy, title);
+        scale(drawing, busy / (double)passes, title);
     drawing->words = words_of(drawing, arena);
-    drawing->width = fmax(drawing->makespan * drawing->scale + (drawing->pictures[1] ? ERROR_WIDTH : 0), title);
+    if (drawing->wanted)
+        return;
+    drawing->width = fmax(drawing->makespan * drawing->scale + errors_width(drawing), title);
     drawing->width = fmax(drawing->width, text_width * LEGEND_SIZE * (double)strlen(drawing->words));
 }
 
@@ -190,7 +200,7 @@ static void put_style(const Drawing *drawing)
             "<style>\n"
             "text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;fill:#000}\n"
             ".title{font-size:%dpx;font-weight:bold}.label,.legend{font-size:%dpx}.tick{font-size:11px;fill:#333}\n"
-            ".number{text-anchor:middle;pointer-events:none}.letter{font-size:10px;text-anchor:middle;pointer-events:none}\n"
+            ".number,.letter{text-anchor:middle;pointer-events:none}\n"
             ".pass{stroke:#333;stroke-width:%.2g}.frame{fill:none;stroke:#000;stroke-width:%.2g;stroke-linejoin:round}\n"
             ".line{stroke:#999;stroke-width:.8}\n",
             TITLE_SIZE, LEGEND_SIZE, fmin(.6, drawing->cell / 20), fmin(2, drawing->cell / 7));
@@ -231,14 +241,15 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
             is_update ? "to version" : "of microbatch", pass->microbatch, pass->stage);
     if (picture->schedule->pipe_count > 1) {
         fputs(" of pipe ", drawing->stream);
-        put_text(picture->schedule->pipes[pass->pipe].name, drawing->stream);
+        svg_put_text(picture->schedule->pipes[pass->pipe].name, strlen(picture->schedule->pipes[pass->pipe].name), drawing->stream);
     }
     fprintf(drawing->stream, "; %g to %g; line %u</title></rect>", start, end, source_line(picture->source, pass->span.begin));
     const int size = number_size(drawing, width);
     if (size)
         fprintf(drawing->stream, "<text class=\"number %c%u\" font-size=\"%d\" x=\"%.2f\" y=\"%g\">%u</text>"
-                                 "<text class=\"letter %c%u\" x=\"%.2f\" y=\"%g\">%c</text>",
-                letter, variant, size, x + width / 2, y + 16, pass->microbatch, letter, variant, x + width / 2, y + 28, letter);
+                                 "<text class=\"letter %c%u\" font-size=\"%d\" x=\"%.2f\" y=\"%g\">%c</text>",
+                letter, variant, size, x + width / 2, y + 16, pass->microbatch, letter, variant, size - 1 < LETTER_SIZE ? size - 1 : LETTER_SIZE,
+                x + width / 2, y + 28, letter);
     putc('\n', drawing->stream);
 }
 
@@ -306,9 +317,8 @@ static void put_axis(const Drawing *drawing, double y)
 /* Entries follow each other, and go on in a further line where the one before is full. */
 typedef struct Legend {
     const Drawing *drawing;
-    FILE *stream; /* NULL: only to count the lines */
+    FILE *stream; /* NULL: only to measure it */
     double x, y;  /* of the next entry */
-    uint32_t lines;
 } Legend;
 
 static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *variants, uint32_t swatches, bool frame, const char *name)
@@ -317,7 +327,6 @@ static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *vari
     if (legend->x > left && legend->x + width > left + legend->drawing->width) {
         legend->x = left;
         legend->y += LEGEND_HEIGHT;
-        legend->lines++;
     }
     double x = legend->x;
     const double y = legend->y;
@@ -326,21 +335,21 @@ static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *vari
         return;
     for (uint32_t i = 0; i < swatches; i++, x += SWATCH_WIDTH)
         fprintf(legend->stream, "<rect class=\"pass %c%u\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>"
-                                "<text class=\"letter %c%u\" x=\"%.1f\" y=\"%g\">%c</text>",
-                action_letter(kinds[i]), variants[i], x, y, SWATCH_WIDTH, action_letter(kinds[i]), variants[i], x + SWATCH_WIDTH / 2.0, y + 13,
+                                "<text class=\"letter %c%u\" font-size=\"%d\" x=\"%.1f\" y=\"%g\">%c</text>",
+                action_letter(kinds[i]), variants[i], x, y, SWATCH_WIDTH, action_letter(kinds[i]), variants[i], LETTER_SIZE, x + SWATCH_WIDTH / 2.0, y + 13,
                 action_letter(kinds[i]));
     if (frame)
         fprintf(legend->stream, "<rect class=\"frame\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>", x - 2 * SWATCH_WIDTH, y,
                 2 * SWATCH_WIDTH);
     fprintf(legend->stream, "<text class=\"legend\" x=\"%.1f\" y=\"%g\">", x + 6, y + 14);
-    put_text(name, legend->stream);
+    svg_put_text(name, strlen(name), legend->stream);
     fputs("</text>\n", legend->stream);
 }
 
-/* Returns the number of lines, [y, y + lines * LEGEND_HEIGHT) high. */
-static uint32_t put_legend(const Drawing *drawing, double y, FILE *stream)
+/* Returns how high it is. */
+static double put_legend(const Drawing *drawing, double y, FILE *stream)
 {
-    Legend legend = {.drawing = drawing, .stream = stream, .x = x_of(drawing, 0), .y = y, .lines = 2};
+    Legend legend = {.drawing = drawing, .stream = stream, .x = x_of(drawing, 0), .y = y};
     const uint32_t shown = drawing->variants < 4 ? drawing->variants : 4;
     uint32_t variants[4] = {0};
     for (uint32_t v = 0; v < shown; v++)
@@ -351,12 +360,15 @@ static uint32_t put_legend(const Drawing *drawing, double y, FILE *stream)
     const uint8_t backward = drawing->kinds[ACTION_B] ? ACTION_B : ACTION_I;
     if (drawing->pairs)
         put_entry(&legend, (uint8_t[]){ACTION_F, backward}, (uint32_t[]){0, drawing->variants - 1}, 2, true, pair_name);
-    if (stream) {
-        fprintf(stream, "<text class=\"legend\" x=\"%.1f\" y=\"%g\">", x_of(drawing, 0), legend.y + LEGEND_HEIGHT + 14);
-        put_text(drawing->words, stream);
-        fputs("</text>\n", stream);
-    }
-    return legend.lines;
+    const SvgLines words = {"legend", x_of(drawing, 0), drawing->width, text_width * LEGEND_SIZE, LEGEND_LINE};
+    return legend.y + LEGEND_HEIGHT - y + svg_put_lines(&words, drawing->words, legend.y + LEGEND_HEIGHT + 14, stream) + LEGEND_HEIGHT - LEGEND_LINE;
+}
+
+/* Returns how high it is, with what it keeps free below it. */
+static double put_title(const Drawing *drawing, int number, double top, FILE *stream)
+{
+    const SvgLines title = {"title", MARGIN, LABELS_WIDTH + drawing->width, bold_width * TITLE_SIZE, TITLE_LINE};
+    return svg_put_lines(&title, drawing->titles[number], top + TITLE_SIZE, stream) + TITLE_GAP;
 }
 
 /* A timeline, title and rows, from `top` on. Returns where it ends. */
@@ -364,10 +376,7 @@ static double put_timeline(Drawing *drawing, int number, double top)
 {
     FILE *stream = drawing->stream;
     drawing->picture = drawing->pictures[number];
-    drawing->top = top + TITLE_HEIGHT;
-    fprintf(stream, "<text class=\"title\" x=\"%d\" y=\"%g\">", MARGIN, top + 16);
-    put_text(drawing->titles[number], stream);
-    fputs("</text>\n", stream);
+    drawing->top = top + put_title(drawing, number, top, stream);
     for (uint32_t r = 0; r < drawing->picture->schedule->ranks; r++) {
         put_rank(drawing, r);
         if (number)
@@ -379,19 +388,21 @@ static double put_timeline(Drawing *drawing, int number, double top)
     return y_of(drawing, drawing->picture->schedule->ranks);
 }
 
-void emit_svg(const Picture *picture, const Picture *second, Arena *arena, FILE *stream)
+void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
-    Drawing drawing = {.pictures = {picture, second}, .stream = stream, .shortest = INFINITY};
+    Drawing drawing = {.pictures = {picture, second}, .stream = stream, .wanted = width, .shortest = INFINITY};
     measure(&drawing, arena);
-    const double rows = TITLE_HEIGHT + schedule->ranks * (drawing.row + drawing.gap);
-    const double below = AXIS_HEIGHT + put_legend(&drawing, 0, NULL) * LEGEND_HEIGHT;
-    const double height = 2 * MARGIN + (second ? 2 * rows + TIMELINES_GAP : rows) + below, width = 2 * MARGIN + LABELS_WIDTH + drawing.width;
+    const double rows = schedule->ranks * (drawing.row + drawing.gap);
+    double height = 2 * MARGIN + put_title(&drawing, 0, 0, NULL) + rows + AXIS_HEIGHT + put_legend(&drawing, 0, NULL);
+    if (second)
+        height += TIMELINES_GAP + put_title(&drawing, 1, 0, NULL) + rows;
+    const double whole = 2 * MARGIN + LABELS_WIDTH + drawing.width;
     fprintf(stream,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n"
             "<title>",
-            width, height, width, height);
-    put_text(schedule->name, stream);
+            whole, height, whole, height);
+    svg_put_text(schedule->name, strlen(schedule->name), stream);
     fputs("</title>\n", stream);
     put_style(&drawing);
     fputs("<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n", stream);

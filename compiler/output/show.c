@@ -6,13 +6,14 @@
 
 #include "runtime/base/counted.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <string.h>
 
 enum {
     LABEL_SIZE = 64,
-    LEAST_BLOCK = 20, /* columns, however narrow the terminal */
-    MOST_BLOCKS = 8,  /* below each other that somebody reads */
+    LEAST_BLOCK = 20, /* columns of a block, however narrow the terminal */
+    MOST_BLOCKS = 8,  /* with more than these a page or a picture is easier to read */
     STYLE_PLAIN = -1,
     STYLE_IDLE = -2,
 };
@@ -26,6 +27,7 @@ typedef struct Screen {
     double scale;            /* columns of a unit of time */
     uint32_t columns;        /* of the whole timeline */
     uint32_t first, last;    /* columns [first, last) are this block's */
+    uint64_t unnumbered;     /* passes that had no room for their number */
     char *text;              /* [last - first] */
     int *style;              /* [last - first] kind * variants + variant */
 } Screen;
@@ -49,6 +51,8 @@ static uint32_t cell_label(const Screen *screen, const Cell *cell, char *text)
 }
 
 static uint32_t column(const Screen *screen, double time) { return (uint32_t)lround(time * screen->scale); }
+
+static uint32_t passes_in(const Cell *cell) { return cell->second ? 2 : 1; }
 
 /* A U that takes no time is a bar behind the pass before it. */
 static bool is_update_bar(const Cell *cell) { return cell->first->kind == ACTION_U && cell->end <= cell->start; }
@@ -81,7 +85,7 @@ static void measure(Screen *screen)
         }
     }
     if (busy > 0)
-        screen->scale = fmin(needed, 4 * screen->unit * (double)cells / busy);
+        screen->scale = fmin(needed, 6 * screen->unit * (double)cells / busy);
     if (screen->picture->times->makespan * screen->scale > INT32_MAX / 2.0)
         screen->scale = INT32_MAX / 2.0 / screen->picture->times->makespan;
     screen->columns = column(screen, screen->picture->times->makespan);
@@ -100,17 +104,38 @@ static int style_of(const Screen *screen, uint32_t rank, const Action *pass)
     return (int)(pass->kind * screen->variants + picture_variant(screen->picture->schedule, screen->variants, rank, pass->chunk));
 }
 
-static void draw_cell(const Screen *screen, uint32_t rank, const Cell *cell)
+/* The letters of a cell alone: a number that is cut off would be another number. */
+static uint32_t cell_letters(const char *label, char *letters)
+{
+    uint32_t length = 0;
+    for (; *label; label++)
+        if (isalpha((unsigned char)*label) || *label == '&')
+            letters[length++] = *label;
+    return length;
+}
+
+/* The label is in the first block that has room for it. A cell that begins at the end of a block has its letter there. */
+static void draw_cell(Screen *screen, uint32_t rank, const Cell *cell)
 {
     const uint32_t begin = column(screen, cell->start), middle = column(screen, cell->middle), end = column(screen, cell->end);
-    char text[2 * LABEL_SIZE];
-    const uint32_t length = cell_label(screen, cell, text);
-    const uint32_t body = end - begin > 1 ? end - 1 : end; /* the last column stays free, so that cells do not touch */
+    const uint32_t from = begin > screen->first ? begin : screen->first, last = end < screen->last ? end : screen->last;
     const int style = style_of(screen, rank, cell->first), second = cell->second ? style_of(screen, rank, cell->second) : style;
-    const uint32_t from = begin > screen->first ? begin : screen->first, to = body < screen->last ? body : screen->last;
-    for (uint32_t at = from; at < to; at++) {
-        const uint32_t i = at - begin;
-        put(screen, at, i < length ? text[i] : i == length || screen->colours ? ' ' : '-', at >= middle ? second : style);
+    char label[2 * LABEL_SIZE], letters[2 * LABEL_SIZE];
+    uint32_t length = cell_label(screen, cell, label);
+    const char *text = label;
+    const bool labelled = begin + length <= from;
+    if (from == last)
+        return;
+    if (labelled || length > last - from) {
+        screen->unnumbered += labelled || last < end ? 0 : passes_in(cell);
+        length = begin < from ? 0 : cell_letters(label, letters);
+        text = letters;
+    }
+    /* the last column of a cell stays free, so that cells do not touch; unless the label needs it */
+    const uint32_t body = last < end || last == from + length ? last : last - 1;
+    for (uint32_t at = from; at < body; at++) {
+        const uint32_t i = at - from;
+        put(screen, at, i < length ? text[i] : (i == length && length) || screen->colours ? ' ' : '-', at >= middle ? second : style);
     }
 }
 
@@ -122,7 +147,7 @@ static void draw_idle(const Screen *screen, uint32_t begin, uint32_t end)
 
 /* Draws what of a rank is in the block. *next is its first cell that may reach into the block, *free where the one before
    ended; both go on to the next block. */
-static void draw_rank(const Screen *screen, uint32_t rank, uint32_t *next, uint32_t *free)
+static void draw_rank(Screen *screen, uint32_t rank, uint32_t *next, uint32_t *free)
 {
     memset(screen->text, ' ', screen->last - screen->first);
     for (uint32_t i = 0; i < screen->last - screen->first; i++)
@@ -182,7 +207,7 @@ static void print_key(const Screen *screen)
         Cell cell;
         for (uint32_t i = 0; picture_next(screen->picture, r, &i, &cell);) {
             const bool is_bar = is_update_bar(&cell);
-            hidden += !is_bar && column(screen, cell.start) == column(screen, cell.end);
+            hidden += !is_bar && column(screen, cell.start) == column(screen, cell.end) ? passes_in(&cell) : 0;
             bars |= is_bar;
             kinds[cell.first->kind] |= !is_bar;
             chunks = chunks || cell.first->chunk;
@@ -201,7 +226,9 @@ static void print_key(const Screen *screen)
     fprintf(screen->stream, "%s%s%s; . idle\n", bars ? ", | update of weights" : "", pairs ? ", F&B overlapped" : "",
             screen->many_chunks ? "; F1:0 is chunk 1, microbatch 0" : chunks ? "; small letters: chunk 1" : "");
     if (hidden)
-        fprintf(screen->stream, "too short to be seen: %s\n", counted(hidden, "pass").text);
+        fprintf(screen->stream, "left out, shorter than a column: %s\n", counted(hidden, "pass").text);
+    if (screen->unnumbered)
+        fprintf(screen->stream, "without a number, for which there is no room: %s\n", counted(screen->unnumbered, "pass").text);
 }
 
 void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream)
@@ -212,7 +239,7 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
     char rank_label[16];
     const uint32_t label_width = (uint32_t)snprintf(rank_label, sizeof rank_label, "r%u  ", schedule->ranks - 1);
     uint32_t block = screen.columns;
-    if (terminal.width && label_width + block > terminal.width) {
+    if (label_width + block > terminal.width) {
         const uint32_t room = terminal.width > label_width + LEAST_BLOCK ? terminal.width - label_width : LEAST_BLOCK;
         block = room > screen.unit ? room / screen.unit * screen.unit : room;
     }
@@ -243,5 +270,5 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
     }
     print_key(&screen);
     if (blocks > MOST_BLOCKS)
-        fputs("long for a terminal: --emit=html:FILE has it on a page to walk through, --emit=svg:FILE as a picture\n", stream);
+        fprintf(stream, "%u parts: --emit=html:FILE writes a page to zoom in, --emit=svg:FILE a picture\n", blocks);
 }

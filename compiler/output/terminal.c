@@ -8,9 +8,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-Terminal terminal_of(FILE *stream)
+Terminal terminal_of(FILE *stream, uint32_t width)
 {
-    Terminal terminal = {0};
+    enum { PIPE_WIDTH = 160 };
+    Terminal terminal = {.width = PIPE_WIDTH};
     const char *columns = getenv("COLUMNS"), *no_colour = getenv("NO_COLOR"), *type = getenv("TERM");
     struct winsize size;
     if (isatty(fileno(stream))) {
@@ -20,6 +21,8 @@ Terminal terminal_of(FILE *stream)
     const long given = columns ? strtol(columns, NULL, 10) : 0;
     if (given > 0 && given < UINT16_MAX)
         terminal.width = (uint32_t)given;
+    if (width)
+        terminal.width = width;
     return terminal;
 }
 

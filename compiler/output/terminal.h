@@ -7,12 +7,12 @@
 
 /* What can be shown on a stream. */
 typedef struct Terminal {
-    uint32_t width; /* in columns; 0: no terminal, any */
+    uint32_t width; /* in columns; 160 where the stream is no terminal */
     bool colours;   /* a terminal, and NO_COLOR (no-color.org) is not set */
 } Terminal;
 
-/* COLUMNS, if it is set, is the width of any stream. */
-Terminal terminal_of(FILE *stream);
+/* `width`: what the user asks for; 0: COLUMNS, if it is set, or what the stream has. */
+Terminal terminal_of(FILE *stream, uint32_t width);
 
 /* How far long work has come, on a line of its own that is written over and over. */
 typedef struct ProgressBar {

@@ -194,6 +194,45 @@ static void test_large(void **state)
     }
 }
 
+/* No part of the picture is outside of it. */
+static void check_inside(const char *svg)
+{
+    const double right = attribute(svg, "width"), bottom = attribute(svg, "height");
+    for (const char *tag = strstr(svg, "</style>"); tag; tag = strchr(tag + 1, '<')) {
+        if (is_tag(tag, "<rect class"))
+            assert_true(attribute(tag, "x") + attribute(tag, "width") < right && attribute(tag, "y") + attribute(tag, "height") < bottom);
+        if (is_tag(tag, "<text"))
+            assert_true(attribute(tag, "y") < bottom);
+    }
+}
+
+/* --width is the width in pixels; the passes are the same. */
+static void test_width(void **state)
+{
+    (void)state;
+    static const int widths[] = {400, 700, 1200, 5000};
+    for (int i = 0; i < PICTURED; i++) {
+        char *csv = run("dpc --emit=csv %s", pictured[i]);
+        for (size_t w = 0; w < sizeof widths / sizeof *widths; w++) {
+            char *svg = run("dpc --emit=svg --width %d %s", widths[w], pictured[i]);
+            double last_end;
+            check_well_formed(svg);
+            check_inside(svg);
+            assert_true(attribute(svg, "width") == widths[w]);
+            assert_int_equal(check_texts(svg) > 0, strstr(svg, "numbers: microbatches") != NULL);
+            assert_true(widths[w] < 5000 || strstr(svg, "numbers: microbatches"));
+            char *order = read_picture(svg, &last_end);
+            assert_string_equal(order, csv);
+            free(order);
+            free(svg);
+        }
+        free(csv);
+    }
+    free(run("dpc --emit=trace --cost unit=1e-3 schedules/dualpipe.dps > /tmp/picture.$$.json && "
+             "dpc diff --emit=svg --width 500 schedules/dualpipe.dps /tmp/picture.$$.json | grep -q '^<svg [^>]* width=\"500\"'; "
+             "code=$?; rm /tmp/picture.$$.json; exit $code"));
+}
+
 static uint32_t count_of(const char *text, const char *part)
 {
     uint32_t count = 0;
@@ -271,7 +310,7 @@ static void test_updates_are_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells_are_passes), cmocka_unit_test(test_well_formed),
-                                       cmocka_unit_test(test_texts_fit), cmocka_unit_test(test_large), cmocka_unit_test(test_two_timelines),
+                                       cmocka_unit_test(test_texts_fit), cmocka_unit_test(test_large), cmocka_unit_test(test_width), cmocka_unit_test(test_two_timelines),
                                        cmocka_unit_test(test_chunks_have_shades), cmocka_unit_test(test_updates_are_seen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "compiler/output/terminal.h"
 #include "tests/picture/run.h"
 
+#include <ctype.h>
 #include <glob.h>
 #include <pty.h>
 #include <sys/wait.h>
@@ -85,7 +86,7 @@ static void test_heads(void **state)
         char *source = read_file(files.gl_pathv[i]), options[256];
         char *head = lines_with(source, "#   r", "#   ");
         if (*head && head_options(source, options, sizeof options)) {
-            char *shown = run("unset COLUMNS; dpc show %s %s", options, files.gl_pathv[i]);
+            char *shown = run("dpc show --width 100000 %s %s", options, files.gl_pathv[i]);
             char *rows = lines_with(shown, "r", "");
             cut_as(rows, head);
             assert_string_equal(rows, head);
@@ -100,44 +101,100 @@ static void test_heads(void **state)
     assert_true(compared >= 5);
 }
 
-/* All blocks of a rank's row, put together. */
-static char *joined_row(const char *shown, const char *rank)
+/* The passes of a rank's row in all blocks, each with its number. */
+static char *passes_of(const char *shown, const char *rank)
 {
-    char *row = calloc(1, strlen(shown) + 1);
-    for (const char *line = shown; *line; line += strcspn(line, "\n") + 1)
-        if (strncmp(line, rank, strlen(rank)) == 0)
-            strncat(row, line + strlen(rank), strcspn(line, "\n") - strlen(rank));
-    size_t kept = 0; /* blanks at the end of a line are not printed */
-    for (size_t i = 0; row[i]; i++)
-        if (row[i] != ' ')
-            row[kept++] = row[i];
-    row[kept] = '\0';
+    char *row = calloc(1, 2 * strlen(shown) + 1), *to = row;
+    for (const char *line = shown; *line; line += strcspn(line, "\n") + 1) {
+        if (strncmp(line, rank, strlen(rank)) != 0)
+            continue;
+        for (const char *c = line + strlen(rank); *c != '\n';)
+            if (isalpha((unsigned char)*c) && isdigit((unsigned char)c[1])) {
+                do
+                    *to++ = *c++;
+                while (isdigit((unsigned char)*c) || *c == ':');
+                *to++ = *c == '&' ? '&' : ' ';
+            } else {
+                c++;
+            }
+    }
     return row;
+}
+
+/* How many passes the text says to have no number. */
+static long unnumbered(const char *shown)
+{
+    const char *found = strstr(shown, "without a number, for which there is no room: ");
+    return found ? strtol(strchr(found, ':') + 1, NULL, 10) : 0;
 }
 
 static void test_narrow(void **state)
 {
     (void)state;
     for (int i = 0; i < PICTURED; i++) {
-        char *wide = run("unset COLUMNS; dpc show %s", pictured[i]);
+        char *wide = run("dpc show --width 100000 %s", pictured[i]);
         for (int width = 30; width <= 60; width += 15) {
             char *narrow = run("COLUMNS=%d; export COLUMNS; dpc show %s", width, pictured[i]);
             assert_true(width > 30 || strstr(narrow, "(part 2 of "));
             for (const char *line = narrow; *line; line += strcspn(line, "\n") + 1)
                 if (*line == 'r')
                     assert_true(strcspn(line, "\n") <= (size_t)width);
-            for (int r = 0; r < 4; r++) {
-                char rank[8];
-                snprintf(rank, sizeof rank, "r%d  ", r);
-                char *one = joined_row(wide, rank), *other = joined_row(narrow, rank);
+            long missing = unnumbered(narrow) - unnumbered(wide);
+            for (const char *rank = wide; (rank = strstr(rank, "\nr")); rank++) {
+                char name[8];
+                snprintf(name, sizeof name, "%.4s", rank + 1);
+                char *one = passes_of(wide, name), *other = passes_of(narrow, name), *at = one;
                 assert_true(strlen(one) > 8);
-                assert_string_equal(one, other);
+                for (char *rest, *pass = strtok_r(other, " &", &rest); pass; pass = strtok_r(NULL, " &", &rest)) {
+                    for (; strncmp(at, pass, strlen(pass)) != 0; at += strcspn(at, " &") + 1, missing--)
+                        assert_true(*at);
+                    at += strlen(pass) + 1;
+                }
                 free(one);
                 free(other);
             }
+            assert_int_equal(missing, 0);
             free(narrow);
         }
         free(wide);
+    }
+}
+
+static size_t longest_line(const char *text)
+{
+    size_t longest = 0;
+    for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+        longest = strcspn(line, "\n") > longest ? strcspn(line, "\n") : longest;
+    return longest;
+}
+
+/* Into a pipe and into a file: 160 columns, unless COLUMNS or --width says something else; --width counts most. */
+static void test_width(void **state)
+{
+    (void)state;
+    glob_t files;
+    size_t widest = 0;
+    assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        char *shown = run("unset COLUMNS; dpc show --ranks 4 --microbatches 24 %s", files.gl_pathv[i]);
+        const size_t longest = longest_line(shown);
+        assert_true(longest <= 160);
+        widest = longest > widest ? longest : widest;
+        free(shown);
+    }
+    globfree(&files);
+    assert_true(widest > 150);
+    static const struct {
+        const char *environment, *option;
+        size_t least, most;
+    } cases[] = {{"unset COLUMNS", "--width 90", 70, 90}, {"export COLUMNS=100", "", 70, 100}, {"export COLUMNS=100", "--width 300", 250, 300}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *shown = run("%s; dpc show %s --microbatches 60 schedules/1f1b.dps", cases[i].environment, cases[i].option);
+        char *written = run("%s; dpc --emit=text %s --microbatches 60 schedules/1f1b.dps | cat", cases[i].environment, cases[i].option);
+        assert_in_range(longest_line(shown), cases[i].least, cases[i].most);
+        assert_string_equal(shown, written);
+        free(shown);
+        free(written);
     }
 }
 
@@ -194,12 +251,8 @@ static void test_colours(void **state)
     assert_true(strip_styles(coloured) >= 2 * 8);
     for (int r = 0; r < 2; r++) {
         const char *const rank = r ? "r1  " : "r0  ";
-        char *one = joined_row(plain, rank), *other = joined_row(coloured, rank);
-        size_t kept = 0; /* a colour goes on where without colours a - does */
-        for (size_t i = 0; one[i]; i++)
-            if (one[i] != '-')
-                one[kept++] = one[i];
-        one[kept] = '\0';
+        char *one = passes_of(plain, rank), *other = passes_of(coloured, rank);
+        assert_true(strlen(one) > 8);
         assert_string_equal(one, other);
         free(one);
         free(other);
@@ -210,6 +263,7 @@ static void test_colours(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_heads), cmocka_unit_test(test_narrow), cmocka_unit_test(test_colours)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_heads), cmocka_unit_test(test_narrow), cmocka_unit_test(test_width),
+                                       cmocka_unit_test(test_colours)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,55 @@
+#include "compiler/output/svg_text.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <string.h>
+
+void svg_put_text(const char *text, size_t length, FILE *stream)
+{
+    for (const char *c = text; c < text + length; c++)
+        switch (*c) {
+        case '&': fputs("&amp;", stream); break;
+        case '<': fputs("&lt;", stream); break;
+        case '>': fputs("&gt;", stream); break;
+        case '"': fputs("&quot;", stream); break;
+        default: putc((unsigned char)*c < 0x20 ? ' ' : *c, stream); break;
+        }
+}
+
+/* The last blank of text[0..end], if it can be, one that follows punctuation; 0: none. */
+static size_t break_before(const char *text, size_t end)
+{
+    size_t blank = 0;
+    for (size_t i = 1; i <= end; i++)
+        if (text[i] == ' ' && (!blank || ispunct((unsigned char)text[i - 1]) || !ispunct((unsigned char)text[blank - 1])))
+            blank = i;
+    return blank;
+}
+
+/* How many bytes of the text are its first line. */
+static size_t line_length(const SvgLines *lines, const char *text)
+{
+    const size_t fits = (size_t)fmax(lines->width / lines->character, 8);
+    if (strlen(text) <= fits)
+        return strlen(text);
+    size_t end = break_before(text, fits);
+    if (end == 0) /* a long name: anywhere, but not in the middle of a character */
+        for (end = fits; ((unsigned char)text[end] & 0xc0) == 0x80;)
+            end--;
+    return end;
+}
+
+double svg_put_lines(const SvgLines *lines, const char *text, double y, FILE *stream)
+{
+    double height = 0;
+    for (; *text; height += lines->pitch) {
+        const size_t length = line_length(lines, text);
+        if (stream) {
+            fprintf(stream, "<text class=\"%s\" x=\"%g\" y=\"%g\">", lines->style, lines->x, y + height);
+            svg_put_text(text, length, stream);
+            fputs("</text>\n", stream);
+        }
+        text += length + (text[length] == ' ');
+    }
+    return height;
+}
