@@ -93,6 +93,13 @@ typedef struct RankProgram {
     uint32_t *numbers;            /* of the instructions in the file, after program_post_early; NULL: their places */
 } RankProgram;
 
+/* Of a reference (program_reference): the copies that a stage has in the program. Each keeps a gradient of its own, which its
+   microbatches add to in its own order; NORM and U find their sum, in the order of the stage's group, as after a REDUCE. */
+typedef struct StageCopies {
+    uint32_t count; /* 0: only one */
+    uint16_t *of;   /* [Program.microbatches]: which of them a microbatch passes, as a place in the group */
+} StageCopies;
+
 typedef struct Program {
     char *schedule; /* its name */
     char *source;   /* file name, without folders */
@@ -106,6 +113,7 @@ typedef struct Program {
     Recipe *recipe; /* of every F&B (OVERLAP); NULL: it has no order of its own */
     uint32_t group_count;
     Group *groups;
+    StageCopies *copies; /* [stages]; NULL: it is no reference. Never in the file */
     uint32_t rank_count;
     RankProgram *ranks;
 } Program;
@@ -145,9 +153,11 @@ void program_describe_opcodes(FILE *stream);
 /* The same without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY. Slots are planned anew, as far
    fewer are live at once. Nothing is asynchronous any more. A program that is forward-only already comes out equal in what it does. */
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);
-/* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every B from the
-   last stage back. An asynchronous program's stages each keep their own order, on which the versions of the weights depend:
-   every pass uses the same as there. Forward only where the program is. STATUS_BAD_INPUT when there are more stages than a rank can hold. */
+/* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every I from the
+   last stage back. The W of a stage run in the order in which the program runs them, so that each copy's gradient is the same sum
+   (Program.copies): usually each right after its I, as a B. An asynchronous program's stages each keep their own order, on which
+   the versions of the weights depend: every pass uses the same as there. So losses, norms and weights are those of the program, to
+   the bit. Forward only where the program is. STATUS_BAD_INPUT when there are more stages, or buffers, than a rank can hold. */
 Status program_reference(const Program *program, Arena *arena, Program **derived, Error *error);
 
 /* --- post_early.c --- */

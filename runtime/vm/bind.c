@@ -37,7 +37,8 @@ static void place_weights(const Rank *rank, Layout *layout, BoundChunk *chunk, b
         return;
     if (size[ELEMENTS] != size[MASTERS])
         weights->masters = place(layout, masters);
-    weights->gradients = place(layout, masters);
+    chunk->gradient_bytes = aligned(masters);
+    weights->gradients = place(layout, (chunk->copies ? chunk->copies->count : 1) * chunk->gradient_bytes);
     weights->moment1 = place(layout, masters);
     weights->moment2 = place(layout, masters);
 }
@@ -151,6 +152,7 @@ static Status open_stages(Rank *rank, Error *error)
             .is_first = own->chunks[c].stage == 0,
             .is_last = own->chunks[c].stage + 1u == program->stages,
             .counts = counting->rank == rank->number && counting->chunk == c,
+            .copies = program->copies && program->copies[own->chunks[c].stage].count ? &program->copies[own->chunks[c].stage] : NULL,
         };
         if (!find_microbatches(rank, c, chunk, pipe->microbatches))
             return no_tables(rank, error);

@@ -19,6 +19,8 @@ typedef struct BoundChunk {
     double *host_losses;    /* the same, in Rank.record */
     bool is_first, is_last; /* of the pipe */
     bool counts;            /* the copy of the stage that the norm and the saved weights take */
+    const StageCopies *copies;   /* of a reference, of a stage that stands for several copies; else NULL */
+    size_t gradient_bytes;  /* from one copy's gradient to the next, the first being weights.gradients */
     StageWeights weights;   /* forward only: without gradients and moments, and masters are the parameters, those between steps */
     uint64_t updates;       /* of an asynchronous program: how many U it has had */
     char *inputs, *targets; /* [microbatches], first and last stage */

@@ -18,13 +18,18 @@ static void *slot_memory(char *first, size_t bytes, uint16_t slot)
     return slot == SLOT_NONE ? NULL : first + slot * bytes;
 }
 
+static void *gradient_of(const BoundChunk *chunk, uint32_t copy)
+{
+    return (char *)chunk->weights.gradients + copy * chunk->gradient_bytes;
+}
+
 /* The instruction's slots and the chunk's own memory as the passes want them; y and dx are added by who has them. */
 static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk, const Instruction *instruction)
 {
     const uint32_t place = chunk->places ? chunk->places[instruction->microbatch] : PLACE_NONE;
     return (PassBuffers){
         .parameters = instruction->slot[6] == SLOT_NONE ? NULL : rank->weights[instruction->slot[6]],
-        .parameter_gradients = chunk->weights.gradients,
+        .parameter_gradients = chunk->copies ? gradient_of(chunk, chunk->copies->of[instruction->microbatch]) : chunk->weights.gradients,
         .x = message_block(rank, instruction->slot[0]),
         .context = slot_memory(rank->contexts, rank->context_bytes, instruction->slot[2]),
         .stash = slot_memory(rank->stashes, rank->stash_bytes, instruction->slot[3]),
@@ -167,15 +172,30 @@ EXECUTE(REDUCE)
     return rank_reduce(rank, instruction, chunk->weights.gradients, chunk->sizes->parameters, error);
 }
 
+/* What REDUCE makes of the copies of a stage, where one chunk stands for all of them. */
+static Status sum_copies(Rank *rank, const BoundChunk *chunk, Error *error)
+{
+    const DeviceTable *run = rank->device->run;
+    const size_t count = chunk->sizes->parameters;
+    for (uint32_t copy = 1; chunk->copies && copy < chunk->copies->count; copy++) {
+        TRY(run->accumulate(rank->device, count, gradient_of(chunk, copy), chunk->weights.gradients, error));
+        TRY(run->fill(rank->device, MASTERS, count, 0, gradient_of(chunk, copy), error));
+    }
+    return STATUS_OK;
+}
+
 /* Each rank gives the squares of the stages whose copy counts; everybody adds them up in the order of the stages. */
 EXECUTE(NORM)
 {
     (void)instruction;
     const Session *session = rank->session;
     const Program *program = session->loaded->program;
-    for (uint32_t c = 0; c < rank->chunk_count; c++)
-        if (rank->chunks[c].counts)
-            TRY(stage_gradient_norm(rank->chunks[c].stage, &rank->chunks[c].weights, &rank->own_squares[c], error));
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        const BoundChunk *chunk = &rank->chunks[c];
+        TRY(sum_copies(rank, chunk, error));
+        if (chunk->counts)
+            TRY(stage_gradient_norm(chunk->stage, &chunk->weights, &rank->own_squares[c], error));
+    }
     TRY(rank_settle(rank, error)); /* the sum decides what the updates do: here the host waits for the device */
     TRY(rank->device->run->download(rank->device, rank->chunk_count * sizeof(double), rank->own_squares, rank->host_squares,
                                     error));
@@ -229,6 +249,7 @@ EXECUTE(RENEW)
     char *const newest = rank->weights[instruction->slot[0]], *const next = rank->weights[instruction->slot[1]];
     const double limit = rank->session->model.clip_norm, scale = 1.0 / instruction->microbatch;
     double squares;
+    TRY(sum_copies(rank, chunk, error));
     TRY(show_gradient(rank, instruction->chunk, error));
     TRY(stage_gradient_norm(chunk->stage, &chunk->weights, rank->own_squares, error));
     TRY(rank_settle(rank, error));

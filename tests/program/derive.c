@@ -135,8 +135,8 @@ static void the_reference_is_one_microbatch_after_the_other(void **state)
                                                       .split = 100, .seed = 2});
     const Program *one = reference(program, &arena);
     static const char *const texts[] = {
-        "F0 m2 x- y0 c0 t0", "F1 m2 x0 y1 c1 t1", "F2 m2 x1 y- c2 t2",
-        "B2 m2 x1 dx2 c2 t2 dy- g0", "B1 m2 x0 dx1 c1 t1 dy2 g0", "B0 m2 x- dx- c0 t0 dy1 g0",
+        "F0 m2 x- y2 c0 t0", "F1 m2 x2 y0 c1 t1", "F2 m2 x0 y- c2 t2",
+        "B2 m2 x0 dx1 c2 t2 dy- g0", "B1 m2 x2 dx0 c1 t1 dy1 g0", "B0 m2 x- dx- c0 t0 dy0 g0",
     };
     assert_int_equal(one->rank_count, 1);
     assert_int_equal(one->ranks[0].slots[SLOT_MESSAGE], 3);
@@ -147,6 +147,54 @@ static void the_reference_is_one_microbatch_after_the_other(void **state)
         assert_true(one->ranks[0].instructions[i].line > 0);
     }
     arena_free(&arena);
+}
+
+/* The microbatches whose W, or B, a rank runs on a chunk, in their order; of those alone that pass `copy`, unless NULL. */
+static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chunk, const StageCopies *copies, uint32_t copy,
+                             uint32_t *order)
+{
+    const RankProgram *own = &program->ranks[rank];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < own->instruction_count; i++) {
+        const Instruction *pass = &own->instructions[i];
+        const uint32_t number = program->pipes[own->chunks[chunk].pipe].first + pass->microbatch;
+        if ((pass->opcode == OP_BACKWARD || pass->opcode == OP_BACKWARD_WEIGHT) && pass->chunk == chunk &&
+            (!copies || copies->of[number] == copy))
+            order[count++] = number;
+    }
+    return count;
+}
+
+/* So each gradient is the same sum. */
+static void a_reference_keeps_the_order_of_every_copys_weight_gradients(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    uint32_t copies = 0, deferred = 0;
+    for (int i = 0; i < 300; i++) {
+        Arena arena = {0};
+        Shape shape = random_shape(&seed);
+        const Program *program = generate(&arena, shape), *one = reference(program, &arena);
+        uint32_t *many_order = arena_array(&arena, program->microbatches, sizeof *many_order);
+        uint32_t *one_order = arena_array(&arena, program->microbatches, sizeof *one_order);
+        for (uint32_t r = 0; r < program->rank_count; r++)
+            for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++) {
+                const uint32_t stage = program->ranks[r].chunks[c].stage;
+                const StageCopies *of = one->copies[stage].count ? &one->copies[stage] : NULL;
+                uint32_t copy = 0;
+                for (uint32_t g = 0; g < program->group_count; g++)
+                    for (uint32_t m = 0; m < program->groups[g].member_count; m++)
+                        if (program->groups[g].members[m].rank == r && program->groups[g].members[m].chunk == c)
+                            copy = m;
+                const uint32_t count = weight_order(program, r, c, NULL, 0, many_order);
+                assert_int_equal(weight_order(one, 0, stage, of, copy, one_order), count);
+                assert_memory_equal(one_order, many_order, count * sizeof *one_order);
+                copies += copy;
+            }
+        deferred += program->asynchronous ? 0 : count_of(&one->ranks[0], OP_BACKWARD_WEIGHT);
+        arena_free(&arena);
+    }
+    assert_true(copies > 0 && deferred > 0);
 }
 
 static void a_reference_of_too_many_stages_is_refused(void **state)
@@ -176,6 +224,7 @@ int main(void)
         cmocka_unit_test(forward_only_keeps_order_and_lines_and_fewer_slots),
         cmocka_unit_test(forward_only_of_forward_only_is_the_same),
         cmocka_unit_test(the_reference_is_one_microbatch_after_the_other),
+        cmocka_unit_test(a_reference_keeps_the_order_of_every_copys_weight_gradients),
         cmocka_unit_test(a_reference_of_too_many_stages_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
