@@ -11,6 +11,11 @@ typedef struct OpenBracket {
     struct OpenBracket *outer;
 } OpenBracket;
 
+typedef struct ReadToken {
+    int kind; /* the parser's code; 0: none yet */
+    Span span;
+} ReadToken;
+
 enum { SYMBOL_BUCKETS = 8192 };
 
 typedef struct Reader {
@@ -20,13 +25,17 @@ typedef struct Reader {
     Ast *ast;
     /* scanner */
     uint32_t offset;       /* of the next byte */
-    uint32_t word_end;     /* of the word of passes that is being taken apart */
-    uint32_t previous_end; /* of the token before the last */
-    uint32_t last_end;
+    Span word;             /* the word of passes that is taken apart, or was last */
+    ReadToken last, previous;
+    ReadToken item;        /* the token that began the item which is being read */
+    bool choosing;         /* inside Python's `a if c else b` */
     OpenBracket *open;     /* the innermost not yet closed */
     Symbol *symbols[SYMBOL_BUCKETS];
     /* parser */
     bool too_deep;         /* reported already */
+    bool reported;         /* a syntax error, the last one at reported_at */
+    uint32_t reported_at;
+    bool broken_if;        /* an error in the head of an `if`, whose `else` may then come unexpected */
 } Reader;
 
 /* The one symbol of that text. */

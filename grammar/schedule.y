@@ -36,6 +36,7 @@ typedef struct WrittenVersion {
 
 %code {
 #include "compiler/tree/parse.h"
+#include "grammar/around.h"
 #include "grammar/schedule.lex.h"
 #include "grammar/syntax_error.h"
 
@@ -52,6 +53,10 @@ static Expression *node(Reader *reader, ExpressionKind kind, Span span, Expressi
 static Expression *named(Reader *reader, ExpressionKind kind, Span span, Symbol *symbol, Expression *operands);
 static Item *item(Reader *reader, Item fields);
 static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expression *value);
+static void second_microbatch(Reader *reader, const Pass *pass, Span span, const Expression *second);
+static Item *choice(Reader *reader, Span span, Expression *condition, Item *then, Item *otherwise);
+static Item step(Span span, PassList passes, Expression *count, Item modifiers);
+static Item both(Reader *reader, Item modifiers, Item added, Span span);
 
 #define APPEND(list, element)                                                             \
     do {                                                                                  \
@@ -85,7 +90,7 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 
 %type <ItemList> items block
 %type <Item *> item if
-%type <Item> step modifiers
+%type <Item> step modifiers modifier
 %type <PassList> passes
 %type <Pass *> pass
 %type <Symbol *> replica
@@ -94,7 +99,7 @@ static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expre
 %type <WrittenStream *> stream
 %type <EntryList> entries
 %type <WrittenEntry *> entry
-%type <Expression *> expression written
+%type <Expression *> expression condition written
 %type <ExpressionList> arguments
 %type <SettingList> settings
 %type <WrittenSetting *> setting
@@ -141,8 +146,8 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
         $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @second.end}, .recipe = {.streams = $streams.first}});
     }
     | "overlap" error '}'               { $$ = NULL; }
-    | step end                          { $$ = item(reader, $step); }
-    | "at" expression ':' step end      {
+    | step                              { $$ = item(reader, $step); }
+    | "at" expression ':' step          {
         $step.span.begin = @1.begin;
         $step.step.slot = $expression;
         $$ = item(reader, $step);
@@ -166,35 +171,27 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
 end: ';'
     | error /* a missing one: the next item is read as usual */
 
-if: "if" expression block               {
-        $$ = item(reader, (Item){.kind = ITEM_IF, .span = {@1.begin, @expression.end}, .value = $expression,
-                                 .block = {.body = $block.first}});
-    }
-    | "if" expression block[then] "else" block[otherwise]
-                                        {
-        $$ = item(reader, (Item){.kind = ITEM_IF, .span = {@1.begin, @expression.end}, .value = $expression,
-                                 .block = {.body = $then.first, .otherwise = $otherwise.first}});
-    }
-    | "if" expression block "else" if[otherwise]
-                                        {
-        $$ = item(reader, (Item){.kind = ITEM_IF, .span = {@1.begin, @expression.end}, .value = $expression,
-                                 .block = {.body = $block.first, .otherwise = $otherwise}});
-    }
-    | "if" error block                  { $$ = NULL; }
+if: condition block                     { $$ = choice(reader, @condition, $condition, $block.first, NULL); }
+    | condition block[then] "else" block[otherwise]
+                                        { $$ = choice(reader, @condition, $condition, $then.first, $otherwise.first); }
+    | condition block "else" if[otherwise]
+                                        { $$ = choice(reader, @condition, $condition, $block.first, $otherwise); }
+
+condition: "if" expression              { $$ = $expression; }
+    | "if" error                        { $$ = NULL; }
+    | error                             { $$ = NULL; } /* another language's `for` or `elif`: its block is read as one */
 
 block: '{' items '}'                    { $$ = $items; }
     | '{' items error '}'               { $$ = $items; }
 
-step: passes modifiers                  {
-        $$ = $modifiers;
-        $$.span = @$;
-        $$.step.passes = $passes.first;
+step: passes end                        { $$ = step(@passes, $passes, NULL, (Item){.kind = ITEM_STEP}); }
+    | passes modifiers end              { $$ = step((Span){@1.begin, @modifiers.end}, $passes, NULL, $modifiers); }
+    | passes ':' expression end         {
+        $$ = step((Span){@1.begin, @expression.end}, $passes, $expression, (Item){.kind = ITEM_STEP});
     }
-    | passes ':' expression modifiers   {
-        $$ = $modifiers;
-        $$.span = @$;
-        $$.step.passes = $passes.first;
-        $$.value = $expression;
+    | passes ':' expression modifiers end
+                                        {
+        $$ = step((Span){@1.begin, @modifiers.end}, $passes, $expression, $modifiers);
     }
 
 passes: pass                            { $$ = (PassList){$pass, $pass}; }
@@ -215,33 +212,19 @@ pass: PASS                              {
     | pass[inner] '[' expression ']'    {
         $$ = $inner;
         if ($$->microbatch)
-            diag_error(reader->diagnostics, @$, "a pass names one microbatch");
+            second_microbatch(reader, $$, @$, $expression);
         $$->microbatch = $expression;
         $$->span.end = @$.end;
     }
 
-modifiers: %empty                       { $$ = (Item){.kind = ITEM_STEP}; }
-    | modifiers[list] "overlap"         {
-        $$ = $list;
-        if ($$.step.overlap)
-            diag_error(reader->diagnostics, @2, "`overlap` stands twice in this step");
-        $$.step.overlap = true;
+modifiers: modifier
+    | modifiers[list] modifier          { $$ = both(reader, $list, $modifier, @modifier); }
+
+modifier: "overlap"                     { $$ = (Item){.kind = ITEM_STEP, .step = {.overlap = true}}; }
+    | "overlap" "from" expression       {
+        $$ = (Item){.kind = ITEM_STEP, .step = {.overlap = true, .overlap_from = $expression}};
     }
-    | modifiers[list] "overlap" "from" expression
-                                        {
-        $$ = $list;
-        if ($$.step.overlap)
-            diag_error(reader->diagnostics, @2, "`overlap` stands twice in this step");
-        $$.step.overlap = true;
-        $$.step.overlap_from = $expression;
-    }
-    | modifiers[list] "split" "from" expression
-                                        {
-        $$ = $list;
-        if ($$.step.split_from)
-            diag_error(reader->diagnostics, @2, "`split` stands twice in this step");
-        $$.step.split_from = $expression;
-    }
+    | "split" "from" expression         { $$ = (Item){.kind = ITEM_STEP, .step = {.split_from = $expression}}; }
 
 replica: %empty                         { $$ = NULL; }
     | "of" NAME                         { $$ = $NAME; @$ = @NAME; }
@@ -383,6 +366,42 @@ static Item *item(Reader *reader, Item fields)
 static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expression *value)
 {
     return item(reader, (Item){.kind = kind, .span = span, .name = name, .value = value});
+}
+
+/* F[c][m] */
+static void second_microbatch(Reader *reader, const Pass *pass, Span span, const Expression *second)
+{
+    diag_error(reader->diagnostics, span, "a pass names one microbatch");
+    if (pass->chunk == NO_CHUNK && !pass->computed_chunk)
+        diag_help(reader->diagnostics, "its chunk stands in { }: write %c{%s}[%s]", action_letter((uint8_t)pass->kind),
+                  text_of(reader, pass->microbatch->span), text_of(reader, second->span));
+}
+
+static Item *choice(Reader *reader, Span span, Expression *condition, Item *then, Item *otherwise)
+{
+    return item(reader, (Item){.kind = ITEM_IF, .span = span, .value = condition, .block = {.body = then, .otherwise = otherwise}});
+}
+
+static Item step(Span span, PassList passes, Expression *count, Item modifiers)
+{
+    modifiers.span = span;
+    modifiers.step.passes = passes.first;
+    modifiers.value = count;
+    return modifiers;
+}
+
+/* A step's modifiers and one more, which stands at `span`. */
+static Item both(Reader *reader, Item modifiers, Item added, Span span)
+{
+    if (modifiers.step.overlap && added.step.overlap)
+        diag_error(reader->diagnostics, span, "`overlap` stands twice in this step");
+    if (modifiers.step.split_from && added.step.split_from)
+        diag_error(reader->diagnostics, span, "`split` stands twice in this step");
+    if (added.step.split_from)
+        modifiers.step.split_from = added.step.split_from;
+    else
+        modifiers.step.overlap = true, modifiers.step.overlap_from = added.step.overlap_from;
+    return modifiers;
 }
 
 static yyscan_t scanner_open(Reader *reader)

@@ -1,5 +1,7 @@
 #include "grammar/syntax_error.h"
 
+#include "grammar/around.h"
+#include "grammar/foreign.h"
 #include "grammar/schedule.tab.h"
 #include "runtime/base/names.h"
 
@@ -10,13 +12,30 @@ typedef struct Word {
     const char *text;
 } Word;
 
-static const Word items[] = {
-    {TOKEN_RANKS, "ranks"},     {TOKEN_MICROBATCHES, "microbatches"}, {TOKEN_PARAM, "param"},
-    {TOKEN_LET, "let"},         {TOKEN_REQUIRE, "require"},           {TOKEN_PIPE, "pipe"},
-    {TOKEN_CHUNK, "chunk"},     {TOKEN_AT, "at"},                     {TOKEN_REPEAT, "repeat"},
-    {TOKEN_IF, "if"},           {TOKEN_ORDER, "order"},              {TOKEN_SQUEEZE, "squeeze"},
-    {TOKEN_OVERLAP, "overlap"},
+/* The items of a file, each by the token that begins it, as one writes them. */
+static const struct {
+    int token;
+    const char *text, *form;
+} items[] = {
+    {TOKEN_SCHEDULE, "schedule", "schedule my-schedule;"},
+    {TOKEN_RANKS, "ranks", "ranks P = 4;"},
+    {TOKEN_MICROBATCHES, "microbatches", "microbatches M = 8;"},
+    {TOKEN_PARAM, "param", "param k = 2;"},
+    {TOKEN_LET, "let", "let w = P-1-r;"},
+    {TOKEN_REQUIRE, "require", "require M >= P, \"fewer microbatches than ranks\";"},
+    {TOKEN_PIPE, "pipe", "pipe a: P stages, stage s on s, M microbatches;"},
+    {TOKEN_CHUNK, "chunk", "chunk 0 = a;"},
+    {TOKEN_AT, "at", "at 2*r: F;"},
+    {TOKEN_REPEAT, "repeat", "repeat i < M { ... }"},
+    {TOKEN_IF, "if", "if r == 0 { ... } else { ... }"},
+    {TOKEN_ELSE, "else", "} else { ... }"},
+    {TOKEN_ORDER, "order", "order auto(memory = 2*P);"},
+    {TOKEN_SQUEEZE, "squeeze", "squeeze;"},
+    {TOKEN_OVERLAP, "overlap", "overlap F&B { compute: attention(F) mlp(B); comm: dispatch(F); }"},
+    {TOKEN_PASS, "pass", "nFB : M;"},
 };
+
+enum { ITEMS = (int)(sizeof items / sizeof *items) };
 
 /* Words and marks that end or join; operators of expressions are not among them: they fit nearly everywhere. */
 static const Word others[] = {
@@ -89,20 +108,25 @@ static bool is_comparison(int token)
            token == TOKEN_UNEQUAL;
 }
 
-/* "nf0b1" for nF0B1 */
+/* "nf0b1" or "NF0B1" for nF0B1 */
 static bool is_pass_in_small(const char *text)
 {
-    const char *letters = text + (text[0] == 'n');
+    const char *letters = text + (text[0] == 'n' || text[0] == 'N');
     return *letters && strchr("fbiwuFBIWU", *letters) && strspn(letters, "fbiwuFBIWU0123456789") == strlen(letters);
 }
 
-/* An item that begins with a name: a word of the language misspelt, or a word of passes with a letter that is none. */
+/* An item that begins with a name: a word of the language misspelt, or of another language. */
 static void unknown_item(Reader *reader, Span span, const char *text)
 {
     const char *letters = text[0] == 'n' ? text + 1 : text;
+    const size_t passes = strspn(letters, "FBIWU0123456789");
     if (action_kind_named(letters, *letters != 0) < ACTION_KINDS) {
         diag_error(reader->diagnostics, span, "`%s` is no word of passes", text);
-        diag_help(reader->diagnostics, "passes are F, B, I, W and U, each followed by its chunk: nF0B1");
+        if (strspn(letters + passes, "abcdefghijklmnopqrstuvwxyz_") == strlen(letters + passes))
+            diag_help(reader->diagnostics, "a chunk that is computed is written in { }: %.*s{%s}",
+                      (int)(letters + passes - text), text, letters + passes);
+        else
+            diag_help(reader->diagnostics, "passes are F, B, I, W and U, each followed by its chunk: nF0B1");
         return;
     }
     diag_error(reader->diagnostics, span, "expected an item of the schedule, not `%s`", text);
@@ -110,16 +134,15 @@ static void unknown_item(Reader *reader, Span span, const char *text)
     while (next < end && *next == ' ')
         next++;
     NearestWord nearest = nearest_to(text);
-    for (size_t i = 0; i < sizeof items / sizeof *items; i++)
-        nearest_consider(&nearest, items[i].text);
-    if (strcmp(text, "for") == 0 || strcmp(text, "while") == 0)
-        diag_help(reader->diagnostics, "write repeat i < 4 { ... } for a loop");
-    else if (next < end && *next == '=')
+    for (size_t i = 0; i < ITEMS; i++)
+        if (items[i].token != TOKEN_PASS)
+            nearest_consider(&nearest, items[i].text);
+    if (foreign_item(text))
+        diag_help(reader->diagnostics, "%s", foreign_item(text));
+    else if (next < end && (*next == '=' || (next + 1 < end && strchr(":+-*", *next) && next[1] == '=')))
         diag_help(reader->diagnostics, "a name has its value from where it is declared: let %s = ...;", text);
     else if (is_pass_in_small(text))
         diag_help(reader->diagnostics, "passes are written with capital letters: nF0B1");
-    else if (strcmp(text, "elif") == 0 || strcmp(text, "elsif") == 0 || strcmp(text, "elseif") == 0)
-        diag_help(reader->diagnostics, "write } else if r == 1 { ... }");
     else if (nearest.word)
         diag_help(reader->diagnostics, "did you mean `%s`?", nearest.word);
     else
@@ -127,77 +150,173 @@ static void unknown_item(Reader *reader, Span span, const char *text)
                                        "repeat, if, squeeze, order or overlap, or are steps such as nF0B1 : 3;");
 }
 
-static bool is_behind(const Reader *reader, const char *word)
+/* How the item in which the error is looks when it is right. */
+static void help_form(Reader *reader)
 {
-    const size_t length = strlen(word);
-    return reader->previous_end >= length && memcmp(reader->source->text + reader->previous_end - length, word, length) == 0;
+    for (int i = 0; i < ITEMS; i++)
+        if (items[i].token == reader->item.kind)
+            diag_help(reader->diagnostics, "write it like this: %s", items[i].form);
+}
+
+/* At an item's place stands what begins none. */
+static bool help_no_item(Reader *reader, const SyntaxError *error)
+{
+    Diagnostics *diagnostics = reader->diagnostics;
+    switch (error->found) {
+    case '}':
+        diag_help(diagnostics, "this } closes nothing");
+        return true;
+    case ';':
+        diag_help(diagnostics, "one ; ends an item; none is needed after a }");
+        return true;
+    case TOKEN_ELSE:
+        diag_help(diagnostics, "else follows the } of its if: if r == 0 { ... } else { ... }");
+        return true;
+    case TOKEN_MICROBATCH:
+        diag_help(diagnostics, "did you mean `microbatches`?");
+        return true;
+    case TOKEN_STAGE:
+    case TOKEN_STAGES:
+        diag_help(diagnostics, "a pipe has stages: pipe a: P stages, stage s on s, M microbatches;");
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What is written after a pass, a step or the head of a block. */
+static bool help_in_item(Reader *reader, const SyntaxError *error, const Expectation *e)
+{
+    Diagnostics *diagnostics = reader->diagnostics;
+    const OpenBracket *open = reader->open;
+    const Span head = {reader->item.span.begin, reader->previous.span.end};
+    if (error->found == ':' && error->expected['{']) {
+        diag_help(diagnostics, "a block is written in braces: %s { ... }", text_of(reader, head));
+    } else if (error->found == ':' && open && open->bracket == '[') {
+        diag_help(diagnostics, "a pass is of one microbatch; for several, write repeat m < 4 { F[m]; }");
+    } else if (error->found == ',' && error->expected[';'] && reader->item.kind == TOKEN_PASS) {
+        diag_help(diagnostics,
+                  e->pass ? "passes of a step follow each other without commas: F0 B0 F1 B1;" : "a step ends with `;`");
+    } else if (error->found == TOKEN_STRING && error->expected[TOKEN_TITLE]) {
+        diag_help(diagnostics, "without quotes: schedule my-schedule;");
+    } else if (error->expected[':'] && e->after_value && reader->item.kind != TOKEN_AT) {
+        diag_help(diagnostics, "a choice has a value for both cases: r == 0 ? M : 0");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool help_in_expression(Reader *reader, const SyntaxError *error)
+{
+    Diagnostics *diagnostics = reader->diagnostics;
+    const bool after_number = reader->previous.kind == TOKEN_NUMBER;
+    const Span number = reader->previous.span;
+    if (error->found == '=')
+        diag_help(diagnostics, "write == to compare");
+    else if (is_comparison(error->found))
+        diag_help(diagnostics, "comparisons do not chain: write a < b && b < c");
+    else if (after_number && error->found == TOKEN_NAME)
+        diag_help(diagnostics, "a product is written with *: %s*%s", text_of(reader, number),
+                  text_of(reader, error->span));
+    else if (error->found == '(')
+        diag_help(diagnostics, "a product is written with *: 2*P");
+    else if (error->found == '&')
+        diag_help(diagnostics, "write && for and");
+    else
+        return false;
+    return true;
+}
+
+static bool help_brackets(Reader *reader, const SyntaxError *error, const Expectation *e)
+{
+    const OpenBracket *open = reader->open;
+    if (error->found == '{' || error->found == '(' || error->found == '[')
+        open = open->outer; /* the scanner has opened it already */
+    if (open && (error->expected[open->bracket == '(' ? ')' : open->bracket == '[' ? ']' : '}']) && !e->item)
+        diag_note(reader->diagnostics, open->span, "to close this `%c`", open->bracket);
+    else if (open && error->found == TOKEN_EOF)
+        diag_note(reader->diagnostics, open->span, "this `%c` is not closed", open->bracket);
+    else
+        return false;
+    return true;
+}
+
+/* A `;` is missing: behind the last token, and what was found belongs to what follows. */
+static bool misses_end(const Reader *reader, const SyntaxError *error, const Expectation *e)
+{
+    const bool next_line =
+        source_line(reader->source, reader->previous.span.end) < source_line(reader->source, error->span.begin);
+    return error->expected[';'] && !e->item && (next_line || error->found == '}' || error->found == TOKEN_EOF);
 }
 
 static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
 {
     Diagnostics *diagnostics = reader->diagnostics;
-    const bool same_line = source_line(reader->source, reader->previous_end) == source_line(reader->source, error->span.begin);
-    const bool after_number = reader->previous_end > 0 && reader->previous_end <= error->span.begin &&
-                              reader->source->text[reader->previous_end - 1] >= '0' &&
-                              reader->source->text[reader->previous_end - 1] <= '9';
-    if (e->after_value && error->found == '=')
-        diag_help(diagnostics, "write == to compare");
-    else if (e->after_value && is_comparison(error->found))
-        diag_help(diagnostics, "comparisons do not chain: write a < b && b < c");
-    else if (e->after_value && (error->found == '(' || (after_number && error->found == TOKEN_NAME)))
-        diag_help(diagnostics, "a product is written with *: 2*P");
-    else if (e->after_value && error->found == '&')
-        diag_help(diagnostics, "write && for and");
-    else if (error->expected[TOKEN_SCHEDULE])
+    const bool same_line =
+        source_line(reader->source, reader->previous.span.end) == source_line(reader->source, error->span.begin);
+    if ((e->after_value && help_in_expression(reader, error)) || help_in_item(reader, error, e))
+        return;
+    if (error->expected[TOKEN_SCHEDULE])
         diag_help(diagnostics, "the file begins with its name: schedule gpipe;");
     else if (!reader->ast->schedule && error->expected[';'] && same_line)
         diag_help(diagnostics, "the name of a schedule is one word: my-schedule");
-    else if (e->name && is_behind(reader, "ranks"))
-        diag_help(diagnostics, "write: ranks P = 4;");
-    else if ((e->name && is_behind(reader, "repeat")) || (error->expected['<'] && !e->after_value))
-        diag_help(diagnostics, "write repeat i < M { ... } for a loop");
-    else if (e->name && is_behind(reader, "microbatches"))
-        diag_help(diagnostics, "write: microbatches M = 8;");
-    else if (error->found == '/' && e->item)
-        diag_help(diagnostics, "a comment begins with #");
-    else if (error->found == '}' && e->item && !error->expected['}'])
-        diag_help(diagnostics, "this } closes nothing");
-    else if (error->found == ';' && e->item)
-        diag_help(diagnostics, "one ; ends an item; none is needed behind a }");
-    const OpenBracket *open = reader->open;
-    if (error->found == '{' || error->found == '(' || error->found == '[')
-        open = open->outer; /* the scanner has opened it already */
-    if (open && (error->expected[open->bracket == '(' ? ')' : open->bracket == '[' ? ']' : '}']) && !e->item)
-        diag_note(diagnostics, open->span, "to close this `%c`", open->bracket);
-    else if (open && error->found == TOKEN_EOF)
-        diag_note(diagnostics, open->span, "this `%c` is not closed", open->bracket);
+    else if (help_brackets(reader, error, e) || (e->item && help_no_item(reader, error)))
+        return;
+    else if (!e->item && !misses_end(reader, error, e))
+        help_form(reader);
 }
 
-void syntax_error(Reader *reader, const SyntaxError *error)
+/* Follows from a mistake that has been reported: the bracket around the end of the file, which was left open, or the
+   `else` of an `if` that was not understood. */
+static bool is_known(const Reader *reader, const SyntaxError *error)
 {
-    const Expectation e = understand(error->expected);
-    const int length = (int)(error->span.end - error->span.begin);
-    const char *text = arena_text(reader->arena, reader->source->text + error->span.begin, (size_t)length);
-    if (error->found == TOKEN_PASS && (e.value || e.name)) {
-        diag_error(reader->diagnostics, error->span,
-                   e.name ? "`%s` is a pass and cannot be a name" : "`%s` is a pass: it has no value", text);
+    if (error->found == TOKEN_ELSE && reader->broken_if)
+        return true;
+    return error->found == TOKEN_EOF && reader->open && reader->reported &&
+           reader->reported_at > reader->open->span.begin;
+}
+
+static void report(Reader *reader, const SyntaxError *error, const Expectation *e)
+{
+    const char *text = text_of(reader, error->span);
+    const uint32_t behind = reader->previous.span.end;
+    /* What is missing is missing behind the token before: there the caret says more. */
+    const Span place = misses_end(reader, error, e) || error->found == TOKEN_EOF ? (Span){behind, behind} : error->span;
+    const char *expected = misses_end(reader, error, e) ? "`;`" : join(e, reader->arena);
+    if (error->found == TOKEN_PASS && (e->value || e->name)) {
+        diag_error(reader->diagnostics, place,
+                   e->name ? "`%s` is a pass and cannot be a name" : "`%s` is a pass: it has no value", text);
         diag_help(reader->diagnostics, "what is spelt with F, B, I, W, U and digits only is a word of passes");
-        help(reader, error, &e);
-    } else if (is_word_of_language(error->found) && e.name && !e.value) {
-        diag_error(reader->diagnostics, error->span, "`%s` is a word of the language and cannot be a name", text);
-        help(reader, error, &e);
-    } else if (error->found == TOKEN_NAME && e.item) {
-        unknown_item(reader, error->span, text);
-    } else {
-        /* What is missing is missing behind the token before: there the caret says more. */
-        const uint32_t behind = reader->previous_end;
-        const bool missing_end = error->expected[';'] && !e.item &&
-                                 source_line(reader->source, behind) < source_line(reader->source, error->span.begin);
-        const Span place = missing_end || error->found == TOKEN_EOF ? (Span){behind, behind} : error->span;
-        if (error->found == TOKEN_EOF)
-            diag_error(reader->diagnostics, place, "expected %s, but the file ends", join(&e, reader->arena));
-        else
-            diag_error(reader->diagnostics, place, "expected %s, not `%s`", join(&e, reader->arena), text);
-        help(reader, error, &e);
+        help_brackets(reader, error, e);
+        return;
     }
+    if (is_word_of_language(error->found) && e->name && !e->value) {
+        diag_error(reader->diagnostics, place, "`%s` is a word of the language and cannot be a name", text);
+    } else if (error->found == TOKEN_EOF) {
+        diag_error(reader->diagnostics, place, "expected %s, but the file ends", expected);
+    } else {
+        diag_error(reader->diagnostics, place, "expected %s, not `%s`", expected, text);
+    }
+    help(reader, error, e);
+}
+
+void syntax_error(Reader *reader, const SyntaxError *found)
+{
+    SyntaxError error = *found;
+    const Expectation e = understand(error.expected);
+    if (is_known(reader, &error))
+        return;
+    if (error.found == TOKEN_PASS)
+        error.span = reader->word;
+    if (foreign_count(reader, &error) || (e.after_value && foreign_word(reader, &error)) ||
+        foreign_call(reader, &error))
+        ;
+    else if (error.found == TOKEN_NAME && e.item)
+        unknown_item(reader, error.span, text_of(reader, error.span));
+    else
+        report(reader, &error, &e);
+    reader->reported = true;
+    reader->broken_if |= reader->item.kind == TOKEN_IF || reader->item.kind == TOKEN_ELSE;
+    reader->reported_at = error.span.begin;
 }

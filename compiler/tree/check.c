@@ -80,6 +80,47 @@ static const char *known_names(const Checker *c)
     return text;
 }
 
+/* Names and functions of other languages. */
+static const struct {
+    const char *name, *help;
+} elsewhere[] = {
+    {"rank", "r is the rank"},
+    {"True", "write 1"},
+    {"true", "write 1"},
+    {"False", "write 0"},
+    {"false", "write 0"},
+    {"not", "write !(...)"},
+    {"floor", "/ rounds towards 0: floor(a/b) is a/b"},
+    {"int", "/ rounds towards 0: int(a/b) is a/b"},
+    {"ceil", "ceil(a/b) is (a + b - 1)/b"},
+    {"round", "round(a/b) is (a + b/2)/b"},
+    {"range", "a loop is written repeat i < M { ... }"},
+    {"len", "the number of ranks, microbatches and stages has a name of yours: P, M"},
+    {"pow", "there are no powers: write a product, k*k"},
+    {"log2", "there are no logarithms: compare, as in P < 2 ? 0 : P < 4 ? 1 : P < 8 ? 2 : 3"},
+};
+
+static bool help_elsewhere(Checker *c, const char *name)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (strcmp(elsewhere[i].name, name) == 0) {
+            diag_help(c->diagnostics, "%s", elsewhere[i].help);
+            return true;
+        }
+    return false;
+}
+
+/* num_microbatches, world_size: what the file calls otherwise. */
+static const char *size_meant(const Checker *c, const char *name)
+{
+    const Ast *ast = c->ast;
+    if (strstr(name, "microbatch") && ast->microbatches)
+        return arena_format(c->arena, "the number of microbatches is %s", ast->microbatches->name.symbol->text);
+    if ((strstr(name, "rank") || strstr(name, "world_size") || strstr(name, "pp_size")) && ast->ranks)
+        return arena_format(c->arena, "r is the rank, %s the number of ranks", ast->ranks->name.symbol->text);
+    return NULL;
+}
+
 static void unknown_name(Checker *c, const Expression *name)
 {
     diag_error(c->diagnostics, name->span, "unknown name `%s`", name->symbol->text);
@@ -94,10 +135,13 @@ static void unknown_name(Checker *c, const Expression *name)
     for (uint32_t slot = 0; slot < c->ast->declaration_count; slot++)
         if (c->symbols[slot]->declaration == slot)
             nearest_consider(&nearest, c->symbols[slot]->text);
-    if (strcmp(name->symbol->text, "rank") == 0)
-        diag_help(c->diagnostics, "r is the rank");
-    else if (nearest.word)
+    if (help_elsewhere(c, name->symbol->text))
+        return;
+    const char *size = size_meant(c, name->symbol->text);
+    if (nearest.word)
         diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
+    else if (size)
+        diag_help(c->diagnostics, "%s", size);
     else
         diag_help(c->diagnostics, "known here: %s", known_names(c));
 }
@@ -123,8 +167,8 @@ static void check_call(Checker *c, Expression *call)
         diag_help(c->diagnostics, "a product is written with *: %s*(...)", name);
     else if (nearest.word)
         diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
-    else
-        diag_help(c->diagnostics, "there are min, max and abs");
+    else if (!help_elsewhere(c, name))
+        diag_help(c->diagnostics, "there are min, max and abs; a value of your own is declared with let and may use r");
 }
 
 static void check_expression(Checker *c, Expression *expression)

@@ -10,6 +10,7 @@ static void form_of_a_report(void **state)
     assert_string_equal(front.report, "t.dps:2:4: error: expected a name, but the file ends\n" /* behind the last token */
                                       "    let ä\n"
                                       "       ^\n"
+                                      "  help: write it like this: let w = P-1-r;\n"
                                       "t.dps:2:5: error: the language has no `ä`\n"
                                       "    let ä\n"
                                       "        ^\n");
@@ -135,9 +136,9 @@ static void first_steps(void **state)
     (void)state;
     REPORTS("schedule my schedule;\nranks 4;\nmicrobatches = 8;\nnf0b1 : 3;\nlet w = 2;\nw = 3;\nrepeat 3 { F; }\nrepeat M { F; }",
             "expected `;`, not `schedule`", "help: the name of a schedule is one word: my-schedule", "expected a name, not `4`",
-            "help: write: ranks P = 4;", "expected a name, not `=`", "help: write: microbatches M = 8;", "not `nf0b1`",
+            "help: write it like this: ranks P = 4;", "expected a name, not `=`", "help: write it like this: microbatches M = 8;", "not `nf0b1`",
             "help: passes are written with capital letters: nF0B1", "not `w`", "help: a name has its value from where it is declared: let w = ...;",
-            "expected a name, not `3`", "help: write repeat i < M { ... } for a loop", "expected `<`, not `{`", "help: write repeat i < M { ... } for a loop");
+            "expected a name, not `3`", "help: write it like this: repeat i < M { ... }", "expected `<`, not `{`", "help: write it like this: repeat i < M { ... }");
     REPORTS(TWO "let w = P-1-rank;", "unknown name `rank`", "help: r is the rank");
 }
 

@@ -1,0 +1,377 @@
+#include "grammar/foreign.h"
+
+#include "grammar/around.h"
+#include "grammar/schedule.tab.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* --- the tables --- */
+
+typedef struct Spelling {
+    const char *text;
+    int token;        /* what it is read as */
+    const char *help; /* NULL: depends on the operands */
+} Spelling;
+
+static const Spelling operators[] = {
+    {"**", '*', NULL},
+    {"^", '*', NULL},
+    {"<<", '*', NULL},
+    {">>", '/', NULL},
+    {"//", '/', "write /, which rounds towards 0"},
+    {"<>", TOKEN_UNEQUAL, "write !="},
+    {"!==", TOKEN_UNEQUAL, "write !="},
+    {"===", TOKEN_EQUAL, "write =="},
+    {"=<", TOKEN_LESS_EQUAL, "write <="},
+    {"=>", TOKEN_GREATER_EQUAL, "write >="},
+    {":=", '=', "write ="},
+    {"+=", '=', "a name keeps its value: declare another with let"},
+    {"-=", '=', "a name keeps its value: declare another with let"},
+};
+
+/* Between two values. */
+static const Spelling words[] = {
+    {"and", TOKEN_AND, "write &&"},
+    {"or", TOKEN_OR, "write ||"},
+    {"is", TOKEN_EQUAL, "write =="},
+    {"mod", '%', "write %"},
+    {"div", '/', "write /"},
+    {"then", '{', "leave it out: if r == 0 { nF : M; }"},
+    {"in", '<', "write repeat i < M { ... } for a loop"},
+};
+
+static const struct {
+    const char *word, *help;
+} items[] = {
+    {"for", "write repeat i < M { ... } for a loop"},
+    {"while", "write repeat i < M { ... } for a loop"},
+    {"loop", "write repeat i < M { ... } for a loop"},
+    {"elif", "write } else if r == 1 { ... }"},
+    {"elsif", "write } else if r == 1 { ... }"},
+    {"elseif", "write } else if r == 1 { ... }"},
+    {"def", "there are no functions: let w = min(P-1-r, M); has a value for every rank r"},
+    {"int", "write let, which needs no type: let w = P-1-r;"},
+    {"var", "write let: let w = P-1-r;"},
+    {"const", "write let: let w = P-1-r;"},
+    {"assert", "write require: require M >= P, \"more microbatches than ranks\";"},
+    {"print", "dpc --explain prints what every rank runs"},
+    {"return", "a rank ends with its last step: leave it out"},
+    {"chunks", "several stages on a rank are its chunks: pipe a: 2*P stages, stage s on s%P, M microbatches;"},
+    {"forward", "a forward pass is F: nF : M;"},
+    {"fwd", "a forward pass is F: nF : M;"},
+    {"backward", "a backward pass is B: nB : M;"},
+    {"bwd", "a backward pass is B: nB : M;"},
+    {"D", "a backward pass is B, or I for the gradient of the input and W for that of the weights"},
+    {"nD", "a backward pass is B, or I for the gradient of the input and W for that of the weights"},
+    {"send", "leave it out: dpc derives the messages from the order of the passes"},
+    {"recv", "leave it out: dpc derives the messages from the order of the passes"},
+    {"receive", "leave it out: dpc derives the messages from the order of the passes"},
+    {"optimizer", "leave it out: the weights are updated at the end of the step; U updates them within it"},
+    {"step", "leave it out: the weights are updated at the end of the step; U updates them within it"},
+    {"update", "leave it out: the weights are updated at the end of the step; U updates them within it"},
+    {"allreduce", "leave it out: gradients of copies are summed at the end of the step"},
+};
+
+const char *foreign_item(const char *word)
+{
+    const size_t length = strcspn(word, "_"); /* SEND_F and send_forward are `send` */
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++)
+        if (strlen(items[i].word) == length && strncasecmp(items[i].word, word, length) == 0)
+            return items[i].help;
+    return NULL;
+}
+
+static bool is_value(int token) { return token == TOKEN_NAME || token == TOKEN_NUMBER || token == ')'; }
+
+/* A number below 1000; -1: it is none. */
+static int small_number(const char *text)
+{
+    const size_t length = strlen(text);
+    if (!length || length > 3 || strspn(text, "0123456789") != length)
+        return -1;
+    int number = 0;
+    for (; *text; text++)
+        number = 10 * number + (*text - '0');
+    return number;
+}
+
+/* --- operators and numbers --- */
+
+/* base^exponent for a literal exponent; 0: it is too large to write out. */
+static int64_t power(int base, int exponent)
+{
+    int64_t product = 1;
+    for (int i = 0; i < exponent && product; i++)
+        if (__builtin_mul_overflow(product, base, &product))
+            return 0;
+    return product;
+}
+
+/* An expression for base^exponent, or what looks like it up to the third power. */
+static const char *power_text(const Reader *reader, const char *base, const char *exponent)
+{
+    const int b = small_number(base), e = small_number(exponent);
+    if (b > 0 && e >= 0 && power(b, e))
+        return arena_format(reader->arena, "%lld", (long long)power(b, e));
+    if (e == 2 || e == 3)
+        return arena_format(reader->arena, e == 2 ? "%s*%s" : "%s*%s*%s", base, base, base);
+    if (b > 0 && e < 0)
+        return arena_format(reader->arena, "(%s < 1 ? 1 : %s < 2 ? %d : %s < 3 ? %d : %lld)", exponent, exponent, b,
+                            exponent, b * b, (long long)power(b, 3));
+    return arena_format(reader->arena, "(%s < 1 ? 1 : %s < 2 ? %s : %s*%s)", exponent, exponent, base, base, base);
+}
+
+static void help_power(Reader *reader, const char *spelling, Span span)
+{
+    const Span right = word_at(reader, span.end);
+    if (is_empty(right) || reader->last.kind == ')' || !is_value(reader->last.kind)) {
+        diag_help(reader->diagnostics, "write it as a product, such as 2*2*2");
+        return;
+    }
+    const char *left = text_of(reader, reader->last.span), *count = text_of(reader, right), *write;
+    const bool shift = spelling[0] != '^' && spelling[0] != '*', left_is_one = strcmp(left, "1") == 0;
+    if (!shift)
+        write = power_text(reader, left, count);
+    else if (spelling[0] == '<' && left_is_one)
+        write = power_text(reader, "2", count);
+    else
+        write =
+            arena_format(reader->arena, "%s%c%s", left, spelling[0] == '<' ? '*' : '/', power_text(reader, "2", count));
+    if (small_number(count) >= 0)
+        diag_help(reader->diagnostics, "write %s", write);
+    else
+        diag_help(reader->diagnostics, "there are no powers: write out the values of %s that occur, as in %s", count,
+                  write);
+}
+
+/* One mistake, one error: the parser has reported this line already and skips what is left of it. */
+static bool line_is_reported(const Reader *reader, Span span)
+{
+    return reader->reported &&
+           source_line(reader->source, reader->reported_at) == source_line(reader->source, span.begin);
+}
+
+int foreign_operator(Reader *reader, Span span)
+{
+    const char *text = text_of(reader, span);
+    const Spelling *found = operators;
+    while (strcmp(found->text, text) != 0)
+        found++;
+    if (line_is_reported(reader, span))
+        return found->token;
+    diag_error(reader->diagnostics, span, "the language has no `%s`", text);
+    if (found->help)
+        diag_help(reader->diagnostics, "%s", found->help);
+    else
+        help_power(reader, text, span);
+    return found->token;
+}
+
+bool foreign_divides(const Reader *reader, Span span)
+{
+    const Span rest = expression_from(reader, span.end, ";{,:");
+    const char after = byte_at(reader, rest.end);
+    const char first = byte_at(reader, rest.begin);
+    return is_value(reader->last.kind) && (is_word_byte(first) || first == '(') && after && after != '\n' &&
+           after != '\r';
+}
+
+void foreign_comment(Reader *reader, Span span) { diag_error(reader->diagnostics, span, "a comment begins with #"); }
+
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* number = 10 * number + digit; false: it does not fit. */
+static bool add_digit(int64_t *number, int digit)
+{
+    return !__builtin_mul_overflow(*number, 10, number) && !__builtin_add_overflow(*number, digit, number);
+}
+
+/* 12.5e3 as digits/scale; false: it does not fit. */
+static bool read_decimal(const char *text, int64_t *digits, int64_t *scale)
+{
+    bool good = true, fraction = false;
+    *digits = 0, *scale = 1;
+    for (; *text && *text != 'e' && *text != 'E'; text++)
+        if (*text == '.')
+            fraction = true;
+        else
+            good = good && add_digit(digits, *text - '0') && (!fraction || add_digit(scale, 0));
+    for (int64_t exponent = *text ? strtoll(text + 1, NULL, 10) : 0; exponent > 0 && good && *digits; exponent--)
+        good = add_digit(digits, 0);
+    return good;
+}
+
+int64_t foreign_number(Reader *reader, Span span)
+{
+    const char *text = text_of(reader, span);
+    int64_t digits, scale;
+    const bool good = read_decimal(text, &digits, &scale);
+    const int64_t divisor = good ? common_divisor(digits, scale) : 1;
+    diag_error(reader->diagnostics, span, "`%s`: numbers are whole, written in digits only", text);
+    if (good && divisor == scale)
+        diag_help(reader->diagnostics, "write %lld", (long long)(digits / scale));
+    else if (good)
+        diag_help(reader->diagnostics, "multiply first, then divide: %s of M is M*%lld/%lld", text,
+                  (long long)(digits / divisor), (long long)(scale / divisor));
+    return good ? digits / scale : INT64_MAX;
+}
+
+bool foreign_choice(Reader *reader, Span span)
+{
+    const Span rest = expression_from(reader, span.end, ";{}");
+    if (!is_value(reader->last.kind))
+        return false;
+    for (uint32_t at = rest.begin; at + 4 < rest.end; at++) {
+        if (memcmp(reader->source->text + at, "else", 4) != 0 || is_word_byte(byte_at(reader, at - 1)) ||
+            is_word_byte(byte_at(reader, at + 4)))
+            continue;
+        const Span left = expression_before(reader, span.begin), middle = trimmed(reader, (Span){rest.begin, at});
+        const Span right = expression_from(reader, at + 4, ";,{}:");
+        if (!line_is_reported(reader, span)) {
+            diag_error(reader->diagnostics, span, "the language has no `a if c else b`");
+            diag_help(reader->diagnostics, "write %s ? %s : %s", text_of(reader, middle), text_of(reader, left),
+                      text_of(reader, right));
+        }
+        return true;
+    }
+    return false;
+}
+
+/* --- words in expressions --- */
+
+static const Spelling *spelling_of(const char *text)
+{
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i].text, text) == 0)
+            return &words[i];
+    return NULL;
+}
+
+/* "000*000*000" is how many of 1000 it is; NULL: no unit. */
+static const char *unit_factor(const char *text)
+{
+    static const char *const decimal[] = {"1000", "1000*1000", "1000*1000*1000", "1000*1000*1000*1000"};
+    static const char *const binary[] = {"1024", "1024*1024", "1024*1024*1024", "1024*1024*1024*1024"};
+    const char *letter = strchr("kMGT", *text == 'K' ? 'k' : *text);
+    if (!*text || !letter)
+        return NULL;
+    const char *rest = text + 1;
+    const bool is_binary = *rest == 'i';
+    rest += is_binary;
+    rest += *rest == 'B';
+    return *rest ? NULL : (is_binary ? binary : decimal)[letter - "kMGT"];
+}
+
+static bool report_unit(Reader *reader, Span number, Span unit)
+{
+    const char *factor = unit_factor(text_of(reader, unit));
+    if (!factor || reader->item.kind != TOKEN_ORDER)
+        return false;
+    const char *count = text_of(reader, number);
+    diag_error(reader->diagnostics, (Span){number.begin, unit.end}, "a number has no unit");
+    diag_help(reader->diagnostics,
+              "write %s*%s where input and weight are in bytes, too; without these, memory counts halves of a "
+              "stage's activation, and 2*P is what 1F1B holds",
+              count, factor);
+    return true;
+}
+
+static bool report_not(Reader *reader)
+{
+    const Span operand = expression_from(reader, reader->last.span.begin, ";{?:,&|");
+    const char *text = text_of(reader, operand);
+    diag_error(reader->diagnostics, reader->previous.span, "the language has no `not`");
+    diag_help(reader->diagnostics, operand.end > reader->last.span.end ? "write !(%s)" : "write !%s", text);
+    return true;
+}
+
+bool foreign_word(Reader *reader, const SyntaxError *error)
+{
+    const ReadToken *const before = &reader->previous;
+    if ((error->found == TOKEN_NAME || error->found == TOKEN_NUMBER) && before->kind == TOKEN_NAME &&
+        strcmp(text_of(reader, before->span), "not") == 0)
+        return report_not(reader);
+    if (error->found != TOKEN_NAME || !is_value(before->kind))
+        return false;
+    if (before->kind == TOKEN_NUMBER && report_unit(reader, before->span, error->span))
+        return true;
+    const Spelling *spelling = spelling_of(text_of(reader, error->span));
+    if (!spelling)
+        return false;
+    diag_error(reader->diagnostics, error->span, "the language has no `%s`", spelling->text);
+    diag_help(reader->diagnostics, "%s", spelling->help);
+    return true;
+}
+
+/* --- passes --- */
+
+static bool is_pass_word(const char *text)
+{
+    const char *letters = text + (*text == 'n');
+    return *letters && strspn(letters, "FBIWU0123456789") == strlen(letters) && isupper((unsigned char)*letters);
+}
+
+static bool report_count(Reader *reader, Span span, const char *passes, const char *count)
+{
+    diag_error(reader->diagnostics, span, "the count of a step comes after it");
+    diag_help(reader->diagnostics, "write %s : %s;", passes, count);
+    return true;
+}
+
+bool foreign_count(Reader *reader, const SyntaxError *error)
+{
+    const char *text = text_of(reader, error->span);
+    if (reader->previous.kind == TOKEN_PASS &&
+        (error->found == '*' || strcmp(text, "x") == 0 || strcmp(text, "times") == 0)) {
+        const Span count = expression_from(reader, error->span.end, ";{}");
+        Span passes = reader->previous.span;
+        while (passes.begin > 0 && is_word_byte(byte_at(reader, passes.begin - 1)))
+            passes.begin--;
+        return !is_empty(count) && report_count(reader, error->span, text_of(reader, passes), text_of(reader, count));
+    }
+    if (!error->expected[TOKEN_LET] || (error->found != TOKEN_NAME && error->found != TOKEN_NUMBER))
+        return false;
+    uint32_t at = skip_blanks(reader, error->span.end);
+    at += byte_at(reader, at) == '*';
+    const Span passes = word_at(reader, at);
+    const char *word = text_of(reader, passes);
+    if (!is_pass_word(word))
+        return false;
+    if (passes.begin > error->span.end)
+        return report_count(reader, (Span){error->span.begin, passes.end}, word, text);
+    diag_error(reader->diagnostics, (Span){error->span.begin, passes.end}, "the count of a step comes after it");
+    diag_help(reader->diagnostics, "M times one F and one B is nFB : M; the digit after a letter is its chunk");
+    return true;
+}
+
+bool foreign_call(Reader *reader, const SyntaxError *error)
+{
+    const OpenBracket *open = reader->open;
+    const bool call = error->found == '(' && reader->previous.kind == TOKEN_PASS;
+    const bool pair = error->found == ',' && open && (open->bracket == '[' || open->bracket == '{') &&
+                      error->expected[open->bracket == '[' ? ']' : '}'];
+    if (!open || (!call && !pair))
+        return false;
+    const Span first = expression_from(reader, open->span.end, ",}"),
+               second = expression_from(reader, first.end + 1, "}");
+    const Span pass = word_at(reader, open->span.begin - 1);
+    const char *letter = text_of(reader, pass), *one = text_of(reader, first);
+    diag_error(reader->diagnostics, error->span, "a pass has its chunk in { } and its microbatch in [ ]");
+    if (byte_at(reader, first.end) == ',' && !is_empty(second))
+        diag_help(reader->diagnostics, "write %s{%s}[%s]", letter, one, text_of(reader, second));
+    else if (!is_empty(first))
+        diag_help(reader->diagnostics, "write %s{%s} for chunk %s, %s[%s] for microbatch %s", letter, one, one, letter,
+                  one, one);
+    return true;
+}
