@@ -7,41 +7,61 @@
 typedef struct Comparison {
     const Options *options;
     Arena *arena;
-    Parameters sizes; /* ranks and microbatches, where they are known */
-    uint32_t cut;     /* stages that the costs are of; 0: not known yet */
+    const Source *sources; /* [options->input_count] */
+    Parameters sizes;      /* ranks and microbatches, where they are known */
+    bool sizes_differ;     /* between the files that have chosen them */
 } Comparison;
 
-/* What the command line leaves open is as in the first schedule. */
-static void take_sizes(Comparison *comparison, const CompareRow *row)
-{
-    if (!comparison->cut)
-        comparison->cut = row->stages;
-    if (!comparison->sizes.has_ranks && !comparison->options->stages)
-        parameters_set_ranks(&comparison->sizes, row->ranks);
-    if (!comparison->sizes.has_microbatches)
-        parameters_set_microbatches(&comparison->sizes, row->microbatches);
-}
-
-static Status compare_one(Comparison *comparison, CompareRow *row, Error *error)
+static Trial trial_of(const Comparison *comparison, int input)
 {
     const Options *options = comparison->options;
-    Arena scratch = {.exhausted = comparison->arena->exhausted};
-    Source source;
-    Status status = source_read(row->path, &scratch, &source, error);
-    if (status == STATUS_OK) {
-        const Trial trial = {.source = &source, .parameters = comparison->sizes, .optional = &options->parameters,
-                             .stages = (uint32_t)options->stages, .cut = comparison->cut, .costs = &options->costs,
-                             .memory = &options->memory};
-        status = trial_run(&trial, comparison->arena, row, error);
-    }
-    arena_free(&scratch);
-    if (row->diagnostics)
-        fputs(row->diagnostics, stderr);
-    if (status == STATUS_OK && row->stages)
-        take_sizes(comparison, row);
-    return status;
+    Trial trial = {.source = &comparison->sources[input], .parameters = options->own[input], .optional = &options->parameters,
+                   .stages = (uint32_t)options->stages, .costs = &options->costs, .memory = &options->memory};
+    if (comparison->sizes.has_ranks)
+        parameters_set_ranks(&trial.parameters, comparison->sizes.ranks);
+    if (comparison->sizes.has_microbatches)
+        parameters_set_microbatches(&trial.parameters, comparison->sizes.microbatches);
+    trial.parts = options->stages ? trial.stages : (uint32_t)comparison->sizes.ranks;
+    return trial;
 }
 
+/* --- sizes that the command line leaves open: those of the orders (.csv), which have no others, else the schedules' own. The largest,
+   so that the order of the files does not matter --- */
+
+static uint32_t ranks_of(const TrialSizes *sizes) { return sizes->ranks; }
+static uint32_t microbatches_of(const TrialSizes *sizes) { return sizes->microbatches; }
+
+static uint32_t largest(Comparison *comparison, uint32_t (*size_of)(const TrialSizes *))
+{
+    uint32_t most[2] = {0, 0}; /* of schedules, of orders */
+    bool differ[2] = {false, false};
+    for (int i = 0; i < comparison->options->input_count; i++) {
+        const Trial trial = trial_of(comparison, i);
+        const TrialSizes sizes = trial_sizes(&trial, comparison->arena);
+        const bool order = source_is_order(trial.source);
+        const uint32_t size = size_of(&sizes);
+        differ[order] = differ[order] || (most[order] && size && size != most[order]);
+        most[order] = size > most[order] ? size : most[order];
+    }
+    const bool order = most[1] > 0;
+    comparison->sizes_differ = comparison->sizes_differ || differ[order];
+    return most[order];
+}
+
+static void choose_sizes(Comparison *comparison)
+{
+    Parameters *sizes = &comparison->sizes;
+    const uint32_t ranks = sizes->has_ranks || comparison->options->stages ? 0 : largest(comparison, ranks_of);
+    if (ranks)
+        parameters_set_ranks(sizes, ranks);
+    const uint32_t microbatches = sizes->has_microbatches ? 0 : largest(comparison, microbatches_of);
+    if (microbatches)
+        parameters_set_microbatches(sizes, microbatches);
+}
+
+/* --- the table --- */
+
+/* Whether each -D for all is a parameter of some schedule. */
 static Status check_taken(const Parameters *given, const CompareTable *table, Error *error)
 {
     for (uint32_t i = 0; i < given->count; i++) {
@@ -65,24 +85,41 @@ static void note_gap(const Costs *costs, const CompareTable *table)
         fprintf(stderr, "dpc: note: --cost: %s\n", gap);
 }
 
-Status compare(const Options *options, Arena *arena, FILE *stream, Error *error)
+static Status fill_rows(const Comparison *comparison, CompareRow *rows, Error *error)
 {
-    Comparison comparison = {.options = options, .arena = arena, .sizes = options->parameters};
-    comparison.sizes.others = NULL;
-    comparison.sizes.count = comparison.sizes.capacity = 0;
-    CompareRow *rows = arena_array(arena, (size_t)options->input_count, sizeof *rows);
     Status status = STATUS_OK;
-    for (int i = 0; i < options->input_count; i++) {
-        rows[i].path = rows[i].name = options->inputs[i];
-        const Status one = compare_one(&comparison, &rows[i], error);
+    for (int i = 0; i < comparison->options->input_count; i++) {
+        const Trial trial = trial_of(comparison, i);
+        const Status one = trial_run(&trial, comparison->arena, &rows[i], error);
+        if (rows[i].diagnostics)
+            fputs(rows[i].diagnostics, stderr);
         if (one != STATUS_OK && !rows[i].reason)
             return one;
         status = status == STATUS_OK ? one : status;
     }
-    const CompareTable table = {.rows = rows, .count = (size_t)options->input_count, .cut = comparison.cut,
-                                .memory = &options->memory};
+    return status;
+}
+
+Status compare(const Options *options, Arena *arena, FILE *stream, Error *error)
+{
+    const size_t count = (size_t)options->input_count;
+    Source *sources = arena_array(arena, count, sizeof *sources);
+    CompareRow *rows = arena_array(arena, count, sizeof *rows);
+    CompareSort sort;
+    TRY(compare_sort_named(options->sort ? options->sort : "makespan", &sort, error));
+    for (size_t i = 0; i < count; i++)
+        TRY(source_read(options->inputs[i], arena, &sources[i], error));
+    Comparison comparison = {.options = options, .arena = arena, .sources = sources, .sizes = options->parameters};
+    choose_sizes(&comparison);
+    const Status status = fill_rows(&comparison, rows, error);
+    if (status != STATUS_OK && status != STATUS_BAD_INPUT)
+        return status;
+    CompareTable table = {.rows = rows, .count = count, .sizes_differ = comparison.sizes_differ, .by_stages = options->stages > 0,
+                          .parts = trial_of(&comparison, 0).parts, .memory = &options->memory};
+    table.costs_stages = trial_costs_stages(&options->costs, table.parts, &table.stages_assumed);
     TRY(check_taken(&options->parameters, &table, error));
     note_gap(&options->costs, &table);
+    compare_sort(rows, count, sort);
     if (options->json)
         compare_put_json(&table, stream);
     else

@@ -1,15 +1,116 @@
 #include "compiler/command/compare_table.h"
 
 #include "compiler/output/json.h"
+#include "runtime/base/counted.h"
+#include "runtime/base/names.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* --- columns --- */
+
+typedef enum Column {
+    SCHEDULE, RANKS, STAGES, MAKESPAN, MESSAGES, BUBBLE, RATE, IMBALANCE, ORDER, PEAK, MODELS, COPIES, SENT, BYTES, MEMORY, LIMIT, COLUMNS
+} Column;
+
+typedef enum Style { WORDS, COUNT, TIME, PERCENT, HUNDREDTHS, SHORT, SIZE } Style;
+
+static const struct {
+    const char *name;
+    Style style;
+} columns[COLUMNS] = {{"schedule", WORDS},     {"ranks", COUNT},   {"stages", COUNT},   {"makespan", TIME}, {"messages", TIME}, {"bubble", TIME},
+                      {"rate", PERCENT},       {"imbalance", PERCENT}, {"order", PERCENT}, {"peak", COUNT},    {"models", HUNDREDTHS},
+                      {"copies", SHORT},       {"sent", COUNT},    {"bytes", SIZE},     {"memory", SIZE},   {"limit", WORDS}};
+
+static double bubble_of(const CompareRow *row) { return row->bubble.cost - row->bubble.work; }
+
+static double value_of(const CompareRow *row, Column column)
+{
+    switch (column) {
+    case RANKS: return row->ranks;
+    case STAGES: return row->stages;
+    case MAKESPAN: return row->makespan;
+    case MESSAGES: return row->causes.messages;
+    case BUBBLE: return bubble_of(row);
+    case RATE: return row->bubble.rate;
+    case IMBALANCE: return row->causes.imbalance;
+    case ORDER: return row->causes.order;
+    case PEAK: return row->peak;
+    case MODELS: return (double)row->peak / row->stages;
+    case COPIES: return row->copies;
+    case SENT: return (double)row->messages;
+    case BYTES: return row->bytes;
+    case MEMORY: return row->memory;
+    case LIMIT: return !row->fits;
+    default: return 0;
+    }
+}
+
+/* --- sorting --- */
+
+enum { AS_GIVEN = COLUMNS };
+
+Status compare_sort_named(const char *name, CompareSort *sort, Error *error)
+{
+    NearestWord nearest = nearest_to(name);
+    char names[200] = "";
+    for (Column column = 0; column < COLUMNS; column++) {
+        *sort = (CompareSort)column;
+        if (strcmp(name, columns[column].name) == 0)
+            return STATUS_OK;
+        nearest_consider(&nearest, columns[column].name);
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s, ", columns[column].name);
+    }
+    *sort = AS_GIVEN;
+    if (strcmp(name, "file") == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_BAD_USAGE, "--sort=%s: no such column%s%s%s: %sor file for the given order", name,
+                     nearest.word ? "; did you mean " : "", nearest.word ? nearest.word : "", nearest.word ? "? All of them" : "; there are", names);
+}
+
+static int compare_parameters(const CompareRow *a, const CompareRow *b)
+{
+    for (uint32_t i = 0; i < a->parameter_count && i < b->parameter_count; i++) {
+        const int names = strcmp(a->parameters[i].name, b->parameters[i].name);
+        if (names || a->parameters[i].value != b->parameters[i].value)
+            return names ? names : a->parameters[i].value < b->parameters[i].value ? -1 : 1;
+    }
+    return (a->parameter_count > b->parameter_count) - (a->parameter_count < b->parameter_count);
+}
+
+static int compare_names(const CompareRow *a, const CompareRow *b)
+{
+    const int names = strcmp(a->name, b->name), parameters = compare_parameters(a, b);
+    return names ? names : parameters ? parameters : strcmp(a->path, b->path);
+}
+
+static int compare_rows(const void *left, const void *right, void *context)
+{
+    const CompareRow *a = left, *b = right;
+    const Column by[] = {(Column)(*(const CompareSort *)context), MAKESPAN, RATE, MEMORY, MODELS};
+    if (!a->reason != !b->reason)
+        return a->reason ? 1 : -1;
+    for (size_t i = 0; !a->reason && by[0] != SCHEDULE && i < sizeof by / sizeof *by; i++) {
+        const double first = value_of(a, by[i]), second = value_of(b, by[i]);
+        if (first < second || first > second)
+            return first < second ? -1 : 1;
+    }
+    return compare_names(a, b);
+}
+
+void compare_sort(CompareRow *rows, size_t count, CompareSort sort)
+{
+    if (sort != AS_GIVEN)
+        qsort_r(rows, count, sizeof *rows, compare_rows, &sort);
+}
 
 /* --- what is published beside what is --- */
 
 static double difference(const CompareRow *row)
 {
-    const double more = row->bubble.cost - row->bubble.work - row->published.value;
+    const double more = bubble_of(row) - row->published.value;
     return fabs(more) <= 1e-9 * row->makespan ? 0 : more;
 }
 
@@ -34,104 +135,203 @@ static const char *bytes_text(double bytes, Arena *arena)
     return arena_format(arena, "%.4g%s", bytes, units[unit]);
 }
 
-typedef enum Column {
-    SCHEDULE, RANKS, STAGES, MICROBATCHES, MAKESPAN, BUBBLE, RATE, PEAK, MODELS, COPIES, MESSAGES, SENT, MEMORY, LIMIT, PUBLISHED, VERDICT, COLUMNS
-} Column;
+static const char *text_of(double value, Style style, Arena *arena)
+{
+    switch (style) {
+    case COUNT: return arena_format(arena, "%.0f", value);
+    case TIME: return arena_format(arena, "%.6g", value);
+    case PERCENT: return arena_format(arena, "%.2f %%", fabs(100 * value));
+    case HUNDREDTHS: return arena_format(arena, "%.2f", value);
+    case SHORT: return arena_format(arena, "%.3g", value);
+    default: return bytes_text(value, arena);
+    }
+}
 
-static const char *const heads[COLUMNS] = {"schedule", "ranks",  "stages",  "microbatches", "makespan", "bubble", "rate",     "peak",
-                                           "models",   "copies", "messages", "sent",         "memory",   "limit",  "published", ""};
+/* "interleaved-1f1b chunks=4" */
+static const char *label(const CompareRow *row, const char *name, Arena *arena)
+{
+    for (uint32_t i = 0; i < row->parameter_count; i++)
+        name = arena_format(arena, "%s %s=%" PRId64, name, row->parameters[i].name, row->parameters[i].value);
+    return name;
+}
 
-static bool to_the_left(Column column) { return column == SCHEDULE || column >= LIMIT; }
+/* Rows of one name and with the same parameters are told apart by their files. */
+static const char *row_label(const CompareTable *table, size_t row, Arena *arena)
+{
+    const CompareRow *rows = table->rows;
+    for (size_t i = 0; i < table->count; i++)
+        if (i != row && strcmp(rows[i].name, rows[row].name) == 0 && compare_parameters(&rows[i], &rows[row]) == 0)
+            return label(&rows[row], rows[row].path, arena);
+    return label(&rows[row], rows[row].name, arena);
+}
 
-/* Two schedules of one name are told apart by their files. */
-static const char *row_name(const CompareTable *table, size_t row)
+/* Some row with figures has one that is more than a rounding error. */
+static bool any(const CompareTable *table, Column column)
 {
     for (size_t i = 0; i < table->count; i++)
-        if (i != row && strcmp(table->rows[i].name, table->rows[row].name) == 0)
-            return table->rows[row].path;
-    return table->rows[row].name;
+        if (!table->rows[i].reason && fabs(value_of(&table->rows[i], column)) > 1e-9)
+            return true;
+    return false;
 }
 
-static void fill_cells(const CompareTable *table, size_t i, const char **cells, Arena *arena)
+/* A column in which all rows would say the same, or what another one says, is left out. */
+static bool shows(const CompareTable *table, Column column)
 {
-    const CompareRow *row = &table->rows[i];
-    cells[SCHEDULE] = row_name(table, i);
-    if (row->reason)
-        return;
-    cells[RANKS] = arena_format(arena, "%u", row->ranks);
-    cells[STAGES] = arena_format(arena, "%u", row->stages);
-    cells[MICROBATCHES] = arena_format(arena, "%u", row->microbatches);
-    cells[MAKESPAN] = arena_format(arena, "%.6g", row->makespan);
-    cells[BUBBLE] = arena_format(arena, "%.6g", row->bubble.cost - row->bubble.work);
-    cells[RATE] = arena_format(arena, "%.2f %%", 100 * row->bubble.rate);
-    cells[PEAK] = arena_format(arena, "%u", row->peak);
-    cells[MODELS] = arena_format(arena, "%.2f", (double)row->peak / row->stages);
-    cells[COPIES] = arena_format(arena, "%.3g", row->copies);
-    cells[MESSAGES] = arena_format(arena, "%llu", (unsigned long long)row->messages);
-    if (row->bytes > 0)
-        cells[SENT] = bytes_text(row->bytes, arena);
-    if (row->memory > 0)
-        cells[MEMORY] = bytes_text(row->memory, arena);
-    if (memory_is_limited(table->memory))
-        cells[LIMIT] = row->fits ? "fits" : "over";
-    if (row->has_published) {
-        cells[PUBLISHED] = arena_format(arena, "%s%.6g = %s", row->published.is_bound ? "at least " : "", row->published.value,
-                                        row->published.formula);
-        cells[VERDICT] = verdict(row, arena);
+    switch (column) {
+    case RANKS: return table->by_stages;
+    case STAGES: return !table->by_stages;
+    case MESSAGES:
+    case IMBALANCE:
+    case BYTES:
+    case MEMORY: return any(table, column);
+    case ORDER: return any(table, MESSAGES) || any(table, IMBALANCE);
+    case LIMIT: return memory_is_limited(table->memory);
+    default: return true;
     }
 }
 
-static void put_row(const char *const *cells, const size_t *widths, const char *reason, FILE *stream)
+/* Cells with a width for each column; NULL is empty. */
+typedef struct Grid {
+    const char *(*cells)[COLUMNS];
+    size_t rows;
+    Column numbers, after_numbers; /* columns from `numbers` to before `after_numbers` are flush right */
+} Grid;
+
+static void put_grid(const Grid *grid, FILE *stream)
 {
-    fprintf(stream, "%-*s", (int)widths[SCHEDULE], cells[SCHEDULE]);
-    if (reason) {
-        fprintf(stream, "  %s\n", reason);
-        return;
-    }
-    Column last = SCHEDULE;
-    for (Column column = RANKS; column < COLUMNS; column++)
-        last = cells[column] && *cells[column] && widths[column] ? column : last;
-    for (Column column = RANKS; column <= last; column++)
-        if (widths[column]) {
-            const int width = column == last && to_the_left(column) ? 0 : (int)widths[column];
-            fprintf(stream, to_the_left(column) ? "  %-*s" : "  %*s", width, cells[column] ? cells[column] : "");
+    int widths[COLUMNS] = {0}; /* 0: nobody has anything there */
+    for (size_t r = 0; r < grid->rows; r++)
+        for (Column column = 0; column < COLUMNS; column++)
+            if (grid->cells[r][column] && (int)strlen(grid->cells[r][column]) > widths[column])
+                widths[column] = (int)strlen(grid->cells[r][column]);
+    for (size_t r = 0; r < grid->rows; r++) {
+        const char *const *cells = grid->cells[r];
+        Column last = COLUMNS - 1;
+        while (last > 0 && !cells[last])
+            last--;
+        for (Column column = 0; column <= last; column++) {
+            const bool right = column >= grid->numbers && column < grid->after_numbers;
+            if (widths[column])
+                fprintf(stream, "%s%*s", column ? "  " : "", right ? widths[column] : column < last ? -widths[column] : 0,
+                        cells[column] ? cells[column] : "");
         }
-    putc('\n', stream);
+        putc('\n', stream);
+    }
+}
+
+static Grid grid_new(const CompareTable *table, Arena *arena)
+{
+    return (Grid){.cells = arena_array(arena, table->count + 1, sizeof(const char *[COLUMNS]))};
+}
+
+static void put_figures(const CompareTable *table, Arena *arena, FILE *stream)
+{
+    Grid grid = grid_new(table, arena);
+    grid.numbers = RANKS;
+    grid.after_numbers = LIMIT;
+    for (Column column = 0; column < COLUMNS; column++)
+        grid.cells[0][column] = shows(table, column) ? columns[column].name : NULL;
+    grid.rows = 1;
+    for (size_t i = 0; i < table->count; i++) {
+        const CompareRow *row = &table->rows[i];
+        if (row->reason)
+            continue;
+        const char **cells = grid.cells[grid.rows++];
+        for (Column column = 0; column < COLUMNS; column++)
+            if (columns[column].style != WORDS && shows(table, column))
+                cells[column] = text_of(value_of(row, column), columns[column].style, arena);
+        cells[SCHEDULE] = row_label(table, i, arena);
+        if (shows(table, LIMIT))
+            cells[LIMIT] = row->fits ? "fits" : "over";
+    }
+    if (grid.rows > 1)
+        put_grid(&grid, stream);
+}
+
+static void put_reasons(const CompareTable *table, Arena *arena, FILE *stream)
+{
+    Grid grid = grid_new(table, arena);
+    for (size_t i = 0; i < table->count; i++)
+        if (table->rows[i].reason) {
+            grid.cells[grid.rows][0] = row_label(table, i, arena);
+            grid.cells[grid.rows++][1] = table->rows[i].reason;
+        }
+    if (grid.rows && grid.rows < table->count)
+        putc('\n', stream);
+    put_grid(&grid, stream);
+}
+
+static void put_published_rows(const CompareTable *table, Arena *arena, FILE *stream)
+{
+    Grid grid = grid_new(table, arena);
+    for (size_t i = 0; i < table->count; i++) {
+        const CompareRow *row = &table->rows[i];
+        if (row->reason || !row->has_published)
+            continue;
+        const char **cells = grid.cells[grid.rows++];
+        cells[0] = row_label(table, i, arena);
+        cells[1] = arena_format(arena, "%s%.6g", row->published.is_bound ? "at least " : "", row->published.value);
+        cells[2] = arena_format(arena, "= %s", row->published.formula);
+        cells[3] = verdict(row, arena);
+    }
+    grid.numbers = 1;
+    grid.after_numbers = 2;
+    if (grid.rows)
+        fputs("\npublished bubbles, for P ranks, S stages, M microbatches, k activations at the peak\n", stream);
+    put_grid(&grid, stream);
+}
+
+/* What the sizes are that all rows have. */
+static void put_title(const CompareTable *table, FILE *stream)
+{
+    const CompareRow *row = table->rows;
+    while (row->reason)
+        row++;
+    fprintf(stream, "%s, %s%s\n", table->by_stages ? counted(row->stages, "stage").text : counted(row->ranks, "rank").text,
+            counted(row->microbatches, "microbatch").text, table->sizes_differ ? ": the most that one of the files has by itself" : "");
+}
+
+static bool some_recut(const CompareTable *table)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (!table->rows[i].reason && table->rows[i].stages != table->parts)
+            return true;
+    return false;
+}
+
+static void put_words(const CompareTable *table, FILE *stream)
+{
+    fputs("\nbubble: time of the longest rank beyond the mean work of a rank; rate: its share of the time of that rank\n", stream);
+    if (shows(table, ORDER))
+        fprintf(stream, "%sorder: this share where messages take no time: %swaiting\n", any(table, IMBALANCE) ? "imbalance, " : "",
+                any(table, IMBALANCE) ? "work that ranks have less than the one with most; " : "");
+    if (any(table, MESSAGES))
+        fputs("messages: time that they add to the makespan\n", stream);
+    fputs("peak: most activations of a stage on a rank; models: these as microbatches of the whole model\n"
+          "copies: of the weights, versions included; sent: messages of all ranks\n", stream);
+    if (any(table, MEMORY))
+        fprintf(stream, "memory: of the rank that needs most, %s\n",
+                table->memory->has_sizes ? "weights and messages included" : "what its microbatches hold");
+    if (table->costs_stages == table->parts && some_recut(table))
+        fprintf(stream, "times and bytes are given for 1/%u of the model; a stage that is smaller or larger takes its share\n", table->parts);
+    if (table->costs_stages != table->parts)
+        fprintf(stream, "times are given for a model in %u stages%s; a stage of another size takes its share\n", table->costs_stages,
+                table->stages_assumed ? ", as many as costs of single stages name (stages = N in the costs says another number)" : "");
 }
 
 void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream)
 {
-    const char *(*cells)[COLUMNS] = arena_array(arena, table->count, sizeof *cells);
-    size_t widths[COLUMNS] = {0}; /* 0: nobody has anything there */
-    bool figures = false, recut = false;
-    for (size_t i = 0; i < table->count; i++) {
-        fill_cells(table, i, cells[i], arena);
-        figures = figures || !table->rows[i].reason;
-        recut = recut || (!table->rows[i].reason && table->rows[i].stages != table->cut);
-        for (Column column = 0; column < COLUMNS; column++)
-            if (cells[i][column] && strlen(cells[i][column]) > widths[column])
-                widths[column] = strlen(cells[i][column]);
-    }
-    for (Column column = 0; column < COLUMNS; column++)
-        if (widths[column] && strlen(heads[column]) > widths[column])
-            widths[column] = strlen(heads[column]);
-    if (figures)
-        put_row(heads, widths, NULL, stream);
+    bool figures = false;
     for (size_t i = 0; i < table->count; i++)
-        put_row(cells[i], widths, table->rows[i].reason, stream);
+        figures = figures || !table->rows[i].reason;
+    if (figures)
+        put_title(table, stream);
+    put_figures(table, arena, stream);
+    put_reasons(table, arena, stream);
     if (!figures)
         return;
-    fputs("\nbubble: the longest rank's time without work; copies: of the weights, versions included\n"
-          "peak: most activations of a stage on a rank; models: these as microbatches of the whole model\n",
-          stream);
-    if (widths[PUBLISHED])
-        fputs("published: the bubble for P ranks, S stages, M microbatches, k activations at the peak\n", stream);
-    if (widths[MEMORY])
-        fprintf(stream, "memory: of the rank that needs most, %s\n",
-                table->memory->has_sizes ? "weights and messages included" : "what its microbatches hold");
-    if (recut)
-        fprintf(stream, "%s are of a stage of %u: where the model is cut into more, a stage takes less\n",
-                widths[MEMORY] || widths[LIMIT] ? "times and memory" : "times", table->cut);
+    put_published_rows(table, arena, stream);
+    put_words(table, stream);
 }
 
 /* --- as JSON --- */
@@ -154,13 +354,20 @@ static void put_published(const PublishedBubble *published, FILE *stream)
 
 void compare_put_json(const CompareTable *table, FILE *stream)
 {
-    fprintf(stream, "{\"stages_of_times\": %u, \"schedules\": [", table->cut);
+    fprintf(stream, "{\"stages_of_times\": %u, \"stages_of_bytes\": %u, \"schedules\": [", table->costs_stages, table->parts);
     for (size_t i = 0; i < table->count; i++) {
         const CompareRow *row = &table->rows[i];
         fputs(i ? ",\n  {\"file\": " : "\n  {\"file\": ", stream);
         put_text(row->path, stream);
         fputs(", \"schedule\": ", stream);
         put_text(row->name, stream);
+        fputs(", \"parameters\": {", stream);
+        for (uint32_t p = 0; p < row->parameter_count; p++) {
+            fputs(p ? ", " : "", stream);
+            put_text(row->parameters[p].name, stream);
+            fprintf(stream, ": %" PRId64, row->parameters[p].value);
+        }
+        putc('}', stream);
         if (row->reason) {
             fputs(", \"refused\": ", stream);
             put_text(row->reason, stream);
@@ -169,9 +376,9 @@ void compare_put_json(const CompareTable *table, FILE *stream)
         }
         fprintf(stream,
                 ", \"ranks\": %u, \"stages\": %u, \"microbatches\": %u, \"makespan\": %.17g,\n   \"cost\": %.17g, \"bubble\": %.17g, "
-                "\"bubble_rate\": %.17g, \"peak_activations\": %u, \"weight_copies\": %.17g, \"messages_sent\": %llu",
-                row->ranks, row->stages, row->microbatches, row->makespan, row->bubble.cost, row->bubble.cost - row->bubble.work,
-                row->bubble.rate, row->peak, row->copies, (unsigned long long)row->messages);
+                "\"bubble_rate\": %.17g, \"imbalance\": %.17g, \"order_bubble\": %.17g, \"messages_time\": %.17g,\n   \"peak_activations\": %u, \"weight_copies\": %.17g, \"messages_sent\": %llu",
+                row->ranks, row->stages, row->microbatches, row->makespan, row->bubble.cost, bubble_of(row), row->bubble.rate,
+                row->causes.imbalance, row->causes.order, row->causes.messages, row->peak, row->copies, (unsigned long long)row->messages);
         if (row->bytes > 0)
             fprintf(stream, ", \"bytes_sent\": %.17g", row->bytes);
         if (row->memory > 0)

@@ -15,7 +15,8 @@ const char command_line_help[] =
     "dpc: compiles a pipeline schedule into a proven program\n"
     "usage: dpc [options] FILE.dps|FILE.csv\n"
     "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
-    "       dpc compare [options] FILE...           a table of several schedules; --stages N, --memory-limit N, --json\n"
+    "       dpc compare [options] FILE...           a table of several schedules, the fastest first; --stages N, --memory-limit N,\n"
+    "                                               --sort=COLUMN or file, --json; -D between files is for the next one only\n"
     "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
     "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; --step N\n"
     "                                                           which step of it, --emit=html or svg[:FILE] both timelines\n"
@@ -131,8 +132,8 @@ static Status check_outputs(const Options *options, Error *error)
     return STATUS_OK;
 }
 
-enum { OUTPUT = 'o', DEFINE = 'D', RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES, MEMORY_LIMIT, JSON,
-       STEP, FASTEST, WIDTH, HELP, VERSION };
+enum { AN_INPUT = 1, OUTPUT = 'o', DEFINE = 'D', RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES,
+       MEMORY_LIMIT, JSON, STEP, FASTEST, SORT, WIDTH, HELP, VERSION };
 
 /* A set of options. */
 typedef uint32_t OptionSet;
@@ -166,9 +167,9 @@ static Status check_given(Command command, OptionSet given, Error *error)
     const OptionSet of_parameters = bit(RANKS) | bit(MICROBATCHES) | bit(DEFINE) | bit(COST);
     switch (command) {
     case COMMAND_COMPARE:
-        if (given & ~(of_parameters | bit(STAGES) | bit(SLOT_BYTES) | bit(MEMORY_LIMIT) | bit(JSON)))
+        if (given & ~(of_parameters | bit(STAGES) | bit(SLOT_BYTES) | bit(MEMORY_LIMIT) | bit(SORT) | bit(JSON)))
             return error_set(error, STATUS_BAD_USAGE, "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost, --slot-bytes, "
-                                                      "--memory-limit and --json only");
+                                                      "--memory-limit, --sort and --json only");
         if (given & bit(STAGES) && given & bit(RANKS))
             return error_set(error, STATUS_BAD_USAGE, "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
         return STATUS_OK;
@@ -181,8 +182,8 @@ static Status check_given(Command command, OptionSet given, Error *error)
             return error_set(error, STATUS_BAD_USAGE, "dpc calibrate goes with -o and --fastest only");
         return STATUS_OK;
     default:
-        if (given & (bit(STAGES) | bit(JSON)))
-            return error_set(error, STATUS_BAD_USAGE, "--stages and --json are for dpc compare");
+        if (given & (bit(STAGES) | bit(SORT) | bit(JSON)))
+            return error_set(error, STATUS_BAD_USAGE, "--stages, --sort and --json are for dpc compare");
         if (given & bit(STEP))
             return error_set(error, STATUS_BAD_USAGE, "--step goes with dpc diff");
         if (given & bit(FASTEST))
@@ -199,6 +200,9 @@ static Status check_inputs(const Options *options, Error *error)
     case COMMAND_COMPARE:
         if (options->input_count < 1)
             return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
+        if (options->own[options->input_count].count)
+            return error_set(error, STATUS_BAD_USAGE, "-D %s: no schedule comes after it; before the first one it holds for all, before another "
+                                                      "one for that one only", options->own[options->input_count].others[0].name);
         return STATUS_OK;
     case COMMAND_DIFF:
         if (options->input_count != 2)
@@ -226,10 +230,13 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         {"stages", required_argument, NULL, STAGES}, {"json", no_argument, NULL, JSON},
         {"step", required_argument, NULL, STEP}, {"fastest", required_argument, NULL, FASTEST},
         {"width", required_argument, NULL, WIDTH},
+        {"sort", required_argument, NULL, SORT},
         {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
     OptionSet given = 0;
-    *options = (Options){.costs = costs_unit};
+    char **inputs = arena_array(arena, (size_t)argc, sizeof *inputs);
+    Parameters *own = arena_array(arena, (size_t)argc, sizeof *own);
+    *options = (Options){.costs = costs_unit, .inputs = inputs, .own = own};
     const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
     for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_CALIBRATE; command++)
         if (strcmp(argv[1], commands[command]) == 0)
@@ -244,8 +251,12 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     }
     opterr = 0;
     optind = 0; /* getopt starts anew: the tests call this more than once */
-    for (int option; (option = getopt_long(argc, argv, ":o:D:", known, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "-:o:D:", known, NULL)) != -1;) {
         int64_t value = 0;
+        if (option == AN_INPUT) {
+            inputs[options->input_count++] = optarg;
+            continue;
+        }
         if (option != '?' && option != ':')
             given |= bit(option);
         switch (option) {
@@ -258,7 +269,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
                 return error_set(error, STATUS_BAD_USAGE, "-D %s: write -D NAME=VALUE", optarg);
             const char *name = arena_text(arena, optarg, (size_t)(equals - optarg));
             TRY(option_number("-D", equals + 1, &value, error));
-            parameters_set(&options->parameters, arena, name, value);
+            const bool for_next = options->command == COMMAND_COMPARE && options->input_count > 0;
+            parameters_set(for_next ? &own[options->input_count] : &options->parameters, arena, name, value);
             break;
         }
         case RANKS:
@@ -275,6 +287,9 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             TRY(option_number("--stages", optarg, &options->stages, error));
             if (options->stages < 1)
                 return error_set(error, STATUS_BAD_USAGE, "--stages needs at least 1");
+            break;
+        case SORT:
+            options->sort = optarg;
             break;
         case JSON:
             options->json = true;
@@ -333,10 +348,10 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             return unknown_option(argv[optind - 1] + 2, known, error);
         }
     }
-    if (optind == argc && options->dump[DUMP_OPCODES])
+    while (optind < argc) /* after -- */
+        inputs[options->input_count++] = argv[optind++];
+    if (!options->input_count && options->dump[DUMP_OPCODES])
         return STATUS_OK;
-    options->inputs = argv + optind;
-    options->input_count = argc - optind;
     TRY(check_given(options->command, given, error));
     TRY(check_inputs(options, error));
     TRY(check_outputs(options, error));

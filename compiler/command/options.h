@@ -51,6 +51,8 @@ typedef struct Options {
     const char *input;  /* .dps or .csv; NULL only with help, version or dump of opcodes */
     char *const *inputs;
     int input_count;
+    const Parameters *own; /* compare: [input_count], the -D of each input alone */
+    const char *sort;   /* compare: NULL: by time */
     int64_t stages;     /* compare: into so many each schedule cuts the model; 0: they have the same number of ranks */
     bool json;          /* compare */
     const char *output; /* -o */

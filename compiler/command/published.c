@@ -87,9 +87,18 @@ static const struct {
      {{"I != F", other_input}, LONG_WEIGHT, OTHER_HALVES, {"FB != F+B", overlapped}, FEW_FOR_BOTH}},
 };
 
+static double without(const Costs *costs, StageCost kind, uint32_t stages, uint32_t slowest)
+{
+    double sum = 0;
+    for (uint32_t s = 0; s < stages; s++)
+        sum += s == slowest ? 0 : kind == COST_FB ? costs_pair(costs, s, s, COST_B) : costs_pass(costs, s, kind);
+    return sum / (stages - 1);
+}
+
 static Sizes sizes_of(const Schedule *schedule, const Costs *costs, uint32_t peak_activations)
 {
     const uint32_t stages = schedule->pipes[0].stages;
+    uint32_t slowest = 0;
     Sizes x = {.ranks = schedule->ranks, .stages = stages, .microbatches = schedule->microbatches, .peak = peak_activations,
                .forward = costs_pass(costs, 0, COST_F), .input = costs_pass(costs, 0, COST_I), .weight = costs_pass(costs, 0, COST_W),
                .backward = costs_pass(costs, 0, COST_B), .pair = costs_pair(costs, 0, 0, COST_B), .alike = true, .quiet = true};
@@ -97,6 +106,15 @@ static Sizes sizes_of(const Schedule *schedule, const Costs *costs, uint32_t pea
         for (StageCost kind = COST_F; kind <= COST_W; kind++)
             x.alike = x.alike && costs_pass(costs, s, kind) == costs_pass(costs, 0, kind);
         x.alike = x.alike && costs_pair(costs, s, s, COST_B) == x.pair;
+        if (costs_pass(costs, s, COST_F) + costs_pass(costs, s, COST_B) > costs_pass(costs, slowest, COST_F) + costs_pass(costs, slowest, COST_B))
+            slowest = s;
+    }
+    if (!x.alike) {
+        x.forward = without(costs, COST_F, stages, slowest);
+        x.input = without(costs, COST_I, stages, slowest);
+        x.weight = without(costs, COST_W, stages, slowest);
+        x.backward = without(costs, COST_B, stages, slowest);
+        x.pair = without(costs, COST_FB, stages, slowest);
     }
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
         for (uint32_t s = 1; s < schedule->pipes[p].stages; s++) {

@@ -2,7 +2,10 @@
 #define COMMAND_PUBLISHED_H
 
 /* Bubbles in the closed forms in which papers give them, and for which sizes and times they hold. The language knows nothing of
-   them: a schedule is recognised by its name. A bubble is the largest end - start of a rank less its work. */
+   them: a schedule is recognised by its name. A bubble is the largest end - start of a rank less its work.
+
+   The formulas have one time for all stages. Of uneven stages they take the mean over all but the slowest: (P-1)(F+B) is then what a
+   microbatch takes in the others. That is the order's part of the bubble (BubbleCauses) of GPipe; imbalance comes on top. */
 
 #include "compiler/schedule/timeline.h"
 

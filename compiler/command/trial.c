@@ -19,9 +19,23 @@ typedef struct Attempt {
     Parameters parameters;
     Costs costs;
     bool places_only; /* up to where the stages live */
-    uint32_t stages;  /* 0: it did not come so far */
+    TrialSizes sizes; /* all 0: it did not come so far */
     Compilation compilation;
 } Attempt;
+
+uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed)
+{
+    uint32_t named = 0;
+    bool exceptions = false;
+    for (uint32_t s = 0; s < costs->stage_count; s++)
+        for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
+            if (costs->stages[s][cost] >= 0) {
+                named = s + 1;
+                exceptions = exceptions || costs->said & 1u << cost;
+            }
+    *assumed = named > 0 && (!exceptions || named > parts);
+    return *assumed ? named : parts;
+}
 
 static bool has_parameter(const Ast *tree, const char *name)
 {
@@ -41,6 +55,9 @@ static void take_optional(Attempt *attempt, const Ast *tree)
         parameters_set(&attempt->parameters, attempt->compilation.arena, own->others[i].name, own->others[i].value);
 }
 
+/* Times and bytes are given for 1/parts of the model. */
+static uint32_t parts_of(const Attempt *attempt) { return attempt->trial->parts ? attempt->trial->parts : attempt->sizes.stages; }
+
 static Status on_the_way(const Compilation *c, Form form)
 {
     Attempt *attempt = *(Attempt *const *)c->context;
@@ -48,11 +65,13 @@ static Status on_the_way(const Compilation *c, Form form)
         take_optional(attempt, c->tree);
     if (form != FORM_SCHEDULE)
         return STATUS_OK;
-    attempt->stages = c->schedule.pipes[0].stages;
+    attempt->sizes = (TrialSizes){c->schedule.ranks, c->schedule.pipes[0].stages, c->schedule.microbatches};
     if (attempt->places_only)
         return STATUS_BAD_INPUT; /* that is enough */
+    const uint32_t stages = attempt->sizes.stages;
+    bool assumed;
     const Costs costs = costs_of_components(attempt->trial->costs, c->schedule.recipe, c->arena);
-    attempt->costs = costs_recut(&costs, attempt->trial->cut ? attempt->trial->cut : attempt->stages, attempt->stages, c->arena);
+    attempt->costs = costs_recut(&costs, trial_costs_stages(attempt->trial->costs, parts_of(attempt), &assumed), stages, c->arena);
     return STATUS_OK;
 }
 
@@ -72,19 +91,31 @@ static Status attempt_ranks(Attempt *attempt, const Trial *trial, int64_t ranks,
     return compile(&attempt->compilation, error);
 }
 
+static TrialSizes sizes_with(const Trial *trial, int64_t ranks, Arena *arena)
+{
+    Arena scratch = {.exhausted = arena->exhausted};
+    Attempt attempt = {.places_only = true};
+    Error ignored;
+    attempt_ranks(&attempt, trial, ranks, &scratch, &ignored);
+    arena_free(&scratch);
+    return attempt.sizes;
+}
+
 /* The ranks with which the schedule cuts the model into as many stages as are asked for; 0: none. */
 static int64_t ranks_for_stages(const Trial *trial, Arena *arena)
 {
-    for (int64_t ranks = 1; ranks <= (int64_t)RANKS_A_STAGE * trial->stages && ranks <= PROGRAM_RANKS_MAX; ranks++) {
-        Arena scratch = {.exhausted = arena->exhausted};
-        Attempt attempt = {.places_only = true};
-        Error ignored;
-        attempt_ranks(&attempt, trial, ranks, &scratch, &ignored);
-        arena_free(&scratch);
-        if (attempt.stages == trial->stages)
+    for (int64_t ranks = 1; ranks <= (int64_t)RANKS_A_STAGE * trial->stages && ranks <= PROGRAM_RANKS_MAX; ranks++)
+        if (sizes_with(trial, ranks, arena).stages == trial->stages)
             return ranks;
-    }
     return 0;
+}
+
+TrialSizes trial_sizes(const Trial *trial, Arena *arena)
+{
+    if (!trial->stages || source_is_order(trial->source))
+        return sizes_with(trial, 0, arena);
+    const int64_t ranks = ranks_for_stages(trial, arena);
+    return ranks ? sizes_with(trial, ranks, arena) : (TrialSizes){0, 0, 0};
 }
 
 /* Whether a require is what it failed on: nothing is wrong with the schedule then. */
@@ -149,15 +180,16 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     const Compilation *c = &attempt->compilation;
     const Schedule *schedule = &c->schedule;
     const Memory *given = attempt->trial->memory;
-    const uint32_t cut = attempt->trial->cut ? attempt->trial->cut : attempt->stages;
-    const Memory sizes = memory_recut(given, cut, attempt->stages);
+    const uint32_t parts = parts_of(attempt), stages = attempt->sizes.stages;
+    const Memory sizes = memory_recut(given, parts, stages);
     Timeline times;
     timeline_run(schedule, &c->table, &attempt->costs, c->arena, &times);
     row->ranks = schedule->ranks;
-    row->stages = attempt->stages;
+    row->stages = stages;
     row->microbatches = schedule->microbatches;
     row->makespan = times.makespan;
     row->bubble = timeline_bubble(schedule, &times);
+    row->causes = timeline_bubble_causes(schedule, &c->table, &times, c->arena);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const RankLoad load = rank_load(schedule, &attempt->costs, r);
         row->peak = c->plans[r].peak_activations > row->peak ? c->plans[r].peak_activations : row->peak;
@@ -167,8 +199,8 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
         row->memory = fmax(row->memory, given->has_sizes ? (double)memory_bytes(&sizes, schedule, c->plans, r) : load.peak_memory);
     }
     row->fits = (!given->limit || row->memory <= (double)given->limit) &&
-                (!given->limit_activations || (uint64_t)row->peak * cut <= (uint64_t)given->limit_activations * attempt->stages);
-    row->copies /= attempt->stages;
+                (!given->limit_activations || (uint64_t)row->peak * parts <= (uint64_t)given->limit_activations * stages);
+    row->copies /= stages;
     row->splits = schedule_splits_backward(schedule);
     row->has_published = published_bubble(schedule, &attempt->costs, row->peak, &row->published);
 }
@@ -191,7 +223,7 @@ static Status fill_row(const Trial *trial, Arena *scratch, Arena *arena, Compare
     attempt.places_only = searches_ranks && !ranks;
     const Status status = attempt_ranks(&attempt, trial, ranks, scratch, error);
     fill_identity(&attempt, arena, row);
-    if (attempt.places_only && attempt.stages) {
+    if (attempt.places_only && attempt.sizes.stages) {
         row->reason = "no number of ranks makes so many stages of it with so many microbatches";
         return STATUS_OK;
     }

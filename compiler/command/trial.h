@@ -14,7 +14,7 @@ typedef struct Trial {
     Parameters parameters;       /* ranks and microbatches, where they are known; of the others the schedule must have each one */
     const Parameters *optional;  /* of these only the others count, and of them those that the schedule has; NULL: none */
     uint32_t stages;             /* > 0: with the least number of ranks that cuts the model into so many stages */
-    uint32_t cut;                /* costs and sizes are of one of so many stages; 0: as many as this schedule has */
+    uint32_t parts;              /* times and bytes are given for 1/parts of the model; 0: for a stage of this schedule */
     const Costs *costs;
     const Memory *memory;        /* sizes of slots, and limits, which a row may exceed */
     const SearchControl *search; /* of `order auto`; NULL: to its end */
@@ -30,6 +30,7 @@ typedef struct CompareRow {
     uint32_t ranks, stages, microbatches;
     double makespan;
     Bubble bubble;
+    BubbleCauses causes;
     uint32_t peak;               /* most activations of a stage on a rank */
     double copies;               /* of the weights, and versions of them */
     uint64_t messages;           /* of all ranks */
@@ -40,6 +41,17 @@ typedef struct CompareRow {
     bool has_published;
     PublishedBubble published;
 } CompareRow;
+
+/* The number of stages that costs are of, where those for all stages are given for 1/parts of the model. Costs of single stages say
+   that themselves. Where they do not, they are of as many stages as they name, the highest + 1, and `*assumed` is true; but beside a cost
+   for all stages of the same kind they are exceptions to it, and of 1/parts, too, if they name no more stages. */
+uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed);
+
+/* The sizes that the schedule has under the trial's parameters; all 0: it cannot take these. */
+typedef struct TrialSizes {
+    uint32_t ranks, stages, microbatches;
+} TrialSizes;
+TrialSizes trial_sizes(const Trial *trial, Arena *arena);
 
 /* Fills in the row; its texts are the arena's. A schedule that cannot take the sizes, or is an order for other ones, is STATUS_OK and
    has a reason; STATUS_BAD_INPUT: it does not compile, with diagnostics; STATUS_BAD_USAGE: it has no such parameter. */

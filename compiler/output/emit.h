@@ -13,7 +13,7 @@
 void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
 
 /* One JSON object. schedule, ranks, microbatches, makespan, cost (the largest end-start of a rank), bubble_rate ((cost - work) /
-   cost, with work the mean busy time of a rank). per_rank: start, end, busy, idle (between start and end), peak_activations,
+   cost, with work the mean busy time of a rank), imbalance, order_bubble and messages_time (BubbleCauses). per_rank: start, end, busy, idle (between start and end), peak_activations,
    slots of each class, messages_sent; where the memory has sizes, bytes; where the costs have them, bytes_sent and peak_memory
    (schedule/rank_load.h). critical_path: its passes (schedule/critical_path.h) in order, an F&B as one, with rank, start, end and
    source line. overlap, where components have times and F&Bs a recipe: makespan, compute and comm (how long they are busy), hidden

@@ -236,13 +236,29 @@ RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint
 
 Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline)
 {
-    Bubble bubble = {0, 0, 0};
+    Bubble bubble = {0, 0, 0, 0};
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const RankTimes times = timeline_rank(schedule, timeline, r);
         bubble.cost = times.end - times.start > bubble.cost ? times.end - times.start : bubble.cost;
+        bubble.largest_work = times.busy > bubble.largest_work ? times.busy : bubble.largest_work;
         bubble.work += times.busy;
     }
     bubble.work /= schedule->ranks;
     bubble.rate = bubble.cost > 0 ? (bubble.cost - bubble.work) / bubble.cost : 0;
     return bubble;
+}
+
+BubbleCauses timeline_bubble_causes(const Schedule *schedule, const PassTable *table, const Timeline *timeline, Arena *arena)
+{
+    Costs costs = *timeline->costs;
+    Timeline quiet;
+    costs.latency = 0;
+    costs.bandwidth = -1;
+    costs.link_count = 0;
+    timeline_run(schedule, table, &costs, arena, &quiet);
+    const Bubble bubble = timeline_bubble(schedule, &quiet);
+    const double cost = bubble.cost > 0 ? bubble.cost : 1;
+    return (BubbleCauses){.imbalance = (bubble.largest_work - bubble.work) / cost,
+                          .order = (bubble.cost - bubble.largest_work) / cost,
+                          .messages = timeline->makespan - quiet.makespan};
 }

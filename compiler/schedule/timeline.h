@@ -34,11 +34,22 @@ typedef struct RankTimes {
 } RankTimes;
 RankTimes timeline_rank(const Schedule *schedule, const Timeline *timeline, uint32_t rank);
 
+/* How much of the time ranks do not work. */
 typedef struct Bubble {
-    double cost; /* largest end - start of a rank */
-    double work; /* mean busy time of a rank */
-    double rate; /* (cost - work) / cost */
+    double cost;         /* largest end - start of a rank */
+    double work;         /* mean busy time of a rank */
+    double largest_work; /* largest busy time of a rank */
+    double rate;         /* (cost - work) / cost */
 } Bubble;
 Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline);
+
+/* What makes the bubble. The first two are of the same order where messages take no time; they add up to its rate there. */
+typedef struct BubbleCauses {
+    double imbalance; /* (largest_work - work) / cost: some ranks have less work than others */
+    double order;     /* (cost - largest_work) / cost: the rank with the most work waits, too */
+    double messages;  /* time that messages add to the makespan */
+} BubbleCauses;
+/* `timeline` is one of timeline_run. */
+BubbleCauses timeline_bubble_causes(const Schedule *schedule, const PassTable *table, const Timeline *timeline, Arena *arena);
 
 #endif
