@@ -350,7 +350,7 @@ static Status reduce_on_device(Endpoint *endpoint, Meeting *meeting, int self, f
 }
 
 /* Each member adds up one slice of everybody's buffers and writes the sums back to everybody. */
-static Status local_reduce(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error)
+static Status local_reduce(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements, size_t size, Error *error)
 {
     Meeting *meeting = meeting_of(endpoint->local, members, count);
     if (!meeting)
@@ -360,16 +360,16 @@ static Status local_reduce(Endpoint *endpoint, const int *members, int count, fl
         self++;
     if (endpoint->device)
         return reduce_on_device(endpoint, meeting, self, buffer, elements, error);
-    float **buffers = (float **)meeting->given;
+    void **buffers = meeting->given;
     buffers[self] = buffer;
     TRY(meet(endpoint, meeting, self, error));
     const size_t end = elements * (size_t)(self + 1) / (size_t)count;
     for (size_t start = elements * (size_t)self / (size_t)count; start < end; start += SUM_BLOCK) {
-        float sums[SUM_BLOCK];
+        SumBlock sums;
         const size_t length = end - start < SUM_BLOCK ? end - start : SUM_BLOCK;
-        sum_in_order((const float *const *)buffers, count, start, length, sums);
+        sum_in_order(buffers, count, start, length, size, &sums);
         for (int i = 0; i < count; i++)
-            memcpy(buffers[i] + start, sums, length * sizeof *sums);
+            memcpy((char *)buffers[i] + start * size, &sums, length * size);
     }
     return meet(endpoint, meeting, self, error);
 }

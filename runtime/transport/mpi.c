@@ -55,9 +55,9 @@ struct Endpoint {
     uint64_t told, heard;   /* pulses to each of the others, from all of them; under the lock */
     MPI_Request *requests; /* [2 * count], of a meeting */
     Piece *in, *out;       /* [count], of a meeting */
-    const float **parts;   /* [count], of reduce */
-    float *received;       /* of reduce; made when first used, grows up to about REDUCE_PIECE */
-    size_t received_elements;
+    void **parts;          /* [count], of reduce */
+    char *received;        /* of reduce; made when first used, grows up to about REDUCE_PIECE numbers */
+    size_t received_bytes;
 };
 
 /* The caller keeps an MPI_Request in Message.request: a pointer in some MPIs, a number in others. */
@@ -408,44 +408,44 @@ static Status mpi_gather(Endpoint *endpoint, const void *mine, size_t bytes, voi
 }
 
 /* Every member gets its slice of everybody's buffer, adds them up and sends the sums to everybody. */
-static Status reduce_piece(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error)
+static Status reduce_piece(Endpoint *endpoint, const int *members, int count, char *buffer, size_t elements, size_t size, Error *error)
 {
-    const float **parts = endpoint->parts;
+    void **parts = endpoint->parts;
     int self = 0;
     while (members[self] != endpoint->rank)
         self++;
     const size_t own = elements * (size_t)self / (size_t)count;
     const size_t length = elements * (size_t)(self + 1) / (size_t)count - own;
     for (int i = 0; i < count; i++) {
-        float *slice = endpoint->received + (size_t)i * length;
+        char *slice = endpoint->received + (size_t)i * length * size;
         const size_t first = elements * (size_t)i / (size_t)count;
         const size_t end = elements * (size_t)(i + 1) / (size_t)count;
-        parts[i] = i == self ? buffer + own : slice;
-        endpoint->in[i] = (Piece){(char *)slice, length * sizeof(float)};
-        endpoint->out[i] = (Piece){(char *)(buffer + first), (end - first) * sizeof(float)};
+        parts[i] = i == self ? buffer + own * size : slice;
+        endpoint->in[i] = (Piece){slice, length * size};
+        endpoint->out[i] = (Piece){buffer + first * size, (end - first) * size};
     }
     TRY(exchange(endpoint, members, count, error));
     for (size_t at = 0; at < length; at += SUM_BLOCK) {
-        float sums[SUM_BLOCK];
+        SumBlock sums;
         const size_t some = length - at < SUM_BLOCK ? length - at : SUM_BLOCK;
-        sum_in_order(parts, count, at, some, sums);
-        memcpy(buffer + own + at, sums, some * sizeof *sums);
+        sum_in_order(parts, count, at, some, size, &sums);
+        memcpy(buffer + (own + at) * size, &sums, some * size);
     }
     for (int i = 0; i < count; i++) {
         endpoint->in[i] = endpoint->out[i];
-        endpoint->out[i] = (Piece){(char *)(buffer + own), length * sizeof(float)};
+        endpoint->out[i] = (Piece){buffer + own * size, length * size};
     }
     return exchange(endpoint, members, count, error);
 }
 
-static Status mpi_reduce(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error)
+static Status mpi_reduce(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements, size_t size, Error *error)
 {
     const size_t piece = elements < REDUCE_PIECE ? elements : REDUCE_PIECE;
-    const size_t needed = piece + (size_t)count; /* slices differ by one element */
-    if (needed > endpoint->received_elements) {
+    const size_t needed = (piece + (size_t)count) * size; /* slices differ by one element */
+    if (needed > endpoint->received_bytes) {
         free(endpoint->received);
-        endpoint->received = malloc(needed * sizeof *endpoint->received);
-        endpoint->received_elements = endpoint->received ? needed : 0;
+        endpoint->received = malloc(needed);
+        endpoint->received_bytes = endpoint->received ? needed : 0;
         if (!endpoint->received) {
             leave_at_exit();
             return error_set(error, STATUS_RUN_FAILED, "no memory to sum over %d ranks", count);
@@ -453,7 +453,7 @@ static Status mpi_reduce(Endpoint *endpoint, const int *members, int count, floa
     }
     for (size_t at = 0; at < elements; at += piece) {
         const size_t some = elements - at < piece ? elements - at : piece;
-        TRY(reduce_piece(endpoint, members, count, buffer + at, some, error));
+        TRY(reduce_piece(endpoint, members, count, (char *)buffer + at * size, some, size, error));
     }
     return STATUS_OK;
 }

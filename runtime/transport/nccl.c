@@ -328,8 +328,11 @@ static Status reduce_piece(Endpoint *endpoint, const int *members, int count, in
     return follow(endpoint, QUEUE_COMPUTE, QUEUE_MESSAGES, error);
 }
 
-static Status nccl_reduce(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error)
+/* The masters of a GPU are floats. */
+static Status nccl_reduce(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements, size_t size, Error *error)
 {
+    (void)size;
+    float *const floats = buffer;
     const DeviceTable *run = endpoint->device->run;
     const size_t piece = elements < REDUCE_PIECE ? elements : REDUCE_PIECE;
     const size_t needed = piece + 32 * (size_t)count; /* slices differ by a line */
@@ -348,7 +351,7 @@ static Status nccl_reduce(Endpoint *endpoint, const int *members, int count, flo
     }
     for (size_t at = 0; at < elements; at += piece) {
         const size_t some = elements - at < piece ? elements - at : piece;
-        TRY(reduce_piece(endpoint, members, count, self, buffer + at, some, error));
+        TRY(reduce_piece(endpoint, members, count, self, floats + at, some, error));
     }
     return STATUS_OK;
 }

@@ -6,15 +6,26 @@
 
 enum { SUM_BLOCK = 1024 };
 
+typedef union SumBlock {
+    float floats[SUM_BLOCK];
+    double doubles[SUM_BLOCK];
+} SumBlock;
+
 /* block[i] = parts[0][start + i] + parts[1][start + i] + ..., added from left to right: the one order in which every
-   transport adds, so that all of them give the same bits. `length` is at most SUM_BLOCK. */
-static inline void sum_in_order(const float *const *parts, int count, size_t start, size_t length, float block[SUM_BLOCK])
+   transport adds, so that all of them give the same bits. `length` is at most SUM_BLOCK; numbers of `size` bytes are floats or
+   doubles. */
+static inline void sum_in_order(void *const *parts, int count, size_t start, size_t length, size_t size, SumBlock *block)
 {
-    memcpy(block, parts[0] + start, length * sizeof *block);
+    memcpy(block, (const char *)parts[0] + start * size, length * size);
     for (int part = 1; part < count; part++) {
-        const float *addend = parts[part] + start;
-        for (size_t i = 0; i < length; i++)
-            block[i] += addend[i];
+        const float *floats = parts[part];
+        const double *doubles = parts[part];
+        if (size == sizeof *floats)
+            for (size_t i = 0; i < length; i++)
+                block->floats[i] += floats[start + i];
+        else
+            for (size_t i = 0; i < length; i++)
+                block->doubles[i] += doubles[start + i];
     }
 }
 

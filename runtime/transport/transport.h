@@ -64,8 +64,9 @@ typedef struct Transport {
     Status (*gather)(Endpoint *endpoint, const void *mine, size_t bytes, void *all, Error *error);
 
     /* buffer[i] becomes the sum over the `count` ranks of `members`, added in the order of `members`, with the same bits on
-       each of them; `elements` floats, the device's masters. A meeting of those ranks, of which this is one. */
-    Status (*reduce)(Endpoint *endpoint, const int *members, int count, float *buffer, size_t elements, Error *error);
+       each of them. `elements` numbers of `size` bytes, the device's masters: floats, or doubles where the memory is the host's.
+       A meeting of those ranks, of which this is one. */
+    Status (*reduce)(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements, size_t size, Error *error);
 
     /* Ends the run for everybody: every wait on any rank, now or later, fails naming `rank` and `reason`. Any thread may call
        it. Where ranks are processes, the process that met or caused a failure ends all others when it exits, and its exit

@@ -153,8 +153,8 @@ Status rank_execute(Rank *rank, const Program *program, Error *error);
 /* Until the device has done all that was enqueued, or the deadline has passed. */
 Status rank_settle(Rank *rank, Error *error);
 
-/* What REDUCE does with a buffer of `elements` floats on each member of its group. */
-Status rank_reduce(Rank *rank, const Instruction *reduce, float *buffer, size_t elements, Error *error);
+/* What REDUCE does with a buffer of `elements` masters on each member of its group. */
+Status rank_reduce(Rank *rank, const Instruction *reduce, void *buffer, size_t elements, Error *error);
 bool opcode_is_pass(uint8_t opcode);
 bool opcode_is_forward(uint8_t opcode);
 /* Whose message the WAIT at `place` waits for; -1: it is no WAIT. */

@@ -157,13 +157,14 @@ EXECUTE(WAIT)
     return rank->transport->wait(rank->endpoint, &rank->messages[instruction->slot[0]], error);
 }
 
-Status rank_reduce(Rank *rank, const Instruction *reduce, float *buffer, size_t elements, Error *error)
+Status rank_reduce(Rank *rank, const Instruction *reduce, void *buffer, size_t elements, Error *error)
 {
     const Group *group = &rank->session->loaded->program->groups[reduce->peer];
     int ranks[PROGRAM_RANKS_MAX];
     for (int i = 0; i < group->member_count; i++)
         ranks[i] = group->members[i].rank;
-    return rank->transport->reduce(rank->endpoint, ranks, group->member_count, buffer, elements, error);
+    return rank->transport->reduce(rank->endpoint, ranks, group->member_count, buffer, elements,
+                                   rank->device->run->size[MASTERS], error);
 }
 
 EXECUTE(REDUCE)

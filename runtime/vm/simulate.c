@@ -109,7 +109,7 @@ static Status run_renew(Rank *rank, const Instruction *renew, Error *error)
 /* There are no gradients, but within the step their sum is where the copies of a stage wait for each other. */
 static Status run_reduce(Rank *rank, const Instruction *reduce, Error *error)
 {
-    float nothing = 0;
+    double nothing = 0;
     return rank->session->loaded->program->asynchronous ? rank_reduce(rank, reduce, &nothing, 1, error) : STATUS_OK;
 }
 

@@ -122,7 +122,7 @@ static void the_order_of_a_sum_shows(void **state)
     float values[3][100];
     int differences = 0;
     for (uint64_t i = 0; i < 3; i++)
-        fill(values[i], 100, i);
+        fill(values[i], false, 100, i);
     for (int i = 0; i < 100; i++)
         differences += values[0][i] + values[1][i] + values[2][i] != values[2][i] + values[1][i] + values[0][i];
     assert_true(differences > 5);

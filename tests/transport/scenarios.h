@@ -132,34 +132,46 @@ static inline bool exchange_at_random(const Transport *transport, Endpoint *endp
 
 /* --- meetings --- */
 
-/* Of very different sizes, so that the order of a sum shows in its bits. */
-static inline void fill(float *values, size_t count, uint64_t seed)
+/* Of very different sizes, so that the order of a sum shows in its bits. Floats, or doubles that are none. */
+static inline void fill(void *values, bool doubles, size_t count, uint64_t seed)
 {
     for (size_t i = 0; i < count; i++) {
         const uint64_t bits = random_next(&seed);
-        const float scale = (float)(1u << (bits >> 60)) * ((bits & 1) ? 1.0f : -1.0f);
-        values[i] = scale * (float)(bits >> 8 & 0xffffff) / 3.0f;
+        const double scale = (double)(1u << (bits >> 60)) * ((bits & 1) ? 1 : -1);
+        const double value = scale * (double)(bits >> 8 & 0xffffff) / 3;
+        if (doubles)
+            ((double *)values)[i] = value;
+        else
+            ((float *)values)[i] = (float)value;
     }
 }
 
+static inline void add_up(void *sums, const void *addends, bool doubles, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (doubles)
+            ((double *)sums)[i] += ((const double *)addends)[i];
+        else
+            ((float *)sums)[i] += ((const float *)addends)[i];
+}
+
 static inline bool reduce_and_compare(const Transport *transport, Endpoint *endpoint, int rank, const int *members, int count,
-                                      size_t elements, uint64_t seed)
+                                      size_t elements, bool doubles, uint64_t seed)
 {
     Error error;
-    float *buffer = malloc((elements + 1) * sizeof *buffer);
-    float *expected = calloc(elements + 1, sizeof *buffer);
-    float *addend = malloc((elements + 1) * sizeof *buffer);
+    const size_t size = doubles ? sizeof(double) : sizeof(float);
+    char *buffer = malloc(elements * size + 1), *expected = malloc(elements * size + 1), *addend = malloc(elements * size + 1);
     EXPECT(buffer && expected && addend);
     for (int i = 0; i < count; i++) {
-        fill(addend, elements, seed + (uint64_t)members[i]);
-        for (size_t at = 0; at < elements; at++)
-            expected[at] = i == 0 ? addend[at] : expected[at] + addend[at];
+        fill(i == 0 ? expected : addend, doubles, elements, seed + (uint64_t)members[i]);
+        if (i > 0)
+            add_up(expected, addend, doubles, elements);
     }
-    fill(buffer, elements, seed + (uint64_t)rank);
-    buffer[elements] = 42;
-    EXPECT_GOOD(transport->reduce(endpoint, members, count, buffer, elements, &error));
-    EXPECT(buffer[elements] == 42);
-    EXPECT(memcmp(buffer, expected, elements * sizeof *buffer) == 0);
+    fill(buffer, doubles, elements, seed + (uint64_t)rank);
+    buffer[elements * size] = 42;
+    EXPECT_GOOD(transport->reduce(endpoint, members, count, buffer, elements, size, &error));
+    EXPECT(buffer[elements * size] == 42);
+    EXPECT(memcmp(buffer, expected, elements * size) == 0);
     free(buffer);
     free(expected);
     free(addend);
@@ -183,16 +195,16 @@ static inline bool meet_and_compare(const Transport *transport, Endpoint *endpoi
 
         for (int i = 0; i < ranks; i++)
             members[i] = i;
-        EXPECT(reduce_and_compare(transport, endpoint, rank, members, ranks, elements, 1000 + round));
+        EXPECT(reduce_and_compare(transport, endpoint, rank, members, ranks, elements, round % 2, 1000 + round));
         for (int i = 0; i < ranks; i++)
             members[i] = ranks - 1 - i;
-        EXPECT(reduce_and_compare(transport, endpoint, rank, members, ranks, elements, 2000 + round));
+        EXPECT(reduce_and_compare(transport, endpoint, rank, members, ranks, elements, round % 2 == 0, 2000 + round));
         /* the two copies of a stage, all pairs at once; both orders of the same pair in turn */
         const int mirror = ranks - 1 - rank;
         for (int order = 0; order < 2 && mirror != rank; order++) {
             members[order] = rank < mirror ? rank : mirror;
             members[1 - order] = rank < mirror ? mirror : rank;
-            EXPECT(reduce_and_compare(transport, endpoint, rank, members, 2, elements, 3000 + round));
+            EXPECT(reduce_and_compare(transport, endpoint, rank, members, 2, elements, order == 1, 3000 + round));
         }
         /* groups that overlap */
         for (int first = 0; first + 2 < ranks; first++)
@@ -200,7 +212,7 @@ static inline bool meet_and_compare(const Transport *transport, Endpoint *endpoi
                 members[0] = first + 1;
                 members[1] = first + 2;
                 members[2] = first;
-                EXPECT(reduce_and_compare(transport, endpoint, rank, members, 3, elements % 5000, 4000 + round));
+                EXPECT(reduce_and_compare(transport, endpoint, rank, members, 3, elements % 5000, round % 2, 4000 + round));
             }
     }
     free(members);
