@@ -1,5 +1,7 @@
 #include "compiler/prove/prove.h"
 
+#include "compiler/prove/deadlock.h"
+
 enum { TEXT = 48 };
 
 /* The text of an action, as an argument of one diagnostic. */
@@ -14,126 +16,6 @@ static ActionText text_of(const Schedule *schedule, const Action *action)
     return made;
 }
 #define TEXT_OF(action) text_of(schedule, action).text
-
-/* --- circles of waits --- */
-
-/* What the halted rank waits for: a place in another rank's order (or its own) that is not reached. */
-typedef struct Wait {
-    uint32_t rank, position;
-    uint32_t halted_at; /* the action that waits */
-} Wait;
-
-typedef struct Waits {
-    uint32_t count; /* 0: this rank does not wait */
-    Wait *on;       /* several for the halves of an F&B, and for the copies of a stage that an update meets */
-} Waits;
-
-/* The shortest circle through `first`: ranks in order into `circle`. 0 when there is none. */
-static uint32_t circle_through(const Waits *waits, uint32_t ranks, uint32_t first, uint32_t *queue, uint32_t *from,
-                               uint32_t *circle)
-{
-    uint32_t head = 0, tail = 0;
-    for (uint32_t r = 0; r < ranks; r++)
-        from[r] = UINT32_MAX;
-    queue[tail++] = first;
-    while (head < tail) {
-        const uint32_t rank = queue[head++];
-        for (uint32_t i = 0; i < waits[rank].count; i++) {
-            const uint32_t next = waits[rank].on[i].rank;
-            if (next == first) {
-                uint32_t length = 1;
-                for (uint32_t r = rank; r != first; r = from[r])
-                    length++;
-                uint32_t place = length;
-                for (uint32_t r = rank; place > 1; r = from[r])
-                    circle[--place] = r;
-                circle[0] = first;
-                return length;
-            }
-            if (from[next] == UINT32_MAX && waits[next].count) {
-                from[next] = rank;
-                queue[tail++] = next;
-            }
-        }
-    }
-    return 0;
-}
-
-static void report_circle(const Schedule *schedule, const Waits *waits, Arena *arena, Diagnostics *diagnostics)
-{
-    const uint32_t ranks = schedule->ranks;
-    uint32_t *queue = arena_array(arena, ranks, sizeof *queue), *from = arena_array(arena, ranks, sizeof *from);
-    uint32_t *circle = arena_array(arena, ranks, sizeof *circle), *best = arena_array(arena, ranks, sizeof *best);
-    uint32_t best_length = 0;
-    for (uint32_t r = 0; r < ranks && best_length != 1; r++) {
-        const uint32_t length = waits[r].count ? circle_through(waits, ranks, r, queue, from, circle) : 0;
-        if (length && (!best_length || length < best_length)) {
-            uint32_t *shorter = circle;
-            circle = best;
-            best = shorter;
-            best_length = length;
-        }
-    }
-    for (uint32_t i = 0; i < best_length; i++) {
-        const uint32_t rank = best[i], next = best[(i + 1) % best_length];
-        const Waits *wait = &waits[rank];
-        const Wait *on = wait->on;
-        while (on->rank != next)
-            on++;
-        const Action *halted = &schedule->orders[rank].actions[on->halted_at];
-        char here[TEXT], there[TEXT];
-        action_text(schedule, halted, here, sizeof here);
-        action_text(schedule, &schedule->orders[on->rank].actions[on->position], there, sizeof there);
-        if (best_length == 1)
-            diag_error(diagnostics, halted->span, "rank %u waits for itself: %s needs %s, which comes later in its order", rank, here,
-                       there);
-        else if (i == 0)
-            diag_error(diagnostics, halted->span, "deadlock: %u ranks wait for each other: rank %u at %s waits for %s of rank %u",
-                       best_length, rank, here, there, on->rank);
-        else
-            diag_note(diagnostics, halted->span, "rank %u at %s waits for %s of rank %u", rank, here, there, on->rank);
-    }
-    diag_help(diagnostics, "one of these must come earlier in its rank's order");
-}
-
-/* An update waits for the copies of its stage that are not there yet. */
-static Waits waits_of_update(const Schedule *schedule, const PassTable *table, const uint32_t *position, const Action *update,
-                             uint32_t halted_at, Arena *arena)
-{
-    Waits waits = {.on = arena_array(arena, schedule->copies[update->stage].count, sizeof *waits.on)};
-    Dependence there;
-    for (uint32_t i = 0; pass_meets(schedule, table, update, i, &there); i++)
-        if (position[there.rank] < there.position)
-            waits.on[waits.count++] = (Wait){there.rank, there.position, halted_at};
-    return waits;
-}
-
-void prove_report_circle(const Schedule *schedule, const PassTable *table, const Timeline *timeline, Arena *arena,
-                         Diagnostics *diagnostics)
-{
-    Waits *waits = arena_array(arena, schedule->ranks, sizeof *waits);
-    for (uint32_t r = 0; r < schedule->ranks; r++) {
-        const Order *order = &schedule->orders[r];
-        uint32_t position = timeline->position[r];
-        bool more = position < order->count;
-        if (more && order->actions[position].kind == ACTION_U) {
-            waits[r] = waits_of_update(schedule, table, timeline->position, &order->actions[position], position, arena);
-            continue;
-        }
-        waits[r].on = arena_array(arena, 2, sizeof *waits[r].on);
-        while (more) {
-            const Action *pass = &order->actions[position];
-            Dependence needed;
-            if (!action_is_message(pass)) {
-                if (pass_dependence(schedule, table, pass, &needed) && timeline->position[needed.rank] <= needed.position)
-                    waits[r].on[waits[r].count++] = (Wait){needed.rank, needed.position, position};
-                more = pass->overlap;
-            }
-            more = more && ++position < order->count;
-        }
-    }
-    report_circle(schedule, waits, arena, diagnostics);
-}
 
 /* --- messages --- */
 
@@ -229,7 +111,10 @@ static bool check_pass(const Schedule *schedule, const MessageTable *messages, u
         char here[TEXT], missing[TEXT];
         action_text(schedule, pass, here, sizeof here);
         action_text(schedule, &message, missing, sizeof missing);
+        const bool first = !diag_failed(diagnostics);
         diag_error(diagnostics, pass->span, "rank %u runs %s, but never has %s", rank, here, missing);
+        if (first)
+            diag_help(diagnostics, "write all messages, or none: dpc adds them to an order that has no SEND and RECV");
         good = false;
     }
     return good;
@@ -292,6 +177,7 @@ static uint32_t halt_at(const Schedule *schedule, const Order *order, uint32_t p
 typedef struct Rendezvous {
     const Schedule *schedule;
     const PassTable *table;
+    bool *buffered;     /* [sender * ranks + receiver]: a message is in the one buffer of that link; NULL: there are none */
     uint32_t *position; /* [rank]: the halt at which it is */
     uint32_t *ready;    /* a stack of ranks that may go on, each in it once */
     bool *queued;
@@ -309,6 +195,20 @@ static void go_on(Rendezvous *run, uint32_t rank)
 {
     const Order *order = &run->schedule->orders[rank];
     run->position[rank] = halt_at(run->schedule, order, run->position[rank] + 1);
+}
+
+/* Puts a message into its link's buffer, or takes one out of it. */
+static bool use_buffer(Rendezvous *run, uint32_t rank, const Action *mine)
+{
+    const bool sends = is_send(mine);
+    const size_t from = sends ? rank : mine->peer, to = sends ? mine->peer : rank;
+    bool *const full = &run->buffered[from * run->schedule->ranks + to];
+    if (*full == sends)
+        return false;
+    *full = sends;
+    go_on(run, rank);
+    look_again(run, mine->peer);
+    return true;
 }
 
 static bool meet_for_message(Rendezvous *run, uint32_t rank, const Action *mine)
@@ -339,6 +239,69 @@ static bool meet_for_update(Rendezvous *run, const Action *update)
     return true;
 }
 
+/* Each turn brings a rank as far as it comes. */
+static void run_orders(Rendezvous *run)
+{
+    while (run->count) {
+        const uint32_t rank = run->ready[--run->count];
+        const Order *order = &run->schedule->orders[rank];
+        run->queued[rank] = false;
+        for (bool met = true; met && run->position[rank] < order->count;) {
+            const Action *mine = &order->actions[run->position[rank]];
+            if (!action_is_message(mine))
+                met = meet_for_update(run, mine);
+            else
+                met = run->buffered ? use_buffer(run, rank, mine) : meet_for_message(run, rank, mine);
+        }
+    }
+}
+
+static bool is_complete(const Rendezvous *run)
+{
+    for (uint32_t r = 0; r < run->schedule->ranks; r++)
+        if (run->position[r] < run->schedule->orders[r].count)
+            return false;
+    return true;
+}
+
+/* Goes on from where no rank can: whether all reach their ends where each link has a buffer for one message. */
+static bool runs_with_buffers(Rendezvous *run, Arena *arena)
+{
+    const uint32_t ranks = run->schedule->ranks;
+    run->buffered = arena_array(arena, (size_t)ranks * ranks, sizeof *run->buffered);
+    for (uint32_t r = 0; r < ranks; r++)
+        look_again(run, r);
+    run_orders(run);
+    return is_complete(run);
+}
+
+/* What each rank waits for at its halt. */
+static Waits *waits_of(const Rendezvous *run, const MessageTable *messages, Arena *arena)
+{
+    static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F, [ACTION_RECV_F] = ACTION_SEND_F,
+                                       [ACTION_SEND_B] = ACTION_RECV_B, [ACTION_RECV_B] = ACTION_SEND_B};
+    const Schedule *schedule = run->schedule;
+    Waits *waits = arena_array(arena, schedule->ranks, sizeof *waits);
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const Order *order = &schedule->orders[r];
+        const uint32_t position = run->position[r];
+        if (position == order->count)
+            continue;
+        const Action *mine = &order->actions[position];
+        if (!action_is_message(mine)) {
+            waits[r] = deadlock_waits_of_update(schedule, run->table, run->position, mine, position, arena);
+            continue;
+        }
+        Action other = *mine;
+        const bool upwards = mine->kind == ACTION_SEND_F || mine->kind == ACTION_RECV_B;
+        other.kind = opposite[mine->kind];
+        other.stage = (uint16_t)(upwards ? mine->stage + 1 : mine->stage - 1);
+        waits[r] = (Waits){.count = 1, .on = arena_allocate(arena, sizeof *waits[r].on)};
+        *waits[r].on = (Wait){mine->peer, *message_entry(schedule, messages, &other), position};
+    }
+    return waits;
+}
+
 static bool check_rendezvous(const Schedule *schedule, const PassTable *table, const MessageTable *messages, Arena *arena,
                              Diagnostics *diagnostics)
 {
@@ -352,40 +315,16 @@ static bool check_rendezvous(const Schedule *schedule, const PassTable *table, c
         run.position[r] = halt_at(schedule, &schedule->orders[r], 0);
         look_again(&run, r);
     }
-    while (run.count) { /* each turn brings a rank as far as it comes */
-        const uint32_t rank = run.ready[--run.count];
-        const Order *order = &schedule->orders[rank];
-        run.queued[rank] = false;
-        for (bool met = true; met && run.position[rank] < order->count;) {
-            const Action *mine = &order->actions[run.position[rank]];
-            met = action_is_message(mine) ? meet_for_message(&run, rank, mine) : meet_for_update(&run, mine);
-        }
-    }
-    bool complete = true;
-    Waits *waits = arena_array(arena, ranks, sizeof *waits);
-    for (uint32_t r = 0; r < ranks; r++) {
-        const Order *order = &schedule->orders[r];
-        const uint32_t position = run.position[r];
-        if (position == order->count)
-            continue;
-        complete = false;
-        const Action *mine = &order->actions[position];
-        if (!action_is_message(mine)) {
-            waits[r] = waits_of_update(schedule, table, run.position, mine, position, arena);
-            continue;
-        }
-        Action other = *mine;
-        const bool upwards = mine->kind == ACTION_SEND_F || mine->kind == ACTION_RECV_B;
-        static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F, [ACTION_RECV_F] = ACTION_SEND_F,
-                                           [ACTION_SEND_B] = ACTION_RECV_B, [ACTION_RECV_B] = ACTION_SEND_B};
-        other.kind = opposite[mine->kind];
-        other.stage = (uint16_t)(upwards ? mine->stage + 1 : mine->stage - 1);
-        waits[r] = (Waits){.count = 1, .on = arena_allocate(arena, sizeof *waits[r].on)};
-        *waits[r].on = (Wait){mine->peer, *message_entry(schedule, messages, &other), position};
-    }
-    if (!complete)
-        report_circle(schedule, waits, arena, diagnostics);
-    return complete;
+    run_orders(&run);
+    if (is_complete(&run))
+        return true;
+    deadlock_report(schedule, waits_of(&run, messages, arena), arena, diagnostics);
+    if (runs_with_buffers(&run, arena))
+        diag_help(diagnostics, "it runs where one message is buffered on each link; dpc demands an order that runs where "
+                               "none is, as no transport has to buffer one");
+    diag_help(diagnostics, "one of these must come earlier in its rank's order; or leave out all SEND and RECV: dpc "
+                           "places them so that the order runs");
+    return false;
 }
 
 bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics)
