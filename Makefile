@@ -141,7 +141,7 @@ $(BUILD)/grammar/schedule.lex.o: $(BUILD)/grammar/schedule.tab.h
 $(filter-out $(GRAMMAR),$(COMPILER)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
 
 # emit_html.c holds the page (.incbin).
-$(BUILD)/compiler/output/emit_html.o: compiler/output/timeline.html
+$(BUILD)/compiler/output/emit_html.o: $(wildcard compiler/output/page/*)
 
 # The CPU device's own loops become vectors only so. Sums stay in the order in which they are written.
 $(call objects,$(wildcard runtime/device/cpu*.c)): OPTIMIZE := -O3 -fno-math-errno

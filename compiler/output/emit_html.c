@@ -1,4 +1,4 @@
-/* timeline.html with the data of one timeline in it. */
+/* One page that loads nothing: the files of page/ with the data of one timeline or two between them. */
 
 #include "compiler/output/emit.h"
 #include "compiler/output/json.h"
@@ -6,16 +6,16 @@
 
 #include <string.h>
 
-/* The page as it stands in compiler/output/timeline.html, with a 0 behind it. */
-extern const char timeline_html[];
+/* The files of the page: what comes before the data, and the script after them. Each ends in a 0. */
+extern const char page_begin[], page_end[];
+#define FILE_OF_PAGE(name) ".incbin \"compiler/output/page/" name "\"\n"
 __asm__(".section .rodata\n"
-        ".balign 8\n"
-        "timeline_html:\n"
-        ".incbin \"compiler/output/timeline.html\"\n"
-        ".byte 0\n"
+        "page_begin:\n" FILE_OF_PAGE("page.html") ".byte 0\n"
+        "page_end: .ascii \"<script>\\n\\\"use strict\\\";\\n\"\n"
+        FILE_OF_PAGE("data.js") FILE_OF_PAGE("drawing.js") FILE_OF_PAGE("panel.js")
+        FILE_OF_PAGE("picture.js") FILE_OF_PAGE("controls.js")
+        ".asciz \"</script>\\n</body>\\n</html>\\n\"\n"
         ".previous\n");
-
-static const char data_mark[] = "<!--DATA-->\n";
 
 static void put_source(const Source *source, FILE *stream)
 {
@@ -102,8 +102,8 @@ static uint32_t **number_passes(const Schedule *schedule, Arena *arena)
 
 static void put_rank(const Picture *picture, uint32_t **numbers, uint32_t rank, Arena *arena, FILE *stream)
 {
-    enum { MICROBATCH, CHUNK, START, END, LINE, PAIR, FROM, AT, LISTS };
-    static const char *const names[LISTS] = {"microbatch", "chunk", "start", "end", "line", "pair", "from", "at"};
+    enum { MICROBATCH, CHUNK, START, END, LINE, PAIR, FROM, AT, READY, LISTS };
+    static const char *const names[LISTS] = {"microbatch", "chunk", "start", "end", "line", "pair", "from", "at", "ready"};
     Part *parts = arena_array(arena, picture->schedule->orders[rank].count, sizeof *parts);
     const uint32_t count = parts_of(picture, rank, parts);
     fprintf(stream, "%s\n{\"kinds\":\"", rank ? "," : "");
@@ -115,7 +115,8 @@ static void put_rank(const Picture *picture, uint32_t **numbers, uint32_t rank, 
         for (uint32_t i = 0; i < count; i++) {
             const Action *pass = parts[i].pass;
             Dependence needed;
-            const bool needs = pass_dependence(picture->schedule, picture->table, pass, &needed);
+            const double ready = timeline_arrival(picture->schedule, picture->table, picture->times, rank, pass,
+                                                  &needed);
             if (i)
                 putc(',', stream);
             switch (list) {
@@ -125,8 +126,9 @@ static void put_rank(const Picture *picture, uint32_t **numbers, uint32_t rank, 
             case END: fprintf(stream, "%.12g", parts[i].end); break;
             case LINE: fprintf(stream, "%u", source_line(picture->source, pass->span.begin)); break;
             case PAIR: fprintf(stream, "%d", parts[i].half); break;
-            case FROM: fprintf(stream, "%d", needs ? (int)needed.rank : -1); break;
-            default: fprintf(stream, "%d", needs ? (int)numbers[needed.rank][needed.position] : -1); break;
+            case FROM: fprintf(stream, "%d", ready >= 0 ? (int)needed.rank : -1); break;
+            case AT: fprintf(stream, "%d", ready >= 0 ? (int)numbers[needed.rank][needed.position] : -1); break;
+            default: fprintf(stream, "%.12g", ready); break;
             }
         }
         putc(']', stream);
@@ -159,10 +161,9 @@ static void put_timeline(const char *name, const char *unit, const Picture *pict
 
 void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE *stream)
 {
-    const char *mark = strstr(timeline_html, data_mark);
-    fwrite(timeline_html, 1, (size_t)(mark - timeline_html), stream);
+    fputs(page_begin, stream);
     put_timeline("timeline", second ? "ms" : "", picture, arena, stream);
     if (second)
         put_timeline("below", "ms", second, arena, stream);
-    fputs(mark + strlen(data_mark), stream);
+    fputs(page_end, stream);
 }

@@ -1,6 +1,8 @@
 /* The page of --emit=html: its data are the schedule's passes, it loads nothing, and it runs, where there is a Chromium. */
 #include "tests/picture/json.h"
 
+#include <math.h>
+
 static const char begin[] = "<script type=\"application/json\" id=\"timeline\">";
 
 /* One list of numbers of a rank; returns how many there are. */
@@ -16,13 +18,13 @@ static uint32_t read_list(const char *rank, const char *name, double *values, ui
     return count;
 }
 
-enum { PASSES_MAX = 4096, RANKS_MAX = 16 };
+enum { PASSES_MAX = 4096, RANKS_MAX = 16, LISTS = 9 };
 
 typedef struct Rank {
     char kinds[PASSES_MAX];
     uint32_t count;
     double microbatch[PASSES_MAX], chunk[PASSES_MAX], start[PASSES_MAX], end[PASSES_MAX], line[PASSES_MAX], pair[PASSES_MAX],
-        from[PASSES_MAX], at[PASSES_MAX];
+        from[PASSES_MAX], at[PASSES_MAX], ready[PASSES_MAX];
     double pipe_of[16], stage_of[16];
 } Rank;
 
@@ -37,9 +39,10 @@ static int read_ranks(const char *data)
         assert_true(count < RANKS_MAX);
         json_text(rank, "kinds", read->kinds, sizeof read->kinds);
         read->count = (uint32_t)strlen(read->kinds);
-        double *const lists[] = {read->microbatch, read->chunk, read->start, read->end, read->line, read->pair, read->from, read->at};
-        static const char *const names[] = {"microbatch", "chunk", "start", "end", "line", "pair", "from", "at"};
-        for (int i = 0; i < 8; i++)
+        double *const lists[LISTS] = {read->microbatch, read->chunk, read->start, read->end,  read->line,
+                                      read->pair,       read->from,  read->at,    read->ready};
+        static const char *const names[LISTS] = {"microbatch", "chunk", "start", "end", "line", "pair", "from", "at", "ready"};
+        for (int i = 0; i < LISTS; i++)
             assert_int_equal(read_list(rank, names[i], lists[i], PASSES_MAX), read->count);
     }
     int r = 0;
@@ -81,7 +84,7 @@ static double whole_start(const Rank *rank, uint32_t i) { return rank->start[ran
 static double whole_end(const Rank *rank, uint32_t i) { return rank->end[rank->pair[i] == 1 ? i + 1 : i]; }
 
 /* What a pass waits for is the pass of the neighbouring stage, of the same pipe and microbatch, and has ended before. */
-static void check_needs(int count)
+static void check_needs(int count, double latency)
 {
     for (int r = 0; r < count; r++)
         for (uint32_t i = 0; i < ranks[r].count; i++) {
@@ -94,8 +97,26 @@ static void check_needs(int count)
             assert_true(at < other->count && other->microbatch[at] == rank->microbatch[i]);
             assert_true(other->pipe_of[there] == rank->pipe_of[here]);
             assert_true(other->stage_of[there] == rank->stage_of[here] + (rank->kinds[i] == 'F' ? -1 : 1));
-            assert_true(whole_end(other, at) <= whole_start(rank, i) + 1e-6);
+            const double sent = (int)rank->from[i] == r ? 0 : latency, late = rank->ready[i] - whole_end(other, at) - sent;
+            assert_true(late > -1e-6 && late < 1e-6);
+            assert_true(rank->ready[i] <= whole_start(rank, i) + 1e-6);
         }
+}
+
+/* A rank is idle before a pass only until what it needs is there, of an F&B what comes last. */
+static void check_idle(int count)
+{
+    uint32_t gaps = 0;
+    for (int r = 0; r < count; r++) {
+        const Rank *rank = &ranks[r];
+        for (uint32_t i = 0; i < rank->count; i += rank->pair[i] == 1 ? 2 : 1) {
+            const double free = i ? rank->end[i - 1] : 0, start = rank->start[i];
+            const double ready = rank->pair[i] == 1 ? fmax(rank->ready[i], rank->ready[i + 1]) : rank->ready[i];
+            assert_true(start < free + 1e-6 || fabs(start - ready) < 1e-6);
+            gaps += start > free + 1e-6;
+        }
+    }
+    assert_true(gaps > 0);
 }
 
 /* From 0 to the makespan without a gap but the latency of messages. */
@@ -117,15 +138,23 @@ static void check_critical_path(const char *data, double latency)
     assert_true(clock > makespan - 1e-6 && clock < makespan + 1e-6);
 }
 
+/* The one address is the name of svg. */
+static void check_loads_nothing(const char *page)
+{
+    static const char svg[] = "http://www.w3.org/2000/svg";
+    for (const char *address = strstr(page, "http:"); address; address = strstr(address + 1, "http:"))
+        assert_true(strncmp(address, svg, strlen(svg)) == 0);
+    assert_null(strstr(page, "https:"));
+    assert_null(strstr(page, "src="));
+}
+
 static void test_data(void **state)
 {
     (void)state;
     static const double latencies[PICTURED] = {0, 0.1, 0, 0.601, 0, 0, 0.05, 0, 0};
     for (int i = 0; i < PICTURED; i++) {
         char *page = run("dpc --emit=html %s", pictured[i]), *csv = run("dpc --emit=csv %s", pictured[i]);
-        assert_null(strstr(page, "http:"));
-        assert_null(strstr(page, "https:"));
-        assert_null(strstr(page, "src="));
+        check_loads_nothing(page);
         const char *data = strstr(page, begin);
         assert_non_null(data);
         data += strlen(begin);
@@ -133,7 +162,8 @@ static void test_data(void **state)
         const int count = read_ranks(data);
         char *order = order_of(count, strchr(csv, ':') != NULL);
         assert_string_equal(order, csv);
-        check_needs(count);
+        check_needs(count, latencies[i]);
+        check_idle(count);
         check_critical_path(data, latencies[i]);
         free(page);
         free(csv);
@@ -174,7 +204,7 @@ static void test_light_and_dark(void **state)
 {
     (void)state;
     char *page = run("dpc --emit=html schedules/dualpipe.dps");
-    const char *light = strstr(page, ":root {"), *dark = strstr(strstr(page, "prefers-color-scheme: dark"), ":root {");
+    const char *light = strstr(page, ":root {"), *dark = strstr(strstr(page, "prefers-color-scheme: dark"), ":root");
     int names = 0;
     static const char *const uses[] = {"var(--", "theme."};
     for (size_t i = 0; i < sizeof uses / sizeof *uses; i++)
@@ -192,35 +222,98 @@ static void test_light_and_dark(void **state)
     free(page);
 }
 
+/* The page as Chromium has it in the end, with a script behind it. NULL: there is no Chromium. The caller frees. */
+static char *in_chromium(const char *make, const char *hash, const char *script)
+{
+    if (system("command -v chromium >/dev/null 2>&1") != 0)
+        return NULL;
+    char folder[] = "/tmp/picture.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    char *tree = run("F=%s; %s && { cat $F/x.html; echo '<script>'; cat %s; echo '</script>'; } > $F/y.html && "
+                     "chromium --headless --no-sandbox --disable-gpu --window-size=1500,700 --user-data-dir=$F/profile "
+                     "--dump-dom "
+                     "\"file://$F/y.html#%s\" 2>$F/err; code=$?; rm -rf $F; exit $code", folder, make, script, hash);
+    return tree;
+}
+
 static void test_runs_in_chromium(void **state)
 {
     (void)state;
-    if (system("command -v chromium >/dev/null 2>&1") != 0)
+    char *tree = in_chromium("dpc --emit=html:$F/x.html schedules/dualpipe.dps", "critical,messages,memory,rank=3,pass=20",
+                             "/dev/null");
+    if (!tree)
         skip();
-    char folder[] = "/tmp/picture.XXXXXX";
-    assert_non_null(mkdtemp(folder));
-    char *tree = run("dpc --emit=html:%s/x.html schedules/dualpipe.dps && chromium --headless --no-sandbox --disable-gpu "
-                     "--user-data-dir=%s/profile --dump-dom 'file://%s/x.html#critical,messages,memory,rank=3,pass=20' 2>%s/err",
-                     folder, folder, folder, folder);
     assert_non_null(strstr(tree, "data-passes=\"364\""));
     assert_non_null(strstr(tree, "data-peak=\"9\""));
     assert_non_null(strstr(tree, "dualpipe.dps:")); /* the line of the selected pass */
     free(tree);
-    tree = run("dpc --emit=trace:%s/x.json schedules/dualpipe.dps && dpc diff --emit=html:%s/x.html schedules/dualpipe.dps %s/x.json && "
-               "chromium --headless --no-sandbox --disable-gpu --user-data-dir=%s/profile --dump-dom 'file://%s/x.html' 2>%s/err",
-               folder, folder, folder, folder, folder, folder);
+    tree = in_chromium("dpc --emit=trace:$F/x.json schedules/dualpipe.dps && "
+                       "dpc diff --emit=html:$F/x.html schedules/dualpipe.dps $F/x.json", "", "/dev/null");
     const char *predicted = strstr(tree, "<h1>dualpipe, predicted"), *measured = strstr(tree, "<h1>dualpipe, measured (step 1)");
     assert_non_null(predicted);
     assert_true(measured > predicted);
     assert_non_null(strstr(tree, "\"unit\":\"ms\""));
     assert_non_null(strstr(tree, "framed: F&amp;B, overlapped"));
     free(tree);
-    free(run("rm -rf %s", folder));
+}
+
+/* What page.js writes down about dualpipe. */
+static const char said_by_page[] =
+    "linked: idle for 5.5 | "
+    "rank 0, from 23.5 to 29 | "
+    "waits for p1:6F4 of rank 1, which ends at 28.5 | its message arrives at 29, for p1:7F4\n"
+    "first: idle for 1.5 | "
+    "rank 1, from 0 to 1.5 | "
+    "waits for p0:0F0 of rank 0, which ends at 1 | its message arrives at 1.5, for p0:1F0\n"
+    "last: idle for 0.5 | rank 1, from 79 to 79.5 | nothing left to do\n"
+    "clicked: microbatch 3 of pipe a: 16 passes from 3 to 52.5\n"
+    "in the field: 3 0 faint: true false\n"
+    "ranks: 8 passes: p0:0F3 p0:1F3 p0:2F3 p0:3F3 p0:4F3 p0:5F3 p0:6F3 p0:7F3 p0:7B3\n"
+    "next: microbatch 4 of pipe a: 16 passes from 4 to 59.5\n"
+    "before: microbatch 2 of pipe a: 17 passes from 2 to 45.5\n"
+    "svg: svg true 8 ranks\n"
+    "png: true 255,255,255,255\n"
+    "none: true no tip\n"
+    "typed: microbatch 7 of pipe a: 19 passes from 20.5 to 74.5\n"
+    "home: p0:0F0 | "
+    "forward of microbatch 0, stage 0 of pipe a, rank 0 | "
+    "from 0 to 1, takes 1 | dualpipe.dps:30: nF0        : 2*(H-h-1);\n"
+    "followed: microbatch 0 of pipe a: 19 passes from 0 to 32\n"
+    "at: p1:7F3 | "
+    "forward of microbatch 3, stage 7 of pipe b, rank 0 | "
+    "from 19.5 to 20.5, takes 1 | needs p1:6F3 of rank 1, which ends at 19; its message arrives at 19.5\n"
+    "idle: idle for 5.5 | "
+    "rank 0, from 23.5 to 29 | "
+    "waits for p1:6F4 of rank 1, which ends at 28.5 | its message arrives at 29, for p1:7F4\n"
+    "maker: p1:6F4 | "
+    "forward of microbatch 4, stage 6 of pipe b, rank 1 | "
+    "overlapped with p0:1B0 | from 25.5 to 28.5, takes 3\n"
+    "trace: 8 ranks, waits that differ: 0 true";
+
+/* page.js points, clicks, types and exports, and writes what came of it. */
+static void test_reader(void **state)
+{
+    (void)state;
+    char *tree = in_chromium("dpc --emit=trace:$F/x.json --cost comm=0.5 schedules/dualpipe.dps && "
+                             "dpc --emit=html:$F/x.html --cost comm=0.5 schedules/dualpipe.dps && "
+                             "{ echo '<script type=application/json id=trace>'; cat $F/x.json; echo '</script>'; } "
+                             ">> $F/x.html",
+                             "rank=0,pass=19,idle", "tests/picture/page.js");
+    if (!tree)
+        skip();
+    const char *said = strstr(tree, "<pre id=\"said\">");
+    assert_non_null(said);
+    said = strchr(said, '>') + 1;
+    char text[4096];
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(said, "<"), said);
+    assert_string_equal(text, said_by_page);
+    free(tree);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_data), cmocka_unit_test(test_hostile_source),
-                                       cmocka_unit_test(test_light_and_dark), cmocka_unit_test(test_runs_in_chromium)};
+                                       cmocka_unit_test(test_light_and_dark), cmocka_unit_test(test_runs_in_chromium),
+                                       cmocka_unit_test(test_reader)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
