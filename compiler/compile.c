@@ -24,6 +24,12 @@
 
 #define REACHED(c, form) TRY((c)->reached ? (c)->reached(c, form) : STATUS_OK)
 
+/* After `reached`, which may say what the costs are. */
+static void take_costs(Compilation *c)
+{
+    c->resolved = costs_resolve(c->costs ? c->costs : &costs_unit, c->schedule.pipes[0].stages, c->schedule.recipe, c->arena);
+}
+
 /* source → schedule: where every stage lives and what every rank runs */
 static Status read_csv(Compilation *c, Error *error)
 {
@@ -33,6 +39,7 @@ static Status read_csv(Compilation *c, Error *error)
                          c->source->path);
     PASS(csv_read(c->source, c->arena, c->diagnostics, &c->schedule));
     REACHED(c, FORM_SCHEDULE);
+    take_costs(c);
     return STATUS_OK;
 }
 
@@ -45,9 +52,9 @@ static Status read_schedule(Compilation *c, Error *error)
     TRY(parameters_check(c->tree, c->parameters, "-D", error));
     PASS(place(c->tree, c->parameters, c->arena, c->diagnostics, &c->schedule));
     REACHED(c, FORM_SCHEDULE);
+    take_costs(c);
     if (c->tree->order)
-        PASS(order_auto(c->tree, c->parameters, c->costs ? c->costs : &costs_unit, c->search, c->arena, c->diagnostics, &c->schedule,
-                        &c->found));
+        PASS(order_auto(c->tree, c->parameters, &c->resolved, c->search, c->arena, c->diagnostics, &c->schedule, &c->found));
     else
         PASS(expand(c->tree, c->parameters, c->arena, c->diagnostics, &c->schedule));
     return STATUS_OK;

@@ -10,6 +10,7 @@
 #include "compiler/search/search.h"
 #include "compiler/tree/ast.h"
 #include "compiler/tree/values.h"
+#include "runtime/program/costs_resolve.h"
 
 /* A form on the way, in the order of the passes. */
 typedef enum Form {
@@ -29,7 +30,7 @@ struct Compilation {
     const Source *source; /* .csv by its path: an order; otherwise a .dps */
     const Parameters *parameters;
     const Memory *memory; /* whose limits it has to keep; NULL: none */
-    const Costs *costs;   /* under which `order auto` searches; NULL: costs_unit */
+    const Costs *costs;   /* as they were given; NULL: costs_unit */
     const SearchControl *search; /* of `order auto`; NULL: to its end */
     Status (*reached)(const Compilation *compilation, Form form); /* called with each form as it is there; what is not
                                                                      STATUS_OK ends the compilation. NULL: none */
@@ -38,6 +39,7 @@ struct Compilation {
     Diagnostics *diagnostics;
     Ast *tree; /* NULL: of a .csv, or it did not parse */
     Schedule schedule;
+    Costs resolved;       /* what `costs` say of the schedule's stages (costs_resolve); `order auto` searches under them */
     SearchProgress found; /* of `order auto` */
     PassTable table;
     Timeline unit_times; /* in costs_unit */

@@ -75,16 +75,6 @@ static Status check_taken(const Parameters *given, const CompareTable *table, Er
     return STATUS_OK;
 }
 
-static void note_gap(const Costs *costs, const CompareTable *table)
-{
-    bool splits = false;
-    char gap[200];
-    for (size_t i = 0; i < table->count; i++)
-        splits = splits || table->rows[i].splits;
-    if (splits && costs_halves_gap(costs, gap, sizeof gap))
-        fprintf(stderr, "dpc: note: --cost: %s\n", gap);
-}
-
 static Status fill_rows(const Comparison *comparison, CompareRow *rows, Error *error)
 {
     Status status = STATUS_OK;
@@ -118,7 +108,8 @@ Status compare(const Options *options, Arena *arena, FILE *stream, Error *error)
                           .parts = trial_of(&comparison, 0).parts, .memory = &options->memory};
     table.costs_stages = trial_costs_stages(&options->costs, table.parts, &table.stages_assumed);
     TRY(check_taken(&options->parameters, &table, error));
-    note_gap(&options->costs, &table);
+    const Costs costs = costs_resolve(&options->costs, table.costs_stages, NULL, arena);
+    table.costs = &costs;
     compare_sort(rows, count, sort);
     if (options->json)
         compare_put_json(&table, stream);

@@ -3,6 +3,7 @@
 #include "compiler/output/json.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/names.h"
+#include "runtime/program/costs_resolve.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -299,6 +300,14 @@ static bool some_recut(const CompareTable *table)
     return false;
 }
 
+static uint32_t costs_used(const CompareTable *table)
+{
+    uint32_t used = 0;
+    for (size_t i = 0; i < table->count; i++)
+        used |= table->rows[i].costs_used;
+    return used;
+}
+
 static void put_words(const CompareTable *table, FILE *stream)
 {
     fputs("\nbubble: time of the longest rank beyond the mean work of a rank; rate: its share of the time of that rank\n", stream);
@@ -317,6 +326,7 @@ static void put_words(const CompareTable *table, FILE *stream)
     if (table->costs_stages != table->parts)
         fprintf(stream, "times are given for a model in %u stages%s; a stage of another size takes its share\n", table->costs_stages,
                 table->stages_assumed ? ", as many as costs of single stages name (stages = N in the costs says another number)" : "");
+    costs_put_derived(table->costs, costs_used(table), "derived cost: ", stream);
 }
 
 void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream)
@@ -354,7 +364,13 @@ static void put_published(const PublishedBubble *published, FILE *stream)
 
 void compare_put_json(const CompareTable *table, FILE *stream)
 {
-    fprintf(stream, "{\"stages_of_times\": %u, \"stages_of_bytes\": %u, \"schedules\": [", table->costs_stages, table->parts);
+    fprintf(stream, "{\"stages_of_times\": %u, \"stages_of_bytes\": %u, ", table->costs_stages, table->parts);
+    if (costs_has_derived(table->costs, costs_used(table))) {
+        fputs("\"derived_costs\": ", stream);
+        costs_put_derived_json(table->costs, costs_used(table), stream);
+        fputs(",\n ", stream);
+    }
+    fputs("\"schedules\": [", stream);
     for (size_t i = 0; i < table->count; i++) {
         const CompareRow *row = &table->rows[i];
         fputs(i ? ",\n  {\"file\": " : "\n  {\"file\": ", stream);

@@ -16,6 +16,7 @@ typedef struct CompareTable {
     uint32_t costs_stages; /* costs are of so many stages: as many, or what costs of single stages say */
     bool stages_assumed;   /* that was taken from the stages that they name */
     const Memory *memory;
+    const Costs *costs;    /* resolved for costs_stages */
 } CompareTable;
 
 /* A column to sort by, or the order in which the files were given. */
@@ -27,7 +28,8 @@ void compare_sort(CompareRow *rows, size_t count, CompareSort sort);
 
 void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream);
 
-/* {"stages_of_times": (of how many stages the costs are), "stages_of_bytes": (the same of --slot-bytes), "schedules": [an object a row]}:
+/* {"stages_of_times": (of how many stages the costs are), "stages_of_bytes": (the same of --slot-bytes), "derived_costs": (as costs_put_derived_json, where there are
+   any), "schedules": [an object a row]}:
    file, schedule, parameters (-D that it took), and either refused, why it has no figures, or ranks, stages, microbatches, makespan,
    cost, bubble (cost - work), bubble_rate, imbalance, order_bubble and messages_time (BubbleCauses), peak_activations, weight_copies,
    messages_sent; bytes_sent where the costs have them, and peak_memory (of a rank) where they or --slot-bytes do; fits, where there is a

@@ -177,16 +177,17 @@ static Status run_sweep(Job *job, Error *error)
     return status;
 }
 
-/* Likely a slip, though a file of costs may be of a larger schedule. */
-static void note_gap(const Costs *costs, const Schedule *schedule)
+static void note_derived(const Compilation *c)
 {
-    uint32_t stages = 0;
-    char gap[200];
-    for (uint32_t p = 0; p < schedule->pipe_count; p++)
-        stages = schedule->pipes[p].stages > stages ? schedule->pipes[p].stages : stages;
-    if (costs_gap(costs, stages, schedule->ranks, gap, sizeof gap) ||
-        (schedule_splits_backward(schedule) && costs_halves_gap(costs, gap, sizeof gap)))
-        fprintf(stderr, "dpc: note: --cost: %s\n", gap);
+    costs_put_derived(&c->resolved, schedule_costs_used(&c->schedule), "dpc: note: --cost: ", stderr);
+}
+
+/* What was given for nothing: likely a slip, or the costs of a larger schedule. */
+static void note_unused(const Compilation *c)
+{
+    char unused[200];
+    if (costs_unused(c->costs, c->schedule.pipes[0].stages, c->schedule.ranks, unused, sizeof unused))
+        fprintf(stderr, "dpc: note: --cost: %s\n", unused);
 }
 
 static Status run(Job *job, Error *error)
@@ -195,12 +196,10 @@ static Status run(Job *job, Error *error)
     TRY(source_read(job->options.input, c->arena, &job->source, error));
     if (job->options.sweep.text)
         return run_sweep(job, error);
-    const Costs given = job->options.costs;
-    job->options.costs = costs_of_components(&job->options.costs, NULL, c->arena); /* a search needs them before */
     TRY(compile(c, error));
-    note_gap(&given, &c->schedule);
-    job->options.costs = costs_of_components(&job->options.costs, c->schedule.recipe, c->arena);
-    timeline_run(&c->schedule, &c->table, &job->options.costs, c->arena, &job->times);
+    note_derived(c);
+    note_unused(c);
+    timeline_run(&c->schedule, &c->table, &c->resolved, c->arena, &job->times);
     return write_outputs(job, error);
 }
 
@@ -229,8 +228,8 @@ static Status predict(Job *job, const Trace *measured, Comparison *comparison, E
     if (!source_is_order(c->source) && !parameters->has_microbatches)
         parameters_set_microbatches(parameters, microbatches);
     TRY(compile(c, error));
-    job->options.costs = costs_of_components(&job->options.costs, c->schedule.recipe, c->arena);
-    timeline_run(&c->schedule, &c->table, &job->options.costs, c->arena, &comparison->predicted);
+    note_unused(c);
+    timeline_run(&c->schedule, &c->table, &c->resolved, c->arena, &comparison->predicted);
     return STATUS_OK;
 }
 
@@ -254,7 +253,9 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
             emit_html(&pictures[0], &pictures[1], c->arena, file.stream);
         TRY(file_finish(&file, error));
     }
-    if (!job->options.emit_count)
+    if (job->options.emit_count)
+        note_derived(c);
+    else
         diff_print(comparison, c->arena, stdout);
     return STATUS_OK;
 }

@@ -59,8 +59,9 @@ static void predict(const Work *work, const Compilation *c, Proof *proof)
 {
     const Schedule *schedule = &c->schedule;
     const uint32_t ranks = schedule->ranks, stages = schedule->pipes[0].stages;
-    const Costs given = costs_of_components(work->costs ? work->costs : &costs_unit, schedule->recipe, c->arena);
-    const Costs costs = costs_recut(&given, ranks, stages, c->arena);
+    Costs given = work->costs ? *work->costs : costs_unit;
+    given.model_stages = given.model_stages > 0 ? given.model_stages : ranks;
+    const Costs costs = costs_resolve(&given, stages, schedule->recipe, c->arena);
     Timeline times;
     timeline_run(schedule, &c->table, &costs, c->arena, &times);
     proof->makespan = times.makespan;

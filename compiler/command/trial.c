@@ -17,7 +17,7 @@ enum { RANKS_A_STAGE = 4 }; /* looked for with `stages`: no more ranks than so m
 typedef struct Attempt {
     const Trial *trial;
     Parameters parameters;
-    Costs costs;
+    Costs costs; /* with the number of stages that they are of */
     bool places_only; /* up to where the stages live */
     TrialSizes sizes; /* all 0: it did not come so far */
     Compilation compilation;
@@ -33,8 +33,8 @@ uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed)
                 named = s + 1;
                 exceptions = exceptions || costs->said & 1u << cost;
             }
-    *assumed = named > 0 && (!exceptions || named > parts);
-    return *assumed ? named : parts;
+    *assumed = costs->model_stages <= 0 && named > 0 && (!exceptions || named > parts);
+    return *assumed ? named : costs->model_stages > 0 ? (uint32_t)costs->model_stages : parts;
 }
 
 static bool has_parameter(const Ast *tree, const char *name)
@@ -68,10 +68,9 @@ static Status on_the_way(const Compilation *c, Form form)
     attempt->sizes = (TrialSizes){c->schedule.ranks, c->schedule.pipes[0].stages, c->schedule.microbatches};
     if (attempt->places_only)
         return STATUS_BAD_INPUT; /* that is enough */
-    const uint32_t stages = attempt->sizes.stages;
     bool assumed;
-    const Costs costs = costs_of_components(attempt->trial->costs, c->schedule.recipe, c->arena);
-    attempt->costs = costs_recut(&costs, trial_costs_stages(attempt->trial->costs, parts_of(attempt), &assumed), stages, c->arena);
+    attempt->costs = *attempt->trial->costs;
+    attempt->costs.model_stages = trial_costs_stages(attempt->trial->costs, parts_of(attempt), &assumed);
     return STATUS_OK;
 }
 
@@ -183,7 +182,7 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     const uint32_t parts = parts_of(attempt), stages = attempt->sizes.stages;
     const Memory sizes = memory_recut(given, parts, stages);
     Timeline times;
-    timeline_run(schedule, &c->table, &attempt->costs, c->arena, &times);
+    timeline_run(schedule, &c->table, &c->resolved, c->arena, &times);
     row->ranks = schedule->ranks;
     row->stages = stages;
     row->microbatches = schedule->microbatches;
@@ -191,7 +190,7 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     row->bubble = timeline_bubble(schedule, &times);
     row->causes = timeline_bubble_causes(schedule, &c->table, &times, c->arena);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
-        const RankLoad load = rank_load(schedule, &attempt->costs, r);
+        const RankLoad load = rank_load(schedule, &c->resolved, r);
         row->peak = c->plans[r].peak_activations > row->peak ? c->plans[r].peak_activations : row->peak;
         row->copies += c->plans[r].slots[SLOT_WEIGHTS];
         row->messages += load.messages;
@@ -201,8 +200,8 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     row->fits = (!given->limit || row->memory <= (double)given->limit) &&
                 (!given->limit_activations || (uint64_t)row->peak * parts <= (uint64_t)given->limit_activations * stages);
     row->copies /= stages;
-    row->splits = schedule_splits_backward(schedule);
-    row->has_published = published_bubble(schedule, &attempt->costs, row->peak, &row->published);
+    row->costs_used = schedule_costs_used(schedule);
+    row->has_published = published_bubble(schedule, &c->resolved, row->peak, &row->published);
 }
 
 /* An order has its own sizes. */

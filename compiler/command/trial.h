@@ -37,13 +37,13 @@ typedef struct CompareRow {
     double bytes;                /* of these; 0: the costs have none */
     double memory;               /* peak of a rank; 0: neither costs nor sizes of slots have any */
     bool fits;                   /* within the limits of memory, if there are any */
-    bool splits;                 /* some backward runs in halves, I and W */
+    uint32_t costs_used;         /* bits 1 << StageCost */
     bool has_published;
     PublishedBubble published;
 } CompareRow;
 
 /* The number of stages that costs are of, where those for all stages are given for 1/parts of the model. Costs of single stages say
-   that themselves. Where they do not, they are of as many stages as they name, the highest + 1, and `*assumed` is true; but beside a cost
+   that themselves (Costs.model_stages). Where they do not, they are of as many stages as they name, the highest + 1, and `*assumed` is true; but beside a cost
    for all stages of the same kind they are exceptions to it, and of 1/parts, too, if they name no more stages. */
 uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed);
 

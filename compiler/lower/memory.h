@@ -27,7 +27,7 @@ static inline bool memory_is_limited(const Memory *memory) { return memory->limi
 
 /* The same of one model that is cut into `to` stages instead of the `from` that the sizes are of: a stage and what it keeps of a
    microbatch are smaller in proportion, so a rank may hold more activations; messages are as large as before. Costs' counterpart:
-   costs_recut. */
+   costs_resolve. */
 Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to);
 
 uint64_t memory_bytes(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank);

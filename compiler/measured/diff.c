@@ -2,6 +2,7 @@
 
 #include "compiler/schedule/critical_path.h"
 #include "runtime/base/counted.h"
+#include "runtime/program/costs_resolve.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -293,6 +294,15 @@ static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream
     }
 }
 
+static void print_derived(const Comparison *comparison, FILE *stream)
+{
+    const Costs *costs = comparison->predicted.costs;
+    const uint32_t used = schedule_costs_used(comparison->schedule);
+    if (costs_has_derived(costs, used))
+        fprintf(stream, "\nCosts of the prediction that were not given, and what they follow from\n");
+    costs_put_derived(costs, used, "", stream);
+}
+
 void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = comparison->schedule;
@@ -309,6 +319,7 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
     print_ranks(comparison, stream);
     print_makespan(comparison, arena, stream);
     print_worst(comparison, arena, stream);
+    print_derived(comparison, stream);
 }
 
 /* --- an order from a trace --- */

@@ -17,7 +17,7 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
    slots of each class, messages_sent; where the memory has sizes, bytes; where the costs have them, bytes_sent and peak_memory
    (schedule/rank_load.h). critical_path: its passes (schedule/critical_path.h) in order, an F&B as one, with rank, start, end and
    source line. overlap, where components have times and F&Bs a recipe: makespan, compute and comm (how long they are busy), hidden
-   (how much of comm is, by compute). Times in the unit of the costs. */
+   (how much of comm is, by compute). derived_costs, where costs that it uses were not given (costs_put_derived_json). Times in the unit of the costs. */
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
 
 /* The inside of an F&B under the costs of components: how long it takes, how much of its communication is hidden, and both streams,

@@ -2,6 +2,7 @@
 #include "compiler/output/json.h"
 #include "compiler/schedule/critical_path.h"
 #include "compiler/schedule/rank_load.h"
+#include "runtime/program/costs_resolve.h"
 #include "runtime/program/recipe_times.h"
 
 #include <string.h>
@@ -59,6 +60,15 @@ static void put_overlap(const Recipe *recipe, const Costs *costs, Arena *arena, 
     putc('}', stream);
 }
 
+static void put_derived(const Picture *picture, FILE *stream)
+{
+    const uint32_t used = schedule_costs_used(picture->schedule);
+    if (!costs_has_derived(picture->times->costs, used))
+        return;
+    fputs(",\n \"derived_costs\": ", stream);
+    costs_put_derived_json(picture->times->costs, used, stream);
+}
+
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
@@ -84,5 +94,6 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
     putc(']', stream);
     if (schedule->recipe)
         put_overlap(schedule->recipe, picture->times->costs, arena, stream);
+    put_derived(picture, stream);
     fputs("}\n", stream);
 }

@@ -1,5 +1,7 @@
 #include "compiler/schedule/schedule.h"
 
+#include "runtime/program/costs.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -16,13 +18,15 @@ uint8_t action_kind_named(const char *name, size_t length)
     return kind;
 }
 
-bool schedule_splits_backward(const Schedule *schedule)
+uint32_t schedule_costs_used(const Schedule *schedule)
 {
+    uint32_t used = 1u << COST_MEMORY_I | 1u << COST_MEMORY_W;
     for (uint32_t r = 0; r < schedule->ranks; r++)
-        for (uint32_t i = 0; i < schedule->orders[r].count; i++)
-            if (schedule->orders[r].actions[i].kind == ACTION_I)
-                return true;
-    return false;
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const Action *action = &schedule->orders[r].actions[i];
+            used |= action_is_message(action) ? 0 : 1u << action->kind | (action->overlap ? 1u << COST_FB : 0);
+        }
+    return used;
 }
 
 uint32_t chunk_microbatch(const Schedule *schedule, uint32_t rank, uint32_t chunk, uint32_t from, uint32_t limit)

@@ -88,8 +88,8 @@ typedef struct Schedule {
     uint32_t **gradients;   /* [stage][version - 1] of an asynchronous schedule: of how many microbatches it is made, over all copies */
 } Schedule;
 
-/* Whether some backward is run in halves, I and W. */
-bool schedule_splits_backward(const Schedule *schedule);
+/* The costs on which its times and its memory depend, as bits 1 << StageCost: it may run no B, or no F&B. */
+uint32_t schedule_costs_used(const Schedule *schedule);
 
 /* Where a microbatch below `written` passes a stage. */
 static inline Home stage_home(const PlacedPipe *pipe, uint32_t stage, uint32_t microbatch)

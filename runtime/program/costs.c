@@ -1,4 +1,4 @@
-#include "runtime/program/recipe_times.h"
+#include "runtime/program/costs.h"
 
 #include "runtime/base/file.h"
 #include "runtime/base/settings.h"
@@ -15,7 +15,7 @@
 const Costs costs_unit = {
     .all = {[COST_F] = 1, [COST_B] = NOT_GIVEN, [COST_I] = 1, [COST_W] = 1, [COST_U] = 0, [COST_FB] = NOT_GIVEN,
             [COST_MEMORY_I] = NOT_GIVEN, [COST_MEMORY_W] = NOT_GIVEN},
-    .overlap = 1,
+    .overlap = NOT_GIVEN,
     .bandwidth = NOT_GIVEN,
     .unit = NOT_GIVEN,
 #define COMPONENT(name, text, communicates) [RECIPE_##name] = {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN},
@@ -90,8 +90,17 @@ static const Key keys[] = {
     COMPONENT_TIME("perceptron.B", RECIPE_PERCEPTRON, RECIPE_B),
     COMPONENT_TIME("perceptron.W", RECIPE_PERCEPTRON, RECIPE_W),
     {"unit", INDEX_NONE, NUMBER_ANY, 1e-12, 1e6, offsetof(Costs, unit), 0},
+    {"stages", INDEX_NONE, NUMBER_WHOLE, 1, INDEX_MAX + 1, offsetof(Costs, model_stages), 0},
 };
 enum { KEYS = sizeof keys / sizeof *keys };
+
+const char *stage_cost_name(StageCost cost)
+{
+    const Key *key = keys;
+    while (key->index != INDEX_STAGE || key->one != cost)
+        key++;
+    return key->name;
+}
 
 /* Costs that are being read. */
 typedef struct Reading {
@@ -256,7 +265,7 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
 
 /* --- what follows --- */
 
-static double given(const Costs *costs, uint32_t stage, StageCost cost)
+double costs_given(const Costs *costs, uint32_t stage, StageCost cost)
 {
     const double own = stage < costs->stage_count ? costs->stages[stage][cost] : NOT_GIVEN;
     return own < 0 ? costs->all[cost] : own;
@@ -264,163 +273,23 @@ static double given(const Costs *costs, uint32_t stage, StageCost cost)
 
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind)
 {
-    const double time = given(costs, stage, kind);
-    return kind == COST_B && time < 0 ? given(costs, stage, COST_I) + given(costs, stage, COST_W) : time;
+    const double time = costs_given(costs, stage, kind);
+    return kind == COST_B && time < 0 ? costs_given(costs, stage, COST_I) + costs_given(costs, stage, COST_W) : time;
 }
 
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind)
 {
     const double first = costs_pass(costs, forward, COST_F), second = costs_pass(costs, backward, backward_kind);
-    const double pair[] = {given(costs, forward, COST_FB), given(costs, backward, COST_FB)};
+    const double overlap = costs->overlap < 0 ? 1 : costs->overlap;
+    const double pair[] = {costs_given(costs, forward, COST_FB), costs_given(costs, backward, COST_FB)};
     const double turn[] = {first + costs_pass(costs, forward, COST_B), costs_pass(costs, backward, COST_F) + costs_pass(costs, backward, COST_B)};
-    const double share[] = {pair[0] < 0 || turn[0] <= 0 ? costs->overlap : pair[0] / turn[0],
-                            pair[1] < 0 || turn[1] <= 0 ? costs->overlap : pair[1] / turn[1]};
+    const double share[] = {pair[0] < 0 || turn[0] <= 0 ? overlap : pair[0] / turn[0],
+                            pair[1] < 0 || turn[1] <= 0 ? overlap : pair[1] / turn[1]};
     if (share[0] != share[1])
         return share[0] * first + share[1] * second;
     if (pair[0] < 0 || turn[0] <= 0)
-        return costs->overlap * (first + second);
+        return overlap * (first + second);
     return pair[0] * (first + second) / turn[0]; /* to the last bit what was given */
-}
-
-static void follow(Costs *costs, StageCost cost, double time)
-{
-    if (!(costs->said & 1u << cost))
-        costs->all[cost] = time;
-}
-
-static bool has(const Costs *costs, uint32_t stage, StageCost cost)
-{
-    return (stage < costs->stage_count && costs->stages[stage][cost] >= 0) || costs->said & 1u << cost;
-}
-
-/* Whether the stage has the cost, or what it follows from, or what stands for it: a stage runs B or I and W. */
-static bool is_known(const Costs *costs, uint32_t stage, StageCost cost)
-{
-    const bool halves = has(costs, stage, COST_I) && has(costs, stage, COST_W);
-    return has(costs, stage, cost) || cost == COST_FB || (cost == COST_B && halves) ||
-           ((cost == COST_I || cost == COST_W) && has(costs, stage, COST_B));
-}
-
-static bool components_given(const Costs *costs)
-{
-    for (int c = 0; c < RECIPE_COMPONENTS; c++)
-        for (int pass = 0; pass < RECIPE_PASSES; pass++)
-            if (costs->components[c][pass] >= 0)
-                return true;
-    return false;
-}
-
-bool costs_gap(const Costs *costs, uint32_t stages, uint32_t ranks, char *text, size_t size)
-{
-    const bool components = components_given(costs);
-    for (size_t k = 0; k < KEYS; k++) {
-        uint32_t with = UINT32_MAX, without = UINT32_MAX;
-        if (keys[k].index != INDEX_STAGE)
-            continue;
-        for (uint32_t s = 0; s < costs->stage_count || s < stages; s++) {
-            const bool own = s < costs->stage_count && costs->stages[s][keys[k].one] >= 0;
-            if (own && s >= stages) {
-                snprintf(text, size, "%s[%u] is for no stage: the stages are 0..%u", keys[k].name, s, stages - 1);
-                return true;
-            }
-            if (own && with == UINT32_MAX)
-                with = s;
-            if (s < stages && without == UINT32_MAX && !is_known(costs, s, (StageCost)keys[k].one))
-                without = s;
-        }
-        if (with == UINT32_MAX || without == UINT32_MAX || components)
-            continue;
-        snprintf(text, size, "%s is given for stage %u, but not for stage %u, which has the default; %s = ... without brackets is for "
-                             "all stages without one of their own", keys[k].name, with, without, keys[k].name);
-        return true;
-    }
-    for (uint32_t i = 0; i < costs->link_count; i++) {
-        const LinkCost *link = &costs->links[i];
-        if (link->from >= ranks || link->to >= ranks) {
-            snprintf(text, size, "comm[%u->%u] is for no link: the ranks are 0..%u", link->from, link->to, ranks - 1);
-            return true;
-        }
-    }
-    return false;
-}
-
-bool costs_halves_gap(const Costs *costs, char *text, size_t size)
-{
-    bool given[STAGE_COSTS];
-    for (StageCost cost = 0; cost < STAGE_COSTS; cost++) {
-        given[cost] = costs->said & 1u << cost;
-        for (uint32_t s = 0; s < costs->stage_count; s++)
-            given[cost] = given[cost] || costs->stages[s][cost] >= 0;
-    }
-    const double both = costs->all[COST_I] + costs->all[COST_W];
-    if (!(costs->said & 1u << COST_B) || (given[COST_I] && given[COST_W]) || components_given(costs) || costs->all[COST_B] == both)
-        return false;
-    snprintf(text, size, "B takes %g, but its halves I and W take %g where a schedule splits it: %s not given and 1", costs->all[COST_B],
-             both, given[COST_I] ? "W is" : given[COST_W] ? "I is" : "they are");
-    return true;
-}
-
-Costs costs_of_components(const Costs *costs, const Recipe *recipe, Arena *arena)
-{
-    Costs result = *costs;
-    const double layers = recipe_layers(costs);
-    double sums[RECIPE_PASSES] = {0};
-    if (!components_given(costs))
-        return result;
-    for (int c = 0; c < RECIPE_COMPONENTS; c++)
-        for (int pass = 0; pass < RECIPE_PASSES; pass++)
-            sums[pass] += recipe_time(costs, (RecipeEntry){(uint8_t)c, (uint8_t)pass});
-    follow(&result, COST_F, layers * sums[RECIPE_F]);
-    follow(&result, COST_I, layers * sums[RECIPE_B]);
-    follow(&result, COST_W, layers * sums[RECIPE_W]);
-    if (recipe)
-        follow(&result, COST_FB, recipe_times(recipe, costs, arena).makespan);
-    return result;
-}
-
-/* What a stage has of a cost, whether it was given or follows from others. */
-static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
-{
-    switch (cost) {
-    case COST_FB:
-        return costs_pair(costs, stage, stage, COST_B);
-    case COST_MEMORY_I:
-    case COST_MEMORY_W:
-        return costs_memory(costs, stage, cost);
-    default:
-        return costs_pass(costs, stage, cost);
-    }
-}
-
-/* Stage `stage` of `to` takes layers of the stages of `from` that it lies over. */
-static double recut_cost(const Costs *costs, uint32_t from, uint32_t to, uint32_t stage, StageCost cost)
-{
-    const uint64_t begin = (uint64_t)stage * from, end = begin + from; /* a stage of `from` is `to` long */
-    double sum = 0;
-    for (uint64_t s = begin / to; s * to < end; s++) {
-        const uint64_t first = s * to > begin ? s * to : begin, last = (s + 1) * to < end ? (s + 1) * to : end;
-        sum += stage_cost(costs, (uint32_t)s, cost) * (double)(last - first) / to;
-    }
-    return sum;
-}
-
-Costs costs_recut(const Costs *costs, uint32_t from, uint32_t to, Arena *arena)
-{
-    Costs recut = *costs;
-    if (from == to)
-        return recut;
-    recut.stage_count = costs->stage_count ? to : 0;
-    recut.stages = arena_array(arena, recut.stage_count, sizeof *recut.stages);
-    for (StageCost cost = 0; cost < STAGE_COSTS; cost++) {
-        bool own = false; /* some stage has one */
-        for (uint32_t s = 0; s < costs->stage_count && s < from; s++)
-            own = own || costs->stages[s][cost] >= 0;
-        for (uint32_t s = 0; s < recut.stage_count; s++)
-            recut.stages[s][cost] = own ? recut_cost(costs, from, to, s, cost) : NOT_GIVEN;
-        if (costs->all[cost] >= 0)
-            recut.all[cost] = costs->all[cost] * from / to;
-    }
-    return recut;
 }
 
 double costs_message(const Costs *costs, uint32_t from, uint32_t to)
@@ -437,7 +306,7 @@ double costs_message(const Costs *costs, uint32_t from, uint32_t to)
 
 double costs_memory(const Costs *costs, uint32_t stage, StageCost memory)
 {
-    const double bytes = given(costs, stage, memory);
+    const double bytes = costs_given(costs, stage, memory);
     return bytes < 0 ? 0 : bytes;
 }
 

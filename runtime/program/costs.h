@@ -14,6 +14,8 @@
      bytes = 96M           of a message, which takes comm + bytes / bandwidth
      bandwidth = 25G       bytes in a unit of time, or in a second where `unit` says how long a unit is; also [0->1]
      unit = 1e-3           seconds
+     stages = 8            the times and the memory of stages are those of a model in so many stages; a schedule that cuts it into
+                           another number gives each of its stages the share that it takes of these
      attention.F = 0.3     of a component of a layer (runtime/base/recipe.h): F, B (its input half), W. Where some are given, the
      layers = 4            others take none, and F, I, W of a stage of so many layers follow; FB from the recipe of F&Bs if there is one
      multiprocessors = 20  that communication within a layer needs for its time, where the recipe keeps a share for it; on fewer it
@@ -45,12 +47,22 @@ typedef struct LinkCost {
     double latency, bandwidth; /* < 0: as for all */
 } LinkCost;
 
-/* As they were given; the functions below say what follows from them. */
+/* A cost that was not given for some stages and follows from others, or is the default though stages have costs of their own. */
+typedef struct DerivedCost {
+    StageCost cost;
+    uint32_t count;
+    const uint32_t *stages; /* [count], ascending, of those that the costs are given for */
+    const double *values;   /* [count] */
+    const char *where;      /* the stages in words: "[0..3,5]"; "" where costs are given for all stages alike */
+    const char *rule;       /* in words */
+} DerivedCost;
+
+/* As they were given, or as costs_resolve completed them. */
 typedef struct Costs {
     double all[STAGE_COSTS];        /* of every stage that has none of its own; < 0: not given */
     double (*stages)[STAGE_COSTS];  /* [stage_count], the arena's; < 0: as for all */
     uint32_t stage_count;
-    double overlap;
+    double overlap;                 /* < 0: not given, 1 */
     double latency, bandwidth;      /* bandwidth < 0: a message takes no more than its latency */
     LinkCost *links;                /* [link_count], sorted; the arena's */
     uint32_t link_count, link_capacity;
@@ -58,8 +70,11 @@ typedef struct Costs {
     double unit;                    /* seconds; < 0: not given */
     double components[RECIPE_COMPONENTS][RECIPE_PASSES]; /* of one layer; < 0: not given */
     double layers;                  /* of a stage; < 1: one */
+    double model_stages;            /* how many stages the costs are of; 0: not given, as many as the schedule has */
     double multiprocessors;         /* that communication within a layer needs; 0: any share is enough */
     uint32_t said;                  /* bits 1 << StageCost: given for all stages, not by default */
+    const DerivedCost *derived;     /* [derived_count], the arena's; of costs_resolve */
+    uint32_t derived_count;
 } Costs;
 
 extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
@@ -71,22 +86,11 @@ Costs costs_of(double forward, double input, double weight, double latency);
    STATUS_BAD_USAGE names what is wrong with the text, STATUS_BAD_INPUT what is with the file, with FILE:LINE. */
 Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 
-/* The same of one model that is cut into `to` stages instead of the `from` that the costs are of: a stage has its share of the
-   times and the memory of the stages whose layers it takes. Messages are as large as before. */
-Costs costs_recut(const Costs *costs, uint32_t from, uint32_t to, Arena *arena);
+/* "F", "memory_I": the key of a cost. */
+const char *stage_cost_name(StageCost cost);
 
-/* The same with F, I, W and FB of all stages as they follow from the times of components, if there are any; what was given stays.
-   `recipe` is that of F&Bs; NULL: their halves take turns. Costs of one model, before costs_recut. */
-Costs costs_of_components(const Costs *costs, const Recipe *recipe, Arena *arena);
-
-/* What a schedule of so many stages and ranks makes of costs of single stages and links, in words with a way out: a stage or link
-   that it does not have, or a stage for which none is given while others have one. False: nothing is amiss. */
-bool costs_gap(const Costs *costs, uint32_t stages, uint32_t ranks, char *text, size_t size);
-
-/* Whether B is given for all stages, I or W for none, and they do not add up: what runs the halves then has the default for them.
-   In words. */
-bool costs_halves_gap(const Costs *costs, char *text, size_t size);
-
+/* What is given for a stage, or else for all, or else the default. < 0: nothing. */
+double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
 /* Time of a pass. B: what was given, of the stage or of all, else I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
 /* Time of an F&B: a forward of one stage and a B or I of another. Each half takes its share of the FB of its stage; an I has a

@@ -2,6 +2,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "runtime/base/version.h"
+#include "runtime/program/costs_resolve.h"
 #include "runtime/transport/launched.h"
 #include "runtime/vm/report.h"
 
@@ -109,7 +110,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     }
     TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, arena, &loaded,
                      error));
-    options.costs = costs_of_components(&options.costs, loaded.program->recipe, arena);
+    options.costs = costs_resolve(&options.costs, loaded.program->stages, loaded.program->recipe, arena);
     signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns, */
     signal(SIGXFSZ, SIG_IGN); /* and a file that may not grow further (ulimit -f) */
     if (options.processes && supervise(&loaded, &options, &progress, &status))

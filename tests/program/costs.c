@@ -1,12 +1,13 @@
 /* What costs say: of stages, pairs and links; what of several counts; what is none. */
 
-#include "runtime/program/costs.h"
+#include "runtime/program/costs_resolve.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static Arena arena;
@@ -97,11 +98,11 @@ static void test_links(void **state)
 static void test_recut(void **state)
 {
     (void)state;
-    const Costs costs = costs_from("F=2,F[1]=6,W=3,B[3]=8,FB[0]=5,memory_I=4,bytes=9,overlap=0.5");
-    const Costs finer = costs_recut(&costs, 4, 8, &arena), coarser = costs_recut(&costs, 4, 2, &arena), same = costs_recut(&costs, 4, 4, &arena);
-    const Costs third = costs_recut(&costs, 4, 3, &arena);
+    const Costs costs = costs_from("stages=4,F=2,F[1]=6,W=3,B[3]=8,FB[0]=5,memory_I=4,bytes=9,overlap=0.5");
+    const Costs finer = costs_resolve(&costs, 8, NULL, &arena), coarser = costs_resolve(&costs, 2, NULL, &arena),
+                same = costs_resolve(&costs, 4, NULL, &arena), third = costs_resolve(&costs, 3, NULL, &arena);
     for (uint32_t s = 0; s < 8; s++) {
-        assert_true(costs_pass(&finer, s, COST_F) == (s / 2 == 1 ? 3 : 1) && costs_pass(&finer, s, COST_W) == 1.5);
+        assert_true(costs_pass(&finer, s, COST_F) == (s / 2 == 1 ? 3 : 1) && costs_pass(&finer, s, COST_W) == (s / 2 == 3 ? 2 : 1.5));
         assert_true(costs_pass(&finer, s, COST_B) == (s / 2 == 3 ? 4 : 2) && costs_memory(&finer, s, COST_MEMORY_I) == 2);
         assert_true(costs_pair(&finer, s, s, COST_B) == (s < 2 ? 2.5 : s < 4 ? 2.5 : s < 6 ? 1.5 : 2.5));
     }
@@ -109,6 +110,102 @@ static void test_recut(void **state)
     assert_true(costs_pass(&third, 0, COST_F) == 4 && fabs(costs_pass(&third, 1, COST_F) - 16.0 / 3) < 1e-12 &&
                 fabs(costs_pass(&third, 2, COST_F) - 8.0 / 3) < 1e-12);
     assert_true(costs_pass(&same, 1, COST_F) == 6 && finer.bytes == 9 && costs_seconds(&finer) == 1e-3);
+}
+
+static Costs resolved_from(const char *text, uint32_t stages)
+{
+    const Costs costs = costs_from(text);
+    return costs_resolve(&costs, stages, NULL, &arena);
+}
+
+enum { ALL_USED = (1 << STAGE_COSTS) - 1 };
+
+/* The halves of a backward: each stage's own; else B of the stage minus the other; else in the ratio of the stages that have both; else
+   half each. What holds for all stages counts only where a stage has no B of its own. */
+static void test_halves(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        double input, weight; /* of stage 1 of 3 */
+        const char *derived;
+    } cases[] = {
+        {"I[1]=3,W[1]=4,B[1]=9", 3, 4, "I[0,2] and W[0,2]: 1, the default"},
+        {"B[1]=9,I[1]=3", 3, 6, "W[1]: B - I\n"},
+        {"B[1]=9,W[1]=3", 6, 3, "I[1]: B - W\n"},
+        {"B[1]=9,W[1]=10", 0, 10, "I[1]: 0, as W takes more than B\n"},
+        {"B[1]=9,I[0]=2,W[0]=1,I[2]=4,W[2]=2", 6, 3, "I[1] and W[1]: B in the ratio of I to W of the stages that have both\n"},
+        {"B[1]=9,I[0]=5", 4.5, 4.5, "I[1] and W[1]: half of B, as no stage has both I and W\n"},
+        {"B[1]=9,I=1,W=2", 4.5, 4.5, "I[1] and W[1]: half of B, as no stage has both I and W\n"},
+        {"B[0]=9,I=1,W=2", 1, 2, "I[0] and W[0]: half of B"},
+        {"B=9,I=4", 4, 5, "W: B - I\n"},
+        {"B=9,W[1]=4", 5, 4, "I[1]: B - W\n"},
+        {"B=9", 4.5, 4.5, "I and W: half of B, as neither is given\n"},
+        {"B=9,I[0]=2,W[0]=1", 6, 3, "I[1..2] and W[1..2]: B in the ratio"},
+        {"I=2,W=3", 2, 3, NULL},
+        {"F=3", 1, 1, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const Costs costs = resolved_from(cases[i].text, 3);
+        char *text;
+        size_t size;
+        FILE *stream = open_memstream(&text, &size);
+        costs_put_derived(&costs, ALL_USED, "", stream);
+        fclose(stream);
+        if (costs_pass(&costs, 1, COST_I) != cases[i].input || costs_pass(&costs, 1, COST_W) != cases[i].weight)
+            fail_msg("%s: I %g, W %g", cases[i].text, costs_pass(&costs, 1, COST_I), costs_pass(&costs, 1, COST_W));
+        if (cases[i].derived ? !strstr(text, cases[i].derived) : *text)
+            fail_msg("%s: says \"%s\", not \"%s\"", cases[i].text, text, cases[i].derived ? cases[i].derived : "");
+        free(text);
+    }
+}
+
+/* Times as they are measured, of every stage: what is missing is said, and only of what is used. */
+static void test_derived(void **state)
+{
+    (void)state;
+    const Costs costs = resolved_from("F[0]=2,F[1]=3,I[0]=4,W[0]=5,B[1]=18", 2);
+    assert_true(costs_pass(&costs, 0, COST_B) == 9 && costs_pass(&costs, 1, COST_I) == 8 && costs_pass(&costs, 1, COST_W) == 10);
+    assert_true(costs_has_derived(&costs, 1 << COST_B) && costs_has_derived(&costs, 1 << COST_W) &&
+                !costs_has_derived(&costs, 1 << COST_F | 1 << COST_U));
+    char *text;
+    size_t size;
+    FILE *stream = open_memstream(&text, &size);
+    costs_put_derived_json(&costs, 1 << COST_B | 1 << COST_FB | 1 << COST_W, stream);
+    fclose(stream);
+    assert_string_equal(text, "[\n"
+        "  {\"cost\": \"W\", \"stages\": [1], \"values\": [10], \"rule\": \"B in the ratio of I to W of the stages that have both\"},\n"
+        "  {\"cost\": \"B\", \"stages\": [0], \"values\": [9], \"rule\": \"I + W\"},\n"
+        "  {\"cost\": \"FB\", \"stages\": [0, 1], \"values\": [11, 21], \"rule\": \"F + B, as neither FB nor overlap is given\"}]");
+    free(text);
+    const Costs defaults = resolved_from("F[0]=2,F[1]=3", 2), some = resolved_from("F[0]=2", 2), overlap = resolved_from("F[0]=2,F[1]=3,overlap=1", 2);
+    assert_true(costs_has_derived(&defaults, 1 << COST_B) && costs_has_derived(&defaults, 1 << COST_I));
+    assert_true(!costs_has_derived(&some, 1 << COST_B) && costs_has_derived(&some, 1 << COST_F));
+    assert_true(!costs_has_derived(&overlap, 1 << COST_FB) && costs_has_derived(&defaults, 1 << COST_FB));
+}
+
+/* A cost is derived for the stages that the costs are of, before the model is cut into others. */
+static void test_derived_then_recut(void **state)
+{
+    (void)state;
+    const Costs costs = resolved_from("stages=2,F[0]=2,F[1]=4,B[0]=6,B[1]=12,I[1]=8", 4);
+    for (uint32_t s = 0; s < 4; s++) {
+        assert_true(costs_pass(&costs, s, COST_F) == (s < 2 ? 1 : 2) && costs_pass(&costs, s, COST_B) == (s < 2 ? 3 : 6));
+        assert_true(costs_pass(&costs, s, COST_I) == (s < 2 ? 1.5 : 4) && costs_pass(&costs, s, COST_W) == (s < 2 ? 1.5 : 2));
+    }
+    assert_int_equal(costs.stage_count, 4);
+    assert_string_equal(costs.derived[0].where, "[1]");
+}
+
+static void test_unused(void **state)
+{
+    (void)state;
+    char text[200];
+    const Costs stage = costs_from("F[4]=1"), link = costs_from("comm[0->3]=1"), fewer = costs_from("F[4]=1,stages=4");
+    assert_true(costs_unused(&stage, 4, 4, text, sizeof text));
+    assert_string_equal(text, "F[4] is for no stage: the stages are 0..3");
+    assert_true(!costs_unused(&stage, 5, 4, text, sizeof text) && costs_unused(&fewer, 8, 4, text, sizeof text));
+    assert_true(costs_unused(&link, 4, 3, text, sizeof text) && !costs_unused(&link, 4, 4, text, sizeof text));
 }
 
 static void test_refused(void **state)
@@ -121,7 +218,7 @@ static void test_refused(void **state)
         {"F=1,,I=1", "'' is not 'key = value'"},
         {"memry_I=1", "no cost 'memry_I'; did you mean memory_I?"},
         {"xyzzy=1", "no cost 'xyzzy'; there are F, I, W, B, FB, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, layers, "
-         "multiprocessors, attention.F, attention.B, attention.W, mlp.F, mlp.B, mlp.W, dispatch.F, dispatch.B, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, unit"},
+         "multiprocessors, attention.F, attention.B, attention.W, mlp.F, mlp.B, mlp.W, dispatch.F, dispatch.B, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, unit, stages"},
         {"memory_w=1", "no cost 'memory_w'; did you mean memory_W?"},
         {"bandwith[0->1]=1", "no cost 'bandwith'; did you mean bandwidth?"},
         {"F=", "F = : it must be a number from 0 to 1e+12"},
@@ -179,7 +276,8 @@ static void test_any_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_stages), cmocka_unit_test(test_pairs),
-                                       cmocka_unit_test(test_links), cmocka_unit_test(test_recut), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_links), cmocka_unit_test(test_recut), cmocka_unit_test(test_halves),
+                                       cmocka_unit_test(test_derived), cmocka_unit_test(test_derived_then_recut), cmocka_unit_test(test_unused), cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_any_text)};
     return cmocka_run_group_tests(tests, NULL, free_arena);
 }
