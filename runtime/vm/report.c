@@ -3,6 +3,7 @@
 #include "runtime/base/counted.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -50,10 +51,20 @@ static void print_header(const Report *report)
     }
     fprintf(words, "machine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport,
             facts->ready_seconds * 1e3);
-    if (facts->processors && program->rank_count > facts->processors) /* what the bubble below is then made of */
-        fprintf(words, "           %u ranks share %s: each is idle about %.0f %% of the time, whatever the schedule\n",
-                program->rank_count, counted(facts->processors, "processor").text, 100.0 * (1.0 - (double)facts->processors / program->rank_count));
     fflush(words);
+}
+
+/* Where ranks share processors: what they wait for says nothing of the schedule. */
+static void explain_missing_bubble(const Report *report)
+{
+    const RunFacts *facts = &report->facts;
+    const uint32_t ranks = facts->program->rank_count;
+    const bool json = report->options->json;
+    if (!facts->processors || ranks <= facts->processors)
+        return;
+    fprintf(json ? stderr : report->words, "%s%u ranks share %s: each waits about %.0f %% of the time for one, whatever the schedule; %s\n",
+            json ? "dprun: note: " : "           ", ranks, counted(facts->processors, "processor").text,
+            100.0 * (1.0 - (double)facts->processors / ranks), json ? "bubble_rate is null" : "no bubble is measured");
 }
 
 static void ready(void *context, const RunFacts *facts)
@@ -64,13 +75,15 @@ static void ready(void *context, const RunFacts *facts)
     report->tokens = (double)facts->program->microbatches * facts->model->microbatch_size * facts->model->sequence;
     if (!report->options->json)
         print_header(report);
+    explain_missing_bubble(report);
     flush_output(report);
 }
 
 static void print_json_times(const Report *report, const StepReport *step)
 {
-    printf(",\"step_ms\":%.6g,\"makespan_ms\":%.6g,\"bubble_rate\":%.6g,\"busy_ms\":[", step->seconds * 1e3, step->makespan * 1e3,
-           step->bubble_rate);
+    printf(",\"step_ms\":%.6g,\"makespan_ms\":%.6g,\"bubble_rate\":", step->seconds * 1e3, step->makespan * 1e3);
+    printf(isnan(step->bubble_rate) ? "null" : "%.6g", step->bubble_rate);
+    fputs(",\"busy_ms\":[", stdout);
     for (uint32_t r = 0; r < report->facts.program->rank_count; r++)
         printf("%s%.6g", r ? "," : "", step->busy[r] * 1e3);
     putchar(']');
@@ -125,14 +138,15 @@ static void print_progress(const Report *report, const StepReport *step)
 {
     const uint64_t steps = report->options->steps;
     const double left = report->seconds / (double)step->step * (double)(steps - step->step);
-    char tokens[16], count[64], figures[128];
+    char tokens[16], count[64], bubble[32] = "", figures[128];
     snprintf(count, sizeof count, "step %llu/%llu", (unsigned long long)step->step, (unsigned long long)steps);
+    if (!isnan(step->bubble_rate))
+        snprintf(bubble, sizeof bubble, "bubble %.1f %%  ", step->bubble_rate * 100);
     if (report->options->simulated)
-        snprintf(figures, sizeof figures, "makespan %.2f ms  bubble %.1f %%  %.0f s left", step->makespan * 1e3, step->bubble_rate * 100,
-                 left);
+        snprintf(figures, sizeof figures, "makespan %.2f ms  %s%.0f s left", step->makespan * 1e3, bubble, left);
     else
-        snprintf(figures, sizeof figures, "loss %.4f  %s tokens/s  bubble %.1f %%  %.0f s left", step->loss,
-                 short_number(report->tokens / step->seconds, tokens), step->bubble_rate * 100, left);
+        snprintf(figures, sizeof figures, "loss %.4f  %s tokens/s  %s%.0f s left", step->loss,
+                 short_number(report->tokens / step->seconds, tokens), bubble, left);
     if (report->terminal)
         draw_progress(count, figures, (double)step->step / (double)steps, step->last);
     else

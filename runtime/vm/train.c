@@ -122,7 +122,8 @@ static StepReport make_report(Rank *rank, int64_t begun)
     }
     report.makespan = (double)(last - first) * 1e-9;
     const double all = cost * program->rank_count;
-    report.bubble_rate = all > 0 ? (all - busy) / all : 0;
+    const bool crowded = rank->processors && rank->processors < program->rank_count;
+    report.bubble_rate = crowded ? NAN : all > 0 ? (all - busy) / all : 0;
     return report;
 }
 
