@@ -127,7 +127,7 @@ static const char *verdict(const CompareRow *row, Arena *arena)
 
 /* --- as text --- */
 
-static const char *bytes_text(double bytes, Arena *arena)
+const char *bytes_text(double bytes, Arena *arena)
 {
     static const char *const units[] = {"", "K", "M", "G", "T"};
     size_t unit = 0;
@@ -178,15 +178,19 @@ static bool any(const CompareTable *table, Column column)
 /* A column in which all rows would say the same, or what another one says, is left out. */
 static bool shows(const CompareTable *table, Column column)
 {
+    const bool brief = table->brief;
     switch (column) {
+    case BUBBLE:
+    case PEAK: return !brief;
+    case MODELS: return !brief || !any(table, MEMORY);
     case RANKS: return table->by_stages;
     case STAGES: return !table->by_stages;
     case MESSAGES:
     case IMBALANCE:
-    case BYTES:
     case MEMORY: return any(table, column);
+    case BYTES: return !brief && any(table, column);
     case ORDER: return any(table, MESSAGES) || any(table, IMBALANCE);
-    case LIMIT: return memory_is_limited(table->memory);
+    case LIMIT: return !brief && memory_is_limited(table->memory);
     default: return true;
     }
 }
@@ -258,7 +262,7 @@ static void put_reasons(const CompareTable *table, Arena *arena, FILE *stream)
             grid.cells[grid.rows++][1] = table->rows[i].reason;
         }
     if (grid.rows && grid.rows < table->count)
-        putc('\n', stream);
+        fputs(table->brief ? "\nleft out:\n" : "\n", stream);
     put_grid(&grid, stream);
 }
 
@@ -310,14 +314,22 @@ static uint32_t costs_used(const CompareTable *table)
 
 static void put_words(const CompareTable *table, FILE *stream)
 {
-    fputs("\nbubble: time of the longest rank beyond the mean work of a rank; rate: its share of the time of that rank\n", stream);
+    fputs(shows(table, BUBBLE)
+              ? "\nbubble: time of the longest rank beyond the mean work of a rank; rate: its share of the time of that rank\n"
+              : "\nrate: bubble, as a share of the time of the longest rank\n",
+          stream);
     if (shows(table, ORDER))
         fprintf(stream, "%sorder: this share where messages take no time: %swaiting\n", any(table, IMBALANCE) ? "imbalance, " : "",
                 any(table, IMBALANCE) ? "work that ranks have less than the one with most; " : "");
     if (any(table, MESSAGES))
         fputs("messages: time that they add to the makespan\n", stream);
-    fputs("peak: most activations of a stage on a rank; models: these as microbatches of the whole model\n"
-          "copies: of the weights, versions included; sent: messages of all ranks\n", stream);
+    else if (table->brief)
+        fputs("messages take no time under these costs, so more chunks always look better: --cost comm=... says their time\n", stream);
+    if (shows(table, PEAK))
+        fputs("peak: most activations of a stage on a rank; models: these as microbatches of the whole model\n", stream);
+    else if (shows(table, MODELS))
+        fputs("models: most microbatches of the whole model that a rank holds activations for\n", stream);
+    fputs("copies: of the weights, versions included; sent: messages of all ranks\n", stream);
     if (any(table, MEMORY))
         fprintf(stream, "memory: of the rank that needs most, %s\n",
                 table->memory->has_sizes ? "weights and messages included" : "what its microbatches hold");
@@ -337,8 +349,10 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream)
     if (figures)
         put_title(table, stream);
     put_figures(table, arena, stream);
+    if (table->brief && figures)
+        put_words(table, stream);
     put_reasons(table, arena, stream);
-    if (!figures)
+    if (table->brief || !figures)
         return;
     put_published_rows(table, arena, stream);
     put_words(table, stream);

@@ -10,6 +10,7 @@
 typedef struct CompareTable {
     const CompareRow *rows;
     size_t count;
+    bool brief;            /* dpc advise: fewer columns, nothing published; what has a reason is left out */
     bool by_stages;        /* all of the same number of stages; else of the same number of ranks */
     bool sizes_differ;     /* the files' own, of which the largest were taken */
     uint32_t parts;        /* times and bytes are given for 1/parts of the model; 0: not known */
@@ -25,6 +26,9 @@ typedef int CompareSort;
 Status compare_sort_named(const char *name, CompareSort *sort, Error *error);
 /* The smallest first; of equal ones the one that takes less time, then by names. Rows without figures come last. */
 void compare_sort(CompareRow *rows, size_t count, CompareSort sort);
+
+/* "60.88G": the arena's. */
+const char *bytes_text(double bytes, Arena *arena);
 
 void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream);
 

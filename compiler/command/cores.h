@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-/* Calls `work` with the context on as many threads as this process has cores, but no more than `most`, and returns when all calls
-   have returned. */
+/* Calls `work` with the context on as many threads as this process has cores, but no more than `most`, and returns when
+   all calls have returned. */
 void on_all_cores(void *(*work)(void *context), void *context, uint64_t most);
 
 #endif

@@ -1,5 +1,6 @@
 /* dpc: a schedule's way from source to program. */
 
+#include "compiler/command/advise.h"
 #include "compiler/command/compare.h"
 #include "compiler/command/format.h"
 #include "compiler/command/options.h"
@@ -298,6 +299,8 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
         program_describe_opcodes(stdout);
     else if (options->command == COMMAND_COMPARE)
         return compare(options, arena, stdout, error);
+    else if (options->command == COMMAND_ADVISE)
+        return advise(options, arena, stdout, error);
     else if (options->command == COMMAND_DIFF)
         return run_diff(job, error);
     else if (options->command == COMMAND_CALIBRATE)

@@ -17,6 +17,9 @@ const char command_line_help[] =
     "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
     "       dpc compare [options] FILE...           a table of several schedules, the fastest first; --stages N, --memory-limit N,\n"
     "                                               --sort=COLUMN or file, --json; -D between files is for the next one only\n"
+    "       dpc advise --ranks N --microbatches N [options] [FILE...]    tries all schedules that come with dpc, and FILEs, with the\n"
+    "                                               parameters worth trying: which takes least time, and how to compile it;\n"
+    "                                               --memory-limit N, --allow async,naive, --seconds N (60), --json\n"
     "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
     "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; --step N\n"
     "                                                           which step of it, --emit=html or svg[:FILE] both timelines\n"
@@ -86,8 +89,21 @@ static Status parse_emit(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
+/* dpc advise --allow async,naive */
+static Status parse_allow(const char *text, Options *options, Error *error)
+{
+    for (size_t length; *text; text += length + (text[length] == ',')) {
+        length = strcspn(text, ",");
+        const bool async = length == 5 && memcmp(text, "async", 5) == 0;
+        if (!async && !(length == 5 && memcmp(text, "naive", 5) == 0))
+            return error_set(error, STATUS_BAD_USAGE, "--allow: '%.*s' is neither async nor naive", (int)length, text);
+        *(async ? &options->allow_async : &options->allow_naive) = true;
+    }
+    return STATUS_OK;
+}
+
 /* show is --emit=text, and fmt has a command line of its own. */
-static const char *const commands[] = {[COMMAND_COMPARE] = "compare", [COMMAND_DIFF] = "diff", [COMMAND_CALIBRATE] = "calibrate", "show", "fmt"};
+static const char *const commands[] = {[COMMAND_COMPARE] = "compare", [COMMAND_ADVISE] = "advise", [COMMAND_DIFF] = "diff", [COMMAND_CALIBRATE] = "calibrate", "show", "fmt"};
 
 static Status unknown_option(const char *written, const struct option *known, Error *error)
 {
@@ -132,8 +148,9 @@ static Status check_outputs(const Options *options, Error *error)
     return STATUS_OK;
 }
 
+enum { ADVISE_SECONDS = 60 };
 enum { AN_INPUT = 1, OUTPUT = 'o', DEFINE = 'D', RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES,
-       MEMORY_LIMIT, JSON, STEP, FASTEST, SORT, WIDTH, HELP, VERSION };
+       MEMORY_LIMIT, JSON, STEP, FASTEST, SORT, WIDTH, ALLOW, SECONDS, HELP, VERSION };
 
 /* A set of options. */
 typedef uint32_t OptionSet;
@@ -173,6 +190,13 @@ static Status check_given(Command command, OptionSet given, Error *error)
         if (given & bit(STAGES) && given & bit(RANKS))
             return error_set(error, STATUS_BAD_USAGE, "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
         return STATUS_OK;
+    case COMMAND_ADVISE:
+        if (given & ~(of_parameters | bit(SLOT_BYTES) | bit(MEMORY_LIMIT) | bit(JSON) | bit(ALLOW) | bit(SECONDS)))
+            return error_set(error, STATUS_BAD_USAGE, "dpc advise goes with --ranks, --microbatches, -D, --cost, --slot-bytes, "
+                                                      "--memory-limit, --allow, --seconds and --json only");
+        if (!(given & bit(RANKS)) || !(given & bit(MICROBATCHES)))
+            return error_set(error, STATUS_BAD_USAGE, "dpc advise needs to know the sizes: dpc advise --ranks 16 --microbatches 64");
+        return STATUS_OK;
     case COMMAND_DIFF:
         if (given & ~(of_parameters | bit(EMIT) | bit(STEP) | bit(WIDTH)))
             return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with --ranks, --microbatches, -D, --cost, --step, --width, --emit=html and --emit=svg only");
@@ -182,8 +206,12 @@ static Status check_given(Command command, OptionSet given, Error *error)
             return error_set(error, STATUS_BAD_USAGE, "dpc calibrate goes with -o and --fastest only");
         return STATUS_OK;
     default:
-        if (given & (bit(STAGES) | bit(SORT) | bit(JSON)))
-            return error_set(error, STATUS_BAD_USAGE, "--stages, --sort and --json are for dpc compare");
+        if (given & (bit(STAGES) | bit(SORT)))
+            return error_set(error, STATUS_BAD_USAGE, "--stages and --sort are for dpc compare");
+        if (given & bit(JSON))
+            return error_set(error, STATUS_BAD_USAGE, "--json is for dpc compare and dpc advise");
+        if (given & (bit(ALLOW) | bit(SECONDS)))
+            return error_set(error, STATUS_BAD_USAGE, "--allow and --seconds go with dpc advise");
         if (given & bit(STEP))
             return error_set(error, STATUS_BAD_USAGE, "--step goes with dpc diff");
         if (given & bit(FASTEST))
@@ -198,7 +226,8 @@ static Status check_inputs(const Options *options, Error *error)
 {
     switch (options->command) {
     case COMMAND_COMPARE:
-        if (options->input_count < 1)
+    case COMMAND_ADVISE:
+        if (options->input_count < 1 && options->command == COMMAND_COMPARE)
             return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
         if (options->own[options->input_count].count)
             return error_set(error, STATUS_BAD_USAGE, "-D %s: no schedule comes after it; before the first one it holds for all, before another "
@@ -231,12 +260,14 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         {"step", required_argument, NULL, STEP}, {"fastest", required_argument, NULL, FASTEST},
         {"width", required_argument, NULL, WIDTH},
         {"sort", required_argument, NULL, SORT},
+        {"allow", required_argument, NULL, ALLOW}, {"seconds", required_argument, NULL, SECONDS},
         {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
         {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
     OptionSet given = 0;
     char **inputs = arena_array(arena, (size_t)argc, sizeof *inputs);
     Parameters *own = arena_array(arena, (size_t)argc, sizeof *own);
-    *options = (Options){.costs = costs_unit, .inputs = inputs, .own = own};
+    *options = (Options){.costs = costs_unit, .inputs = inputs, .own = own, .program = argv[0], .seconds = ADVISE_SECONDS,
+                         .cost_texts = arena_array(arena, (size_t)argc, sizeof *options->cost_texts)};
     const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
     for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_CALIBRATE; command++)
         if (strcmp(argv[1], commands[command]) == 0)
@@ -269,7 +300,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
                 return error_set(error, STATUS_BAD_USAGE, "-D %s: write -D NAME=VALUE", optarg);
             const char *name = arena_text(arena, optarg, (size_t)(equals - optarg));
             TRY(option_number("-D", equals + 1, &value, error));
-            const bool for_next = options->command == COMMAND_COMPARE && options->input_count > 0;
+            const bool several = options->command == COMMAND_COMPARE || options->command == COMMAND_ADVISE;
+            const bool for_next = several && options->input_count > 0;
             parameters_set(for_next ? &own[options->input_count] : &options->parameters, arena, name, value);
             break;
         }
@@ -296,6 +328,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             break;
         case COST:
             TRY(costs_set(&options->costs, optarg, arena, error));
+            options->cost_texts[options->cost_count++] = optarg;
             break;
         case EMIT:
             TRY(parse_emit(optarg, options, error));
@@ -324,6 +357,14 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             break;
         case WIDTH:
             TRY(option_number("--width", optarg, &options->width, error));
+            break;
+        case ALLOW:
+            TRY(parse_allow(optarg, options, error));
+            break;
+        case SECONDS:
+            TRY(option_number("--seconds", optarg, &options->seconds, error));
+            if (options->seconds < 1 || options->seconds > INT32_MAX)
+                return error_set(error, STATUS_BAD_USAGE, "--seconds %s: there can be 1 to %d", optarg, INT32_MAX);
             break;
         case EXPLAIN:
             TRY(parse_emit("explain", options, error));
@@ -357,6 +398,6 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
     TRY(check_outputs(options, error));
     if (given & bit(WIDTH))
         TRY(check_width(options, error));
-    options->input = options->inputs[0];
+    options->input = options->input_count ? options->inputs[0] : NULL;
     return memory_check_options(&options->memory, error);
 }

@@ -39,6 +39,7 @@ typedef enum DumpForm {
 typedef enum Command {
     COMMAND_COMPILE,   /* of one input, which --sweep and `show` belong to */
     COMMAND_COMPARE,   /* all of the inputs, the first of which is `input` */
+    COMMAND_ADVISE,    /* all schedules that come with dpc, and the inputs, of which there may be none */
     COMMAND_DIFF,      /* `input` is held against the second of the inputs, a trace */
     COMMAND_CALIBRATE, /* the inputs are traces */
 } Command;
@@ -51,10 +52,13 @@ typedef struct Options {
     const char *input;  /* .dps or .csv; NULL only with help, version or dump of opcodes */
     char *const *inputs;
     int input_count;
-    const Parameters *own; /* compare: [input_count], the -D of each input alone */
+    const Parameters *own; /* compare, advise: [input_count], the -D of each input alone */
     const char *sort;   /* compare: NULL: by time */
     int64_t stages;     /* compare: into so many each schedule cuts the model; 0: they have the same number of ranks */
-    bool json;          /* compare */
+    bool json;          /* compare, advise */
+    const char *program;           /* argv[0] */
+    bool allow_async, allow_naive; /* advise */
+    int64_t seconds;               /* advise: for all trials together */
     const char *output; /* -o */
     int64_t step;       /* diff: of the trace; 0: the typical one */
     int64_t fastest;    /* calibrate: so many steps of each trace; 0: all */
@@ -67,6 +71,8 @@ typedef struct Options {
     bool dump[DUMP_FORMS];
     bool dumps; /* any of them */
     Costs costs;
+    const char **cost_texts; /* [cost_count]: each --cost as the user wrote it */
+    int cost_count;
     Parameters parameters;
     Memory memory;
     Sweep sweep;

@@ -41,7 +41,8 @@ typedef struct Work {
 
 /* --- one combination --- */
 
-/* A sweep over parameters alone compares, so costs and sizes are those of 1/ranks of the model, however many stages there are. */
+/* A sweep over parameters alone compares, so costs and sizes are those of 1/ranks of the model, however many stages
+ * there are. */
 static Status compile_combination(const Work *work, uint64_t index, Compilation *c, Error *error)
 {
     Parameters *parameters = arena_allocate(c->arena, sizeof *parameters);
@@ -99,8 +100,8 @@ static void try_combination(const Work *work, uint64_t index, Proof *proof)
 static void count_failure(SweepResult *result, uint64_t index, const Proof *proof)
 {
     uint32_t i = 0;
-    while (i < result->failure_count &&
-           (result->failures[i].kind.begin != proof->kind.begin || result->failures[i].kind.format != proof->kind.format))
+    while (i < result->failure_count && (result->failures[i].kind.begin != proof->kind.begin ||
+                                         result->failures[i].kind.format != proof->kind.format))
         i++;
     result->more_failures |= i == SWEEP_FAILURES_MAX;
     if (i == SWEEP_FAILURES_MAX)
@@ -177,7 +178,8 @@ static Status none_admitted(const Work *work, Compilation *compilation, Error *e
 {
     Error reason = {""};
     const Status status = compile_combination(work, 0, compilation, &reason);
-    return error_set(error, status, "%s: its requires admit none of the %" PRIu64 " combinations of %s, the first of them %s",
+    return error_set(error, status,
+                     "%s: its requires admit none of the %" PRIu64 " combinations of %s, the first of them %s",
                      work->source->path, work->sweep->combinations, work->sweep->text,
                      sweep_options(work->sweep, 0, compilation->arena));
 }
@@ -188,10 +190,7 @@ static Status said_once(const Sweep *sweep, const Parameters *given, Error *erro
     for (uint32_t i = 0; i < sweep->range_count; i++) {
         const char *name = sweep->ranges[i].name;
         const bool ranks = strcmp(name, "ranks") == 0, microbatches = strcmp(name, "microbatches") == 0;
-        bool twice = ranks ? given->has_ranks : microbatches && given->has_microbatches;
-        for (uint32_t k = 0; k < given->count; k++)
-            twice |= strcmp(given->others[k].name, name) == 0;
-        if (twice)
+        if (ranks ? given->has_ranks : microbatches ? given->has_microbatches : parameters_has(given, name))
             return error_set(error, STATUS_BAD_USAGE, "--sweep goes through %s: leave %s%s out", name,
                              ranks || microbatches ? "--" : "-D ", name);
     }
@@ -202,7 +201,8 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
 {
     *result = (SweepResult){0};
     if (source_is_order(compilation->source))
-        return error_set(error, STATUS_BAD_USAGE, "--sweep: %s is an order, and has no parameters", compilation->source->path);
+        return error_set(error, STATUS_BAD_USAGE, "--sweep: %s is an order, and has no parameters",
+                         compilation->source->path);
     const int64_t start = clock_nanoseconds();
     Arena *arena = compilation->arena;
     const Parameters *given = compilation->parameters, first = sweep_parameters(sweep, given, 0, arena);
@@ -212,9 +212,15 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
         return STATUS_BAD_INPUT;
     TRY(parameters_check(compilation->tree, &first, "--sweep", error));
     TRY(said_once(sweep, given, error));
-    Work work = {.sweep = sweep, .source = compilation->source, .given = given, .memory = compilation->memory,
-                 .costs = compilation->costs, .tree = compilation->tree, .progress = progress_bar_of(progress),
-                 .mutex = PTHREAD_MUTEX_INITIALIZER, .result = result};
+    Work work = {.sweep = sweep,
+                 .source = compilation->source,
+                 .given = given,
+                 .memory = compilation->memory,
+                 .costs = compilation->costs,
+                 .tree = compilation->tree,
+                 .progress = progress_bar_of(progress),
+                 .mutex = PTHREAD_MUTEX_INITIALIZER,
+                 .result = result};
     on_all_cores(work_on, &work, sweep->combinations);
     progress_bar_clear(&work.progress);
     result->seconds = (double)(clock_nanoseconds() - start) * 1e-9;
@@ -237,14 +243,16 @@ static void print_failure(const Sweep *sweep, const SweepFailure *failure, const
     const bool one = failure->count == 1;
     diag_print(failure->diagnostics, errors);
     fprintf(errors, "dpc: %s: %" PRIu64 " of %s fail%s like this%s %s", compilation->source->path, failure->count,
-            counted(sweep->combinations, "combination").text, one ? "s" : "", one ? ":" : ", the first with", failure->options);
+            counted(sweep->combinations, "combination").text, one ? "s" : "", one ? ":" : ", the first with",
+            failure->options);
     fprintf(errors, *failure->error.text ? ": %s\n" : "%s\n", failure->error.text);
 }
 
-void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream, FILE *errors)
+void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream,
+                 FILE *errors)
 {
-    fprintf(stream, "%s: proven for %s of %s in %.1f s", compilation->tree->schedule, counted(result->proven, "combination").text,
-            sweep->text, result->seconds);
+    fprintf(stream, "%s: proven for %s of %s in %.1f s", compilation->tree->schedule,
+            counted(result->proven, "combination").text, sweep->text, result->seconds);
     if (result->not_admitted)
         fprintf(stream, "; its requires do not admit %" PRIu64 " more", result->not_admitted);
     if (result->failed)
@@ -255,8 +263,8 @@ void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilatio
             fprintf(stream, "  skipped %s, the first %s: %s\n", counted(result->failures[i].count, "combination").text,
                     result->failures[i].options, diag_first(result->failures[i].diagnostics, compilation->arena));
     if (result->best && result->proven > 1 && result->cut)
-        fprintf(stream, "  least makespan %.6g where the given times are of 1/%u of the model: %s\n", result->makespan, result->cut,
-                result->best);
+        fprintf(stream, "  least makespan %.6g where the given times are of 1/%u of the model: %s\n", result->makespan,
+                result->cut, result->best);
     else if (result->best && result->proven > 1)
         fprintf(stream, "  least makespan %.6g under the given times: %s\n", result->makespan, result->best);
     fflush(stream);

@@ -24,18 +24,22 @@ typedef struct SweepResult {
     uint32_t failure_count;
     bool more_failures; /* of other kinds */
     double seconds;
-    const char *best; /* the options of the combination with the least makespan, of equal ones the first; NULL: not compared */
-    double makespan;  /* of the best. In a sweep over parameters alone costs and sizes are those of 1/ranks of the model */
-    uint32_t cut;     /* ranks, where some combination has another number of stages; else 0 */
+    const char
+        *best; /* the options of the combination with the least makespan, of equal ones the first; NULL: not compared */
+    double
+        makespan; /* of the best. In a sweep over parameters alone costs and sizes are those of 1/ranks of the model */
+    uint32_t cut; /* ranks, where some combination has another number of stages; else 0 */
 } SweepResult;
 
-/* Compiles every combination that the file's requires admit, several at once on the machine's cores, with the compilation's
-   own parameters where no range sets them, and goes on after those that fail. STATUS_BAD_INPUT: the file itself is wrong, and the
-   compilation's diagnostics say why; no combination is admitted, and they and `error` say why the first is not; or some failed, or
-   none was proven, and the result says which and why. On a terminal `progress` shows a bar; NULL: none. */
+/* Compiles every combination that the file's requires admit, several at once on the machine's cores, with the
+   compilation's own parameters where no range sets them, and goes on after those that fail. STATUS_BAD_INPUT: the file
+   itself is wrong, and the compilation's diagnostics say why; no combination is admitted, and they and `error` say why
+   the first is not; or some failed, or none was proven, and the result says which and why. On a terminal `progress`
+   shows a bar; NULL: none. */
 Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, SweepResult *result, Error *error);
 
 /* What the result says, in words: what was proven, skipped and is best on one stream, what failed on the other. */
-void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream, FILE *errors);
+void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream,
+                 FILE *errors);
 
 #endif

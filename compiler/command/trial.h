@@ -38,6 +38,9 @@ typedef struct CompareRow {
     double memory;               /* peak of a rank; 0: neither costs nor sizes of slots have any */
     bool fits;                   /* within the limits of memory, if there are any */
     uint32_t costs_used;         /* bits 1 << StageCost */
+    bool asynchronous;           /* it updates weights within the step */
+    bool is_order;               /* a .csv */
+    bool searched;               /* `order auto`: the order depends on the costs */
     bool has_published;
     PublishedBubble published;
 } CompareRow;

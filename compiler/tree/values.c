@@ -32,6 +32,22 @@ static bool is_parameter(const Item *item, const char *name)
     return item->kind == ITEM_PARAM && strcmp(item->name.symbol->text, name) == 0;
 }
 
+bool parameters_has(const Parameters *parameters, const char *name)
+{
+    for (uint32_t i = 0; i < parameters->count; i++)
+        if (strcmp(parameters->others[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+const Item *parameter_item(const Ast *ast, const char *name)
+{
+    const Item *item = ast->items;
+    while (item && !is_parameter(item, name))
+        item = item->next;
+    return item;
+}
+
 static Status unknown_parameter(const Ast *ast, const char *name, const char *option, Error *error)
 {
     const bool sizes_too = strcmp(option, "--sweep") == 0; /* it takes these by name, beside the parameters */
@@ -65,13 +81,9 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
 
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error)
 {
-    for (uint32_t i = 0; i < parameters->count; i++) {
-        const Item *item = ast->items;
-        while (item && !is_parameter(item, parameters->others[i].name))
-            item = item->next;
-        if (!item)
+    for (uint32_t i = 0; i < parameters->count; i++)
+        if (!parameter_item(ast, parameters->others[i].name))
             return unknown_parameter(ast, parameters->others[i].name, option, error);
-    }
     return STATUS_OK;
 }
 

@@ -24,6 +24,12 @@ void parameters_set(Parameters *parameters, Arena *arena, const char *name, int6
 void parameters_set_ranks(Parameters *parameters, int64_t ranks);
 void parameters_set_microbatches(Parameters *parameters, int64_t microbatches);
 
+/* Whether one of the others has this name. */
+bool parameters_has(const Parameters *parameters, const char *name);
+
+/* The `param` of this name; NULL: there is none. */
+const Item *parameter_item(const Ast *ast, const char *name);
+
 /* Whether every parameter is a `param` of the checked file: STATUS_BAD_USAGE names the first that is not, and those that there are.
    `option` is where they come from: "-D" or "--sweep". */
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error);

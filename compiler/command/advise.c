@@ -1,0 +1,210 @@
+#include "compiler/command/advise.h"
+
+#include "compiler/command/advise_trials.h"
+#include "compiler/command/compare_table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_numbers(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)) ? 0 : a < b ? -1 : 1;
+}
+
+/* The better one first: less time, then less memory, fewer copies of the weights, fewer messages. */
+static int by_merit(const void *left, const void *right)
+{
+    const CompareRow *a = left, *b = right;
+    const double figures[][2] = {{a->makespan, b->makespan},
+                                 {a->memory, b->memory},
+                                 {(double)a->peak / a->stages, (double)b->peak / b->stages},
+                                 {a->copies, b->copies},
+                                 {(double)a->messages, (double)b->messages}};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        const int order = compare_numbers(figures[i][0], figures[i][1]);
+        if (order)
+            return order;
+    }
+    return strcmp(a->name, b->name);
+}
+
+enum { UNTRIED_NAMED = 3, CHUNKS_MAX = 8, COPIES_MAX = 2 };
+
+/* What the attempts with one file came to. */
+typedef struct Outcome {
+    const CompareRow *best;    /* NULL: none can be taken */
+    const CompareRow *exceeds; /* the limit of memory, by the least */
+    const char *excluded;      /* why it is none to advise, or not without --allow */
+    const char *reason;        /* of the first attempt that has one */
+    const char *untried;       /* the first parameters for which there was no time */
+    uint32_t untried_count;
+    const char *diagnostics; /* of the file's own parameters */
+} Outcome;
+
+static const char *values_tried(const Attempt *attempt, Arena *arena)
+{
+    const Parameters *tried = &attempt->contender->candidates.all[attempt->candidate];
+    const char *text = "";
+    for (uint32_t i = 0; i < tried->count; i++)
+        text =
+            arena_format(arena, "%s%s%s=%" PRId64, text, i ? " " : "", tried->others[i].name, tried->others[i].value);
+    return text;
+}
+
+static void add_untried(Outcome *outcome, const Attempt *attempt, Arena *arena)
+{
+    const char *const values = attempt->fits_memory ? "less memory" : values_tried(attempt, arena);
+    if (outcome->untried_count < UNTRIED_NAMED)
+        outcome->untried = outcome->untried_count ? arena_format(arena, "%s, %s", outcome->untried, values) : values;
+    outcome->untried_count++;
+}
+
+/* What is limited: bytes, or activations of 1/ranks of the model. */
+static double needs(const Options *options, const CompareRow *row)
+{
+    return options->memory.limit ? row->memory : (double)row->peak * row->ranks / row->stages;
+}
+
+static const char *excess_text(const Options *options, const CompareRow *row, Arena *arena)
+{
+    const Memory *limits = &options->memory;
+    if (!limits->limit)
+        return arena_format(arena, "needs %.4g activations on a rank, more than %u", needs(options, row),
+                            limits->limit_activations);
+    return arena_format(arena, "needs %s on a rank, more than %s", bytes_text(row->memory, arena),
+                        bytes_text((double)limits->limit, arena));
+}
+
+/* Parameters of which more is always better, if only time counts, are not carried to extremes: chunks that nobody has
+   layers for, nor replicas where no limit of memory says how many are possible. */
+static bool is_extreme(const Options *options, const Attempt *attempt)
+{
+    const CompareRow *row = &attempt->row;
+    const bool limited = options->memory.limit && options->memory.weights;
+    return attempt->candidate > 0 && (row->stages > CHUNKS_MAX * row->ranks || (!limited && row->copies > COPIES_MAX));
+}
+
+static const char *exclusion(const Options *options, const Attempt *attempt)
+{
+    const CompareRow *row = &attempt->row;
+    if (trials_exclude(options, row))
+        return row->asynchronous ? "updates weights within the step: --allow async tries it"
+                                 : "only one rank works at a time: --allow naive tries it";
+    if (row->stages == 1 && row->ranks > 1)
+        return "every rank would hold the whole model";
+    return NULL;
+}
+
+static void judge(const Options *options, const Attempt *attempt, Arena *arena, Outcome *outcome)
+{
+    const CompareRow *row = &attempt->row;
+    if (!attempt->finished)
+        add_untried(outcome, attempt, arena);
+    else if (row->diagnostics && attempt->candidate == 0)
+        outcome->diagnostics = row->diagnostics;
+    else if (row->reason)
+        outcome->reason = outcome->reason ? outcome->reason : row->reason;
+    else if (exclusion(options, attempt))
+        outcome->excluded = exclusion(options, attempt);
+    else if (is_extreme(options, attempt))
+        return;
+    else if (!row->fits)
+        outcome->exceeds =
+            outcome->exceeds && needs(options, outcome->exceeds) <= needs(options, row) ? outcome->exceeds : row;
+    else if (!outcome->best || by_merit(row, outcome->best) < 0)
+        outcome->best = row;
+}
+
+static const char *untried_text(const Trials *trials, const Outcome *outcome, Arena *arena)
+{
+    const uint32_t more = outcome->untried_count > UNTRIED_NAMED ? outcome->untried_count - UNTRIED_NAMED : 0;
+    const char *const when = trials->end == INTERRUPTED
+                                 ? "before ctrl-C"
+                                 : arena_format(arena, "within %" PRId64 " s (--seconds N)", trials->options->seconds);
+    const char *const what = !outcome->untried || !*outcome->untried ? ""
+                             : more ? arena_format(arena, "%s and %u more ", outcome->untried, more)
+                                    : arena_format(arena, "%s ", outcome->untried);
+    return arena_format(arena, "%snot tried %s", what, when);
+}
+
+/* NULL: it is in the table, with its best parameters. */
+static const char *reason_of(const Trials *trials, const Outcome *outcome, Arena *arena)
+{
+    if (outcome->untried_count)
+        return untried_text(trials, outcome, arena);
+    if (outcome->best)
+        return NULL;
+    if (outcome->diagnostics)
+        return arena_format(arena, "does not compile: %.*s", (int)strcspn(outcome->diagnostics, "\n"),
+                            outcome->diagnostics);
+    if (outcome->exceeds)
+        return excess_text(trials->options, outcome->exceeds, arena);
+    return outcome->excluded ? outcome->excluded : outcome->reason;
+}
+
+static const char *name_of(const Contender *contender, const Outcome *outcome)
+{
+    return outcome->best ? outcome->best->name : contender->tree ? contender->tree->schedule : contender->source.path;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(((const CompareRow *)left)->name, ((const CompareRow *)right)->name);
+}
+
+/* Adds what came of a file to the rows, or to those that are left out. */
+static Status add_outcome(const Trials *trials, const Contender *contender, Arena *arena, CompareRow *rows,
+                          size_t *row_count, CompareRow *left_out, size_t *left_out_count)
+{
+    Outcome outcome = {.reason = *contender->unreadable.text ? contender->unreadable.text : NULL};
+    for (size_t k = 0; k < trials->attempt_count; k++)
+        if (trials->attempts[k].contender == contender)
+            judge(trials->options, &trials->attempts[k], arena, &outcome);
+    if (outcome.best)
+        rows[(*row_count)++] = *outcome.best;
+    const char *const reason = reason_of(trials, &outcome, arena);
+    if (reason)
+        left_out[(*left_out_count)++] =
+            (CompareRow){.path = contender->source.path, .name = name_of(contender, &outcome), .reason = reason};
+    fputs(outcome.diagnostics ? outcome.diagnostics : "", stderr);
+    return outcome.diagnostics || *contender->unreadable.text ? STATUS_BAD_INPUT : STATUS_OK;
+}
+
+static Advice conclude(const Trials *trials, Arena *arena, Status *status)
+{
+    const size_t most = trials->contender_count;
+    CompareRow *rows = arena_array(arena, 2 * most, sizeof *rows),
+               *left_out = arena_array(arena, most, sizeof *left_out);
+    size_t row_count = 0, left_out_count = 0;
+    for (size_t i = 0; i < most; i++) {
+        const Status one =
+            add_outcome(trials, &trials->contenders[i], arena, rows, &row_count, left_out, &left_out_count);
+        *status = *status == STATUS_OK ? one : *status;
+    }
+    qsort(rows, row_count, sizeof *rows, by_merit);
+    qsort(left_out, left_out_count, sizeof *left_out, by_name);
+    memcpy(rows + row_count, left_out, left_out_count * sizeof *left_out);
+    return (Advice){.options = trials->options,
+                    .rows = rows,
+                    .row_count = row_count,
+                    .all_count = row_count + left_out_count};
+}
+
+Status advise(const Options *options, Arena *arena, FILE *stream, Error *error)
+{
+    Trials trials;
+    TRY(trials_run(options, arena, &trials, error));
+    Status status = STATUS_OK;
+    const Advice advice = conclude(&trials, arena, &status);
+    if (options->json)
+        advice_put_json(&advice, arena, stream);
+    else
+        advice_put_text(&advice, arena, stream);
+    trials_free(&trials);
+    if (!advice.row_count)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "no schedule is left; try other sizes, a larger limit of memory, or --allow");
+    return status;
+}

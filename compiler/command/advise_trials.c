@@ -1,0 +1,304 @@
+#include "compiler/command/advise_trials.h"
+
+#include "compiler/command/cores.h"
+#include "compiler/command/installed.h"
+#include "compiler/output/terminal.h"
+#include "compiler/tree/check.h"
+#include "compiler/tree/parse.h"
+#include "runtime/base/clock.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct Work {
+    Trials *trials;
+    ProgressBar progress;
+    pthread_mutex_t mutex; /* of all that follows */
+    size_t next, done;
+} Work;
+
+static volatile sig_atomic_t stopped; /* by SIGINT or SIGALRM */
+
+static void stop(int signal) { stopped = signal; }
+
+static const SearchControl until_stopped = {.stop = &stopped};
+
+/* --- the files --- */
+
+/* `own`: -D for this file alone. STATUS_BAD_USAGE: it has no such parameter. */
+static Status open_contender(const Options *options, const char *path, const Parameters *own, Arena *arena,
+                             Contender *contender, Error *error)
+{
+    const Parameters *given = &options->parameters;
+    contender->candidates = (Candidates){.count = 1, .all = arena_allocate(arena, sizeof(Parameters))};
+    contender->source.path = path;
+    if (source_read(path, arena, &contender->source, &contender->unreadable) != STATUS_OK)
+        return STATUS_OK;
+    Parameters *known = contender->candidates.all;
+    parameters_set_ranks(known, given->ranks);
+    parameters_set_microbatches(known, given->microbatches);
+    Diagnostics *diagnostics = diag_new(arena, &contender->source);
+    Ast *tree = source_is_order(&contender->source) ? NULL : parse(&contender->source, arena, diagnostics);
+    if (!tree || !check(tree, arena, diagnostics))
+        return STATUS_OK;
+    TRY(parameters_check(tree, own, "-D", error));
+    for (uint32_t i = 0; i < given->count; i++)
+        if (parameter_item(tree, given->others[i].name))
+            parameters_set(known, arena, given->others[i].name, given->others[i].value);
+    for (uint32_t i = 0; i < own->count; i++)
+        parameters_set(known, arena, own->others[i].name, own->others[i].value);
+    contender->tree = tree;
+    contender->candidates = candidates_of(tree, known, arena);
+    return STATUS_OK;
+}
+
+static bool same_file(const char *one, const char *other)
+{
+    char *const a = realpath(one, NULL), *const b = realpath(other, NULL);
+    const bool same = a && b && strcmp(a, b) == 0;
+    free(a);
+    free(b);
+    return same;
+}
+
+static Status add_contender(Trials *trials, const char *path, const Parameters *own, Arena *arena, Error *error)
+{
+    for (size_t i = 0; i < trials->contender_count && !own->count; i++)
+        if (same_file(trials->contenders[i].source.path, path))
+            return STATUS_OK;
+    return open_contender(trials->options, path, own, arena, &trials->contenders[trials->contender_count++], error);
+}
+
+static Status open_contenders(Trials *trials, Arena *arena, Error *error)
+{
+    static const Parameters none = {0};
+    const Options *options = trials->options;
+    FileList files;
+    const Status found = installed_schedules(arena, &files, error);
+    if (found != STATUS_OK && !options->input_count)
+        return found;
+    *error = (Error){""};
+    trials->contenders = arena_array(arena, files.count + (size_t)options->input_count, sizeof *trials->contenders);
+    for (size_t i = 0; i < files.count; i++)
+        TRY(add_contender(trials, files.paths[i], &none, arena, error));
+    for (int i = 0; i < options->input_count; i++)
+        TRY(add_contender(trials, options->inputs[i], &options->own[i], arena, error));
+    return STATUS_OK;
+}
+
+static bool has_taker(const Trials *trials, const char *name)
+{
+    for (size_t i = 0; i < trials->contender_count; i++)
+        if (trials->contenders[i].tree && parameter_item(trials->contenders[i].tree, name))
+            return true;
+    return false;
+}
+
+static Status check_taken(const Trials *trials, Error *error)
+{
+    const Parameters *given = &trials->options->parameters;
+    for (uint32_t i = 0; i < given->count; i++)
+        if (!has_taker(trials, given->others[i].name))
+            return error_set(error, STATUS_BAD_USAGE, "-D %s: none of the schedules has such a parameter",
+                             given->others[i].name);
+    return STATUS_OK;
+}
+
+/* --- one attempt --- */
+
+static Status try_parameters(const Options *options, Attempt *attempt, const Parameters *parameters, CompareRow *row)
+{
+    const Trial trial = {.source = &attempt->contender->source,
+                         .parameters = *parameters,
+                         .parts = (uint32_t)options->parameters.ranks,
+                         .costs = &options->costs,
+                         .memory = &options->memory,
+                         .search = &until_stopped};
+    Error error = {""};
+    const Status status = trial_run(&trial, &attempt->arena, row, &error);
+    if (status != STATUS_OK && !row->reason)
+        row->reason = arena_format(&attempt->arena, "%s", error.text);
+    return status;
+}
+
+/* What a search is told that has been told too much: as much less as it needed more than the limit, the weights apart.
+ */
+static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t told)
+{
+    const double fixed = given->has_sizes ? (double)given->weights * row->copies : 0;
+    const double share = given->limit_activations
+                             ? (double)given->limit_activations * row->stages / row->ranks / row->peak
+                             : ((double)given->limit - fixed) / (row->memory - fixed);
+    return share > 0 && share < 1 ? (int64_t)((double)told * share) : told / 2;
+}
+
+/* Looks for the most memory that `order auto` can be told so that the program keeps the limit: where it should be,
+   beside that, and then by halves. */
+static void fit_memory(const Options *options, Attempt *attempt)
+{
+    const Contender *contender = attempt->contender;
+    const Item *const knob = memory_parameter(contender->tree);
+    Parameters parameters = contender->candidates.all[attempt->candidate];
+    int64_t *values = values_new(contender->tree, &attempt->arena);
+    Fault fault;
+    if (!values_for_all(contender->tree, &parameters, values, &fault))
+        return;
+    int64_t fits = 0, exceeds = values[knob->slot], next = less_memory(&options->memory, &attempt->row, exceeds);
+    parameters.capacity = parameters.count; /* what is set from here on goes into an array of its own */
+    parameters_set(&parameters, &attempt->arena, knob->name.symbol->text, exceeds);
+    for (int tries = 0; exceeds - fits > 1 && !stopped; tries++) {
+        CompareRow row;
+        next = next <= fits ? fits + 1 : next >= exceeds ? exceeds - 1 : next;
+        parameters.others[parameters.count - 1].value = next;
+        const bool runs = try_parameters(options, attempt, &parameters, &row) == STATUS_OK && !row.reason;
+        *(runs && !row.fits ? &exceeds : &fits) = next; /* with too little it does not run */
+        next = tries ? fits + (exceeds - fits) / 2 : runs && !row.fits ? next - 1 : next + 1;
+        if (runs && (row.fits || !attempt->row.fits))
+            attempt->row = row;
+    }
+}
+
+static void try_attempt(const Options *options, Attempt *attempt)
+{
+    jmp_buf exhausted;
+    attempt->arena.exhausted = &exhausted;
+    if (setjmp(exhausted)) {
+        attempt->status = STATUS_RUN_FAILED;
+        attempt->row.reason = "out of memory";
+    } else if (attempt->fits_memory) {
+        fit_memory(options, attempt);
+    } else {
+        attempt->status =
+            try_parameters(options, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
+    }
+    attempt->finished = !stopped; /* else a search has not come to its end */
+}
+
+/* --- all of them --- */
+
+static void *work_on(void *argument)
+{
+    Work *work = argument;
+    const Trials *trials = work->trials;
+    pthread_mutex_lock(&work->mutex);
+    while (work->next < trials->attempt_count && !stopped) {
+        Attempt *attempt = &trials->attempts[work->next++];
+        pthread_mutex_unlock(&work->mutex);
+        try_attempt(trials->options, attempt);
+        pthread_mutex_lock(&work->mutex);
+        progress_bar_show(&work->progress, ++work->done, trials->attempt_count, " trials");
+    }
+    pthread_mutex_unlock(&work->mutex);
+    return NULL;
+}
+
+static Attempt *add_attempt(Trials *trials, Contender *contender, size_t candidate)
+{
+    Attempt *added = &trials->attempts[trials->attempt_count++];
+    *added = (Attempt){.contender = contender, .candidate = candidate};
+    return added;
+}
+
+static bool is_searched(const Contender *contender) { return contender->tree && contender->tree->order; }
+
+/* Candidates of those that search, or of the others, from one to another: of each contender in turn, so that all come
+   to their likely ones in time. */
+static void add_candidates(Trials *trials, bool searched, size_t first, size_t last)
+{
+    for (size_t candidate = first; candidate < last; candidate++)
+        for (size_t i = 0; i < trials->contender_count; i++) {
+            Contender *contender = &trials->contenders[i];
+            if (is_searched(contender) == searched && !contender->excluded && !*contender->unreadable.text &&
+                candidate < contender->candidates.count)
+                add_attempt(trials, contender, candidate);
+        }
+}
+
+bool trials_exclude(const Options *options, const CompareRow *row)
+{
+    return (row->asynchronous && !options->allow_async) || (!options->allow_naive && strcmp(row->name, "naive") == 0);
+}
+
+/* What is wrong with its own parameters, or not allowed, is not tried with others. */
+static void exclude(Trials *trials)
+{
+    for (size_t i = 0; i < trials->attempt_count; i++) {
+        const Attempt *attempt = &trials->attempts[i];
+        attempt->contender->excluded =
+            !attempt->finished || attempt->status != STATUS_OK || trials_exclude(trials->options, &attempt->row);
+    }
+}
+
+/* What searches and exceeds the limit may fit it with less. */
+static void add_fitting(Trials *trials)
+{
+    const size_t count = trials->attempt_count;
+    for (size_t i = 0; i < count; i++) {
+        const Attempt *attempt = &trials->attempts[i];
+        const Item *knob = is_searched(attempt->contender) ? memory_parameter(attempt->contender->tree) : NULL;
+        if (knob && attempt->finished && attempt->status == STATUS_OK && !attempt->row.reason && !attempt->row.fits &&
+            !parameters_has(&trials->options->parameters, knob->name.symbol->text)) {
+            Attempt *added = add_attempt(trials, attempt->contender, attempt->candidate);
+            added->fits_memory = true;
+            added->row = attempt->row;
+        }
+    }
+}
+
+/* First one of each file, which tells what it is, then the others, then those that take the longest. */
+static void try_in_turn(Work *work)
+{
+    Trials *trials = work->trials;
+    add_candidates(trials, false, 0, 1);
+    on_all_cores(work_on, work, trials->attempt_count - work->next);
+    exclude(trials);
+    add_candidates(trials, false, 1, CANDIDATES_MAX);
+    add_candidates(trials, true, 0, CANDIDATES_MAX);
+    on_all_cores(work_on, work, trials->attempt_count - work->next);
+    add_fitting(trials);
+    on_all_cores(work_on, work, trials->attempt_count - work->next);
+}
+
+/* Until the time is up or ctrl-C; once more, it ends dpc as usual. */
+static void try_all(Trials *trials)
+{
+    enum { QUIET = 900000000 }; /* what takes less than a second shows no progress */
+    Work work = {.trials = trials, .progress = progress_bar_of(stderr), .mutex = PTHREAD_MUTEX_INITIALIZER};
+    struct sigaction action = {.sa_handler = stop, .sa_flags = (int)SA_RESETHAND | SA_RESTART}, before;
+    sigemptyset(&action.sa_mask);
+    stopped = 0;
+    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    alarm((unsigned)trials->options->seconds);
+    work.progress.shown_at = clock_nanoseconds() + QUIET;
+    try_in_turn(&work);
+    alarm(0);
+    sigaction(SIGINT, &before, NULL);
+    progress_bar_clear(&work.progress);
+    trials->end = stopped == SIGALRM ? OUT_OF_TIME : stopped ? INTERRUPTED : ENDED;
+}
+
+Status trials_run(const Options *options, Arena *arena, Trials *trials, Error *error)
+{
+    size_t most = 0;
+    *trials = (Trials){.options = options};
+    TRY(open_contenders(trials, arena, error));
+    TRY(check_taken(trials, error));
+    for (size_t i = 0; i < trials->contender_count; i++)
+        most += 2 * trials->contenders[i].candidates.count; /* each may get one that fits memory */
+    trials->attempts = arena_array(arena, most, sizeof *trials->attempts);
+    try_all(trials);
+    return STATUS_OK;
+}
+
+void trials_free(Trials *trials)
+{
+    for (size_t i = 0; i < trials->attempt_count; i++)
+        arena_free(&trials->attempts[i].arena);
+}

@@ -1,0 +1,147 @@
+#include "compiler/command/candidates.h"
+
+#include <string.h>
+
+enum {
+    PARAMETERS_MAX = 4, /* that are varied; further ones keep the file's values */
+    VALUES_MAX = 12,
+    LARGEST = 1 << 30, /* value that is varied */
+};
+
+typedef struct Maker {
+    const Ast *tree;
+    const Parameters *given;
+    Arena *arena;
+    const Item *varied[PARAMETERS_MAX];
+    uint32_t varied_count;
+    int64_t *values;                  /* by slot */
+    Parameter chosen[PARAMETERS_MAX]; /* [chosen_count]: what -D has to say */
+    uint32_t chosen_count, changed;   /* changed: values that are not the file's own */
+    Candidates made;
+} Maker;
+
+static bool mentions(const Expression *expression, uint32_t slot)
+{
+    if (!expression)
+        return false;
+    if (expression->kind == EXPRESSION_NAME && expression->slot == slot)
+        return true;
+    for (const Expression *operand = expression->operands; operand; operand = operand->next)
+        if (mentions(operand, slot))
+            return true;
+    return false;
+}
+
+static bool tunes_search(const Ast *tree, uint32_t slot)
+{
+    for (Setting setting = 0; tree->order && setting < SETTINGS; setting++)
+        if (mentions(tree->order->order.settings[setting], slot))
+            return true;
+    return false;
+}
+
+const Item *memory_parameter(const Ast *tree)
+{
+    const Expression *memory = tree->order ? tree->order->order.settings[SETTING_MEMORY] : NULL;
+    for (const Item *item = tree->items; memory && item; item = item->next)
+        if (item->kind == ITEM_PARAM && memory->kind == EXPRESSION_NAME && memory->slot == item->slot)
+            return item;
+    return NULL;
+}
+
+static void find_varied(Maker *maker)
+{
+    for (const Item *item = maker->tree->items; item && maker->varied_count < PARAMETERS_MAX; item = item->next)
+        if (item->kind == ITEM_PARAM && !parameters_has(maker->given, item->name.symbol->text) &&
+            !tunes_search(maker->tree, item->slot))
+            maker->varied[maker->varied_count++] = item;
+}
+
+static bool is_varied(const Maker *maker, const Item *item)
+{
+    for (uint32_t i = 0; i < maker->varied_count; i++)
+        if (maker->varied[i] == item)
+            return true;
+    return false;
+}
+
+/* The file's own value first, then others, those first that are likely. Returns how many. */
+static size_t values_near(const Maker *maker, const Item *item, int64_t own, int64_t values[VALUES_MAX])
+{
+    static const size_t most[PARAMETERS_MAX + 1] = {1, VALUES_MAX, 6, 4, 3}; /* by how many are varied */
+    const int64_t near[VALUES_MAX] = {own, 2 * own, own / 2, 3 * own / 2, 1, 3, 4 * own, 2, 4, 6, 8, 0};
+    const size_t known = own < -LARGEST || own > LARGEST ? 1 : item->value->depends ? 4 : VALUES_MAX;
+    size_t count = 0;
+    for (size_t i = 0; i < known && count < most[maker->varied_count]; i++) {
+        size_t same = 0;
+        while (same < count && values[same] != near[i])
+            same++;
+        values[same] = near[i];
+        count += same == count;
+    }
+    return count;
+}
+
+static void keep(Maker *maker)
+{
+    Parameters kept = *maker->given;
+    kept.others = NULL; /* an array of its own */
+    kept.count = kept.capacity = 0;
+    for (uint32_t i = 0; i < maker->given->count; i++)
+        parameters_set(&kept, maker->arena, maker->given->others[i].name, maker->given->others[i].value);
+    for (uint32_t i = 0; i < maker->chosen_count; i++)
+        parameters_set(&kept, maker->arena, maker->chosen[i].name, maker->chosen[i].value);
+    maker->made.all[maker->made.count++] = kept;
+}
+
+static void choose(Maker *maker, const Item *item, bool own_only);
+
+static void choose_value(Maker *maker, const Item *item, bool own_only)
+{
+    int64_t values[VALUES_MAX];
+    const int64_t own = maker->values[item->slot];
+    const size_t count = own_only ? 1 : values_near(maker, item, own, values);
+    for (size_t i = 0; i < count; i++) {
+        const int64_t value = own_only ? own : values[i];
+        const bool named = value != own || !item->value->depends;
+        maker->values[item->slot] = value;
+        maker->chosen[maker->chosen_count] = (Parameter){item->name.symbol->text, value};
+        maker->chosen_count += named;
+        maker->changed += value != own;
+        choose(maker, item->next, own_only);
+        maker->chosen_count -= named;
+        maker->changed -= value != own;
+    }
+}
+
+/* From an item of the file on. Its requires are asked only of values that are not all its own. */
+static void choose(Maker *maker, const Item *item, bool own_only)
+{
+    Fault fault;
+    int64_t holds = 1;
+    for (; item; item = item->next) {
+        if (item_per_rank(item))
+            continue;
+        if (!item_evaluate(item, maker->given, maker->values, &fault) ||
+            (item->kind == ITEM_REQUIRE && !evaluate(item->value, maker->values, &holds, &fault)))
+            holds = 0;
+        if (!holds && !own_only)
+            return;
+        if (is_varied(maker, item)) {
+            choose_value(maker, item, own_only);
+            return;
+        }
+    }
+    if (maker->made.count < CANDIDATES_MAX && (own_only || maker->changed))
+        keep(maker);
+}
+
+Candidates candidates_of(const Ast *tree, const Parameters *given, Arena *arena)
+{
+    Maker maker = {.tree = tree, .given = given, .arena = arena, .values = values_new(tree, arena)};
+    maker.made.all = arena_array(arena, CANDIDATES_MAX, sizeof *maker.made.all);
+    find_varied(&maker);
+    choose(&maker, tree->items, true);
+    choose(&maker, tree->items, false);
+    return maker.made;
+}

@@ -1,0 +1,21 @@
+#ifndef COMMAND_INSTALLED_H
+#define COMMAND_INSTALLED_H
+
+/* The schedules that come with dpc. */
+
+#include "runtime/base/arena.h"
+#include "runtime/base/status.h"
+
+#include <stddef.h>
+
+typedef struct FileList {
+    const char **paths; /* [count], the arena's */
+    size_t count;
+} FileList;
+
+/* The .dps files of the first of these folders that has some, in alphabetical order: share/dpc/schedules of the prefix
+   that dpc is installed in, and schedules beside the program or in the one or two folders above it, as in a source
+   tree. Paths are relative where they are below the current folder. STATUS_BAD_USAGE: there are none. */
+Status installed_schedules(Arena *arena, FileList *files, Error *error);
+
+#endif
