@@ -84,10 +84,10 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
     const double slower = recipe_slowdown(recipe, costs, RECIPE_COMM, communicates);
     if (!recipe->share)
         return;
-    fprintf(stream, "comm on %u of %u multiprocessors: what computes takes %u/%u = %.4g of its time", recipe->share, recipe->whole,
+    fprintf(stream, "%u of %u multiprocessors communicate: computation takes %u/%u = %.4g times as long", recipe->share, recipe->whole,
             recipe->whole, recipe->whole - recipe->share, recipe_slowdown(recipe, costs, RECIPE_COMPUTE, computes));
     if (slower > 1)
-        fprintf(stream, ", communication, which needs %g, %.4g of its", costs->multiprocessors, slower);
+        fprintf(stream, ", communication, which needs %g, %.4g times", costs->multiprocessors, slower);
     putc('\n', stream);
 }
 
@@ -103,11 +103,11 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
         fprintf(stream, "%s: no component has a time: --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...\n", schedule->name);
         return;
     }
-    fprintf(stream, "%s: F&B of %s; %.6g instead of %.6g, %.6g %% of them", schedule->name,
-            counted(times.layers, "layer").text, times.makespan, busy, round(1000 * times.makespan / busy) / 10);
+    fprintf(stream, "%s: an F&B of %s takes %.6g, its parts one after the other %.6g (%.1f %%)", schedule->name,
+            counted(times.layers, "layer").text, times.makespan, busy, 100 * times.makespan / busy);
     if (times.busy[RECIPE_COMM] > 0)
-        fprintf(stream, "; %.6g of %.6g of communication hidden, %.6g %%", times.hidden, times.busy[RECIPE_COMM],
-                round(1000 * times.hidden / times.busy[RECIPE_COMM]) / 10);
+        fprintf(stream, "; of %.6g of communication %.6g is hidden (%.1f %%)", times.busy[RECIPE_COMM], times.hidden,
+                100 * times.hidden / times.busy[RECIPE_COMM]);
     putc('\n', stream);
     put_share(schedule->recipe, costs, stream);
     double longest = 0, begin, end;
@@ -118,7 +118,8 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
     const double scale = columns_of(&times, longest) / longest;
     for (uint32_t layer = 0; layer < times.layers; layer++) {
         layer_bounds(&times, layer, &begin, &end);
-        fprintf(stream, "\nlayer %u of the F, %u of the backward, from %.6g to %.6g\n", layer, times.layers - 1 - layer, begin, end);
+        fprintf(stream, "\nforward layer %u, backward layer %u, from %.6g to %.6g\n", layer, times.layers - 1 - layer, begin,
+                end);
         for (RecipeStream s = 0; s < RECIPE_STREAMS; s++)
             if (times.counts[s])
                 put_stream(&times, s, layer, begin, scale, stream);

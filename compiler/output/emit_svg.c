@@ -32,6 +32,7 @@ enum {
     LABEL_HEIGHT = 15,
     NUMBER_SIZE = 14,
     LEAST_NUMBER = 8,
+    MIDDLE_NUMBER = 10,
     LETTER_SIZE = 10,
     TIMELINES_GAP = 16,
     ERROR_WIDTH = 78,   /* behind the rows of a second timeline */
@@ -58,6 +59,7 @@ typedef struct Drawing {
     double cell;      /* pixels of a mean pass */
     double row, gap;  /* pixels of a rank's cells, and below them */
     bool numbers;     /* in the cells, and letters */
+    double number;    /* pixels of the largest font of a number */
     double width;     /* of the time axis, or what is above and below it */
     uint32_t digits;  /* of the largest number */
     uint32_t variants;
@@ -139,6 +141,9 @@ static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
     }
 }
 
+/* The font in which the largest number fits into a cell. */
+static double font_of(const Drawing *drawing, double width) { return (width - 3) / (digit_width * drawing->digits); }
+
 static double least_cell(const Drawing *drawing) { return LEAST_NUMBER * digit_width * drawing->digits + 3; }
 
 /* Cells of the width that their numbers need; `title`: how wide the picture is anyway. */
@@ -162,6 +167,8 @@ static void scale(Drawing *drawing, double mean, double title)
         drawing->cell = cell_of_numbers(drawing, mean, title);
     }
     drawing->scale = drawing->cell / mean;
+    /* one size in all cells, unless the narrowest ones have room for small numbers only */
+    drawing->number = fmin(NUMBER_SIZE, fmax(font_of(drawing, drawing->shortest * drawing->scale), MIDDLE_NUMBER));
     if (!drawing->numbers) {
         const double pitch = fmax(FIGURE_HEIGHT / (double)ranks, LEAST_ROW + 1);
         drawing->gap = pitch < LABEL_HEIGHT ? 1 : ROW_GAP;
@@ -218,10 +225,8 @@ static void put_style(const Drawing *drawing)
 /* Cells of the same width have numbers of the same size; 0: none fits. */
 static int number_size(const Drawing *drawing, double width)
 {
-    if (!drawing->numbers)
-        return 0;
-    const int size = (int)fmin((width - 3) / (digit_width * drawing->digits), NUMBER_SIZE);
-    return size < LEAST_NUMBER ? 0 : size;
+    const int size = (int)fmin(font_of(drawing, width), drawing->number);
+    return !drawing->numbers || size < LEAST_NUMBER ? 0 : size;
 }
 
 static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, double start, double end)

@@ -1,7 +1,7 @@
 /* ---- a timeline as it is drawn ---- */
 
 const LABELS = 84, AXIS = 24, MOST_ROW = 44, LEAST_ROW = 17, TWO_LINES = 28, GAP = 4, STRIP = 22, MOST_ARROWS = 8000;
-const FAINT = 0.2;
+const FAINT = 0.2, LEAST_TRAIL = 3;
 
 const view = { from: 0, to: 1, longest: 1 };   // the times that are shown; all panels show the same
 const shown = { critical: false, messages: false, memory: false, stretch: false };
@@ -107,8 +107,10 @@ class Drawing {
     this.pen.restore();
   }
 
+  /* Where some passes are to be seen, the others are faint. */
   faint(r, i) {
-    return this.trailed && !this.trailed[r].has(i) || shown.critical && !this.data.rank[r].critical[i];
+    const followed = this.trailed && this.trailed[r].has(i), critical = shown.critical && this.data.rank[r].critical[i];
+    return (this.trailed || shown.critical) && !followed && !critical;
   }
 
   follow() {
@@ -298,13 +300,19 @@ class Drawing {
     for (const arrow of arrows) this.drawArrow(...arrow);
   }
 
-  /* The messages of the microbatch that is followed. */
+  /* The microbatch that is followed: its messages, and its passes where they are too narrow to be seen among the others. */
   drawTrail() {
-    const pen = this.pen;
+    const pen = this.pen, data = this.data;
+    for (const [r, i] of this.trail) {
+      const x = this.x(data.rank[r].start[i]);
+      if (this.x(data.rank[r].end[i]) - x >= LEAST_TRAIL) continue;
+      pen.fillStyle = coloursOf(data, r, i)[0];
+      pen.fillRect(x, this.y(r), LEAST_TRAIL, this.row);
+    }
     pen.strokeStyle = theme.ink;
     pen.lineWidth = 1.8;
     for (const [r, i] of this.trail) {
-      const rank = this.data.rank[r];
+      const rank = data.rank[r];
       if (rank.from[i] >= 0 && rank.from[i] !== r) this.drawArrow(rank.from[i], rank.at[i], r, i);
     }
   }
