@@ -45,9 +45,9 @@ typedef struct CompareRow {
     PublishedBubble published;
 } CompareRow;
 
-/* The number of stages that costs are of, where those for all stages are given for 1/parts of the model. Costs of single stages say
-   that themselves (Costs.model_stages). Where they do not, they are of as many stages as they name, the highest + 1, and `*assumed` is true; but beside a cost
-   for all stages of the same kind they are exceptions to it, and of 1/parts, too, if they name no more stages. */
+/* The number of stages that costs are of, where those for all stages are given for 1/parts of the model. Costs may say that themselves
+   (Costs.model_stages). Else those of single stages are of as many stages as they name, the highest + 1, and `*assumed` is true; but
+   beside a cost for all stages of the same kind they are exceptions to it, and of 1/parts, too, if they name no more stages. */
 uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed);
 
 /* The sizes that the schedule has under the trial's parameters; all 0: it cannot take these. */

@@ -65,6 +65,17 @@ void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream)
     }
 }
 
+/* " (imbalance 14.6 %, order 22.0 %)" of a bubble that has more causes than the order, else "". */
+static const char *causes_text(const Compilation *c, const Timeline *timeline)
+{
+    const BubbleCauses causes = timeline_bubble_causes(&c->schedule, &c->table, timeline, c->arena);
+    const bool quiet = causes.messages <= 0;
+    if (quiet && causes.imbalance < 1e-9)
+        return "";
+    return arena_format(c->arena, quiet ? " (imbalance %.1f %%, order %.1f %%)" : " (imbalance %.1f %%, order %.1f %%; messages add %g)",
+                        100 * causes.imbalance, 100 * causes.order, causes.messages);
+}
+
 void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream)
 {
     const Schedule *schedule = &compilation->schedule;
@@ -87,8 +98,8 @@ void describe(const Compilation *compilation, const Timeline *timeline, FILE *st
         fprintf(stream, "  %s of weights within the step; forward and backward on the same version, the right one; at most %s\n",
                 counted(updates, "update").text, counted(versions, "version").text);
     fprintf(stream, "  %s, paired in order; no deadlock, even with unbuffered rendezvous\n", counted(messages, "message").text);
-    fprintf(stream, "  makespan %g, bubble %.1f %% under the given times; at most %s on a rank\n", timeline->makespan,
-            100 * timeline_bubble(schedule, timeline).rate, counted(peak, "activation").text);
+    fprintf(stream, "  makespan %g, bubble %.1f %%%s under the given times; at most %s on a rank\n", timeline->makespan,
+            100 * timeline_bubble(schedule, timeline).rate, causes_text(compilation, timeline), counted(peak, "activation").text);
     if (compilation->tree && compilation->tree->order)
         describe_search(&compilation->found, stream);
 }

@@ -5,6 +5,7 @@
 #include "compiler/schedule/rank_load.h"
 #include "tests/timeline/compiled.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,6 +99,29 @@ static void check_critical_path(const Compilation *c, const Timeline *times, Are
     assert_true(clock == times->makespan);
 }
 
+/* Where messages take no time the causes add up to the bubble; what messages add is the difference of two makespans. */
+static void check_causes(const Compilation *c, const Timeline *times, Arena *arena)
+{
+    Costs costs = *times->costs;
+    Timeline quiet;
+    double work = 0, largest = 0;
+    costs.latency = costs.bytes = 0; /* also over links of a bandwidth */
+    for (uint32_t i = 0; i < costs.link_count; i++)
+        costs.links[i].latency = 0;
+    assert_true(timeline_run(&c->schedule, &c->table, &costs, arena, &quiet));
+    for (uint32_t r = 0; r < c->schedule.ranks; r++) {
+        const double busy = timeline_rank(&c->schedule, times, r).busy;
+        work += busy / c->schedule.ranks;
+        largest = busy > largest ? busy : largest;
+    }
+    const Bubble bubble = timeline_bubble(&c->schedule, &quiet);
+    const BubbleCauses causes = timeline_bubble_causes(&c->schedule, &c->table, times, arena);
+    assert_true(fabs(causes.imbalance * bubble.cost - (largest - work)) < 1e-9);
+    assert_true(fabs(causes.order * bubble.cost - (bubble.cost - largest)) < 1e-9 && causes.order >= 0);
+    assert_true(fabs(causes.imbalance + causes.order - bubble.rate) < 1e-9);
+    assert_true(causes.messages == times->makespan - quiet.makespan && causes.messages >= 0);
+}
+
 static void test_times(void **state)
 {
     (void)state;
@@ -113,6 +137,7 @@ static void test_times(void **state)
             assert_true(timeline_run(&c.schedule, &c.table, &costs, &scratch, &times));
             check_timeline(&c, &times);
             check_critical_path(&c, &times, &scratch);
+            check_causes(&c, &times, &scratch); /* changes the costs of links */
             arena_free(&scratch);
         }
         arena_free(&arena);
