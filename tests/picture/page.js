@@ -37,6 +37,8 @@ const svg = new DOMParser().parseFromString(svgOf(), "image/svg+xml"), root = sv
 say("svg:", svg.querySelector("parsererror") ? "not well-formed" : root.tagName, root.textContent.includes(panel.note),
     [...svg.querySelectorAll("text")].filter(text => /^rank /.test(text.textContent)).length, "ranks");
 say("png:", canvas.width / 2 === +root.getAttribute("width"), canvas.getContext("2d").getImageData(1, 1, 1, 1).data.join());
+HTMLAnchorElement.prototype.click = function () { say("saved:", this.download, this.href.startsWith("blob:")); };
+$("svg").click();
 press("Escape");
 say("none:", panel.note === "" && $("microbatch").value === "", tip());
 $("microbatch").value = "7";

@@ -1,6 +1,6 @@
 /* A timeline, as dpc writes it: for each rank its passes in order, a letter of `kinds` and a number of every list for
-   each. `pair` is 1 for the first half of an F&B, 2 for the second, else 0. `from` and `at` say which pass of which rank
-   the pass waits for, -1: none; `ready` is when that has arrived. */
+   each. `pair` is 1 for the first half of an F&B, 2 for the second, else 0. `from` and `at` say which pass of which
+   rank the pass waits for, -1: none; `ready` is when that has arrived. */
 
 const WORDS = {
   F: "forward", B: "backward", I: "backward for input", W: "backward for weights", U: "update of weights",
@@ -19,7 +19,8 @@ function parse(text) {
   return data;
 }
 
-/* A trace of dprun --trace or dpc --emit=trace: its last step. The first timeline says which chunk of a rank a stage is. */
+/* A trace of dprun --trace or dpc --emit=trace: its last step. The first timeline says which chunk of a rank a stage
+   is. */
 function fromTrace(trace) {
   const like = panels[0].data;
   const events = trace.traceEvents.filter(e => e.ph === "X" && e.cat === "compute");
@@ -117,8 +118,8 @@ function idleBefore(data, r, i) {
   return rank.pair[i] !== 2 && to - from > 1e-9 * data.makespan ? { from, to } : null;
 }
 
-/* What the start of pass i, or of its F&B, waits for last: the `part` that needs it, [rank, pass] that makes it, and when
-   it is there; null: nothing. */
+/* What the start of pass i, or of its F&B, waits for last: the `part` that needs it, [rank, pass] that makes it, and
+   when it is there; null: nothing. */
 function waitOf(data, r, i) {
   const rank = data.rank[r];
   let wait = null;
@@ -160,7 +161,8 @@ function wordsOfIdle(data, r, i) {
   const { from, to } = idleBefore(data, r, i), wait = waitOf(data, r, i);
   const lines = [`rank ${r}, from ${number(from)} to ${number(to)}`];
   if (i === data.rank[r].kinds.length) lines.push("nothing left to do");
-  else if (!wait) lines.push(`${nameOf(data, r, i)} needs nothing of other passes, and starts late`);
+  else if (!wait)
+    lines.push(`${nameOf(data, r, i)} starts late${data.rank[r].kinds[i] === "U" ? "" : ": it needs no message"}`);
   else {
     const name = nameOf(data, r, wait.part), needed = needOf(data, r, wait.made);
     const ended = endOf(data.rank[wait.made[0]], wait.made[1]), late = to - wait.ready > 1e-6 * data.makespan;

@@ -300,7 +300,7 @@ class Drawing {
     for (const arrow of arrows) this.drawArrow(...arrow);
   }
 
-  /* The microbatch that is followed: its messages, and its passes where they are too narrow to be seen among the others. */
+  /* The microbatch that is followed: its messages, and its passes where they are too narrow to be seen. */
   drawTrail() {
     const pen = this.pen, data = this.data;
     for (const [r, i] of this.trail) {

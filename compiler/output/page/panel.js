@@ -105,12 +105,13 @@ class Panel extends Drawing {
     follow(same ? null : wanted);
   }
 
-  /* Idle time and the pass behind it have the same number: one comes first. */
+  /* What is left or right of what is selected. Idle time has the number of the pass after it; what is narrower than a
+     pixel is passed over, as a measured timeline is full of it. */
   beside({ r, i, idle }, step) {
     const last = this.data.rank[r].kinds.length;
     if (step > 0 && idle) return { r, i: Math.min(i, last - 1), idle: i === last };
     const next = i + (step > 0 ? 1 : 0), gap = idle ? null : idleBefore(this.data, r, next);
-    if (gap) return { r, i: next, idle: true };
+    if (gap && this.x(gap.to) - this.x(gap.from) > 1) return { r, i: next, idle: true };
     return { r, i: Math.max(0, Math.min(i + step, last - 1)), idle: idle && i === 0 };
   }
 

@@ -51,8 +51,8 @@ class SvgPen {
     const [, bold, size] = this.font.match(/^(bold )?(\d+)px/), weight = bold ? ' font-weight="bold"' : "";
     const anchor = this.textAlign === "center" ? "middle" : "start";
     const base = rounded(this.textBaseline === "middle" ? y + size * 0.36 : y);
-    this.elements.push(`<text x="${rounded(x)}" y="${base}" font-size="${size}"${weight} text-anchor="${anchor}" ${paint}>` +
-                       `${escaped(text)}</text>`);
+    const attributes = `x="${rounded(x)}" y="${base}" font-size="${size}"${weight} text-anchor="${anchor}"`;
+    this.elements.push(`<text ${attributes} ${paint}>${escaped(text)}</text>`);
   }
   filled() { return this.colour("fill", this.fillStyle); }
   stroked() {
