@@ -8,7 +8,8 @@
 
 #include <stdint.h>
 
-/* From `count` traces to the file `output` ("-": stdout). fastest: of the so many shortest steps of each only; 0: of all. */
+/* From `count` traces of one model, cut into one number of stages, to the file `output` ("-": stdout). fastest: of the
+ * so many shortest steps of each only; 0: of all. */
 Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error);
 
 #endif

@@ -59,7 +59,7 @@ typedef struct Resolution {
     double (*values)[STAGE_COSTS]; /* [stages] */
     Rule (*rules)[STAGE_COSTS];
     bool some[STAGE_COSTS]; /* some stage has one of its own */
-    bool complete;          /* every stage has an F of its own: they are measured, most likely, and what is not is worth a word */
+    bool complete;          /* every stage has an F of its own, so most likely they are measured */
     double input, weight;   /* sums of I and W over the stages that have both */
 } Resolution;
 
@@ -151,6 +151,7 @@ static void resolve_stage(Resolution *r, uint32_t stage)
 static const char *rule_text(const Resolution *r, StageCost cost, Rule rule)
 {
     const char *other = cost == COST_I ? "W" : "I";
+    double value;
     switch (rule) {
     case RULE_REST:
         return arena_format(r->arena, "B - %s", other);
@@ -165,8 +166,8 @@ static const char *rule_text(const Resolution *r, StageCost cost, Rule rule)
     case RULE_IN_TURN:
         return "F + B, as neither FB nor overlap is given";
     default:
-        return arena_format(r->arena, "%g, the default; a cost without brackets is for every stage that has none of its own",
-                            cost == COST_B ? r->given->all[COST_I] + r->given->all[COST_W] : fmax(r->given->all[cost], 0));
+        value = cost == COST_B ? r->given->all[COST_I] + r->given->all[COST_W] : fmax(r->given->all[cost], 0);
+        return arena_format(r->arena, "%g, the default; a cost without brackets is for stages without their own", value);
     }
 }
 
@@ -189,13 +190,13 @@ static void list_rule(const Resolution *r, StageCost cost, Rule rule, Costs *res
     for (uint32_t s = 0; s < r->stages; s++)
         if (r->rules[s][cost] == rule) {
             stages[count] = s;
-            values[count++] = rule == RULE_IN_TURN ? r->values[s][COST_F] + r->values[s][COST_B] : fmax(r->values[s][cost], 0);
+            const double *value = r->values[s];
+            values[count++] = rule == RULE_IN_TURN ? value[COST_F] + value[COST_B] : fmax(value[cost], 0);
         }
     DerivedCost *derived = arena_grow(r->arena, (void *)result->derived, result->derived_count * sizeof *derived,
                                       (result->derived_count + 1) * sizeof *derived);
-    derived[result->derived_count++] = (DerivedCost){cost, count, stages, values,
-                                                     r->given->stage_count ? where_text(stages, count, r->arena) : "",
-                                                     rule_text(r, cost, rule)};
+    const char *where = r->given->stage_count ? where_text(stages, count, r->arena) : "";
+    derived[result->derived_count++] = (DerivedCost){cost, count, stages, values, where, rule_text(r, cost, rule)};
     result->derived = derived;
 }
 
@@ -211,8 +212,25 @@ static void list_derived(const Resolution *r, Costs *result)
                 list_rule(r, cost, rule, result);
 }
 
+/* Costs of another number of stages. */
+static bool is_recut(const Costs *costs) { return costs->model_stages > 0 && costs->stage_count != costs->model_stages; }
+
+typedef struct RecutText {
+    char text[100];
+} RecutText;
+
+static RecutText recut_text(const Costs *costs)
+{
+    RecutText made;
+    snprintf(made.text, sizeof made.text, "given for %.0f stages; each of the %u here takes its share of these", costs->model_stages,
+             costs->stage_count);
+    return made;
+}
+
 bool costs_has_derived(const Costs *costs, uint32_t used)
 {
+    if (is_recut(costs))
+        return true;
     for (uint32_t i = 0; i < costs->derived_count; i++)
         if (used & 1u << costs->derived[i].cost)
             return true;
@@ -237,6 +255,8 @@ void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FI
             fprintf(stream, " and W%s", costs->derived[++i].where);
         fprintf(stream, ": %s\n", derived->rule);
     }
+    if (is_recut(costs))
+        fprintf(stream, "%sall: %s\n", prefix, recut_text(costs).text);
 }
 
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream)
@@ -256,6 +276,8 @@ void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream)
         fprintf(stream, "], \"rule\": \"%s\"}", derived->rule);
         separator = ",";
     }
+    if (is_recut(costs))
+        fprintf(stream, "%s\n  {\"cost\": \"all\", \"rule\": \"%s\"}", separator, recut_text(costs).text);
     putc(']', stream);
 }
 
@@ -275,9 +297,10 @@ static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
     }
 }
 
-/* Stage `stage` of `to` takes layers of the stages of `from` that it lies over. */
-static double recut_cost(const Costs *costs, uint32_t from, uint32_t to, uint32_t stage, StageCost cost)
+/* Stage `stage` of `to` takes layers of the stages of the costs that it lies over. */
+static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageCost cost)
 {
+    const uint32_t from = costs->stage_count;
     const uint64_t begin = (uint64_t)stage * from, end = begin + from; /* a stage of `from` is `to` long */
     double sum = 0;
     for (uint64_t s = begin / to; s * to < end; s++) {
@@ -303,7 +326,7 @@ static void recut(Costs *costs, uint32_t to, Arena *arena)
     costs->stage_count = to;
     for (uint32_t s = 0; s < to; s++)
         for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
-            costs->stages[s][cost] = cost == COST_FB && !pairs ? -1 : recut_cost(&whole, whole.stage_count, to, s, cost);
+            costs->stages[s][cost] = cost == COST_FB && !pairs ? -1 : recut_cost(&whole, to, s, cost);
 }
 
 /* --- */

@@ -1,34 +1,38 @@
 #ifndef PROGRAM_COSTS_RESOLVE_H
 #define PROGRAM_COSTS_RESOLVE_H
 
-/* Costs as a schedule needs them: every stage has a time for every pass. What was not given for a stage follows from what was:
+/* Costs as a schedule needs them: every stage has a time for every pass. What was not given for a stage follows from
+   what was:
 
      F, I, W, FB   from the times of components of a layer, if there are any, for all stages
-     I, W          B of the stage minus the other half, if that is given; else B in the ratio of I to W of the stages that have both;
-                   else half of B each. I = ... and W = ... for all stages count for a stage that has no B of its own
+     I, W          B of the stage minus the other half, if that is given; else B in the ratio of I to W of the stages
+                   that have both; else half of B each. I = ... and W = ... for all stages count for a stage that has
+                   no B of its own
      B             I + W
      FB            `overlap` of F + B
 
-   and the default where none of this is given. Where the costs are of another number of stages (`stages = N`), a stage of the
-   schedule has its share of the times and the memory of the stages whose layers it takes; messages are as large as before. */
+   and the default where none of this is given. Where the costs are of another number of stages (`stages = N`), a stage
+   of the schedule has its share of the times and the memory of the stages whose layers it takes; messages are as large
+   as before. */
 
 #include "runtime/program/costs.h"
 
 #include <stdio.h>
 
-/* The costs for a schedule of so many stages. recipe: of its F&Bs; NULL: their halves take turns. The result lists in `derived` what
-   was derived. Its memory is the arena's, that of `given` stays in use. */
+/* The costs for a schedule of so many stages. recipe: of its F&Bs; NULL: their halves take turns. The result lists in
+   `derived` what was derived. Its memory is the arena's, that of `given` stays in use. */
 Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
 
-/* The derived costs among those that are used, as bits 1 << StageCost: a line each, with `prefix` before it. I and W that follow by
-   one rule share a line. */
+/* The derived costs among those that are used, as bits 1 << StageCost: a line each, with `prefix` before it. I and W
+   that follow by one rule share a line. */
 void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FILE *stream);
 /* Whether there are any. */
 bool costs_has_derived(const Costs *costs, uint32_t used);
-/* The same as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of B, ..."}]. */
+/* The same as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of B, ..."}]. Costs of
+   another number of stages are one more line, and in JSON {"cost": "all", "rule": "..."}. */
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream);
 
-/* Whether a cost is given for a stage or a link that there is not, as unused costs often are a slip: `text` says which. */
+/* Whether a cost is given for a stage or a link that there is not, which often is a slip: `text` says which. */
 bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *text, size_t size);
 
 #endif

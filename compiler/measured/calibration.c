@@ -1,0 +1,272 @@
+#include "compiler/measured/calibration.h"
+
+#include "runtime/base/counted.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void samples_add(Samples *samples, double value, Arena *arena)
+{
+    if (samples->count == samples->capacity) {
+        const size_t grown = samples->capacity ? 2 * samples->capacity : 16;
+        samples->values = arena_grow(arena, samples->values, samples->count * sizeof value, grown * sizeof value);
+        samples->capacity = grown;
+    }
+    samples->values[samples->count++] = value;
+}
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+double samples_typical(const Samples *samples)
+{
+    if (!samples->count)
+        return NAN;
+    qsort(samples->values, samples->count, sizeof *samples->values, compare);
+    const size_t cut = samples->count / 10;
+    double sum = 0;
+    for (size_t i = cut; i < samples->count - cut; i++)
+        sum += samples->values[i];
+    return sum / (double)(samples->count - 2 * cut);
+}
+
+static int compare_numbers(const void *left, const void *right)
+{
+    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Leaves the steps that count: all but the first of several, and of those the `fastest`; 0: all. */
+static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
+{
+    uint32_t count, *steps = trace_steps_by_makespan(trace, arena, &count);
+    if (fastest && fastest < count)
+        count = fastest;
+    qsort(steps, count, sizeof *steps, compare_numbers);
+    trace_keep_steps(trace, steps, count);
+}
+
+static void gather_passes(Calibration *calibration, const Trace *trace)
+{
+    for (size_t i = 0; i < trace->count; i++) {
+        const TraceEvent *event = &trace->events[i];
+        const bool paired = event->overlap || (i > 0 && trace->events[i - 1].overlap);
+        if (event->kind < CALIBRATION_KINDS && !paired)
+            samples_add(&calibration->passes[event->stage][event->kind], event->end - event->start, calibration->arena);
+    }
+}
+
+double calibration_pass(const Calibration *calibration, uint32_t stage, uint8_t kind)
+{
+    Samples *samples = calibration->passes[stage];
+    if (kind == ACTION_B && !samples[ACTION_B].count)
+        return samples_typical(&samples[ACTION_I]) + samples_typical(&samples[ACTION_W]);
+    return samples_typical(&samples[kind]);
+}
+
+static void split_pass(Calibration *calibration, const TraceEvent *pass, bool missing, double part)
+{
+    if (!missing)
+        return;
+    samples_add(&calibration->passes[pass->stage][pass->kind], (pass->end - pass->start) * part, calibration->arena);
+    calibration->parts[pass->stage][pass->kind] = part;
+}
+
+/* A stage whose F or backward only ever ran in an F&B: by the rule of thumb that a backward is two forwards, an I is
+ * one. */
+static void split_pairs(Calibration *calibration)
+{
+    bool(*missing)[CALIBRATION_KINDS] = arena_array(calibration->arena, calibration->stages, sizeof *missing);
+    for (uint32_t s = 0; s < calibration->stages; s++)
+        for (uint8_t kind = 0; kind < CALIBRATION_KINDS; kind++)
+            missing[s][kind] = isnan(calibration_pass(calibration, s, kind));
+    for (int t = 0; t < calibration->count; t++) {
+        const Trace *trace = &calibration->inputs[t].trace;
+        for (size_t i = 0; calibration->inputs[t].gives_passes && i + 1 < trace->count; i++) {
+            const TraceEvent *forward = &trace->events[i], *backward = forward + 1;
+            const double part = backward->kind == ACTION_B ? 1.0 / 3 : 0.5;
+            if (!forward->overlap)
+                continue;
+            split_pass(calibration, forward, missing[forward->stage][ACTION_F], part);
+            split_pass(calibration, backward, missing[backward->stage][backward->kind], 1 - part);
+        }
+    }
+}
+
+/* F&B of one kind: the forward of one stage with the B or I of another. */
+typedef struct Pair {
+    uint32_t forward, backward;
+    uint8_t kind;
+    double time;     /* of one, then the typical one */
+    double parts[2]; /* what its halves take in turn */
+    size_t count;
+} Pair;
+
+static int compare_pairs(const void *left, const void *right)
+{
+    const Pair *a = left, *b = right;
+    if (a->forward != b->forward)
+        return a->forward < b->forward ? -1 : 1;
+    if (a->backward != b->backward)
+        return a->backward < b->backward ? -1 : 1;
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    return (a->time > b->time) - (a->time < b->time);
+}
+
+/* All F&Bs of the traces. Returns how many there are. */
+static size_t list_pairs(const Calibration *calibration, Pair **listed)
+{
+    size_t most = 0, count = 0;
+    for (int t = 0; t < calibration->count; t++)
+        most += calibration->inputs[t].trace.count;
+    Pair *pairs = arena_array(calibration->arena, most, sizeof *pairs);
+    for (int t = 0; t < calibration->count; t++) {
+        const Trace *trace = &calibration->inputs[t].trace;
+        for (size_t i = 0; calibration->inputs[t].gives_passes && i + 1 < trace->count; i++) {
+            const TraceEvent *forward = &trace->events[i], *backward = forward + 1;
+            if (forward->overlap)
+                pairs[count++] =
+                    (Pair){forward->stage, backward->stage, backward->kind, forward->end - forward->start, {0, 0}, 1};
+        }
+    }
+    *listed = pairs;
+    return count;
+}
+
+/* Every kind once. Returns how many there are. */
+static size_t gather_pairs(const Calibration *calibration, Pair **gathered)
+{
+    Pair *pairs;
+    const size_t count = list_pairs(calibration, &pairs);
+    size_t kinds = 0;
+    qsort(pairs, count, sizeof *pairs, compare_pairs);
+    for (size_t i = 0, next; i < count; i = next) {
+        Samples times = {0};
+        for (next = i; next < count && pairs[next].forward == pairs[i].forward &&
+                       pairs[next].backward == pairs[i].backward && pairs[next].kind == pairs[i].kind;
+             next++)
+            samples_add(&times, pairs[next].time, calibration->arena);
+        Pair pair = pairs[i];
+        pair.time = samples_typical(&times);
+        pair.count = times.count;
+        pair.parts[0] = calibration_pass(calibration, pair.forward, ACTION_F);
+        pair.parts[1] = calibration_pass(calibration, pair.backward, pair.kind);
+        pairs[kinds++] = pair;
+    }
+    *gathered = pairs;
+    return kinds;
+}
+
+/* An F&B takes the share of one stage of its F and that of another of its backward: the shares that come nearest to all
+   of them, by least squares. Where pairs do not tell two stages apart both keep to the share of all. */
+static void fit_shares(Calibration *calibration)
+{
+    enum { SWEEPS = 200 };
+    static const double hold = 1e-6;
+    const uint32_t stages = calibration->stages;
+    Pair *pairs;
+    const size_t count = gather_pairs(calibration, &pairs);
+    double all = 0, turn = 0;
+    for (size_t i = 0; i < count; i++) {
+        all += pairs[i].time * (double)pairs[i].count;
+        turn += (pairs[i].parts[0] + pairs[i].parts[1]) * (double)pairs[i].count;
+    }
+    const double mean = turn > 0 ? all / turn : 1;
+    for (uint32_t s = 0; s < stages; s++)
+        calibration->shares[s] = NAN;
+    for (size_t i = 0; i < count; i++) {
+        calibration->shares[pairs[i].forward] = calibration->shares[pairs[i].backward] = mean;
+        calibration->pairs[pairs[i].forward] += pairs[i].count;
+        calibration->pairs[pairs[i].backward] += pairs[i].backward != pairs[i].forward ? pairs[i].count : 0;
+    }
+    for (int sweep = 0; sweep < SWEEPS && turn > 0; sweep++)
+        for (uint32_t s = 0; s < stages; s++) {
+            double above = 0, below = 0;
+            for (size_t i = 0; i < count; i++) {
+                const Pair *pair = &pairs[i];
+                const double own =
+                    (pair->forward == s ? pair->parts[0] : 0) + (pair->backward == s ? pair->parts[1] : 0);
+                const double other = (pair->forward == s ? 0 : pair->parts[0] * calibration->shares[pair->forward]) +
+                                     (pair->backward == s ? 0 : pair->parts[1] * calibration->shares[pair->backward]);
+                above += own * (pair->time - other) * (double)pair->count;
+                below += own * own * (double)pair->count;
+            }
+            if (below > 0)
+                calibration->shares[s] = (above + hold * below * mean) / (below * (1 + hold));
+        }
+}
+
+/* From the end of the pass that made a message to the end of the wait for it, where the receiver was waiting by then.
+ */
+static void gather_messages(CalibrationInput *input, Arena *arena)
+{
+    const Trace *trace = &input->trace;
+    for (uint32_t s = 0; s < trace->step_count; s++) {
+        const TraceIndex index = trace_index(trace, trace->steps[s], arena);
+        const TraceStep step = trace_step_events(trace, trace->steps[s]);
+        for (const TraceEvent *wait = step.first; wait < step.end; wait++) {
+            if (wait->kind < CALIBRATION_KINDS)
+                continue;
+            const TraceEvent *made = trace_needed(&index, wait);
+            if (made && wait->start <= made->end && wait->end >= made->end)
+                samples_add(&input->messages, wait->end - made->end, arena);
+        }
+    }
+}
+
+static bool of_one_model(const Trace *trace, const Trace *other)
+{
+    return trace->message_bytes <= 0 || other->message_bytes <= 0 || trace->message_bytes == other->message_bytes;
+}
+
+static Status read_traces(Calibration *calibration, char *const *paths, uint32_t fastest, Error *error)
+{
+    const Trace *first = &calibration->inputs[0].trace;
+    for (int t = 0; t < calibration->count; t++) {
+        CalibrationInput *input = &calibration->inputs[t];
+        TRY(trace_read(paths[t], calibration->arena, &input->trace, error));
+        select_steps(&input->trace, fastest, calibration->arena);
+        gather_messages(input, calibration->arena);
+        input->gives_passes = of_one_model(&input->trace, first);
+        if (input->gives_passes && input->trace.stages != first->stages)
+            return error_set(error, STATUS_BAD_INPUT,
+                             "%s cuts the model into %s, %s into %s: calibrate each number of stages by itself",
+                             first->path, counted(first->stages, "stage").text, input->trace.path,
+                             counted(input->trace.stages, "stage").text);
+    }
+    return STATUS_OK;
+}
+
+static Status gather(Calibration *calibration, Error *error)
+{
+    Arena *arena = calibration->arena;
+    const uint32_t stages = calibration->stages = calibration->inputs[0].trace.stages;
+    calibration->passes = arena_array(arena, stages, sizeof *calibration->passes);
+    calibration->parts = arena_array(arena, stages, sizeof *calibration->parts);
+    calibration->shares = arena_array(arena, stages, sizeof *calibration->shares);
+    calibration->pairs = arena_array(arena, stages, sizeof *calibration->pairs);
+    for (int t = 0; t < calibration->count; t++)
+        if (calibration->inputs[t].gives_passes)
+            gather_passes(calibration, &calibration->inputs[t].trace);
+    split_pairs(calibration);
+    fit_shares(calibration);
+    for (uint32_t s = 0; s < stages; s++)
+        if (isnan(calibration_pass(calibration, s, ACTION_F)))
+            return error_set(error, STATUS_BAD_INPUT, "%s: no F of stage %u in it: is the trace complete?",
+                             calibration->inputs[0].trace.path, s);
+    return STATUS_OK;
+}
+
+Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
+                        Error *error)
+{
+    *calibration = (Calibration){.inputs = arena_array(arena, (size_t)count, sizeof(CalibrationInput)),
+                                 .count = count,
+                                 .arena = arena};
+    TRY(read_traces(calibration, paths, fastest, error));
+    return gather(calibration, error);
+}
