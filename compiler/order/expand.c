@@ -1,99 +1,11 @@
 #include "compiler/order/expand.h"
 
+#include "compiler/order/expander.h"
 #include "compiler/order/slots.h"
-#include "compiler/order/weight_queue.h"
-#include "compiler/source/rank_errors.h"
-#include "runtime/program/program.h"
+
+#include "runtime/base/counted.h"
 
 #include <string.h>
-
-/* A chunk of the rank whose turn it is. */
-typedef struct ChunkState {
-    uint32_t written;      /* microbatches that its steps speak of, */
-    uint32_t own;          /* and those of them that pass this rank */
-    uint32_t microbatches; /* those that exist: passes of the others are left out */
-    bool shared;           /* its stage may have other copies, which may have gradients where it has none */
-    uint32_t next_forward, next_backward;
-    uint32_t updates;            /* U's so far */
-    uint32_t gathered, left_out; /* gradients since the last of them: made, and of microbatches that do not exist */
-} ChunkState;
-
-/* A pass as its step asks for it: which microbatch it takes is known when its turn comes. */
-typedef struct Request {
-    const Pass *pass;
-    ActionKind kind;
-    int chunk;          /* NO_CHUNK: of whichever chunk, a W */
-    int64_t microbatch; /* -1: the next */
-    int64_t slot;
-    bool has_slot;
-    bool joined; /* an F&B with the request behind it */
-} Request;
-
-typedef struct Expander {
-    const Ast *ast;
-    Arena *arena;
-    Schedule *schedule;
-    int64_t *values;
-    RankErrors errors;
-    /* of one rank */
-    Arena scratch;
-    uint32_t rank;
-    ChunkState chunks[PROGRAM_CHUNKS_MAX];
-    WeightQueue weights;
-    Action *actions;
-    uint32_t count;
-    Action *forward;             /* the F that the next pass overlaps with; NULL: it does not, or the F is left out */
-    Request *requests;           /* of a file with slots: all passes of the rank, until their order is known */
-    uint32_t request_count;
-    uint64_t passes, passes_max; /* those left out included */
-    uint64_t updates, updates_max;
-    uint64_t work, work_max;     /* nodes of expressions evaluated: what a loop that makes no passes costs */
-    bool ran_away;
-    /* where it is, for errors */
-    const Item *loops[BLOCK_DEPTH_MAX];
-    uint32_t loop_count;
-    const Item *step; /* NULL: in none */
-    int64_t repetition, repetitions;
-    const Request *turn; /* NULL: none waits for its slot any more, or not yet */
-} Expander;
-
-/* --- errors --- */
-
-static bool mentions(const Expression *expression, uint32_t slot)
-{
-    if (expression->kind == EXPRESSION_NAME && expression->slot == slot)
-        return true;
-    for (const Expression *operand = expression->operands; operand; operand = operand->next)
-        if (mentions(operand, slot))
-            return true;
-    return false;
-}
-
-/* What explains an error: the values in the expression, or else in the step's count, and where the loops are. */
-static const char *circumstances(const Expander *x, const Expression *expression)
-{
-    if (x->turn) /* the values are of another time */
-        return x->turn->has_slot ? arena_format(x->arena, "here in slot %lld", (long long)x->turn->slot) : NULL;
-    if (!expression && x->step)
-        expression = x->step->value;
-    const char *text = expression ? values_text(x->ast, expression, x->values, x->arena) : "";
-    for (uint32_t i = 0; i < x->loop_count; i++)
-        if (!expression || !mentions(expression, x->loops[i]->slot))
-            text = arena_format(x->arena, "%s%s%s = %lld", text, *text ? ", " : "", x->loops[i]->name.symbol->text,
-                                (long long)x->values[x->loops[i]->slot]);
-    if (x->step && x->step->value)
-        text = arena_format(x->arena, "%s%sthe step's repetition %lld of %lld", text, *text ? ", in " : "",
-                            (long long)x->repetition + 1, (long long)x->repetitions);
-    return *text ? arena_format(x->arena, "here %s", text) : NULL;
-}
-
-#define FAIL(x, span, expression, ...)                                             \
-    do {                                                                           \
-        RankError *error_ = rank_error(&(x)->errors, (x)->rank, span, __VA_ARGS__); \
-        if (error_)                                                                \
-            error_->help = circumstances(x, expression);                           \
-        return false;                                                              \
-    } while (0)
 
 static bool value_of(Expander *x, const Expression *expression, int64_t *value)
 {
@@ -112,7 +24,7 @@ static bool count_of(Expander *x, const Expression *expression, const char *what
     if (*count >= 0)
         return true;
     RankError *error = rank_error(&x->errors, x->rank, expression->span, "%s is negative: %lld", what, (long long)*count);
-    const char *here = circumstances(x, expression);
+    const char *here = expand_circumstances(x, expression);
     if (error)
         error->help = arena_format(x->arena, "%s%smax(0, ...) keeps it from going below 0", here ? here : "",
                                    here ? "; " : "");
@@ -120,6 +32,20 @@ static bool count_of(Expander *x, const Expression *expression, const char *what
 }
 
 /* --- passes --- */
+
+static bool no_chunk(Expander *x, const Pass *pass, int64_t number, uint32_t count)
+{
+    const char letter = action_letter((uint8_t)pass->kind);
+    if (pass->computed_chunk)
+        FAIL(x, pass->span, pass->computed_chunk, "there is no chunk %lld: this rank holds %u", (long long)number,
+             count);
+    RankError *error = rank_error(&x->errors, x->rank, pass->span, "%c%d is of chunk %d, but this rank holds %s", letter,
+                                  pass->chunk, pass->chunk, count == 1 ? "only chunk 0" : counted(count, "chunk").text);
+    if (error)
+        error->help = arena_format(x->arena, "the digit is the chunk: microbatch %d is %c[%d], and n%c : %d; repeats it",
+                                   pass->chunk, letter, pass->chunk, letter, pass->chunk);
+    return false;
+}
 
 static bool chunk_of(Expander *x, const Pass *pass, uint8_t *chunk)
 {
@@ -135,12 +61,12 @@ static bool chunk_of(Expander *x, const Pass *pass, uint8_t *chunk)
         number = 0;
     }
     if (number < 0 || number >= count)
-        FAIL(x, pass->span, pass->computed_chunk, "there is no chunk %lld: this rank holds %u", (long long)number, count);
+        return no_chunk(x, pass, number, count);
     *chunk = (uint8_t)number;
     return true;
 }
 
-static const char *pipe_name(const Expander *x, int chunk)
+const char *expand_pipe_name(const Expander *x, int chunk)
 {
     return x->schedule->pipes[x->schedule->chunks[x->rank][chunk].pipe].name;
 }
@@ -151,8 +77,8 @@ static bool elsewhere(Expander *x, const Pass *pass, uint8_t chunk, uint32_t mic
     const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
     const uint32_t rank = stage_home(&x->schedule->pipes[placed->pipe], placed->stage, microbatch).rank;
     RankError *error = rank_error(&x->errors, x->rank, pass->span, "microbatch %u of pipe %s passes stage %u on rank %u", microbatch,
-                                  pipe_name(x, chunk), placed->stage, rank);
-    const char *here = circumstances(x, pass->microbatch);
+                                  expand_pipe_name(x, chunk), placed->stage, rank);
+    const char *here = expand_circumstances(x, pass->microbatch);
     char own[80];
     chunk_microbatches_text(x->schedule, x->rank, chunk, own, sizeof own);
     if (error)
@@ -179,7 +105,7 @@ static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request
     const uint32_t written = x->chunks[chunk].written;
     if (request->microbatch >= written)
         FAIL(x, pass->span, pass->microbatch, "there is no microbatch %lld: pipe %s has %u", (long long)request->microbatch,
-             pipe_name(x, chunk), written);
+             expand_pipe_name(x, chunk), written);
     if (request->microbatch >= 0 &&
         chunk_microbatch(x->schedule, x->rank, chunk, (uint32_t)request->microbatch, written) != request->microbatch)
         return elsewhere(x, pass, chunk, (uint32_t)request->microbatch);
@@ -225,6 +151,8 @@ static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t 
     if (request->kind != ACTION_U && microbatch >= x->chunks[chunk].microbatches)
         return;
     const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
+    if (x->count == x->sought)
+        x->found = expand_circumstances(x, NULL);
     Action *action = &x->actions[x->count++];
     *action = (Action){.kind = (uint8_t)request->kind, .chunk = chunk, .pipe = placed->pipe, .stage = placed->stage,
                        .microbatch = microbatch, .span = request->pass->span};
@@ -260,16 +188,12 @@ static bool serve(Expander *x, const Request *request)
         uint32_t *next = request->kind == ACTION_F ? &state->next_forward : &state->next_backward;
         microbatch = chunk_microbatch(x->schedule, x->rank, chunk, *next, state->written);
         if (microbatch == state->written)
-            FAIL(x, request->pass->span, request->pass->computed_chunk, "one more %s of chunk %u than pipe %s has microbatches%s: %u",
-                 request->kind == ACTION_F ? "F" : "backward", chunk, pipe_name(x, chunk),
-                 state->own < state->written ? " for this rank" : "", state->own);
+            return expand_too_many(x, request);
         *next = microbatch + 1;
     }
     append(x, request, chunk, microbatch);
     return true;
 }
-
-static bool is_backward(ActionKind kind) { return kind == ACTION_B || kind == ACTION_I; }
 
 /* From which slot, pair or backward on: of a step, evaluated once. */
 typedef struct StepValues {
@@ -335,6 +259,26 @@ static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const S
     return next;
 }
 
+/* The passes from `from` on are of one slot: notes it where they are several, an F&B being one. */
+static void note_slot(Expander *x, int64_t slot, uint32_t from)
+{
+    SharedSlots *shared = &x->schedule->shared_slots[x->rank];
+    uint32_t count = 0;
+    for (uint32_t i = from; i < x->count; i++)
+        count += !x->actions[i].overlap;
+    if (count < 2 || x->sought != POSITION_NONE || shared->count++ >= SHARED_SLOTS_KEPT)
+        return;
+    const char *passes = "";
+    for (uint32_t i = from; i < x->count; i++) {
+        char pass[48];
+        const bool joined = i > from && x->actions[i - 1].overlap;
+        pass_text(x->schedule, x->rank, &x->actions[i], pass, sizeof pass);
+        passes = arena_format(x->arena, "%s%s%s", passes, i == from ? "" : joined ? "&" : ", ", pass);
+    }
+    shared->slots[shared->count - 1] = slot;
+    shared->passes[shared->count - 1] = passes;
+}
+
 /* All requests of the rank, by slot. */
 static bool serve_in_slots(Expander *x)
 {
@@ -360,11 +304,16 @@ static bool serve_in_slots(Expander *x)
     slots_sort(keys, arena_array(&x->scratch, slotted, sizeof *keys), slotted);
     const SlotKey *next = keys + slotted, *const last = keys + count;
     int64_t slot = slotted ? keys[0].slot : 0; /* the first that may be free */
+    uint32_t from = 0;
     for (uint32_t i = 0; i < slotted; i++) {
         x->turn = &x->requests[keys[i].index];
         next = fill_slots(x, slot, keys[i].slot, next, last);
+        if (i == 0 || keys[i].slot != keys[i - 1].slot)
+            from = x->count;
         if (!serve(x, x->turn))
             return false;
+        if (i + 1 == slotted || keys[i].slot != keys[i + 1].slot)
+            note_slot(x, keys[i].slot, from);
         slot = keys[i].slot < INT64_MAX ? keys[i].slot + 1 : INT64_MAX;
     }
     for (; next < last; next++) {
@@ -434,6 +383,27 @@ static uint32_t own_microbatches(const Schedule *schedule, uint32_t rank, uint32
     return own;
 }
 
+static bool run_steps(Expander *x)
+{
+    Fault fault;
+    x->passes = x->updates = x->work = 0;
+    x->request_count = x->loop_count = 0;
+    x->step = NULL;
+    x->turn = NULL;
+    if (!values_for_rank(x->ast, x->rank, x->values, &fault)) /* place has evaluated the same */
+        return false;
+    for (const Item *item = x->ast->items; item; item = item->next)
+        if (item->kind >= ITEM_STEP && !expand_item(x, item))
+            return false;
+    return true;
+}
+
+bool expand_requests(Expander *x)
+{
+    x->requests = arena_array(&x->scratch, x->most, sizeof *x->requests);
+    return run_steps(x);
+}
+
 static void expand_rank(Expander *x, uint32_t rank)
 {
     const Schedule *schedule = x->schedule;
@@ -455,23 +425,16 @@ static void expand_rank(Expander *x, uint32_t rank)
     weight_queue_open(&x->weights, &x->scratch, chunk_count, written);
     x->rank = rank;
     x->passes_max = 3 * together;
-    const uint64_t most = x->passes_max + x->updates_max + 1; /* the one too many is refused when it is there */
-    x->actions = arena_array(&x->scratch, most, sizeof *x->actions);
-    x->requests = x->ast->has_slots ? arena_array(&x->scratch, most, sizeof *x->requests) : NULL;
+    x->most = x->passes_max + x->updates_max + 1; /* the one too many is refused when it is there */
+    x->actions = arena_array(&x->scratch, x->most, sizeof *x->actions);
+    x->requests = NULL;
     x->work_max = 64 * x->passes_max + 100000;
-    x->passes = x->updates = x->work = 0;
-    x->count = x->request_count = x->loop_count = 0;
+    x->count = 0;
     x->forward = NULL;
-    x->step = NULL;
-    x->turn = NULL;
-    Fault fault;
-    if (!values_for_rank(x->ast, rank, x->values, &fault)) /* place has evaluated the same */
+    if (x->ast->has_slots ? !expand_requests(x) || !serve_in_slots(x) : !run_steps(x))
         return;
-    for (const Item *item = x->ast->items; item; item = item->next)
-        if (item->kind >= ITEM_STEP && !expand_item(x, item))
-            return;
-    if (x->requests && !serve_in_slots(x))
-        return;
+    if (x->sought != POSITION_NONE)
+        return; /* the orders are there */
     Order *order = &x->schedule->orders[rank];
     order->actions = arena_array(x->arena, x->count, sizeof *order->actions);
     order->count = order->capacity = x->count;
@@ -479,19 +442,50 @@ static void expand_rank(Expander *x, uint32_t rank)
         memcpy(order->actions, x->actions, x->count * sizeof *x->actions);
 }
 
-bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
+/* NULL: the parameters do not fit the file, which place has reported. */
+static Expander *expander_new(const Ast *ast, const Parameters *parameters, Arena *arena, Schedule *schedule)
 {
     Fault fault;
+    Expander *x = arena_allocate(arena, sizeof *x);
+    *x = (Expander){.ast = ast, .arena = arena, .schedule = schedule, .values = values_new(ast, arena),
+                    .errors = {.arena = arena}, .scratch = {.exhausted = arena->exhausted}, .sought = POSITION_NONE};
+    return values_for_all(ast, parameters, x->values, &fault) ? x : NULL;
+}
+
+typedef struct ExpandOrigin {
+    Origin origin;
+    const Ast *ast;
+    const Parameters *parameters;
+    Arena *arena;
+    Schedule *schedule;
+} ExpandOrigin;
+
+/* Runs the rank's steps once more, as far as to this action. */
+static const char *place_of(const Origin *origin, uint32_t rank, uint32_t position)
+{
+    const ExpandOrigin *from = (const ExpandOrigin *)origin;
+    Expander *x = expander_new(from->ast, from->parameters, from->arena, from->schedule);
+    x->sought = position;
+    expand_rank(x, rank);
+    arena_free(&x->scratch);
+    return x->found;
+}
+
+bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
+{
     if (!ast->first_step) {
         diag_error(diagnostics, (Span){0, 0}, "the schedule has no steps");
         diag_help(diagnostics, "write in which order a rank runs its passes: nF : M; nB : M;");
         return false;
     }
-    Expander *x = arena_allocate(arena, sizeof *x);
-    *x = (Expander){.ast = ast, .arena = arena, .schedule = schedule, .values = values_new(ast, arena),
-                    .errors = {.arena = arena}, .scratch = {.exhausted = arena->exhausted}};
-    if (!values_for_all(ast, parameters, x->values, &fault)) /* place has evaluated the same */
+    Expander *x = expander_new(ast, parameters, arena, schedule);
+    if (!x)
         return false;
+    ExpandOrigin *origin = arena_allocate(arena, sizeof *origin);
+    *origin = (ExpandOrigin){{place_of}, ast, parameters, arena, schedule};
+    schedule->origin = &origin->origin;
+    if (ast->has_slots)
+        schedule->shared_slots = arena_array(arena, schedule->ranks, sizeof *schedule->shared_slots);
     for (uint32_t rank = 0; rank < schedule->ranks && !x->ran_away; rank++)
         expand_rank(x, rank);
     arena_free(&x->scratch);

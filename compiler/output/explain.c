@@ -291,8 +291,20 @@ static void print_passes(const Explainer *x, uint32_t rank, const Action *pass, 
 
 static void print_one(const Explainer *x, uint32_t rank, const Action *pass)
 {
-    print_kind(x, rank, pass);
-    fprintf(x->stream, "[%u]", pass->microbatch);
+    char text[48];
+    pass_text(x->schedule, rank, pass, text, sizeof text);
+    fputs(text, x->stream);
+}
+
+/* Slots in which several passes run, as may happen by mistake. */
+static void print_shared_slots(const Explainer *x, uint32_t rank)
+{
+    const SharedSlots *shared = x->schedule->shared_slots ? &x->schedule->shared_slots[rank] : NULL;
+    for (uint32_t i = 0; shared && i < shared->count && i < SHARED_SLOTS_KEPT; i++)
+        fprintf(x->stream, "  note: slot %lld has several passes, which run in this order: %s\n",
+                (long long)shared->slots[i], shared->passes[i]);
+    if (shared && shared->count > SHARED_SLOTS_KEPT)
+        fprintf(x->stream, "  note: %u more slots have several passes\n", shared->count - SHARED_SLOTS_KEPT);
 }
 
 static void print_rows(const Explainer *x, uint32_t rank)
@@ -413,6 +425,7 @@ static void print_rank(const Explainer *x, uint32_t rank)
     putc('\n', x->stream);
     print_traffic(x, rank);
     print_rows(x, rank);
+    print_shared_slots(x, rank);
 }
 
 /* As one processor that does one thing at a time issues it. */

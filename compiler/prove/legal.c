@@ -2,16 +2,20 @@
 
 #include "runtime/program/program.h"
 
+#include <stdio.h>
+#include <string.h>
+
 typedef struct Check {
     const Schedule *schedule;
     Diagnostics *diagnostics;
     PassTable *table;
     uint32_t rank;
     const Order *order;
+    bool early; /* on this rank a pass comes before one that it needs */
     bool good;
 } Check;
 
-enum { TEXT = 48 };
+enum { TEXT = 48, WRITTEN = 200 };
 
 static const char *text(const Check *check, const Action *action, char *buffer)
 {
@@ -69,14 +73,65 @@ static bool in_place(Check *check, const Action *pass)
     return true;
 }
 
-static void needs_before(Check *check, const Action *pass, const char *needed, uint32_t position)
+/* As the author wrote it, and in which stage of which pipe that is. */
+static const char *written(const Check *check, const Action *pass, char *buffer)
 {
-    char here[TEXT];
-    if (position != POSITION_NONE)
+    const Schedule *schedule = check->schedule;
+    if (!schedule->origin)
+        return text(check, pass, buffer);
+    const int length = pass_text(schedule, check->rank, pass, buffer, WRITTEN);
+    if (schedule->pipe_count > 1)
+        snprintf(buffer + length, (size_t)(WRITTEN - length), " (stage %u of pipe %s)", pass->stage,
+                 schedule->pipes[pass->pipe].name);
+    else if (schedule->chunk_counts[check->rank] > 1)
+        snprintf(buffer + length, (size_t)(WRITTEN - length), " (stage %u)", pass->stage);
+    return buffer;
+}
+
+/* "here m = 3": the iteration or slot; "" where the source says none. */
+static const char *place(const Check *check, const Action *action)
+{
+    const Origin *origin = check->schedule->origin;
+    const char *here = origin ? origin->place(origin, check->rank, (uint32_t)(action - check->order->actions)) : NULL;
+    return here ? here : "";
+}
+
+/* The pass needs the one at `needed` of the same rank. Reports that it comes later; one that never comes is reported as
+   missing. */
+static void check_before(Check *check, const Action *pass, uint32_t needed)
+{
+    char here[WRITTEN], there[WRITTEN];
+    if (needed == POSITION_NONE || needed < (uint32_t)(pass - check->order->actions))
         return;
-    check->good = false;
-    diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s before its %s", check->rank, text(check, pass, here), needed);
-    diag_help(check->diagnostics, "F comes first, then B, or I and later W");
+    const Action *late = &check->order->actions[needed];
+    diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s before its %s", check->rank,
+                    written(check, pass, here), action_names[late->kind]);
+    if (!diag_taken(check->diagnostics))
+        return;
+    const char *now = place(check, pass), *then = place(check, late);
+    const bool same = strcmp(now, then) == 0;
+    diag_note(check->diagnostics, late->span, "%s comes later%s%s", written(check, late, there), same ? "" : ": ",
+              same ? "" : then);
+    diag_help(check->diagnostics, "%s%sF comes first, then B, or I and later W", now, *now ? "; " : "");
+}
+
+static void check_all_before(Check *check)
+{
+    const Schedule *schedule = check->schedule;
+    for (uint32_t i = 0; i < check->order->count; i++) {
+        const Action *pass = &check->order->actions[i];
+        if (pass->kind == ACTION_F || pass->kind > ACTION_W || pass->pipe >= schedule->pipe_count)
+            continue;
+        const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
+        if (pass->stage >= pipe->stages || pass->microbatch >= pipe->microbatches ||
+            stage_home(pipe, pass->stage, pass->microbatch).rank != check->rank)
+            continue;
+        const size_t index = pass_index(pipe, pass->stage, pass->microbatch);
+        const PassTable *table = check->table;
+        const bool is_weight = pass->kind == ACTION_W;
+        if ((is_weight ? table->weight : table->backward)[pass->pipe][index] == i)
+            check_before(check, pass, (is_weight ? table->backward : table->forward)[pass->pipe][index]);
+    }
 }
 
 static void take_pass(Check *check, uint32_t position)
@@ -105,11 +160,11 @@ static void take_pass(Check *check, uint32_t position)
         *forward = position;
         break;
     case ACTION_W:
-        needs_before(check, pass, "I", *backward);
+        check->early |= *backward == POSITION_NONE;
         *weight = position;
         break;
     default:
-        needs_before(check, pass, "F", *forward);
+        check->early |= *forward == POSITION_NONE;
         *backward = position;
         if (pass->kind == ACTION_B)
             *weight = position;
@@ -162,11 +217,10 @@ static void report_missing(Check *check, uint32_t number, uint8_t kind, const ui
     const Action pass = {.kind = kind, .pipe = chunk->pipe, .stage = chunk->stage, .microbatch = first};
     text(check, &pass, name);
     check->good = false;
-    if (missing == 1)
-        diag_pass_error(check->diagnostics, span, "rank %u never runs %s", check->rank, name);
-    else
-        diag_pass_error(check->diagnostics, span, "rank %u never runs %s, and %u more %s of stage %u", check->rank, name, missing - 1,
-                        action_names[kind], chunk->stage);
+    char more[TEXT] = "";
+    if (missing > 1)
+        snprintf(more, sizeof more, ", and %u more %s of stage %u", missing - 1, action_names[kind], chunk->stage);
+    diag_pass_error(check->diagnostics, span, "rank %u never runs %s%s", check->rank, name, more);
     diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
 }
 
@@ -198,12 +252,17 @@ bool legal(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, Pas
     for (uint32_t rank = 0; rank < schedule->ranks; rank++) {
         check.rank = rank;
         check.order = &schedule->orders[rank];
+        check.early = false;
         for (uint32_t i = 0; i < check.order->count; i++) {
             if (action_is_message(&check.order->actions[i]))
                 continue;
             take_pass(&check, i);
             if (check.order->actions[i].overlap)
                 take_overlap(&check, i);
+        }
+        if (check.early) {
+            check.good = false;
+            check_all_before(&check);
         }
         const Span end = check.order->count ? check.order->actions[check.order->count - 1].span : (Span){0, 0};
         for (uint32_t c = 0; c < schedule->chunk_counts[rank]; c++) {

@@ -73,3 +73,10 @@ int action_text(const Schedule *schedule, const Action *action, char *text, size
         return snprintf(text, size, "p%u:%u%s%u", action->pipe, action->stage, action_names[action->kind], action->microbatch);
     return snprintf(text, size, "%u%s%u", action->stage, action_names[action->kind], action->microbatch);
 }
+
+int pass_text(const Schedule *schedule, uint32_t rank, const Action *pass, char *text, size_t size)
+{
+    if (schedule->chunk_counts[rank] > 1)
+        return snprintf(text, size, "%c%u[%u]", action_letter(pass->kind), pass->chunk, pass->microbatch);
+    return snprintf(text, size, "%c[%u]", action_letter(pass->kind), pass->microbatch);
+}

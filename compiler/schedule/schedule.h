@@ -71,6 +71,21 @@ typedef struct Copies {
     uint32_t count;
 } Copies;
 
+/* Says at which iteration or slot of its step the author wrote an action: "here m = 3". NULL: the source says nothing
+   more than the action's span. */
+typedef struct Origin Origin;
+struct Origin {
+    const char *(*place)(const Origin *origin, uint32_t rank, uint32_t position);
+};
+
+/* Time slots of a rank in which several passes run. */
+enum { SHARED_SLOTS_KEPT = 4 };
+typedef struct SharedSlots {
+    uint32_t count;
+    int64_t slots[SHARED_SLOTS_KEPT];       /* the first ones, */
+    const char *passes[SHARED_SLOTS_KEPT]; /* and their passes in the order in which they run: "F[2], B[0]" */
+} SharedSlots;
+
 typedef struct Schedule {
     const char *name;
     uint32_t ranks;
@@ -82,6 +97,8 @@ typedef struct Schedule {
     Order *orders;          /* [ranks] */
     bool has_messages;      /* the source wrote its own communication (.csv only) */
     Recipe *recipe;         /* of every F&B; NULL: not said */
+    const Origin *origin;   /* of the orders as expand wrote them; NULL: of none */
+    SharedSlots *shared_slots; /* [ranks] where steps have slots; NULL: they have none */
     /* Filled in by versions_check: */
     bool asynchronous;      /* it has U: weights are updated within the step */
     Copies *copies;         /* [stages] of an asynchronous schedule: they make each version together */
@@ -116,5 +133,8 @@ void order_append(Order *order, Arena *arena, const Action *action);
 
 /* "1F3" or, with several pipes, "p1:1F3"; "1SEND_F3" for messages; "1U2" makes version 2. Returns what snprintf returns. */
 int action_text(const Schedule *schedule, const Action *action, char *text, size_t size);
+/* "F1[3]" or, where the rank holds one chunk, "F[3]": the pass as a schedule file writes it. Returns what snprintf
+   returns. */
+int pass_text(const Schedule *schedule, uint32_t rank, const Action *pass, char *text, size_t size);
 
 #endif

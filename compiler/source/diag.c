@@ -131,6 +131,8 @@ void diag_refuses(Diagnostics *diagnostics)
         diagnostics->current->refuses = true;
 }
 
+bool diag_taken(const Diagnostics *diagnostics) { return diagnostics->current != NULL; }
+
 bool diag_failed(const Diagnostics *diagnostics) { return diagnostics->shown > 0; }
 
 bool diag_is_refusal(const Diagnostics *diagnostics)

@@ -26,6 +26,9 @@ void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ..
 /* The error just reported is no mistake in the source: it refuses the numbers or limits that came from outside. */
 void diag_refuses(Diagnostics *diagnostics);
 
+/* Whether the last error was a new one, so that its notes and help will be shown. */
+bool diag_taken(const Diagnostics *diagnostics);
+
 bool diag_failed(const Diagnostics *diagnostics);
 /* Whether there are errors, and all of them refuse numbers or limits. */
 bool diag_is_refusal(const Diagnostics *diagnostics);

@@ -37,6 +37,8 @@ void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics)
             diag_error(diagnostics, error->span, "rank %u: %s", error->first_rank, error->text);
         if (error->refuses)
             diag_refuses(diagnostics);
+        for (const RankNote *note = error->notes; note; note = note->next)
+            diag_note(diagnostics, note->span, "%s", note->text);
         if (error->help)
             diag_help(diagnostics, "%s", error->help);
     }

@@ -5,11 +5,18 @@
 
 #include "compiler/source/diag.h"
 
+typedef struct RankNote {
+    Span span;
+    const char *text;
+    struct RankNote *next;
+} RankNote;
+
 typedef struct RankError {
     Span span;
     const char *format; /* with the span: what makes two errors the same */
     const char *text;   /* as on the first rank */
     const char *help;   /* NULL: none */
+    RankNote *notes;
     bool refuses;       /* see diag_refuses */
     uint32_t first_rank, last_rank, ranks;
     struct RankError *next;
@@ -20,7 +27,7 @@ typedef struct RankErrors {
     RankError *first, *last;
 } RankErrors;
 
-/* Returns the error when it is new, so that its help can be set, NULL when it only counts one more rank. */
+/* Returns the error when it is new, so that its help and notes can be set, NULL when it only counts one more rank. */
 RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics);
