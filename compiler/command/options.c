@@ -38,7 +38,7 @@ const char command_line_help[] =
     "                          asm (instruction streams), stats (times and memory, JSON),\n"
     "                          svg, html, text and trace (the timeline; trace for Perfetto),\n"
     "                          overlap (the inside of an F&B)\n"
-    "  --width N               of text in columns (where it goes to no terminal 160), of svg in pixels\n"
+    "  --width N               of text in columns (160 into a pipe or a file), of svg in pixels\n"
     "  --dump=FORM             shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program;\n"
     "                          or opcodes, the instruction set\n"
     "  --explain               what became of every step on every rank, and what it waits for; the same as --emit=explain\n"

@@ -230,8 +230,8 @@ static char *in_chromium(const char *make, const char *hash, const char *script)
     char folder[] = "/tmp/picture.XXXXXX";
     assert_non_null(mkdtemp(folder));
     char *tree = run("F=%s; %s && { cat $F/x.html; echo '<script>'; cat %s; echo '</script>'; } > $F/y.html && "
-                     "chromium --headless --no-sandbox --disable-gpu --window-size=1500,700 --user-data-dir=$F/profile "
-                     "--dump-dom "
+                     "chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=1500,700 "
+                     "--user-data-dir=$F/profile --dump-dom "
                      "\"file://$F/y.html#%s\" 2>$F/err; code=$?; rm -rf $F; exit $code", folder, make, script, hash);
     return tree;
 }

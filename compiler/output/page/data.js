@@ -66,12 +66,16 @@ function connect(ranks, chunks) {
 
 /* Adds to a timeline what the drawing needs to have at hand. */
 function prepare(data) {
-  data.peak = 0;
+  data.peak = data.most = 0;       // activations, and the largest number in a cell
+  data.shortest = data.makespan;   // pass
   data.rank.forEach(rank => {
     rank.ready ||= rank.from.map((from, i) => from < 0 ? -1 : endOf(data.rank[from], rank.at[i]));
     rank.critical = new Uint8Array(rank.kinds.length);
     const changes = [];
     for (let i = 0; i < rank.kinds.length; i++) {
+      if (rank.kinds[i] !== "U" && rank.end[i] > rank.start[i])
+        data.shortest = Math.min(data.shortest, rank.end[i] - rank.start[i]);
+      data.most = Math.max(data.most, rank.microbatch[i]);
       if (rank.kinds[i] === "F") changes.push([startOf(rank, i), 1]);
       if (rank.kinds[i] === "B" || rank.kinds[i] === "W") changes.push([endOf(rank, i), -1]);
     }
@@ -169,8 +173,9 @@ function wordsOfIdle(data, r, i) {
     if (late && wait.ready <= from) lines.push(`${name} starts late: ${needed} ended at ${number(ended)}`);
     else {
       lines.push(`waits for ${needed}${late || wait.ready > ended ? `, which ends at ${number(ended)}` : ""}`);
+      const what = data.rank[r].kinds[wait.part] === "U" ? "its gradients arrive" : "its message arrives";
       lines.push(late ? `${name} starts ${number(to - wait.ready)} after that`
-                      : `its message arrives at ${number(wait.ready)}, for ${name}`);
+                      : `${what} at ${number(wait.ready)}, for ${name}`);
     }
   }
   return [`idle for ${number(to - from)}`, lines];

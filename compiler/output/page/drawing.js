@@ -1,7 +1,7 @@
 /* ---- a timeline as it is drawn ---- */
 
 const LABELS = 84, AXIS = 24, MOST_ROW = 44, LEAST_ROW = 17, TWO_LINES = 28, GAP = 4, STRIP = 22, MOST_ARROWS = 8000;
-const FAINT = 0.2, LEAST_TRAIL = 3;
+const FAINT = 0.2, LEAST_TRAIL = 3, LEAST_NUMBER = 8;
 
 const view = { from: 0, to: 1, longest: 1 };   // the times that are shown; all panels show the same
 const shown = { critical: false, messages: false, memory: false, stretch: false };
@@ -36,6 +36,9 @@ function legend(timelines) {
   }
   return entries;
 }
+
+/* The font in which so many digits fit into a cell. */
+function fontOf(width, digits) { return Math.floor((width - 2) / (0.62 * digits)); }
 
 /* Draws with a `pen` that is a canvas's context, or does as one (SvgPen). */
 class Drawing {
@@ -81,6 +84,10 @@ class Drawing {
 
   paint(pen) {
     this.pen = pen;
+    /* one size in all cells, unless the narrowest ones have room for small numbers only */
+    const narrowest = this.x(this.data.shortest) - this.x(0), digits = String(this.data.most).length;
+    this.largest = Math.max(10, Math.min(14, fontOf(narrowest, digits)));
+    this.letters = fontOf(narrowest - this.largest, digits) >= this.largest;   // beside the numbers, where rows are low
     const first = Math.max(0, Math.floor(this.top / this.pitch));
     const last = Math.min(this.data.ranks, Math.ceil((this.top + this.height) / this.pitch));
     this.clipped(LABELS, this.plot + 8, () => {
@@ -191,19 +198,22 @@ class Drawing {
         pen.lineWidth = 0.6;
         pen.strokeRect(x, y, width, this.row);
       }
-      const text = String(rank.microbatch[i]), middle = x + width / 2;
-      if (width > 9 * text.length + 1) {
-        pen.fillStyle = ink;
-        pen.font = "14px Arial, sans-serif";
-        if (this.row >= TWO_LINES) {
-          pen.fillText(text, middle, y + this.row / 2);
-          pen.font = "10px Arial, sans-serif";
-          pen.fillText(rank.kinds[i], middle, y + this.row / 2 + 11);
-        } else pen.fillText(width > 9 * text.length + 15 ? rank.kinds[i] + text : text, middle, y + this.row / 2 + 5);
-      }
+      this.drawNumber(rank.kinds[i], String(rank.microbatch[i]), x, y, width, ink);
     }
     pen.globalAlpha = 1;
     this.drawFrames(r);
+  }
+
+  drawNumber(kind, text, x, y, width, ink) {
+    const pen = this.pen, size = Math.min(this.largest, fontOf(width, text.length)), middle = x + width / 2;
+    if (size < LEAST_NUMBER) return;
+    pen.fillStyle = ink;
+    pen.font = `${size}px Arial, sans-serif`;
+    if (this.row < TWO_LINES)
+      return pen.fillText(this.letters ? kind + text : text, middle, y + this.row / 2 + 5);
+    pen.fillText(text, middle, y + this.row / 2);
+    pen.font = `${Math.min(10, size - 1)}px Arial, sans-serif`;
+    pen.fillText(kind, middle, y + this.row / 2 + 11);
   }
 
   drawFrames(r) {    // on top of what stands beside them

@@ -1,6 +1,6 @@
 /* ---- what is shown, as a picture in a file ---- */
 
-const MARGIN = 14, LINE = 22, BETWEEN = 16, RESOLUTION = 2;
+const MARGIN = 14, LINE = 22, RESOLUTION = 2;
 
 /* As much of a canvas's context as a Drawing uses; what it draws becomes the elements of an svg. */
 class SvgPen {
@@ -76,7 +76,7 @@ function escaped(text) {
 }
 
 /* Words with swatches before them, one entry beside the other, in lines of at most `width`. Returns where they end. */
-function paintEntries(pen, entries, font, top, width) {
+function paintEntries(pen, entries, font, between, top, width) {
   let x = MARGIN, y = top + LINE / 2;
   pen.textBaseline = "middle";
   for (const [swatches, words] of entries) {
@@ -97,7 +97,7 @@ function paintEntries(pen, entries, font, top, width) {
       pen.fillStyle = ink;
       pen.fillText(letter, x + 20 * i + 10, y);
     });
-    x += length + BETWEEN;
+    x += length + between;
   }
   return y + LINE / 2;
 }
@@ -109,14 +109,14 @@ function paintAll(pen, width, height) {
   pen.fillRect(0, 0, width, height);
   for (const panel of panels) {
     const title = `${panel.data.schedule}: ${panel.title}${panel.note && "; "}${panel.note}`.split(/(?<=;) /);
-    y = paintEntries(pen, title.map(words => [[], words]), "bold 15px Arial, sans-serif", y, width);
+    y = paintEntries(pen, title.map(words => [[], words]), "bold 15px Arial, sans-serif", 5, y, width);
     pen.save();
     pen.translate(MARGIN, y);
     panel.paint(pen);
     pen.restore();
     y += panel.height + MARGIN;
   }
-  return paintEntries(pen, legend(panels.map(panel => panel.data)), "13px Arial, sans-serif", y, width) + MARGIN;
+  return paintEntries(pen, legend(panels.map(panel => panel.data)), "13px Arial, sans-serif", 16, y, width) + MARGIN;
 }
 
 /* Pictures are for paper: always of light colours, and without what the reader points at. */
