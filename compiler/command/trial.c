@@ -1,10 +1,7 @@
 #include "compiler/command/trial.h"
 
 #include "compiler/compile.h"
-#include "compiler/order/require.h"
 #include "compiler/schedule/rank_load.h"
-#include "compiler/tree/check.h"
-#include "compiler/tree/parse.h"
 #include "runtime/base/counted.h"
 
 #include <math.h>
@@ -37,19 +34,11 @@ uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed)
     return *assumed ? named : costs->model_stages > 0 ? (uint32_t)costs->model_stages : parts;
 }
 
-static bool has_parameter(const Ast *tree, const char *name)
-{
-    for (const Item *item = tree->items; item; item = item->next)
-        if (item->kind == ITEM_PARAM && strcmp(item->name.symbol->text, name) == 0)
-            return true;
-    return false;
-}
-
 static void take_optional(Attempt *attempt, const Ast *tree)
 {
     const Parameters *optional = attempt->trial->optional, *own = &attempt->trial->parameters;
     for (uint32_t i = 0; optional && i < optional->count; i++)
-        if (has_parameter(tree, optional->others[i].name))
+        if (parameter_item(tree, optional->others[i].name))
             parameters_set(&attempt->parameters, attempt->compilation.arena, optional->others[i].name, optional->others[i].value);
     for (uint32_t i = 0; i < own->count; i++) /* of one name the last counts */
         parameters_set(&attempt->parameters, attempt->compilation.arena, own->others[i].name, own->others[i].value);
@@ -117,16 +106,6 @@ TrialSizes trial_sizes(const Trial *trial, Arena *arena)
     return ranks ? sizes_with(trial, ranks, arena) : (TrialSizes){0, 0, 0};
 }
 
-/* Whether a require is what it failed on: nothing is wrong with the schedule then. */
-static bool refused_by_require(const Attempt *attempt)
-{
-    Arena *arena = attempt->compilation.arena;
-    const Source *source = attempt->trial->source;
-    Diagnostics *diagnostics = diag_new(arena, source);
-    Ast *tree = source_is_order(source) ? NULL : parse(source, arena, diagnostics);
-    return tree && check(tree, arena, diagnostics) && !require_admits(tree, &attempt->parameters, values_new(tree, arena));
-}
-
 static const char *printed(const Diagnostics *diagnostics, Arena *arena)
 {
     char *text = NULL;
@@ -146,7 +125,7 @@ static Status fill_reason(const Attempt *attempt, Status status, Arena *arena, C
     const Diagnostics *diagnostics = attempt->compilation.diagnostics;
     if (status != STATUS_BAD_INPUT)
         return status;
-    if (refused_by_require(attempt)) {
+    if (diag_is_refusal(diagnostics)) { /* nothing is wrong with the schedule */
         row->reason = diag_first(diagnostics, arena);
         return STATUS_OK;
     }

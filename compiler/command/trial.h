@@ -25,8 +25,8 @@ typedef struct CompareRow {
     const Parameter *parameters; /* -D that it took, each once */
     uint32_t parameter_count;
     const char *reason;          /* why it has no figures; NULL: it has */
-    const char *diagnostics;     /* of a schedule that does not compile, as they are printed; NULL: it compiles, or a require refuses
-                                    the sizes */
+    const char *diagnostics;     /* of a schedule that does not compile, as they are printed; NULL: it compiles, or refuses
+                                    the sizes or parameters */
     uint32_t ranks, stages, microbatches;
     double makespan;
     Bubble bubble;
