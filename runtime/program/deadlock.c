@@ -86,7 +86,7 @@ static void append_wait(const Verifier *verifier, uint32_t rank, const char *bef
     append(verifier->error, line);
 }
 
-static Status explain(Search *search, uint32_t best_start, uint32_t best)
+static void explain(Search *search, uint32_t best_start, uint32_t best)
 {
     const Verifier *verifier = search->verifier;
     const uint32_t ranks = verifier->program->rank_count;
@@ -120,7 +120,6 @@ static Status explain(Search *search, uint32_t best_start, uint32_t best)
         snprintf(text, sizeof text, "\n  besides, %u more", others - OTHERS_MAX);
         append(verifier->error, text);
     }
-    return STATUS_BAD_INPUT;
 }
 
 Status verifier_explain_deadlock(Verifier *verifier)
@@ -140,8 +139,13 @@ Status verifier_explain_deadlock(Verifier *verifier)
             best_start = r;
         }
     }
-    if (best != NOBODY)
-        return explain(&search, best_start, best);
+    if (best != NOBODY) {
+        explain(&search, best_start, best);
+        if (verifier_runs_buffered(verifier->program))
+            append(verifier->error,
+                   "\n  it runs where one message is buffered on each link; no transport has to buffer one");
+        return STATUS_BAD_INPUT;
+    }
     /* Every wait leads on or to a rank that has ended; without a circle some must lead there. */
     error_set(verifier->error, STATUS_BAD_INPUT, "deadlock: ");
     for (uint32_t r = 0; r < ranks; r++) {

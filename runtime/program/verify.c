@@ -475,6 +475,51 @@ const Operand *verifier_message(const Instruction *instruction)
     return NULL;
 }
 
+static Status refuse_message(const Verifier *verifier, uint32_t rank, bool sends, uint64_t mine, uint64_t theirs,
+                             const char *where)
+{
+    char my_text[TEXT_SIZE], their_text[TEXT_SIZE];
+    return refuse(verifier, rank, "%s %s, but the other end %s %s: %s", sends ? "sends" : "expects",
+                  word_text(verifier, mine, my_text), sends ? "expects" : "sends",
+                  word_text(verifier, theirs, their_text), where);
+}
+
+static Link *link_between(Verifier *verifier, uint32_t from, uint32_t to)
+{
+    Link **place = &verifier->links[from];
+    while (*place && (*place)->to != to)
+        place = &(*place)->next;
+    if (!*place && (*place = arena_allocate(&verifier->arena, sizeof **place)))
+        **place = (Link){.to = to};
+    return *place;
+}
+
+/* The message goes into its link's buffer or comes out of it; otherwise the rank waits, and looks again when the other end
+   has used the buffer. */
+static Status use_buffer(Verifier *verifier, uint32_t rank, const Instruction *instruction, const Operand *operand)
+{
+    RankState *state = &verifier->ranks[rank], *other = &verifier->ranks[instruction->peer];
+    const bool sends = operand->kind == OPERAND_POST_SEND;
+    const uint32_t peer = instruction->peer;
+    Link *link = sends ? link_between(verifier, rank, peer) : link_between(verifier, peer, rank);
+    if (!link)
+        return error_set(verifier->error, STATUS_RUN_FAILED, "no memory for a message");
+    const uint64_t mine = state->labels[operand->slot];
+    if (sends != !link->label)
+        return STATUS_OK;
+    if (!sends && link->label != mine)
+        return refuse_message(verifier, rank, sends, mine, link->label, "buffered");
+    link->label = sends ? mine : 0;
+    apply_operands(state, instruction);
+    resume(verifier, rank);
+    const Instruction *theirs = &other->program->instructions[other->next];
+    if (other->blocked && verifier_message(theirs) && theirs->peer == rank) {
+        other->blocked = false;
+        verifier->runnable[verifier->runnable_count++] = peer;
+    }
+    return STATUS_OK;
+}
+
 static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruction *instruction)
 {
     RankState *state = &verifier->ranks[rank];
@@ -486,6 +531,8 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
     if (owner != instruction->peer)
         return refuse(verifier, rank, "stage %u%s is on rank %u", neighbour, there->homes ? " of this microbatch" : "", owner);
     state->blocked = true;
+    if (verifier->links)
+        return use_buffer(verifier, rank, instruction, operand);
     const uint32_t peer = instruction->peer;
     RankState *other = &verifier->ranks[peer];
     if (!other->blocked)
@@ -496,12 +543,9 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
         return STATUS_OK; /* at another instruction, which is what it may wait at for ever */
     const uint64_t mine = state->labels[operand->slot], their = other->labels[their_operand->slot];
     if (mine != their) {
-        char place[2 * TEXT_SIZE + 200], my_text[TEXT_SIZE], their_text[TEXT_SIZE];
-        const bool sends = operand->kind == OPERAND_POST_SEND;
+        char place[2 * TEXT_SIZE + 200];
         verifier_place_text(verifier, peer, other->next, place, sizeof place);
-        return refuse(verifier, rank, "%s %s, but the other end %s %s: %s", sends ? "sends" : "expects",
-                      word_text(verifier, mine, my_text), sends ? "expects" : "sends",
-                      word_text(verifier, their, their_text), place);
+        return refuse_message(verifier, rank, operand->kind == OPERAND_POST_SEND, mine, their, place);
     }
     apply_operands(state, instruction);
     apply_operands(other, theirs);
@@ -554,18 +598,35 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
 
 static Status run(Verifier *verifier)
 {
-    TRY(verifier_prepare(verifier));
     for (uint32_t r = verifier->program->rank_count; r-- > 0;)
         verifier->runnable[verifier->runnable_count++] = r;
     while (verifier->runnable_count)
         TRY(run_rank(verifier, verifier->runnable[--verifier->runnable_count]));
+    return STATUS_OK;
+}
+
+static Status verify(Verifier *verifier)
+{
+    TRY(verifier_prepare(verifier));
+    TRY(run(verifier));
     return verifier->ended == verifier->program->rank_count ? STATUS_OK : verifier_explain_deadlock(verifier);
 }
 
 Status program_verify(const Program *program, Error *error)
 {
     Verifier verifier = {.program = program, .error = error};
-    const Status status = run(&verifier);
+    const Status status = verify(&verifier);
     arena_free(&verifier.arena);
     return status;
+}
+
+bool verifier_runs_buffered(const Program *program)
+{
+    Error ignored;
+    Verifier verifier = {.program = program, .error = &ignored};
+    bool good = verifier_prepare(&verifier) == STATUS_OK;
+    verifier.links = good ? arena_array(&verifier.arena, program->rank_count, sizeof *verifier.links) : NULL;
+    good = verifier.links && run(&verifier) == STATUS_OK && verifier.ended == program->rank_count;
+    arena_free(&verifier.arena);
+    return good;
 }

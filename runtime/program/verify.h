@@ -74,6 +74,13 @@ typedef struct Place {
     uint8_t *passes;
 } Place;
 
+/* A message from one rank to another that is sent and not yet received. */
+typedef struct Link {
+    uint32_t to;
+    uint64_t label; /* 0: there is none */
+    struct Link *next;
+} Link;
+
 typedef struct Verifier {
     const Program *program;
     Error *error;
@@ -81,6 +88,7 @@ typedef struct Verifier {
     Place *places; /* [pipe * stages + stage] */
     RankState *ranks;
     uint32_t *reduce_arrivals; /* [group] */
+    Link **links; /* [sender]: a buffer for one message to each receiver; NULL: every message is a rendezvous */
     uint32_t norm_arrivals, ended;
     uint32_t *runnable;        /* a stack of ranks */
     uint32_t runnable_count;
@@ -91,6 +99,8 @@ Status verifier_prepare(Verifier *verifier);
 
 /* STATUS_BAD_INPUT: nobody can go on, and why. */
 Status verifier_explain_deadlock(Verifier *verifier);
+/* Whether the program passes its verification where each rank's next message to another is buffered. */
+bool verifier_runs_buffered(const Program *program);
 
 /* The slot operand of a SEND or RECEIVE; NULL for any other instruction. */
 const Operand *verifier_message(const Instruction *instruction);

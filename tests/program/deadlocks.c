@@ -19,7 +19,8 @@ static void a_circle_of_two_is_shown(void **state)
         }
     }
     assert_refused(program, "deadlock: 2 ranks wait for each other in a circle|"
-                            "\n  rank 0, instruction|SEND_F|(generated.dps:|waits for rank 1\n  rank 1|waits for rank 0");
+                            "\n  rank 0, instruction|SEND_F|(generated.dps:|waits for rank 1\n  rank 1|waits for rank 0"
+                            "|\n  it runs where one message is buffered on each link");
     arena_free(&arena);
 }
 
@@ -95,6 +96,9 @@ static void reductions_in_different_orders_are_a_deadlock(void **state)
     *first = *second;
     *second = kept;
     assert_refused(program, "deadlock: 2 ranks|REDUCE0 group0|REDUCE|group1|waits for rank 1|waits for rank 0");
+    Error error = {""};
+    assert_int_equal(program_verify(program, &error), STATUS_BAD_INPUT);
+    assert_null(strstr(error.text, "buffered")); /* a buffer changes nothing for these */
     arena_free(&arena);
 }
 
