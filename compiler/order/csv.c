@@ -22,6 +22,7 @@ typedef struct Reader {
     uint32_t version_count, version_capacity;
     Span plain;             /* of the last F that names none; ends at 0: there is none */
     bool explained;         /* why the cell is none: it has been said */
+    bool listed;            /* said which cells there are */
     bool good;
 } Reader;
 
@@ -49,12 +50,32 @@ static bool number(Reader *reader, uint32_t limit, uint32_t *value)
     return reader->next > begin;
 }
 
+/* What the cell should be, where that can be seen, or else, once, which cells there are. */
+static void help_cell(Reader *reader, const char *cell)
+{
+    const size_t digits = strspn(cell, "0123456789"), letters = strspn(cell + digits, "fbiwFBIW");
+    const char *const rest = cell + digits + letters;
+    const bool is_pass =
+        letters == 1 && *rest && !rest[strspn(rest, "0123456789")] && (!digits || islower((unsigned char)cell[digits]));
+    if (*cell != '(' && strpbrk(cell, " ;\t"))
+        diag_help(reader->diagnostics, "cells are separated by commas: 0F0,0F1,0B0");
+    else if (is_pass)
+        diag_help(reader->diagnostics, "write %.*s%c%s, which is stage, pass, microbatch", digits ? (int)digits : 1,
+                  digits ? cell : "0", toupper((unsigned char)cell[digits]), rest);
+    else if (!reader->listed) {
+        reader->listed = true;
+        diag_help(reader->diagnostics,
+                  "cells are separated by commas; one is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, "
+                  "(0F7;7B3)OVERLAP_F_B, or <stage>U<version>; an F may name its version of the weights, as 3F0v1");
+    }
+}
+
 static void bad_cell(Reader *reader, const char *begin, const char *end)
 {
     const int length = end - begin > 60 ? 60 : (int)(end - begin);
-    diag_error(reader->diagnostics, span_of(reader, begin, end), "rank %u: '%.*s' is not a cell", reader->schedule->ranks, length, begin);
-    diag_help(reader->diagnostics, "cells are parted by commas; one is <stage><F|B|I|W><microbatch>, as 3F0, a message, as 3SEND_F0, (0F7;7B3)OVERLAP_F_B, or "
-                                   "<stage>U<version>; an F may name its version of the weights, as 3F0v1");
+    diag_error(reader->diagnostics, span_of(reader, begin, end), "rank %u: '%.*s' is not a cell",
+               reader->schedule->ranks, length, begin);
+    help_cell(reader, arena_text(reader->arena, begin, (size_t)length));
 }
 
 /* Behind an F: which version of the weights it uses, or nothing. */
