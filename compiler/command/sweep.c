@@ -19,7 +19,8 @@ typedef enum Outcome { PROVEN, NOT_ADMITTED, FAILED, NO_MEMORY } Outcome;
 typedef struct Proof {
     Outcome outcome;
     double makespan;
-    uint32_t cut;  /* ranks, where it has another number of stages; else 0 */
+    uint32_t costs_stages, costs_used;
+    bool recut; /* it has another number of stages than the costs */
     DiagKind kind; /* FAILED: why */
     bool refused;
 } Proof;
@@ -59,14 +60,16 @@ static Status compile_combination(const Work *work, uint64_t index, Compilation 
 static void predict(const Work *work, const Compilation *c, Proof *proof)
 {
     const Schedule *schedule = &c->schedule;
-    const uint32_t ranks = schedule->ranks, stages = schedule->pipes[0].stages;
+    const uint32_t stages = schedule->pipes[0].stages;
     Costs given = work->costs ? *work->costs : costs_unit;
-    given.model_stages = given.model_stages > 0 ? given.model_stages : ranks;
+    given.model_stages = given.model_stages > 0 ? given.model_stages : schedule->ranks;
     const Costs costs = costs_resolve(&given, stages, schedule->recipe, c->arena);
     Timeline times;
     timeline_run(schedule, &c->table, &costs, c->arena, &times);
     proof->makespan = times.makespan;
-    proof->cut = stages != ranks ? ranks : 0;
+    proof->costs_stages = (uint32_t)given.model_stages;
+    proof->recut = stages != proof->costs_stages;
+    proof->costs_used = schedule_costs_used(schedule);
 }
 
 static void prove_combination(const Work *work, uint64_t index, Arena *arena, Proof *proof)
@@ -125,7 +128,11 @@ static void take_proof(Work *work, uint64_t index, const Proof *proof)
         result->makespan = proof->makespan;
     }
     result->proven += proven;
-    result->cut = proven && proof->cut ? proof->cut : result->cut;
+    if (proven) {
+        result->costs_stages = proof->costs_stages;
+        result->costs_used |= proof->costs_used;
+        result->recut |= proof->recut;
+    }
     result->not_admitted += proof->outcome == NOT_ADMITTED;
     work->no_memory |= proof->outcome == NO_MEMORY;
     if (proof->outcome != FAILED)
@@ -248,6 +255,18 @@ static void print_failure(const Sweep *sweep, const SweepFailure *failure, const
     fprintf(errors, *failure->error.text ? ": %s\n" : "%s\n", failure->error.text);
 }
 
+static void print_best(const SweepResult *result, const Compilation *compilation, FILE *stream)
+{
+    const Costs *given = compilation->costs ? compilation->costs : &costs_unit;
+    const Costs costs = costs_resolve(given, result->costs_stages, NULL, compilation->arena);
+    if (result->recut)
+        fprintf(stream, "  least makespan %.6g where the given times are of 1/%u of the model: %s\n", result->makespan,
+                result->costs_stages, result->best);
+    else
+        fprintf(stream, "  least makespan %.6g under the given times: %s\n", result->makespan, result->best);
+    costs_put_derived(&costs, result->costs_used, "  derived cost: ", stream);
+}
+
 void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream,
                  FILE *errors)
 {
@@ -262,11 +281,8 @@ void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilatio
         if (result->failures[i].refused)
             fprintf(stream, "  skipped %s, the first %s: %s\n", counted(result->failures[i].count, "combination").text,
                     result->failures[i].options, diag_first(result->failures[i].diagnostics, compilation->arena));
-    if (result->best && result->proven > 1 && result->cut)
-        fprintf(stream, "  least makespan %.6g where the given times are of 1/%u of the model: %s\n", result->makespan,
-                result->cut, result->best);
-    else if (result->best && result->proven > 1)
-        fprintf(stream, "  least makespan %.6g under the given times: %s\n", result->makespan, result->best);
+    if (result->best && result->proven > 1)
+        print_best(result, compilation, stream);
     fflush(stream);
     for (uint32_t i = 0; i < result->failure_count; i++)
         if (!result->failures[i].refused)

@@ -28,7 +28,9 @@ typedef struct SweepResult {
         *best; /* the options of the combination with the least makespan, of equal ones the first; NULL: not compared */
     double
         makespan; /* of the best. In a sweep over parameters alone costs and sizes are those of 1/ranks of the model */
-    uint32_t cut; /* ranks, where some combination has another number of stages; else 0 */
+    uint32_t costs_stages; /* of how many stages the costs are */
+    uint32_t costs_used;   /* bits 1 << StageCost */
+    bool recut;            /* some combination has another number of stages */
 } SweepResult;
 
 /* Compiles every combination that the file's requires admit, several at once on the machine's cores, with the

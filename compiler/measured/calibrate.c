@@ -118,11 +118,26 @@ static void put_costs(const Calibration *calibration, FILE *stream)
     put_messages(calibration, stream);
 }
 
+/* Traces of one machine agree on the passes that they have in common, unless something else slowed one of them down. */
+static void note_speeds(const Calibration *calibration)
+{
+    static const double agree = 1.25;
+    for (int t = 1; t < calibration->count; t++) {
+        const CalibrationInput *input = &calibration->inputs[t];
+        if (input->gives_passes && (input->relative > agree || input->relative < 1 / agree))
+            fprintf(stderr,
+                    "dpc: note: the passes that %s and %s both have took %.3g times as long in %s: the costs mix two "
+                    "speeds of the machine; measure again, or take the shortest steps with --fastest N\n",
+                    calibration->inputs[0].trace.path, input->trace.path, input->relative, input->trace.path);
+    }
+}
+
 Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error)
 {
     Calibration calibration;
     OutputFile file;
     TRY(calibration_read(count, paths, fastest, arena, &calibration, error));
+    note_speeds(&calibration);
     TRY(file_begin(output, &file, error));
     put_costs(&calibration, file.stream);
     return file_finish(&file, error);

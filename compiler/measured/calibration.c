@@ -49,14 +49,31 @@ static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
     trace_keep_steps(trace, steps, count);
 }
 
-static void gather_passes(Calibration *calibration, const Trace *trace)
+static void gather_passes(CalibrationInput *input, Arena *arena)
 {
+    const Trace *trace = &input->trace;
+    input->passes = arena_array(arena, trace->stages, sizeof *input->passes);
     for (size_t i = 0; i < trace->count; i++) {
         const TraceEvent *event = &trace->events[i];
         const bool paired = event->overlap || (i > 0 && trace->events[i - 1].overlap);
         if (event->kind < CALIBRATION_KINDS && !paired)
-            samples_add(&calibration->passes[event->stage][event->kind], event->end - event->start, calibration->arena);
+            samples_add(&input->passes[event->stage][event->kind], event->end - event->start, arena);
     }
+}
+
+static void pool_passes(Calibration *calibration, CalibrationInput *input)
+{
+    const CalibrationInput *first = calibration->inputs;
+    double here = 0, there = 0;
+    for (uint32_t s = 0; s < calibration->stages; s++)
+        for (int kind = 0; kind < CALIBRATION_KINDS; kind++) {
+            const Samples *samples = &input->passes[s][kind], *other = &first->passes[s][kind];
+            here += samples->count && other->count ? samples_typical(samples) : 0;
+            there += samples->count && other->count ? samples_typical(other) : 0;
+            for (size_t i = 0; i < samples->count; i++)
+                samples_add(&calibration->passes[s][kind], samples->values[i], calibration->arena);
+        }
+    input->relative = there > 0 ? here / there : NAN;
 }
 
 double calibration_pass(const Calibration *calibration, uint32_t stage, uint8_t kind)
@@ -250,8 +267,10 @@ static Status gather(Calibration *calibration, Error *error)
     calibration->shares = arena_array(arena, stages, sizeof *calibration->shares);
     calibration->pairs = arena_array(arena, stages, sizeof *calibration->pairs);
     for (int t = 0; t < calibration->count; t++)
-        if (calibration->inputs[t].gives_passes)
-            gather_passes(calibration, &calibration->inputs[t].trace);
+        if (calibration->inputs[t].gives_passes) {
+            gather_passes(&calibration->inputs[t], arena);
+            pool_passes(calibration, &calibration->inputs[t]);
+        }
     split_pairs(calibration);
     fit_shares(calibration);
     for (uint32_t s = 0; s < stages; s++)

@@ -17,7 +17,9 @@ typedef struct Samples {
 
 typedef struct CalibrationInput {
     Trace trace;
-    bool gives_passes; /* of the model that the costs are for */
+    bool gives_passes;                    /* of the model that the costs are for */
+    Samples (*passes)[CALIBRATION_KINDS]; /* [stages]; its own */
+    double relative;                      /* time of its passes over that in the first trace; NAN: none are in both */
     Samples messages;
 } CalibrationInput;
 
@@ -27,7 +29,7 @@ typedef struct Calibration {
     int count;
     Arena *arena;
     uint32_t stages;
-    Samples (*passes)[CALIBRATION_KINDS]; /* [stages] */
+    Samples (*passes)[CALIBRATION_KINDS]; /* [stages]: of all inputs */
     double (*parts)[CALIBRATION_KINDS]; /* [stages]: what part of an F&B the samples are; 0: they were measured alone */
     double *shares;                     /* [stages]: what an F&B takes of its halves in turn; NAN: it is in none */
     size_t *pairs;                      /* [stages]: in how many F&Bs it is */

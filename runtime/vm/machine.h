@@ -166,6 +166,8 @@ int instruction_place(const Program *program, uint32_t rank, uint32_t instructio
 
 /* How many bytes of a message are simulated. */
 extern const size_t simulated_message_bytes;
+/* The costs that the program's times depend on, as bits 1 << StageCost. */
+uint32_t simulated_costs_used(const Program *program);
 /* Once in the thread of a simulated rank: sleeps end when they should. */
 void simulate_begin(void);
 

@@ -1,6 +1,8 @@
 #include "runtime/vm/report.h"
 
 #include "runtime/base/counted.h"
+#include "runtime/program/costs_resolve.h"
+#include "runtime/vm/machine.h"
 
 #include <errno.h>
 #include <math.h>
@@ -67,6 +69,14 @@ static void explain_missing_bubble(const Report *report)
             100.0 * (1.0 - (double)facts->processors / ranks), json ? "bubble_rate is null" : "no bubble is measured");
 }
 
+static void put_derived_costs(const Report *report)
+{
+    const bool json = report->options->json;
+    if (report->options->simulated)
+        costs_put_derived(&report->options->costs, simulated_costs_used(report->facts.program),
+                          json ? "dprun: note: --cost: " : "costs      ", json ? stderr : report->words);
+}
+
 static void ready(void *context, const RunFacts *facts)
 {
     Report *report = context;
@@ -75,6 +85,7 @@ static void ready(void *context, const RunFacts *facts)
     report->tokens = (double)facts->program->microbatches * facts->model->microbatch_size * facts->model->sequence;
     if (!report->options->json)
         print_header(report);
+    put_derived_costs(report);
     explain_missing_bubble(report);
     flush_output(report);
 }

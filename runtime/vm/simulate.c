@@ -54,12 +54,22 @@ static void stamp(const Rank *rank, const Instruction *pass)
         memcpy(rank->blocks[pass->slot[1]], &now, sizeof now);
 }
 
+static const StageCost kinds[OPCODE_COUNT] = {
+    [OP_FORWARD] = COST_F,         [OP_FORWARD_ONLY] = COST_F, [OP_BACKWARD] = COST_B, [OP_BACKWARD_INPUT] = COST_I,
+    [OP_BACKWARD_WEIGHT] = COST_W, [OP_OVERLAP] = COST_FB,     [OP_RENEW] = COST_U, /* all else: F, which every program has */
+};
+
+uint32_t simulated_costs_used(const Program *program)
+{
+    uint32_t used = 0;
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        for (uint32_t i = 0; i < program->ranks[r].instruction_count; i++)
+            used |= 1u << kinds[program->ranks[r].instructions[i].opcode];
+    return used;
+}
+
 static Status run_pass(Rank *rank, const Instruction *pass, Error *error)
 {
-    static const StageCost kinds[OPCODE_COUNT] = {
-        [OP_FORWARD] = COST_F, [OP_FORWARD_ONLY] = COST_F, [OP_BACKWARD] = COST_B, [OP_BACKWARD_INPUT] = COST_I,
-        [OP_BACKWARD_WEIGHT] = COST_W,
-    };
     const Costs *costs = &rank->session->options->costs;
     const StageCost kind = kinds[pass->opcode];
     const uint32_t stage = rank->chunks[pass->chunk].number;
