@@ -12,6 +12,7 @@
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
+#include "runtime/program/parts.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -99,6 +100,23 @@ typedef struct StagePair {
 } StagePair;
 
 Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error);
+
+/* What the parts of stages have taken, in nanoseconds, summed up over all that ran. Zero at first; whoever reads it resets
+   it. */
+typedef struct PartTime {
+    int64_t nanoseconds;
+    uint64_t count;
+} PartTime;
+
+typedef struct PartTimes {
+    PartTime parts[2][MODEL_PARTS][PART_PASSES]; /* alone, and within an F&B */
+    int64_t pairs;                               /* the F&Bs as a whole */
+    bool in_pair;
+} PartTimes;
+
+/* From now on the stage adds the times of its parts to `times`, which stages of one rank may share; NULL: no longer. Only
+   for a device whose operations are done when their calls return (DeviceTable.async is NULL). */
+void stage_time_parts(Stage *stage, PartTimes *times);
 
 /* Starting weights: a function of config.seed and of the parameter's place in the whole model, not of the cut into stages,
    so that every schedule starts from equal weights. */

@@ -1,5 +1,6 @@
 /* One F&B after its recipe. */
 
+#include "runtime/base/clock.h"
 #include "runtime/model/stage.h"
 
 #include <string.h>
@@ -120,15 +121,28 @@ static Status begin(const StagePair *pair, const Recipe *recipe, bool *again, Er
     return device->run->fusion->begin(device, &name, sizeof name, recipe->share, recipe->whole, again, error);
 }
 
-Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error)
+static Status overlap(const StagePair *pair, const Recipe *recipe, Error *error)
 {
     Device *device = pair->forward->device;
-    Overlap overlap = {.pair = pair, .fusion = device->run->fusion, .backward = pair->backward->part_count};
+    Overlap o = {.pair = pair, .fusion = device->run->fusion, .backward = pair->backward->part_count};
     bool again = false;
-    if (overlap.fusion)
+    if (o.fusion)
         TRY(begin(pair, recipe, &again, error));
     if (again)
         return STATUS_OK;
-    TRY(run_all(&overlap, recipe, error));
-    return overlap.fusion ? overlap.fusion->end(device, error) : STATUS_OK;
+    TRY(run_all(&o, recipe, error));
+    return o.fusion ? o.fusion->end(device, error) : STATUS_OK;
+}
+
+Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error)
+{
+    PartTimes *times = pair->forward->times;
+    if (!times)
+        return overlap(pair, recipe, error);
+    const int64_t begun = clock_nanoseconds();
+    times->in_pair = true;
+    TRY(overlap(pair, recipe, error));
+    times->in_pair = false;
+    times->pairs += clock_nanoseconds() - begun;
+    return STATUS_OK;
 }

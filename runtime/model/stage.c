@@ -1,13 +1,8 @@
 #include "runtime/model/stage.h"
 
-#include <stdlib.h>
+#include "runtime/base/clock.h"
 
-/* Layers are dealt as evenly as possible, the earlier stages getting one more. */
-static uint32_t first_layer(const ModelConfig *config, uint32_t stage, uint32_t stages)
-{
-    const uint32_t each = config->layers / stages, more = config->layers % stages;
-    return stage * each + (stage < more ? stage : more);
-}
+#include <stdlib.h>
 
 static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t place, uint32_t microbatches, Error *error)
 {
@@ -16,7 +11,7 @@ static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t pl
         .kind = kind, .config = stage->config, .device = stage->device, .place = place,
         .loss_scale = 1.0 / (double)microbatches, .rows = (size_t)stage->config.microbatch_size * stage->config.sequence,
     };
-    part->kind = recipe_component(kind->name);
+    part->kind = (uint8_t)part_named(kind->name);
     stage->part_count++;
     return kind->open(&part->component, error);
 }
@@ -28,7 +23,8 @@ static Status add_components(Stage *stage, uint32_t number, uint32_t stages, uin
     const bool gpt = config->kind == MODEL_GPT;
     if (number == 0)
         TRY(add_component(stage, gpt ? &component_embedding : &component_rows, 0, microbatches, error));
-    for (uint32_t layer = first_layer(config, number, stages); layer < first_layer(config, number + 1, stages); layer++) {
+    const uint32_t end = stage_first_layer(config->layers, stages, number + 1);
+    for (uint32_t layer = stage_first_layer(config->layers, stages, number); layer < end; layer++) {
         if (gpt) {
             TRY(add_component(stage, &component_attention, 1 + 2 * layer, microbatches, error));
             TRY(add_component(stage, &component_mlp, 2 + 2 * layer, microbatches, error));
@@ -90,7 +86,8 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
                   Stage **opened, Error *error)
 {
     *opened = NULL;
-    const size_t most = 2 + 2 * (size_t)(first_layer(config, number + 1, stages) - first_layer(config, number, stages));
+    const uint32_t begin = stage_first_layer(config->layers, stages, number);
+    const size_t most = 2 + 2 * (size_t)(stage_first_layer(config->layers, stages, number + 1) - begin);
     Stage *stage = calloc(1, sizeof *stage + most * sizeof *stage->parts);
     if (!stage)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
@@ -140,7 +137,7 @@ static PassBuffers buffers_of(const Stage *stage, size_t index, const PassBuffer
     return own;
 }
 
-Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error)
+static Status run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error)
 {
     const PassBuffers own = buffers_of(stage, index, buffers);
     const Component *component = &stage->parts[index].component;
@@ -150,6 +147,42 @@ Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const P
     case RECIPE_B: return kind->backward_input(component, &own, error);
     default: return kind->backward_weight ? kind->backward_weight(component, &own, error) : STATUS_OK;
     }
+}
+
+/* Where the time of a pass goes; NULL: the part has no such pass. Where nothing before it learns, a layer has a shorter I
+   and any other part has none. */
+static PartTime *time_of(const Stage *stage, const Part *part, int pass)
+{
+    PartTime(*times)[PART_PASSES] = stage->times->parts[stage->times->in_pair];
+    if (pass == PART_I && !part->learns_before)
+        return part->kind < RECIPE_COMPONENTS ? &times[PART_FIRST_LAYER][PART_I] : NULL;
+    if ((pass == PART_W || pass == PART_U) && !part->component.parameter_count)
+        return NULL;
+    return &times[part->kind][pass];
+}
+
+void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun)
+{
+    PartTime *time = time_of(stage, &stage->parts[index], pass);
+    if (!time)
+        return;
+    time->nanoseconds += clock_nanoseconds() - begun;
+    time->count++;
+}
+
+Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error)
+{
+    if (!stage->times)
+        return run_part(stage, index, pass, buffers, error);
+    const int64_t begun = clock_nanoseconds();
+    TRY(run_part(stage, index, pass, buffers, error));
+    stage_note_time(stage, index, (int)pass, begun);
+    return STATUS_OK;
+}
+
+void stage_time_parts(Stage *stage, PartTimes *times)
+{
+    stage->times = times;
 }
 
 /* What a device that has run the pass knows it by. */

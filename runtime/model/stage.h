@@ -12,7 +12,7 @@ typedef struct Part {
     size_t parameters, context, stash, gradient;
     size_t x, dy;        /* in the stash and in the gradient; not for the first one's x and the last one's dy */
     bool learns_before;  /* somebody before it wants its dx */
-    RecipeComponent kind; /* of a layer; RECIPE_COMPONENTS: embedding, head and the like */
+    uint8_t kind;        /* ModelPart */
 } Part;
 
 struct Stage {
@@ -21,11 +21,14 @@ struct Stage {
     uint64_t number; /* of all stages that the device has had */
     StageSizes sizes;
     bool small; /* DeviceFusion */
+    PartTimes *times; /* what its parts take; NULL: nobody asks */
     size_t part_count;
     Part parts[];
 };
 
 /* Pass of the `index`-th component, with the stage's buffers. */
 Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error);
+/* The `index`-th component has run a pass (PART_F, ...) since `begun`; for a stage whose parts are timed. */
+void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun);
 
 #endif

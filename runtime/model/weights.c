@@ -1,5 +1,6 @@
 /* What happens to a stage's weights outside the passes: their start, the norm of their gradient, their update. */
 
+#include "runtime/base/clock.h"
 #include "runtime/model/random.h"
 #include "runtime/model/stage.h"
 
@@ -58,6 +59,7 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
     };
     for (size_t i = 0; i < stage->part_count; i++) {
         const Component *component = &stage->parts[i].component;
+        const int64_t begun = stage->times ? clock_nanoseconds() : 0;
         for (size_t p = 0; p < component->parameter_count; p++) {
             const size_t offset = stage->parts[i].parameters + component_offset(component, p);
             settings.decay = component->parameters[p].is_matrix ? config->weight_decay : 0;
@@ -71,6 +73,8 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
                                               : component_at(component, weights->parameters, offset),
                                           error));
         }
+        if (stage->times)
+            stage_note_time(stage, i, PART_U, begun);
     }
     return STATUS_OK;
 }

@@ -18,9 +18,11 @@ const Costs costs_unit = {
     .overlap = NOT_GIVEN,
     .bandwidth = NOT_GIVEN,
     .unit = NOT_GIVEN,
-#define COMPONENT(name, text, communicates) [RECIPE_##name] = {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN},
-    .components = {RECIPE_COMPONENT_LIST},
+#define COMPONENT(name, text, communicates) [RECIPE_##name] = {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN},
+#define PART(name, text, first) [PART_##name] = {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN},
+    .parts = {RECIPE_COMPONENT_LIST END_PART_LIST},
 #undef COMPONENT
+#undef PART
 };
 
 Costs costs_of(double forward, double input, double weight, double latency)
@@ -59,7 +61,10 @@ typedef struct Key {
 #define STAGE_TIME(name, cost) {name, INDEX_STAGE, NUMBER_ANY, 0, time_most, offsetof(Costs, all[cost]), cost}
 #define STAGE_BYTES(name, cost) {name, INDEX_STAGE, NUMBER_BYTES, 0, bytes_most, offsetof(Costs, all[cost]), cost}
 
-#define COMPONENT_TIME(name, component, pass) {name, INDEX_NONE, NUMBER_ANY, 0, time_most, offsetof(Costs, components[component][pass]), 0}
+#define PART_TIME(name, part, pass) {name, INDEX_NONE, NUMBER_ANY, 0, time_most, offsetof(Costs, parts[part][pass]), 0}
+#define PART_FB(name, part) PART_TIME(name ".F", part, PART_F), PART_TIME(name ".B", part, PART_I)
+#define PART_TIMES(name, part) \
+    PART_FB(name, part), PART_TIME(name ".W", part, PART_W), PART_TIME(name ".U", part, PART_U)
 
 static const Key keys[] = {
     STAGE_TIME("F", COST_F),
@@ -76,19 +81,19 @@ static const Key keys[] = {
     {"bandwidth", INDEX_LINK, NUMBER_BYTES, 1e-12, bytes_most, offsetof(Costs, bandwidth), offsetof(LinkCost, bandwidth)},
     {"layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, layers), 0},
     {"multiprocessors", INDEX_NONE, NUMBER_WHOLE, 0, RECIPE_SHARE_MAX, offsetof(Costs, multiprocessors), 0},
-    COMPONENT_TIME("attention.F", RECIPE_ATTENTION, RECIPE_F),
-    COMPONENT_TIME("attention.B", RECIPE_ATTENTION, RECIPE_B),
-    COMPONENT_TIME("attention.W", RECIPE_ATTENTION, RECIPE_W),
-    COMPONENT_TIME("mlp.F", RECIPE_MLP, RECIPE_F),
-    COMPONENT_TIME("mlp.B", RECIPE_MLP, RECIPE_B),
-    COMPONENT_TIME("mlp.W", RECIPE_MLP, RECIPE_W),
-    COMPONENT_TIME("dispatch.F", RECIPE_DISPATCH, RECIPE_F),
-    COMPONENT_TIME("dispatch.B", RECIPE_DISPATCH, RECIPE_B),
-    COMPONENT_TIME("combine.F", RECIPE_COMBINE, RECIPE_F),
-    COMPONENT_TIME("combine.B", RECIPE_COMBINE, RECIPE_B),
-    COMPONENT_TIME("perceptron.F", RECIPE_PERCEPTRON, RECIPE_F),
-    COMPONENT_TIME("perceptron.B", RECIPE_PERCEPTRON, RECIPE_B),
-    COMPONENT_TIME("perceptron.W", RECIPE_PERCEPTRON, RECIPE_W),
+    {"model_layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, model_layers), 0},
+    PART_TIMES("attention", RECIPE_ATTENTION),
+    PART_TIMES("mlp", RECIPE_MLP),
+    PART_FB("dispatch", RECIPE_DISPATCH),
+    PART_FB("combine", RECIPE_COMBINE),
+    PART_TIMES("perceptron", RECIPE_PERCEPTRON),
+    PART_TIME("embedding.F", PART_EMBEDDING, PART_F),
+    PART_TIME("embedding.W", PART_EMBEDDING, PART_W),
+    PART_TIME("embedding.U", PART_EMBEDDING, PART_U),
+    PART_TIME("rows.F", PART_ROWS, PART_F),
+    PART_TIME("first_layer.B", PART_FIRST_LAYER, PART_I),
+    PART_TIMES("head", PART_HEAD),
+    PART_FB("squared_error", PART_SQUARED_ERROR),
     {"unit", INDEX_NONE, NUMBER_ANY, 1e-12, 1e6, offsetof(Costs, unit), 0},
     {"stages", INDEX_NONE, NUMBER_WHOLE, 1, INDEX_MAX + 1, offsetof(Costs, model_stages), 0},
 };

@@ -21,11 +21,15 @@
      multiprocessors = 20  that communication within a layer needs for its time, where the recipe keeps a share for it; on fewer it
                            takes longer (recipe_times.h)
 
+     model_layers = 8      layers of the whole model: F, I, W and U of every stage are the sums over its parts, however many
+     head.F = 0.5          stages there are. Parts are the components, with U too, and embedding, rows, first_layer, head,
+                           squared_error (parts.h); dprun --profile measures them. `layers` has no meaning then
+
    Of what is given more than once the last counts. Numbers of bytes may end in K, M, G or T, powers of 1024. */
 
 #include "runtime/base/arena.h"
-#include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
+#include "runtime/program/parts.h"
 
 #include <stdint.h>
 
@@ -68,9 +72,10 @@ typedef struct Costs {
     uint32_t link_count, link_capacity;
     double bytes;                   /* of a message */
     double unit;                    /* seconds; < 0: not given */
-    double components[RECIPE_COMPONENTS][RECIPE_PASSES]; /* of one layer; < 0: not given */
+    double parts[MODEL_PARTS][PART_PASSES]; /* those of a layer: of one layer; < 0: not given */
     double layers;                  /* of a stage; < 1: one */
     double model_stages;            /* how many stages the costs are of; 0: not given, as many as the schedule has */
+    double model_layers;            /* of the whole model; < 1: not given */
     double multiprocessors;         /* that communication within a layer needs; 0: any share is enough */
     uint32_t said;                  /* bits 1 << StageCost: given for all stages, not by default */
     const DerivedCost *derived;     /* [derived_count], the arena's; of costs_resolve */

@@ -11,7 +11,7 @@ static bool components_given(const Costs *costs)
 {
     for (int c = 0; c < RECIPE_COMPONENTS; c++)
         for (int pass = 0; pass < RECIPE_PASSES; pass++)
-            if (costs->components[c][pass] >= 0)
+            if (costs->parts[c][pass] >= 0)
                 return true;
     return false;
 }

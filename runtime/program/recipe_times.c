@@ -9,7 +9,7 @@ uint32_t recipe_layers(const Costs *costs)
 
 double recipe_time(const Costs *costs, RecipeEntry entry)
 {
-    return fmax(costs->components[entry.component][entry.pass], 0);
+    return fmax(costs->parts[entry.component][entry.pass], 0);
 }
 
 static RecipeStream stream_of(const Recipe *recipe, RecipeEntry entry)

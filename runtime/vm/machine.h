@@ -62,6 +62,7 @@ typedef struct End {
 } End;
 
 typedef struct Rank Rank;
+typedef struct Profile Profile;
 typedef Status Execute(Rank *rank, const Instruction *instruction, Error *error);
 
 /* A rank: one thread's. */
@@ -97,6 +98,7 @@ struct Rank {
     double *busy;           /* [ranks] seconds */
     char *data;             /* the data of a microbatch on its way to the device */
     char *piece, *pieces;   /* collect.c: [piece_bytes], [ranks][piece_bytes]; NULL when nothing is to be collected */
+    Profile *profile;       /* NULL: not wanted */
     Device *device;
     void *memory;           /* of the device; the slots, weights and data lie in it */
     size_t memory_bytes;
@@ -210,5 +212,16 @@ Status save_weights(Rank *rank, FILE *stream, Error *error);
 Status save_outputs(Rank *rank, FILE *stream, Error *error);
 /* The last kept_steps steps up to rank->step as Chrome trace events. */
 Status trace_steps(Rank *rank, FILE *stream, Error *error);
+
+/* --- profile.c: for --profile --- */
+
+/* From now on the rank's stages note what their parts take. */
+Status profile_begin(Rank *rank, Error *error);
+/* A step has ended whose makespan was so many seconds. */
+void profile_step(Rank *rank, double makespan);
+/* Whether the profile has had its seconds; false where there is none, or where the number of steps was given. */
+bool profile_is_long_enough(const Rank *rank);
+/* Measures messages and writes the costs to `stream` on rank 0. A meeting of all ranks. */
+Status write_profile(Rank *rank, FILE *stream, Error *error);
 
 #endif

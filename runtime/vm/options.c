@@ -36,11 +36,15 @@ const char options_help[] =
     "  --load FILE        starts from weights that --save wrote, of any schedule; the optimizer begins anew\n"
     "  --trace FILE       the last steps as Chrome trace events\n"
     "  --trace-steps N    so many of them (default: up to 16)\n"
+    "  --profile FILE     trains for 3 seconds (or --steps) and writes what each part of the model took and what a message\n"
+    "                     took: costs for dpc --cost @FILE, of any schedule and any number of stages\n"
     "  --json             one JSON object a step on standard output\n"
     "  --overcommit       runs a plan of more memory than the machine, container or job has free\n"
     "  --help, --version\n"
     "\n"
     "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed.\n";
+
+enum { PROFILE_SECONDS = 3 };
 
 static const char hint[] = "'dprun --help' lists the options";
 
@@ -140,6 +144,9 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--trace-steps goes with --trace; %s", hint);
     if (options->save && options->forward_only)
         return error_set(error, STATUS_BAD_USAGE, "--save: with --forward-only no weights are learned; %s", hint);
+    if (options->profile && options->forward_only)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--profile measures forward and backward: it goes with no --forward-only; %s", hint);
     if (options->transport == TRANSPORT_NCCL && strncmp(options->device, "cuda", 4) != 0)
         return error_set(error, STATUS_BAD_USAGE, "--transport nccl is for GPUs, not for --device %s", options->device);
     if (options->transport == TRANSPORT_MPI && strncmp(options->device, "cuda", 4) == 0)
@@ -148,23 +155,25 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE,
                          "--transport local: each of the %d processes would run all ranks; leave it out, or start dprun without mpirun",
                          launched_processes());
-    const char *const files[] = {options->outputs, options->save, options->trace};
+    const char *const files[] = {options->outputs, options->save, options->trace, options->profile};
     int on_stdout = options->json;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         on_stdout += files[i] && strcmp(files[i], "-") == 0;
     if (on_stdout > 1)
-        return error_set(error, STATUS_BAD_USAGE, "standard output takes one of --json, --outputs, --save and --trace; %s", hint);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "standard output takes one of --json, --outputs, --save, --trace and --profile; %s", hint);
     if (options->rank_map && !options->processes)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
     const char *const read[] = {options->program, options->data, strcmp(options->model_name, "gpt") == 0 ? NULL : options->model_name};
     TRY(file_keep_apart(files, sizeof files / sizeof *files, read, sizeof read / sizeof *read, error));
-    if (options->simulated && (options->data || options->load || options->save || options->outputs))
-        return error_set(error, STATUS_BAD_USAGE, "--device sim computes nothing: it goes with no --data, --load, --save or --outputs; %s", hint);
+    if (options->simulated && (options->data || options->load || options->save || options->outputs || options->profile))
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--device sim computes nothing: it goes with no --data, --load, --save, --outputs or --profile; %s", hint);
     return STATUS_OK;
 }
 
 enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
-       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_IN_TURN, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_LOAD, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_JSON,
+       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_IN_TURN, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_LOAD, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_PROFILE, OPTION_JSON,
        OPTION_OVERCOMMIT, OPTION_HELP, OPTION_VERSION };
 
 static const struct option long_options[] = {
@@ -186,6 +195,7 @@ static const struct option long_options[] = {
     {"load", required_argument, NULL, OPTION_LOAD},
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"trace-steps", required_argument, NULL, OPTION_TRACE_STEPS},
+    {"profile", required_argument, NULL, OPTION_PROFILE},
     {"json", no_argument, NULL, OPTION_JSON},
     {"overcommit", no_argument, NULL, OPTION_OVERCOMMIT},
     {"help", no_argument, NULL, OPTION_HELP},
@@ -239,6 +249,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_LOAD: options->load = optarg; break;
         case OPTION_TRACE: options->trace = optarg; break;
         case OPTION_TRACE_STEPS: TRY(parse_count("--trace-steps", optarg, 1, UINT32_MAX - 1, &options->trace_steps, error)); break;
+        case OPTION_PROFILE: options->profile = optarg; break;
         case OPTION_JSON: options->json = true; break;
         case OPTION_OVERCOMMIT: options->overcommit = true; break;
         case OPTION_HELP: options->help = true; return STATUS_OK;
@@ -263,7 +274,9 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         TRY(model_config_set(&options->model, assignments[i], error));
     if (seed)
         TRY(parse_count("--seed", seed, 0, UINT64_MAX, &options->model.seed, error));
+    if (options->steps == 0 && options->profile)
+        options->seconds = PROFILE_SECONDS;
     if (options->steps == 0)
-        options->steps = options->simulated ? 3 : options->forward_only ? 1 : 400;
+        options->steps = options->profile ? UINT32_MAX - 1 : options->simulated ? 3 : options->forward_only ? 1 : 400;
     return STATUS_OK;
 }

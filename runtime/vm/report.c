@@ -148,9 +148,13 @@ static void draw_progress(const char *count, const char *figures, double done, b
 static void print_progress(const Report *report, const StepReport *step)
 {
     const uint64_t steps = report->options->steps;
-    const double left = report->seconds / (double)step->step * (double)(steps - step->step);
+    const double seconds = report->options->seconds; /* > 0: the steps are not counted beforehand */
+    const double done = seconds > 0 ? fmin(report->seconds / seconds, 1) : (double)step->step / (double)steps;
+    const double left = report->seconds / done - report->seconds;
     char tokens[16], count[64], bubble[32] = "", figures[128];
-    snprintf(count, sizeof count, "step %llu/%llu", (unsigned long long)step->step, (unsigned long long)steps);
+    const int length = snprintf(count, sizeof count, "step %llu", (unsigned long long)step->step);
+    if (!(seconds > 0))
+        snprintf(count + length, sizeof count - (size_t)length, "/%llu", (unsigned long long)steps);
     if (!isnan(step->bubble_rate))
         snprintf(bubble, sizeof bubble, "bubble %.1f %%  ", step->bubble_rate * 100);
     if (report->options->simulated)
@@ -159,7 +163,7 @@ static void print_progress(const Report *report, const StepReport *step)
         snprintf(figures, sizeof figures, "loss %.4f  %s tokens/s  %s%.0f s left", step->loss,
                  short_number(report->tokens / step->seconds, tokens), bubble, left);
     if (report->terminal)
-        draw_progress(count, figures, (double)step->step / (double)steps, step->last);
+        draw_progress(count, figures, done, step->last);
     else
         fprintf(stderr, "%s  %s\n", count, figures);
     fflush(stderr);
@@ -187,7 +191,8 @@ static bool is_stdout(const char *path) { return path && strcmp(path, "-") == 0;
 
 void report_open(Report *report, const RunOptions *options, atomic_bool *stop, Observer *observer)
 {
-    const bool taken = options->json || is_stdout(options->outputs) || is_stdout(options->save) || is_stdout(options->trace);
+    const bool taken = options->json || is_stdout(options->outputs) || is_stdout(options->save) || is_stdout(options->trace) ||
+                       is_stdout(options->profile);
     *report = (Report){.options = options, .stop = stop, .words = taken ? stderr : stdout, .terminal = isatty(STDERR_FILENO)};
     *observer = (Observer){.context = report, .ready = ready, .step = take_step};
 }
@@ -208,7 +213,7 @@ static void print_results(const Report *report)
 Status report_close(Report *report, Status status, Error *error)
 {
     const RunOptions *options = report->options;
-    const char *const paths[] = {options->outputs, options->save, options->trace};
+    const char *const paths[] = {options->outputs, options->save, options->trace, options->profile};
     if (!report->speaks || status != STATUS_OK) {
         if (report->speaks && report->terminal && !options->json)
             fputc('\n', stderr);

@@ -96,7 +96,7 @@ static void plan_outputs(Session *session)
 /* Before any work: a path that cannot be written should not cost a training. */
 static Status check_outputs(const RunOptions *options, Error *error)
 {
-    const char *const paths[] = {options->outputs, options->save, options->trace};
+    const char *const paths[] = {options->outputs, options->save, options->trace, options->profile};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i])
             TRY(file_check(paths[i], error));

@@ -14,7 +14,7 @@ static Status tell(Rank *rank, Error *error)
 {
     const atomic_bool *stop = rank->session->hooks.stop;
     rank->record->norm = rank->norm;
-    rank->record->stop = stop && atomic_load_explicit(stop, memory_order_relaxed);
+    rank->record->stop = (stop && atomic_load_explicit(stop, memory_order_relaxed)) || profile_is_long_enough(rank);
     Status status = rank->transport->gather(rank->endpoint, rank->record, rank->session->record_bytes, rank->records, error);
     if (status != STATUS_OK)
         error_prefix(error, "rank %d, end of step %llu: ", rank->number, (unsigned long long)rank->step);
@@ -155,10 +155,12 @@ static Status step(Rank *rank, bool *last, Error *error)
     TRY(run_stream(rank, program, error));
     StepReport report = make_report(rank, begun);
     *last = report.last;
+    if (rank->profile)
+        profile_step(rank, report.makespan);
     if (rank->number == 0)
         TRY(check_finite(&report, program->microbatches, error));
-    report.has_held_out =
-        report.last && !program->forward_only && !session->options->simulated && session->model.kind == MODEL_GPT;
+    report.has_held_out = report.last && !program->forward_only && !session->options->simulated && !session->options->profile &&
+                          session->model.kind == MODEL_GPT;
     if (report.has_held_out)
         TRY(evaluate(rank, &report.held_out_loss, error));
     if (rank->number == 0 && observer->step)
@@ -216,6 +218,8 @@ Status rank_train(Rank *rank, Error *error)
     TRY(rank_bind(rank, error));
     if (options->load)
         TRY(load_weights(rank, error));
+    if (options->profile)
+        TRY(profile_begin(rank, error));
     TRY(clocks_compare(rank, &rank->compared[0], error));
     TRY(tell_ready(rank, error));
     for (bool last = false; !last;)
@@ -223,5 +227,6 @@ Status rank_train(Rank *rank, Error *error)
     TRY(write_file(rank, options->outputs, save_outputs, error));
     TRY(write_file(rank, options->save, save_weights, error));
     TRY(write_file(rank, options->trace, trace_steps, error));
+    TRY(write_file(rank, options->profile, write_profile, error));
     return tell(rank, error); /* who closes knows that all others have come so far */
 }

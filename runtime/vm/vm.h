@@ -51,7 +51,8 @@ typedef struct RunOptions {
     const int *rank_map;      /* [rank_map_count], NULL: none */
     int rank_map_count;
     const char *load;         /* a file of `save` to start from; NULL: seeded weights */
-    const char *trace, *save, *outputs; /* paths to write, NULL: not wanted */
+    double seconds;           /* > 0: the run ends after the step in which so many have passed; `steps` is then the most */
+    const char *trace, *save, *outputs, *profile; /* paths to write, NULL: not wanted */
     bool json, forward_only, in_turn, reference, overcommit;
     bool simulated;           /* passes take the time that `costs` say and compute nothing */
     Costs costs;

@@ -208,6 +208,32 @@ static void test_unused(void **state)
     assert_true(costs_unused(&link, 4, 3, text, sizeof text) && !costs_unused(&link, 4, 4, text, sizeof text));
 }
 
+/* Layers are dealt evenly and in order, the earlier stages getting one more. */
+static void test_dealing(void **state)
+{
+    (void)state;
+    for (uint32_t stages = 1; stages <= 9; stages++)
+        for (uint32_t layers = stages; layers <= 30; layers++) {
+            assert_int_equal(stage_first_layer(layers, stages, 0), 0);
+            assert_int_equal(stage_first_layer(layers, stages, stages), layers);
+            for (uint32_t s = 0, before = layers; s < stages; s++) {
+                const uint32_t own = stage_first_layer(layers, stages, s + 1) - stage_first_layer(layers, stages, s);
+                assert_true(own <= before && (own == layers / stages || own == layers / stages + 1));
+                before = own;
+            }
+        }
+    assert_int_equal(stage_first_layer(10, 4, 2), 6); /* 3 3 2 2 */
+}
+
+static void test_part_names(void **state)
+{
+    (void)state;
+    for (int part = 0; part < MODEL_PARTS; part++)
+        assert_int_equal(part_named(part_name((ModelPart)part)), part);
+    assert_int_equal(part_named("attention"), RECIPE_ATTENTION);
+    assert_int_equal(part_named("layer"), MODEL_PARTS);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -218,7 +244,10 @@ static void test_refused(void **state)
         {"F=1,,I=1", "'' is not 'key = value'"},
         {"memry_I=1", "no cost 'memry_I'; did you mean memory_I?"},
         {"xyzzy=1", "no cost 'xyzzy'; there are F, I, W, B, FB, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, layers, "
-         "multiprocessors, attention.F, attention.B, attention.W, mlp.F, mlp.B, mlp.W, dispatch.F, dispatch.B, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, unit, stages"},
+         "multiprocessors, model_layers, attention.F, attention.B, attention.W, attention.U, mlp.F, mlp.B, mlp.W, mlp.U, "
+         "dispatch.F, dispatch.B, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, perceptron.U, "
+         "embedding.F, embedding.W, embedding.U, rows.F, first_layer.B, head.F, head.B, head.W, head.U, squared_error.F, "
+         "squared_error.B, unit, stages"},
         {"memory_w=1", "no cost 'memory_w'; did you mean memory_W?"},
         {"bandwith[0->1]=1", "no cost 'bandwith'; did you mean bandwidth?"},
         {"F=", "F = : it must be a number from 0 to 1e+12"},
@@ -277,7 +306,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_stages), cmocka_unit_test(test_pairs),
                                        cmocka_unit_test(test_links), cmocka_unit_test(test_recut), cmocka_unit_test(test_halves),
-                                       cmocka_unit_test(test_derived), cmocka_unit_test(test_derived_then_recut), cmocka_unit_test(test_unused), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_derived), cmocka_unit_test(test_derived_then_recut), cmocka_unit_test(test_unused),
+                                       cmocka_unit_test(test_dealing), cmocka_unit_test(test_part_names), cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_any_text)};
     return cmocka_run_group_tests(tests, NULL, free_arena);
 }

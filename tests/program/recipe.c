@@ -120,7 +120,7 @@ static double end_of_layer(const RecipeTimes *times, uint32_t layer, RecipePass 
 /* The time of an entry in an F&B: the multiprocessors that communication keeps do not compute, and on too few it takes longer. */
 static double slowed(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry)
 {
-    const double time = costs->components[entry.component][entry.pass], others = recipe->whole - recipe->share;
+    const double time = costs->parts[entry.component][entry.pass], others = recipe->whole - recipe->share;
     if (!recipe->share)
         return time;
     if (entry.component != RECIPE_DISPATCH && entry.component != RECIPE_COMBINE)
@@ -143,8 +143,8 @@ static void nothing_waits_for_nothing(void **state)
         costs.layers = 1 + random_below(&seed, 4);
         for (int c = 0; c < RECIPE_COMPONENTS; c++)
             for (int pass = 0; pass < RECIPE_PASSES; pass++) {
-                costs.components[c][pass] = random_below(&seed, 9);
-                in_turn += costs.layers * costs.components[c][pass] * recipe_has(&recipe, (RecipeComponent)c, (RecipePass)pass);
+                costs.parts[c][pass] = random_below(&seed, 9);
+                in_turn += costs.layers * costs.parts[c][pass] * recipe_has(&recipe, (RecipeComponent)c, (RecipePass)pass);
             }
         const RecipeTimes times = recipe_times(&recipe, &costs, &arena);
         double last = 0;

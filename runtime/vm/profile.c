@@ -1,0 +1,353 @@
+/* --profile: what the parts of the model and the messages take, as a cost file from which dpc predicts every schedule
+   of this model.
+
+   The program trains as it always does, and its stages note what each of their parts takes. So the times are those of
+   training: the other ranks compute at the same moment, caches hold what the passes before have left there, and an
+   activation comes from the processor that made it. A part that is repeated by itself would be faster.
+
+   The tenth of the steps with the shortest makespans counts: on a machine that others use as well they are the
+   undisturbed ones. Within these steps every sample counts: the fastest samples of each part would predict a step in
+   which everything happens to go well at once. */
+#include "runtime/vm/machine.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/base/counted.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    STEPS_KEPT = 4096, /* the last ones */
+    LEAST_STEPS = 4,   /* however long they take; the first one does not count */
+    SIZES = 2,         /* of messages */
+    ROUND_TRIPS = 256, /* at most, of each size */
+    ROUND_TRIPS_AT_ONCE = 16,
+    PAUSE = 200000,     /* ns; a transport's waiting thread sleeps by then, as it does while a pass runs */
+    SMALL_DIVISOR = 64, /* of a message's bytes: the small size */
+};
+static const double message_seconds = 1; /* with one neighbour */
+
+typedef struct ProfiledStep {
+    double makespan;
+    PartTimes times;
+} ProfiledStep;
+
+/* Times are in nanoseconds. */
+typedef struct Figure {
+    double sum;
+    uint64_t count;
+    double least, most; /* mean of a step, or single messages */
+} Figure;
+
+/* What a rank tells rank 0. Only values. */
+typedef struct Figures {
+    Figure parts[2][MODEL_PARTS][PART_PASSES]; /* as in PartTimes */
+    double pairs;
+    Figure messages[SIZES];
+    int64_t elapsed; /* since the messages began */
+} Figures;
+
+struct Profile {
+    PartTimes now; /* the stages of the rank add to it */
+    int64_t begun;
+    uint64_t count; /* of steps */
+    uint32_t kept;  /* the fastest of them */
+    double trips[SIZES][ROUND_TRIPS];
+    Figures own, *all; /* [ranks] */
+    ProfiledStep *steps;
+};
+
+Status profile_begin(Rank *rank, Error *error)
+{
+    const uint64_t steps = rank->session->options->steps;
+    if (rank->device->run->async)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--profile measures on the CPU (--device cpu); on a GPU the costs of stages come from "
+                         "dprun --trace and dpc calibrate");
+    Profile *profile = arena_array(&rank->tables, 1, sizeof *profile);
+    if (profile) {
+        profile->steps = arena_array(&rank->tables, steps < STEPS_KEPT ? steps : STEPS_KEPT, sizeof *profile->steps);
+        profile->all = arena_array(&rank->tables, rank->session->loaded->program->rank_count, sizeof *profile->all);
+    }
+    if (!profile || !profile->steps || !profile->all)
+        return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its profile", rank->number);
+    for (uint32_t c = 0; c < rank->chunk_count; c++)
+        stage_time_parts(rank->chunks[c].stage, &profile->now);
+    profile->begun = clock_nanoseconds();
+    rank->profile = profile;
+    return STATUS_OK;
+}
+
+bool profile_is_long_enough(const Rank *rank)
+{
+    const double seconds = rank->session->options->seconds;
+    return rank->profile && seconds > 0 && rank->step >= LEAST_STEPS &&
+           (double)(clock_nanoseconds() - rank->profile->begun) >= seconds * 1e9;
+}
+
+void profile_step(Rank *rank, double makespan)
+{
+    Profile *profile = rank->profile;
+    profile->steps[profile->count % STEPS_KEPT] = (ProfiledStep){makespan, profile->now};
+    profile->count++;
+    profile->now = (PartTimes){0};
+}
+
+static int compare_steps(const void *left, const void *right)
+{
+    const double a = ((const ProfiledStep *)left)->makespan, b = ((const ProfiledStep *)right)->makespan;
+    return (a > b) - (a < b);
+}
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Puts the fastest tenth first. The makespans are the same on all ranks, and so is the choice. */
+static void choose_steps(Profile *profile)
+{
+    const bool first = profile->count > 1 && profile->count <= STEPS_KEPT;
+    const uint64_t held = profile->count < STEPS_KEPT ? profile->count : STEPS_KEPT;
+    profile->steps += first;
+    qsort(profile->steps, held - first, sizeof *profile->steps, compare_steps);
+    profile->kept = (uint32_t)(held - first + 9) / 10;
+}
+
+static void add(Figure *figure, double sum, uint64_t count, double least, double most)
+{
+    if (!count)
+        return;
+    figure->least = figure->count && figure->least < least ? figure->least : least;
+    figure->most = figure->most > most ? figure->most : most;
+    figure->sum += sum;
+    figure->count += count;
+}
+
+static void sum_steps(Profile *profile)
+{
+    choose_steps(profile);
+    for (uint32_t s = 0; s < profile->kept; s++) {
+        const PartTimes *times = &profile->steps[s].times;
+        for (int paired = 0; paired < 2; paired++)
+            for (int part = 0; part < MODEL_PARTS; part++)
+                for (int pass = 0; pass < PART_PASSES; pass++) {
+                    const PartTime *time = &times->parts[paired][part][pass];
+                    const double sum = (double)time->nanoseconds, mean = sum / (double)time->count;
+                    add(&profile->own.parts[paired][part][pass], sum, time->count, mean, mean);
+                }
+        profile->own.pairs += (double)times->pairs;
+    }
+}
+
+/* --- messages --- */
+
+static Status pass_on(Rank *rank, int peer, bool send, size_t bytes, Error *error)
+{
+    Message message = {.block = &rank->blocks[0], .bytes = bytes, .peer = peer, .is_send = send};
+    TRY(send ? rank->transport->send(rank->endpoint, &message, error)
+             : rank->transport->receive(rank->endpoint, &message, error));
+    return rank->transport->wait(rank->endpoint, &message, error);
+}
+
+static int64_t pause_from(int64_t begun)
+{
+    while (clock_nanoseconds() < begun + PAUSE)
+        ;
+    return begun + PAUSE;
+}
+
+/* There and back, with a pause before each way, in which the other end waits. The time is that of one way. */
+static Status round_trip(Rank *rank, int peer, bool leads, size_t bytes, double *one_way, Error *error)
+{
+    if (leads) {
+        const int64_t sent = pause_from(clock_nanoseconds());
+        TRY(pass_on(rank, peer, true, bytes, error));
+        TRY(pass_on(rank, peer, false, bytes, error));
+        *one_way = (double)(clock_nanoseconds() - sent - PAUSE) / 2;
+        return STATUS_OK;
+    }
+    TRY(pass_on(rank, peer, false, bytes, error));
+    pause_from(clock_nanoseconds());
+    return pass_on(rank, peer, true, bytes, error);
+}
+
+static size_t message_size(const Rank *rank, int size)
+{
+    const size_t small = rank->message_bytes / SMALL_DIVISOR;
+    return size ? rank->message_bytes : small ? small : 1;
+}
+
+/* All ranks stop together, when rank 0 has had enough. */
+static Status tell_elapsed(Rank *rank, int64_t begun, bool *enough, Error *error)
+{
+    Profile *profile = rank->profile;
+    profile->own.elapsed = clock_nanoseconds() - begun;
+    TRY(rank->transport->gather(rank->endpoint, &profile->own, sizeof profile->own, profile->all, error));
+    *enough = (double)profile->all[0].elapsed >= message_seconds * 1e9;
+    return STATUS_OK;
+}
+
+/* With the neighbour on one side; the pairs of ranks run at once. A meeting of all ranks. */
+static Status exchange(Rank *rank, bool odd, Error *error)
+{
+    const int ranks = (int)rank->session->loaded->program->rank_count;
+    const bool leads = rank->number % 2 == odd;
+    const int peer = leads ? rank->number + 1 : rank->number - 1;
+    Profile *profile = rank->profile;
+    const int64_t begun = clock_nanoseconds();
+    bool enough = false;
+    int count = 0;
+    for (; count < ROUND_TRIPS && !enough; count += ROUND_TRIPS_AT_ONCE) {
+        for (int i = count; i < count + ROUND_TRIPS_AT_ONCE && peer >= 0 && peer < ranks; i++)
+            for (int size = 0; size < SIZES; size++)
+                TRY(round_trip(rank, peer, leads, message_size(rank, size), &profile->trips[size][i], error));
+        TRY(tell_elapsed(rank, begun, &enough, error));
+    }
+    for (int size = 0; size < SIZES && leads && peer < ranks; size++) {
+        double *trips = profile->trips[size], sum = 0;
+        const int fastest = (count + 9) / 10;
+        qsort(trips, (size_t)count, sizeof *trips, compare);
+        for (int i = 0; i < fastest; i++)
+            sum += trips[i];
+        add(&profile->own.messages[size], sum, (uint64_t)fastest, trips[0], trips[fastest - 1]);
+    }
+    return STATUS_OK;
+}
+
+static Status time_messages(Rank *rank, Error *error)
+{
+    const Program *program = rank->session->loaded->program;
+    bool messages = program->rank_count > 1;
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        messages = messages && program->ranks[r].slots[SLOT_MESSAGE] > 0;
+    for (int odd = 0; odd < 2 && messages; odd++)
+        TRY(exchange(rank, odd, error));
+    return STATUS_OK;
+}
+
+/* --- the cost file --- */
+
+static double mean(const Figure *figure) { return figure->sum / (double)figure->count; }
+
+static void add_all(const Rank *rank, Figures *together)
+{
+    const Profile *profile = rank->profile;
+    *together = (Figures){0};
+    for (uint32_t r = 0; r < rank->session->loaded->program->rank_count; r++) {
+        const Figures *of = &profile->all[r];
+        const Figure *from = &of->parts[0][0][0];
+        Figure *to = &together->parts[0][0][0];
+        for (size_t i = 0; i < sizeof of->parts / sizeof *from; i++)
+            add(&to[i], from[i].sum, from[i].count, from[i].least, from[i].most);
+        for (int size = 0; size < SIZES; size++)
+            add(&together->messages[size], of->messages[size].sum, of->messages[size].count, of->messages[size].least,
+                of->messages[size].most);
+        together->pairs += of->pairs;
+    }
+}
+
+/* Of a part by itself; where it has only run in F&Bs, of these. NULL: it has not run. */
+static const Figure *figure_of(const Figures *figures, int part, int pass)
+{
+    for (int paired = 0; paired < 2; paired++)
+        if (figures->parts[paired][part][pass].count)
+            return &figures->parts[paired][part][pass];
+    return NULL;
+}
+
+static void put(FILE *stream, const char *key, double value, const Figure *figure, const char *what)
+{
+    fprintf(stream, "%-16s = %-10.6g # measured: %" PRIu64 " %s, %.4g to %.4g\n", key, value, figure->count, what,
+            figure->least * 1e-6, figure->most * 1e-6);
+}
+
+static void put_parts(const Figures *figures, FILE *stream)
+{
+    static const char letters[PART_PASSES] = {[PART_F] = 'F', [PART_I] = 'B', [PART_W] = 'W', [PART_U] = 'U'};
+    for (int part = 0; part < MODEL_PARTS; part++)
+        for (int pass = 0; pass < PART_PASSES; pass++) {
+            const Figure *figure = figure_of(figures, part, pass);
+            char key[32];
+            snprintf(key, sizeof key, "%s.%c", part_name((ModelPart)part), letters[pass]);
+            if (figure)
+                put(stream, key, mean(figure) * 1e-6, figure, "times");
+        }
+}
+
+/* What the F&Bs took of the time of their parts one after the other. */
+static void put_overlap(const Figures *figures, const char *device, FILE *stream)
+{
+    double turn = 0;
+    for (int part = 0; part < MODEL_PARTS; part++)
+        for (int pass = 0; pass < PART_PASSES; pass++)
+            if (figures->parts[1][part][pass].count)
+                turn += (double)figures->parts[1][part][pass].count * mean(figure_of(figures, part, pass));
+    if (turn > 0)
+        fprintf(stream, "%-16s = %-10.6g # measured: what an F&B takes of its parts in turn\n", "overlap",
+                figures->pairs / turn);
+    else
+        fprintf(stream, "%-16s = %-10d # derived: device %s runs the parts of an F&B one after the other\n", "overlap", 1,
+                device);
+}
+
+static void put_messages(const Rank *rank, const Figures *figures, FILE *stream)
+{
+    const Figure *small = &figures->messages[0], *large = &figures->messages[1];
+    if (!small->count) {
+        fprintf(stream, "# There is no time of messages: the program sends none.\n");
+        return;
+    }
+    const double bytes = (double)message_size(rank, 1), fewer = (double)message_size(rank, 0);
+    const double slope = (mean(large) - mean(small)) / (bytes - fewer), latency = mean(large) - slope * bytes;
+    fprintf(stream, "%-16s = %-10.0f # of a message\n", "bytes", bytes);
+    if (slope > 0 && latency > 0) {
+        put(stream, "comm", latency * 1e-6, small, "messages");
+        fprintf(stream, "%-16s = %-10.6g # bytes a second; measured: messages of %.0f and of %.0f bytes\n", "bandwidth",
+                1e9 / slope, fewer, bytes);
+    } else {
+        put(stream, "comm", mean(large) * 1e-6, large, "messages, and those of fewer bytes take no less");
+    }
+}
+
+static void put_head(const Rank *rank, FILE *stream)
+{
+    const Session *session = rank->session;
+    const Program *program = session->loaded->program;
+    const ModelConfig *model = &session->model;
+    fputs("# What the parts of a model take. For dpc --cost @FILE, with any schedule and any number of stages.\n",
+          stream);
+    fprintf(stream, "# Model %s: layers %u, hidden %u, heads %u, sequence %u, microbatch_size %u, vocabulary %u.\n",
+            session->options->model_name, model->layers, model->hidden, model->heads, model->sequence,
+            model->microbatch_size, model->vocabulary);
+    fprintf(stream,
+            "# Measured by dprun --profile with %s on %s, device %s, transport %s: the means over the fastest\n",
+            program->schedule, counted(program->rank_count, "rank").text, session->device, session->transport->name);
+    fprintf(stream, "# %u of %s, with the number of samples, the shortest and the longest mean of a step.\n",
+            rank->profile->kept, counted(rank->profile->count, "step").text);
+    if (rank->processors && rank->processors < program->rank_count)
+        fprintf(stream, "# %u ranks shared %s: the times contain waits for one. Fewer ranks give truer times.\n",
+                program->rank_count, counted(rank->processors, "processor").text);
+    fprintf(stream, "%-16s = %-10s # seconds: times are in milliseconds\n", "unit", "1e-3");
+    fprintf(stream, "%-16s = %-10u # of all stages together\n", "model_layers", model->layers);
+}
+
+Status write_profile(Rank *rank, FILE *stream, Error *error)
+{
+    Profile *profile = rank->profile;
+    Figures together;
+    sum_steps(profile);
+    TRY(time_messages(rank, error));
+    TRY(rank->transport->gather(rank->endpoint, &profile->own, sizeof profile->own, profile->all, error));
+    if (!stream)
+        return STATUS_OK;
+    add_all(rank, &together);
+    put_head(rank, stream);
+    put_parts(&together, stream);
+    put_overlap(&together, rank->session->device, stream);
+    put_messages(rank, &together, stream);
+    return STATUS_OK;
+}

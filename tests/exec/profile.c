@@ -1,0 +1,178 @@
+/* dprun --profile: a cost file with what every part of the model took, which dpc reads. */
+#include "runtime/program/costs.h"
+#include "tests/exec/processes.h"
+
+#include <math.h>
+
+enum { LAYERS = 5, MICROBATCHES = 8 };
+
+static char dpc[PATH_MAX];
+static Arena arena;
+
+static void compile(const char *schedule, const char *options)
+{
+    expect(finish(start("%s --ranks 2 --microbatches %d %s -o %s schedules/%s.dps", dpc, MICROBATCHES, options, program,
+                        schedule)),
+           0, "");
+}
+
+/* The file in `folder`. */
+static Costs costs_from(const char *name)
+{
+    Costs costs = costs_unit;
+    Error error;
+    char text[PATH_MAX];
+    snprintf(text, sizeof text, "@%s/%s", folder, name);
+    if (costs_set(&costs, text, &arena, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    return costs;
+}
+
+static bool is_listed(const char *list, int part, int pass)
+{
+    char word[64];
+    snprintf(word, sizeof word, " %s.%c ", part_name((ModelPart)part), "FBWU"[pass]);
+    return strstr(list, word);
+}
+
+/* Exactly these parts have a time, and it is positive. */
+static void check_parts(const Costs *costs, const char *list)
+{
+    for (int part = 0; part < MODEL_PARTS; part++)
+        for (int pass = 0; pass < PART_PASSES; pass++)
+            if (is_listed(list, part, pass) != (costs->parts[part][pass] > 0))
+                fail_msg("%s.%c is %g", part_name((ModelPart)part), "FBWU"[pass], costs->parts[part][pass]);
+}
+
+static void profile(const char *model)
+{
+    expect(finish(start("%s --steps 11 --profile %s/costs %s --set layers=%d %s %s", dprun, folder, small, LAYERS,
+                        model, program)),
+           0, "");
+    assert_non_null(strstr(output, "/costs\n"));
+    read_text("costs", output, sizeof output);
+}
+
+/* Of ten steps the fastest counts: each of its samples, of all ranks together. */
+static void expect_samples(const char *key, int count)
+{
+    char words[64];
+    const char *line = strstr(output, key);
+    snprintf(words, sizeof words, "# measured: %d times, ", count);
+    if (!line || strncmp(strstr(line, "# "), words, strlen(words)) != 0)
+        fail_msg("no \"%s\" after %s in:\n%s", words, key, output);
+}
+
+static void test_gpt(void **state)
+{
+    (void)state;
+    compile("1f1b", "");
+    profile("");
+    const Costs costs = costs_from("costs");
+    check_parts(
+        &costs,
+        " attention.F attention.B attention.W attention.U mlp.F mlp.B mlp.W mlp.U embedding.F embedding.W embedding.U "
+        "head.F head.B head.W head.U ");
+    assert_true(costs.model_layers == LAYERS && costs.unit == 1e-3 && costs.latency > 0 && costs.overlap == 1);
+    assert_non_null(strstr(output, "# derived: device cpu runs the parts of an F&B one after the other\n"));
+    assert_true(costs.bytes == 2 * 8 * 16 * sizeof(float)); /* microbatch_size, sequence, hidden */
+    expect_samples("attention.F ", LAYERS * MICROBATCHES);
+    expect_samples("mlp.U ", LAYERS);
+    expect_samples("head.W ", MICROBATCHES);
+}
+
+/* Layer 0 of the mlp model has an I of its own. */
+static void test_mlp(void **state)
+{
+    (void)state;
+    compile("zb-h1", "");
+    profile("--model mlp");
+    const Costs costs = costs_from("costs");
+    check_parts(
+        &costs,
+        " perceptron.F perceptron.B perceptron.W perceptron.U rows.F first_layer.B squared_error.F squared_error.B ");
+    expect_samples("perceptron.F ", LAYERS * MICROBATCHES);
+    expect_samples("perceptron.B ", (LAYERS - 1) * MICROBATCHES);
+    expect_samples("first_layer.B ", MICROBATCHES);
+}
+
+/* Two copies of each stage, and parts that run by themselves in some passes and in F&Bs in others. */
+static void test_pairs(void **state)
+{
+    (void)state;
+    compile("dualpipe", "");
+    profile("");
+    const Costs costs = costs_from("costs");
+    assert_true(costs.overlap > 0 && strstr(output, "\noverlap "));
+    expect_samples("attention.U ", 2 * LAYERS);
+}
+
+static void test_standard_output(void **state)
+{
+    (void)state;
+    compile("gpipe", "");
+    expect(finish(start("%s --steps 2 --profile - %s %s >%s/piped", dprun, small, program, folder)), 0,
+           "steps      2 in");
+    assert_true(costs_from("piped").model_layers == 2);
+    expect(finish(start("%s --json --profile - %s", dprun, program)), 2, "standard output takes one of");
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    compile("1f1b", "");
+    expect(finish(start("%s --device sim --profile %s/none %s", dprun, folder, program)), 2,
+           "--device sim computes nothing");
+    expect(finish(start("%s --forward-only --profile %s/none %s", dprun, folder, program)), 2,
+           "--profile measures forward and backward");
+    expect(finish(start("%s --profile %s %s", dprun, program, program)), 2, "");
+    expect(finish(start("%s --set hidden=15 --profile %s/none %s; ls %s/none >&2", dprun, folder, program, folder)), 2,
+           "No such file");
+}
+
+static void test_mpi(void **state)
+{
+    (void)state;
+    need_mpirun();
+    compile("1f1b", "");
+    expect(finish(start("mpirun %s -n 2 %s --steps 3 --profile %s/costs %s %s", mpirun_options(), dprun, folder, small,
+                        program)),
+           0, "");
+    read_text("costs", output, sizeof output);
+    const Costs costs = costs_from("costs");
+    assert_true(costs.model_layers == 2 && costs.latency > 0 && costs.parts[PART_HEAD][PART_W] > 0 &&
+                costs.parts[PART_EMBEDDING][PART_F] > 0);
+    expect_samples("attention.F ", 2 * MICROBATCHES);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    const char *build = getenv("BUILD");
+    if (!mkdtemp(folder))
+        return 1;
+    snprintf(dprun, sizeof dprun, "%s/dprun", build ? build : "build");
+    snprintf(dpc, sizeof dpc, "%s/dpc", build ? build : "build");
+    snprintf(program, sizeof program, "%s/prog.bin", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    arena_free(&arena);
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+int main(void)
+{
+    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpt),     cmocka_unit_test(test_mlp),
+        cmocka_unit_test(test_pairs),   cmocka_unit_test(test_standard_output),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_mpi),
+    };
+    return cmocka_run_group_tests_name("profile", tests, set_up, tear_down);
+}
