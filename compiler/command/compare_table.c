@@ -333,9 +333,11 @@ static void put_words(const CompareTable *table, FILE *stream)
     if (any(table, MEMORY))
         fprintf(stream, "memory: of the rank that needs most, %s\n",
                 table->memory->has_sizes ? "weights and messages included" : "what its microbatches hold");
-    if (table->costs_stages == table->parts && some_recut(table))
+    if (table->costs->model_layers >= 1)
+        fprintf(stream, "times of stages are sums over the parts of a model of %g layers\n", table->costs->model_layers);
+    else if (table->costs_stages == table->parts && some_recut(table))
         fprintf(stream, "times and bytes are given for 1/%u of the model; a stage that is smaller or larger takes its share\n", table->parts);
-    if (table->costs_stages != table->parts)
+    else if (table->costs_stages != table->parts)
         fprintf(stream, "times are given for a model in %u stages%s; a stage of another size takes its share\n", table->costs_stages,
                 table->stages_assumed ? ", as many as costs of single stages name (stages = N in the costs says another number)" : "");
     costs_put_derived(table->costs, costs_used(table), "derived cost: ", stream);

@@ -47,6 +47,13 @@ static void take_optional(Attempt *attempt, const Ast *tree)
 /* Times and bytes are given for 1/parts of the model. */
 static uint32_t parts_of(const Attempt *attempt) { return attempt->trial->parts ? attempt->trial->parts : attempt->sizes.stages; }
 
+/* dprun cannot cut the model of such costs into the stages of the schedule. */
+static bool has_too_few_layers(const Attempt *attempt)
+{
+    const double layers = attempt->trial->costs->model_layers;
+    return layers >= 1 && layers < attempt->sizes.stages;
+}
+
 static Status on_the_way(const Compilation *c, Form form)
 {
     Attempt *attempt = *(Attempt *const *)c->context;
@@ -55,7 +62,7 @@ static Status on_the_way(const Compilation *c, Form form)
     if (form != FORM_SCHEDULE)
         return STATUS_OK;
     attempt->sizes = (TrialSizes){c->schedule.ranks, c->schedule.pipes[0].stages, c->schedule.microbatches};
-    if (attempt->places_only)
+    if (attempt->places_only || has_too_few_layers(attempt))
         return STATUS_BAD_INPUT; /* that is enough */
     bool assumed;
     attempt->costs = *attempt->trial->costs;
@@ -127,6 +134,11 @@ static Status fill_reason(const Attempt *attempt, Status status, Arena *arena, C
         return status;
     if (diag_is_refusal(diagnostics)) { /* nothing is wrong with the schedule */
         row->reason = diag_first(diagnostics, arena);
+        return STATUS_OK;
+    }
+    if (has_too_few_layers(attempt)) {
+        row->reason = arena_format(arena, "has %u stages, more than the %g layers of the costs' model", attempt->sizes.stages,
+                                   attempt->trial->costs->model_layers);
         return STATUS_OK;
     }
     row->reason = "does not compile";

@@ -1,41 +1,9 @@
 #include "runtime/program/costs_resolve.h"
 
-#include "runtime/program/recipe_times.h"
+#include "runtime/program/costs_parts.h"
 
 #include <math.h>
 #include <string.h>
-
-/* --- from components of a layer to stages --- */
-
-static bool components_given(const Costs *costs)
-{
-    for (int c = 0; c < RECIPE_COMPONENTS; c++)
-        for (int pass = 0; pass < RECIPE_PASSES; pass++)
-            if (costs->parts[c][pass] >= 0)
-                return true;
-    return false;
-}
-
-static void follow(Costs *costs, StageCost cost, double time)
-{
-    if (!(costs->said & 1u << cost))
-        costs->all[cost] = time;
-    costs->said |= 1u << cost;
-}
-
-static void add_components(Costs *costs, const Recipe *recipe, Arena *arena)
-{
-    const double layers = recipe_layers(costs);
-    double sums[RECIPE_PASSES] = {0};
-    for (int c = 0; c < RECIPE_COMPONENTS; c++)
-        for (int pass = 0; pass < RECIPE_PASSES; pass++)
-            sums[pass] += recipe_time(costs, (RecipeEntry){(uint8_t)c, (uint8_t)pass});
-    follow(costs, COST_F, layers * sums[RECIPE_F]);
-    follow(costs, COST_I, layers * sums[RECIPE_B]);
-    follow(costs, COST_W, layers * sums[RECIPE_W]);
-    if (recipe)
-        follow(costs, COST_FB, recipe_times(recipe, costs, arena).makespan);
-}
 
 /* --- the costs of every stage --- */
 
@@ -331,18 +299,18 @@ static void recut(Costs *costs, uint32_t to, Arena *arena)
 
 /* --- */
 
+/* How many stages the costs are of. Those of the parts of a whole model are of any number. */
 static uint32_t stages_of(const Costs *given, uint32_t stages)
 {
-    return given->model_stages > 0 ? (uint32_t)given->model_stages : stages;
+    return given->model_stages > 0 && given->model_layers < 1 ? (uint32_t)given->model_stages : stages;
 }
 
 Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena)
 {
-    Costs result = *given;
-    if (components_given(given))
-        add_components(&result, recipe, arena);
+    const uint32_t of = stages_of(given, stages);
+    Costs result = costs_have_parts(given) ? costs_of_parts(given, of, recipe, arena) : *given;
     const Costs start = result;
-    Resolution r = {.given = &start, .arena = arena, .stages = stages_of(given, stages)};
+    Resolution r = {.given = &start, .arena = arena, .stages = of};
     r.values = arena_array(arena, r.stages, sizeof *r.values);
     r.rules = arena_array(arena, r.stages, sizeof *r.rules);
     survey(&r);
@@ -365,6 +333,10 @@ bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *tex
                 snprintf(text, size, "%s[%u] is for no stage: the stages are 0..%u", stage_cost_name(cost), s, of - 1);
                 return true;
             }
+    if (given->model_layers >= 1 && given->model_layers < stages) {
+        snprintf(text, size, "the model has %g layers, too few for %u stages", given->model_layers, stages);
+        return true;
+    }
     for (uint32_t i = 0; i < given->link_count; i++) {
         const LinkCost *link = &given->links[i];
         if (link->from >= ranks || link->to >= ranks) {

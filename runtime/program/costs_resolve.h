@@ -4,7 +4,7 @@
 /* Costs as a schedule needs them: every stage has a time for every pass. What was not given for a stage follows from
    what was:
 
-     F, I, W, FB   from the times of components of a layer, if there are any, for all stages
+     F, I, W, U    from the times of the stage's parts, if there are any (costs_parts.h); FB then from the recipe
      I, W          B of the stage minus the other half, if that is given; else B in the ratio of I to W of the stages
                    that have both; else half of B each. I = ... and W = ... for all stages count for a stage that has
                    no B of its own
@@ -32,7 +32,8 @@ bool costs_has_derived(const Costs *costs, uint32_t used);
    another number of stages are one more line, and in JSON {"cost": "all", "rule": "..."}. */
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream);
 
-/* Whether a cost is given for a stage or a link that there is not, which often is a slip: `text` says which. */
+/* Whether the costs do not fit the schedule: one is given for a stage or a link that there is not, which often is a slip,
+   or the model has fewer layers than the schedule has stages. `text` says which. */
 bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *text, size_t size);
 
 #endif

@@ -81,6 +81,37 @@ static void test_gpt(void **state)
     expect_samples("head.W ", MICROBATCHES);
 }
 
+/* The work of all ranks in the statistics that were printed. */
+static double work_printed(void)
+{
+    static const char name[] = "\"busy\": ";
+    double sum = 0;
+    for (const char *next = output; (next = strstr(next, name)); next += strlen(name))
+        sum += strtod(next + strlen(name), NULL);
+    return sum;
+}
+
+/* One profile predicts all schedules, and all cuts of the model have the same work. */
+static void test_predicts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *options;
+    } schedules[] = {{"1f1b", ""}, {"zb-h1", ""}, {"gpipe", ""}, {"dualpipe", ""}, {"interleaved-1f1b", "-D chunks=2"}};
+    double work = 0;
+    compile("1f1b", "");
+    profile("");
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
+        expect(finish(start("%s --ranks 2 --microbatches %d %s --cost @%s/costs --emit=stats schedules/%s.dps", dpc,
+                            MICROBATCHES, schedules[i].options, folder, schedules[i].name)),
+               0, "");
+        assert_string_equal(diagnostics, "");
+        work = i == 0 ? work_printed() : work;
+        if (!(work > 0) || fabs(work_printed() / work - 1) > 1e-9)
+            fail_msg("%s works %g, 1f1b %g", schedules[i].name, work_printed(), work);
+    }
+}
+
 /* Layer 0 of the mlp model has an I of its own. */
 static void test_mlp(void **state)
 {
@@ -170,7 +201,7 @@ int main(void)
 {
     setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt),     cmocka_unit_test(test_mlp),
+        cmocka_unit_test(test_gpt),     cmocka_unit_test(test_predicts),     cmocka_unit_test(test_mlp),
         cmocka_unit_test(test_pairs),   cmocka_unit_test(test_standard_output),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_mpi),
     };

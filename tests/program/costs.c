@@ -225,6 +225,54 @@ static void test_dealing(void **state)
     assert_int_equal(stage_first_layer(10, 4, 2), 6); /* 3 3 2 2 */
 }
 
+/* Of 7 layers: what each stage takes, and that all cuts take the same together. */
+static void test_parts(void **state)
+{
+    (void)state;
+    static const char model[] = "model_layers=7,attention.F=1,attention.B=2,attention.W=3,attention.U=4,mlp.F=10,mlp.B=20,mlp.W=30,mlp.U=40,"
+                                "embedding.F=100,embedding.W=300,embedding.U=400,head.F=1000,head.B=2000,head.W=3000,head.U=4000";
+    static const uint32_t layers[][4] = {{7}, {4, 3}, {3, 2, 2}, {2, 2, 2, 1}};
+    static const struct {
+        StageCost cost;
+        double layer, first, last;
+    } passes[] = {{COST_F, 11, 100, 1000}, {COST_I, 22, 0, 2000}, {COST_W, 33, 300, 3000}, {COST_B, 55, 300, 5000}, {COST_U, 44, 400, 4000}};
+    for (uint32_t stages = 1; stages <= 4; stages++)
+        for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
+            const Costs costs = resolved_from(model, stages);
+            double sum = 0;
+            for (uint32_t s = 0; s < stages; s++) {
+                const double ends = (s == 0 ? passes[p].first : 0) + (s + 1 == stages ? passes[p].last : 0);
+                assert_true(costs_pass(&costs, s, passes[p].cost) == layers[stages - 1][s] * passes[p].layer + ends);
+                sum += costs_pass(&costs, s, passes[p].cost);
+            }
+            assert_true(sum == 7 * passes[p].layer + passes[p].first + passes[p].last);
+            assert_false(costs_has_derived(&costs, 1u << passes[p].cost));
+        }
+}
+
+/* Layer 0 has an I of its own; what is given of a stage stays; what an F&B takes; a model with too few layers. */
+static void test_parts_and_others(void **state)
+{
+    (void)state;
+    const Costs mlp = resolved_from("model_layers=5,rows.F=1,perceptron.F=2,perceptron.B=8,first_layer.B=3,squared_error.B=100", 2);
+    assert_true(costs_pass(&mlp, 0, COST_I) == 2 * 8 + 3 && costs_pass(&mlp, 1, COST_I) == 2 * 8 + 100);
+    assert_true(costs_pass(&mlp, 0, COST_F) == 1 + 3 * 2 && costs_pass(&mlp, 1, COST_F) == 2 * 2 && costs_pass(&mlp, 0, COST_U) == 0);
+    const Costs own = resolved_from("model_layers=4,mlp.F=2,mlp.B=1,head.F=1,F[1]=50,W=7,stages=8", 2);
+    assert_true(costs_pass(&own, 0, COST_F) == 4 && costs_pass(&own, 1, COST_F) == 50 && costs_pass(&own, 1, COST_W) == 7);
+    assert_int_equal(own.stage_count, 2);
+    const Recipe recipe = {.entries = {{{RECIPE_MLP, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}}}, .counts = {3},
+                           .share = 1, .whole = 2};
+    Costs costs = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,head.F=10");
+    const Costs shared = costs_resolve(&costs, 2, &recipe, &arena);
+    assert_true(costs_pair(&shared, 0, 0, COST_B) == 2 * 2 * 6 && costs_pair(&shared, 1, 1, COST_B) == 2 * 6 + 10);
+    costs.overlap = 1; /* measured, it stands above what the recipe's share says */
+    const Costs measured = costs_resolve(&costs, 2, &recipe, &arena);
+    assert_true(costs_pair(&measured, 0, 1, COST_B) == 2 + 5);
+    char text[200];
+    assert_true(costs_unused(&costs, 4, 4, text, sizeof text) && !costs_unused(&costs, 3, 3, text, sizeof text));
+    assert_string_equal(text, "the model has 3 layers, too few for 4 stages");
+}
+
 static void test_part_names(void **state)
 {
     (void)state;
@@ -307,7 +355,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_stages), cmocka_unit_test(test_pairs),
                                        cmocka_unit_test(test_links), cmocka_unit_test(test_recut), cmocka_unit_test(test_halves),
                                        cmocka_unit_test(test_derived), cmocka_unit_test(test_derived_then_recut), cmocka_unit_test(test_unused),
-                                       cmocka_unit_test(test_dealing), cmocka_unit_test(test_part_names), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_dealing), cmocka_unit_test(test_part_names), cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_parts_and_others), cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_any_text)};
     return cmocka_run_group_tests(tests, NULL, free_arena);
 }

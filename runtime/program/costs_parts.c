@@ -1,0 +1,97 @@
+#include "runtime/program/costs_parts.h"
+
+#include "runtime/program/recipe_times.h"
+
+#include <math.h>
+#include <string.h>
+
+bool costs_have_parts(const Costs *costs)
+{
+    for (int part = 0; part < MODEL_PARTS; part++)
+        for (int pass = 0; pass < PART_PASSES; pass++)
+            if (costs->parts[part][pass] >= 0)
+                return true;
+    return false;
+}
+
+static double part_time(const Costs *costs, int part, int pass) { return fmax(costs->parts[part][pass], 0); }
+
+static double layer_time(const Costs *costs, int pass)
+{
+    double sum = 0;
+    for (int part = 0; part < RECIPE_COMPONENTS; part++)
+        sum += part_time(costs, part, pass);
+    return sum;
+}
+
+static uint32_t layers_of(const Costs *costs, uint32_t stages, uint32_t stage)
+{
+    const uint32_t layers = (uint32_t)costs->model_layers;
+    if (layers < 1)
+        return recipe_layers(costs);
+    return stage_first_layer(layers, stages, stage + 1) - stage_first_layer(layers, stages, stage);
+}
+
+/* What a stage has besides its layers. */
+static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int pass)
+{
+    static const bool of_first[] = {
+#define PART(name, text, first) [PART_##name - RECIPE_COMPONENTS] = first,
+        END_PART_LIST
+#undef PART
+    };
+    double sum = 0;
+    for (int part = RECIPE_COMPONENTS; part < MODEL_PARTS; part++)
+        if (of_first[part - RECIPE_COMPONENTS] ? stage == 0 : stage + 1 == stages)
+            sum += part_time(costs, part, pass);
+    if (stage == 0 && pass == PART_I && costs->parts[PART_FIRST_LAYER][PART_I] >= 0)
+        sum -= layer_time(costs, pass); /* that layer has an I of its own */
+    return sum;
+}
+
+static double stage_time(const Costs *costs, uint32_t stages, uint32_t stage, int pass)
+{
+    return layers_of(costs, stages, stage) * layer_time(costs, pass) + ends_time(costs, stages, stage, pass);
+}
+
+/* The recipe orders the parts of layers; the others run before or after these. */
+static double pair_time(const Costs *costs, const Recipe *recipe, uint32_t stages, uint32_t stage, Arena *arena)
+{
+    Costs own = *costs;
+    own.layers = layers_of(costs, stages, stage);
+    double time = recipe_times(recipe, &own, arena).makespan;
+    for (int pass = PART_F; pass <= PART_W; pass++)
+        time += ends_time(costs, stages, stage, pass);
+    return time;
+}
+
+/* What follows from the parts for one stage, where it is not given. */
+static void fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages, uint32_t stage, double *own, Arena *arena)
+{
+    static const StageCost follows[PART_PASSES] = {
+        [PART_F] = COST_F, [PART_I] = COST_I, [PART_W] = COST_W, [PART_U] = COST_U};
+    bool open[STAGE_COSTS];
+    for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
+        open[cost] = own[cost] < 0 && !(given->said & 1u << cost);
+    for (int pass = 0; pass < PART_PASSES; pass++)
+        if (open[follows[pass]])
+            own[follows[pass]] = stage_time(given, stages, stage, pass);
+    if (open[COST_B] && open[COST_I] && open[COST_W])
+        own[COST_B] = own[COST_I] + own[COST_W];
+    if (open[COST_FB] && recipe && given->overlap < 0)
+        own[COST_FB] = pair_time(given, recipe, stages, stage, arena);
+}
+
+Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena)
+{
+    Costs costs = *given;
+    costs.stage_count = stages > given->stage_count ? stages : given->stage_count;
+    costs.stages = arena_array(arena, costs.stage_count, sizeof *costs.stages);
+    for (uint32_t s = 0; s < costs.stage_count; s++) {
+        for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
+            costs.stages[s][cost] = s < given->stage_count ? given->stages[s][cost] : -1;
+        if (s < stages)
+            fill_stage(given, recipe, stages, s, costs.stages[s], arena);
+    }
+    return costs;
+}

@@ -1,0 +1,146 @@
+/* Does one profile predict every schedule? dprun --profile measures the parts of a model with one schedule, two ranks on two cores.
+   From that file dpc predicts the makespan of five schedules, and dprun runs them: the fastest tenth of their steps is held against
+   the prediction.
+
+   The machine may be shared, and now fast, now slow, for longer than a run takes. So all of it is done in rounds, before other
+   programs where that is allowed. Of the rounds the fastest counts, for the profile and for each schedule. */
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCHEDULES = 5, ROUNDS = 5, STEPS = 200, LINE_BYTES = 1 << 16, COMMAND_BYTES = 1024 };
+
+static const struct {
+    const char *name, *options;
+} schedules[SCHEDULES] = {
+    {"1f1b", ""}, {"zb-h1", ""}, {"gpipe", ""}, {"dualpipe", ""}, {"interleaved-1f1b", "-D chunks=2"}};
+static const char profiled[] = "1f1b";
+static const char sizes[] = "--ranks 2 --microbatches 4";
+static const char model[] = "--set hidden=64 --set heads=2 --set sequence=64 --set microbatch_size=4 --set layers=4";
+static const double goal = 0.05;
+
+static char folder[] = "/tmp/predict.XXXXXX";
+static const char *build, *priority;
+
+static int compare(const void *left, const void *right)
+{
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Appends the numbers after `name` in what the command prints, without the first `skipped`. False: the command failed. */
+static int numbers(const char *command, const char *name, int skipped, double *values, int most)
+{
+    static char line[LINE_BYTES];
+    int count = 0;
+    FILE *pipe = popen(command, "r");
+    while (pipe && fgets(line, sizeof line, pipe)) {
+        const char *found = strstr(line, name);
+        if (found && skipped-- <= 0 && count < most)
+            values[count++] = strtod(found + strlen(name), NULL);
+    }
+    return pipe && pclose(pipe) == 0 ? count : -1;
+}
+
+static int shell(const char *command) { return system(command) == 0; }
+
+static int compile(void)
+{
+    char command[COMMAND_BYTES];
+    for (int s = 0; s < SCHEDULES; s++) {
+        snprintf(command, sizeof command, "%s/dpc %s %s -o %s/%s.bin schedules/%s.dps", build, sizes,
+                 schedules[s].options, folder, schedules[s].name, schedules[s].name);
+        if (!shell(command))
+            return 0;
+    }
+    return 1;
+}
+
+/* A profile, and what it predicts. */
+static int predict(double *makespans)
+{
+    char command[COMMAND_BYTES];
+    snprintf(command, sizeof command, "%s%s/dprun %s --profile %s/costs %s/%s.bin >/dev/null 2>&1", priority, build,
+             model, folder, folder, profiled);
+    if (!shell(command))
+        return 0;
+    for (int s = 0; s < SCHEDULES; s++) {
+        snprintf(command, sizeof command, "%s/dpc %s %s --cost @%s/costs --emit=stats schedules/%s.dps", build, sizes,
+                 schedules[s].options, folder, schedules[s].name);
+        if (numbers(command, "\"makespan\": ", 0, &makespans[s], 1) != 1)
+            return 0;
+    }
+    return 1;
+}
+
+static double fastest_tenth(double *values, int count)
+{
+    double sum = 0;
+    qsort(values, (size_t)count, sizeof *values, compare);
+    for (int i = 0; i < count / 10; i++)
+        sum += values[i];
+    return sum / (count / 10);
+}
+
+static int run(double *makespans)
+{
+    char command[COMMAND_BYTES];
+    double steps[STEPS];
+    for (int s = 0; s < SCHEDULES; s++) {
+        snprintf(command, sizeof command, "%s%s/dprun %s --steps %d --json %s/%s.bin 2>/dev/null", priority, build, model, STEPS, folder,
+                 schedules[s].name);
+        const int count = numbers(command, "\"makespan_ms\":", 1, steps, STEPS);
+        if (count < 10)
+            return 0;
+        makespans[s] = fastest_tenth(steps, count);
+    }
+    return 1;
+}
+
+/* Pairs of schedules that differ by more than the goal, and how many of these the prediction puts in the right order. */
+static void report_ranking(const double *predicted, const double *found)
+{
+    int pairs = 0, right = 0;
+    for (int a = 0; a < SCHEDULES; a++)
+        for (int b = 0; b < SCHEDULES; b++)
+            if (found[a] > found[b] * (1 + goal)) {
+                pairs++;
+                right += predicted[a] > predicted[b];
+            }
+    printf("predict.ranked_right %d of %d pairs that differ by more than %.0f %%\n", right, pairs, 100 * goal);
+}
+
+static void report(const double *predicted, const double *found)
+{
+    double worst = 0;
+    for (int s = 0; s < SCHEDULES; s++) {
+        const double error = predicted[s] / found[s] - 1;
+        printf("predict.%s predicted %.2f ms, measured %.2f (%+.1f %%)\n", schedules[s].name, predicted[s], found[s], 100 * error);
+        worst = fabs(error) > fabs(worst) ? error : worst;
+    }
+    printf("predict.worst_error %+.1f %% (goal %.0f)\n", 100 * worst, 100 * goal);
+    report_ranking(predicted, found);
+}
+
+int main(void)
+{
+    double predicted[SCHEDULES], measured[SCHEDULES], least_predicted[SCHEDULES], least_measured[SCHEDULES];
+    char command[COMMAND_BYTES];
+    build = getenv("BUILD") ? getenv("BUILD") : "build";
+    priority = shell("chrt -f 1 true 2>/dev/null") ? "chrt -f 1 " : "";
+    if (!mkdtemp(folder) || !compile())
+        return 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (!predict(predicted) || !run(measured))
+            return 1;
+        if (round == 0 || predicted[0] < least_predicted[0])
+            memcpy(least_predicted, predicted, sizeof predicted);
+        for (int s = 0; s < SCHEDULES; s++)
+            least_measured[s] = round == 0 ? measured[s] : fmin(measured[s], least_measured[s]);
+    }
+    report(least_predicted, least_measured);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return !shell(command);
+}
