@@ -309,6 +309,8 @@ Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, A
 {
     const uint32_t of = stages_of(given, stages);
     Costs result = costs_have_parts(given) ? costs_of_parts(given, of, recipe, arena) : *given;
+    if (given->model_layers >= 1)
+        result.model_stages = 0;
     const Costs start = result;
     Resolution r = {.given = &start, .arena = arena, .stages = of};
     r.values = arena_array(arena, r.stages, sizeof *r.values);
