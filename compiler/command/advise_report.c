@@ -79,14 +79,9 @@ static void put_row(const Options *options, const CompareRow *row, Arena *arena,
     put_text(row->name, stream);
     fputs(", \"file\": ", stream);
     put_text(row->path, stream);
-    fputs(", \"parameters\": {", stream);
-    for (uint32_t i = 0; i < row->parameter_count; i++) {
-        fputs(i ? ", " : "", stream);
-        put_text(row->parameters[i].name, stream);
-        fprintf(stream, ": %" PRId64, row->parameters[i].value);
-    }
-    fprintf(stream, "},\n   \"makespan\": %.17g, \"bubble_rate\": %.17g, \"memory\": ", row->makespan,
-            row->bubble.rate);
+    fputs(", \"parameters\": ", stream);
+    compare_put_parameters(row, stream);
+    fprintf(stream, ",\n   \"makespan\": %.17g, \"bubble_rate\": %.17g, \"memory\": ", row->makespan, row->bubble.rate);
     fprintf(stream, row->memory > 0 ? "%.17g" : "null", row->memory);
     fprintf(stream,
             ", \"imbalance\": %.17g, \"order_bubble\": %.17g,\n   \"messages_time\": %.17g, \"activations\": %.17g, "
@@ -102,10 +97,9 @@ void advice_put_json(const Advice *advice, Arena *arena, FILE *stream)
     bool assumed;
     const uint32_t stages = costs_stages(advice->options, &assumed);
     const Costs costs = costs_resolve(&advice->options->costs, stages, NULL, arena);
-    uint32_t used = 0;
+    const uint32_t used = compare_costs_used(advice->rows, advice->row_count);
     fputs("{\"rows\": [", stream);
     for (size_t i = 0; i < advice->row_count; i++) {
-        used |= advice->rows[i].costs_used;
         fputs(i ? ",\n  " : "\n  ", stream);
         put_row(advice->options, &advice->rows[i], arena, stream);
     }

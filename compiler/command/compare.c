@@ -15,8 +15,12 @@ typedef struct Comparison {
 static Trial trial_of(const Comparison *comparison, int input)
 {
     const Options *options = comparison->options;
-    Trial trial = {.source = &comparison->sources[input], .parameters = options->own[input], .optional = &options->parameters,
-                   .stages = (uint32_t)options->stages, .costs = &options->costs, .memory = &options->memory};
+    Trial trial = {.source = &comparison->sources[input],
+                   .parameters = options->own[input],
+                   .optional = &options->parameters,
+                   .stages = (uint32_t)options->stages,
+                   .costs = &options->costs,
+                   .memory = &options->memory};
     if (comparison->sizes.has_ranks)
         parameters_set_ranks(&trial.parameters, comparison->sizes.ranks);
     if (comparison->sizes.has_microbatches)
@@ -25,8 +29,8 @@ static Trial trial_of(const Comparison *comparison, int input)
     return trial;
 }
 
-/* --- sizes that the command line leaves open: those of the orders (.csv), which have no others, else the schedules' own. The largest,
-   so that the order of the files does not matter --- */
+/* --- sizes that the command line leaves open: those of the orders (.csv), which have no others, else the schedules'
+   own. The largest, so that the order of the files does not matter --- */
 
 static uint32_t ranks_of(const TrialSizes *sizes) { return sizes->ranks; }
 static uint32_t microbatches_of(const TrialSizes *sizes) { return sizes->microbatches; }
@@ -70,7 +74,8 @@ static Status check_taken(const Parameters *given, const CompareTable *table, Er
             for (uint32_t p = 0; p < table->rows[r].parameter_count; p++)
                 taken = taken || strcmp(table->rows[r].parameters[p].name, given->others[i].name) == 0;
         if (!taken)
-            return error_set(error, STATUS_BAD_USAGE, "-D %s: none of the schedules has such a parameter", given->others[i].name);
+            return error_set(error, STATUS_BAD_USAGE, "-D %s: none of the schedules has such a parameter",
+                             given->others[i].name);
     }
     return STATUS_OK;
 }
@@ -104,8 +109,12 @@ Status compare(const Options *options, Arena *arena, FILE *stream, Error *error)
     const Status status = fill_rows(&comparison, rows, error);
     if (status != STATUS_OK && status != STATUS_BAD_INPUT)
         return status;
-    CompareTable table = {.rows = rows, .count = count, .sizes_differ = comparison.sizes_differ, .by_stages = options->stages > 0,
-                          .parts = trial_of(&comparison, 0).parts, .memory = &options->memory};
+    CompareTable table = {.rows = rows,
+                          .count = count,
+                          .sizes_differ = comparison.sizes_differ,
+                          .by_stages = options->stages > 0,
+                          .parts = trial_of(&comparison, 0).parts,
+                          .memory = &options->memory};
     table.costs_stages = trial_costs_stages(&options->costs, table.parts, &table.stages_assumed);
     TRY(check_taken(&options->parameters, &table, error));
     const Costs costs = costs_resolve(&options->costs, table.costs_stages, NULL, arena);

@@ -1,6 +1,5 @@
 #include "compiler/command/compare_table.h"
 
-#include "compiler/output/json.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/names.h"
 #include "runtime/program/costs_resolve.h"
@@ -13,7 +12,23 @@
 /* --- columns --- */
 
 typedef enum Column {
-    SCHEDULE, RANKS, STAGES, MAKESPAN, MESSAGES, BUBBLE, RATE, IMBALANCE, ORDER, PEAK, MODELS, COPIES, SENT, BYTES, MEMORY, LIMIT, COLUMNS
+    SCHEDULE,
+    RANKS,
+    STAGES,
+    MAKESPAN,
+    MESSAGES,
+    BUBBLE,
+    RATE,
+    IMBALANCE,
+    ORDER,
+    PEAK,
+    MODELS,
+    COPIES,
+    SENT,
+    BYTES,
+    MEMORY,
+    LIMIT,
+    COLUMNS
 } Column;
 
 typedef enum Style { WORDS, COUNT, TIME, PERCENT, HUNDREDTHS, SHORT, SIZE } Style;
@@ -21,11 +36,20 @@ typedef enum Style { WORDS, COUNT, TIME, PERCENT, HUNDREDTHS, SHORT, SIZE } Styl
 static const struct {
     const char *name;
     Style style;
-} columns[COLUMNS] = {{"schedule", WORDS},     {"ranks", COUNT},   {"stages", COUNT},   {"makespan", TIME}, {"messages", TIME}, {"bubble", TIME},
-                      {"rate", PERCENT},       {"imbalance", PERCENT}, {"order", PERCENT}, {"peak", COUNT},    {"models", HUNDREDTHS},
-                      {"copies", SHORT},       {"sent", COUNT},    {"bytes", SIZE},     {"memory", SIZE},   {"limit", WORDS}};
+} columns[COLUMNS] = {{"schedule", WORDS}, {"ranks", COUNT}, {"stages", COUNT},      {"makespan", TIME},
+                      {"messages", TIME},  {"bubble", TIME}, {"rate", PERCENT},      {"imbalance", PERCENT},
+                      {"order", PERCENT},  {"peak", COUNT},  {"models", HUNDREDTHS}, {"copies", SHORT},
+                      {"sent", COUNT},     {"bytes", SIZE},  {"memory", SIZE},       {"limit", WORDS}};
 
 static double bubble_of(const CompareRow *row) { return row->bubble.cost - row->bubble.work; }
+
+uint32_t compare_costs_used(const CompareRow *rows, size_t count)
+{
+    uint32_t used = 0;
+    for (size_t i = 0; i < count; i++)
+        used |= rows[i].costs_used;
+    return used;
+}
 
 static double value_of(const CompareRow *row, Column column)
 {
@@ -68,7 +92,8 @@ Status compare_sort_named(const char *name, CompareSort *sort, Error *error)
     if (strcmp(name, "file") == 0)
         return STATUS_OK;
     return error_set(error, STATUS_BAD_USAGE, "--sort=%s: no such column%s%s%s: %sor file for the given order", name,
-                     nearest.word ? "; did you mean " : "", nearest.word ? nearest.word : "", nearest.word ? "? All of them" : "; there are", names);
+                     nearest.word ? "; did you mean " : "", nearest.word ? nearest.word : "",
+                     nearest.word ? "? All of them" : "; there are", names);
 }
 
 static int compare_parameters(const CompareRow *a, const CompareRow *b)
@@ -122,7 +147,8 @@ static const char *verdict(const CompareRow *row, Arena *arena)
         return arena_format(arena, "outside its domain: %s", row->published.breach);
     if (row->published.is_bound && more >= 0)
         return "a bound";
-    return more == 0 ? "exact" : arena_format(arena, "in its domain, yet %.5g %s", fabs(more), more > 0 ? "more" : "less");
+    return more == 0 ? "exact"
+                     : arena_format(arena, "in its domain, yet %.5g %s", fabs(more), more > 0 ? "more" : "less");
 }
 
 /* --- as text --- */
@@ -217,7 +243,10 @@ static void put_grid(const Grid *grid, FILE *stream)
         for (Column column = 0; column <= last; column++) {
             const bool right = column >= grid->numbers && column < grid->after_numbers;
             if (widths[column])
-                fprintf(stream, "%s%*s", column ? "  " : "", right ? widths[column] : column < last ? -widths[column] : 0,
+                fprintf(stream, "%s%*s", column ? "  " : "",
+                        right           ? widths[column]
+                        : column < last ? -widths[column]
+                                        : 0,
                         cells[column] ? cells[column] : "");
         }
         putc('\n', stream);
@@ -292,8 +321,10 @@ static void put_title(const CompareTable *table, FILE *stream)
     const CompareRow *row = table->rows;
     while (row->reason)
         row++;
-    fprintf(stream, "%s, %s%s\n", table->by_stages ? counted(row->stages, "stage").text : counted(row->ranks, "rank").text,
-            counted(row->microbatches, "microbatch").text, table->sizes_differ ? ": the most that one of the files has by itself" : "");
+    fprintf(stream, "%s, %s%s\n",
+            table->by_stages ? counted(row->stages, "stage").text : counted(row->ranks, "rank").text,
+            counted(row->microbatches, "microbatch").text,
+            table->sizes_differ ? ": the most that one of the files has by itself" : "");
 }
 
 static bool some_recut(const CompareTable *table)
@@ -304,43 +335,47 @@ static bool some_recut(const CompareTable *table)
     return false;
 }
 
-static uint32_t costs_used(const CompareTable *table)
+/* What part of the model the given times are of. */
+static void put_unit(const CompareTable *table, FILE *stream)
 {
-    uint32_t used = 0;
-    for (size_t i = 0; i < table->count; i++)
-        used |= table->rows[i].costs_used;
-    return used;
+    if (table->costs->model_layers >= 1)
+        fprintf(stream, "times of stages are sums over the parts of a model of %g layers\n", table->costs->model_layers);
+    else if (table->costs_stages != table->parts)
+        fprintf(stream, "times are given for a model in %u stages%s; a stage of another size takes its share\n",
+                table->costs_stages, table->stages_assumed ? ", as many as costs of single stages name (stages = N in the "
+                                                             "costs says another number)" : "");
+    else if (some_recut(table))
+        fprintf(stream, "times and bytes are given for 1/%u of the model; a smaller or larger stage takes its share\n",
+                table->parts);
 }
 
 static void put_words(const CompareTable *table, FILE *stream)
 {
-    fputs(shows(table, BUBBLE)
-              ? "\nbubble: time of the longest rank beyond the mean work of a rank; rate: its share of the time of that rank\n"
-              : "\nrate: bubble, as a share of the time of the longest rank\n",
+    fputs(shows(table, BUBBLE) ? "\nbubble: time of the longest rank beyond the mean work of a rank; rate: its share "
+                                 "of the time of that rank\n"
+                               : "\nrate: bubble, as a share of the time of the longest rank\n",
           stream);
     if (shows(table, ORDER))
-        fprintf(stream, "%sorder: this share where messages take no time: %swaiting\n", any(table, IMBALANCE) ? "imbalance, " : "",
+        fprintf(stream, "%sorder: this share where messages take no time: %swaiting\n",
+                any(table, IMBALANCE) ? "imbalance, " : "",
                 any(table, IMBALANCE) ? "work that ranks have less than the one with most; " : "");
     if (any(table, MESSAGES))
         fputs("messages: time that they add to the makespan\n", stream);
     else if (table->brief)
-        fputs("messages take no time under these costs, so more chunks always look better: --cost comm=... says their time\n", stream);
+        fputs("messages take no time under these costs, so more chunks always look better: --cost comm=... says their "
+              "time\n",
+              stream);
     if (shows(table, PEAK))
-        fputs("peak: most activations of a stage on a rank; models: these as microbatches of the whole model\n", stream);
+        fputs("peak: most activations of a stage on a rank; models: these as microbatches of the whole model\n",
+              stream);
     else if (shows(table, MODELS))
         fputs("models: most microbatches of the whole model that a rank holds activations for\n", stream);
     fputs("copies: of the weights, versions included; sent: messages of all ranks\n", stream);
     if (any(table, MEMORY))
         fprintf(stream, "memory: of the rank that needs most, %s\n",
                 table->memory->has_sizes ? "weights and messages included" : "what its microbatches hold");
-    if (table->costs->model_layers >= 1)
-        fprintf(stream, "times of stages are sums over the parts of a model of %g layers\n", table->costs->model_layers);
-    else if (table->costs_stages == table->parts && some_recut(table))
-        fprintf(stream, "times and bytes are given for 1/%u of the model; a stage that is smaller or larger takes its share\n", table->parts);
-    else if (table->costs_stages != table->parts)
-        fprintf(stream, "times are given for a model in %u stages%s; a stage of another size takes its share\n", table->costs_stages,
-                table->stages_assumed ? ", as many as costs of single stages name (stages = N in the costs says another number)" : "");
-    costs_put_derived(table->costs, costs_used(table), "derived cost: ", stream);
+    put_unit(table, stream);
+    costs_put_derived(table->costs, compare_costs_used(table->rows, table->count), "derived cost: ", stream);
 }
 
 void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream)
@@ -358,68 +393,4 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream)
         return;
     put_published_rows(table, arena, stream);
     put_words(table, stream);
-}
-
-/* --- as JSON --- */
-
-static void put_text(const char *text, FILE *stream) { json_put_text(text, strlen(text), stream); }
-
-static void put_published(const PublishedBubble *published, FILE *stream)
-{
-    fputs(",\n   \"published\": {\"formula\": ", stream);
-    put_text(published->formula, stream);
-    fputs(", \"source\": ", stream);
-    put_text(published->source, stream);
-    fprintf(stream, ", \"bound\": %s, \"bubble\": %.17g, \"outside_domain\": ", published->is_bound ? "true" : "false", published->value);
-    if (*published->breach)
-        put_text(published->breach, stream);
-    else
-        fputs("null", stream);
-    putc('}', stream);
-}
-
-void compare_put_json(const CompareTable *table, FILE *stream)
-{
-    fprintf(stream, "{\"stages_of_times\": %u, \"stages_of_bytes\": %u, ", table->costs_stages, table->parts);
-    if (costs_has_derived(table->costs, costs_used(table))) {
-        fputs("\"derived_costs\": ", stream);
-        costs_put_derived_json(table->costs, costs_used(table), stream);
-        fputs(",\n ", stream);
-    }
-    fputs("\"schedules\": [", stream);
-    for (size_t i = 0; i < table->count; i++) {
-        const CompareRow *row = &table->rows[i];
-        fputs(i ? ",\n  {\"file\": " : "\n  {\"file\": ", stream);
-        put_text(row->path, stream);
-        fputs(", \"schedule\": ", stream);
-        put_text(row->name, stream);
-        fputs(", \"parameters\": {", stream);
-        for (uint32_t p = 0; p < row->parameter_count; p++) {
-            fputs(p ? ", " : "", stream);
-            put_text(row->parameters[p].name, stream);
-            fprintf(stream, ": %" PRId64, row->parameters[p].value);
-        }
-        putc('}', stream);
-        if (row->reason) {
-            fputs(", \"refused\": ", stream);
-            put_text(row->reason, stream);
-            putc('}', stream);
-            continue;
-        }
-        fprintf(stream,
-                ", \"ranks\": %u, \"stages\": %u, \"microbatches\": %u, \"makespan\": %.17g,\n   \"cost\": %.17g, \"bubble\": %.17g, "
-                "\"bubble_rate\": %.17g, \"imbalance\": %.17g, \"order_bubble\": %.17g, \"messages_time\": %.17g,\n   \"peak_activations\": %u, \"weight_copies\": %.17g, \"messages_sent\": %llu",
-                row->ranks, row->stages, row->microbatches, row->makespan, row->bubble.cost, bubble_of(row), row->bubble.rate,
-                row->causes.imbalance, row->causes.order, row->causes.messages, row->peak, row->copies, (unsigned long long)row->messages);
-        if (row->bytes > 0)
-            fprintf(stream, ", \"bytes_sent\": %.17g", row->bytes);
-        if (row->memory > 0)
-            fprintf(stream, ", \"peak_memory\": %.17g", row->memory);
-        if (memory_is_limited(table->memory))
-            fprintf(stream, ", \"fits\": %s", row->fits ? "true" : "false");
-        if (row->has_published)
-            put_published(&row->published, stream);
-        putc('}', stream);
-    }
-    fputs("]}\n", stream);
 }

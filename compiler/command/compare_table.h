@@ -27,18 +27,23 @@ Status compare_sort_named(const char *name, CompareSort *sort, Error *error);
 /* The smallest first; of equal ones the one that takes less time, then by names. Rows without figures come last. */
 void compare_sort(CompareRow *rows, size_t count, CompareSort sort);
 
+/* Bits 1 << StageCost: the costs that some row uses. */
+uint32_t compare_costs_used(const CompareRow *rows, size_t count);
+
 /* "60.88G": the arena's. */
 const char *bytes_text(double bytes, Arena *arena);
 
 void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream);
 
-/* {"stages_of_times": (of how many stages the costs are), "stages_of_bytes": (the same of --slot-bytes), "derived_costs": (as costs_put_derived_json, where there are
-   any), "schedules": [an object a row]}:
-   file, schedule, parameters (-D that it took), and either refused, why it has no figures, or ranks, stages, microbatches, makespan,
-   cost, bubble (cost - work), bubble_rate, imbalance, order_bubble and messages_time (BubbleCauses), peak_activations, weight_copies,
-   messages_sent; bytes_sent where the costs have them, and peak_memory (of a rank) where they or --slot-bytes do; fits, where there is a
-   --memory-limit; published, where there is a closed form: formula, source, bound (whether it is no more than that), bubble,
-   outside_domain (why; null: sizes and times lie in its domain). */
+/* {"chunks": 4} */
+void compare_put_parameters(const CompareRow *row, FILE *stream);
+/* {"stages_of_times": (of how many stages the costs are), "stages_of_bytes": (the same of --slot-bytes),
+   "derived_costs": (as costs_put_derived_json, where there are any), "schedules": [an object a row]}: file, schedule,
+   parameters (-D that it took), and either refused, why it has no figures, or ranks, stages, microbatches, makespan,
+   cost, bubble (cost - work), bubble_rate, imbalance, order_bubble and messages_time (BubbleCauses), peak_activations,
+   weight_copies, messages_sent; bytes_sent where the costs have them, and peak_memory (of a rank) where they or
+   --slot-bytes do; fits, where there is a --memory-limit; published, where there is a closed form: formula, source,
+   bound (whether it is no more than that), bubble, outside_domain (why; null: sizes and times lie in its domain). */
 void compare_put_json(const CompareTable *table, FILE *stream);
 
 #endif

@@ -87,6 +87,12 @@ static const struct {
      {{"I != F", other_input}, LONG_WEIGHT, OTHER_HALVES, {"FB != F+B", overlapped}, FEW_FOR_BOTH}},
 };
 
+static double both_passes(const Costs *costs, uint32_t stage)
+{
+    return costs_pass(costs, stage, COST_F) + costs_pass(costs, stage, COST_B);
+}
+
+/* The mean time over all stages but one. */
 static double without(const Costs *costs, StageCost kind, uint32_t stages, uint32_t slowest)
 {
     double sum = 0;
@@ -106,7 +112,7 @@ static Sizes sizes_of(const Schedule *schedule, const Costs *costs, uint32_t pea
         for (StageCost kind = COST_F; kind <= COST_W; kind++)
             x.alike = x.alike && costs_pass(costs, s, kind) == costs_pass(costs, 0, kind);
         x.alike = x.alike && costs_pair(costs, s, s, COST_B) == x.pair;
-        if (costs_pass(costs, s, COST_F) + costs_pass(costs, s, COST_B) > costs_pass(costs, slowest, COST_F) + costs_pass(costs, slowest, COST_B))
+        if (both_passes(costs, s) > both_passes(costs, slowest))
             slowest = s;
     }
     if (!x.alike) {

@@ -14,7 +14,7 @@ enum { RANKS_A_STAGE = 4 }; /* looked for with `stages`: no more ranks than so m
 typedef struct Attempt {
     const Trial *trial;
     Parameters parameters;
-    Costs costs; /* with the number of stages that they are of */
+    Costs costs;      /* with the number of stages that they are of */
     bool places_only; /* up to where the stages live */
     TrialSizes sizes; /* all 0: it did not come so far */
     Compilation compilation;
@@ -39,13 +39,17 @@ static void take_optional(Attempt *attempt, const Ast *tree)
     const Parameters *optional = attempt->trial->optional, *own = &attempt->trial->parameters;
     for (uint32_t i = 0; optional && i < optional->count; i++)
         if (parameter_item(tree, optional->others[i].name))
-            parameters_set(&attempt->parameters, attempt->compilation.arena, optional->others[i].name, optional->others[i].value);
+            parameters_set(&attempt->parameters, attempt->compilation.arena, optional->others[i].name,
+                           optional->others[i].value);
     for (uint32_t i = 0; i < own->count; i++) /* of one name the last counts */
         parameters_set(&attempt->parameters, attempt->compilation.arena, own->others[i].name, own->others[i].value);
 }
 
 /* Times and bytes are given for 1/parts of the model. */
-static uint32_t parts_of(const Attempt *attempt) { return attempt->trial->parts ? attempt->trial->parts : attempt->sizes.stages; }
+static uint32_t parts_of(const Attempt *attempt)
+{
+    return attempt->trial->parts ? attempt->trial->parts : attempt->sizes.stages;
+}
 
 /* dprun cannot cut the model of such costs into the stages of the schedule. */
 static bool has_too_few_layers(const Attempt *attempt)
@@ -81,8 +85,13 @@ static Status attempt_ranks(Attempt *attempt, const Trial *trial, int64_t ranks,
         parameters_set_ranks(&attempt->parameters, ranks);
     if (source_is_order(trial->source))
         attempt->parameters = (Parameters){.others = trial->parameters.others, .count = trial->parameters.count};
-    attempt->compilation = (Compilation){.arena = arena, .source = trial->source, .parameters = &attempt->parameters, .costs = &attempt->costs,
-                                         .search = trial->search, .reached = on_the_way, .context = &attempt};
+    attempt->compilation = (Compilation){.arena = arena,
+                                         .source = trial->source,
+                                         .parameters = &attempt->parameters,
+                                         .costs = &attempt->costs,
+                                         .search = trial->search,
+                                         .reached = on_the_way,
+                                         .context = &attempt};
     return compile(&attempt->compilation, error);
 }
 
@@ -186,10 +195,12 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
         row->copies += c->plans[r].slots[SLOT_WEIGHTS];
         row->messages += load.messages;
         row->bytes += load.bytes_sent;
-        row->memory = fmax(row->memory, given->has_sizes ? (double)memory_bytes(&sizes, schedule, c->plans, r) : load.peak_memory);
+        row->memory = fmax(row->memory,
+                           given->has_sizes ? (double)memory_bytes(&sizes, schedule, c->plans, r) : load.peak_memory);
     }
-    row->fits = (!given->limit || row->memory <= (double)given->limit) &&
-                (!given->limit_activations || (uint64_t)row->peak * parts <= (uint64_t)given->limit_activations * stages);
+    row->fits =
+        (!given->limit || row->memory <= (double)given->limit) &&
+        (!given->limit_activations || (uint64_t)row->peak * parts <= (uint64_t)given->limit_activations * stages);
     row->copies /= stages;
     row->costs_used = schedule_costs_used(schedule);
     row->asynchronous = schedule->asynchronous;
@@ -202,7 +213,8 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
 static void refuse_other_sizes(const Trial *trial, Arena *arena, CompareRow *row)
 {
     const Parameters *wanted = &trial->parameters;
-    if ((wanted->has_ranks && wanted->ranks != row->ranks) || (wanted->has_microbatches && wanted->microbatches != row->microbatches) ||
+    if ((wanted->has_ranks && wanted->ranks != row->ranks) ||
+        (wanted->has_microbatches && wanted->microbatches != row->microbatches) ||
         (trial->stages && trial->stages != row->stages))
         row->reason = arena_format(arena, "an order for %s, %s and %s", counted(row->ranks, "rank").text,
                                    counted(row->stages, "stage").text, counted(row->microbatches, "microbatch").text);

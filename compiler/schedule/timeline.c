@@ -248,7 +248,8 @@ Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline)
     return bubble;
 }
 
-BubbleCauses timeline_bubble_causes(const Schedule *schedule, const PassTable *table, const Timeline *timeline, Arena *arena)
+BubbleCauses timeline_bubble_causes(const Schedule *schedule, const PassTable *table, const Timeline *timeline,
+                                    Arena *arena)
 {
     Costs costs = *timeline->costs;
     Timeline quiet;

@@ -43,13 +43,15 @@ typedef struct Bubble {
 } Bubble;
 Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline);
 
-/* What makes the bubble. The first two are of the same order where messages take no time; they add up to its rate there. */
+/* What makes the bubble. The first two are shares of the cost that the same order has where messages take no time; they
+   add up to its rate there. */
 typedef struct BubbleCauses {
     double imbalance; /* (largest_work - work) / cost: some ranks have less work than others */
     double order;     /* (cost - largest_work) / cost: the rank with the most work waits, too */
     double messages;  /* time that messages add to the makespan */
 } BubbleCauses;
 /* `timeline` is one of timeline_run. */
-BubbleCauses timeline_bubble_causes(const Schedule *schedule, const PassTable *table, const Timeline *timeline, Arena *arena);
+BubbleCauses timeline_bubble_causes(const Schedule *schedule, const PassTable *table, const Timeline *timeline,
+                                    Arena *arena);
 
 #endif

@@ -59,14 +59,14 @@ static void print_header(const Report *report)
 /* Where ranks share processors: what they wait for says nothing of the schedule. */
 static void explain_missing_bubble(const Report *report)
 {
-    const RunFacts *facts = &report->facts;
-    const uint32_t ranks = facts->program->rank_count;
+    const uint32_t processors = report->facts.processors, ranks = report->facts.program->rank_count;
     const bool json = report->options->json;
-    if (!facts->processors || ranks <= facts->processors)
+    if (!processors || ranks <= processors)
         return;
-    fprintf(json ? stderr : report->words, "%s%u ranks share %s: each waits about %.0f %% of the time for one, whatever the schedule; %s\n",
-            json ? "dprun: note: " : "           ", ranks, counted(facts->processors, "processor").text,
-            100.0 * (1.0 - (double)facts->processors / ranks), json ? "bubble_rate is null" : "no bubble is measured");
+    fprintf(json ? stderr : report->words,
+            "%s%u ranks share %s: each waits about %.0f %% of the time for one, whatever the schedule; %s\n",
+            json ? "dprun: note: " : "           ", ranks, counted(processors, "processor").text,
+            100.0 * (1.0 - (double)processors / ranks), json ? "bubble_rate is null" : "no bubble is measured");
 }
 
 static void put_derived_costs(const Report *report)

@@ -88,8 +88,8 @@ typedef struct StepReport {
     double gradient_norm;    /* before clipping; 0 where nothing is learned; asynchronous: the largest of the step's updates */
     double seconds;
     double makespan;         /* seconds from the first start of a pass to the last end of one */
-    double bubble_rate;      /* (ranks * cost - busy) / (ranks * cost), cost the longest start-to-end of a rank's passes. NAN where ranks
-                                share processors: then they wait for these, and what the schedule makes them wait cannot be told */
+    double bubble_rate;      /* (ranks * cost - busy) / (ranks * cost), cost the longest start-to-end of a rank's passes.
+                                NAN where ranks share processors: they wait for these, not for the schedule alone */
     const double *busy;      /* [ranks] seconds in passes */
     double product_seconds;  /* of these, all ranks together: in matrix products, */
     double operations;       /* and the floating-point operations of these */

@@ -1,0 +1,85 @@
+#include "compiler/command/compare_table.h"
+
+#include "compiler/output/json.h"
+#include "runtime/program/costs_resolve.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void put_text(const char *text, FILE *stream) { json_put_text(text, strlen(text), stream); }
+
+static void put_published(const PublishedBubble *published, FILE *stream)
+{
+    fputs(",\n   \"published\": {\"formula\": ", stream);
+    put_text(published->formula, stream);
+    fputs(", \"source\": ", stream);
+    put_text(published->source, stream);
+    fprintf(stream, ", \"bound\": %s, \"bubble\": %.17g, \"outside_domain\": ", published->is_bound ? "true" : "false",
+            published->value);
+    if (*published->breach)
+        put_text(published->breach, stream);
+    else
+        fputs("null", stream);
+    putc('}', stream);
+}
+
+void compare_put_parameters(const CompareRow *row, FILE *stream)
+{
+    putc('{', stream);
+    for (uint32_t i = 0; i < row->parameter_count; i++) {
+        fputs(i ? ", " : "", stream);
+        put_text(row->parameters[i].name, stream);
+        fprintf(stream, ": %" PRId64, row->parameters[i].value);
+    }
+    putc('}', stream);
+}
+
+static void put_figures(const CompareTable *table, const CompareRow *row, FILE *stream)
+{
+    fprintf(stream,
+            ", \"ranks\": %u, \"stages\": %u, \"microbatches\": %u, \"makespan\": %.17g,\n   \"cost\": %.17g, "
+            "\"bubble\": %.17g, "
+            "\"bubble_rate\": %.17g, \"imbalance\": %.17g, \"order_bubble\": %.17g, \"messages_time\": %.17g,\n   "
+            "\"peak_activations\": %u, \"weight_copies\": %.17g, \"messages_sent\": %llu",
+            row->ranks, row->stages, row->microbatches, row->makespan, row->bubble.cost,
+            row->bubble.cost - row->bubble.work, row->bubble.rate, row->causes.imbalance, row->causes.order,
+            row->causes.messages, row->peak, row->copies, (unsigned long long)row->messages);
+    if (row->bytes > 0)
+        fprintf(stream, ", \"bytes_sent\": %.17g", row->bytes);
+    if (row->memory > 0)
+        fprintf(stream, ", \"peak_memory\": %.17g", row->memory);
+    if (memory_is_limited(table->memory))
+        fprintf(stream, ", \"fits\": %s", row->fits ? "true" : "false");
+    if (row->has_published)
+        put_published(&row->published, stream);
+}
+
+void compare_put_json(const CompareTable *table, FILE *stream)
+{
+    fprintf(stream, "{\"stages_of_times\": %u, \"stages_of_bytes\": %u, ", table->costs_stages, table->parts);
+    const uint32_t used = compare_costs_used(table->rows, table->count);
+    if (costs_has_derived(table->costs, used)) {
+        fputs("\"derived_costs\": ", stream);
+        costs_put_derived_json(table->costs, used, stream);
+        fputs(",\n ", stream);
+    }
+    fputs("\"schedules\": [", stream);
+    for (size_t i = 0; i < table->count; i++) {
+        const CompareRow *row = &table->rows[i];
+        fputs(i ? ",\n  {\"file\": " : "\n  {\"file\": ", stream);
+        put_text(row->path, stream);
+        fputs(", \"schedule\": ", stream);
+        put_text(row->name, stream);
+        fputs(", \"parameters\": ", stream);
+        compare_put_parameters(row, stream);
+        if (row->reason) {
+            fputs(", \"refused\": ", stream);
+            put_text(row->reason, stream);
+            putc('}', stream);
+            continue;
+        }
+        put_figures(table, row, stream);
+        putc('}', stream);
+    }
+    fputs("]}\n", stream);
+}
