@@ -106,8 +106,8 @@ static void noise(const Dataset *dataset, uint64_t key, float *inputs, float *ta
             wanted[which][i] = random_normal(random_key(key, which), i);
 }
 
-/* What the starting weights, the training data and the held-out data draw from. Weights use small places as numbers. */
-enum { TRAINING = 0x74726169, HELD_OUT = 0x68656c64 };
+/* What the training data draws from. Weights use small places as numbers. */
+enum { TRAINING = 0x74726169 };
 
 void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets)
 {
@@ -121,16 +121,35 @@ void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, 
         window_at(dataset, sample, random_bits(key, sample) % starts, inputs, targets);
 }
 
-void dataset_held_out(const Dataset *dataset, uint32_t number, void *inputs, void *targets)
+uint64_t dataset_windows(const Dataset *dataset)
 {
-    if (dataset->config.kind == MODEL_MLP) {
-        noise(dataset, random_key(random_key(dataset->config.seed, HELD_OUT), number), inputs, targets);
-        return;
+    const bool gpt = dataset->config.kind == MODEL_GPT;
+    return gpt ? (dataset->size - dataset->training - 1) / dataset->config.sequence : 0; /* the last target is a byte more */
+}
+
+Windows held_out_windows(uint64_t windows, uint32_t microbatch_size, uint64_t number)
+{
+    const uint64_t full = windows / microbatch_size;
+    Windows own = {number * microbatch_size, microbatch_size};
+    if (number < full)
+        return own;
+    own = (Windows){full * microbatch_size, 0};
+    for (uint64_t at = full;; at++) {
+        const uint64_t left = windows - own.first;
+        own.count = (uint32_t)left;
+        while (own.count && microbatch_size % own.count != 0)
+            own.count--;
+        if (at == number || !own.count)
+            return own;
+        own.first += own.count;
     }
-    const size_t sequence = dataset->config.sequence, windows = (dataset->size - dataset->training - 1) / sequence;
+}
+
+void dataset_held_out(const Dataset *dataset, Windows windows, void *inputs, void *targets)
+{
     for (uint32_t sample = 0; sample < dataset->config.microbatch_size; sample++) {
-        const size_t window = ((size_t)number * dataset->config.microbatch_size + sample) % windows;
-        window_at(dataset, sample, dataset->training + window * sequence, inputs, targets);
+        const uint64_t window = windows.count ? windows.first + sample % windows.count : 0;
+        window_at(dataset, sample, dataset->training + window * dataset->config.sequence, inputs, targets);
     }
 }
 

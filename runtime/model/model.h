@@ -137,8 +137,20 @@ void dataset_close(Dataset *dataset);
 const char *dataset_name(const Dataset *dataset);
 /* The data of microbatch `number` of step `step`: a function of (seed, step, number) alone. Either pointer may be NULL. */
 void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets);
-/* The held-out part, from its beginning on, wrapping; gpt only has one distinct from training data. */
-void dataset_held_out(const Dataset *dataset, uint32_t number, void *inputs, void *targets);
+/* The held-out part, gpt alone: windows of `sequence` tokens one after the other; what is left at the end is too short for one.
+   mlp: 0. */
+uint64_t dataset_windows(const Dataset *dataset);
+
+/* Windows first .. first + count - 1, which a microbatch holds equally often: its loss is their mean. */
+typedef struct Windows {
+    uint64_t first;
+    uint32_t count; /* divides microbatch_size; 0: all are through, and this microbatch counts for nothing */
+} Windows;
+
+/* Which of the first `windows` ones microbatch `number` of an evaluation holds: as many as fill it, and at the end as many as are
+   left and divide it. So every window counts once, whatever the size of a microbatch. */
+Windows held_out_windows(uint64_t windows, uint32_t microbatch_size, uint64_t number);
+void dataset_held_out(const Dataset *dataset, Windows windows, void *inputs, void *targets);
 /* Entropy of single bytes of the training part, nats; 0 for mlp. */
 double dataset_byte_entropy(const Dataset *dataset);
 

@@ -308,7 +308,10 @@ void rank_release(Rank *rank)
 static void draw(const Session *session, uint64_t step, uint32_t number, bool held_out, void *inputs, void *targets)
 {
     if (held_out)
-        dataset_held_out(session->dataset, (uint32_t)step * session->loaded->program->microbatches + number, inputs, targets);
+        dataset_held_out(session->dataset,
+                         held_out_windows(session->held_out, session->model.microbatch_size,
+                                          step * session->loaded->program->microbatches + number),
+                         inputs, targets);
     else
         dataset_microbatch(session->dataset, step, number, inputs, targets);
 }

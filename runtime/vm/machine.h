@@ -114,6 +114,7 @@ struct Session {
     const Transport *transport;
     Endpoint **endpoints;   /* [ranks]; NULL: not in this process */
     Dataset *dataset;
+    uint64_t held_out;      /* windows that the loss on held-out data is the mean of */
     const char *device;     /* its name */
     Rank *ranks;            /* [ranks]; those of this process are used */
     Progress *own_progress; /* [ranks]; unless hooks.progress */

@@ -20,6 +20,7 @@ const char options_help[] =
     "  --data FILE        train on the bytes of FILE (default: a text that every Debian has)\n"
     "  --model NAME|FILE  gpt (default), mlp, or a file of 'key = value' lines\n"
     "  --set KEY=VALUE    one setting of the model or the training, as in such a file; may be repeated\n"
+    "  --held-out N|all   the loss at the end is over the first N tokens of the last tenth of the data (default 65536)\n"
     "  --seed N           seed of the weights and the data order\n"
     "  --device KIND      auto, cpu, cuda (bfloat16 on GPUs), cuda-fp32; or sim: passes take the time that --cost says and\n"
     "                     compute nothing\n"
@@ -63,6 +64,14 @@ static Status parse_count(const char *option, const char *text, uint64_t least, 
         snprintf(wanted, sizeof wanted, "a whole number from %llu to %llu", (unsigned long long)least, (unsigned long long)most);
         return usage(error, option, text, wanted);
     }
+    return STATUS_OK;
+}
+
+static Status parse_held_out(const char *text, uint64_t *tokens, Error *error)
+{
+    if (strcmp(text, "all") != 0)
+        return parse_count("--held-out", text, 1, UINT64_MAX - 1, tokens, error);
+    *tokens = UINT64_MAX;
     return STATUS_OK;
 }
 
@@ -172,13 +181,14 @@ static Status check_together(const RunOptions *options, Error *error)
     return STATUS_OK;
 }
 
-enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
+enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_HELD_OUT, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
        OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_IN_TURN, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_LOAD, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_PROFILE, OPTION_JSON,
        OPTION_OVERCOMMIT, OPTION_HELP, OPTION_VERSION };
 
 static const struct option long_options[] = {
     {"steps", required_argument, NULL, OPTION_STEPS},
     {"data", required_argument, NULL, OPTION_DATA},
+    {"held-out", required_argument, NULL, OPTION_HELD_OUT},
     {"model", required_argument, NULL, OPTION_MODEL},
     {"set", required_argument, NULL, OPTION_SET},
     {"seed", required_argument, NULL, OPTION_SEED},
@@ -230,6 +240,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         switch (option) {
         case OPTION_STEPS: TRY(parse_count("--steps", optarg, 1, UINT32_MAX - 1, &options->steps, error)); break;
         case OPTION_DATA: options->data = optarg; break;
+        case OPTION_HELD_OUT: TRY(parse_held_out(optarg, &options->held_out, error)); break;
         case OPTION_MODEL: options->model_name = optarg; break;
         case OPTION_SET: assignments[assignment_count++] = optarg; break;
         case OPTION_SEED: seed = optarg; break;
@@ -276,6 +287,10 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         TRY(parse_count("--seed", seed, 0, UINT64_MAX, &options->model.seed, error));
     if (options->steps == 0 && options->profile)
         options->seconds = PROFILE_SECONDS;
+    if (options->held_out && (options->forward_only || options->simulated || options->model.kind != MODEL_GPT))
+        return error_set(error, STATUS_BAD_USAGE, "--held-out: there is a loss on held-out data only where the gpt model is trained; %s", hint);
+    if (options->held_out == 0)
+        options->held_out = 1 << 16;
     if (options->steps == 0)
         options->steps = options->profile ? UINT32_MAX - 1 : options->simulated ? 3 : options->forward_only ? 1 : 400;
     return STATUS_OK;

@@ -118,7 +118,8 @@ static void print_json(const Report *report, const StepReport *step)
            step->product_seconds > 0 ? step->operations / step->product_seconds * 1e-9 : 0,
            (unsigned long long)report->facts.planned_bytes);
     if (step->has_held_out)
-        printf(",\"held_out_loss\":%.17g,\"byte_entropy\":%.17g", step->held_out_loss, report->facts.byte_entropy);
+        printf(",\"held_out_loss\":%.17g,\"held_out_tokens\":%llu,\"byte_entropy\":%.17g", step->held_out_loss,
+               (unsigned long long)step->held_out_tokens, report->facts.byte_entropy);
     printf("}\n");
 }
 
@@ -178,6 +179,7 @@ static void take_step(void *context, const StepReport *step)
     report->last_makespan = step->makespan;
     report->has_held_out = step->has_held_out;
     report->held_out_loss = step->held_out_loss;
+    report->held_out_tokens = step->held_out_tokens;
     const uint64_t tenth = (report->options->steps + 9) / 10;
     if (report->options->json) {
         print_json(report, step);
@@ -206,8 +208,8 @@ static void print_results(const Report *report)
     else
         fprintf(words, "last loss %.4f\n", report->last_loss);
     if (report->has_held_out)
-        fprintf(words, "held out   loss %.4f nats a byte; the frequency of bytes alone gives %.4f\n", report->held_out_loss,
-                report->facts.byte_entropy);
+        fprintf(words, "held out   loss %.4f nats a byte over %llu bytes; the frequency of bytes alone gives %.4f\n",
+                report->held_out_loss, (unsigned long long)report->held_out_tokens, report->facts.byte_entropy);
 }
 
 Status report_close(Report *report, Status status, Error *error)

@@ -17,6 +17,7 @@ typedef struct Report {
     double tokens;         /* of a step */
     double seconds;        /* of all steps so far */
     bool has_held_out;
+    uint64_t held_out_tokens;
     double held_out_loss, last_loss, last_makespan;
     uint64_t steps;        /* that have run */
     int output_error;      /* errno of standard output's first failure */

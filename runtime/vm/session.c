@@ -128,6 +128,13 @@ static Status open_transport(Session *session, Error *error)
     return session->transport->open(&config, session->endpoints, error);
 }
 
+/* Of the held-out windows, the first that --held-out admits: one at least. */
+static uint64_t windows_to_try(const Session *session)
+{
+    const uint64_t all = dataset_windows(session->dataset), wanted = session->options->held_out / session->model.sequence;
+    return wanted >= all ? all : wanted > 0 ? wanted : 1;
+}
+
 static Status open_all(Session *session, Error *error)
 {
     const RunOptions *options = session->options;
@@ -142,6 +149,7 @@ static Status open_all(Session *session, Error *error)
     if (!options->simulated) {
         TRY(model_config_check(&session->model, program->stages, error));
         TRY(dataset_open(&session->model, options->data, &session->dataset, error));
+        session->held_out = windows_to_try(session);
         if (options->load)
             TRY(weights_check(session, error));
     }

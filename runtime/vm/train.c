@@ -7,8 +7,6 @@
 
 #include <math.h>
 
-enum { HELD_OUT_MICROBATCHES = 16 }; /* at least so many make the held-out loss */
-
 /* Everybody's record to everybody: the end of a step for all. */
 static Status tell(Rank *rank, Error *error)
 {
@@ -51,37 +49,29 @@ static Status run_stream(Rank *rank, const Program *program, Error *error)
     return tell(rank, error);
 }
 
-/* The losses that all ranks have told, summed by microbatch number; into `losses` as well unless NULL. */
-static double sum_losses(const Rank *rank, double *losses)
+/* That of microbatch m, of those that all ranks have told. */
+static double told_loss(const Rank *rank, uint32_t m)
 {
-    const Session *session = rank->session;
-    const Program *program = session->loaded->program;
-    double sum = 0;
-    for (uint32_t m = 0; m < program->microbatches; m++) {
-        const End *end = &session->ends[m];
-        const double loss = rank_record(rank, end->home.rank)->losses[end->loss];
-        sum += loss;
-        if (losses)
-            losses[m] = loss;
-    }
-    return sum;
+    const End *end = &rank->session->ends[m];
+    return rank_record(rank, end->home.rank)->losses[end->loss];
 }
 
-/* The mean loss over the beginning of the held-out data. Losses and times of the last step are overwritten. */
+/* The mean loss over the held-out windows, as many streams as that takes: the windows count alike, the microbatches that are there
+   only because a stream has so many do not count. */
 static Status evaluate(Rank *rank, double *loss, Error *error)
 {
     const Session *session = rank->session;
-    const uint32_t microbatches = session->loaded->program->microbatches;
-    const uint32_t rounds = (HELD_OUT_MICROBATCHES + microbatches - 1) / microbatches;
+    const uint32_t microbatches = session->loaded->program->microbatches, size = session->model.microbatch_size;
     rank->clock = rank->clocks + session->kept_steps * ((size_t)session->longest_stream + 1);
     atomic_store_explicit(&rank->progress->evaluating, true, memory_order_relaxed);
     double sum = 0;
-    for (uint32_t round = 0; round < rounds; round++) {
+    for (uint64_t round = 0; held_out_windows(session->held_out, size, round * microbatches).count; round++) {
         TRY(rank_fill(rank, round, true, error));
         TRY(run_stream(rank, session->loaded->forward, error));
-        sum += sum_losses(rank, NULL);
+        for (uint32_t m = 0; m < microbatches; m++)
+            sum += held_out_windows(session->held_out, size, round * microbatches + m).count * told_loss(rank, m);
     }
-    *loss = sum / ((double)rounds * microbatches);
+    *loss = sum / (double)session->held_out;
     return STATUS_OK;
 }
 
@@ -100,11 +90,13 @@ static StepReport make_report(Rank *rank, int64_t begun)
     StepReport report = {
         .step = rank->step,
         .last = rank->step == rank->session->options->steps || anyone_stops(rank),
-        .loss = sum_losses(rank, rank->losses) / program->microbatches,
         .losses = rank->losses,
         .seconds = (double)(clock_nanoseconds() - begun) * 1e-9,
         .busy = rank->busy,
     };
+    for (uint32_t m = 0; m < program->microbatches; m++)
+        report.loss += rank->losses[m] = told_loss(rank, m);
+    report.loss /= program->microbatches;
     double cost = 0, busy = 0;
     int64_t first = INT64_MAX, last = INT64_MIN;
     for (uint32_t r = 0; r < program->rank_count; r++) {
@@ -163,6 +155,7 @@ static Status step(Rank *rank, bool *last, Error *error)
                           session->model.kind == MODEL_GPT;
     if (report.has_held_out)
         TRY(evaluate(rank, &report.held_out_loss, error));
+    report.held_out_tokens = session->held_out * session->model.sequence;
     if (rank->number == 0 && observer->step)
         observer->step(observer->context, &report);
     return STATUS_OK;

@@ -43,6 +43,7 @@ typedef struct RunOptions {
     const char *model_name;
     const char *data;         /* NULL: the default text */
     uint64_t steps;
+    uint64_t held_out;        /* tokens, at most: the loss at the end is over the first of the held-out data */
     uint64_t trace_steps;     /* the last of them that the trace shows; 0: the run chooses */
     double deadline;          /* seconds; 0: none */
     const char *device;       /* a name that device_choose knows, or auto */
@@ -94,7 +95,8 @@ typedef struct StepReport {
     double product_seconds;  /* of these, all ranks together: in matrix products, */
     double operations;       /* and the floating-point operations of these */
     bool has_held_out;       /* on the last step of a model that has held-out data */
-    double held_out_loss;
+    double held_out_loss;    /* mean over held_out_tokens */
+    uint64_t held_out_tokens;
 } StepReport;
 
 /* The gradient of one stage as its update finds it: after all backward passes and the reduction over its copies. Of an

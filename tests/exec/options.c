@@ -26,7 +26,7 @@ static void test_defaults(void **state)
     Error error;
     assert_int_equal(PARSE("prog.bin"), STATUS_OK);
     assert_string_equal(options.program, "prog.bin");
-    assert_true(options.steps == 400 && options.deadline == 60.0 && options.model.kind == MODEL_GPT);
+    assert_true(options.steps == 400 && options.deadline == 60.0 && options.model.kind == MODEL_GPT && options.held_out == 65536);
     assert_true(!options.json && !options.reference && !options.forward_only && !options.save && !options.data);
     assert_int_equal(PARSE("--forward-only", "prog.bin"), STATUS_OK);
     assert_true(options.steps == 1 && options.forward_only);
@@ -104,6 +104,10 @@ static void test_mistakes(void **state)
         {{"dprun", "--transport=local", "--rank-map=1,0", "prog.bin"}, STATUS_BAD_USAGE, "mpirun"},
         {{"dprun", "--outputs=o", "prog.bin"}, STATUS_BAD_USAGE, "--forward-only"},
         {{"dprun", "--save=w", "--forward-only", "prog.bin"}, STATUS_BAD_USAGE, "--save"},
+        {{"dprun", "--held-out=0", "prog.bin"}, STATUS_BAD_USAGE, "--held-out: '0'"},
+        {{"dprun", "--held-out=some", "prog.bin"}, STATUS_BAD_USAGE, "--held-out: 'some'"},
+        {{"dprun", "--held-out=all", "--model=mlp", "prog.bin"}, STATUS_BAD_USAGE, "only where the gpt model is trained"},
+        {{"dprun", "--held-out=9", "--forward-only", "prog.bin"}, STATUS_BAD_USAGE, "only where the gpt model is trained"},
         {{"dprun", "--set=hiden=3", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=hidden", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=model=mlp", "prog.bin"}, STATUS_BAD_USAGE, "--model"},

@@ -68,22 +68,41 @@ static void test_microbatches(void **state)
     dataset_close(again);
 }
 
+/* Each window counts once, by whole microbatches and, at the end, by what divides one. */
+static void test_held_out_windows(void **state)
+{
+    (void)state;
+    for (uint32_t size = 1; size <= 12; size++)
+        for (uint64_t windows = 1; windows <= 40; windows++) {
+            uint64_t next = 0, number = 0;
+            for (Windows own; (own = held_out_windows(windows, size, number)).count; number++) {
+                assert_true(own.first == next && size % own.count == 0);
+                assert_true(own.count == size || next >= windows / size * size);
+                next += own.count;
+            }
+            assert_int_equal(next, windows);
+            assert_int_equal(held_out_windows(windows, size, number + 3).count, 0);
+        }
+    assert_int_equal(held_out_windows(0, 4, 0).count, 0);
+}
+
 static void test_held_out(void **state)
 {
     (void)state;
     const ModelConfig config = config_of("gpt", settings, 1);
+    static const Windows asked[] = {{0, 1}, {1, 1}, {0, 3}, {2, 1}, {5, 0}};
     Dataset *data;
-    write_bytes(200);
+    write_bytes(250);
     OK(dataset_open(&config, path, &data, error));
-    for (uint32_t number = 0; number < 5; number++) {
+    assert_int_equal(dataset_windows(data), 3); /* 25 bytes hold three windows of 8 and their last target */
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         int32_t inputs[TOKENS], targets[TOKENS];
-        dataset_held_out(data, number, inputs, targets);
+        dataset_held_out(data, asked[i], inputs, targets);
         for (size_t sample = 0; sample < SAMPLES; sample++) {
-            /* 20 bytes hold two windows of 8 and their last target */
-            const int32_t start = 180 + (int32_t)((number * SAMPLES + sample) % 2) * SEQUENCE;
-            for (int32_t i = 0; i < SEQUENCE; i++) {
-                assert_int_equal(inputs[sample * SEQUENCE + (size_t)i], start + i);
-                assert_int_equal(targets[sample * SEQUENCE + (size_t)i], start + i + 1);
+            const uint64_t window = asked[i].count ? asked[i].first + sample % asked[i].count : 0;
+            for (int32_t t = 0; t < SEQUENCE; t++) {
+                assert_int_equal(inputs[sample * SEQUENCE + (size_t)t], 225 + (int32_t)window * SEQUENCE + t);
+                assert_int_equal(targets[sample * SEQUENCE + (size_t)t], inputs[sample * SEQUENCE + (size_t)t] + 1);
             }
         }
     }
@@ -108,7 +127,7 @@ static void test_shortest_file(void **state)
         dataset_microbatch(data, number, 0, inputs, targets);
         assert_int_equal(inputs[0], 0);
         assert_int_equal(targets[SEQUENCE - 1], 8);
-        dataset_held_out(data, number, inputs, targets);
+        dataset_held_out(data, (Windows){0, 1}, inputs, targets);
         assert_int_equal(inputs[0], 9);
         assert_int_equal(targets[SEQUENCE - 1], 17);
     }
@@ -143,7 +162,7 @@ static void test_noise(void **state)
     Dataset *data;
     Error failure;
     OK(dataset_open(&config, NULL, &data, error));
-    assert_true(dataset_byte_entropy(data) == 0);
+    assert_true(dataset_byte_entropy(data) == 0 && dataset_windows(data) == 0);
     float inputs[COUNT], targets[COUNT], other[COUNT];
     double mean = 0, square = 0;
     for (uint64_t step = 0; step < 50; step++) {
@@ -152,8 +171,6 @@ static void test_noise(void **state)
         assert_memory_equal(inputs, other, sizeof inputs);
         assert_memory_not_equal(inputs, targets, sizeof inputs);
         dataset_microbatch(data, step, 0, other, NULL);
-        assert_memory_not_equal(inputs, other, sizeof inputs);
-        dataset_held_out(data, 1, other, NULL);
         assert_memory_not_equal(inputs, other, sizeof inputs);
         for (size_t i = 0; i < COUNT; i++) {
             mean += (double)inputs[i] / (50 * COUNT);
@@ -168,7 +185,7 @@ static void test_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_microbatches), cmocka_unit_test(test_held_out), cmocka_unit_test(test_shortest_file),
+        cmocka_unit_test(test_microbatches), cmocka_unit_test(test_held_out_windows), cmocka_unit_test(test_held_out), cmocka_unit_test(test_shortest_file),
         cmocka_unit_test(test_entropy), cmocka_unit_test(test_noise),
     };
     return cmocka_run_group_tests(tests, name_file, remove_file);
