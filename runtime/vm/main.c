@@ -4,6 +4,7 @@
 #include "runtime/base/version.h"
 #include "runtime/program/costs_resolve.h"
 #include "runtime/transport/launched.h"
+#include "runtime/vm/check.h"
 #include "runtime/vm/report.h"
 
 #include <pthread.h>
@@ -78,22 +79,51 @@ static void handle_signals(bool processes)
         pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
 }
 
-static Status run(const LoadedProgram *loaded, const RunOptions *options, Progress *progress, Error *error)
+/* `report` NULL: there is none to be closed. */
+static Status run(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Report *report, Error *error)
 {
-    Report report;
     Session *session;
-    SessionHooks hooks = {.progress = progress, .stop = &stop};
-    report_open(&report, options, &stop, &hooks.observer);
-    TRY(session_open(loaded, options, &hooks, &session, error));
+    TRY(session_open(loaded, options, hooks, &session, error));
     atomic_store(&can_end_a_step, true);
     Status status = session_run(session, error);
-    status = report_close(&report, status, error);
+    if (report)
+        status = report_close(report, status, error);
     if (!session_close(session)) {
         fprintf(stderr, "dprun: %s\n", error->text);
         fflush(NULL);
         _exit((int)status);
     }
     return status;
+}
+
+static Status run_and_report(const LoadedProgram *loaded, const RunOptions *options, Progress *progress, Error *error)
+{
+    Report report;
+    SessionHooks hooks = {.progress = progress, .stop = &stop};
+    report_open(&report, options, &stop, &hooks.observer);
+    return run(loaded, options, &hooks, &report, error);
+}
+
+/* The program, then its reference for as many steps. */
+static Status run_and_check(const LoadedProgram *loaded, RunOptions *options, Arena *arena, Error *error)
+{
+    Report report;
+    Check check;
+    LoadedProgram reference;
+    OutputFile printed = {.stream = stdout};
+    SessionHooks hooks = {.stop = &stop};
+    const bool in_order = options->transport == TRANSPORT_NCCL;
+    TRY(program_load(options->program, true, options->forward_only, in_order, arena, &reference, error));
+    if (!options->json)
+        report_open(&report, options, &stop, &hooks.observer);
+    check_open(&check, loaded->program, options, &stop, arena);
+    hooks.observer = check_record(&check, hooks.observer);
+    TRY(run(loaded, options, &hooks, options->json ? NULL : &report, error));
+    options->steps = check.steps;
+    hooks.observer = check_compare(&check);
+    TRY(run(&reference, options, &hooks, NULL, error));
+    TRY(check_tell(&check, options->json, stdout, error));
+    return file_finish(&printed, error);
 }
 
 static Status dprun(int argc, char **argv, Arena *arena, Error *error)
@@ -116,7 +146,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     if (options.processes && supervise(&loaded, &options, &progress, &status))
         return status;
     handle_signals(options.processes);
-    status = run(&loaded, &options, progress, error);
+    status = options.check ? run_and_check(&loaded, &options, arena, error) : run_and_report(&loaded, &options, progress, error);
     if (progress)
         kill(getppid(), SIGCONT); /* a guard that was stopped could not see the end */
     return status;

@@ -32,6 +32,7 @@ const char options_help[] =
     "  --forward-only     run the schedule without its backward half\n"
     "  --in-turn          runs the halves of an F&B one after the other, for comparison\n"
     "  --reference        the whole model on one rank, microbatch after microbatch\n"
+    "  --check            the program, then its --reference: are all numbers equal to the bit? (8 steps unless --steps says)\n"
     "  --outputs FILE     with --forward-only: the last stage's outputs, float32 little-endian, by microbatch number\n"
     "  --save FILE        the weights at the end\n"
     "  --load FILE        starts from weights that --save wrote, of any schedule; the optimizer begins anew\n"
@@ -43,7 +44,7 @@ const char options_help[] =
     "  --overcommit       runs a plan of more memory than the machine, container or job has free\n"
     "  --help, --version\n"
     "\n"
-    "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed.\n";
+    "Exit status: 0 good; 1 an input is wrong, or --check has found a difference; 2 the command line is wrong; 3 the run failed.\n";
 
 enum { PROFILE_SECONDS = 3 };
 
@@ -164,6 +165,11 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE,
                          "--transport local: each of the %d processes would run all ranks; leave it out, or start dprun without mpirun",
                          launched_processes());
+    if (options->check && options->processes)
+        return error_set(error, STATUS_BAD_USAGE, "--check runs the program and its reference in one process: start dprun without mpirun");
+    if (options->check && (options->reference || options->simulated || options->outputs || options->save || options->trace || options->profile))
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--check only compares: it goes with no --reference, --outputs, --save, --trace, --profile or --device sim; %s", hint);
     const char *const files[] = {options->outputs, options->save, options->trace, options->profile};
     int on_stdout = options->json;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
@@ -182,7 +188,7 @@ static Status check_together(const RunOptions *options, Error *error)
 }
 
 enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_HELD_OUT, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
-       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_IN_TURN, OPTION_REFERENCE, OPTION_OUTPUTS, OPTION_SAVE, OPTION_LOAD, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_PROFILE, OPTION_JSON,
+       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_IN_TURN, OPTION_REFERENCE, OPTION_CHECK, OPTION_OUTPUTS, OPTION_SAVE, OPTION_LOAD, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_PROFILE, OPTION_JSON,
        OPTION_OVERCOMMIT, OPTION_HELP, OPTION_VERSION };
 
 static const struct option long_options[] = {
@@ -200,6 +206,7 @@ static const struct option long_options[] = {
     {"forward-only", no_argument, NULL, OPTION_FORWARD_ONLY},
     {"in-turn", no_argument, NULL, OPTION_IN_TURN},
     {"reference", no_argument, NULL, OPTION_REFERENCE},
+    {"check", no_argument, NULL, OPTION_CHECK},
     {"outputs", required_argument, NULL, OPTION_OUTPUTS},
     {"save", required_argument, NULL, OPTION_SAVE},
     {"load", required_argument, NULL, OPTION_LOAD},
@@ -255,6 +262,7 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_FORWARD_ONLY: options->forward_only = true; break;
         case OPTION_IN_TURN: options->in_turn = true; break;
         case OPTION_REFERENCE: options->reference = true; break;
+        case OPTION_CHECK: options->check = true; break;
         case OPTION_OUTPUTS: options->outputs = optarg; break;
         case OPTION_SAVE: options->save = optarg; break;
         case OPTION_LOAD: options->load = optarg; break;
@@ -292,6 +300,6 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
     if (options->held_out == 0)
         options->held_out = 1 << 16;
     if (options->steps == 0)
-        options->steps = options->profile ? UINT32_MAX - 1 : options->simulated ? 3 : options->forward_only ? 1 : 400;
+        options->steps = options->profile ? UINT32_MAX - 1 : options->simulated ? 3 : options->forward_only ? 1 : options->check ? 8 : 400;
     return STATUS_OK;
 }

@@ -31,6 +31,15 @@ static const char *short_number(double value, char text[static 16])
     return text;
 }
 
+/* What follows from the schedule unless it is given, so that two default runs may not train the same. */
+static void print_comparable(const Report *report)
+{
+    const uint32_t layers = report->facts.model->layers, microbatches = report->facts.program->microbatches;
+    fprintf(report->words, "compare    losses only with runs of %s (%s--set layers=%u) and %s a step (dpc --microbatches %u)\n",
+            counted(layers, "layer").text, report->options->model.layers ? "" : "here one a stage; ", layers,
+            counted(microbatches, "microbatch").text, microbatches);
+}
+
 static void print_header(const Report *report)
 {
     FILE *const words = report->words;
@@ -50,6 +59,7 @@ static void print_header(const Report *report)
         if (facts->byte_entropy > 0)
             fprintf(words, ", %.4f nats a byte by the frequency of bytes alone", facts->byte_entropy);
         putc('\n', words);
+        print_comparable(report);
     }
     fprintf(words, "machine    device %s, transport %s; ready after %.0f ms\n", facts->device, facts->transport,
             facts->ready_seconds * 1e3);

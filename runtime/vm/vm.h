@@ -54,7 +54,7 @@ typedef struct RunOptions {
     const char *load;         /* a file of `save` to start from; NULL: seeded weights */
     double seconds;           /* > 0: the run ends after the step in which so many have passed; `steps` is then the most */
     const char *trace, *save, *outputs, *profile; /* paths to write, NULL: not wanted */
-    bool json, forward_only, in_turn, reference, overcommit;
+    bool json, forward_only, in_turn, reference, check, overcommit;
     bool simulated;           /* passes take the time that `costs` say and compute nothing */
     Costs costs;
     bool help, version;       /* the caller prints what is asked for and runs nothing */

@@ -48,10 +48,25 @@ static void test_people(void **state)
     (void)state;
     expect(finish(start("%s --steps 20 --save %s/weights %s %s", dprun, folder, small, program)), 0, "step 20/20  ");
     assert_non_null(strstr(output, "pipeline (pipeline.dps): 4 ranks, 4 stages, 8 microbatches"));
+    assert_non_null(strstr(output, "compare    losses only with runs of 4 layers (here one a stage; --set layers=4) and "
+                                   "8 microbatches a step (dpc --microbatches 8)\n"));
     assert_non_null(strstr(output, "held out"));
     assert_non_null(strstr(output, "/weights\n"));
     assert_non_null(strstr(diagnostics, "step 1/20  "));
     assert_null(strstr(diagnostics, "step 3/20  ")); /* not on a terminal: every tenth of the run */
+}
+
+static void test_check(void **state)
+{
+    (void)state;
+    expect(finish(start("%s --check %s %s", dprun, small, program)), 0, "step 8/8  ");
+    assert_non_null(strstr(output, "check      equal to the bit in 8 steps: every loss"));
+    expect(finish(start("%s --check --json --steps 2 %s %s", dprun, small, program)), 0, "");
+    assert_string_equal(output, "{\"equal\":true,\"steps\":2}\n");
+    expect(finish(start("%s --check --forward-only %s %s", dprun, small, program)), 0, "");
+    expect(finish(start("OMPI_COMM_WORLD_SIZE=4 %s --check %s", dprun, program)), 2, "start dprun without mpirun");
+    expect(finish(start("%s --check --reference %s", dprun, program)), 2, "--check only compares");
+    expect(finish(start("%s --check --save w %s", dprun, program)), 2, "--check only compares");
 }
 
 /* What goes to standard output is the only thing there. */
@@ -379,7 +394,8 @@ int main(void)
 {
     setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json),          cmocka_unit_test(test_people),    cmocka_unit_test(test_bad_inputs),
+        cmocka_unit_test(test_json),          cmocka_unit_test(test_people),
+        cmocka_unit_test(test_check),    cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_named_pipe),
         cmocka_unit_test(test_load),          cmocka_unit_test(test_too_much_memory),
         cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt),

@@ -86,14 +86,15 @@ static void release(Result *result)
     pthread_mutex_destroy(&result->lock);
 }
 
-/* `recipe` is that of the F&Bs instead of the program's own; NULL: that one. */
-static void train(const char *path, const char *model, bool reference, Recipe *recipe, Result *result)
+/* `recipe` is that of the F&Bs instead of the program's own; NULL: that one. `layers` 0: one a stage. */
+static void train(const char *path, const char *model, uint32_t layers, bool reference, Recipe *recipe, Result *result)
 {
-    char weights[100];
+    char weights[100], set_layers[32];
     snprintf(weights, sizeof weights, "%s/weights", folder);
+    snprintf(set_layers, sizeof set_layers, "layers=%u", layers);
     *result = (Result){.lock = PTHREAD_MUTEX_INITIALIZER};
     char *arguments[] = {"dprun",        "--model", (char *)model,  "--set",       "hidden=16", "--set", "sequence=8",
-                         "--set",        "heads=2", "--set",        "microbatch_size=2", "--steps", "4",  "--deadline",
+                         "--set",        set_layers, "--set",       "heads=2", "--set",        "microbatch_size=2", "--steps", "4",  "--deadline",
                          "60",           "--save",  weights,        reference ? "--reference" : "--transport=local",
                          (char *)path,   NULL};
     Run run;
@@ -135,22 +136,28 @@ static void compare(const char *path, const char *arguments, const char *model)
     Result pipelined, reference;
     char what[2000];
     snprintf(what, sizeof what, "%s, %s, against its reference", arguments, model);
-    train(path, model, false, NULL, &pipelined);
-    train(path, model, true, NULL, &reference);
+    train(path, model, 0, false, NULL, &pipelined);
+    train(path, model, 0, true, NULL, &reference);
     assert_equal_numbers(what, &pipelined, &reference);
     release(&pipelined);
     release(&reference);
 }
 
-/* Compiles, with dpc's arguments given, and compares. */
-static void check(const char *arguments)
+/* With dpc's arguments given. */
+static void compile_program(const char *arguments, char program[static 200])
 {
-    char command[4096], program[200];
+    char command[4096];
     const char *build = getenv("BUILD");
-    snprintf(program, sizeof program, "%s/prog.bin", folder);
+    snprintf(program, 200, "%s/prog.bin", folder);
     snprintf(command, sizeof command, "%s/dpc %s -o %s", build ? build : "build", arguments, program);
     if (system(command) != 0)
         fail_msg("%s", command);
+}
+
+static void check(const char *arguments)
+{
+    char program[200];
+    compile_program(arguments, program);
     compare(program, arguments, "gpt");
     compare(program, arguments, "mlp");
 }
@@ -200,6 +207,28 @@ static void replicas_equal_reference(void **state)
                             "1F1,1F3,1B3,1B1\n");
 }
 
+/* As the header of dprun says. The norms are sums over other stages, so later steps differ in their last bits. */
+static void equal_layers_and_microbatches_train_the_same_model(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"--ranks 2 --microbatches 6 schedules/1f1b.dps", "--ranks 2 --microbatches 6 schedules/dualpipev.dps",
+                                            "--ranks 4 --microbatches 6 schedules/chimera.dps", "--ranks 3 --microbatches 6 schedules/zb-h1.dps"};
+    Result first, other;
+    char program[200];
+    compile_program(schedules[0], program);
+    train(program, "gpt", 4, false, NULL, &first);
+    for (int s = 1; s < 4; s++) {
+        compile_program(schedules[s], program);
+        train(program, "gpt", 4, false, NULL, &other);
+        assert_memory_equal(first.numbers.losses[0], other.numbers.losses[0], sizeof first.numbers.losses[0]);
+        for (int step = 0; step < STEPS; step++)
+            assert_true(fabs(first.numbers.norms[step] / other.numbers.norms[step] - 1) < 1e-5);
+        assert_true(fabs(first.numbers.held_out - other.numbers.held_out) < 1e-5);
+        release(&other);
+    }
+    release(&first);
+}
+
 /* Whatever the order inside an F&B: the same bits as without any, with as many layers a stage or not. */
 static void recipes_change_no_bit(void **state)
 {
@@ -219,10 +248,10 @@ static void recipes_change_no_bit(void **state)
             fail_msg("%s", command);
         for (int m = 0; m < 2; m++) {
             Result plain, ordered;
-            train(program, models[m], false, NULL, &plain);
+            train(program, models[m], 0, false, NULL, &plain);
             for (int i = 0; i < 8; i++) {
                 Recipe recipe = random_recipe(&seed);
-                train(program, models[m], false, &recipe, &ordered);
+                train(program, models[m], 0, false, &recipe, &ordered);
                 assert_equal_numbers("with a recipe, against none", &ordered, &plain);
                 release(&ordered);
             }
@@ -238,14 +267,15 @@ int main(void)
         fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
         return 1;
     }
-    struct CMUnitTest *tests = calloc(found.gl_pathc + 2, sizeof *tests);
+    struct CMUnitTest *tests = calloc(found.gl_pathc + 3, sizeof *tests);
     if (!tests)
         return 1;
     for (size_t i = 0; i < found.gl_pathc; i++)
         tests[i] = (struct CMUnitTest){.name = found.gl_pathv[i], .test_func = schedule_equals_reference, .initial_state = found.gl_pathv[i]};
     tests[found.gl_pathc] = (struct CMUnitTest)cmocka_unit_test(replicas_equal_reference);
     tests[found.gl_pathc + 1] = (struct CMUnitTest)cmocka_unit_test(recipes_change_no_bit);
-    const int failures = _cmocka_run_group_tests("schedules", tests, found.gl_pathc + 2, make_folder, remove_folder);
+    tests[found.gl_pathc + 2] = (struct CMUnitTest)cmocka_unit_test(equal_layers_and_microbatches_train_the_same_model);
+    const int failures = _cmocka_run_group_tests("schedules", tests, found.gl_pathc + 3, make_folder, remove_folder);
     free(tests);
     globfree(&found);
     return failures != 0;

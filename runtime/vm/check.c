@@ -1,0 +1,108 @@
+#include "runtime/vm/check.h"
+
+#include "runtime/base/counted.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { NORM, HELD_OUT, BESIDES }; /* places after the losses of a step */
+
+static double *numbers_of(const Check *check, uint64_t step)
+{
+    return check->numbers + (step - 1) * (check->microbatches + BESIDES);
+}
+
+/* Place `place` of a step's numbers; NAN where the step has no such number. */
+static double number_at(const Check *check, const StepReport *report, uint32_t place)
+{
+    if (place < check->microbatches)
+        return report->losses[place];
+    if (place == check->microbatches + NORM)
+        return report->gradient_norm;
+    return report->has_held_out ? report->held_out_loss : NAN;
+}
+
+static void record(void *context, const StepReport *report)
+{
+    Check *check = context;
+    for (uint32_t place = 0; place < check->microbatches + BESIDES; place++)
+        numbers_of(check, report->step)[place] = number_at(check, report, place);
+    check->steps = report->step;
+    if (check->told.step)
+        check->told.step(check->told.context, report);
+}
+
+static void tell_ready(void *context, const RunFacts *facts)
+{
+    const Check *check = context;
+    if (check->told.ready)
+        check->told.ready(check->told.context, facts);
+}
+
+static void compare(void *context, const StepReport *report)
+{
+    Check *check = context;
+    if (check->differs)
+        return;
+    for (uint32_t place = 0; place < check->microbatches + BESIDES; place++) {
+        const double values[2] = {numbers_of(check, report->step)[place], number_at(check, report, place)};
+        if (isnan(values[0]) || isnan(values[1]) || memcmp(&values[0], &values[1], sizeof *values) == 0)
+            continue; /* a run that was stopped has its loss on held-out data after another step */
+        check->differs = true;
+        check->step = report->step;
+        check->place = place;
+        memcpy(check->values, values, sizeof values);
+        atomic_store(check->stop, true);
+        return;
+    }
+    check->equal = report->step;
+}
+
+void check_open(Check *check, const Program *program, const RunOptions *options, atomic_bool *stop, Arena *arena)
+{
+    *check = (Check){.microbatches = program->microbatches, .stop = stop};
+    check->numbers = arena_array(arena, options->steps * (check->microbatches + BESIDES), sizeof *check->numbers);
+}
+
+Observer check_record(Check *check, Observer told)
+{
+    check->told = told;
+    return (Observer){.context = check, .ready = tell_ready, .step = record};
+}
+
+Observer check_compare(Check *check) { return (Observer){.context = check, .step = compare}; }
+
+static bool is_loss(const Check *check) { return check->place < check->microbatches; }
+
+static const char *name_of(const Check *check)
+{
+    return is_loss(check) ? "loss" : check->place == check->microbatches + NORM ? "gradient_norm" : "held_out_loss";
+}
+
+static void print_json(const Check *check, FILE *stream)
+{
+    fprintf(stream, "{\"equal\":%s,\"steps\":%llu", check->differs ? "false" : "true", (unsigned long long)check->equal);
+    if (check->differs) {
+        fprintf(stream, ",\"difference\":{\"step\":%llu,\"number\":\"%s\"", (unsigned long long)check->step, name_of(check));
+        if (is_loss(check))
+            fprintf(stream, ",\"microbatch\":%u", check->place);
+        fprintf(stream, ",\"value\":%.17g,\"reference\":%.17g}", check->values[0], check->values[1]);
+    }
+    fputs("}\n", stream);
+}
+
+Status check_tell(const Check *check, bool json, FILE *stream, Error *error)
+{
+    char microbatch[32] = "";
+    if (json)
+        print_json(check, stream);
+    else if (!check->differs)
+        fprintf(stream, "check      equal to the bit in %s: every loss and norm is that of the whole model on one rank\n",
+                counted(check->equal, "step").text);
+    if (!check->differs)
+        return STATUS_OK;
+    if (is_loss(check))
+        snprintf(microbatch, sizeof microbatch, ", microbatch %u", check->place);
+    return error_set(error, STATUS_BAD_INPUT, "step %llu%s: %s %.17g differs from that of the whole model on one rank, %.17g",
+                     (unsigned long long)check->step, microbatch, name_of(check), check->values[0], check->values[1]);
+}
