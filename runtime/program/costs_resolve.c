@@ -326,6 +326,18 @@ Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, A
     return result;
 }
 
+/* A half of a backward for all stages, where each of them has a B of its own, from which the half follows. */
+static bool is_overruled(const Costs *given, uint32_t stages, StageCost half)
+{
+    bool overruled = false;
+    for (uint32_t s = 0; s < stages; s++) {
+        if (own_cost(given, s, half) < 0 && own_cost(given, s, COST_B) < 0)
+            return false;
+        overruled |= own_cost(given, s, half) < 0;
+    }
+    return overruled && given->said & 1u << half;
+}
+
 bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *text, size_t size)
 {
     const uint32_t of = stages_of(given, stages);
@@ -339,6 +351,13 @@ bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *tex
         snprintf(text, size, "the model has %g layers, too few for %u stages", given->model_layers, stages);
         return true;
     }
+    for (StageCost half = COST_I; half <= COST_W; half++)
+        if (is_overruled(given, of, half)) {
+            const char *name = stage_cost_name(half);
+            snprintf(text, size, "%s counts for no stage: each has a B of its own, from which %s follows; say %s[0] = ... and so on", name,
+                     name, name);
+            return true;
+        }
     for (uint32_t i = 0; i < given->link_count; i++) {
         const LinkCost *link = &given->links[i];
         if (link->from >= ranks || link->to >= ranks) {

@@ -205,6 +205,10 @@ static void test_unused(void **state)
     assert_true(costs_unused(&stage, 4, 4, text, sizeof text));
     assert_string_equal(text, "F[4] is for no stage: the stages are 0..3");
     assert_true(!costs_unused(&stage, 5, 4, text, sizeof text) && costs_unused(&fewer, 8, 4, text, sizeof text));
+    const Costs overruled = costs_from("I=1,B[0]=2,B[1]=2"), own = costs_from("I=1,B[0]=2,I[0]=1"), some = costs_from("I=1,B[0]=2");
+    assert_true(costs_unused(&overruled, 2, 2, text, sizeof text));
+    assert_string_equal(text, "I counts for no stage: each has a B of its own, from which I follows; say I[0] = ... and so on");
+    assert_true(!costs_unused(&own, 1, 1, text, sizeof text) && !costs_unused(&some, 2, 2, text, sizeof text));
     assert_true(costs_unused(&link, 4, 3, text, sizeof text) && !costs_unused(&link, 4, 4, text, sizeof text));
 }
 

@@ -194,8 +194,43 @@ static void test_memory(void **state)
         }
 }
 
+/* Costs of a 1F1B trace have a B for each stage and neither I nor W: ZB-H1 takes as long as with half of B for each, and 1F1B's B is
+   I + W where only these are given. */
+static void test_halves(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *given, *same;
+    } pairs[] = {
+        {"schedules/zb-h1.dps", "F[0]=2,F[1]=3,F[2]=2,F[3]=4,B[0]=5,B[1]=6,B[2]=5,B[3]=8",
+         "F[0]=2,F[1]=3,F[2]=2,F[3]=4,I[0]=2.5,I[1]=3,I[2]=2.5,I[3]=4,W[0]=2.5,W[1]=3,W[2]=2.5,W[3]=4"},
+        {"schedules/zb-h1.dps", "B[0]=6,B[1]=9,B[2]=6,B[3]=12,I[2]=4,W[2]=2",
+         "I[0]=4,I[1]=6,I[2]=4,I[3]=8,W[0]=2,W[1]=3,W[2]=2,W[3]=4"},
+        {"schedules/1f1b.dps", "I=2.5,W=1.5,I[3]=4", "B=4,B[3]=5.5"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        Arena arena = {0};
+        Compilation c;
+        Timeline times[2];
+        const char *texts[] = {pairs[i].given, pairs[i].same};
+        assert_true(compiled(pairs[i].path, 4, 9, &arena, &c));
+        for (int k = 0; k < 2; k++) {
+            Costs given = costs_unit, *costs = arena_allocate(&arena, sizeof *costs);
+            Error error;
+            assert_int_equal(costs_set(&given, texts[k], &arena, &error), STATUS_OK);
+            *costs = costs_resolve(&given, 4, NULL, &arena);
+            timeline_run(&c.schedule, &c.table, costs, &arena, &times[k]);
+        }
+        for (uint32_t r = 0; r < 4; r++)
+            for (uint32_t p = 0; p < c.schedule.orders[r].count; p++)
+                if (!action_is_message(&c.schedule.orders[r].actions[p]))
+                    assert_true(times[0].start[r][p] == times[1].start[r][p] && times[0].end[r][p] == times[1].end[r][p]);
+        arena_free(&arena);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_one_stage), cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_one_stage), cmocka_unit_test(test_halves), cmocka_unit_test(test_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
