@@ -261,7 +261,7 @@ static const Figure *figure_of(const Figures *figures, int part, int pass)
 
 static void put(FILE *stream, const char *key, double value, const Figure *figure, const char *what)
 {
-    fprintf(stream, "%-16s = %-10.6g # measured: %" PRIu64 " %s, %.4g to %.4g\n", key, value, figure->count, what,
+    fprintf(stream, "%-16s = %-11.5g # measured: %" PRIu64 " %s, %.4g to %.4g\n", key, value, figure->count, what,
             figure->least * 1e-6, figure->most * 1e-6);
 }
 
@@ -287,10 +287,10 @@ static void put_overlap(const Figures *figures, const char *device, FILE *stream
             if (figures->parts[1][part][pass].count)
                 turn += (double)figures->parts[1][part][pass].count * mean(figure_of(figures, part, pass));
     if (turn > 0)
-        fprintf(stream, "%-16s = %-10.6g # measured: what an F&B takes of its parts in turn\n", "overlap",
+        fprintf(stream, "%-16s = %-11.5g # measured: what an F&B takes of its parts in turn\n", "overlap",
                 figures->pairs / turn);
     else
-        fprintf(stream, "%-16s = %-10d # derived: device %s runs the parts of an F&B one after the other\n", "overlap", 1,
+        fprintf(stream, "%-16s = %-11d # derived: device %s runs the parts of an F&B one after the other\n", "overlap", 1,
                 device);
 }
 
@@ -303,10 +303,10 @@ static void put_messages(const Rank *rank, const Figures *figures, FILE *stream)
     }
     const double bytes = (double)message_size(rank, 1), fewer = (double)message_size(rank, 0);
     const double slope = (mean(large) - mean(small)) / (bytes - fewer), latency = mean(large) - slope * bytes;
-    fprintf(stream, "%-16s = %-10.0f # of a message\n", "bytes", bytes);
+    fprintf(stream, "%-16s = %-11.0f # of a message\n", "bytes", bytes);
     if (slope > 0 && latency > 0) {
         put(stream, "comm", latency * 1e-6, small, "messages");
-        fprintf(stream, "%-16s = %-10.6g # bytes a second; measured: messages of %.0f and of %.0f bytes\n", "bandwidth",
+        fprintf(stream, "%-16s = %-11.5g # bytes a second; measured: messages of %.0f and of %.0f bytes\n", "bandwidth",
                 1e9 / slope, fewer, bytes);
     } else {
         put(stream, "comm", mean(large) * 1e-6, large, "messages, and those of fewer bytes take no less");
@@ -331,8 +331,8 @@ static void put_head(const Rank *rank, FILE *stream)
     if (rank->processors && rank->processors < program->rank_count)
         fprintf(stream, "# %u ranks shared %s: the times contain waits for one. Fewer ranks give truer times.\n",
                 program->rank_count, counted(rank->processors, "processor").text);
-    fprintf(stream, "%-16s = %-10s # seconds: times are in milliseconds\n", "unit", "1e-3");
-    fprintf(stream, "%-16s = %-10u # of all stages together\n", "model_layers", model->layers);
+    fprintf(stream, "%-16s = %-11s # seconds: times are in milliseconds\n", "unit", "1e-3");
+    fprintf(stream, "%-16s = %-11u # of all stages together\n", "model_layers", model->layers);
 }
 
 Status write_profile(Rank *rank, FILE *stream, Error *error)
