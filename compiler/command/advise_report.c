@@ -1,7 +1,7 @@
 #include "compiler/command/advise.h"
 
 #include "compiler/command/compare_table.h"
-#include "compiler/output/json.h"
+#include "runtime/base/text.h"
 #include "runtime/program/costs_resolve.h"
 
 #include <inttypes.h>

@@ -332,8 +332,7 @@ int main(int argc, char **argv)
         status = file_finish(&printed, &error);
     if (job.compilation.diagnostics)
         diag_print(job.compilation.diagnostics, stderr);
-    if (*error.text)
-        fprintf(stderr, "dpc: %s\n", error.text);
+    error_print("dpc", &error);
     arena_free(&arena);
     return (int)status;
 }

@@ -1,5 +1,7 @@
 #include "compiler/measured/trace_read.h"
 
+#include "runtime/base/text.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -241,14 +243,21 @@ static int on_number(void *context, const char *text, size_t length)
     return 1;
 }
 
+static const char *printable(Reader *reader, const unsigned char *text, size_t length)
+{
+    char *copy = arena_text(reader->arena, (const char *)text, length);
+    text_make_printable(copy);
+    return copy;
+}
+
 static int on_text(void *context, const unsigned char *text, size_t length)
 {
     Reader *reader = context;
     const Where where = here(reader);
     if (where == ABOUT && reader->key == KEY_SCHEDULE)
-        reader->trace->schedule = arena_text(reader->arena, (const char *)text, length);
+        reader->trace->schedule = printable(reader, text, length);
     if (where == ABOUT && reader->key == KEY_SOURCE)
-        reader->trace->source = arena_text(reader->arena, (const char *)text, length);
+        reader->trace->source = printable(reader, text, length);
     if (where != EVENT && where != ARGUMENTS)
         return 1;
     const size_t used = length < TEXT_BYTES - 1 ? length : TEXT_BYTES - 1;

@@ -1,8 +1,8 @@
 /* One page that loads nothing: the files of page/ with the data of one timeline or two between them. */
 
 #include "compiler/output/emit.h"
-#include "compiler/output/json.h"
 #include "compiler/schedule/critical_path.h"
+#include "runtime/base/text.h"
 
 #include <string.h>
 

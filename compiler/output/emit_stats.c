@@ -1,7 +1,7 @@
 #include "compiler/output/emit.h"
-#include "compiler/output/json.h"
 #include "compiler/schedule/critical_path.h"
 #include "compiler/schedule/rank_load.h"
+#include "runtime/base/text.h"
 #include "runtime/program/costs_resolve.h"
 #include "runtime/program/recipe_times.h"
 

@@ -1,19 +1,24 @@
 #include "compiler/output/svg_text.h"
 
+#include "runtime/base/text.h"
+
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
 
 void svg_put_text(const char *text, size_t length, FILE *stream)
 {
-    for (const char *c = text; c < text + length; c++)
-        switch (*c) {
+    for (size_t bytes; length > 0; text += bytes, length -= bytes) {
+        bytes = text_character(text, length);
+        switch (*text) {
         case '&': fputs("&amp;", stream); break;
         case '<': fputs("&lt;", stream); break;
         case '>': fputs("&gt;", stream); break;
         case '"': fputs("&quot;", stream); break;
-        default: putc((unsigned char)*c < 0x20 ? ' ' : *c, stream); break;
+        default: fwrite(bytes ? text : "?", 1, bytes ? bytes : 1, stream); break;
         }
+        bytes += bytes == 0;
+    }
 }
 
 /* The last blank of text[0..end], if it can be, one that follows punctuation; 0: none. */

@@ -1,5 +1,7 @@
 #include "compiler/source/diag.h"
 
+#include "runtime/base/text.h"
+
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,15 +162,6 @@ bool diag_full(const Diagnostics *diagnostics) { return diagnostics->shown == ER
 
 /* --- printing --- */
 
-/* Text of the user's: no control character of it reaches the terminal. */
-static void print_text(FILE *stream, const char *text, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        const unsigned char byte = (unsigned char)text[i];
-        putc(byte == '\t' ? ' ' : byte < ' ' || byte == 0x7f ? '?' : byte, stream);
-    }
-}
-
 /* The byte `count` characters on from `at`, or back when negative, within [begin, end]. */
 static size_t step_characters(const char *text, size_t begin, size_t end, size_t at, int count)
 {
@@ -209,7 +202,7 @@ static void print_line(const Source *source, Span span, FILE *stream)
     fputs("    ", stream);
     if (from > begin)
         fputs("... ", stream);
-    print_text(stream, text + from, to - from);
+    text_print(text + from, to - from, stream);
     if (to < end)
         fputs(" ...", stream);
     fputs(from > begin ? "\n        " : "\n    ", stream);
@@ -221,8 +214,9 @@ static void print_line(const Source *source, Span span, FILE *stream)
 
 static void print_entry(const Source *source, Span span, const char *what, const char *text, FILE *stream)
 {
-    fprintf(stream, "%s:%u:%u: %s: ", source->path, source_line(source, span.begin), source_column(source, span.begin), what);
-    print_text(stream, text, strlen(text));
+    text_print(source->path, strlen(source->path), stream);
+    fprintf(stream, ":%u:%u: %s: ", source_line(source, span.begin), source_column(source, span.begin), what);
+    text_print(text, strlen(text), stream);
     putc('\n', stream);
     print_line(source, span, stream);
 }
@@ -252,7 +246,7 @@ void diag_print(const Diagnostics *diagnostics, FILE *stream)
                 continue;
             }
             fputs("  help: ", stream);
-            print_text(stream, remark->text, strlen(remark->text));
+            text_print(remark->text, strlen(remark->text), stream);
             putc('\n', stream);
         }
     }

@@ -1,5 +1,7 @@
 #include "runtime/base/status.h"
 
+#include "runtime/base/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,4 +31,13 @@ void error_prefix(Error *error, const char *format, ...)
     memmove(error->text + used, error->text, kept);
     memcpy(error->text, words, used);
     error->text[used + kept] = '\0';
+}
+
+void error_print(const char *program, const Error *error)
+{
+    if (!*error->text)
+        return;
+    fprintf(stderr, "%s: ", program);
+    text_print(error->text, strlen(error->text), stderr);
+    putc('\n', stderr);
 }

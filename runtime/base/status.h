@@ -21,6 +21,9 @@ Status error_set(Error *error, Status status, const char *format, ...) __attribu
 /* Puts words in front of the message that is there: the frames above add what they know (rank, instruction, file). */
 void error_prefix(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* "PROGRAM: the words" on standard error, printable (text_print); nothing where there are none. */
+void error_print(const char *program, const Error *error);
+
 #define TRY(call)                                    \
     do {                                             \
         Status try_status_ = (call);                 \

@@ -1,5 +1,7 @@
 #include "runtime/program/trace.h"
 
+#include "runtime/base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -228,26 +230,12 @@ bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t f
     return good;
 }
 
-/* As text of JSON. */
-static void put_text(const char *text, FILE *stream)
-{
-    putc('"', stream);
-    for (; *text; text++)
-        if (*text == '"' || *text == '\\')
-            fprintf(stream, "\\%c", *text);
-        else if ((unsigned char)*text < 0x20)
-            fprintf(stream, "\\u%04x", *text);
-        else
-            putc(*text, stream);
-    putc('"', stream);
-}
-
 void trace_begin(const Program *program, double unit, double message_bytes, uint32_t processors, FILE *stream)
 {
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":", stream);
-    put_text(program->schedule, stream);
+    json_put_text(program->schedule, strlen(program->schedule), stream);
     fputs(",\"source\":", stream);
-    put_text(program->source, stream);
+    json_put_text(program->source, strlen(program->source), stream);
     fprintf(stream, ",\"ranks\":%u,\"stages\":%u,\"microbatches\":[", program->rank_count, program->stages);
     for (uint32_t p = 0; p < program->pipe_count; p++)
         fprintf(stream, "%s%u", p ? "," : "", program->pipes[p].microbatches);

@@ -2,6 +2,7 @@
 #include "runtime/vm/vm.h"
 
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 
 Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded, Error *error)
 {
@@ -32,8 +33,11 @@ Status program_load(const char *path, bool reference, bool forward_only, bool in
     TRY(file_read(path, arena, &bytes, &size, error));
     Program *program = NULL;
     Status status = program_decode((const uint8_t *)bytes, size, arena, &program, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) { /* whoever wrote the names: they will be shown on terminals */
+        text_make_printable(program->schedule);
+        text_make_printable(program->source);
         status = program_derive(program, reference, forward_only, in_order, arena, loaded, error);
+    }
     if (status != STATUS_OK)
         error_prefix(error, "%s: ", path);
     return status;

@@ -89,7 +89,7 @@ static Status run(const LoadedProgram *loaded, const RunOptions *options, const 
     if (report)
         status = report_close(report, status, error);
     if (!session_close(session)) {
-        fprintf(stderr, "dprun: %s\n", error->text);
+        error_print("dprun", error);
         fflush(NULL);
         _exit((int)status);
     }
@@ -166,8 +166,8 @@ int main(int argc, char **argv)
     Arena arena = {0};
     Error error = {0};
     const Status status = with_memory(argc, argv, &arena, &error);
-    if (status != STATUS_OK && *error.text)
-        fprintf(stderr, "dprun: %s\n", error.text);
+    if (status != STATUS_OK)
+        error_print("dprun", &error);
     arena_free(&arena);
     return (int)status;
 }

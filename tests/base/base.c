@@ -4,6 +4,7 @@
 #include "runtime/base/bytes.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -519,6 +520,45 @@ static void error_texts_are_cut_not_overrun(void **state)
     assert_string_equal(error.text, "front end");
 }
 
+/* What a function writes to a stream. */
+static void assert_written(void (*put)(const char *, size_t, FILE *), const char *text, const char *expected)
+{
+    char *written = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&written, &size);
+    put(text, strlen(text), stream);
+    fclose(stream);
+    assert_string_equal(written, expected);
+    free(written);
+}
+
+/* Bytes that are no UTF-8: a lone continuation, a cut character, an overlong one, a surrogate, one beyond the last, Latin-1. */
+static const char *const no_characters[] = {"\x80", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xfcr"};
+static const char *const marks[] = {"?", "??", "??", "???", "????", "?r"};
+
+static void terminals_are_shown_characters_only(void **state)
+{
+    (void)state;
+    char text[] = "a\033[31m\tb\177\nc\xc2\x9b" "1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80";
+    assert_written(text_print, text, "a?[31m b?\nc??1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80");
+    text_make_printable(text);
+    assert_string_equal(text, "a?[31m b??c??1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80");
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+        assert_written(text_print, no_characters[i], marks[i]);
+}
+
+static void json_is_utf_8(void **state)
+{
+    (void)state;
+    assert_written(json_put_text, "a\"b\\c\n<\033 \xc3\xbc", "\"a\\\"b\\\\c\\u000a\\u003c\\u001b \xc3\xbc\"");
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        char expected[64] = "\"";
+        for (const char *mark = marks[i]; *mark; mark++)
+            strcat(expected, *mark == '?' ? "\\ufffd" : "r");
+        assert_written(json_put_text, no_characters[i], strcat(expected, "\""));
+    }
+}
+
 static void one_is_singular(void **state)
 {
     (void)state;
@@ -545,7 +585,8 @@ int main(void)
         cmocka_unit_test(a_check_opens_no_pipe),             cmocka_unit_test(a_machine_without_proc_will_do),
         cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(a_file_is_read_at_its_size),
         cmocka_unit_test(outputs_are_kept_apart),            cmocka_unit_test(error_texts_are_cut_not_overrun),
-        cmocka_unit_test(one_is_singular),
+        cmocka_unit_test(one_is_singular),                   cmocka_unit_test(terminals_are_shown_characters_only),
+        cmocka_unit_test(json_is_utf_8),
     };
     const int failures = cmocka_run_group_tests_name("base", tests, NULL, NULL);
     char path[200];

@@ -5,6 +5,17 @@
 #include <fcntl.h>
 #include <sched.h>
 
+static void write_program(const Program *written, const char *path)
+{
+    ByteWriter writer = {0};
+    assert_true(program_encode(written, &writer));
+    FILE *stream = fopen(path, "wb");
+    assert_non_null(stream);
+    assert_int_equal(fwrite(writer.bytes, 1, writer.size, stream), writer.size);
+    assert_int_equal(fclose(stream), 0);
+    bytes_free(&writer);
+}
+
 /* --- on one machine, in one process --- */
 
 /* Fewer processors than ranks: dprun --json says that in one line on stderr, and has no bubble. */
@@ -154,6 +165,25 @@ static void test_bad_inputs(void **state)
     expect(finish(start("%s --steps", dprun)), 2, "needs a value");
     expect(finish(start("%s --device cuda %s", dprun, program)), 3, "device cuda: "); /* GPUs are hidden from the tests */
     expect(finish(start("%s --steps 1 %s %s --save /no/such/folder/w", dprun, small, program)), 3, "/no/such/folder/w");
+}
+
+/* A program whose names are no text: neither the terminal nor a reader of JSON gets such bytes. */
+static void test_foreign_names(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    char path[PATH_MAX];
+    Program *foreign = pipeline_program(&arena, RANKS, 2, RANKS);
+    foreign->schedule = arena_format(&arena, "\033[31mred\xff");
+    foreign->source = arena_format(&arena, "two\nlines");
+    snprintf(path, sizeof path, "%s/foreign.bin", folder);
+    write_program(foreign, path);
+    arena_free(&arena);
+    expect(finish(start("%s --steps 1 --trace %s/foreign.json %s %s", dprun, folder, small, path)), 0, "");
+    assert_non_null(strstr(output, "schedule   ?[31mred? (two?lines): "));
+    assert_null(strchr(output, '\033'));
+    expect(finish(start("iconv -f UTF-8 -t UTF-8 %s/foreign.json | grep -c '\"schedule\":\"?\\[31mred?\"'", folder)), 0, "");
+    expect(finish(start("%s $(printf 'no\\033[31msuch\\377file')", dprun)), 1, "no?[31msuch?file: No such file");
 }
 
 /* A reader that leaves ends the run quietly; a full disk does not. */
@@ -374,14 +404,10 @@ static int set_up(void **state)
     if (!realpath(path, dprun) || !mkdtemp(folder))
         return -1;
     Arena arena = {0};
-    ByteWriter writer = {0};
     snprintf(program, sizeof program, "%s/prog.bin", folder);
-    FILE *stream = fopen(program, "wb");
-    const bool good = stream && program_encode(pipeline_program(&arena, RANKS, 2, RANKS), &writer) &&
-                      fwrite(writer.bytes, 1, writer.size, stream) == writer.size;
-    bytes_free(&writer);
+    write_program(pipeline_program(&arena, RANKS, 2, RANKS), program);
     arena_free(&arena);
-    return stream && fclose(stream) == 0 && good ? 0 : -1;
+    return 0;
 }
 
 static int tear_down(void **state)
@@ -398,7 +424,7 @@ int main(void)
         cmocka_unit_test(test_check),    cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_named_pipe),
         cmocka_unit_test(test_load),          cmocka_unit_test(test_too_much_memory),
-        cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_foreign_names), cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_interrupt_before_the_first_step), cmocka_unit_test(test_resumed), cmocka_unit_test(test_mpi_equals_local),
         cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed),
         cmocka_unit_test(test_killed_before_it_is_ready), cmocka_unit_test(test_asked_to_end),    cmocka_unit_test(test_stopped),

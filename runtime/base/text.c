@@ -1,0 +1,78 @@
+#include "runtime/base/text.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* The bytes of a character of UTF-8; 0: they are none. The table of RFC 3629, section 4. */
+static size_t utf8_length(const char *text, size_t left)
+{
+    static const struct {
+        unsigned char first_least, first_most, second_least, second_most, length;
+    } forms[] = {
+        {0x00, 0x7f, 0x00, 0xff, 1}, {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
+        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
+        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
+    };
+    const unsigned char *bytes = (const unsigned char *)text;
+    size_t form = 0;
+    while (form < sizeof forms / sizeof *forms && !(bytes[0] >= forms[form].first_least && bytes[0] <= forms[form].first_most))
+        form++;
+    if (form == sizeof forms / sizeof *forms || left < forms[form].length)
+        return 0;
+    const size_t length = forms[form].length;
+    if (length > 1 && !(bytes[1] >= forms[form].second_least && bytes[1] <= forms[form].second_most))
+        return 0;
+    for (size_t i = 2; i < length; i++)
+        if ((bytes[i] & 0xc0) != 0x80)
+            return 0;
+    return length;
+}
+
+size_t text_character(const char *text, size_t left)
+{
+    const unsigned char first = (unsigned char)text[0];
+    const size_t length = utf8_length(text, left);
+    const bool is_c1 = length == 2 && first == 0xc2 && (unsigned char)text[1] < 0xa0;
+    return first < ' ' || first == 0x7f || is_c1 ? 0 : length;
+}
+
+void text_print(const char *text, size_t length, FILE *stream)
+{
+    for (size_t i = 0, bytes; i < length; i += bytes) {
+        bytes = text_character(text + i, length - i);
+        if (bytes)
+            fwrite(text + i, 1, bytes, stream);
+        else
+            putc(text[i] == '\n' ? '\n' : text[i] == '\t' ? ' ' : '?', stream);
+        bytes += bytes == 0;
+    }
+}
+
+void text_make_printable(char *text)
+{
+    for (size_t length = strlen(text), bytes; length > 0; text += bytes, length -= bytes) {
+        bytes = text_character(text, length);
+        if (!bytes)
+            *text = *text == '\t' ? ' ' : '?';
+        bytes += bytes == 0;
+    }
+}
+
+void json_put_text(const char *text, size_t length, FILE *stream)
+{
+    putc('"', stream);
+    for (size_t i = 0, bytes; i < length; i += bytes) {
+        const unsigned char c = (unsigned char)text[i];
+        bytes = utf8_length(text + i, length - i);
+        if (c == '"' || c == '\\')
+            fprintf(stream, "\\%c", c);
+        else if (c < 0x20 || c == '<')
+            fprintf(stream, "\\u%04x", c);
+        else if (bytes)
+            fwrite(text + i, 1, bytes, stream);
+        else
+            fputs("\\ufffd", stream);
+        bytes += bytes == 0;
+    }
+    putc('"', stream);
+}
