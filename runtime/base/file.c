@@ -188,6 +188,12 @@ static char *behind_links(const char *path)
     return target ? target : strdup(path);
 }
 
+bool file_is_kept(const char *path)
+{
+    struct stat there;
+    return strcmp(path, "-") != 0 && (stat(path, &there) != 0 || S_ISREG(there.st_mode));
+}
+
 Status file_begin(const char *path, OutputFile *file, Error *error)
 {
     *file = (OutputFile){0};
@@ -195,10 +201,9 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
         file->stream = stdout;
         return STATUS_OK;
     }
-    struct stat there;
     if (!*path) {
         errno = ENOENT; /* the temporary name would be a good one */
-    } else if (stat(path, &there) == 0 && !S_ISREG(there.st_mode)) { /* a device or a pipe (/dev/null, /dev/full): nothing to keep */
+    } else if (!file_is_kept(path)) { /* a device or a pipe (/dev/null, /dev/full) */
         file->stream = fopen(path, "wb");
         file->path = strdup(path);
         if (file->stream && file->path)

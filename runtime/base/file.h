@@ -28,6 +28,8 @@ Status file_begin(const char *path, OutputFile *file, Error *error);
 /* Whether file_begin would do it, as far as can be told without leaving anything or opening a pipe, whose reader would take the
    closing for the end. */
 Status file_check(const char *path, Error *error);
+/* Whether what is written to `path` stays in a file, not in standard output, a device or a pipe. */
+bool file_is_kept(const char *path);
 /* Flushes, syncs, renames, and syncs the folder. STATUS_RUN_FAILED names the path and the system's reason; then nothing has
    changed, unless it was the folder that could not be synced. */
 Status file_finish(OutputFile *file, Error *error);

@@ -5,6 +5,7 @@
 
 #include "runtime/vm/vm.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* One stage that a rank holds, with all that is its own. */
@@ -87,6 +88,7 @@ struct Rank {
     double *host_squares;
     const Instruction *pair; /* the OVERLAP whose two passes are still to run, together; else NULL */
     double norm, clip;      /* by the last NORM; asynchronous: norm is the largest of the step's U */
+    bool diverged;          /* a gradient, a loss or a weight is not finite: the run ends after this step */
     uint64_t step;          /* from 1 */
     int64_t *clocks;        /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
     int64_t *clock;         /* the row of the stream that runs; the last row is for held-out data */
@@ -129,8 +131,15 @@ struct Session {
     uint32_t kept_steps;    /* whose clocks the trace shows */
     int64_t begun;          /* ns, session_run */
     bool stuck;             /* a rank never came back */
+    Error divergence;       /* what is not finite, where, and what was written: by rank 0; elsewhere empty */
     Arena tables;
 };
+
+/* The larger of two norms. One that is no number counts as the largest. */
+static inline double larger_norm(double one, double other)
+{
+    return isnan(one) || one >= other ? one : other;
+}
 
 static inline const RankRecord *rank_record(const Rank *rank, uint32_t other)
 {
@@ -155,6 +164,12 @@ extern Execute *const execute_computing[OPCODE_COUNT], *const execute_simulated[
 Status rank_execute(Rank *rank, const Program *program, Error *error);
 /* Until the device has done all that was enqueued, or the deadline has passed. */
 Status rank_settle(Rank *rank, Error *error);
+
+/* The sum of the squares of all gradients, or of all weights (the optimizer's), one copy of each stage; the stages' own are then
+   in rank->squares. A meeting of all ranks, which get the same numbers. */
+Status rank_sum_squares(Rank *rank, bool of_weights, double *sum, Error *error);
+/* That of one stage, by the last rank_sum_squares. */
+double stage_squares(const Rank *rank, uint32_t stage);
 
 /* What REDUCE does with a buffer of `elements` masters on each member of its group. */
 Status rank_reduce(Rank *rank, const Instruction *reduce, void *buffer, size_t elements, Error *error);
@@ -191,6 +206,19 @@ int64_t clock_common(const ClockSample compared[2], int64_t own);
 
 /* All of one rank: bind, the steps, the files at the end. */
 Status rank_train(Rank *rank, Error *error);
+
+/* --- diverged.c: a run whose numbers are no longer finite --- */
+
+/* All ranks find the same, set rank->diverged, and go on to the end of the run together; rank 0 keeps the words. After a step:
+   its losses and gradients. */
+void diverged_in_step(Rank *rank, const StepReport *report);
+/* After the last step: the loss of held-out data. */
+void diverged_on_held_out(Rank *rank, double loss);
+/* Before the weights are saved. A meeting of all ranks. */
+Status diverged_in_weights(Rank *rank, Error *error);
+/* On rank 0: the name under which a diverged run writes what was asked for as `path`, which the words then mention. The caller
+   frees it. NULL: there is none, as `path` is standard output, a pipe or a device. */
+Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
 
 /* --- start.c --- */
 

@@ -100,10 +100,19 @@ static void ready(void *context, const RunFacts *facts)
     flush_output(report);
 }
 
+/* JSON has no infinity and nothing that is no number. */
+static void print_number(const char *before, double value, int digits)
+{
+    if (isfinite(value))
+        printf("%s%.*g", before, digits, value);
+    else
+        printf("%snull", before);
+}
+
 static void print_json_times(const Report *report, const StepReport *step)
 {
-    printf(",\"step_ms\":%.6g,\"makespan_ms\":%.6g,\"bubble_rate\":", step->seconds * 1e3, step->makespan * 1e3);
-    printf(isnan(step->bubble_rate) ? "null" : "%.6g", step->bubble_rate);
+    printf(",\"step_ms\":%.6g,\"makespan_ms\":%.6g", step->seconds * 1e3, step->makespan * 1e3);
+    print_number(",\"bubble_rate\":", step->bubble_rate, 6);
     fputs(",\"busy_ms\":[", stdout);
     for (uint32_t r = 0; r < report->facts.program->rank_count; r++)
         printf("%s%.6g", r ? "," : "", step->busy[r] * 1e3);
@@ -112,6 +121,7 @@ static void print_json_times(const Report *report, const StepReport *step)
 
 static void print_json(const Report *report, const StepReport *step)
 {
+    enum { EXACT = 17 }; /* digits that read back to the same bits */
     printf("{\"step\":%llu,\"loss\":", (unsigned long long)step->step);
     if (report->options->simulated) {
         fputs("null", stdout);
@@ -119,17 +129,21 @@ static void print_json(const Report *report, const StepReport *step)
         puts("}");
         return;
     }
-    printf("%.17g,\"losses\":[", step->loss);
+    print_number("", step->loss, EXACT);
+    fputs(",\"losses\":[", stdout);
     for (uint32_t m = 0; m < report->facts.program->microbatches; m++)
-        printf("%s%.17g", m ? "," : "", step->losses[m]);
-    printf("],\"gradient_norm\":%.17g,\"tokens_per_s\":%.6g", step->gradient_norm, report->tokens / step->seconds);
+        print_number(m ? "," : "", step->losses[m], EXACT);
+    print_number("],\"gradient_norm\":", step->gradient_norm, EXACT);
+    print_number(",\"tokens_per_s\":", report->tokens / step->seconds, 6);
     print_json_times(report, step);
     printf(",\"product_ms\":%.6g,\"product_gflops\":%.6g,\"planned_bytes\":%llu", step->product_seconds * 1e3,
            step->product_seconds > 0 ? step->operations / step->product_seconds * 1e-9 : 0,
            (unsigned long long)report->facts.planned_bytes);
-    if (step->has_held_out)
-        printf(",\"held_out_loss\":%.17g,\"held_out_tokens\":%llu,\"byte_entropy\":%.17g", step->held_out_loss,
-               (unsigned long long)step->held_out_tokens, report->facts.byte_entropy);
+    if (step->has_held_out) {
+        print_number(",\"held_out_loss\":", step->held_out_loss, EXACT);
+        printf(",\"held_out_tokens\":%llu", (unsigned long long)step->held_out_tokens);
+        print_number(",\"byte_entropy\":", report->facts.byte_entropy, EXACT);
+    }
     printf("}\n");
 }
 

@@ -185,27 +185,43 @@ static Status sum_copies(Rank *rank, const BoundChunk *chunk, Error *error)
     return STATUS_OK;
 }
 
+double stage_squares(const Rank *rank, uint32_t stage)
+{
+    const Home *home = &rank->session->counting[stage];
+    return rank->squares[home->rank * rank->session->most_chunks + home->chunk];
+}
+
 /* Each rank gives the squares of the stages whose copy counts; everybody adds them up in the order of the stages. */
+Status rank_sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
+{
+    const Session *session = rank->session;
+    const DeviceTable *run = rank->device->run;
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        const BoundChunk *chunk = &rank->chunks[c];
+        if (chunk->counts)
+            TRY(run->sum_of_squares(rank->device, chunk->sizes->parameters, of_weights ? chunk->weights.masters : chunk->weights.gradients,
+                                    &rank->own_squares[c], error));
+    }
+    TRY(rank_settle(rank, error)); /* the host waits for the device here */
+    TRY(run->download(rank->device, rank->chunk_count * sizeof(double), rank->own_squares, rank->host_squares, error));
+    TRY(rank->transport->gather(rank->endpoint, rank->host_squares, session->most_chunks * sizeof(double), rank->squares, error));
+    *sum = 0;
+    for (uint32_t s = 0; s < session->loaded->program->stages; s++)
+        *sum += stage_squares(rank, s);
+    return STATUS_OK;
+}
+
+/* The sum decides what the updates do; where it is not finite all ranks leave theirs out. */
 EXECUTE(NORM)
 {
     (void)instruction;
-    const Session *session = rank->session;
-    const Program *program = session->loaded->program;
-    for (uint32_t c = 0; c < rank->chunk_count; c++) {
-        const BoundChunk *chunk = &rank->chunks[c];
-        TRY(sum_copies(rank, chunk, error));
-        if (chunk->counts)
-            TRY(stage_gradient_norm(chunk->stage, &chunk->weights, &rank->own_squares[c], error));
-    }
-    TRY(rank_settle(rank, error)); /* the sum decides what the updates do: here the host waits for the device */
-    TRY(rank->device->run->download(rank->device, rank->chunk_count * sizeof(double), rank->own_squares, rank->host_squares,
-                                    error));
-    TRY(rank->transport->gather(rank->endpoint, rank->host_squares, session->most_chunks * sizeof(double), rank->squares, error));
-    double sum = 0;
-    for (uint32_t s = 0; s < program->stages; s++)
-        sum += rank->squares[session->counting[s].rank * session->most_chunks + session->counting[s].chunk];
+    double sum;
+    for (uint32_t c = 0; c < rank->chunk_count; c++)
+        TRY(sum_copies(rank, &rank->chunks[c], error));
+    TRY(rank_sum_squares(rank, false, &sum, error));
     rank->norm = sqrt(sum);
-    const double limit = session->model.clip_norm;
+    rank->diverged = !isfinite(rank->norm);
+    const double limit = rank->session->model.clip_norm;
     rank->clip = limit > 0 && rank->norm > limit ? limit / rank->norm : 1;
     return STATUS_OK;
 }
@@ -239,14 +255,16 @@ EXECUTE(UPDATE)
 {
     const BoundChunk *chunk = &rank->chunks[instruction->chunk];
     TRY(show_gradient(rank, instruction->chunk, error));
-    return stage_update(chunk->stage, &chunk->weights, rank->step, rank->clip, error);
+    return rank->diverged ? STATUS_OK : stage_update(chunk->stage, &chunk->weights, rank->step, rank->clip, error);
 }
 
-/* The gradient is a sum over the microbatches. It is clipped by its own norm: nobody waits for the other stages'. */
+/* The gradient is a sum over the microbatches. It is clipped by its own norm: nobody waits for the other stages'. Where that is
+   not finite the next version is the newest once more. */
 EXECUTE(RENEW)
 {
     BoundChunk *chunk = &rank->chunks[instruction->chunk];
     const DeviceTable *run = rank->device->run;
+    const size_t bytes = chunk->sizes->parameters * run->size[ELEMENTS];
     char *const newest = rank->weights[instruction->slot[0]], *const next = rank->weights[instruction->slot[1]];
     const double limit = rank->session->model.clip_norm, scale = 1.0 / instruction->microbatch;
     double squares;
@@ -256,14 +274,15 @@ EXECUTE(RENEW)
     TRY(rank_settle(rank, error));
     TRY(run->download(rank->device, sizeof squares, rank->own_squares, &squares, error));
     const double norm = scale * sqrt(squares);
-    if (!(norm <= rank->norm))
-        rank->norm = norm;
+    const bool finite = isfinite(norm), in_place = chunk->weights.masters == chunk->weights.parameters;
+    rank->norm = larger_norm(rank->norm, norm);
+    if (next != newest && (in_place || !finite))
+        TRY(run->copy(rank->device, bytes, newest, next, error));
+    if (!finite)
+        return STATUS_OK;
     StageWeights weights = chunk->weights;
-    if (weights.masters == weights.parameters) {
+    if (in_place)
         weights.masters = next;
-        if (next != newest)
-            TRY(run->copy(rank->device, chunk->sizes->parameters * run->size[ELEMENTS], newest, next, error));
-    }
     weights.parameters = next;
     return stage_update(chunk->stage, &weights, ++chunk->updates, limit > 0 && norm > limit ? scale * limit / norm : scale, error);
 }

@@ -218,16 +218,19 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
 
 Status session_run(Session *session, Error *error)
 {
-    session->begun = clock_nanoseconds();
-    if (!session->options->processes)
-        return crew_run(session, rank_train, error);
-    Rank *rank = session->ranks; /* the one of this process: MPI belongs to the thread that started it */
+    Rank *rank = session->ranks; /* the first of this process, under MPI the only one */
     while (!rank->endpoint)
         rank++;
-    Status status = rank_train(rank, error);
-    if (status != STATUS_OK)
+    session->begun = clock_nanoseconds();
+    Status status = STATUS_OK;
+    if (!session->options->processes)
+        status = crew_run(session, rank_train, error);
+    else if ((status = rank_train(rank, error)) != STATUS_OK) /* MPI belongs to the thread that started it */
         rank->transport->abort(rank->endpoint, error->text);
-    return status;
+    if (status != STATUS_OK || !rank->diverged || rank->number != 0) /* a failure of any other process makes mpirun end rank 0's */
+        return status;
+    *error = session->divergence;
+    return STATUS_RUN_FAILED;
 }
 
 bool session_close(Session *session)

@@ -5,7 +5,7 @@
 #include "runtime/base/file.h"
 #include "runtime/device/device.h"
 
-#include <math.h>
+#include <stdlib.h>
 
 /* Everybody's record to everybody: the end of a step for all. */
 static Status tell(Rank *rank, Error *error)
@@ -103,8 +103,7 @@ static StepReport make_report(Rank *rank, int64_t begun)
         const RankRecord *record = rank_record(rank, r);
         const double span = (double)(record->ended - record->begun) * 1e-9;
         cost = span > cost ? span : cost;
-        if (!(record->norm <= report.gradient_norm))
-            report.gradient_norm = record->norm;
+        report.gradient_norm = larger_norm(report.gradient_norm, record->norm);
         first = record->begun < first ? record->begun : first;
         last = record->ended > last ? record->ended : last;
         rank->busy[r] = (double)record->busy * 1e-9;
@@ -117,20 +116,6 @@ static StepReport make_report(Rank *rank, int64_t begun)
     const bool crowded = rank->processors && rank->processors < program->rank_count;
     report.bubble_rate = crowded ? NAN : all > 0 ? (all - busy) / all : 0;
     return report;
-}
-
-static Status check_finite(const StepReport *report, uint32_t microbatches, Error *error)
-{
-    for (uint32_t m = 0; m < microbatches; m++)
-        if (!isfinite(report->losses[m]))
-            return error_set(error, STATUS_RUN_FAILED,
-                             "step %llu, microbatch %u: the loss is %g; the training has diverged (a smaller learning_rate helps)",
-                             (unsigned long long)report->step, m, report->losses[m]);
-    if (!isfinite(report->gradient_norm))
-        return error_set(error, STATUS_RUN_FAILED,
-                         "step %llu: the norm of the gradients is %g; the training has diverged (a smaller learning_rate helps)",
-                         (unsigned long long)report->step, report->gradient_norm);
-    return STATUS_OK;
 }
 
 /* One step from its data to its report. */
@@ -146,16 +131,16 @@ static Status step(Rank *rank, bool *last, Error *error)
     rank->norm = 0;
     TRY(run_stream(rank, program, error));
     StepReport report = make_report(rank, begun);
-    *last = report.last;
     if (rank->profile)
         profile_step(rank, report.makespan);
-    if (rank->number == 0)
-        TRY(check_finite(&report, program->microbatches, error));
-    report.has_held_out = report.last && !program->forward_only && !session->options->simulated && !session->options->profile &&
-                          session->model.kind == MODEL_GPT;
+    diverged_in_step(rank, &report);
+    *last = report.last |= rank->diverged;
+    report.has_held_out = report.last && !rank->diverged && !program->forward_only && !session->options->simulated &&
+                          !session->options->profile && session->model.kind == MODEL_GPT;
     if (report.has_held_out)
         TRY(evaluate(rank, &report.held_out_loss, error));
     report.held_out_tokens = session->held_out * session->model.sequence;
+    diverged_on_held_out(rank, report.held_out_loss);
     if (rank->number == 0 && observer->step)
         observer->step(observer->context, &report);
     return STATUS_OK;
@@ -189,12 +174,8 @@ static Status tell_ready(Rank *rank, Error *error)
     return STATUS_OK;
 }
 
-static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, FILE *, Error *), Error *error)
+static Status write_named(Rank *rank, const char *path, Status (*write)(Rank *, FILE *, Error *), Error *error)
 {
-    if (!path)
-        return STATUS_OK;
-    if (rank->number != 0)
-        return write(rank, NULL, error);
     OutputFile file;
     TRY(file_begin(path, &file, error));
     Status status = write(rank, file.stream, error);
@@ -202,6 +183,21 @@ static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, F
         return file_finish(&file, error);
     error_prefix(error, "cannot write %s: ", path);
     file_abandon(&file);
+    return status;
+}
+
+/* What a diverged run writes does not take the place of what a good one has written. */
+static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, FILE *, Error *), Error *error)
+{
+    if (!path)
+        return STATUS_OK;
+    if (rank->number != 0)
+        return write(rank, NULL, error);
+    char *other = NULL;
+    if (rank->diverged)
+        TRY(diverged_path(rank, path, &other, error));
+    const Status status = rank->diverged && !other ? write(rank, NULL, error) : write_named(rank, other ? other : path, write, error);
+    free(other);
     return status;
 }
 
@@ -217,6 +213,8 @@ Status rank_train(Rank *rank, Error *error)
     TRY(tell_ready(rank, error));
     for (bool last = false; !last;)
         TRY(step(rank, &last, error));
+    if (options->save)
+        TRY(diverged_in_weights(rank, error));
     TRY(write_file(rank, options->outputs, save_outputs, error));
     TRY(write_file(rank, options->save, save_weights, error));
     TRY(write_file(rank, options->trace, trace_steps, error));

@@ -319,7 +319,37 @@ static void test_divergence(void **state)
     (void)state;
     const Passes passes = {diverged_forward, empty_backward, empty_backward, NULL};
     const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=5"}};
-    expect_failure(&setting, (const char *const[]){"step 1, microbatch 0", "diverged", NULL});
+    expect_failure(&setting, (const char *const[]){"step 1: the loss of microbatch 0, on rank 1, is not finite", "diverged", NULL});
+}
+
+/* The weights overflow in the update: nothing that is computed before shows it. */
+static Status spoiling_backward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    if (!buffers->dy) {
+        union { const void *read; float *written; } parameters = {.read = buffers->parameters};
+        *parameters.written = INFINITY;
+    }
+    return empty_backward(stage, buffers, error);
+}
+
+static void test_infinite_weights(void **state)
+{
+    (void)state;
+    const Passes passes = {empty_forward, spoiling_backward, empty_backward, NULL};
+    char save[] = "--save=/tmp/session-weights.XXXXXX", diverged[64];
+    char *path = save + 7;
+    struct stat there;
+    const int descriptor = mkstemp(path);
+    assert_true(descriptor >= 0);
+    close(descriptor);
+    snprintf(diverged, sizeof diverged, "%s.diverged", path);
+    Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1", "--model=mlp", save}};
+    expect_failure(&setting, (const char *const[]){"after step 1: weights of stage 1, on rank 1, are not finite; the training has diverged",
+                                                   "wrote /tmp/session-weights.", NULL});
+    assert_int_equal(stat(path, &there), 0);
+    assert_int_equal(there.st_size, 0); /* as it was */
+    assert_int_equal(unlink(diverged), 0);
+    assert_int_equal(unlink(path), 0);
 }
 
 static void test_deadline(void **state)
@@ -457,7 +487,7 @@ int main(void)
         cmocka_unit_test(test_forward_only),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_failing_pass),
-        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_divergence), cmocka_unit_test(test_infinite_weights),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_long_pass),
         cmocka_unit_test(test_files),

@@ -1,0 +1,102 @@
+/* A run whose numbers are no longer finite: what it says, and under which names it writes. */
+#include "runtime/vm/machine.h"
+
+#include "runtime/base/file.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void say(Rank *rank, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(Rank *rank, const char *format, ...)
+{
+    Error *error = &rank->session->divergence;
+    const size_t used = strlen(error->text);
+    va_list arguments;
+    if (rank->number != 0)
+        return;
+    va_start(arguments, format);
+    vsnprintf(error->text + used, sizeof error->text - used, format, arguments);
+    va_end(arguments);
+}
+
+static const char advice[] = "; the training has diverged (a smaller learning_rate helps)";
+
+/* The first loss of the step that is not finite; how many microbatches there are: none. */
+static uint32_t bad_loss(const Rank *rank, const StepReport *report)
+{
+    const uint32_t microbatches = rank->session->loaded->program->microbatches;
+    uint32_t m = 0;
+    while (m < microbatches && isfinite(report->losses[m]))
+        m++;
+    return m;
+}
+
+static uint32_t bad_stage(const Rank *rank)
+{
+    uint32_t stage = 0;
+    while (isfinite(stage_squares(rank, stage)) && stage + 1 < rank->session->loaded->program->stages)
+        stage++;
+    return stage;
+}
+
+static int bad_rank(const Rank *rank)
+{
+    uint32_t r = 0;
+    while (isfinite(rank_record(rank, r)->norm) && r + 1 < rank->session->loaded->program->rank_count)
+        r++;
+    return (int)r;
+}
+
+void diverged_in_step(Rank *rank, const StepReport *report)
+{
+    const Session *session = rank->session;
+    const Program *program = session->loaded->program;
+    const uint32_t m = bad_loss(rank, report);
+    const bool bad_norm = !isfinite(report->gradient_norm);
+    rank->diverged = bad_norm || m < program->microbatches;
+    if (!rank->diverged)
+        return;
+    say(rank, "step %llu: ", (unsigned long long)rank->step);
+    if (m < program->microbatches)
+        say(rank, "the loss of microbatch %u, on rank %d, is not finite%s", m, session->ends[m].home.rank, advice);
+    else if (program->asynchronous)
+        say(rank, "a gradient on rank %d is not finite%s", bad_rank(rank), advice);
+    else
+        say(rank, "the gradient of stage %u, on rank %d, is not finite%s", bad_stage(rank), session->counting[bad_stage(rank)].rank,
+            advice);
+    if (bad_norm)
+        say(rank, "; the weights are as before %s", program->asynchronous ? "that update" : "this step");
+}
+
+void diverged_on_held_out(Rank *rank, double loss)
+{
+    if (isfinite(loss))
+        return;
+    rank->diverged = true;
+    say(rank, "after step %llu: the loss of held-out data is not finite%s", (unsigned long long)rank->step, advice);
+}
+
+Status diverged_in_weights(Rank *rank, Error *error)
+{
+    double sum;
+    TRY(rank_sum_squares(rank, true, &sum, error));
+    if (isfinite(sum))
+        return STATUS_OK;
+    const uint32_t stage = bad_stage(rank);
+    say(rank, "%safter step %llu: weights of stage %u, on rank %d, are not finite%s", rank->diverged ? "; " : "",
+        (unsigned long long)rank->step, stage, rank->session->counting[stage].rank, rank->diverged ? "" : advice);
+    rank->diverged = true;
+    return STATUS_OK;
+}
+
+Status diverged_path(Rank *rank, const char *path, char **other, Error *error)
+{
+    *other = NULL;
+    if (!file_is_kept(path))
+        return STATUS_OK;
+    if (asprintf(other, "%s.diverged", path) < 0)
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the name of a file");
+    say(rank, "; wrote %s", *other);
+    return STATUS_OK;
+}

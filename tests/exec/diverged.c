@@ -1,0 +1,110 @@
+/* A training that diverges: it ends before the update, writes under other names, says where, and every output stays readable. */
+#include "tests/exec/processes.h"
+
+
+static const char wild[] = "--set clip_norm=0 --set warmup_steps=0 --set learning_rate=1e3 --steps 50";
+
+static void compile(const char *schedule, const char *settings)
+{
+    expect(finish(start("%.*s/dpc %s schedules/%s.dps -o %s", (int)(strrchr(dprun, '/') - dprun), dprun, settings, schedule, program)), 0, "");
+}
+
+/* The step that the message names. */
+static unsigned step_of(const char *text)
+{
+    unsigned step = 0;
+    const char *found = strstr(text, "dprun: step ");
+    if (!found || sscanf(found, "dprun: step %u: ", &step) != 1 || step < 2)
+        fail_msg("no step from the second on in:\n%s", text);
+    return step;
+}
+
+static void assert_json(void)
+{
+    static const char *const none[] = {"nan", "inf"};
+    for (size_t i = 0; i < 2; i++)
+        if (strstr(output, none[i]))
+            fail_msg("%s in %s", none[i], output);
+    assert_non_null(strstr(output, "\"gradient_norm\":null,"));
+}
+
+/* The weights are those of a run that ends a step earlier, and what was there is there. */
+static void test_last_good_weights(void **state)
+{
+    (void)state;
+    compile("1f1b", "--ranks 4 --microbatches 4");
+    expect(finish(start("echo good >%s/w; cp %s/w %s/t; exec %s --json --save %s/w --trace %s/t %s %s %s", folder, folder, folder, dprun, folder,
+                        folder, wild, small, program)), 3, "; the weights are as before this step; wrote ");
+    assert_json();
+    assert_non_null(strstr(diagnostics, " on rank "));
+    assert_non_null(strstr(diagnostics, "/w.diverged; wrote "));
+    assert_non_null(strstr(diagnostics, "/t.diverged\n"));
+    const unsigned step = step_of(diagnostics);
+    expect(finish(start("cd %s; grep -q good w && grep -q good t && grep -q traceEvents t.diverged", folder)), 0, "");
+    expect(finish(start("%s --save %s/before %s --steps %u %s %s", dprun, folder, wild, step - 1, small, program)), 0, "");
+    expect(finish(start("cmp %s/before %s/w.diverged", folder, folder)), 0, "");
+}
+
+static void test_processes(void **state)
+{
+    (void)state;
+    need_mpirun();
+    compile("1f1b", "--ranks 4 --microbatches 4");
+    expect(finish(start("rm -f %s/w*; %s --save %s/w %s %s %s", folder, dprun, folder, wild, small, program)), 3, "/w.diverged");
+    expect(finish(start("mpirun %s -n 4 %s --json --save %s/m %s %s %s", mpirun_options(), dprun, folder, wild, small, program)), 3,
+           "/m.diverged\n");
+    assert_json();
+    step_of(diagnostics);
+    assert_null(strstr(strstr(diagnostics, "dprun: step ") + 1, "dprun: step ")); /* once */
+    expect(finish(start("cmp %s/w.diverged %s/m.diverged && ! test -e %s/m", folder, folder, folder)), 0, "");
+}
+
+/* Its norm is that of each update: what diverges is left out, what was learned before is kept. */
+static void test_asynchronous(void **state)
+{
+    (void)state;
+    compile("pipedream", "--ranks 4 --microbatches 8");
+    expect(finish(start("%s --json --save %s/a %s %s %s", dprun, folder, wild, small, program)), 3, "; the weights are as before that update");
+    assert_non_null(strstr(diagnostics, "/a.diverged\n"));
+    assert_null(strstr(diagnostics, "weights of stage"));
+    assert_json();
+    expect(finish(start("%s --load %s/a.diverged --forward-only %s %s", dprun, folder, small, program)), 0, "");
+}
+
+/* Standard output has no other name: nobody takes such weights for good ones. */
+static void test_standard_output(void **state)
+{
+    (void)state;
+    compile("1f1b", "--ranks 4 --microbatches 4");
+    expect(finish(start("%s --save - %s %s %s", dprun, wild, small, program)), 3, " is not finite");
+    assert_string_equal(output, "");
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/dprun", getenv("BUILD") ? getenv("BUILD") : "build");
+    if (!realpath(path, dprun) || !mkdtemp(folder))
+        return -1;
+    snprintf(program, sizeof program, "%s/prog.bin", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return finish(start("rm -rf %s", folder));
+}
+
+int main(void)
+{
+    setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_last_good_weights),
+        cmocka_unit_test(test_processes),
+        cmocka_unit_test(test_asynchronous),
+        cmocka_unit_test(test_standard_output),
+    };
+    return cmocka_run_group_tests_name("diverged", tests, set_up, tear_down);
+}
