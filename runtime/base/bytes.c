@@ -111,5 +111,10 @@ uint64_t bytes_get_varint_up_to(ByteReader *reader, uint64_t limit)
 
 uint32_t bytes_checksum(const uint8_t *bytes, size_t size)
 {
-    return (uint32_t)crc32_z(crc32_z(0, NULL, 0), bytes, size);
+    return bytes_checksum_on(0, bytes, size);
+}
+
+uint32_t bytes_checksum_on(uint32_t before, const void *bytes, size_t size)
+{
+    return (uint32_t)crc32_z(before, bytes, size);
 }

@@ -33,5 +33,7 @@ uint64_t bytes_get_varint_up_to(ByteReader *reader, uint64_t limit);
 
 /* CRC-32 (ISO 3309, as zlib's): every change of up to 32 neighbouring bits is seen. */
 uint32_t bytes_checksum(const uint8_t *bytes, size_t size);
+/* Of bytes that follow others, whose checksum is `before`; 0: there are none. */
+uint32_t bytes_checksum_on(uint32_t before, const void *bytes, size_t size);
 
 #endif

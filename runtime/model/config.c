@@ -40,7 +40,7 @@ static const Key keys[] = {
     {"weight_decay", KEY_REAL, offsetof(ModelConfig, weight_decay), 0, 1e6},
     {"clip_norm", KEY_REAL, offsetof(ModelConfig, clip_norm), 0, 1e30},
 };
-enum { KEYS = sizeof keys / sizeof *keys };
+enum { KEYS = sizeof keys / sizeof *keys, GIVEN_MODEL = 1 << KEYS };
 
 static const struct {
     const char *name;
@@ -65,6 +65,29 @@ static const ModelConfig *model_named(const char *name)
     return NULL;
 }
 
+const char *model_kind_name(ModelKind kind)
+{
+    size_t i = 0;
+    while (models[i].config.kind != kind)
+        i++;
+    return models[i].name;
+}
+
+static Status no_model(const char *name, Error *error)
+{
+    return error_set(error, STATUS_BAD_INPUT, "no model '%s'; there are gpt and mlp", name);
+}
+
+static const Key *key_named(const char *name)
+{
+    for (size_t i = 0; i < KEYS; i++)
+        if (strcmp(keys[i].name, name) == 0)
+            return &keys[i];
+    return NULL;
+}
+
+static uint32_t given_bit(const Key *key) { return 1u << (key - keys); }
+
 static Status bad_value(const Key *key, const char *value, Error *error)
 {
     if (key->type == KEY_U64)
@@ -76,13 +99,11 @@ static Status bad_value(const Key *key, const char *value, Error *error)
 static Status set_value(void *context, const char *name, const char *value, Error *error)
 {
     ModelConfig *config = context;
-    const Key *key = NULL;
-    for (size_t i = 0; i < KEYS && !key; i++)
-        if (strcmp(keys[i].name, name) == 0)
-            key = &keys[i];
+    const Key *key = key_named(name);
     if (!key)
         return settings_unknown("key", name, &keys[0].name, sizeof *keys, KEYS, error);
     void *field = (char *)config + key->offset;
+    config->given |= given_bit(key);
     char *end;
     errno = 0;
     if (key->type == KEY_REAL) {
@@ -122,8 +143,9 @@ static Status load_value(void *context, const char *name, const char *value, Err
     if (!is_first)
         return error_set(error, STATUS_BAD_INPUT, "'model' must be the first key: it sets all others");
     if (!model)
-        return error_set(error, STATUS_BAD_INPUT, "no model '%s'; there are gpt and mlp", value);
+        return no_model(value, error);
     *loading->config = *model;
+    loading->config->given = GIVEN_MODEL;
     return STATUS_OK;
 }
 
@@ -136,9 +158,10 @@ static Status assign_value(void *context, const char *name, const char *value, E
 
 Status model_config_load(const char *name, ModelConfig *config, Error *error)
 {
-    const ModelConfig *model = model_named(name);
+    const ModelConfig *model = name ? model_named(name) : NULL;
     *config = model ? *model : models[0].config;
-    if (model)
+    config->given = model ? GIVEN_MODEL : 0;
+    if (model || !name)
         return STATUS_OK;
     Arena arena = {0};
     char *text;
@@ -156,6 +179,58 @@ Status model_config_set(ModelConfig *config, const char *assignment, Error *erro
 {
     const Status status = settings_assign(assignment, strlen(assignment), assign_value, config, error);
     return status == STATUS_BAD_INPUT ? STATUS_BAD_USAGE : status;
+}
+
+static void contradict(Error *contradictions, const char *key, const char *there, const char *here)
+{
+    const size_t used = strlen(contradictions->text);
+    snprintf(contradictions->text + used, sizeof contradictions->text - used, "; %s is %s there and %s here", key, there, here);
+}
+
+/* Another model's values, but for those that were given. */
+static void change_model(ModelConfig *config, const ModelConfig *model)
+{
+    static const size_t sizes[] = {[KEY_U32] = sizeof(uint32_t), [KEY_U64] = sizeof(uint64_t), [KEY_REAL] = sizeof(double)};
+    const ModelConfig before = *config;
+    *config = *model;
+    config->given = before.given;
+    for (const Key *key = keys; key < keys + KEYS; key++)
+        if (before.given & given_bit(key))
+            memcpy((char *)config + key->offset, (const char *)&before + key->offset, sizes[key->type]);
+}
+
+static Status adopt_model(ModelConfig *config, const char *name, Error *contradictions, Error *error)
+{
+    const ModelConfig *model = model_named(name);
+    if (!model)
+        return no_model(name, error);
+    if (model->kind == config->kind)
+        return STATUS_OK;
+    if (config->given & GIVEN_MODEL)
+        contradict(contradictions, "model", name, model_kind_name(config->kind));
+    else
+        change_model(config, model);
+    return STATUS_OK;
+}
+
+Status model_config_adopt(ModelConfig *config, const char *name, const char *value, Error *contradictions, Error *error)
+{
+    if (strcmp(name, "model") == 0)
+        return adopt_model(config, value, contradictions, error);
+    const Key *key = key_named(name);
+    ModelConfig there = *config;
+    TRY(set_value(&there, name, value, error));
+    if (key->type != KEY_U32)
+        return error_set(error, STATUS_BAD_INPUT, "%s is no setting of weights", name);
+    uint32_t *own = (uint32_t *)(void *)((char *)config + key->offset);
+    const uint32_t saved = *(const uint32_t *)(const void *)((const char *)&there + key->offset);
+    char here[16];
+    snprintf(here, sizeof here, "%u", *own);
+    if ((config->given & given_bit(key)) && *own != saved)
+        contradict(contradictions, name, value, here);
+    else
+        *own = saved;
+    return STATUS_OK;
 }
 
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)

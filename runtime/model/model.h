@@ -29,14 +29,21 @@ typedef struct ModelConfig {
     uint64_t seed;
     /* training */
     double learning_rate, warmup_steps, beta1, beta2, epsilon, weight_decay, clip_norm;
+    uint32_t given;            /* which of these somebody has set: a bit each, of config.c */
 } ModelConfig;
 
-/* `name` is a built-in model ("gpt", the default; "mlp") or a file of lines `key = value` with `#` comments, whose first key
+/* "gpt", "mlp". */
+const char *model_kind_name(ModelKind kind);
+
+/* `name` is a built-in model ("gpt", also where it is NULL; "mlp") or a file of lines `key = value` with `#` comments, whose first key
    may be `model = gpt|mlp`; the keys are the names above. Unknown keys, bad values: STATUS_BAD_INPUT with file, line and the
    nearest known key. */
 Status model_config_load(const char *name, ModelConfig *config, Error *error);
 /* One `key=value`, as in the file; STATUS_BAD_USAGE. */
 Status model_config_set(ModelConfig *config, const char *assignment, Error *error);
+/* A setting of saved weights (model, or a size), which is taken over, with what else a model sets, unless another was given.
+   Then that is added to `contradictions`: "; hidden is 96 there and 128 here". STATUS_BAD_INPUT: there is no such setting. */
+Status model_config_adopt(ModelConfig *config, const char *key, const char *value, Error *contradictions, Error *error);
 /* Whether the values go together (hidden % heads == 0, layers >= stages, ...); fills in layers = stages where 0. */
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
 

@@ -99,7 +99,8 @@ struct Rank {
     double *losses;         /* [microbatches] by number, of everybody */
     double *busy;           /* [ranks] seconds */
     char *data;             /* the data of a microbatch on its way to the device */
-    char *piece, *pieces;   /* collect.c: [piece_bytes], [ranks][piece_bytes]; NULL when nothing is to be collected */
+    uint32_t checksum;      /* of what collect has written */
+    char *piece, *pieces;   /* save.c: [piece_bytes], [ranks][piece_bytes]; NULL when nothing is to be collected */
     Profile *profile;       /* NULL: not wanted */
     Device *device;
     void *memory;           /* of the device; the slots, weights and data lie in it */
@@ -222,7 +223,8 @@ Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
 
 /* --- start.c --- */
 
-/* Whether the file of --load is of this model and whole. */
+/* Takes the model's sizes from the file of --load and checks all of it: its checksum, and that every weight is finite. One
+   message lists every setting that contradicts it. */
 Status weights_check(Session *session, Error *error);
 /* Its weights in place of the ones that a bound rank begins with. A meeting of all ranks. */
 Status load_weights(Rank *rank, Error *error);
@@ -230,11 +232,8 @@ Status load_weights(Rank *rank, Error *error);
 /* --- save.c, trace.c: meetings of all ranks that write what belongs to all to `stream` on rank 0. Whether all of the writing
    went well is found out there when the file is finished; on the other ranks `stream` is NULL --- */
 
-/* The `bytes` bytes at `mine` on rank `owner`; what the others say counts for nothing. */
+/* The `bytes` bytes at `mine` on rank `owner`; what the others say counts for nothing. Rank 0 adds them to rank->checksum. */
 Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error);
-/* The head of the file up to the number of parameters, which the caller frees; NULL: no memory. It depends on the model alone, not
-   on the schedule or the number of its ranks. */
-char *weights_head(const ModelConfig *model);
 /* The weights, one copy of each stage; the head of the file says how they lie in it. */
 Status save_weights(Rank *rank, FILE *stream, Error *error);
 /* The last stages' outputs of the step that ran, by microbatch number. */

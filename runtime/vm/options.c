@@ -179,7 +179,7 @@ static Status check_together(const RunOptions *options, Error *error)
                          "standard output takes one of --json, --outputs, --save, --trace and --profile; %s", hint);
     if (options->rank_map && !options->processes)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
-    const char *const read[] = {options->program, options->data, strcmp(options->model_name, "gpt") == 0 ? NULL : options->model_name};
+    const char *const read[] = {options->program, options->data, options->model_name};
     TRY(file_keep_apart(files, sizeof files / sizeof *files, read, sizeof read / sizeof *read, error));
     if (options->simulated && (options->data || options->load || options->save || options->outputs || options->profile))
         return error_set(error, STATUS_BAD_USAGE,
@@ -232,7 +232,6 @@ static Status unknown_option(const char *written, Error *error)
 Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, Error *error)
 {
     *options = (RunOptions){
-        .model_name = "gpt",
         .deadline = 60,
         .device = "auto",
         .costs = costs_unit,

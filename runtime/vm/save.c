@@ -1,6 +1,7 @@
 /* What belongs to all ranks, brought to rank 0's process and written there: weights, outputs. */
 #include "runtime/vm/machine.h"
 
+#include "runtime/base/bytes.h"
 #include "runtime/device/device.h"
 
 #include <errno.h>
@@ -18,13 +19,17 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
         if (rank->number == owner)
             memcpy(rank->piece, (const char *)mine + done, piece);
         TRY(rank->transport->gather(rank->endpoint, rank->piece, piece, rank->pieces, error));
-        if (stream && fwrite(rank->pieces + (size_t)owner * piece, 1, piece, stream) != piece)
+        if (!stream)
+            continue;
+        rank->checksum = bytes_checksum_on(rank->checksum, rank->pieces + (size_t)owner * piece, piece);
+        if (fwrite(rank->pieces + (size_t)owner * piece, 1, piece, stream) != piece)
             return error_set(error, STATUS_RUN_FAILED, "%s", strerror(errno)); /* later calls would hide the reason */
     }
     return STATUS_OK;
 }
 
-char *weights_head(const ModelConfig *model)
+/* It depends on the model alone, not on the schedule or the number of its ranks. NULL: no memory. The caller frees it. */
+static char *weights_head(const ModelConfig *model, uint64_t parameters)
 {
     char *text = NULL;
     size_t size;
@@ -32,28 +37,36 @@ char *weights_head(const ModelConfig *model)
     if (!stream)
         return NULL;
     fprintf(stream,
-            "DPSWEIGHTS 1\n"
+            "DPSWEIGHTS 2\n"
             "# Lines of text up to the first empty one, then `parameters` numbers, float32 little-endian: the layers in the\n"
             "# order of the model, of each layer its components, of each component its matrices and vectors, row by row, each\n"
-            "# filled up with zeros to a multiple of 16.\n"
+            "# filled up with zeros to a multiple of 16. Then the CRC-32 of all before it, in four bytes, little-endian.\n"
             "model %s\nlayers %u\nhidden %u\n",
-            model->kind == MODEL_GPT ? "gpt" : "mlp", model->layers, model->hidden);
+            model_kind_name(model->kind), model->layers, model->hidden);
     if (model->kind == MODEL_GPT)
         fprintf(stream, "heads %u\nsequence %u\nvocabulary %u\n", model->heads, model->sequence, model->vocabulary);
+    fprintf(stream, "parameters %llu\n\n", (unsigned long long)parameters);
     if (fclose(stream) == 0)
         return text;
     free(text);
     return NULL;
 }
 
-static Status write_head(const ModelConfig *model, uint64_t parameters, FILE *stream, Error *error)
+static Status write_head(Rank *rank, uint64_t parameters, FILE *stream, Error *error)
 {
-    char *head = weights_head(model);
+    char *head = weights_head(&rank->session->model, parameters);
     if (!head)
         return error_set(error, STATUS_RUN_FAILED, "no memory for the head of the weights");
-    fprintf(stream, "%sparameters %llu\n\n", head, (unsigned long long)parameters);
+    fputs(head, stream);
+    rank->checksum = bytes_checksum_on(0, head, strlen(head));
     free(head);
     return STATUS_OK;
+}
+
+static void write_checksum(uint32_t checksum, FILE *stream)
+{
+    for (int shift = 0; shift < 32; shift += 8)
+        putc((int)(checksum >> shift & 0xff), stream);
 }
 
 Status save_weights(Rank *rank, FILE *stream, Error *error)
@@ -63,7 +76,7 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
     uint64_t parameters = 0;
     for (uint32_t r = 0; r < program->rank_count; r++)
         parameters += rank_record(rank, r)->parameters;
-    Status status = stream ? write_head(&session->model, parameters, stream, error) : STATUS_OK;
+    Status status = stream ? write_head(rank, parameters, stream, error) : STATUS_OK;
     for (uint32_t s = 0; status == STATUS_OK && s < program->stages; s++) {
         const Home *home = &session->counting[s];
         float *weights = NULL;
@@ -80,6 +93,8 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
             status = collect(rank, home->rank, weights, count * sizeof *weights, stream, error);
         free(weights);
     }
+    if (stream)
+        write_checksum(rank->checksum, stream);
     return status;
 }
 

@@ -146,12 +146,12 @@ static Status open_all(Session *session, Error *error)
     if (!session->endpoints || !session->ranks || !session->own_progress || !survey(session))
         return error_set(error, STATUS_RUN_FAILED, "no memory for the tables of %zu ranks", ranks);
     plan_outputs(session);
+    if (options->load)
+        TRY(weights_check(session, error));
     if (!options->simulated) {
         TRY(model_config_check(&session->model, program->stages, error));
         TRY(dataset_open(&session->model, options->data, &session->dataset, error));
         session->held_out = windows_to_try(session);
-        if (options->load)
-            TRY(weights_check(session, error));
     }
     TRY(open_transport(session, error));
     if (session->endpoints[0])

@@ -1,6 +1,7 @@
 /* Starting weights that a run has saved. */
 #include "runtime/vm/machine.h"
 
+#include "runtime/base/bytes.h"
 #include "runtime/device/device.h"
 
 #include <errno.h>
@@ -12,49 +13,98 @@ static Status unreadable(const char *path, Error *error)
     return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
 }
 
-/* A line of the file beside the one that it has to be, both without their end. */
-static Status check_line(const char *path, const char *found, const char *wanted, Error *error)
+static Status no_weights(const char *path, FILE *file, Error *error)
 {
-    if (strcmp(found, wanted) == 0)
-        return STATUS_OK;
-    const int key = (int)strcspn(wanted, " ");
-    if (strncmp(found, wanted, (size_t)key + 1) != 0)
-        return error_set(error, STATUS_BAD_INPUT, "%s: no weights that dprun --save wrote: `%.40s` where `%.40s` should stand", path, found, wanted);
-    const bool kind = strncmp(wanted, "model ", 6) == 0;
-    return error_set(error, STATUS_BAD_INPUT, "%s: of a model of %s, this run's is of %s: %s%.*s%s%s", path, found, wanted,
-                     kind ? "--model" : "--set ", kind ? 0 : key, wanted, kind ? " " : "=", found + key + 1);
+    return ferror(file) ? unreadable(path, error) : error_set(error, STATUS_BAD_INPUT, "%s: no weights that dprun --save wrote", path);
 }
 
-/* Up to the weights: they are of this model, and all there. */
-static Status read_head(Session *session, const char *path, FILE *file, Error *error)
-{
-    char line[200], *wanted = weights_head(&session->model);
+/* What the head of a file says, apart from the model's settings. */
+typedef struct Head {
+    unsigned version;
     unsigned long long parameters;
-    if (!wanted)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for the head of the weights");
-    Status status = STATUS_OK;
-    for (char *next, *own = wanted; status == STATUS_OK && *own; own = next) {
-        next = strchr(own, '\n');
-        *next++ = 0;
+    off_t begin; /* of the numbers */
+} Head;
+
+/* A line of the head, without its end: `key value`. */
+static Status take_line(Session *session, char *line, Head *head, Error *contradictions, Error *error)
+{
+    char *value = strchr(line, ' ');
+    if (*line == '#' || (value && sscanf(line, "parameters %llu", &head->parameters) == 1))
+        return STATUS_OK;
+    if (!value)
+        return error_set(error, STATUS_BAD_INPUT, "`%.40s` is not `key value`", line);
+    *value++ = '\0';
+    return model_config_adopt(&session->model, line, value, contradictions, error);
+}
+
+static Status read_head(Session *session, const char *path, FILE *file, Head *head, Error *error)
+{
+    char line[200];
+    Error contradictions = {0};
+    if (!fgets(line, sizeof line, file) || sscanf(line, "DPSWEIGHTS %u", &head->version) != 1)
+        return no_weights(path, file, error);
+    if (head->version < 1 || head->version > 2)
+        return error_set(error, STATUS_BAD_INPUT, "%s: format %u of saved weights; this dprun reads 1 and 2", path, head->version);
+    for (bool more = true; more;) {
         if (!fgets(line, sizeof line, file))
-            status = ferror(file) ? unreadable(path, error) : error_set(error, STATUS_BAD_INPUT, "%s: no weights that dprun --save wrote", path);
-        line[strcspn(line, "\n")] = 0;
-        if (status == STATUS_OK && *own != '#')
-            status = check_line(path, line, own, error);
+            return no_weights(path, file, error);
+        line[strcspn(line, "\n")] = '\0';
+        more = *line != '\0';
+        const Status status = more ? take_line(session, line, head, &contradictions, error) : STATUS_OK;
+        if (status != STATUS_OK) {
+            error_prefix(error, "%s: ", path);
+            return status;
+        }
     }
-    free(wanted);
-    TRY(status);
-    if (!fgets(line, sizeof line, file) || sscanf(line, "parameters %llu", &parameters) != 1 || !fgets(line, sizeof line, file) || *line != '\n')
-        return error_set(error, STATUS_BAD_INPUT, "%s: its head does not say how many parameters follow", path);
-    const off_t begin = ftello(file);
-    if (begin < 0 || fseeko(file, 0, SEEK_END) != 0)
+    head->begin = ftello(file);
+    if (!*contradictions.text)
+        return STATUS_OK;
+    return error_set(error, STATUS_BAD_INPUT, "%s: weights of another model: %s; leave such settings out, as the file says them", path,
+                     contradictions.text + 2);
+}
+
+/* All numbers are finite, and the checksum is right. */
+static Status check_numbers(const char *path, FILE *file, const Head *head, Error *error)
+{
+    enum { PIECE = 1 << 14 };
+    float piece[PIECE];
+    unsigned char stored[4];
+    uint32_t checksum = 0;
+    const off_t end = head->begin + (off_t)(head->parameters * sizeof *piece);
+    rewind(file);
+    for (off_t at = 0, size; at < end; at += size) {
+        const off_t left = (at < head->begin ? head->begin : end) - at;
+        size = left < (off_t)sizeof piece ? left : (off_t)sizeof piece;
+        if (fread(piece, 1, (size_t)size, file) != (size_t)size)
+            return no_weights(path, file, error);
+        checksum = bytes_checksum_on(checksum, piece, (size_t)size);
+        for (off_t i = 0; at >= head->begin && i < size / (off_t)sizeof *piece; i++)
+            if (!isfinite(piece[i]))
+                return error_set(error, STATUS_BAD_INPUT, "%s: weight %lld is not finite: the run that saved it had diverged", path,
+                                 (long long)((at - head->begin) / (off_t)sizeof *piece + i));
+    }
+    if (head->version < 2)
+        return STATUS_OK;
+    if (fread(stored, 1, sizeof stored, file) != sizeof stored)
+        return no_weights(path, file, error);
+    if (checksum != (stored[0] | (uint32_t)stored[1] << 8 | (uint32_t)stored[2] << 16 | (uint32_t)stored[3] << 24))
+        return error_set(error, STATUS_BAD_INPUT, "%s: damaged: its checksum is another", path);
+    return STATUS_OK;
+}
+
+static Status check_file(Session *session, const char *path, FILE *file, Error *error)
+{
+    Head head = {0};
+    TRY(read_head(session, path, file, &head, error));
+    if (head.begin < 0 || fseeko(file, 0, SEEK_END) != 0)
         return unreadable(path, error);
-    const uint64_t bytes = (uint64_t)(ftello(file) - begin);
-    if (parameters > INT64_MAX / sizeof(float) || bytes != parameters * sizeof(float))
+    const uint64_t checksum = head.version < 2 ? 0 : 4, bytes = (uint64_t)(ftello(file) - head.begin);
+    if (head.parameters > INT64_MAX / 8 || bytes != head.parameters * sizeof(float) + checksum)
         return error_set(error, STATUS_BAD_INPUT, "%s: %llu bytes follow its head, not those of %llu parameters", path,
-                         (unsigned long long)bytes, parameters);
-    session->saved_begin = begin;
-    session->saved_parameters = parameters;
+                         (unsigned long long)bytes, head.parameters);
+    TRY(check_numbers(path, file, &head, error));
+    session->saved_begin = head.begin;
+    session->saved_parameters = head.parameters;
     return STATUS_OK;
 }
 
@@ -64,7 +114,7 @@ Status weights_check(Session *session, Error *error)
     FILE *file = fopen(path, "rb");
     if (!file)
         return unreadable(path, error);
-    const Status status = read_head(session, path, file, error);
+    const Status status = check_file(session, path, file, error);
     fclose(file);
     return status;
 }

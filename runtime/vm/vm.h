@@ -40,7 +40,7 @@ typedef enum TransportChoice { TRANSPORT_AUTO, TRANSPORT_LOCAL, TRANSPORT_MPI, T
 typedef struct RunOptions {
     const char *program;
     ModelConfig model;
-    const char *model_name;
+    const char *model_name;   /* NULL: the default, or that of the weights that are loaded */
     const char *data;         /* NULL: the default text */
     uint64_t steps;
     uint64_t held_out;        /* tokens, at most: the loss at the end is over the first of the held-out data */

@@ -109,6 +109,7 @@ static void checksum_is_the_known_one(void **state)
 {
     (void)state;
     assert_int_equal(bytes_checksum((const uint8_t *)"123456789", 9), 0xcbf43926); /* the check value of CRC-32/ISO-HDLC */
+    assert_int_equal(bytes_checksum_on(bytes_checksum_on(0, "1234", 4), "56789", 5), 0xcbf43926);
 }
 
 static char folder[] = "/tmp/base.XXXXXX";

@@ -118,15 +118,45 @@ static void test_load(void **state)
     expect(finish(start("%s %s --save %s/start %s %s; cmp %s/start %s/learned", dprun, still, folder, small, program, folder, folder)), 1, "");
     expect(finish(start("%s --forward-only --load %s/learned --outputs %s/a %s %s; %s --forward-only --reference --load %s/learned --outputs - %s %s "
                         "| cmp - %s/a", dprun, folder, folder, small, program, dprun, folder, small, program, folder)), 0, "");
-    expect(finish(start("%s --load %s/learned --set layers=8 %s %s", dprun, folder, small, program)), 1,
-           "/learned: of a model of layers 4, this run's is of layers 8: --set layers=4\n");
-    expect(finish(start("%s --load %s/learned --model mlp %s", dprun, folder, program)), 1, "is of model mlp: --model gpt\n");
     expect(finish(start("head -c 1000 %s/learned >%s/cut; %s --load %s/cut %s %s", folder, folder, dprun, folder, small, program)), 1,
            " bytes follow its head, not those of ");
     expect(finish(start("head -c 100 %s/learned >%s/cut; %s --load %s/cut %s %s", folder, folder, dprun, folder, small, program)), 1,
            "/cut: no weights that dprun --save wrote");
     expect(finish(start("%s --load %s %s", dprun, program, program)), 1, "no weights that dprun --save wrote");
     expect(finish(start("%s --load %s/none %s", dprun, folder, program)), 1, "/none: No such file");
+}
+
+/* The file says what model it is of. What contradicts it is refused, all at once. */
+static void test_load_settings(void **state)
+{
+    (void)state;
+    static const char still[] = "--set learning_rate=0 --set warmup_steps=7 --steps 1";
+    expect(finish(start("%s --steps 2 --save %s/learned %s %s", dprun, folder, small, program)), 0, "");
+    expect(finish(start("%s %s --load %s/learned --save - %s | cmp - %s/learned", dprun, still, folder, program, folder)), 0, "");
+    expect(finish(start("%s %s --load %s/learned --set hidden=16 --model gpt %s", dprun, still, folder, program)), 0, "");
+    expect(finish(start("%s %s --load %s/learned --set hidden=128 --set layers=8 --set sequence=8 %s", dprun, still, folder, program)), 1,
+           "/learned: weights of another model: layers is 4 there and 8 here; hidden is 16 there and 128 here; leave such settings out");
+    assert_null(strstr(diagnostics, "sequence"));
+    assert_null(strstr(diagnostics, "warmup"));
+    expect(finish(start("%s --load %s/learned --model mlp %s", dprun, folder, program)), 1, "model is gpt there and mlp here");
+    expect(finish(start("%s --steps 1 --model mlp --set hidden=8 --save %s/mlp %s", dprun, folder, program)), 0, "");
+    expect(finish(start("%s %s --load %s/mlp %s", dprun, still, folder, program)), 0, "");
+    assert_non_null(strstr(output, "model      mlp from "));
+}
+
+/* A changed byte, a weight that is not finite, a format to come; the format without a checksum is still read. */
+static void test_load_damaged(void **state)
+{
+    (void)state;
+    expect(finish(start("%s --steps 2 --save %s/learned %s %s", dprun, folder, small, program)), 0, "");
+    expect(finish(start("cd %s; cp learned bad; printf X | dd of=bad bs=1 seek=5000 conv=notrunc status=none; exec %s --load bad %s", folder,
+                        dprun, program)), 1, "bad: damaged: its checksum is another");
+    expect(finish(start("cd %s; sed '1s/2/1/' learned | head -c -4 >first; exec %s --load first --steps 1 %s", folder, dprun, program)), 0, "");
+    expect(finish(start("cd %s; head -c -4 first >bad; printf '\\000\\000\\300\\177' >>bad; exec %s --load bad --steps 1 %s", folder, dprun,
+                        program)), 1, " is not finite: the run that saved it had diverged");
+    expect(finish(start("cd %s; sed '1s/2/3/' learned >bad; exec %s --load bad %s", folder, dprun, program)), 1,
+           "bad: format 3 of saved weights; this dprun reads 1 and 2");
+    expect(finish(start("cd %s; sed 's/^hidden/hiden/' learned >bad; exec %s --load bad %s", folder, dprun, program)), 1, "did you mean hidden?");
 }
 
 /* A plan that no machine has room for ends in words, not by the kernel. */
@@ -424,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_check),    cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_named_pipe),
         cmocka_unit_test(test_load),          cmocka_unit_test(test_too_much_memory),
+        cmocka_unit_test(test_load_settings), cmocka_unit_test(test_load_damaged),
         cmocka_unit_test(test_foreign_names), cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_interrupt_before_the_first_step), cmocka_unit_test(test_resumed), cmocka_unit_test(test_mpi_equals_local),
         cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed),

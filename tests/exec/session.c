@@ -429,7 +429,7 @@ static void test_files(void **state)
     unsigned long long parameters = 0;
     sscanf(strstr(first, "\nparameters ") + 1, "parameters %llu", &parameters);
     assert_true(parameters > 0);
-    assert_int_equal(size, (size_t)(head_end + 2 - first) + parameters * sizeof(float));
+    assert_int_equal(size, (size_t)(head_end + 2 - first) + parameters * sizeof(float) + sizeof(uint32_t));
 
     const char *events = read_file(&arena, trace, &again);
     assert_int_equal(strncmp(events, "{\"displayTimeUnit\"", 18), 0);
