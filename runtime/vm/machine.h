@@ -196,6 +196,12 @@ void simulate_begin(void);
    the others and is returned; so is a standstill of all ranks for longer than the deadline. Sets session->stuck. */
 Status crew_run(Session *session, Status (*work)(Rank *rank, Error *error), Error *error);
 
+/* --- fatal.c --- */
+
+/* All of a rank's work in its thread. A fault within it is told with the rank's place. oneDNN's kernels use the stack pointer for
+   other things: the handler has a stack of its own, and does not return. */
+Status fatal_run(Rank *rank, Status (*work)(Rank *rank, Error *error), Error *error);
+
 /* --- clocks.c --- */
 
 /* A meeting of all ranks, in which they also count their processors. */

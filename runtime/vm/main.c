@@ -145,6 +145,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     signal(SIGXFSZ, SIG_IGN); /* and a file that may not grow further (ulimit -f) */
     if (options.processes && supervise(&loaded, &options, &progress, &status))
         return status;
+    fatal_begin();
     handle_signals(options.processes);
     status = options.check ? run_and_check(&loaded, &options, arena, error) : run_and_report(&loaded, &options, progress, error);
     if (progress)
@@ -169,5 +170,6 @@ int main(int argc, char **argv)
     if (status != STATUS_OK)
         error_print("dprun", &error);
     arena_free(&arena);
+    fatal_over();
     return (int)status;
 }

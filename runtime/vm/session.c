@@ -225,7 +225,7 @@ Status session_run(Session *session, Error *error)
     Status status = STATUS_OK;
     if (!session->options->processes)
         status = crew_run(session, rank_train, error);
-    else if ((status = rank_train(rank, error)) != STATUS_OK) /* MPI belongs to the thread that started it */
+    else if ((status = fatal_run(rank, rank_train, error)) != STATUS_OK) /* MPI belongs to the thread that started it */
         rank->transport->abort(rank->endpoint, error->text);
     if (status != STATUS_OK || !rank->diverged || rank->number != 0) /* a failure of any other process makes mpirun end rank 0's */
         return status;

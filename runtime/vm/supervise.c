@@ -21,21 +21,24 @@ static int expected_rank(const RunOptions *options)
     return options->rank_map && number < options->rank_map_count ? options->rank_map[number] : number;
 }
 
-static void report_death(const LoadedProgram *loaded, const RunOptions *options, const Progress *progress, int killer)
+static void report_death(const LoadedProgram *loaded, const RunOptions *options, const Progress *progress, int status)
 {
     const int rank = atomic_load(&progress->rank);
     const uint64_t place = atomic_load(&progress->place);
+    char how[64];
+    if (WIFSIGNALED(status))
+        snprintf(how, sizeof how, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(how, sizeof how, "ended by a library with status %d", WEXITSTATUS(status));
     if (rank < 0) {
-        fprintf(stderr, "dprun: rank %d was killed by signal %d (%s) before it was ready\n", expected_rank(options), killer,
-                strsignal(killer));
+        fprintf(stderr, "dprun: rank %d was %s before it was ready\n", expected_rank(options), how);
         return;
     }
     char text[256] = "between two steps";
     if (place != PROGRESS_IDLE)
         instruction_place(atomic_load(&progress->evaluating) ? loaded->forward : loaded->program, (uint32_t)rank,
                           (uint32_t)place, text, sizeof text);
-    fprintf(stderr, "dprun: rank %d was killed by signal %d (%s) %s%s\n", rank, killer, strsignal(killer),
-            place == PROGRESS_IDLE ? "" : "at ", text);
+    fprintf(stderr, "dprun: rank %d was %s %s%s\n", rank, how, place == PROGRESS_IDLE ? "" : "at ", text);
 }
 
 /* Until the child has ended. A signal to end goes to the child as well, which ends in its own way; the child knows the same
@@ -57,10 +60,10 @@ static Status guard(pid_t child, const LoadedProgram *loaded, const RunOptions *
         while (ended < 0 && errno == EINTR);
         if (ended != child)
             continue;
-        if (WIFEXITED(status))
+        if (WIFEXITED(status) && WEXITSTATUS(status) <= STATUS_RUN_FAILED)
             return (Status)WEXITSTATUS(status);
-        if (!asked_to_end || (WTERMSIG(status) != SIGKILL && !sigismember(watched, WTERMSIG(status))))
-            report_death(loaded, options, progress, WTERMSIG(status));
+        if (!asked_to_end || !WIFSIGNALED(status) || (WTERMSIG(status) != SIGKILL && !sigismember(watched, WTERMSIG(status))))
+            report_death(loaded, options, progress, status);
         launched_await_reader();
         return STATUS_RUN_FAILED;
     }

@@ -154,6 +154,14 @@ Status session_run(Session *session, Error *error);
    should end by _exit. */
 bool session_close(Session *session);
 
+/* --- fatal.c --- */
+
+/* From now on a fault, an abort or a library's exit ends the process with words and STATUS_RUN_FAILED. Once, before other
+   threads are there. */
+void fatal_begin(void);
+/* main returns: exit is no library's any more. */
+void fatal_over(void);
+
 /* --- supervise.c --- */
 
 /* Under mpirun: goes on in a child process, where it returns false; the process that mpirun started stays behind, sees the

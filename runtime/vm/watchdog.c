@@ -54,7 +54,7 @@ static void *worker_main(void *argument)
     Worker *worker = argument;
     Crew *crew = worker->crew;
     Error error = {0};
-    Status status = crew->work(worker->rank, &error);
+    Status status = fatal_run(worker->rank, crew->work, &error);
     if (status != STATUS_OK)
         crew_fail(crew, worker->rank, status, &error);
     pthread_mutex_lock(&crew->lock);

@@ -1,6 +1,7 @@
 /* dprun as a command: what it prints, how it exits, and how it ends when ranks die or stop. */
 #include "tests/exec/pipelines.h"
 #include "tests/exec/processes.h"
+#include "tests/exec/sanitized.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -166,6 +167,39 @@ static void test_too_much_memory(void **state)
     const char *const huge = "--set hidden=65536 --set layers=4000 --set heads=2";
     expect(finish(start("%s %s %s", dprun, huge, program)), 3, " are free: a smaller model, ");
     expect(finish(start("%s --overcommit %s %s", dprun, huge, program)), 3, "of its plan: ");
+}
+
+/* Memory runs out within a step, at another place with every limit, often within a library: words, and no signal. */
+static void test_memory_runs_out(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip(); /* no limit would fit */
+    int failed = 0;
+    for (int limit = 60; limit <= 400; limit += 20) { /* MiB */
+        const int status = finish(start("ulimit -v %d000; %s --version >%s/version 2>&1 || exit 0; exec %s --steps 2 --set hidden=128 %s", limit,
+                                        dprun, folder, dprun, program));
+        if (status != 0 && (status != 3 || !strstr(diagnostics, "dprun: ")))
+            fail_msg("%d MiB: exit status %d: %s", limit, status, diagnostics);
+        failed += status != 0;
+    }
+    assert_true(failed > 0);
+}
+
+/* What a library's fault or abort looks like. */
+static void test_fault(void **state)
+{
+    (void)state;
+    if (SANITIZED)
+        skip(); /* these take faults themselves */
+    static const int numbers[] = {SIGSEGV, SIGABRT};
+    static const char *const words[] = {"a bad access to memory (SIGSEGV)\n", "a library gave up (SIGABRT)\n"};
+    for (size_t i = 0; i < 2; i++) {
+        const pid_t child = start("exec %s --json --steps 1000000 %s %s", dprun, small, program);
+        await_step("\"step\":2,");
+        kill(child, numbers[i]);
+        expect(finish(child), 3, words[i]);
+    }
 }
 
 /* On a terminal the progress is one line in place: it is never wider than that. */
@@ -357,6 +391,20 @@ static void test_killed(void **state)
                                                        : strstr(diagnostics, "between two steps") != NULL);
 }
 
+/* A fault: the rank itself says where it was. */
+static void test_fault_of_a_rank(void **state)
+{
+    (void)state;
+    need_mpirun();
+    if (SANITIZED)
+        skip();
+    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 %s %s", mpirun_options(), dprun, small, program);
+    await_step("\"step\":2,");
+    kill(a_rank(mpirun), SIGSEGV);
+    expect(finish(mpirun), 3, ": a bad access to memory (SIGSEGV)\n");
+    assert_non_null(strstr(diagnostics, "dprun: rank "));
+}
+
 /* Rank 1 waits for its data while the others are in MPI_Init already. */
 static void test_killed_before_it_is_ready(void **state)
 {
@@ -453,7 +501,8 @@ int main(void)
         cmocka_unit_test(test_json),          cmocka_unit_test(test_people),
         cmocka_unit_test(test_check),    cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_named_pipe),
-        cmocka_unit_test(test_load),          cmocka_unit_test(test_too_much_memory),
+        cmocka_unit_test(test_load),          cmocka_unit_test(test_too_much_memory), cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_fault), cmocka_unit_test(test_fault_of_a_rank),
         cmocka_unit_test(test_load_settings), cmocka_unit_test(test_load_damaged),
         cmocka_unit_test(test_foreign_names), cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_interrupt_before_the_first_step), cmocka_unit_test(test_resumed), cmocka_unit_test(test_mpi_equals_local),

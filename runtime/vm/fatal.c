@@ -1,0 +1,102 @@
+/* What ends the process from within a library: a fault, an abort, a call of exit. Most often memory has run out under a limit
+   (ulimit -v). Then dprun says where it was and ends as a run that has failed. */
+#include "runtime/vm/machine.h"
+
+#include "runtime/transport/launched.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { STACK_BYTES = 1 << 16 }; /* a frame with the registers of AVX-512 and AMX takes 11 KiB */
+
+static _Thread_local const Rank *own; /* of a thread that runs one */
+static atomic_bool ending, over;
+static char limit[128]; /* in words, "" where there is none */
+
+static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static void append(char *text, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
+static void append_place(char *text, size_t size)
+{
+    const Progress *progress = own->progress;
+    const uint64_t place = atomic_load(&progress->place);
+    const LoadedProgram *loaded = own->session->loaded;
+    char words[256];
+    append(text, size, "rank %d", own->number);
+    if (place == PROGRESS_IDLE)
+        return;
+    instruction_place(atomic_load(&progress->evaluating) ? loaded->forward : loaded->program, (uint32_t)own->number,
+                      (uint32_t)place, words, sizeof words);
+    append(text, size, ", step %llu, %s", (unsigned long long)own->step, words);
+}
+
+/* Also within a signal handler: snprintf of glibc neither allocates nor locks for such formats. It does not return, as other
+   threads may wait for what the broken one holds. */
+static void end(const char *what)
+{
+    char text[512] = "dprun: ";
+    if (atomic_exchange(&ending, true))
+        for (;;)
+            pause(); /* another thread says it */
+    if (own)
+        append_place(text, sizeof text);
+    append(text, sizeof text, "%s%s%s\n", own ? ": " : "", what, limit);
+    if (write(STDERR_FILENO, text, strlen(text)) >= 0)
+        launched_await_reader();
+    _exit(STATUS_RUN_FAILED);
+}
+
+static void take_fault(int number)
+{
+    end(number == SIGABRT ? "a library gave up (SIGABRT)" : number == SIGSEGV ? "a bad access to memory (SIGSEGV)"
+        : number == SIGBUS ? "a bad access to memory (SIGBUS)" : number == SIGILL ? "an instruction that this processor does not have (SIGILL)"
+                                                                               : "an arithmetic fault (SIGFPE)");
+}
+
+static void take_exit(void)
+{
+    if (!atomic_load(&over))
+        end("a library ended the process");
+}
+
+void fatal_begin(void)
+{
+    static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+    struct sigaction before, action = {.sa_handler = take_fault, .sa_flags = SA_ONSTACK};
+    struct rlimit memory;
+    sigfillset(&action.sa_mask);
+    if (getrlimit(RLIMIT_AS, &memory) == 0 && memory.rlim_cur != RLIM_INFINITY)
+        snprintf(limit, sizeof limit, "; memory has probably run out: the limit is %llu MiB (ulimit -v)",
+                 (unsigned long long)memory.rlim_cur >> 20);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) /* else a sanitizer has something to say */
+            sigaction(numbers[i], &action, NULL);
+    atexit(take_exit);
+}
+
+void fatal_over(void) { atomic_store(&over, true); }
+
+Status fatal_run(Rank *rank, Status (*work)(Rank *rank, Error *error), Error *error)
+{
+    char stack[STACK_BYTES];
+    const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    stack_t before;
+    const bool changed = sigaltstack(&alternate, &before) == 0;
+    own = rank;
+    const Status status = work(rank, error);
+    own = NULL;
+    if (changed)
+        sigaltstack(&before, NULL);
+    return status;
+}
