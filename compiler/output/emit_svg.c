@@ -160,7 +160,7 @@ static double cell_of_numbers(Drawing *drawing, double mean, double title)
 static void scale(Drawing *drawing, double mean, double title)
 {
     const uint32_t ranks = drawing->picture->schedule->ranks;
-    if (drawing->wanted) {
+    if (drawing->wanted > 0) {
         drawing->cell = (drawing->width - errors_width(drawing)) * mean / drawing->makespan;
         drawing->numbers = drawing->cell >= least_cell(drawing);
     } else {
@@ -195,7 +195,7 @@ static void measure(Drawing *drawing, Arena *arena)
     if (busy > 0)
         scale(drawing, busy / (double)passes, title);
     drawing->words = words_of(drawing, arena);
-    if (drawing->wanted)
+    if (drawing->wanted > 0)
         return;
     drawing->width = fmax(drawing->makespan * drawing->scale + errors_width(drawing), title);
     drawing->width = fmax(drawing->width, text_width * LEGEND_SIZE * (double)strlen(drawing->words));
