@@ -69,7 +69,8 @@ typedef struct TemporaryPrefix {
     char text[256];
 } TemporaryPrefix;
 
-/* What the names of a file's temporary files begin with, without the folder. A long name is cut: files may share a prefix. */
+/* What the names of a file's temporary files begin with, without the folder. A long name is cut: files may share a
+   prefix. */
 static TemporaryPrefix temporary_prefix(const char *path)
 {
     TemporaryPrefix prefix;
@@ -148,7 +149,8 @@ static int open_nameless(const char *path)
     return descriptor;
 }
 
-/* A locked file with a temporary name. Another writer may remove it before it is locked: then the next name is tried. */
+/* A locked file with a temporary name. Another writer may remove it before it is locked: then the next name is
+   tried. */
 static int open_named(char *temporary)
 {
     for (;;) {
@@ -259,7 +261,8 @@ static bool sync_folder(const char *path)
     return good;
 }
 
-/* All on the disk and under its own name. The stream stays open: closing it would end the lock on the temporary file. */
+/* All on the disk and under its own name. The stream stays open: closing it would end the lock on the temporary
+   file. */
 static bool put_in_place(OutputFile *file)
 {
     if (fflush(file->stream) != 0 || ferror(file->stream))

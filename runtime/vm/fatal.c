@@ -1,5 +1,5 @@
-/* What ends the process from within a library: a fault, an abort, a call of exit. Most often memory has run out under a limit
-   (ulimit -v). Then dprun says where it was and ends as a run that has failed. */
+/* What ends the process from within a library: a fault, an abort, a call of exit. Most often memory has run out under a
+   limit (ulimit -v). Then dprun says where it was and ends as a run that has failed. */
 #include "runtime/vm/machine.h"
 
 #include "runtime/transport/launched.h"
@@ -41,9 +41,9 @@ static void append_place(char *text, size_t size)
     append(text, size, ", step %llu, %s", (unsigned long long)own->step, words);
 }
 
-/* Also within a signal handler: snprintf of glibc neither allocates nor locks for such formats. It does not return, as other
-   threads may wait for what the broken one holds. */
-static void end(const char *what)
+/* Also within a signal handler: snprintf of glibc neither allocates nor locks for such formats. It does not return, as
+   other threads may wait for what the broken one holds. */
+static _Noreturn void end(const char *what)
 {
     char text[512] = "dprun: ";
     if (atomic_exchange(&ending, true))
@@ -59,9 +59,13 @@ static void end(const char *what)
 
 static void take_fault(int number)
 {
-    end(number == SIGABRT ? "a library gave up (SIGABRT)" : number == SIGSEGV ? "a bad access to memory (SIGSEGV)"
-        : number == SIGBUS ? "a bad access to memory (SIGBUS)" : number == SIGILL ? "an instruction that this processor does not have (SIGILL)"
-                                                                               : "an arithmetic fault (SIGFPE)");
+    switch (number) {
+    case SIGABRT: end("a library gave up (SIGABRT)");
+    case SIGSEGV: end("a bad access to memory (SIGSEGV)");
+    case SIGBUS: end("a bad access to memory (SIGBUS)");
+    case SIGILL: end("an instruction that this processor does not have (SIGILL)");
+    default: end("an arithmetic fault (SIGFPE)");
+    }
 }
 
 static void take_exit(void)
@@ -80,7 +84,7 @@ void fatal_begin(void)
         snprintf(limit, sizeof limit, "; memory has probably run out: the limit is %llu MiB (ulimit -v)",
                  (unsigned long long)memory.rlim_cur >> 20);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) /* else a sanitizer has something to say */
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) /* else a sanitizer's */
             sigaction(numbers[i], &action, NULL);
     atexit(take_exit);
 }

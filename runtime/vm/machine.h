@@ -166,8 +166,8 @@ Status rank_execute(Rank *rank, const Program *program, Error *error);
 /* Until the device has done all that was enqueued, or the deadline has passed. */
 Status rank_settle(Rank *rank, Error *error);
 
-/* The sum of the squares of all gradients, or of all weights (the optimizer's), one copy of each stage; the stages' own are then
-   in rank->squares. A meeting of all ranks, which get the same numbers. */
+/* The sum of the squares of all gradients, or of all weights (the optimizer's), one copy of each stage; the stages' own
+   are then in rank->squares. A meeting of all ranks, which get the same numbers. */
 Status rank_sum_squares(Rank *rank, bool of_weights, double *sum, Error *error);
 /* That of one stage, by the last rank_sum_squares. */
 double stage_squares(const Rank *rank, uint32_t stage);
@@ -192,14 +192,15 @@ void simulate_begin(void);
 
 /* --- watchdog.c --- */
 
-/* Runs `work` for each rank of this process, each in a thread of its own, until all have come back. The first failure ends
-   the others and is returned; so is a standstill of all ranks for longer than the deadline. Sets session->stuck. */
+/* Runs `work` for each rank of this process, each in a thread of its own, until all have come back. The first
+   failure ends the others and is returned; so is a standstill of all ranks for longer than the deadline. Sets
+   session->stuck. */
 Status crew_run(Session *session, Status (*work)(Rank *rank, Error *error), Error *error);
 
 /* --- fatal.c --- */
 
-/* All of a rank's work in its thread. A fault within it is told with the rank's place. oneDNN's kernels use the stack pointer for
-   other things: the handler has a stack of its own, and does not return. */
+/* All of a rank's work in its thread. A fault within it is told with the rank's place. oneDNN's kernels use the stack
+   pointer for other things: the handler has a stack of its own, and does not return. */
 Status fatal_run(Rank *rank, Status (*work)(Rank *rank, Error *error), Error *error);
 
 /* --- clocks.c --- */
@@ -216,29 +217,30 @@ Status rank_train(Rank *rank, Error *error);
 
 /* --- diverged.c: a run whose numbers are no longer finite --- */
 
-/* All ranks find the same, set rank->diverged, and go on to the end of the run together; rank 0 keeps the words. After a step:
-   its losses and gradients. */
+/* All ranks find the same, set rank->diverged, and go on to the end of the run together; rank 0 keeps the words. After
+   a step: its losses and gradients. */
 void diverged_in_step(Rank *rank, const StepReport *report);
 /* After the last step: the loss of held-out data. */
 void diverged_on_held_out(Rank *rank, double loss);
 /* Before the weights are saved. A meeting of all ranks. */
 Status diverged_in_weights(Rank *rank, Error *error);
-/* On rank 0: the name under which a diverged run writes what was asked for as `path`, which the words then mention. The caller
-   frees it. NULL: there is none, as `path` is standard output, a pipe or a device. */
+/* On rank 0: the name under which a diverged run writes what was asked for as `path`, which the words then mention. The
+   caller frees it. NULL: there is none, as `path` is standard output, a pipe or a device. */
 Status diverged_path(Rank *rank, const char *path, char **other, Error *error);
 
 /* --- start.c --- */
 
-/* Takes the model's sizes from the file of --load and checks all of it: its checksum, and that every weight is finite. One
-   message lists every setting that contradicts it. */
+/* Takes the model's sizes from the file of --load and checks all of it: its checksum, and that every weight is finite.
+   One message lists every setting that contradicts it. */
 Status weights_check(Session *session, Error *error);
 /* Its weights in place of the ones that a bound rank begins with. A meeting of all ranks. */
 Status load_weights(Rank *rank, Error *error);
 
-/* --- save.c, trace.c: meetings of all ranks that write what belongs to all to `stream` on rank 0. Whether all of the writing
-   went well is found out there when the file is finished; on the other ranks `stream` is NULL --- */
+/* --- save.c, trace.c: meetings of all ranks that write what belongs to all to `stream` on rank 0. Whether all of the
+   writing went well is found out there when the file is finished; on the other ranks `stream` is NULL --- */
 
-/* The `bytes` bytes at `mine` on rank `owner`; what the others say counts for nothing. Rank 0 adds them to rank->checksum. */
+/* The `bytes` bytes at `mine` on rank `owner`; what the others say counts for nothing. Rank 0 adds them to
+   rank->checksum. */
 Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error);
 /* The weights, one copy of each stage; the head of the file says how they lie in it. */
 Status save_weights(Rank *rank, FILE *stream, Error *error);

@@ -28,7 +28,8 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
     return STATUS_OK;
 }
 
-/* It depends on the model alone, not on the schedule or the number of its ranks. NULL: no memory. The caller frees it. */
+/* It depends on the model alone, not on the schedule or the number of its ranks. NULL: no memory. The caller frees
+   it. */
 static char *weights_head(const ModelConfig *model, uint64_t parameters)
 {
     char *text = NULL;

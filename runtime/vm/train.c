@@ -196,7 +196,8 @@ static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, F
     char *other = NULL;
     if (rank->diverged)
         TRY(diverged_path(rank, path, &other, error));
-    const Status status = rank->diverged && !other ? write(rank, NULL, error) : write_named(rank, other ? other : path, write, error);
+    const Status status = rank->diverged && !other ? write(rank, NULL, error)
+                                                   : write_named(rank, other ? other : path, write, error);
     free(other);
     return status;
 }

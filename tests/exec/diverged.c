@@ -1,4 +1,5 @@
-/* A training that diverges: it ends before the update, writes under other names, says where, and every output stays readable. */
+/* A training that diverges: it ends before the update, writes under other names, says where, and every output stays
+   readable. */
 #include "tests/exec/processes.h"
 
 
