@@ -97,7 +97,7 @@ void advice_put_json(const Advice *advice, Arena *arena, FILE *stream)
     bool assumed;
     const uint32_t stages = costs_stages(advice->options, &assumed);
     const Costs costs = costs_resolve(&advice->options->costs, stages, NULL, arena);
-    const uint32_t used = compare_costs_used(advice->rows, advice->row_count);
+    const uint32_t used = compare_derived_costs(advice->rows, advice->row_count);
     fputs("{\"rows\": [", stream);
     for (size_t i = 0; i < advice->row_count; i++) {
         fputs(i ? ",\n  " : "\n  ", stream);

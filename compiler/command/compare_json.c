@@ -57,7 +57,7 @@ static void put_figures(const CompareTable *table, const CompareRow *row, FILE *
 void compare_put_json(const CompareTable *table, FILE *stream)
 {
     fprintf(stream, "{\"stages_of_times\": %u, \"stages_of_bytes\": %u, ", table->costs_stages, table->parts);
-    const uint32_t used = compare_costs_used(table->rows, table->count);
+    const uint32_t used = compare_derived_costs(table->rows, table->count);
     if (costs_has_derived(table->costs, used)) {
         fputs("\"derived_costs\": ", stream);
         costs_put_derived_json(table->costs, used, stream);

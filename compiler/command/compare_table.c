@@ -43,12 +43,12 @@ static const struct {
 
 static double bubble_of(const CompareRow *row) { return row->bubble.cost - row->bubble.work; }
 
-uint32_t compare_costs_used(const CompareRow *rows, size_t count)
+uint32_t compare_derived_costs(const CompareRow *rows, size_t count)
 {
-    uint32_t used = 0;
+    uint32_t derived = 0;
     for (size_t i = 0; i < count; i++)
-        used |= rows[i].costs_used;
-    return used;
+        derived |= rows[i].derived;
+    return derived;
 }
 
 static double value_of(const CompareRow *row, Column column)
@@ -375,7 +375,7 @@ static void put_words(const CompareTable *table, FILE *stream)
         fprintf(stream, "memory: of the rank that needs most, %s\n",
                 table->memory->has_sizes ? "weights and messages included" : "what its microbatches hold");
     put_unit(table, stream);
-    costs_put_derived(table->costs, compare_costs_used(table->rows, table->count), "derived cost: ", stream);
+    costs_put_derived(table->costs, compare_derived_costs(table->rows, table->count), "derived cost: ", stream);
 }
 
 void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream)

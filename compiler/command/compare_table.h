@@ -27,8 +27,8 @@ Status compare_sort_named(const char *name, CompareSort *sort, Error *error);
 /* The smallest first; of equal ones the one that takes less time, then by names. Rows without figures come last. */
 void compare_sort(CompareRow *rows, size_t count, CompareSort sort);
 
-/* Bits 1 << StageCost: the costs that some row uses. */
-uint32_t compare_costs_used(const CompareRow *rows, size_t count);
+/* Bits 1 << StageCost: the derived costs that some row uses. */
+uint32_t compare_derived_costs(const CompareRow *rows, size_t count);
 
 /* "60.88G": the arena's. */
 const char *bytes_text(double bytes, Arena *arena);

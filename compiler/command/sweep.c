@@ -19,7 +19,8 @@ typedef enum Outcome { PROVEN, NOT_ADMITTED, FAILED, NO_MEMORY } Outcome;
 typedef struct Proof {
     Outcome outcome;
     double makespan;
-    uint32_t costs_stages, costs_used;
+    uint32_t costs_stages;
+    uint32_t derived; /* costs that it uses and that were derived, as bits 1 << StageCost */
     bool recut; /* it has another number of stages than the costs */
     DiagKind kind; /* FAILED: why */
     bool refused;
@@ -69,7 +70,7 @@ static void predict(const Work *work, const Compilation *c, Proof *proof)
     proof->makespan = times.makespan;
     proof->costs_stages = (uint32_t)given.model_stages;
     proof->recut = stages != proof->costs_stages;
-    proof->costs_used = schedule_costs_used(schedule);
+    proof->derived = schedule_costs_used(schedule) & costs_derived(&costs);
 }
 
 static void prove_combination(const Work *work, uint64_t index, Arena *arena, Proof *proof)
@@ -130,7 +131,7 @@ static void take_proof(Work *work, uint64_t index, const Proof *proof)
     result->proven += proven;
     if (proven) {
         result->costs_stages = proof->costs_stages;
-        result->costs_used |= proof->costs_used;
+        result->derived |= proof->derived;
         result->recut |= proof->recut;
     }
     result->not_admitted += proof->outcome == NOT_ADMITTED;
@@ -264,7 +265,7 @@ static void print_best(const SweepResult *result, const Compilation *compilation
                 result->costs_stages, result->best);
     else
         fprintf(stream, "  least makespan %.6g under the given times: %s\n", result->makespan, result->best);
-    costs_put_derived(&costs, result->costs_used, "  derived cost: ", stream);
+    costs_put_derived(&costs, result->derived, "  derived cost: ", stream);
 }
 
 void sweep_print(const Sweep *sweep, const SweepResult *result, const Compilation *compilation, FILE *stream,

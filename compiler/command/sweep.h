@@ -29,7 +29,7 @@ typedef struct SweepResult {
     double
         makespan; /* of the best. In a sweep over parameters alone costs and sizes are those of 1/ranks of the model */
     uint32_t costs_stages; /* of how many stages the costs are */
-    uint32_t costs_used;   /* bits 1 << StageCost */
+    uint32_t derived;      /* costs that some combination derives, as bits 1 << StageCost */
     bool recut;            /* some combination has another number of stages */
 } SweepResult;
 

@@ -202,7 +202,7 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
         (!given->limit || row->memory <= (double)given->limit) &&
         (!given->limit_activations || (uint64_t)row->peak * parts <= (uint64_t)given->limit_activations * stages);
     row->copies /= stages;
-    row->costs_used = schedule_costs_used(schedule);
+    row->derived = schedule_costs_used(schedule) & costs_derived(&c->resolved);
     row->asynchronous = schedule->asynchronous;
     row->is_order = source_is_order(c->source);
     row->searched = c->tree && c->tree->order;

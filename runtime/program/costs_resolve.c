@@ -195,14 +195,17 @@ static RecutText recut_text(const Costs *costs)
     return made;
 }
 
+uint32_t costs_derived(const Costs *costs)
+{
+    uint32_t derived = 0;
+    for (uint32_t i = 0; i < costs->derived_count; i++)
+        derived |= 1u << costs->derived[i].cost;
+    return derived;
+}
+
 bool costs_has_derived(const Costs *costs, uint32_t used)
 {
-    if (is_recut(costs))
-        return true;
-    for (uint32_t i = 0; i < costs->derived_count; i++)
-        if (used & 1u << costs->derived[i].cost)
-            return true;
-    return false;
+    return is_recut(costs) || costs_derived(costs) & used;
 }
 
 /* I and W that follow by one rule stand side by side. */

@@ -23,6 +23,8 @@
    `derived` what was derived. Its memory is the arena's, that of `given` stays in use. */
 Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
 
+/* Which were derived, as bits 1 << StageCost. */
+uint32_t costs_derived(const Costs *costs);
 /* The derived costs among those that are used, as bits 1 << StageCost: a line each, with `prefix` before it. I and W
    that follow by one rule share a line. */
 void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FILE *stream);
