@@ -321,10 +321,11 @@ static void put_title(const CompareTable *table, FILE *stream)
     const CompareRow *row = table->rows;
     while (row->reason)
         row++;
-    fprintf(stream, "%s, %s%s\n",
+    const char *unit = costs_unit_text(table->costs);
+    fprintf(stream, "%s, %s%s%s%s\n",
             table->by_stages ? counted(row->stages, "stage").text : counted(row->ranks, "rank").text,
             counted(row->microbatches, "microbatch").text,
-            table->sizes_differ ? ": the most that one of the files has by itself" : "");
+            table->sizes_differ ? ": the most that one of the files has by itself" : "", *unit ? "; times in" : "", unit);
 }
 
 static bool some_recut(const CompareTable *table)
@@ -341,8 +342,8 @@ static void put_unit(const CompareTable *table, FILE *stream)
     if (table->costs->model_layers >= 1)
         fprintf(stream, "times of stages are sums over the parts of a model of %g layers\n", table->costs->model_layers);
     else if (table->costs_stages != table->parts)
-        fprintf(stream, "times are given for a model in %u stages%s; a stage of another size takes its share\n",
-                table->costs_stages, table->stages_assumed ? ", as many as costs of single stages name (stages = N in the "
+        fprintf(stream, "times are given for a model in %s%s; a stage of another size takes its share\n",
+                counted(table->costs_stages, "stage").text, table->stages_assumed ? ", as many as costs of single stages name (stages = N in the "
                                                              "costs says another number)" : "");
     else if (some_recut(table))
         fprintf(stream, "times and bytes are given for 1/%u of the model; a smaller or larger stage takes its share\n",
@@ -356,9 +357,10 @@ static void put_words(const CompareTable *table, FILE *stream)
                                : "\nrate: bubble, as a share of the time of the longest rank\n",
           stream);
     if (shows(table, ORDER))
-        fprintf(stream, "%sorder: this share where messages take no time: %swaiting\n",
-                any(table, IMBALANCE) ? "imbalance, " : "",
-                any(table, IMBALANCE) ? "work that ranks have less than the one with most; " : "");
+        fprintf(stream, "%s from waiting%s where messages take no time\n",
+                any(table, IMBALANCE) ? "imbalance: the part of the rate from uneven work; order: the part"
+                                      : "order: the part of the rate",
+                any(table, IMBALANCE) ? "; both" : ",");
     if (any(table, MESSAGES))
         fputs("messages: time that they add to the makespan\n", stream);
     else if (table->brief)

@@ -260,11 +260,11 @@ static void print_best(const SweepResult *result, const Compilation *compilation
 {
     const Costs *given = compilation->costs ? compilation->costs : &costs_unit;
     const Costs costs = costs_resolve(given, result->costs_stages, NULL, compilation->arena);
-    if (result->recut)
-        fprintf(stream, "  least makespan %.6g where the given times are of 1/%u of the model: %s\n", result->makespan,
-                result->costs_stages, result->best);
+    fprintf(stream, "  least makespan %.6g%s ", result->makespan, costs_unit_text(given));
+    if (result->recut && given->model_layers < 1)
+        fprintf(stream, "where the given times are of 1/%u of the model: %s\n", result->costs_stages, result->best);
     else
-        fprintf(stream, "  least makespan %.6g under the given times: %s\n", result->makespan, result->best);
+        fprintf(stream, "under the given times: %s\n", result->best);
     costs_put_derived(&costs, result->derived, "  derived cost: ", stream);
 }
 

@@ -72,7 +72,8 @@ static const char *causes_text(const Compilation *c, const Timeline *timeline)
     const bool quiet = causes.messages <= 0;
     if (quiet && causes.imbalance < 1e-9)
         return "";
-    const char *messages = quiet ? "" : arena_format(c->arena, "; messages add %g", causes.messages);
+    const char *messages = quiet ? "" : arena_format(c->arena, "; messages add %g%s", causes.messages,
+                                                     costs_unit_text(timeline->costs));
     return arena_format(c->arena, " (imbalance %.1f %%, order %.1f %%%s)", 100 * causes.imbalance, 100 * causes.order, messages);
 }
 
@@ -98,8 +99,8 @@ void describe(const Compilation *compilation, const Timeline *timeline, FILE *st
         fprintf(stream, "  %s of weights within the step; forward and backward on the same version, the right one; at most %s\n",
                 counted(updates, "update").text, counted(versions, "version").text);
     fprintf(stream, "  %s, paired in order; no deadlock, even with unbuffered rendezvous\n", counted(messages, "message").text);
-    fprintf(stream, "  makespan %g, bubble %.1f %%%s under the given times; at most %s on a rank\n", timeline->makespan,
-            100 * timeline_bubble(schedule, timeline).rate, causes_text(compilation, timeline),
+    fprintf(stream, "  makespan %g%s, bubble %.1f %%%s under the given times; at most %s on a rank\n", timeline->makespan,
+            costs_unit_text(timeline->costs), 100 * timeline_bubble(schedule, timeline).rate, causes_text(compilation, timeline),
             counted(peak, "activation").text);
     if (compilation->tree && compilation->tree->order)
         describe_search(&compilation->found, stream);

@@ -316,3 +316,15 @@ double costs_memory(const Costs *costs, uint32_t stage, StageCost memory)
 }
 
 double costs_seconds(const Costs *costs) { return costs->unit < 0 ? 1e-3 : costs->unit; }
+
+const char *costs_unit_text(const Costs *costs)
+{
+    static const struct {
+        double seconds;
+        const char *text;
+    } units[] = {{1, " s"}, {1e-3, " ms"}, {1e-6, " us"}, {1e-9, " ns"}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (fabs(costs->unit - units[i].seconds) < 1e-9 * units[i].seconds)
+            return units[i].text;
+    return "";
+}

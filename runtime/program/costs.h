@@ -107,5 +107,7 @@ double costs_message(const Costs *costs, uint32_t from, uint32_t to);
 double costs_memory(const Costs *costs, uint32_t stage, StageCost memory);
 /* Seconds of a unit of time: a thousandth where nothing else is said. */
 double costs_seconds(const Costs *costs);
+/* The unit of time as words to put after a figure: " ms". "" where it is not said, or has no name. */
+const char *costs_unit_text(const Costs *costs);
 
 #endif

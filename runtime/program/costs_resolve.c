@@ -190,7 +190,7 @@ typedef struct RecutText {
 static RecutText recut_text(const Costs *costs)
 {
     RecutText made;
-    snprintf(made.text, sizeof made.text, "given for %.0f stages; each of the %u here takes its share of these", costs->model_stages,
+    snprintf(made.text, sizeof made.text, "given for %.0f stages; each of the %u here takes its share", costs->model_stages,
              costs->stage_count);
     return made;
 }
@@ -227,7 +227,7 @@ void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FI
         fprintf(stream, ": %s\n", derived->rule);
     }
     if (is_recut(costs))
-        fprintf(stream, "%sall: %s\n", prefix, recut_text(costs).text);
+        fprintf(stream, "%s%s\n", prefix, recut_text(costs).text);
 }
 
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream)

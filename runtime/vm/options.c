@@ -70,10 +70,10 @@ static Status parse_count(const char *option, const char *text, uint64_t least, 
 
 static Status parse_held_out(const char *text, uint64_t *tokens, Error *error)
 {
-    if (strcmp(text, "all") != 0)
-        return parse_count("--held-out", text, 1, UINT64_MAX - 1, tokens, error);
     *tokens = UINT64_MAX;
-    return STATUS_OK;
+    if (strcmp(text, "all") == 0 || parse_count("--held-out", text, 1, UINT64_MAX - 1, tokens, error) == STATUS_OK)
+        return STATUS_OK;
+    return usage(error, "--held-out", text, "a number of tokens, or all");
 }
 
 static Status parse_seconds(const char *option, const char *text, double *seconds, Error *error)

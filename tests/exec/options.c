@@ -105,7 +105,7 @@ static void test_mistakes(void **state)
         {{"dprun", "--outputs=o", "prog.bin"}, STATUS_BAD_USAGE, "--forward-only"},
         {{"dprun", "--save=w", "--forward-only", "prog.bin"}, STATUS_BAD_USAGE, "--save"},
         {{"dprun", "--held-out=0", "prog.bin"}, STATUS_BAD_USAGE, "--held-out: '0'"},
-        {{"dprun", "--held-out=some", "prog.bin"}, STATUS_BAD_USAGE, "--held-out: 'some'"},
+        {{"dprun", "--held-out=some", "prog.bin"}, STATUS_BAD_USAGE, "--held-out: 'some' is not a number of tokens, or all"},
         {{"dprun", "--held-out=all", "--model=mlp", "prog.bin"}, STATUS_BAD_USAGE, "only where the gpt model is trained"},
         {{"dprun", "--held-out=9", "--forward-only", "prog.bin"}, STATUS_BAD_USAGE, "only where the gpt model is trained"},
         {{"dprun", "--set=hiden=3", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
