@@ -319,7 +319,6 @@ Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, A
     r.values = arena_array(arena, r.stages, sizeof *r.values);
     r.rules = arena_array(arena, r.stages, sizeof *r.rules);
     survey(&r);
-    r.complete &= !costs_have_parts(given); /* what follows from parts is no measured stage */
     for (uint32_t s = 0; s < r.stages; s++)
         resolve_stage(&r, s);
     result.stages = r.values;
