@@ -35,8 +35,9 @@ static const char *short_number(double value, char text[static 16])
 static void print_comparable(const Report *report)
 {
     const uint32_t layers = report->facts.model->layers, microbatches = report->facts.program->microbatches;
+    const bool by_default = !report->options->model.layers && layers == report->facts.program->stages;
     fprintf(report->words, "compare    losses only with runs of %s (%s--set layers=%u) and %s a step (dpc --microbatches %u)\n",
-            counted(layers, "layer").text, report->options->model.layers ? "" : "here one a stage; ", layers,
+            counted(layers, "layer").text, by_default ? "here one a stage; " : "", layers,
             counted(microbatches, "microbatch").text, microbatches);
 }
 

@@ -66,6 +66,9 @@ static void test_people(void **state)
     assert_non_null(strstr(output, "/weights\n"));
     assert_non_null(strstr(diagnostics, "step 1/20  "));
     assert_null(strstr(diagnostics, "step 3/20  ")); /* not on a terminal: every tenth of the run */
+    expect(finish(start("%s --steps 1 --save %s/weights --set layers=8 %s %s", dprun, folder, small, program)), 0, "step 1/1  ");
+    expect(finish(start("%s --steps 1 --load %s/weights %s", dprun, folder, program)), 0, "step 1/1  ");
+    assert_non_null(strstr(output, "losses only with runs of 8 layers (--set layers=8)"));
 }
 
 static void test_check(void **state)
