@@ -321,8 +321,8 @@ static void put_head(const Rank *rank, FILE *stream)
     fputs("# What the parts of a model take. For dpc --cost @FILE, with any schedule and any number of stages.\n",
           stream);
     fprintf(stream, "# Model %s: layers %u, hidden %u, heads %u, sequence %u, microbatch_size %u, vocabulary %u.\n",
-            session->options->model_name, model->layers, model->hidden, model->heads, model->sequence,
-            model->microbatch_size, model->vocabulary);
+            session->options->model_name ? session->options->model_name : model_kind_name(model->kind),
+            model->layers, model->hidden, model->heads, model->sequence, model->microbatch_size, model->vocabulary);
     fprintf(stream,
             "# Measured by dprun --profile with %s on %s, device %s, transport %s: the means over the fastest\n",
             program->schedule, counted(program->rank_count, "rank").text, session->device, session->transport->name);

@@ -51,6 +51,7 @@ static void profile(const char *model)
            0, "");
     assert_non_null(strstr(output, "/costs\n"));
     read_text("costs", output, sizeof output);
+    assert_non_null(strstr(output, *model ? "# Model mlp: layers 5," : "# Model gpt: layers 5,"));
 }
 
 /* Of ten steps the fastest counts: each of its samples, of all ranks together. */
