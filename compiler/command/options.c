@@ -30,7 +30,7 @@ const char command_line_help[] =
     "  --microbatches N        microbatches of a step, all pipes together\n"
     "  -D NAME=VALUE           another parameter of the file\n"
     "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a message), ...\n"
-    "  --cost @FILE            the same from lines NAME = VALUE; of what is given twice the last counts\n"
+    "  --cost @FILE            the same from a file of lines NAME = VALUE; may be repeated, the last value counts\n"
     "  --slot-bytes NAME=N,... bytes of a message; of what F keeps for I (context) and W (stash), I for W (gradient); of a stage's\n"
     "                          weights, of a further version of them\n"
     "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"
@@ -46,7 +46,8 @@ const char command_line_help[] =
     "                          parameter; A..B..STEP goes in steps, A..4*ranks as far as the ranks before say. Over\n"
     "                          parameters alone it finds the best value\n"
     "  --help, --version\n"
-    "Without -o, --emit and --dump it only proves the schedule and says so.\n";
+    "Without -o, --emit and --dump it only proves the schedule and says so.\n"
+    "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed (a file could not be written).\n";
 
 static const char *const emit_names[EMIT_KINDS] = {"csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain", "overlap"};
 static const char *const dump_names[DUMP_FORMS] = {"tokens", "tree", "schedule", "order",  "times",
