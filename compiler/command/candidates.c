@@ -69,8 +69,10 @@ static bool is_varied(const Maker *maker, const Item *item)
 static size_t values_near(const Maker *maker, const Item *item, int64_t own, int64_t values[VALUES_MAX])
 {
     static const size_t most[PARAMETERS_MAX + 1] = {1, VALUES_MAX, 6, 4, 3}; /* by how many are varied */
-    const int64_t near[VALUES_MAX] = {own, 2 * own, own / 2, 3 * own / 2, 1, 3, 4 * own, 2, 4, 6, 8, 0};
-    const size_t known = own < -LARGEST || own > LARGEST ? 1 : item->value->depends ? 4 : VALUES_MAX;
+    const bool large = own < -LARGEST || own > LARGEST;
+    const int64_t n = large ? 0 : own; /* 4 * own may be too large for an int64_t */
+    const int64_t near[VALUES_MAX] = {own, 2 * n, n / 2, 3 * n / 2, 1, 3, 4 * n, 2, 4, 6, 8, 0};
+    const size_t known = large ? 1 : item->value->depends ? 4 : VALUES_MAX;
     size_t count = 0;
     for (size_t i = 0; i < known && count < most[maker->varied_count]; i++) {
         size_t same = 0;
