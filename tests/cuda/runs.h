@@ -68,6 +68,7 @@ static inline Outcome run(const char *path, const char *device, const char *mode
     while (arguments[count])
         count++;
     outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
+    options.held_out = 1024; /* tokens; the default of 65536 takes longer than the few steps of such a run */
     if (outcome.status == STATUS_OK)
         outcome.status = program_load(path, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, &arena,
                                       &loaded, &outcome.error);

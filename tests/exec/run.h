@@ -15,7 +15,9 @@ typedef struct Run {
     LoadedProgram loaded;
 } Run;
 
-/* `arguments` are those of dprun, and NULL behind them. */
+enum { RUN_HELD_OUT = 1024 }; /* tokens; the default of 65536 takes longer than the few steps of such a run */
+
+/* `arguments` are those of dprun, and NULL behind them. The held-out loss is over RUN_HELD_OUT tokens. */
 static inline void run_load(Run *run, char **arguments)
 {
     Error error = {""};
@@ -24,6 +26,7 @@ static inline void run_load(Run *run, char **arguments)
     while (arguments[count])
         count++;
     Status status = options_parse(count, arguments, &run->arena, &run->options, &error);
+    run->options.held_out = RUN_HELD_OUT;
     if (status == STATUS_OK)
         status = program_load(run->options.program, run->options.reference, run->options.forward_only, false, &run->arena, &run->loaded,
                               &error);
