@@ -11,6 +11,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +23,7 @@ typedef struct Work {
     size_t next, done;
 } Work;
 
-static volatile sig_atomic_t stopped; /* by SIGINT or SIGALRM */
+static atomic_int stopped; /* by SIGINT or SIGALRM, read by all threads; lock-free, so a handler may write it */
 
 static void stop(int signal) { stopped = signal; }
 

@@ -17,6 +17,7 @@
 
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 
 /* What one call works on. */
@@ -29,7 +30,7 @@ typedef struct Job {
     ProgressBar progress; /* of a search */
 } Job;
 
-static volatile sig_atomic_t interrupted; /* by ctrl-C, while a search runs */
+static atomic_int interrupted; /* by ctrl-C, while a search runs */
 
 static void interrupt(int signal)
 {

@@ -6,7 +6,7 @@
 
 #include "compiler/schedule/timeline.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 
 /* The papers' unit: half the activation that a stage keeps for a microbatch. I frees one half, W the other. */
 enum { SEARCH_FORWARD = 2, SEARCH_INPUT = -1, SEARCH_WEIGHT = -1, SEARCH_EFFORT_MAX = 100000 };
@@ -26,7 +26,7 @@ typedef struct SearchProgress {
 } SearchProgress;
 
 typedef struct SearchControl {
-    const volatile sig_atomic_t *stop;                               /* set: the best so far is taken. NULL: never */
+    const atomic_int *stop;                                          /* set: the best so far is taken. NULL: never */
     void (*progress)(void *context, const SearchProgress *progress); /* now and then; NULL: not asked for */
     void *context;
 } SearchControl;

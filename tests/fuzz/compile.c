@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     source_lines(&source, &arena);
     const Parameters parameters = {0};
     Compilation compilation = {.arena = &arena, .source = &source, .parameters = &parameters, .reached = stop_large,
-                               .search = &(const SearchControl){.stop = &(const sig_atomic_t){1}}};
+                               .search = &(const SearchControl){.stop = &(const atomic_int){1}}};
     Error error = {""};
     const Status status = compile(&compilation, &error);
     demand(!*error.text, error.text);

@@ -8,7 +8,7 @@
 
 enum { ROUNDS = 12, TRIED = 100 }; /* of every number of ranks; orders */
 
-static volatile sig_atomic_t stop;
+static atomic_int stop;
 
 static void stop_soon(void *context, const SearchProgress *progress)
 {
