@@ -9,7 +9,7 @@
 
 /* --- the command that compiles a row --- */
 
-/* As a word of a shell. */
+/* Quotes the text for a shell, if a shell would split or change it. */
 static const char *quoted(const char *word, Arena *arena)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=,:@%+-";

@@ -20,22 +20,10 @@ typedef struct Maker {
     Candidates made;
 } Maker;
 
-static bool mentions(const Expression *expression, uint32_t slot)
-{
-    if (!expression)
-        return false;
-    if (expression->kind == EXPRESSION_NAME && expression->slot == slot)
-        return true;
-    for (const Expression *operand = expression->operands; operand; operand = operand->next)
-        if (mentions(operand, slot))
-            return true;
-    return false;
-}
-
 static bool tunes_search(const Ast *tree, uint32_t slot)
 {
     for (Setting setting = 0; tree->order && setting < SETTINGS; setting++)
-        if (mentions(tree->order->order.settings[setting], slot))
+        if (expression_mentions(tree->order->order.settings[setting], slot))
             return true;
     return false;
 }

@@ -30,7 +30,7 @@ void compare_sort(CompareRow *rows, size_t count, CompareSort sort);
 /* Bits 1 << StageCost: the derived costs that some row uses. */
 uint32_t compare_derived_costs(const CompareRow *rows, size_t count);
 
-/* "60.88G": the arena's. */
+/* Bytes as text, such as "60.88G"; the arena owns it. */
 const char *bytes_text(double bytes, Arena *arena);
 
 void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream);

@@ -1,15 +1,5 @@
 #include "compiler/order/expander.h"
 
-static bool mentions(const Expression *expression, uint32_t slot)
-{
-    if (expression->kind == EXPRESSION_NAME && expression->slot == slot)
-        return true;
-    for (const Expression *operand = expression->operands; operand; operand = operand->next)
-        if (mentions(operand, slot))
-            return true;
-    return false;
-}
-
 const char *expand_circumstances(const Expander *x, const Expression *expression)
 {
     if (x->turn) /* the values are of another time */
@@ -18,7 +8,7 @@ const char *expand_circumstances(const Expander *x, const Expression *expression
         expression = x->step->value;
     const char *text = expression ? values_text(x->ast, expression, x->values, x->arena) : "";
     for (uint32_t i = 0; i < x->loop_count; i++)
-        if (!expression || !mentions(expression, x->loops[i]->slot))
+        if (!expression || !expression_mentions(expression, x->loops[i]->slot))
             text = arena_format(x->arena, "%s%s%s = %lld", text, *text ? ", " : "", x->loops[i]->name.symbol->text,
                                 (long long)x->values[x->loops[i]->slot]);
     if (x->step && x->step->value)

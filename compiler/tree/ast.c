@@ -25,3 +25,15 @@ Expression *expression_new(Arena *arena, ExpressionKind kind, Span span, Express
     expression->depth++;
     return expression;
 }
+
+bool expression_mentions(const Expression *expression, uint32_t slot)
+{
+    if (!expression)
+        return false;
+    if (expression->kind == EXPRESSION_NAME && expression->slot == slot)
+        return true;
+    for (const Expression *operand = expression->operands; operand; operand = operand->next)
+        if (expression_mentions(operand, slot))
+            return true;
+    return false;
+}

@@ -193,4 +193,7 @@ const char *expression_text(ExpressionKind kind);
 /* Depth and size come from the operands. */
 Expression *expression_new(Arena *arena, ExpressionKind kind, Span span, Expression *operands);
 
+/* Whether the name of that slot occurs in the expression. NULL: it does not. After check. */
+bool expression_mentions(const Expression *expression, uint32_t slot);
+
 #endif

@@ -169,7 +169,7 @@ Status rank_settle(Rank *rank, Error *error);
 /* The sum of the squares of all gradients, or of all weights (the optimizer's), one copy of each stage; the stages' own
    are then in rank->squares. A meeting of all ranks, which get the same numbers. */
 Status rank_sum_squares(Rank *rank, bool of_weights, double *sum, Error *error);
-/* That of one stage, by the last rank_sum_squares. */
+/* The sum of squares of one stage that the last rank_sum_squares computed. */
 double stage_squares(const Rank *rank, uint32_t stage);
 
 /* What REDUCE does with a buffer of `elements` masters on each member of its group. */
