@@ -241,6 +241,6 @@ int main(int count, char **arguments)
         fprintf(stderr, "handover: no MPI here\n");
         return 0;
     }
-    snprintf(command, sizeof command, "mpirun %s -n 2 %s mpi", mpirun_options(), program);
+    snprintf(command, sizeof command, "%s -n 2 %s mpi", mpirun_command(), program);
     return system(command) == 0 ? 0 : STATUS_RUN_FAILED;
 }

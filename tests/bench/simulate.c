@@ -39,7 +39,7 @@ static double measure(const char *build, const char *priority, const char *folde
     char command[1024], launcher[128] = "";
     double values[STEPS];
     if (strcmp(transport, "mpi") == 0)
-        snprintf(launcher, sizeof launcher, "mpirun %s -n 8", mpirun_options());
+        snprintf(launcher, sizeof launcher, "%s -n 8", mpirun_command());
     snprintf(command, sizeof command, "%s%s %s/dprun --device sim --cost %s --steps %d --json %s/prog.bin", priority, launcher, build, costs, STEPS,
              folder);
     const int count = numbers(command, "\"makespan_ms\":", values, STEPS);

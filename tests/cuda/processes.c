@@ -24,7 +24,7 @@ static void run_well(const char *launcher, const char *options, char *losses, si
 static const char *under_mpirun(const char *environment)
 {
     static char launcher[512];
-    snprintf(launcher, sizeof launcher, "%s mpirun %s -n 4", environment, mpirun_options());
+    snprintf(launcher, sizeof launcher, "%s %s -n 4", environment, mpirun_command());
     return launcher;
 }
 
@@ -107,13 +107,13 @@ static void test_refusals(void **state)
 {
     (void)state;
     need_mpirun();
-    static const char *const command = "%s mpirun %s -n %d %s --device cuda-fp32 --steps 1 %s %s %s";
+    static const char *const command = "%s %s -n %d %s --device cuda-fp32 --steps 1 %s %s %s";
     compile("dualpipe", "--ranks 4 --microbatches 8");
-    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_options(), 3, dprun, "", small, program)), 2,
+    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_command(), 3, dprun, "", small, program)), 2,
            "this program has 4 ranks, but mpirun started 3 processes: use mpirun -n 4");
-    expect(finish(start(command, "STANDIN_DEVICES=2", mpirun_options(), 4, dprun, "", small, program)), 3,
+    expect(finish(start(command, "STANDIN_DEVICES=2", mpirun_command(), 4, dprun, "", small, program)), 3,
            "ranks 0 and 2 are on the same GPU, and NCCL wants one for each");
-    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_options(), 4, dprun, "--transport mpi", small, program)), 2,
+    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_command(), 4, dprun, "--transport mpi", small, program)), 2,
            "--transport mpi moves no memory of GPUs; nccl does");
 }
 
@@ -133,8 +133,8 @@ static void test_failures(void **state)
     compile("dualpipe", "--ranks 4 --microbatches 8");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[128];
-        const pid_t run = start("STANDIN_DEVICES=4 FAKE_NCCL_RANK=%d FAKE_NCCL_FAILS=%s FAKE_NCCL_AT=%d mpirun %s -n 4 %s "
-                                "--device cuda-fp32 --steps 2 %s %s", cases[i].rank, cases[i].call, cases[i].at, mpirun_options(),
+        const pid_t run = start("STANDIN_DEVICES=4 FAKE_NCCL_RANK=%d FAKE_NCCL_FAILS=%s FAKE_NCCL_AT=%d %s -n 4 %s "
+                                "--device cuda-fp32 --steps 2 %s %s", cases[i].rank, cases[i].call, cases[i].at, mpirun_command(),
                                 dprun, small, program);
         snprintf(words, sizeof words, "nccl%s: internal error (3)", cases[i].call);
         expect(finish(run), 3, words);
@@ -148,8 +148,8 @@ static void test_failures(void **state)
 
 static pid_t start_long(const char *environment, const char *options)
 {
-    const pid_t mpirun = start("%s exec mpirun %s -n 4 %s --device cuda-fp32 --json --steps 1000000 %s %s %s", environment,
-                               mpirun_options(), dprun, options, small, program);
+    const pid_t mpirun = start("%s exec %s -n 4 %s --device cuda-fp32 --json --steps 1000000 %s %s %s", environment,
+                               mpirun_command(), dprun, options, small, program);
     return mpirun;
 }
 

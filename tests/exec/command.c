@@ -333,19 +333,19 @@ static void test_mpi_equals_local(void **state)
     static char local[1 << 14], mpi[1 << 14];
     expect(finish(start("%s --json --steps 2 --save %s/local %s %s", dprun, folder, small, program)), 0, "");
     take_losses(local, sizeof local);
-    expect(finish(start("mpirun %s -n 4 %s --json --steps 2 --save %s/mpi --trace %s/trace %s %s",
-                        mpirun_options(), dprun, folder, folder,
+    expect(finish(start("%s -n 4 %s --json --steps 2 --save %s/mpi --trace %s/trace %s %s",
+                        mpirun_command(), dprun, folder, folder,
                         small, program)),
            0, "");
     take_losses(mpi, sizeof mpi);
     assert_string_equal(local, mpi);
     expect(finish(start("cmp %s/local %s/mpi", folder, folder)), 0, "");
-    expect(finish(start("mpirun %s -n 4 %s --set learning_rate=0 --steps 1 --load %s/local --save %s/again %s %s && cmp %s/local %s/again",
-                        mpirun_options(), dprun, folder, folder, small, program, folder, folder)), 0, "");
+    expect(finish(start("%s -n 4 %s --set learning_rate=0 --steps 1 --load %s/local --save %s/again %s %s && cmp %s/local %s/again",
+                        mpirun_command(), dprun, folder, folder, small, program, folder, folder)), 0, "");
     expect(finish(start("grep -c '\"ph\":\"X\"' %s/trace; tail -c 4 %s/trace", folder, folder)), 0, "");
     assert_string_equal(output, "552\n\n]}\n");
-    expect(finish(start("mpirun %s -n 4 %s --json --steps 2 --rank-map 2,0,3,1 %s %s",
-                        mpirun_options(), dprun, small, program)), 0, "");
+    expect(finish(start("%s -n 4 %s --json --steps 2 --rank-map 2,0,3,1 %s %s",
+                        mpirun_command(), dprun, small, program)), 0, "");
     take_losses(mpi, sizeof mpi);
     assert_string_equal(local, mpi);
 }
@@ -354,9 +354,9 @@ static void test_wrong_number(void **state)
 {
     (void)state;
     need_mpirun();
-    expect(finish(start("mpirun %s -n 3 %s --steps 1 %s %s", mpirun_options(), dprun, small, program)), 2,
+    expect(finish(start("%s -n 3 %s --steps 1 %s %s", mpirun_command(), dprun, small, program)), 2,
            "this program has 4 ranks, but mpirun started 3 processes");
-    expect(finish(start("mpirun %s -n 4 %s --rank-map 1,0 --steps 1 %s %s", mpirun_options(), dprun, small, program)), 2,
+    expect(finish(start("%s -n 4 %s --rank-map 1,0 --steps 1 %s %s", mpirun_command(), dprun, small, program)), 2,
            "--rank-map names 2 ranks, the program has 4");
 }
 
@@ -365,7 +365,7 @@ static void test_one_cannot_start(void **state)
 {
     (void)state;
     need_mpirun();
-    expect(finish(start("mpirun %s -n 4 %s --deadline 20 --save /no/such/folder/w %s %s", mpirun_options(), dprun, small,
+    expect(finish(start("%s -n 4 %s --deadline 20 --save /no/such/folder/w %s %s", mpirun_command(), dprun, small,
                         program)),
            3, "/no/such/folder/w");
     assert_null(strstr(diagnostics, "no answer"));
@@ -376,7 +376,7 @@ static void test_guard_of_careless_parent(void **state)
 {
     (void)state;
     need_mpirun();
-    expect(finish(start("timeout -s KILL 60 mpirun %s -n 3 env --ignore-signal=CHLD %s --steps 1 %s %s", mpirun_options(), dprun,
+    expect(finish(start("timeout -s KILL 60 %s -n 3 env --ignore-signal=CHLD %s --steps 1 %s %s", mpirun_command(), dprun,
                         small, program)),
            2, "mpirun started 3 processes");
 }
@@ -385,7 +385,7 @@ static void test_killed(void **state)
 {
     (void)state;
     need_mpirun();
-    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 %s %s", mpirun_options(), dprun, small, program);
+    const pid_t mpirun = start("exec %s -n 4 %s --json --steps 1000000 %s %s", mpirun_command(), dprun, small, program);
     await_step("\"step\":2,");
     kill(a_rank(mpirun), SIGKILL);
     expect(finish(mpirun), 3, " was killed by signal 9 (Killed) ");
@@ -401,7 +401,7 @@ static void test_fault_of_a_rank(void **state)
     need_mpirun();
     if (SANITIZED)
         skip();
-    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 %s %s", mpirun_options(), dprun, small, program);
+    const pid_t mpirun = start("exec %s -n 4 %s --json --steps 1000000 %s %s", mpirun_command(), dprun, small, program);
     await_step("\"step\":2,");
     kill(a_rank(mpirun), SIGSEGV);
     expect(finish(mpirun), 3, ": a bad access to memory (SIGSEGV)\n");
@@ -416,8 +416,8 @@ static void test_killed_before_it_is_ready(void **state)
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/late", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
-    const pid_t mpirun = start("exec mpirun %s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 1 && late=--data=%s; exec %s $late %s %s'",
-                               mpirun_options(), path, dprun, small, program);
+    const pid_t mpirun = start("exec %s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 1 && late=--data=%s; exec %s $late %s %s'",
+                               mpirun_command(), path, dprun, small, program);
     const int writer = open_when_read(path);
     kill(a_rank(mpirun), SIGKILL);
     expect(finish(mpirun), 3, "dprun: rank 1 was killed by signal 9 (Killed) before it was ready");
@@ -448,7 +448,7 @@ static void test_asked_to_end(void **state)
     need_mpirun();
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/asked", folder);
-    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 --save %s %s %s", mpirun_options(), dprun, path, small,
+    const pid_t mpirun = start("exec %s -n 4 %s --json --steps 1000000 --save %s %s %s", mpirun_command(), dprun, path, small,
                                program);
     await_step("\"step\":2,");
     pid_t guards[RANKS];
@@ -464,8 +464,8 @@ static void test_stopped(void **state)
 {
     (void)state;
     need_mpirun();
-    const pid_t mpirun = start("exec mpirun %s -n 4 %s --json --steps 1000000 --deadline 5 %s %s",
-                               mpirun_options(), dprun, small, program);
+    const pid_t mpirun = start("exec %s -n 4 %s --json --steps 1000000 --deadline 5 %s %s",
+                               mpirun_command(), dprun, small, program);
     await_step("\"step\":2,");
     const pid_t rank = a_rank(mpirun);
     kill(rank, SIGSTOP);

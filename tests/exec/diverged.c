@@ -52,7 +52,7 @@ static void test_processes(void **state)
     need_mpirun();
     compile("1f1b", "--ranks 4 --microbatches 4");
     expect(finish(start("rm -f %s/w*; %s --save %s/w %s %s %s", folder, dprun, folder, wild, small, program)), 3, "/w.diverged");
-    expect(finish(start("mpirun %s -n 4 %s --json --save %s/m %s %s %s", mpirun_options(), dprun, folder, wild, small, program)), 3,
+    expect(finish(start("%s -n 4 %s --json --save %s/m %s %s %s", mpirun_command(), dprun, folder, wild, small, program)), 3,
            "/m.diverged\n");
     assert_json();
     step_of(diagnostics);

@@ -167,7 +167,7 @@ static void test_mpi(void **state)
     (void)state;
     need_mpirun();
     compile("1f1b", "");
-    expect(finish(start("mpirun %s -n 2 %s --steps 3 --profile %s/costs %s %s", mpirun_options(), dprun, folder, small,
+    expect(finish(start("%s -n 2 %s --steps 3 --profile %s/costs %s %s", mpirun_command(), dprun, folder, small,
                         program)),
            0, "");
     read_text("costs", output, sizeof output);

@@ -116,7 +116,7 @@ static void test_mpi(void **state)
         print_message("no mpirun: skipped\n");
         skip();
     }
-    snprintf(launcher, sizeof launcher, "mpirun %s -n %d", mpirun_options(), RANKS);
+    snprintf(launcher, sizeof launcher, "%s -n %d", mpirun_command(), RANKS);
     test_schedules(launcher);
 }
 
@@ -143,7 +143,7 @@ static void test_long_times(void **state)
         if (i >= 2 && !mpirun_is_there())
             break;
         if (i >= 2)
-            snprintf(launcher, sizeof launcher, "mpirun %s -n 2", mpirun_options());
+            snprintf(launcher, sizeof launcher, "%s -n 2", mpirun_command());
         if (shell("%s %s/dprun --device sim --steps 1 --deadline 0.8 --cost %s %s/prog.bin >%s/out 2>&1", launcher, build, costs[i % 2],
                   folder, folder) != 0) {
             shell("cat %s/out >&2", folder);

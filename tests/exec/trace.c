@@ -28,7 +28,7 @@ static int shell(const char *format, const char *folder)
 {
     char command[4096];
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
-    snprintf(command, sizeof command, format, build, folder, mpirun_options());
+    snprintf(command, sizeof command, format, build, folder, mpirun_command());
     return system(command);
 }
 
@@ -46,7 +46,7 @@ static void test_ranks_of_different_clocks(void **state)
     }
     assert_non_null(mkdtemp(folder));
     assert_int_equal(shell("%s/dpc --ranks 3 --microbatches 6 schedules/1f1b.dps -o %s/prog.bin", folder), 0);
-    assert_int_equal(shell("mpirun %3$s -n 3 sh -c 'r=$OMPI_COMM_WORLD_RANK; "
+    assert_int_equal(shell("%3$s -n 3 sh -c 'r=$OMPI_COMM_WORLD_RANK; "
                            "exec $([ $r = 0 ] || echo unshare --time --monotonic $((r*4000)) --fork) "
                            "%1$s/dprun --json --model mlp --set hidden=8 --steps 2 --trace %2$s/trace %2$s/prog.bin' >%2$s/out", folder), 0);
     snprintf(path, sizeof path, "%s/trace", folder);

@@ -160,7 +160,7 @@ static void same_numbers(void **state)
     train_all(folder, ranks, "local");
     train_all(folder, ranks, "again");
     if (mpi)
-        shell("mpirun %s -n %d %s %s %d", mpirun_options(), ranks, program, folder, ranks);
+        shell("%s -n %d %s %s %d", mpirun_command(), ranks, program, folder, ranks);
     else
         print_message("no mpirun: only compared with itself\n");
     for (size_t i = 0; i < schedules.gl_pathc; i++)

@@ -246,9 +246,9 @@ static int run_mpi(int processes, const char *scenario, int ranks)
            processes <= 3 ? "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0"
                           : "detect_leaks=0",
            1);
-    char launcher[100] = "";
+    char launcher[160] = "";
     if (processes > 0)
-        snprintf(launcher, sizeof launcher, "mpirun %s -n %d", mpirun_options(), processes);
+        snprintf(launcher, sizeof launcher, "%s -n %d", mpirun_command(), processes);
     snprintf(command, sizeof command, "timeout -k 5 120 %s %s %s %d %s >%s/output 2>&1", launcher, program, scenario, ranks,
              folder, folder);
     const int status = system(command);
