@@ -16,10 +16,10 @@
 #include "compiler/tree/parse.h"
 
 /* What a pass that has failed returns: it has said why in a diagnostic. */
-#define PASS(call)                       \
-    do {                                 \
-        if (!(call))                     \
-            return STATUS_BAD_INPUT;     \
+#define PASS(call)                   \
+    do {                             \
+        if (!(call))                 \
+            return STATUS_BAD_INPUT; \
     } while (0)
 
 #define REACHED(c, form) TRY((c)->reached ? (c)->reached(c, form) : STATUS_OK)
@@ -27,7 +27,8 @@
 /* After `reached`, which may say what the costs are. */
 static void take_costs(Compilation *c)
 {
-    c->resolved = costs_resolve(c->costs ? c->costs : &costs_unit, c->schedule.pipes[0].stages, c->schedule.recipe, c->arena);
+    c->resolved =
+        costs_resolve(c->costs ? c->costs : &costs_unit, c->schedule.pipes[0].stages, c->schedule.recipe, c->arena);
 }
 
 /* source → schedule: where every stage lives and what every rank runs */
@@ -35,7 +36,8 @@ static Status read_csv(Compilation *c, Error *error)
 {
     const Parameters *parameters = c->parameters;
     if (parameters->has_ranks || parameters->has_microbatches || parameters->count)
-        return error_set(error, STATUS_BAD_USAGE, "%s: an order has no parameters: its rows are the ranks, its cells the microbatches",
+        return error_set(error, STATUS_BAD_USAGE,
+                         "%s: an order has no parameters: its rows are the ranks, its cells the microbatches",
                          c->source->path);
     PASS(csv_read(c->source, c->arena, c->diagnostics, &c->schedule));
     REACHED(c, FORM_SCHEDULE);
@@ -54,7 +56,8 @@ static Status read_schedule(Compilation *c, Error *error)
     REACHED(c, FORM_SCHEDULE);
     take_costs(c);
     if (c->tree->order)
-        PASS(order_auto(c->tree, c->parameters, &c->resolved, c->search, c->arena, c->diagnostics, &c->schedule, &c->found));
+        PASS(order_auto(c->tree, c->parameters, &c->resolved, c->search, c->arena, c->diagnostics, &c->schedule,
+                        &c->found));
     else
         PASS(expand(c->tree, c->parameters, c->arena, c->diagnostics, &c->schedule));
     return STATUS_OK;

@@ -1,8 +1,8 @@
 #ifndef COMPILER_COMPILE_H
 #define COMPILER_COMPILE_H
 
-/* A schedule's way from source to verified program, for one set of parameters. No state is kept outside the Compilation:
-   several may run at once, each with an arena of its own. */
+/* A schedule's way from source to verified program, for one set of parameters. No state is kept outside the
+   Compilation: several may run at once, each with an arena of its own. */
 
 #include "compiler/lower/memory.h"
 #include "compiler/lower/plan.h"
@@ -29,9 +29,9 @@ struct Compilation {
     Arena *arena;
     const Source *source; /* .csv by its path: an order; otherwise a .dps */
     const Parameters *parameters;
-    const Memory *memory; /* whose limits it has to keep; NULL: none */
-    const Costs *costs;   /* as they were given; NULL: costs_unit */
-    const SearchControl *search; /* of `order auto`; NULL: to its end */
+    const Memory *memory;                                         /* whose limits it has to keep; NULL: none */
+    const Costs *costs;                                           /* as they were given; NULL: costs_unit */
+    const SearchControl *search;                                  /* of `order auto`; NULL: to its end */
     Status (*reached)(const Compilation *compilation, Form form); /* called with each form as it is there; what is not
                                                                      STATUS_OK ends the compilation. NULL: none */
     const void *context;                                          /* for `reached` */
@@ -39,7 +39,8 @@ struct Compilation {
     Diagnostics *diagnostics;
     Ast *tree; /* NULL: of a .csv, or it did not parse */
     Schedule schedule;
-    Costs resolved;       /* what `costs` say of the schedule's stages (costs_resolve); `order auto` searches under them */
+    /* what `costs` say of the schedule's stages (costs_resolve); `order auto` searches under them */
+    Costs resolved;
     SearchProgress found; /* of `order auto` */
     PassTable table;
     Timeline unit_times; /* in costs_unit */

@@ -8,10 +8,7 @@ const char *text_of(const Reader *reader, Span span)
     return arena_text(reader->arena, reader->source->text + span.begin, span.end - span.begin);
 }
 
-char byte_at(const Reader *reader, uint32_t at)
-{
-    return at < reader->source->size ? reader->source->text[at] : '\0';
-}
+char byte_at(const Reader *reader, uint32_t at) { return at < reader->source->size ? reader->source->text[at] : '\0'; }
 
 bool is_word_byte(char byte) { return isalnum((unsigned char)byte) || byte == '_'; }
 

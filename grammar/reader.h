@@ -24,18 +24,18 @@ typedef struct Reader {
     Diagnostics *diagnostics;
     Ast *ast;
     /* scanner */
-    uint32_t offset;       /* of the next byte */
-    Span word;             /* the word of passes that is taken apart, or was last */
+    uint32_t offset; /* of the next byte */
+    Span word;       /* the word of passes that is taken apart, or was last */
     ReadToken last, previous;
-    ReadToken item;        /* the token that began the item which is being read */
-    bool choosing;         /* inside Python's `a if c else b` */
-    OpenBracket *open;     /* the innermost not yet closed */
+    ReadToken item;    /* the token that began the item which is being read */
+    bool choosing;     /* inside Python's `a if c else b` */
+    OpenBracket *open; /* the innermost not yet closed */
     Symbol *symbols[SYMBOL_BUCKETS];
     /* parser */
-    bool too_deep;         /* reported already */
-    bool reported;         /* a syntax error, the last one at reported_at */
+    bool too_deep; /* reported already */
+    bool reported; /* a syntax error, the last one at reported_at */
     uint32_t reported_at;
-    bool broken_if;        /* an error in the head of an `if`, whose `else` may then come unexpected */
+    bool broken_if; /* an error in the head of an `if`, whose `else` may then come unexpected */
 } Reader;
 
 /* The one symbol of that text. */

@@ -1,4 +1,5 @@
-/* The grammar of a schedule file: tokens → tree. LANGUAGE.md says the same to people. No meaning here: check gives it. */
+/* The grammar of a schedule file: tokens → tree. LANGUAGE.md says the same to people. No meaning here: check gives
+   it. */
 
 %define api.pure full
 %define api.prefix {schedule_}
@@ -68,8 +69,9 @@ static Item both(Reader *reader, Item modifiers, Item added, Span span);
     } while (0)
 }
 
-%token SCHEDULE "schedule" RANKS "ranks" MICROBATCHES "microbatches" PARAM "param" LET "let" REQUIRE "require" PIPE "pipe"
-%token STAGES "stages" STAGE "stage" MICROBATCH "microbatch" VERSION "version" ON "on" OF "of" CHUNK "chunk" AT "at" REPEAT "repeat" IF "if" ELSE "else"
+%token SCHEDULE "schedule" RANKS "ranks" MICROBATCHES "microbatches" PARAM "param" LET "let" REQUIRE "require"
+%token PIPE "pipe" STAGES "stages" STAGE "stage" MICROBATCH "microbatch" VERSION "version" ON "on" OF "of"
+%token CHUNK "chunk" AT "at" REPEAT "repeat" IF "if" ELSE "else"
 %token OVERLAP "overlap" SPLIT "split" FROM "from" ORDER "order" AUTO "auto" SQUEEZE "squeeze"
 %token AND "&&" OR "||" EQUAL "==" UNEQUAL "!=" LESS_EQUAL "<=" GREATER_EQUAL ">="
 %token <const char *> TITLE "name of the schedule"
@@ -116,7 +118,9 @@ items: %empty                           { $$ = (ItemList){NULL, NULL}; }
 
 item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, (Name){$NAME, @NAME}, $expression); }
     | "microbatches" NAME '=' expression end
-                                        { $$ = declared(reader, ITEM_MICROBATCHES, @$, (Name){$NAME, @NAME}, $expression); }
+                                        {
+        $$ = declared(reader, ITEM_MICROBATCHES, @$, (Name){$NAME, @NAME}, $expression);
+    }
     | "param" NAME '=' expression end   { $$ = declared(reader, ITEM_PARAM, @$, (Name){$NAME, @NAME}, $expression); }
     | "let" NAME '=' expression end     { $$ = declared(reader, ITEM_LET, @$, (Name){$NAME, @NAME}, $expression); }
     | "require" expression ',' STRING end
@@ -127,8 +131,9 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
       expression[microbatches] written "microbatches" version end
                                         {
         $$ = item(reader, (Item){.kind = ITEM_PIPE, .span = @$, .name = {$pipe, @pipe},
-                                 .pipe = {.stages = $stages, .stage = {$stage, @stage}, .microbatch = {$replica, @replica},
-                                          .rank = $rank, .microbatches = $microbatches, .written = $written,
+                                 .pipe = {.stages = $stages, .stage = {$stage, @stage},
+                                          .microbatch = {$replica, @replica}, .rank = $rank,
+                                          .microbatches = $microbatches, .written = $written,
                                           .version_of = $version.microbatch, .version = $version.version}});
     }
     | "chunk" NUMBER '=' expression end {
@@ -137,13 +142,17 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
     }
     | "order" "auto" '(' settings ')' end
                                         {
-        $$ = item(reader, (Item){.kind = ITEM_ORDER, .span = {@1.begin, @5.end}, .order = {.written = $settings.first}});
+        $$ = item(reader, (Item){.kind = ITEM_ORDER, .span = {@1.begin, @5.end},
+                                 .order = {.written = $settings.first}});
     }
     | "overlap" PASS[first] '&' PASS[second] '{' streams '}'
                                         {
-        if ($first.kind != ACTION_F || $first.chunk != NO_CHUNK || $second.kind != ACTION_B || $second.chunk != NO_CHUNK)
-            diag_error(reader->diagnostics, (Span){@first.begin, @second.end}, "a recipe is the inside of every F&B: write overlap F&B { ... }");
-        $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @second.end}, .recipe = {.streams = $streams.first}});
+        if ($first.kind != ACTION_F || $first.chunk != NO_CHUNK || $second.kind != ACTION_B ||
+            $second.chunk != NO_CHUNK)
+            diag_error(reader->diagnostics, (Span){@first.begin, @second.end},
+                       "a recipe is the inside of every F&B: write overlap F&B { ... }");
+        $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @second.end},
+                                 .recipe = {.streams = $streams.first}});
     }
     | "overlap" error '}'               { $$ = NULL; }
     | step                              { $$ = item(reader, $step); }
@@ -179,7 +188,7 @@ if: condition block                     { $$ = choice(reader, @condition, $condi
 
 condition: "if" expression              { $$ = $expression; }
     | "if" error                        { $$ = NULL; }
-    | error                             { $$ = NULL; } /* another language's `for` or `elif`: its block is read as one */
+    | error                             { $$ = NULL; } /* `for` or `elif` of another language: its block is one, too */
 
 block: '{' items '}'                    { $$ = $items; }
     | '{' items error '}'               { $$ = $items; }
@@ -379,7 +388,8 @@ static void second_microbatch(Reader *reader, const Pass *pass, Span span, const
 
 static Item *choice(Reader *reader, Span span, Expression *condition, Item *then, Item *otherwise)
 {
-    return item(reader, (Item){.kind = ITEM_IF, .span = span, .value = condition, .block = {.body = then, .otherwise = otherwise}});
+    return item(reader, (Item){.kind = ITEM_IF, .span = span, .value = condition,
+                               .block = {.body = then, .otherwise = otherwise}});
 }
 
 static Item step(Span span, PassList passes, Expression *count, Item modifiers)

@@ -39,17 +39,34 @@ enum { ITEMS = (int)(sizeof items / sizeof *items) };
 
 /* Words and marks that end or join; operators of expressions are not among them: they fit nearly everywhere. */
 static const Word others[] = {
-    {TOKEN_SCHEDULE, "`schedule NAME;`"}, {TOKEN_TITLE, "the schedule's name"}, {TOKEN_STAGES, "`stages`"},
-    {TOKEN_STAGE, "`stage`"},             {TOKEN_ON, "`on`"},                   {TOKEN_MICROBATCHES, "`microbatches`"},
-    {TOKEN_MICROBATCH, "`microbatch`"},   {TOKEN_VERSION, "`version`"},
-    {TOKEN_OF, "`of`"},                   {TOKEN_ELSE, "`else`"},               {TOKEN_OVERLAP, "`overlap`"},
-    {TOKEN_SPLIT, "`split`"},             {TOKEN_FROM, "`from`"},               {TOKEN_AUTO, "`auto`"},
+    {TOKEN_SCHEDULE, "`schedule NAME;`"},
+    {TOKEN_TITLE, "the schedule's name"},
+    {TOKEN_STAGES, "`stages`"},
+    {TOKEN_STAGE, "`stage`"},
+    {TOKEN_ON, "`on`"},
+    {TOKEN_MICROBATCHES, "`microbatches`"},
+    {TOKEN_MICROBATCH, "`microbatch`"},
+    {TOKEN_VERSION, "`version`"},
+    {TOKEN_OF, "`of`"},
+    {TOKEN_ELSE, "`else`"},
+    {TOKEN_OVERLAP, "`overlap`"},
+    {TOKEN_SPLIT, "`split`"},
+    {TOKEN_FROM, "`from`"},
+    {TOKEN_AUTO, "`auto`"},
     {TOKEN_STRING, "a \"message\""},
-    {'=', "`=`"},                         {':', "`:`"},                         {',', "`,`"},
-    {'<', "`<`"},                         {'&', "`&`"},
-    {'{', "`{`"},                         {'}', "`}`"},                         {'(', "`(`"},
-    {')', "`)`"},                         {'[', "`[`"},                         {']', "`]`"},
-    {';', "`;`"},                         {TOKEN_EOF, "the end of the file"},
+    {'=', "`=`"},
+    {':', "`:`"},
+    {',', "`,`"},
+    {'<', "`<`"},
+    {'&', "`&`"},
+    {'{', "`{`"},
+    {'}', "`}`"},
+    {'(', "`(`"},
+    {')', "`)`"},
+    {'[', "`[`"},
+    {']', "`]`"},
+    {';', "`;`"},
+    {TOKEN_EOF, "the end of the file"},
 };
 
 enum { WORDS = (int)(sizeof others / sizeof *others) };
@@ -104,8 +121,8 @@ static bool is_word_of_language(int token) { return token >= TOKEN_SCHEDULE && t
 
 static bool is_comparison(int token)
 {
-    return token == '<' || token == '>' || token == TOKEN_LESS_EQUAL || token == TOKEN_GREATER_EQUAL || token == TOKEN_EQUAL ||
-           token == TOKEN_UNEQUAL;
+    return token == '<' || token == '>' || token == TOKEN_LESS_EQUAL || token == TOKEN_GREATER_EQUAL ||
+           token == TOKEN_EQUAL || token == TOKEN_UNEQUAL;
 }
 
 /* "nf0b1" or "NF0B1" for nF0B1 */
@@ -163,24 +180,17 @@ static bool help_no_item(Reader *reader, const SyntaxError *error)
 {
     Diagnostics *diagnostics = reader->diagnostics;
     switch (error->found) {
-    case '}':
-        diag_help(diagnostics, "this } closes nothing");
-        return true;
-    case ';':
-        diag_help(diagnostics, "one ; ends an item; none is needed after a }");
-        return true;
+    case '}': diag_help(diagnostics, "this } closes nothing"); return true;
+    case ';': diag_help(diagnostics, "one ; ends an item; none is needed after a }"); return true;
     case TOKEN_ELSE:
         diag_help(diagnostics, "else follows the } of its if: if r == 0 { ... } else { ... }");
         return true;
-    case TOKEN_MICROBATCH:
-        diag_help(diagnostics, "did you mean `microbatches`?");
-        return true;
+    case TOKEN_MICROBATCH: diag_help(diagnostics, "did you mean `microbatches`?"); return true;
     case TOKEN_STAGE:
     case TOKEN_STAGES:
         diag_help(diagnostics, "a pipe has stages: pipe a: P stages, stage s on s, M microbatches;");
         return true;
-    default:
-        return false;
+    default: return false;
     }
 }
 

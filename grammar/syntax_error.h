@@ -8,8 +8,8 @@
 enum { TOKEN_CODES = 512 }; /* over every token's code; the parser asserts it */
 
 typedef struct SyntaxError {
-    Span span; /* of the token that does not fit */
-    int found; /* its code */
+    Span span;                  /* of the token that does not fit */
+    int found;                  /* its code */
     bool expected[TOKEN_CODES]; /* what would have fitted, by code */
 } SyntaxError;
 

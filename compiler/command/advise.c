@@ -186,10 +186,8 @@ static Advice conclude(const Trials *trials, Arena *arena, Status *status)
     qsort(rows, row_count, sizeof *rows, by_merit);
     qsort(left_out, left_out_count, sizeof *left_out, by_name);
     memcpy(rows + row_count, left_out, left_out_count * sizeof *left_out);
-    return (Advice){.options = trials->options,
-                    .rows = rows,
-                    .row_count = row_count,
-                    .all_count = row_count + left_out_count};
+    return (Advice){
+        .options = trials->options, .rows = rows, .row_count = row_count, .all_count = row_count + left_out_count};
 }
 
 Status advise(const Options *options, Arena *arena, FILE *stream, Error *error)

@@ -43,7 +43,8 @@ static bool read_range(const char **next, SweepRange *range)
         if (skip(next, "..") && !read_number(next, &range->step))
             return false;
     }
-    return range->step >= 1 && (range->times_ranks ? range->last >= 1 && range->last <= INT32_MAX : range->last >= range->first) &&
+    return range->step >= 1 &&
+           (range->times_ranks ? range->last >= 1 && range->last <= INT32_MAX : range->last >= range->first) &&
            (range->first >= 0 || range->last <= INT64_MAX + range->first);
 }
 
@@ -54,7 +55,8 @@ static uint64_t count_of(const SweepRange *range, int64_t ranks)
     return last < range->first ? 0 : (uint64_t)(last - range->first) / (uint64_t)range->step + 1;
 }
 
-/* All of them with so many ranks, or with all numbers of ranks where nothing goes by these. False: more than can be counted. */
+/* All of them with so many ranks, or with all numbers of ranks where nothing goes by these. False: more than can be
+   counted. */
 static bool count_with(const Sweep *sweep, int64_t ranks, uint64_t *count)
 {
     *count = 1;
@@ -95,7 +97,8 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
         range->name = arena_text(arena, next, length);
         next += length + 1;
         if (!length || written[length] != '=' || !read_range(&next, range) || (*next && *next != ','))
-            return error_set(error, STATUS_BAD_USAGE, "--sweep: '%.*s' is not NAME=LEAST..MOST, NAME=LEAST..MOST..STEP or NAME=NUMBER",
+            return error_set(error, STATUS_BAD_USAGE,
+                             "--sweep: '%.*s' is not NAME=LEAST..MOST, NAME=LEAST..MOST..STEP or NAME=NUMBER",
                              (int)shown, written);
         if (is_size(range->name) && range->first < 1)
             return error_set(error, STATUS_BAD_USAGE, "--sweep: %s needs at least 1", range->name);
@@ -103,8 +106,8 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error)
             if (strcmp(sweep->ranges[i].name, range->name) == 0)
                 return error_set(error, STATUS_BAD_USAGE, "--sweep: %s has two ranges", range->name);
         if (range->times_ranks && (!sweep->range_count || strcmp(sweep->ranges[0].name, "ranks") != 0))
-            return error_set(error, STATUS_BAD_USAGE, "--sweep: for '%.*s' the first range has to be that of the ranks", (int)shown,
-                             written);
+            return error_set(error, STATUS_BAD_USAGE, "--sweep: for '%.*s' the first range has to be that of the ranks",
+                             (int)shown, written);
         sweep->by_ranks |= range->times_ranks;
         sweep->compares &= !is_size(range->name) || (range->first == range->last && !range->times_ranks);
         sweep->range_count++;

@@ -19,7 +19,8 @@ typedef struct Sweep {
     SweepRange ranges[SWEEP_RANGES_MAX];
     uint32_t range_count;
     bool by_ranks; /* some range ends at a number of times the ranks, which are the first range */
-    bool compares; /* all combinations are of the same ranks and microbatches: which takes the least time is worth saying */
+    /* all combinations are of the same ranks and microbatches: which takes the least time is worth saying */
+    bool compares;
     uint64_t combinations;
 } Sweep;
 

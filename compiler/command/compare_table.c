@@ -325,7 +325,8 @@ static void put_title(const CompareTable *table, FILE *stream)
     fprintf(stream, "%s, %s%s%s%s\n",
             table->by_stages ? counted(row->stages, "stage").text : counted(row->ranks, "rank").text,
             counted(row->microbatches, "microbatch").text,
-            table->sizes_differ ? ": the most that one of the files has by itself" : "", *unit ? "; times in" : "", unit);
+            table->sizes_differ ? ": the most that one of the files has by itself" : "", *unit ? "; times in" : "",
+            unit);
 }
 
 static bool some_recut(const CompareTable *table)
@@ -340,11 +341,14 @@ static bool some_recut(const CompareTable *table)
 static void put_unit(const CompareTable *table, FILE *stream)
 {
     if (table->costs->model_layers >= 1)
-        fprintf(stream, "times of stages are sums over the parts of a model of %g layers\n", table->costs->model_layers);
+        fprintf(stream, "times of stages are sums over the parts of a model of %g layers\n",
+                table->costs->model_layers);
     else if (table->costs_stages != table->parts)
         fprintf(stream, "times are given for a model in %s%s; a stage of another size takes its share\n",
-                counted(table->costs_stages, "stage").text, table->stages_assumed ? ", as many as costs of single stages name (stages = N in the "
-                                                             "costs says another number)" : "");
+                counted(table->costs_stages, "stage").text,
+                table->stages_assumed ? ", as many as costs of single stages name (stages = N in the "
+                                        "costs says another number)"
+                                      : "");
     else if (some_recut(table))
         fprintf(stream, "times and bytes are given for 1/%u of the model; a smaller or larger stage takes its share\n",
                 table->parts);

@@ -17,7 +17,7 @@ typedef struct CompareTable {
     uint32_t costs_stages; /* costs are of so many stages: as many, or what costs of single stages say */
     bool stages_assumed;   /* that was taken from the stages that they name */
     const Memory *memory;
-    const Costs *costs;    /* resolved for costs_stages */
+    const Costs *costs; /* resolved for costs_stages */
 } CompareTable;
 
 /* A column to sort by, or the order in which the files were given. */

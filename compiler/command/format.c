@@ -26,11 +26,11 @@ enum { INDENTATION = 4 };
 typedef struct Piece {
     const char *text;
     uint32_t length;
-    const char *kind; /* as in Token; "#" for a comment */
+    const char *kind;  /* as in Token; "#" for a comment */
     uint32_t newlines; /* in the source, before it */
     bool spaced;       /* in the source, from the piece before it */
     /* what it is in its item */
-    bool of_pass;   /* brackets: of a pass, not of a block or an expression */
+    bool of_pass;                      /* brackets: of a pass, not of a block or an expression */
     bool is_unary, is_label, is_count; /* the : behind the name of a pipe, the : of a step */
     Column column;
     uint32_t blanks; /* before it, in its line */
@@ -44,7 +44,8 @@ typedef struct Line {
 
 static bool is(const Piece *piece, const char *text)
 {
-    return piece && strlen(text) == piece->length && memcmp(piece->text, text, piece->length) == 0 && *piece->kind != '#';
+    return piece && strlen(text) == piece->length && memcmp(piece->text, text, piece->length) == 0 &&
+           *piece->kind != '#';
 }
 
 static bool is_kind(const Piece *piece, const char *kind) { return piece && strcmp(piece->kind, kind) == 0; }
@@ -115,7 +116,8 @@ typedef struct Brackets {
 /* Walks along the pieces, which parse. */
 typedef struct Walk {
     Brackets brackets;
-    const Piece *item, *before; /* the first piece of the item, or NULL between items; the piece before, comments left out */
+    /* the first piece of the item, or NULL between items; the piece before, comments left out */
+    const Piece *item, *before;
     uint32_t questions, commas; /* ? without their : yet */
     bool of_pass;               /* the piece before is a pass or the bracket that ends one */
     bool has_modifier;
@@ -312,15 +314,17 @@ static bool is_comment(const Line *line) { return *line->first->kind == '#'; }
 
 static void align(Line *lines, uint32_t count, Column column)
 {
-    static const uint32_t gaps[COLUMNS] = {[COLUMN_COLON] = 1, [COLUMN_BLOCK] = 1,   [COLUMN_LAST] = 3,   [COLUMN_OF] = 1,
-                                           [COLUMN_MODIFIER] = 3, [COLUMN_REQUIRE] = 4, [COLUMN_COMMENT] = 4};
+    static const uint32_t gaps[COLUMNS] = {
+        [COLUMN_COLON] = 1,    [COLUMN_BLOCK] = 1,   [COLUMN_LAST] = 3,   [COLUMN_OF] = 1,
+        [COLUMN_MODIFIER] = 3, [COLUMN_REQUIRE] = 4, [COLUMN_COMMENT] = 4};
     const bool may_lack = column >= COLUMN_MODIFIER; /* lines between that have nothing there */
     uint32_t next;
     for (uint32_t i = 0; i < count; i = next) {
         uint32_t width = 0, rows = 0, modified = 0;
         for (next = i; next < count; next++) {
             const Piece *piece = in_column(&lines[next], column);
-            if (next > i && (lines[next].after_blank || (!is_comment(&lines[next]) && lines[next].depth != lines[i].depth)))
+            if (next > i &&
+                (lines[next].after_blank || (!is_comment(&lines[next]) && lines[next].depth != lines[i].depth)))
                 break;
             if (!piece && !may_lack && !is_comment(&lines[next])) {
                 next += next == i;
@@ -412,11 +416,13 @@ Status format_command(int argc, char **argv, Arena *arena, Error *error)
     const bool check = argc > 0 && strcmp(argv[0], "--check") == 0;
     Status worst = STATUS_OK;
     if (argc == check)
-        return error_set(error, STATUS_BAD_USAGE, "fmt: no file given: dpc fmt [--check] FILE.dps..., or - for standard input");
+        return error_set(error, STATUS_BAD_USAGE,
+                         "fmt: no file given: dpc fmt [--check] FILE.dps..., or - for standard input");
     for (int i = check; i < argc; i++) {
         bool changes = false;
         if (argv[i][0] == '-' && argv[i][1])
-            return error_set(error, STATUS_BAD_USAGE, "fmt: unknown option %s; there is --check, in front of the files", argv[i]);
+            return error_set(error, STATUS_BAD_USAGE, "fmt: unknown option %s; there is --check, in front of the files",
+                             argv[i]);
         const Status status = format_file(argv[i], check, arena, &changes, error);
         if (status > STATUS_BAD_INPUT || *error->text)
             return status;

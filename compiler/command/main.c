@@ -25,9 +25,9 @@ typedef struct Job {
     Options options;
     Source source;
     Compilation compilation;
-    Timeline times; /* under the costs of the command line */
+    Timeline times;          /* under the costs of the command line */
     bool predicted_by_trace; /* dpc diff */
-    ProgressBar progress; /* of a search */
+    ProgressBar progress;    /* of a search */
 } Job;
 
 static atomic_int interrupted; /* by ctrl-C, while a search runs */
@@ -63,7 +63,8 @@ static void search_ends(const Compilation *c)
     sigaction(SIGINT, &before_search, NULL);
     progress_bar_clear(c->search->context);
     if (interrupted)
-        fprintf(stderr, "dpc: the search ended after %u of %u orders; going on with the best of them\n", c->found.tried, c->found.planned);
+        fprintf(stderr, "dpc: the search ended after %u of %u orders; going on with the best of them\n", c->found.tried,
+                c->found.planned);
 }
 
 /* The forms of a schedule on its way through the passes of compile.c. */
@@ -92,8 +93,12 @@ static Status show(const Compilation *c, Form form)
 static Picture picture_of(const Job *job)
 {
     const Compilation *c = &job->compilation;
-    return (Picture){.source = c->source, .schedule = &c->schedule, .table = &c->table,
-                     .times = &job->times, .plans = c->plans, .program = c->program};
+    return (Picture){.source = c->source,
+                     .schedule = &c->schedule,
+                     .table = &c->table,
+                     .times = &job->times,
+                     .plans = c->plans,
+                     .program = c->program};
 }
 
 static void emit(const Job *job, EmitKind kind, FILE *stream)
@@ -102,33 +107,15 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
     const Picture picture = picture_of(job);
     switch (kind) {
     case EMIT_CSV:
-    case EMIT_COMMS:
-        emit_csv(&c->schedule, kind == EMIT_COMMS, stream);
-        break;
-    case EMIT_ASM:
-        program_disassemble(c->program, stream);
-        break;
-    case EMIT_OVERLAP:
-        emit_overlap(&c->schedule, job->times.costs, c->arena, stream);
-        break;
-    case EMIT_SVG:
-        emit_svg(&picture, NULL, (uint32_t)job->options.width, c->arena, stream);
-        break;
-    case EMIT_HTML:
-        emit_html(&picture, NULL, c->arena, stream);
-        break;
-    case EMIT_TRACE:
-        emit_trace(&picture, c->arena, stream);
-        break;
-    case EMIT_EXPLAIN:
-        explain(c, &job->times, stream);
-        break;
-    case EMIT_TEXT:
-        emit_text(&picture, terminal_of(stream, (uint32_t)job->options.width), c->arena, stream);
-        break;
-    default:
-        emit_stats(&picture, &job->options.memory, c->arena, stream);
-        break;
+    case EMIT_COMMS: emit_csv(&c->schedule, kind == EMIT_COMMS, stream); break;
+    case EMIT_ASM: program_disassemble(c->program, stream); break;
+    case EMIT_OVERLAP: emit_overlap(&c->schedule, job->times.costs, c->arena, stream); break;
+    case EMIT_SVG: emit_svg(&picture, NULL, (uint32_t)job->options.width, c->arena, stream); break;
+    case EMIT_HTML: emit_html(&picture, NULL, c->arena, stream); break;
+    case EMIT_TRACE: emit_trace(&picture, c->arena, stream); break;
+    case EMIT_EXPLAIN: explain(c, &job->times, stream); break;
+    case EMIT_TEXT: emit_text(&picture, terminal_of(stream, (uint32_t)job->options.width), c->arena, stream); break;
+    default: emit_stats(&picture, &job->options.memory, c->arena, stream); break;
     }
 }
 
@@ -274,8 +261,8 @@ static Status run_diff(Job *job, Error *error)
         while (i < trace.step_count && trace.steps[i] != job->options.step)
             i++;
         if (i == trace.step_count)
-            return error_set(error, STATUS_BAD_USAGE, "--step %" PRId64 ": %s has steps %u to %u", job->options.step, trace.path,
-                             trace.steps[0], trace.steps[trace.step_count - 1]);
+            return error_set(error, STATUS_BAD_USAGE, "--step %" PRId64 ": %s has steps %u to %u", job->options.step,
+                             trace.path, trace.steps[0], trace.steps[trace.step_count - 1]);
         comparison.step = trace.steps[i];
     }
     TRY(predict(job, &trace, &comparison, error));
@@ -305,8 +292,8 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
     else if (options->command == COMMAND_DIFF)
         return run_diff(job, error);
     else if (options->command == COMMAND_CALIBRATE)
-        return calibrate(options->input_count, options->inputs, (uint32_t)options->fastest, options->output ? options->output : "-", arena,
-                         error);
+        return calibrate(options->input_count, options->inputs, (uint32_t)options->fastest,
+                         options->output ? options->output : "-", arena, error);
     else
         return run(job, error);
     return STATUS_OK;
@@ -323,9 +310,14 @@ int main(int argc, char **argv)
     }
     Job job = {.progress = progress_bar_of(stderr)};
     const SearchControl control = {.stop = &interrupted, .progress = show_search, .context = &job.progress};
-    job.compilation = (Compilation){.arena = &arena, .source = &job.source, .parameters = &job.options.parameters,
-                                    .memory = &job.options.memory, .costs = &job.options.costs, .search = &control,
-                                    .reached = show, .context = &job.options};
+    job.compilation = (Compilation){.arena = &arena,
+                                    .source = &job.source,
+                                    .parameters = &job.options.parameters,
+                                    .memory = &job.options.memory,
+                                    .costs = &job.options.costs,
+                                    .search = &control,
+                                    .reached = show,
+                                    .context = &job.options};
     signal(SIGXFSZ, SIG_IGN); /* what may not grow further (ulimit -f) is seen by what the write returns */
     Status status = obey(&job, argc, argv, &error);
     OutputFile printed = {.stream = stdout};

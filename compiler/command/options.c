@@ -15,23 +15,33 @@ const char command_line_help[] =
     "dpc: compiles a pipeline schedule into a proven program\n"
     "usage: dpc [options] FILE.dps|FILE.csv\n"
     "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
-    "       dpc compare [options] FILE...           a table of several schedules, the fastest first; --stages N, --memory-limit N,\n"
-    "                                               --sort=COLUMN or file, --json; -D between files is for the next one only\n"
-    "       dpc advise --ranks N --microbatches N [options] [FILE...]    tries all schedules that come with dpc, and FILEs, with the\n"
-    "                                               parameters worth trying: which takes least time, and how to compile it;\n"
+    "       dpc compare [options] FILE...           a table of several schedules, the fastest first; --stages N, "
+    "--memory-limit N,\n"
+    "                                               --sort=COLUMN or file, --json; -D between files is for the next "
+    "one only\n"
+    "       dpc advise --ranks N --microbatches N [options] [FILE...]    tries all schedules that come with dpc, and "
+    "FILEs, with the\n"
+    "                                               parameters worth trying: which takes least time, and how to "
+    "compile it;\n"
     "                                               --memory-limit N, --allow async,naive, --seconds N (60), --json\n"
-    "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists those to be changed\n"
-    "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; --step N\n"
-    "                                                           which step of it, --emit=html or svg[:FILE] both timelines\n"
-    "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and --fastest N\n"
+    "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists "
+    "those to be changed\n"
+    "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; "
+    "--step N\n"
+    "                                                           which step of it, --emit=html or svg[:FILE] both "
+    "timelines\n"
+    "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and "
+    "--fastest N\n"
     "                                               where others disturb the machine: of the N shortest steps only\n"
     "  -o FILE                 writes the program that dprun executes\n"
     "  --ranks N               ranks, instead of the file's own number\n"
     "  --microbatches N        microbatches of a step, all pipes together\n"
     "  -D NAME=VALUE           another parameter of the file\n"
-    "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a message), ...\n"
+    "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a "
+    "message), ...\n"
     "  --cost @FILE            the same from a file of lines NAME = VALUE; may be repeated, the last value counts\n"
-    "  --slot-bytes NAME=N,... bytes of a message; of what F keeps for I (context) and W (stash), I for W (gradient); of a stage's\n"
+    "  --slot-bytes NAME=N,... bytes of a message; of what F keeps for I (context) and W (stash), I for W (gradient); "
+    "of a stage's\n"
     "                          weights, of a further version of them\n"
     "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"
     "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
@@ -41,15 +51,19 @@ const char command_line_help[] =
     "  --width N               of text in columns (160 into a pipe or a file), of svg in pixels\n"
     "  --dump=FORM             shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program;\n"
     "                          or opcodes, the instruction set\n"
-    "  --explain               what became of every step on every rank, and what it waits for; the same as --emit=explain\n"
-    "  --sweep NAME=A..B,...   proves every combination that the file's requires admit; NAME is ranks, microbatches or a\n"
+    "  --explain               what became of every step on every rank, and what it waits for; the same as "
+    "--emit=explain\n"
+    "  --sweep NAME=A..B,...   proves every combination that the file's requires admit; NAME is ranks, microbatches or "
+    "a\n"
     "                          parameter; A..B..STEP goes in steps, A..4*ranks as far as the ranks before say. Over\n"
     "                          parameters alone it finds the best value\n"
     "  --help, --version\n"
     "Without -o, --emit and --dump it only proves the schedule and says so.\n"
-    "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed (a file could not be written).\n";
+    "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed (a file could not be "
+    "written).\n";
 
-static const char *const emit_names[EMIT_KINDS] = {"csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain", "overlap"};
+static const char *const emit_names[EMIT_KINDS] = {"csv",  "comms", "asm",   "stats",   "svg",
+                                                   "html", "text",  "trace", "explain", "overlap"};
 static const char *const dump_names[DUMP_FORMS] = {"tokens", "tree", "schedule", "order",  "times",
                                                    "comms",  "plan", "program",  "opcodes"};
 
@@ -79,7 +93,10 @@ static Status parse_emit(const char *text, Options *options, Error *error)
     const size_t length = strcspn(text, ":");
     const int kind = find_name(emit_names, EMIT_KINDS, text, length);
     if (kind < 0)
-        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no such kind; there are csv, comms, asm, stats, svg, html, text, trace, explain and overlap", text);
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--emit=%s: no such kind; there are csv, comms, asm, stats, svg, html, text, trace, explain and overlap",
+            text);
     if (options->emit_count == OUTPUTS_MAX)
         return error_set(error, STATUS_BAD_USAGE, "more than %d --emit", OUTPUTS_MAX);
     const char *file = text[length] ? text + length + 1 : "-";
@@ -104,7 +121,12 @@ static Status parse_allow(const char *text, Options *options, Error *error)
 }
 
 /* show is --emit=text, and fmt has a command line of its own. */
-static const char *const commands[] = {[COMMAND_COMPARE] = "compare", [COMMAND_ADVISE] = "advise", [COMMAND_DIFF] = "diff", [COMMAND_CALIBRATE] = "calibrate", "show", "fmt"};
+static const char *const commands[] = {[COMMAND_COMPARE] = "compare",
+                                       [COMMAND_ADVISE] = "advise",
+                                       [COMMAND_DIFF] = "diff",
+                                       [COMMAND_CALIBRATE] = "calibrate",
+                                       "show",
+                                       "fmt"};
 
 static Status unknown_option(const char *written, const struct option *known, Error *error)
 {
@@ -150,16 +172,35 @@ static Status check_outputs(const Options *options, Error *error)
 }
 
 enum { ADVISE_SECONDS = 60 };
-enum { AN_INPUT = 1, OUTPUT = 'o', DEFINE = 'D', RANKS = 256, MICROBATCHES, STAGES, COST, EMIT, DUMP, EXPLAIN, SWEEP, SLOT_BYTES,
-       MEMORY_LIMIT, JSON, STEP, FASTEST, SORT, WIDTH, ALLOW, SECONDS, HELP, VERSION };
+enum {
+    AN_INPUT = 1,
+    OUTPUT = 'o',
+    DEFINE = 'D',
+    RANKS = 256,
+    MICROBATCHES,
+    STAGES,
+    COST,
+    EMIT,
+    DUMP,
+    EXPLAIN,
+    SWEEP,
+    SLOT_BYTES,
+    MEMORY_LIMIT,
+    JSON,
+    STEP,
+    FASTEST,
+    SORT,
+    WIDTH,
+    ALLOW,
+    SECONDS,
+    HELP,
+    VERSION
+};
 
 /* A set of options. */
 typedef uint32_t OptionSet;
 
-static OptionSet bit(int option)
-{
-    return 1u << (option == OUTPUT ? 0 : option == DEFINE ? 1 : option - RANKS + 2);
-}
+static OptionSet bit(int option) { return 1u << (option == OUTPUT ? 0 : option == DEFINE ? 1 : option - RANKS + 2); }
 
 /* A number is of columns or of pixels, so it is of one kind of picture. */
 static Status check_width(const Options *options, Error *error)
@@ -170,12 +211,14 @@ static Status check_width(const Options *options, Error *error)
         svg = svg || options->emit[i].kind == EMIT_SVG;
     }
     if (text == svg)
-        return error_set(error, STATUS_BAD_USAGE, "--width goes with dpc show and --emit=text, in columns, or with --emit=svg, in pixels");
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--width goes with dpc show and --emit=text, in columns, or with --emit=svg, in pixels");
     if (text && (options->width < TEXT_LEAST_WIDTH || options->width > INT32_MAX))
-        return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": text is at least %d columns wide", options->width, TEXT_LEAST_WIDTH);
+        return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": text is at least %d columns wide",
+                         options->width, TEXT_LEAST_WIDTH);
     if (svg && (options->width < SVG_LEAST_WIDTH || options->width > SVG_MOST_WIDTH))
-        return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": an svg is %d to %d pixels wide", options->width, SVG_LEAST_WIDTH,
-                         SVG_MOST_WIDTH);
+        return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": an svg is %d to %d pixels wide", options->width,
+                         SVG_LEAST_WIDTH, SVG_MOST_WIDTH);
     return STATUS_OK;
 }
 
@@ -186,21 +229,27 @@ static Status check_given(Command command, OptionSet given, Error *error)
     switch (command) {
     case COMMAND_COMPARE:
         if (given & ~(of_parameters | bit(STAGES) | bit(SLOT_BYTES) | bit(MEMORY_LIMIT) | bit(SORT) | bit(JSON)))
-            return error_set(error, STATUS_BAD_USAGE, "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost, --slot-bytes, "
-                                                      "--memory-limit, --sort and --json only");
+            return error_set(error, STATUS_BAD_USAGE,
+                             "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost, --slot-bytes, "
+                             "--memory-limit, --sort and --json only");
         if (given & bit(STAGES) && given & bit(RANKS))
-            return error_set(error, STATUS_BAD_USAGE, "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
+            return error_set(error, STATUS_BAD_USAGE,
+                             "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
         return STATUS_OK;
     case COMMAND_ADVISE:
         if (given & ~(of_parameters | bit(SLOT_BYTES) | bit(MEMORY_LIMIT) | bit(JSON) | bit(ALLOW) | bit(SECONDS)))
-            return error_set(error, STATUS_BAD_USAGE, "dpc advise goes with --ranks, --microbatches, -D, --cost, --slot-bytes, "
-                                                      "--memory-limit, --allow, --seconds and --json only");
+            return error_set(error, STATUS_BAD_USAGE,
+                             "dpc advise goes with --ranks, --microbatches, -D, --cost, --slot-bytes, "
+                             "--memory-limit, --allow, --seconds and --json only");
         if (!(given & bit(RANKS)) || !(given & bit(MICROBATCHES)))
-            return error_set(error, STATUS_BAD_USAGE, "dpc advise needs to know the sizes: dpc advise --ranks 16 --microbatches 64");
+            return error_set(error, STATUS_BAD_USAGE,
+                             "dpc advise needs to know the sizes: dpc advise --ranks 16 --microbatches 64");
         return STATUS_OK;
     case COMMAND_DIFF:
         if (given & ~(of_parameters | bit(EMIT) | bit(STEP) | bit(WIDTH)))
-            return error_set(error, STATUS_BAD_USAGE, "dpc diff goes with --ranks, --microbatches, -D, --cost, --step, --width, --emit=html and --emit=svg only");
+            return error_set(error, STATUS_BAD_USAGE,
+                             "dpc diff goes with --ranks, --microbatches, -D, --cost, --step, --width, --emit=html and "
+                             "--emit=svg only");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (given & ~(bit(OUTPUT) | bit(FASTEST)))
@@ -231,19 +280,24 @@ static Status check_inputs(const Options *options, Error *error)
         if (options->input_count < 1 && options->command == COMMAND_COMPARE)
             return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
         if (options->own[options->input_count].count)
-            return error_set(error, STATUS_BAD_USAGE, "-D %s: no schedule comes after it; before the first one it holds for all, before another "
-                                                      "one for that one only", options->own[options->input_count].others[0].name);
+            return error_set(error, STATUS_BAD_USAGE,
+                             "-D %s: no schedule comes after it; before the first one it holds for all, before another "
+                             "one for that one only",
+                             options->own[options->input_count].others[0].name);
         return STATUS_OK;
     case COMMAND_DIFF:
         if (options->input_count != 2)
-            return error_set(error, STATUS_BAD_USAGE, "dpc diff needs two files: a schedule or a modelled trace, and a trace of dprun");
+            return error_set(error, STATUS_BAD_USAGE,
+                             "dpc diff needs two files: a schedule or a modelled trace, and a trace of dprun");
         for (int i = 0; i < options->emit_count; i++)
             if (options->emit[i].kind != EMIT_HTML && options->emit[i].kind != EMIT_SVG)
                 return error_set(error, STATUS_BAD_USAGE, "dpc diff writes a table, --emit=html and --emit=svg");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (options->input_count < 1)
-            return error_set(error, STATUS_BAD_USAGE, "no trace given: dpc calibrate [-o FILE] [--fastest N] TRACE..., a trace being one of dprun --trace");
+            return error_set(
+                error, STATUS_BAD_USAGE,
+                "no trace given: dpc calibrate [-o FILE] [--fastest N] TRACE..., a trace being one of dprun --trace");
         return STATUS_OK;
     default:
         return options->input_count == 1 ? STATUS_OK : not_one_schedule(options->inputs, options->input_count, error);
@@ -252,22 +306,34 @@ static Status check_inputs(const Options *options, Error *error)
 
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
 {
-    static const struct option known[] = {
-        {"ranks", required_argument, NULL, RANKS}, {"microbatches", required_argument, NULL, MICROBATCHES},
-        {"cost", required_argument, NULL, COST},   {"emit", required_argument, NULL, EMIT},
-        {"dump", required_argument, NULL, DUMP},   {"sweep", required_argument, NULL, SWEEP},
-        {"slot-bytes", required_argument, NULL, SLOT_BYTES}, {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
-        {"stages", required_argument, NULL, STAGES}, {"json", no_argument, NULL, JSON},
-        {"step", required_argument, NULL, STEP}, {"fastest", required_argument, NULL, FASTEST},
-        {"width", required_argument, NULL, WIDTH},
-        {"sort", required_argument, NULL, SORT},
-        {"allow", required_argument, NULL, ALLOW}, {"seconds", required_argument, NULL, SECONDS},
-        {"explain", no_argument, NULL, EXPLAIN},   {"help", no_argument, NULL, HELP},
-        {"version", no_argument, NULL, VERSION},   {NULL, 0, NULL, 0}};
+    static const struct option known[] = {{"ranks", required_argument, NULL, RANKS},
+                                          {"microbatches", required_argument, NULL, MICROBATCHES},
+                                          {"cost", required_argument, NULL, COST},
+                                          {"emit", required_argument, NULL, EMIT},
+                                          {"dump", required_argument, NULL, DUMP},
+                                          {"sweep", required_argument, NULL, SWEEP},
+                                          {"slot-bytes", required_argument, NULL, SLOT_BYTES},
+                                          {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
+                                          {"stages", required_argument, NULL, STAGES},
+                                          {"json", no_argument, NULL, JSON},
+                                          {"step", required_argument, NULL, STEP},
+                                          {"fastest", required_argument, NULL, FASTEST},
+                                          {"width", required_argument, NULL, WIDTH},
+                                          {"sort", required_argument, NULL, SORT},
+                                          {"allow", required_argument, NULL, ALLOW},
+                                          {"seconds", required_argument, NULL, SECONDS},
+                                          {"explain", no_argument, NULL, EXPLAIN},
+                                          {"help", no_argument, NULL, HELP},
+                                          {"version", no_argument, NULL, VERSION},
+                                          {NULL, 0, NULL, 0}};
     OptionSet given = 0;
     char **inputs = arena_array(arena, (size_t)argc, sizeof *inputs);
     Parameters *own = arena_array(arena, (size_t)argc, sizeof *own);
-    *options = (Options){.costs = costs_unit, .inputs = inputs, .own = own, .program = argv[0], .seconds = ADVISE_SECONDS,
+    *options = (Options){.costs = costs_unit,
+                         .inputs = inputs,
+                         .own = own,
+                         .program = argv[0],
+                         .seconds = ADVISE_SECONDS,
                          .cost_texts = arena_array(arena, (size_t)argc, sizeof *options->cost_texts)};
     const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
     for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_CALIBRATE; command++)
@@ -292,9 +358,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         if (option != '?' && option != ':')
             given |= bit(option);
         switch (option) {
-        case OUTPUT:
-            options->output = optarg;
-            break;
+        case OUTPUT: options->output = optarg; break;
         case DEFINE: {
             const char *equals = strchr(optarg, '=');
             if (!equals || equals == optarg)
@@ -310,7 +374,8 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         case MICROBATCHES:
             TRY(option_number(option == RANKS ? "--ranks" : "--microbatches", optarg, &value, error));
             if (value < 1)
-                return error_set(error, STATUS_BAD_USAGE, "%s needs at least 1", option == RANKS ? "--ranks" : "--microbatches");
+                return error_set(error, STATUS_BAD_USAGE, "%s needs at least 1",
+                                 option == RANKS ? "--ranks" : "--microbatches");
             if (option == RANKS)
                 parameters_set_ranks(&options->parameters, value);
             else
@@ -321,69 +386,49 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
             if (options->stages < 1)
                 return error_set(error, STATUS_BAD_USAGE, "--stages needs at least 1");
             break;
-        case SORT:
-            options->sort = optarg;
-            break;
-        case JSON:
-            options->json = true;
-            break;
+        case SORT: options->sort = optarg; break;
+        case JSON: options->json = true; break;
         case COST:
             TRY(costs_set(&options->costs, optarg, arena, error));
             options->cost_texts[options->cost_count++] = optarg;
             break;
-        case EMIT:
-            TRY(parse_emit(optarg, options, error));
-            break;
+        case EMIT: TRY(parse_emit(optarg, options, error)); break;
         case DUMP: {
             const int form = find_name(dump_names, DUMP_FORMS, optarg, strlen(optarg));
             if (form < 0)
-                return error_set(error, STATUS_BAD_USAGE, "--dump=%s: no such form; there are tokens, tree, schedule, order, times, "
-                                                          "comms, plan, program and opcodes", optarg);
+                return error_set(error, STATUS_BAD_USAGE,
+                                 "--dump=%s: no such form; there are tokens, tree, schedule, order, times, "
+                                 "comms, plan, program and opcodes",
+                                 optarg);
             options->dump[form] = options->dumps = true;
             break;
         }
-        case SLOT_BYTES:
-            TRY(memory_set_sizes(&options->memory, optarg, error));
-            break;
-        case MEMORY_LIMIT:
-            TRY(memory_set_limit(&options->memory, optarg, error));
-            break;
-        case STEP:
-            TRY(option_number("--step", optarg, &options->step, error));
-            break;
+        case SLOT_BYTES: TRY(memory_set_sizes(&options->memory, optarg, error)); break;
+        case MEMORY_LIMIT: TRY(memory_set_limit(&options->memory, optarg, error)); break;
+        case STEP: TRY(option_number("--step", optarg, &options->step, error)); break;
         case FASTEST:
             TRY(option_number("--fastest", optarg, &options->fastest, error));
             if (options->fastest < 1 || options->fastest > UINT32_MAX)
                 return error_set(error, STATUS_BAD_USAGE, "--fastest %s: so many steps are not possible", optarg);
             break;
-        case WIDTH:
-            TRY(option_number("--width", optarg, &options->width, error));
-            break;
-        case ALLOW:
-            TRY(parse_allow(optarg, options, error));
-            break;
+        case WIDTH: TRY(option_number("--width", optarg, &options->width, error)); break;
+        case ALLOW: TRY(parse_allow(optarg, options, error)); break;
         case SECONDS:
             TRY(option_number("--seconds", optarg, &options->seconds, error));
             if (options->seconds < 1 || options->seconds > INT32_MAX)
                 return error_set(error, STATUS_BAD_USAGE, "--seconds %s: there can be 1 to %d", optarg, INT32_MAX);
             break;
-        case EXPLAIN:
-            TRY(parse_emit("explain", options, error));
-            break;
+        case EXPLAIN: TRY(parse_emit("explain", options, error)); break;
         case SWEEP:
             if (options->sweep.text)
-                return error_set(error, STATUS_BAD_USAGE, "--sweep stands twice: one takes several ranges, --sweep %s,%s", options->sweep.text,
+                return error_set(error, STATUS_BAD_USAGE,
+                                 "--sweep stands twice: one takes several ranges, --sweep %s,%s", options->sweep.text,
                                  optarg);
             TRY(sweep_parse(optarg, arena, &options->sweep, error));
             break;
-        case HELP:
-            options->help = true;
-            return STATUS_OK;
-        case VERSION:
-            options->version = true;
-            return STATUS_OK;
-        case ':':
-            return error_set(error, STATUS_BAD_USAGE, "%s needs a value", argv[optind - 1]);
+        case HELP: options->help = true; return STATUS_OK;
+        case VERSION: options->version = true; return STATUS_OK;
+        case ':': return error_set(error, STATUS_BAD_USAGE, "%s needs a value", argv[optind - 1]);
         default:
             if (optopt > 0 && optopt < 256) /* one of several letters: getopt has not moved on */
                 return error_set(error, STATUS_BAD_USAGE, "unknown option -%c; dpc --help lists them", optopt);

@@ -49,25 +49,25 @@ enum { OUTPUTS_MAX = 64 };
 typedef struct Options {
     bool help, version;
     Command command;
-    const char *input;  /* .dps or .csv; NULL only with help, version or dump of opcodes */
+    const char *input; /* .dps or .csv; NULL only with help, version or dump of opcodes */
     char *const *inputs;
     int input_count;
     const Parameters *own; /* compare, advise: [input_count], the -D of each input alone */
-    const char *sort;   /* compare: NULL: by time */
-    int64_t stages;     /* compare: into so many each schedule cuts the model; 0: they have the same number of ranks */
-    bool json;          /* compare, advise */
-    const char *program;           /* argv[0] */
+    const char *sort;      /* compare: NULL: by time */
+    int64_t stages;      /* compare: into so many each schedule cuts the model; 0: they have the same number of ranks */
+    bool json;           /* compare, advise */
+    const char *program; /* argv[0] */
     bool allow_async, allow_naive; /* advise */
     int64_t seconds;               /* advise: for all trials together */
-    const char *output; /* -o */
-    int64_t step;       /* diff: of the trace; 0: the typical one */
-    int64_t fastest;    /* calibrate: so many steps of each trace; 0: all */
+    const char *output;            /* -o */
+    int64_t step;                  /* diff: of the trace; 0: the typical one */
+    int64_t fastest;               /* calibrate: so many steps of each trace; 0: all */
     struct {
         EmitKind kind;
         const char *file; /* "-": stdout */
     } emit[OUTPUTS_MAX];
     int emit_count;
-    int64_t width;      /* of text in columns, of svg in pixels; 0: what emit.h says */
+    int64_t width; /* of text in columns, of svg in pixels; 0: what emit.h says */
     bool dump[DUMP_FORMS];
     bool dumps; /* any of them */
     Costs costs;

@@ -52,12 +52,30 @@ typedef struct Breach {
     bool (*of)(const Sizes *);
 } Breach;
 
-#define FEW {"M < P", few}
-#define FEW_FOR_TWO {"M < 2P-1", few_for_two}
-#define FEW_FOR_BOTH {"M < 2P", few_for_both}
-#define NO_UNITS {"P does not divide M", no_units}
-#define LONG_WEIGHT {"W > F", long_weight}
-#define OTHER_HALVES {"B != I+W", other_halves}
+#define FEW          \
+    {                \
+        "M < P", few \
+    }
+#define FEW_FOR_TWO             \
+    {                           \
+        "M < 2P-1", few_for_two \
+    }
+#define FEW_FOR_BOTH           \
+    {                          \
+        "M < 2P", few_for_both \
+    }
+#define NO_UNITS                        \
+    {                                   \
+        "P does not divide M", no_units \
+    }
+#define LONG_WEIGHT          \
+    {                        \
+        "W > F", long_weight \
+    }
+#define OTHER_HALVES             \
+    {                            \
+        "B != I+W", other_halves \
+    }
 
 static const struct {
     const char *schedule, *formula, *source;
@@ -68,22 +86,53 @@ static const struct {
     {"gpipe", "(P-1)(F+B)", "Huang et al., NeurIPS 2019", false, flushed, {{0}}},
     {"1f1b", "(P-1)(F+B)", "Narayanan et al., ICML 2021", false, flushed, {{0}}},
     {"eager-1f1b", "(P-1)(F+B)", "Zhuang et al., MLSys 2023", false, flushed, {{0}}},
-    {"interleaved-1f1b", "(P-1)(F+B)", "Narayanan et al., SC 2021", false, flushed, {NO_UNITS, {"groups of more than P", large_groups}}},
+    {"interleaved-1f1b",
+     "(P-1)(F+B)",
+     "Narayanan et al., SC 2021",
+     false,
+     flushed,
+     {NO_UNITS, {"groups of more than P", large_groups}}},
     {"looped-bfs", "(P-1)(F+B)", "Lamy-Poirier, MLSys 2023", false, flushed, {FEW}},
     {"hanayo", "(P-1)(F+B)", "Liu et al., SC 2023", false, flushed, {{"B != F", other_backward}, NO_UNITS}},
     {"zb-h1", "(P-1)(F+I-W)", "Qi et al., ICLR 2024", false, zb_h1, {LONG_WEIGHT, FEW}},
-    {"zb-h2", "(P-1)(F+I-2W)", "Qi et al., ICLR 2024", false, zb_h2, {LONG_WEIGHT, {"2W > F+I", long_weights}, FEW_FOR_TWO}},
+    {"zb-h2",
+     "(P-1)(F+I-2W)",
+     "Qi et al., ICLR 2024",
+     false,
+     zb_h2,
+     {LONG_WEIGHT, {"2W > F+I", long_weights}, FEW_FOR_TWO}},
     {"zb1p", "(P-1)(F+I-W)", "Qi et al., ICLR 2024", false, zb_h1, {LONG_WEIGHT, FEW}},
     {"zb-v", "2(P-1)(I-W)", "Qi et al., ICLR 2024", false, zb_v, {LONG_WEIGHT, {"I < F", short_input}, FEW_FOR_TWO}},
-    {"v-half", "max(0, 6P-3k-1) F", "Qi et al., NeurIPS 2024", true, controllable,
+    {"v-half",
+     "max(0, 6P-3k-1) F",
+     "Qi et al., NeurIPS 2024",
+     true,
+     controllable,
      {{"I != F", other_input}, {"W != F", other_weight}, FEW_FOR_BOTH}},
-    {"v-min", "max(0, 6P-3k-1) F", "Qi et al., NeurIPS 2024", true, controllable,
+    {"v-min",
+     "max(0, 6P-3k-1) F",
+     "Qi et al., NeurIPS 2024",
+     true,
+     controllable,
      {{"I != F", other_input}, {"W != F", other_weight}, FEW_FOR_BOTH}},
-    {"chimera", "(P-2)B + (M/P-1)(P-2)(B-F)", "Li and Hoefler, SC 2021", false, chimera, {{"B < F", short_backward}, NO_UNITS}},
+    {"chimera",
+     "(P-2)B + (M/P-1)(P-2)(B-F)",
+     "Li and Hoefler, SC 2021",
+     false,
+     chimera,
+     {{"B < F", short_backward}, NO_UNITS}},
     {"bitpipe", "(P/2-1)(F+B)", "Wu et al., 2024", false, bitpipe, {{"B != F", other_backward}, NO_UNITS}},
-    {"dualpipe", "(S/2-1)(FB+B-3W)", "DeepSeek-V3 Technical Report, 2024", false, dualpipe,
+    {"dualpipe",
+     "(S/2-1)(FB+B-3W)",
+     "DeepSeek-V3 Technical Report, 2024",
+     false,
+     dualpipe,
      {{"I != F", other_input}, LONG_WEIGHT, OTHER_HALVES, {"FB != F+B", overlapped}, FEW_FOR_BOTH}},
-    {"dualpipev", "(S/2-1)(FB+B-3W)", "Sea AI Lab, 2025", false, dualpipe,
+    {"dualpipev",
+     "(S/2-1)(FB+B-3W)",
+     "Sea AI Lab, 2025",
+     false,
+     dualpipe,
      {{"I != F", other_input}, LONG_WEIGHT, OTHER_HALVES, {"FB != F+B", overlapped}, FEW_FOR_BOTH}},
 };
 
@@ -105,9 +154,17 @@ static Sizes sizes_of(const Schedule *schedule, const Costs *costs, uint32_t pea
 {
     const uint32_t stages = schedule->pipes[0].stages;
     uint32_t slowest = 0;
-    Sizes x = {.ranks = schedule->ranks, .stages = stages, .microbatches = schedule->microbatches, .peak = peak_activations,
-               .forward = costs_pass(costs, 0, COST_F), .input = costs_pass(costs, 0, COST_I), .weight = costs_pass(costs, 0, COST_W),
-               .backward = costs_pass(costs, 0, COST_B), .pair = costs_pair(costs, 0, 0, COST_B), .alike = true, .quiet = true};
+    Sizes x = {.ranks = schedule->ranks,
+               .stages = stages,
+               .microbatches = schedule->microbatches,
+               .peak = peak_activations,
+               .forward = costs_pass(costs, 0, COST_F),
+               .input = costs_pass(costs, 0, COST_I),
+               .weight = costs_pass(costs, 0, COST_W),
+               .backward = costs_pass(costs, 0, COST_B),
+               .pair = costs_pair(costs, 0, 0, COST_B),
+               .alike = true,
+               .quiet = true};
     for (uint32_t s = 1; s < stages; s++) {
         for (StageCost kind = COST_F; kind <= COST_W; kind++)
             x.alike = x.alike && costs_pass(costs, s, kind) == costs_pass(costs, 0, kind);
@@ -124,7 +181,8 @@ static Sizes sizes_of(const Schedule *schedule, const Costs *costs, uint32_t pea
     }
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
         for (uint32_t s = 1; s < schedule->pipes[p].stages; s++) {
-            const uint32_t before = stage_home(&schedule->pipes[p], s - 1, 0).rank, here = stage_home(&schedule->pipes[p], s, 0).rank;
+            const uint32_t before = stage_home(&schedule->pipes[p], s - 1, 0).rank,
+                           here = stage_home(&schedule->pipes[p], s, 0).rank;
             x.quiet = x.quiet && costs_message(costs, before, here) == 0 && costs_message(costs, here, before) == 0;
         }
     return x;
@@ -136,13 +194,16 @@ static void add_breach(PublishedBubble *published, const char *text)
     snprintf(published->breach + used, sizeof published->breach - used, "%s%s", used ? ", " : "", text);
 }
 
-bool published_bubble(const Schedule *schedule, const Costs *costs, uint32_t peak_activations, PublishedBubble *published)
+bool published_bubble(const Schedule *schedule, const Costs *costs, uint32_t peak_activations,
+                      PublishedBubble *published)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(known[i].schedule, schedule->name) != 0)
             continue;
         const Sizes x = sizes_of(schedule, costs, peak_activations);
-        *published = (PublishedBubble){.formula = known[i].formula, .source = known[i].source, .is_bound = known[i].is_bound,
+        *published = (PublishedBubble){.formula = known[i].formula,
+                                       .source = known[i].source,
+                                       .is_bound = known[i].is_bound,
                                        .value = known[i].value(&x)};
         if (!x.alike)
             add_breach(published, "stages of different times");

@@ -21,8 +21,8 @@ typedef struct Proof {
     double makespan;
     uint32_t costs_stages;
     uint32_t derived; /* costs that it uses and that were derived, as bits 1 << StageCost */
-    bool recut; /* it has another number of stages than the costs */
-    DiagKind kind; /* FAILED: why */
+    bool recut;       /* it has another number of stages than the costs */
+    DiagKind kind;    /* FAILED: why */
     bool refused;
 } Proof;
 

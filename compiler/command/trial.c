@@ -146,8 +146,8 @@ static Status fill_reason(const Attempt *attempt, Status status, Arena *arena, C
         return STATUS_OK;
     }
     if (has_too_few_layers(attempt)) {
-        row->reason = arena_format(arena, "has %u stages, more than the %g layers of the costs' model", attempt->sizes.stages,
-                                   attempt->trial->costs->model_layers);
+        row->reason = arena_format(arena, "has %u stages, more than the %g layers of the costs' model",
+                                   attempt->sizes.stages, attempt->trial->costs->model_layers);
         return STATUS_OK;
     }
     row->reason = "does not compile";

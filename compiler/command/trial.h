@@ -32,16 +32,16 @@ typedef struct CompareRow {
     double makespan;
     Bubble bubble;
     BubbleCauses causes;
-    uint32_t peak;       /* most activations of a stage on a rank */
-    double copies;       /* of the weights, and versions of them */
-    uint64_t messages;   /* of all ranks */
-    double bytes;        /* of these; 0: the costs have none */
-    double memory;       /* peak of a rank; 0: neither costs nor sizes of slots have any */
-    bool fits;           /* within the limits of memory, if there are any */
-    uint32_t derived;    /* costs that it uses and that were derived, as bits 1 << StageCost */
-    bool asynchronous;   /* it updates weights within the step */
-    bool is_order;       /* a .csv */
-    bool searched;       /* `order auto`: the order depends on the costs */
+    uint32_t peak;     /* most activations of a stage on a rank */
+    double copies;     /* of the weights, and versions of them */
+    uint64_t messages; /* of all ranks */
+    double bytes;      /* of these; 0: the costs have none */
+    double memory;     /* peak of a rank; 0: neither costs nor sizes of slots have any */
+    bool fits;         /* within the limits of memory, if there are any */
+    uint32_t derived;  /* costs that it uses and that were derived, as bits 1 << StageCost */
+    bool asynchronous; /* it updates weights within the step */
+    bool is_order;     /* a .csv */
+    bool searched;     /* `order auto`: the order depends on the costs */
     bool has_published;
     PublishedBubble published;
 } CompareRow;

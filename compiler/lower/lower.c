@@ -48,7 +48,8 @@ static void lower_groups(const Schedule *schedule, Arena *arena, Program *progra
     program->groups = arena_array(arena, program->group_count, sizeof *program->groups);
     for (uint32_t s = 0; s < stages; s++)
         if (counts[s] > 1)
-            program->groups[group[s]] = (Group){.stage = (uint16_t)s, .members = arena_array(arena, counts[s], sizeof(GroupMember))};
+            program->groups[group[s]] =
+                (Group){.stage = (uint16_t)s, .members = arena_array(arena, counts[s], sizeof(GroupMember))};
     for (uint32_t p = 0; program->group_count && p < schedule->pipe_count; p++)
         for (uint32_t r = 0; r < schedule->ranks; r++)
             for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
@@ -71,13 +72,14 @@ static Instruction lower_reduce(const Program *program, const RankProgram *rank,
 }
 
 /* The one update at the end of a synchronous step. */
-static Instruction *lower_updates(const Schedule *schedule, const Program *program, const RankProgram *rank, const Source *source,
-                                  uint32_t line, Instruction *next)
+static Instruction *lower_updates(const Schedule *schedule, const Program *program, const RankProgram *rank,
+                                  const Source *source, uint32_t line, Instruction *next)
 {
     for (uint32_t g = 0; g < program->group_count; g++)
         for (uint32_t c = 0; c < rank->chunk_count; c++)
             if (rank->chunks[c].stage == program->groups[g].stage)
-                *next++ = lower_reduce(program, rank, c, source_line(source, schedule->pipes[rank->chunks[c].pipe].span.begin));
+                *next++ = lower_reduce(program, rank, c,
+                                       source_line(source, schedule->pipes[rank->chunks[c].pipe].span.begin));
     *next++ = blank(OP_NORM, line);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         *next = blank(OP_UPDATE, line);
@@ -86,8 +88,8 @@ static Instruction *lower_updates(const Schedule *schedule, const Program *progr
     return next;
 }
 
-static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *plan, const Source *source, Arena *arena,
-                       const Program *program, RankProgram *lowered)
+static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *plan, const Source *source,
+                       Arena *arena, const Program *program, RankProgram *lowered)
 {
     const uint32_t chunks = schedule->chunk_counts[rank];
     const Order *order = &schedule->orders[rank];
@@ -137,7 +139,8 @@ Program *lower(const Schedule *schedule, const RankPlan *plans, const Source *so
     program->pipe_count = schedule->pipe_count;
     program->pipes = arena_array(arena, schedule->pipe_count, sizeof *program->pipes);
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
-        program->pipes[p] = (Pipe){.microbatches = schedule->pipes[p].microbatches, .first = schedule->pipes[p].first,
+        program->pipes[p] = (Pipe){.microbatches = schedule->pipes[p].microbatches,
+                                   .first = schedule->pipes[p].first,
                                    .versions = schedule->pipes[p].versions};
     program->recipe = schedule->recipe;
     lower_groups(schedule, arena, program);

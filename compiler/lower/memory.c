@@ -9,9 +9,11 @@
 
 enum { TEXT = 48 };
 static const uint64_t BYTES_MAX = (uint64_t)1 << 44; /* a slot: sums of all slots and stages still fit */
-static const char *const class_names[SLOT_CLASSES] = {
-    [SLOT_MESSAGE] = "message", [SLOT_CONTEXT] = "context", [SLOT_STASH] = "stash", [SLOT_GRADIENT] = "gradient",
-    [SLOT_WEIGHTS] = "version"};
+static const char *const class_names[SLOT_CLASSES] = {[SLOT_MESSAGE] = "message",
+                                                      [SLOT_CONTEXT] = "context",
+                                                      [SLOT_STASH] = "stash",
+                                                      [SLOT_GRADIENT] = "gradient",
+                                                      [SLOT_WEIGHTS] = "version"};
 
 /* "96M" up to a comma or the end. */
 static bool read_bytes(const char *text, size_t length, uint64_t *bytes)
@@ -37,16 +39,18 @@ Status memory_set_sizes(Memory *memory, const char *text, Error *error)
     for (const char *next = text; *next;) {
         const size_t length = strcspn(next, ","), name = strcspn(next, "=,");
         uint64_t *size = name == 7 && memcmp(next, "weights", 7) == 0 ? &memory->weights : NULL;
-        for (int class = 0; class < SLOT_CLASSES; class++)
+        for (int class = 0; class < SLOT_CLASSES; class ++)
             if (strlen(class_names[class]) == name && memcmp(class_names[class], next, name) == 0)
                 size = &memory->slot[class];
         if (!size || next[name] != '=')
             return error_set(error, STATUS_BAD_USAGE,
-                             "--slot-bytes: '%.*s' is not NAME=BYTES with NAME one of message, context, stash, gradient, weights, version",
+                             "--slot-bytes: '%.*s' is not NAME=BYTES with NAME one of message, context, stash, "
+                             "gradient, weights, version",
                              (int)length, next);
         if (!read_bytes(next + name + 1, length - name - 1, size))
-            return error_set(error, STATUS_BAD_USAGE, "--slot-bytes: '%.*s' needs a number of bytes, such as 4096, 64K or 1G",
-                             (int)length, next);
+            return error_set(error, STATUS_BAD_USAGE,
+                             "--slot-bytes: '%.*s' needs a number of bytes, such as 4096, 64K or 1G", (int)length,
+                             next);
         next += length + (next[length] == ',');
     }
     memory->has_sizes = true;
@@ -60,7 +64,8 @@ Status memory_set_limit(Memory *memory, const char *text, Error *error)
     const char *number = activations ? text + sizeof prefix - 1 : text;
     uint64_t value;
     if (!read_bytes(number, strlen(number), &value) || value == 0 || (activations && value > UINT32_MAX))
-        return error_set(error, STATUS_BAD_USAGE, "--memory-limit: '%s' is neither bytes a rank, such as 24G, nor activations=N", text);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--memory-limit: '%s' is neither bytes a rank, such as 24G, nor activations=N", text);
     if (activations)
         memory->limit_activations = (uint32_t)value;
     else
@@ -72,8 +77,9 @@ Status memory_set_limit(Memory *memory, const char *text, Error *error)
 Status memory_check_options(const Memory *memory, Error *error)
 {
     if (memory->limit && !memory->has_sizes)
-        return error_set(error, STATUS_BAD_USAGE, "--memory-limit in bytes needs to know how large things are: --slot-bytes message=N,...; "
-                                                  "or limit activations: --memory-limit activations=N");
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--memory-limit in bytes needs to know how large things are: --slot-bytes message=N,...; "
+                         "or limit activations: --memory-limit activations=N");
     return STATUS_OK;
 }
 
@@ -95,7 +101,7 @@ Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to)
     recut.weights = share_of(memory->weights, from, to);
     if (memory->limit_activations)
         recut.limit_activations = activations_of(memory->limit_activations, from, to);
-    for (int class = 0; class < SLOT_CLASSES; class++)
+    for (int class = 0; class < SLOT_CLASSES; class ++)
         if (class != SLOT_MESSAGE)
             recut.slot[class] = share_of(memory->slot[class], from, to);
     return recut;
@@ -105,12 +111,13 @@ uint64_t memory_bytes(const Memory *memory, const Schedule *schedule, const Rank
 {
     const uint32_t *slots = plans[rank].slots, chunks = schedule->chunk_counts[rank];
     uint64_t bytes = chunks * memory->weights + (slots[SLOT_WEIGHTS] - chunks) * memory->slot[SLOT_WEIGHTS];
-    for (int class = 0; class < SLOT_WEIGHTS; class++)
+    for (int class = 0; class < SLOT_WEIGHTS; class ++)
         bytes += slots[class] * memory->slot[class];
     return bytes;
 }
 
-static uint64_t needed(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank, bool activations)
+static uint64_t needed(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank,
+                       bool activations)
 {
     return activations ? plans[rank].peak_activations : memory_bytes(memory, schedule, plans, rank);
 }
@@ -121,14 +128,14 @@ static const Action *peak_of(const Memory *memory, const RankPlan *plan, bool ac
     if (activations)
         return plan->peak_activations_at;
     const Action *last = NULL; /* they are in one order */
-    for (int class = 0; class < SLOT_CLASSES; class++)
+    for (int class = 0; class < SLOT_CLASSES; class ++)
         if (memory->slot[class] && plan->slots_at[class] && (!last || plan->slots_at[class] > last))
             last = plan->slots_at[class];
     return last;
 }
 
-static void check(const Memory *memory, uint64_t limit, bool activations, const Schedule *schedule, const RankPlan *plans,
-                  Diagnostics *diagnostics)
+static void check(const Memory *memory, uint64_t limit, bool activations, const Schedule *schedule,
+                  const RankPlan *plans, Diagnostics *diagnostics)
 {
     uint32_t most = 0, others = 0;
     for (uint32_t r = 1; r < schedule->ranks; r++)
@@ -153,13 +160,14 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
     if (further)
         snprintf(versions, sizeof versions, ", with %s", counted(further, "further version").text);
     const Span span = peak ? peak->span : (Span){0, 0};
-    diag_error(diagnostics, span, "rank %u needs %s%s, more than the limit of %s", most, counted(needs, activations ? "activation" : "byte").text, 
-               at, activations ? most_allowed : memory->limit_text);
+    diag_error(diagnostics, span, "rank %u needs %s%s, more than the limit of %s", most,
+               counted(needs, activations ? "activation" : "byte").text, at,
+               activations ? most_allowed : memory->limit_text);
     diag_refuses(diagnostics);
     if (!activations)
         diag_help(diagnostics, "it has %u message, %u context, %u stash and %u gradient slots, and the weights of %s%s",
-                  plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH], plan->slots[SLOT_GRADIENT],
-                  counted(schedule->chunk_counts[most], "stage").text, versions);
+                  plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH],
+                  plan->slots[SLOT_GRADIENT], counted(schedule->chunk_counts[most], "stage").text, versions);
     if (others)
         diag_help(diagnostics, "it is exceeded on %u more of the %u ranks", others, schedule->ranks);
 }

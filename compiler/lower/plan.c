@@ -34,7 +34,7 @@ typedef struct Planner {
     Live **live; /* [chunk][microbatch] */
     FreeSlots free[SLOT_WEIGHTS];
     Versions *versions; /* [chunk]; NULL: one of each */
-    Pending *pending; /* sends that nobody waited for, the oldest first */
+    Pending *pending;   /* sends that nobody waited for, the oldest first */
     uint32_t first_pending, pending_count;
     bool *receiving; /* [message slot] */
     uint32_t passes, activations;
@@ -209,8 +209,8 @@ static void release_version(Planner *planner, const Action *backward)
         versions->free.slots[versions->free.count++] = versions->slot[version];
 }
 
-/* In place where nobody needs the version before any more. The last goes where the step found the first: no microbatch is on its
-   way by then, so that slot is free. */
+/* In place where nobody needs the version before any more. The last goes where the step found the first: no microbatch
+   is on its way by then, so that slot is free. */
 static void plan_update(Planner *planner, const Action *update)
 {
     planner->action = update;
@@ -278,13 +278,15 @@ bool plan_rank(const Schedule *schedule, uint32_t rank, Arena *arena, Diagnostic
     uint32_t messages = 0;
     for (uint32_t i = 0; i < order->count; i++)
         messages += action_is_message(&order->actions[i]);
-    plan->steps = arena_array(arena, (size_t)order->count + messages, sizeof *plan->steps); /* each is waited for once */
+    /* each is waited for once */
+    plan->steps = arena_array(arena, (size_t)order->count + messages, sizeof *plan->steps);
     planner.pending = arena_array(arena, messages, sizeof *planner.pending);
     planner.receiving = arena_array(arena, order->count, sizeof *planner.receiving);
     if (schedule->asynchronous)
         open_versions(&planner, schedule->chunk_counts[rank]);
     for (int class = 0; class < SLOT_WEIGHTS; class ++)
-        planner.free[class].slots = arena_array(arena, order->count, sizeof(uint16_t)); /* an action takes one of a class at most */
+        /* an action takes one of a class at most */
+        planner.free[class].slots = arena_array(arena, order->count, sizeof(uint16_t));
 
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];

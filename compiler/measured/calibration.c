@@ -283,9 +283,8 @@ static Status gather(Calibration *calibration, Error *error)
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error)
 {
-    *calibration = (Calibration){.inputs = arena_array(arena, (size_t)count, sizeof(CalibrationInput)),
-                                 .count = count,
-                                 .arena = arena};
+    *calibration = (Calibration){
+        .inputs = arena_array(arena, (size_t)count, sizeof(CalibrationInput)), .count = count, .arena = arena};
     TRY(read_traces(calibration, paths, fastest, error));
     return gather(calibration, error);
 }

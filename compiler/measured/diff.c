@@ -21,11 +21,10 @@ static Status check_extents(const Trace *trace, const Schedule *schedule, Error 
     }
     if (same)
         return STATUS_OK;
-    return error_set(error, STATUS_BAD_INPUT,
-                     "%s has %s, %s, %s, %s; %s has %u, %u, %u, %u", trace->path, counted(trace->ranks, "rank").text,
-                     counted(trace->stages, "stage").text, counted(trace->pipe_count, "pipe").text,
-                     counted(microbatches, "microbatch").text, schedule->name, schedule->ranks, schedule->pipes[0].stages,
-                     schedule->pipe_count, schedule->microbatches);
+    return error_set(error, STATUS_BAD_INPUT, "%s has %s, %s, %s, %s; %s has %u, %u, %u, %u", trace->path,
+                     counted(trace->ranks, "rank").text, counted(trace->stages, "stage").text,
+                     counted(trace->pipe_count, "pipe").text, counted(microbatches, "microbatch").text, schedule->name,
+                     schedule->ranks, schedule->pipes[0].stages, schedule->pipe_count, schedule->microbatches);
 }
 
 static const TraceEvent *find(const TraceIndex *index, uint32_t rank, const Action *pass)
@@ -34,7 +33,8 @@ static const TraceEvent *find(const TraceIndex *index, uint32_t rank, const Acti
                                   : trace_find(index, pass->kind, pass->pipe, pass->stage, pass->microbatch);
 }
 
-Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule, Arena *arena, Timeline *times, Error *error)
+Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule, Arena *arena, Timeline *times,
+                     Error *error)
 {
     TRY(check_extents(trace, schedule, error));
     const TraceIndex index = trace_index(trace, step, arena);
@@ -59,14 +59,18 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
             if (!event || event->rank != r) {
                 char name[48];
                 action_text(schedule, pass, name, sizeof name);
-                return error_set(error, STATUS_BAD_INPUT, "%s: step %u has no %s on rank %u: is it of another schedule, or were there other parameters (-D)?",
-                                 trace->path, step, name, r);
+                return error_set(
+                    error, STATUS_BAD_INPUT,
+                    "%s: step %u has no %s on rank %u: is it of another schedule, or were there other parameters (-D)?",
+                    trace->path, step, name, r);
             }
             if (before && event->start < start) {
                 char name[48], first[48];
                 action_text(schedule, pass, name, sizeof name);
                 action_text(schedule, before, first, sizeof first);
-                return error_set(error, STATUS_BAD_INPUT, "%s: step %u runs %s before %s on rank %u: is it of another schedule than %s, or were there other parameters (-D)?",
+                return error_set(error, STATUS_BAD_INPUT,
+                                 "%s: step %u runs %s before %s on rank %u: is it of another schedule than %s, or were "
+                                 "there other parameters (-D)?",
                                  trace->path, step, name, first, r, schedule->name);
             }
             before = pass;
@@ -98,7 +102,8 @@ static const Costs *in_milliseconds(const Costs *costs, double unit, Arena *aren
     for (uint32_t s = 0; s < costs->stage_count; s++)
         for (int cost = 0; cost < STAGE_COSTS; cost++)
             scaled->stages[s][cost] = costs->stages[s][cost] * (cost <= COST_FB ? unit : 1);
-    const double rate = costs->unit < 0 ? 1e3 / unit : 1; /* bandwidth without a unit is that of the costs, else a second's */
+    /* bandwidth without a unit is that of the costs, else a second's */
+    const double rate = costs->unit < 0 ? 1e3 / unit : 1;
     for (uint32_t l = 0; l < costs->link_count; l++) {
         scaled->links[l] = costs->links[l];
         scaled->links[l].latency *= unit;
@@ -117,9 +122,10 @@ void diff_scale(Comparison *comparison, Arena *arena)
     const Costs *costs = times->costs;
     const double busy = work(schedule, times);
     comparison->scaled = costs->unit < 0 && comparison->trace->unit <= 0;
-    comparison->unit = costs->unit >= 0 ? costs->unit * 1e3
+    comparison->unit = costs->unit >= 0      ? costs->unit * 1e3
                        : !comparison->scaled ? comparison->trace->unit * 1e3
-                       : busy > 0 ? work(schedule, &comparison->measured) / busy : 1;
+                       : busy > 0            ? work(schedule, &comparison->measured) / busy
+                                             : 1;
     for (uint32_t r = 0; r < schedule->ranks; r++)
         for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
             times->start[r][i] *= comparison->unit;
@@ -131,10 +137,7 @@ void diff_scale(Comparison *comparison, Arena *arena)
 
 /* --- the table --- */
 
-static double percent(double error, double of)
-{
-    return of > 0 ? 100 * error / of : 0;
-}
+static double percent(double error, double of) { return of > 0 ? 100 * error / of : 0; }
 
 /* No -0.000 where sums are not exact. */
 static double rounded(double time) { return fabs(time) < 5e-4 ? 0 : time; }
@@ -143,8 +146,9 @@ static double idle_time(RankTimes times) { return rounded(times.end - times.star
 
 static void print_row(const char *name, RankTimes predicted, RankTimes measured, double makespan, FILE *stream)
 {
-    fprintf(stream, "%-6s %10.3f %10.3f  %10.3f %10.3f  %10.3f %10.3f  %10.3f %10.3f  %+8.2f %%\n", name, predicted.start, measured.start,
-            predicted.end, measured.end, predicted.busy, measured.busy, idle_time(predicted), idle_time(measured), percent(measured.end - predicted.end, makespan));
+    fprintf(stream, "%-6s %10.3f %10.3f  %10.3f %10.3f  %10.3f %10.3f  %10.3f %10.3f  %+8.2f %%\n", name,
+            predicted.start, measured.start, predicted.end, measured.end, predicted.busy, measured.busy,
+            idle_time(predicted), idle_time(measured), percent(measured.end - predicted.end, makespan));
 }
 
 static void print_ranks(const Comparison *comparison, FILE *stream)
@@ -166,8 +170,8 @@ static void print_ranks(const Comparison *comparison, FILE *stream)
         all[1].busy += measured.busy / schedule->ranks;
     }
     print_row("all", all[0], all[1], makespan, stream);
-    fprintf(stream, "\nmakespan: predicted %.3f ms, measured %.3f ms, error %+.2f %%\n", makespan, comparison->measured.makespan,
-            percent(comparison->measured.makespan - makespan, makespan));
+    fprintf(stream, "\nmakespan: predicted %.3f ms, measured %.3f ms, error %+.2f %%\n", makespan,
+            comparison->measured.makespan, percent(comparison->measured.makespan - makespan, makespan));
 }
 
 /* What a makespan consists of: the passes of the chain that decides it, and the waits between them. */
@@ -182,7 +186,8 @@ static Spent spent_in(const Comparison *comparison, const Timeline *times, Arena
     Spent spent = {0, 0, 0};
     double until = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const double start = times->start[path[i].rank][path[i].position], end = times->end[path[i].rank][path[i].position];
+        const double start = times->start[path[i].rank][path[i].position],
+                     end = times->end[path[i].rank][path[i].position];
         *(i > 0 && path[i - 1].rank != path[i].rank ? &spent.messages : &spent.own) += start - until;
         spent.passes += end - start;
         until = end;
@@ -192,7 +197,8 @@ static Spent spent_in(const Comparison *comparison, const Timeline *times, Arena
 
 static void print_spent(const char *name, double predicted, double measured, const char *meaning, FILE *stream)
 {
-    fprintf(stream, "%-9s %10.3f %10.3f %+10.3f  %s\n", name, rounded(predicted), rounded(measured), rounded(measured - predicted), meaning);
+    fprintf(stream, "%-9s %10.3f %10.3f %+10.3f  %s\n", name, rounded(predicted), rounded(measured),
+            rounded(measured - predicted), meaning);
 }
 
 static void print_makespan(const Comparison *comparison, Arena *arena, FILE *stream)
@@ -203,22 +209,28 @@ static void print_makespan(const Comparison *comparison, Arena *arena, FILE *str
     fprintf(stream, "\nThe makespan is that of a chain of passes, each of which waited for the one before it\n");
     fprintf(stream, "%-9s %10s %10s %10s\n", "", "predicted", "measured", "more");
     print_spent("passes", predicted.passes, measured.passes, "they take", stream);
-    print_spent("messages", predicted.messages, measured.messages, "from a pass to the one on another rank that needs it", stream);
-    print_spent("own rank", predicted.own, measured.own, "from a pass to the next of its rank, for which all is there", stream);
+    print_spent("messages", predicted.messages, measured.messages,
+                "from a pass to the one on another rank that needs it", stream);
+    print_spent("own rank", predicted.own, measured.own, "from a pass to the next of its rank, for which all is there",
+                stream);
     if (trace_is_crowded(trace))
-        fprintf(stream, "\n%u ranks shared %s: a rank that had all it needed still waited for one, whatever the schedule.\n"
-                        "The prediction has one for each rank: run at most %u here, or all where there are %u processors.\n",
+        fprintf(stream,
+                "\n%u ranks shared %s: a rank that had all it needed still waited for one, whatever the schedule.\n"
+                "The prediction has one for each rank: run at most %u here, or all where there are %u processors.\n",
                 trace->ranks, counted(trace->processors, "processor").text, trace->processors, trace->ranks);
 }
 
-/* Where a pass, or an F&B, is not as predicted: how much longer it takes, and how much later than it could it begins. */
+/* Where a pass, or an F&B, is not as predicted: how much longer it takes, and how much later than it could it
+   begins. */
 typedef struct Deviation {
     uint32_t rank, position;
     double longer, later;
 } Deviation;
 
-/* When the pass at `position`, or the F&B that begins there, could begin: its rank is free and what it needs is made. */
-static double ready_time(const Comparison *comparison, const Timeline *times, uint32_t rank, uint32_t position, double free_at)
+/* When the pass at `position`, or the F&B that begins there, could begin: its rank is free and what it needs is
+   made. */
+static double ready_time(const Comparison *comparison, const Timeline *times, uint32_t rank, uint32_t position,
+                         double free_at)
 {
     const Action *pass = &comparison->schedule->orders[rank].actions[position];
     for (int half = 0; half <= pass->overlap; half++) {
@@ -235,7 +247,8 @@ static int by_size(const void *left, const void *right)
     const double x = fabs(a->longer) + fabs(a->later), y = fabs(b->longer) + fabs(b->later);
     if (x != y)
         return x < y ? 1 : -1;
-    return a->rank != b->rank ? (a->rank > b->rank) - (a->rank < b->rank) : (a->position > b->position) - (a->position < b->position);
+    return a->rank != b->rank ? (a->rank > b->rank) - (a->rank < b->rank)
+                              : (a->position > b->position) - (a->position < b->position);
 }
 
 static size_t deviations_of(const Comparison *comparison, uint32_t rank, Deviation *deviations)
@@ -273,8 +286,11 @@ static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream
     qsort(deviations, count, sizeof *deviations, by_size);
     if (!count || (deviations[0].longer == 0 && deviations[0].later == 0))
         return;
-    fprintf(stream, "\nThe passes that err most; later: by how much it begins after its inputs are made and its rank is free\n");
-    fprintf(stream, "%-14s %-6s %-28s %10s %10s %10s %10s\n", "pass", "rank", "line", "predicted", "measured", "longer", "later");
+    fprintf(
+        stream,
+        "\nThe passes that err most; later: by how much it begins after its inputs are made and its rank is free\n");
+    fprintf(stream, "%-14s %-6s %-28s %10s %10s %10s %10s\n", "pass", "rank", "line", "predicted", "measured", "longer",
+            "later");
     for (size_t i = 0; i < count && i < WORST && fabs(deviations[i].longer) + fabs(deviations[i].later) > 0; i++) {
         const Deviation *deviation = &deviations[i];
         const uint32_t r = deviation->rank, p = deviation->position;
@@ -313,8 +329,10 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
         fprintf(stream, ", which has %u to %u", trace->steps[0], trace->steps[trace->step_count - 1]);
     fprintf(stream, "\ntimes in ms");
     if (comparison->scaled)
-        fprintf(stream, "; the costs do not say how long their unit is: %.4g ms here, so that both are busy as long "
-                        "(dpc calibrate makes costs that say it)", comparison->unit);
+        fprintf(stream,
+                "; the costs do not say how long their unit is: %.4g ms here, so that both are busy as long "
+                "(dpc calibrate makes costs that say it)",
+                comparison->unit);
     fprintf(stream, "\n\n");
     print_ranks(comparison, stream);
     print_makespan(comparison, arena, stream);
@@ -355,7 +373,9 @@ Source diff_order(const Trace *trace, uint32_t step, Arena *arena)
     }
     if (stream)
         fclose(stream);
-    Source source = {.path = arena_format(arena, "%s.csv", trace->path), .text = arena_text(arena, text ? text : "", size), .size = size};
+    Source source = {.path = arena_format(arena, "%s.csv", trace->path),
+                     .text = arena_text(arena, text ? text : "", size),
+                     .size = size};
     free(text);
     source_lines(&source, arena);
     return source;

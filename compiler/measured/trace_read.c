@@ -15,21 +15,54 @@ enum { TEXT_BYTES = 96, DEPTH_MAX = 32, CHUNK_BYTES = 1 << 16 };
 typedef enum Where { OTHER, TOP, ABOUT, MICROBATCHES, EVENTS, EVENT, ARGUMENTS } Where;
 
 typedef enum Key {
-    KEY_OTHER, KEY_EVENTS, KEY_ABOUT, KEY_SCHEDULE, KEY_SOURCE, KEY_RANKS, KEY_STAGES, KEY_MICROBATCHES, KEY_UNIT, KEY_BYTES,
-    KEY_PROCESSORS, KEY_CATEGORY, KEY_PHASE, KEY_PROCESS, KEY_TIME, KEY_DURATION, KEY_ARGUMENTS, KEY_STEP, KEY_LINE, KEY_PASS, KEY_MESSAGE, KEYS
+    KEY_OTHER,
+    KEY_EVENTS,
+    KEY_ABOUT,
+    KEY_SCHEDULE,
+    KEY_SOURCE,
+    KEY_RANKS,
+    KEY_STAGES,
+    KEY_MICROBATCHES,
+    KEY_UNIT,
+    KEY_BYTES,
+    KEY_PROCESSORS,
+    KEY_CATEGORY,
+    KEY_PHASE,
+    KEY_PROCESS,
+    KEY_TIME,
+    KEY_DURATION,
+    KEY_ARGUMENTS,
+    KEY_STEP,
+    KEY_LINE,
+    KEY_PASS,
+    KEY_MESSAGE,
+    KEYS
 } Key;
 
 static const struct {
     const char *name;
     Where where;
 } keys[KEYS] = {
-    [KEY_EVENTS] = {"traceEvents", TOP}, [KEY_ABOUT] = {"otherData", TOP}, [KEY_SCHEDULE] = {"schedule", ABOUT},
-    [KEY_SOURCE] = {"source", ABOUT}, [KEY_RANKS] = {"ranks", ABOUT}, [KEY_STAGES] = {"stages", ABOUT},
-    [KEY_MICROBATCHES] = {"microbatches", ABOUT}, [KEY_UNIT] = {"unit", ABOUT}, [KEY_BYTES] = {"message_bytes", ABOUT},
+    [KEY_EVENTS] = {"traceEvents", TOP},
+    [KEY_ABOUT] = {"otherData", TOP},
+    [KEY_SCHEDULE] = {"schedule", ABOUT},
+    [KEY_SOURCE] = {"source", ABOUT},
+    [KEY_RANKS] = {"ranks", ABOUT},
+    [KEY_STAGES] = {"stages", ABOUT},
+    [KEY_MICROBATCHES] = {"microbatches", ABOUT},
+    [KEY_UNIT] = {"unit", ABOUT},
+    [KEY_BYTES] = {"message_bytes", ABOUT},
     [KEY_PROCESSORS] = {"processors", ABOUT},
-    [KEY_CATEGORY] = {"cat", EVENT}, [KEY_PHASE] = {"ph", EVENT}, [KEY_PROCESS] = {"pid", EVENT}, [KEY_TIME] = {"ts", EVENT},
-    [KEY_DURATION] = {"dur", EVENT}, [KEY_ARGUMENTS] = {"args", EVENT}, [KEY_STEP] = {"step", ARGUMENTS},
-    [KEY_LINE] = {"line", ARGUMENTS}, [KEY_PASS] = {"pass", ARGUMENTS}, [KEY_MESSAGE] = {"message", ARGUMENTS},
+    [KEY_CATEGORY] = {"cat", EVENT},
+    [KEY_PHASE] = {"ph", EVENT},
+    [KEY_PROCESS] = {"pid", EVENT},
+    [KEY_TIME] = {"ts", EVENT},
+    [KEY_DURATION] = {"dur", EVENT},
+    [KEY_ARGUMENTS] = {"args", EVENT},
+    [KEY_STEP] = {"step", ARGUMENTS},
+    [KEY_LINE] = {"line", ARGUMENTS},
+    [KEY_PASS] = {"pass", ARGUMENTS},
+    [KEY_MESSAGE] = {"message", ARGUMENTS},
 };
 
 typedef struct Reader {
@@ -39,8 +72,8 @@ typedef struct Reader {
     Where where[DEPTH_MAX];
     int depth;
     Key key;
-    uint64_t number;           /* of the event */
-    double numbers[KEYS];      /* of the event; NAN: not given */
+    uint64_t number;      /* of the event */
+    double numbers[KEYS]; /* of the event; NAN: not given */
     char texts[KEYS][TEXT_BYTES];
 } Reader;
 
@@ -48,8 +81,8 @@ typedef struct Reader {
 
 static int fail_event(const Reader *reader, const char *what, const char *text)
 {
-    error_set(reader->error, STATUS_BAD_INPUT, "%s: event %llu: '%s' %s", reader->trace->path, (unsigned long long)reader->number, text,
-              what);
+    error_set(reader->error, STATUS_BAD_INPUT, "%s: event %llu: '%s' %s", reader->trace->path,
+              (unsigned long long)reader->number, text, what);
     return 0;
 }
 
@@ -115,9 +148,12 @@ static int take_event(Reader *reader)
         return fail_event(reader, "has a pid that is no rank", name);
     if (!(numbers[KEY_STEP] >= 1 && numbers[KEY_STEP] < UINT32_MAX))
         return fail_event(reader, "has no step", name);
-    TraceEvent event = {.rank = (uint16_t)numbers[KEY_PROCESS], .step = (uint32_t)numbers[KEY_STEP],
-                        .line = numbers[KEY_LINE] >= 0 && numbers[KEY_LINE] < UINT32_MAX ? (uint32_t)numbers[KEY_LINE] : 0,
-                        .start = numbers[KEY_TIME] * 1e-3, .end = (numbers[KEY_TIME] + numbers[KEY_DURATION]) * 1e-3};
+    TraceEvent event = {.rank = (uint16_t)numbers[KEY_PROCESS],
+                        .step = (uint32_t)numbers[KEY_STEP],
+                        .line =
+                            numbers[KEY_LINE] >= 0 && numbers[KEY_LINE] < UINT32_MAX ? (uint32_t)numbers[KEY_LINE] : 0,
+                        .start = numbers[KEY_TIME] * 1e-3,
+                        .end = (numbers[KEY_TIME] + numbers[KEY_DURATION]) * 1e-3};
     const char *next = name;
     if (!read_name(trace, &next, &event) || (is_pass ? event.kind > ACTION_U : event.kind <= ACTION_U))
         return fail_event(reader, "is no pass or message of this schedule", name);
@@ -128,7 +164,8 @@ static int take_event(Reader *reader)
     if (event.overlap) {
         next++;
         event.overlap = false;
-        if (event.kind != ACTION_F || !read_name(trace, &next, &event) || (event.kind != ACTION_B && event.kind != ACTION_I))
+        if (event.kind != ACTION_F || !read_name(trace, &next, &event) ||
+            (event.kind != ACTION_B && event.kind != ACTION_I))
             return fail_event(reader, "is no F&B", name);
         append(reader, &event);
     }
@@ -160,8 +197,10 @@ static int on_map(void *context)
         }
         return enter(reader, EVENT);
     }
-    return enter(reader, reader->depth == 0 ? TOP : where == TOP && reader->key == KEY_ABOUT ? ABOUT
-                         : where == EVENT && reader->key == KEY_ARGUMENTS ? ARGUMENTS : OTHER);
+    return enter(reader, reader->depth == 0                               ? TOP
+                         : where == TOP && reader->key == KEY_ABOUT       ? ABOUT
+                         : where == EVENT && reader->key == KEY_ARGUMENTS ? ARGUMENTS
+                                                                          : OTHER);
 }
 
 static int on_map_end(void *context)
@@ -174,8 +213,9 @@ static int on_array(void *context)
 {
     Reader *reader = context;
     const Where where = here(reader);
-    return enter(reader, where == TOP && reader->key == KEY_EVENTS ? EVENTS
-                         : where == ABOUT && reader->key == KEY_MICROBATCHES ? MICROBATCHES : OTHER);
+    return enter(reader, where == TOP && reader->key == KEY_EVENTS           ? EVENTS
+                         : where == ABOUT && reader->key == KEY_MICROBATCHES ? MICROBATCHES
+                                                                             : OTHER);
 }
 
 static int on_array_end(void *context)
@@ -199,8 +239,10 @@ static int on_key(void *context, const unsigned char *text, size_t length)
 static int take_about(Reader *reader, double value)
 {
     Trace *trace = reader->trace;
-    const double most = reader->key == KEY_RANKS ? PROGRAM_RANKS_MAX : reader->key == KEY_STAGES ? PROGRAM_STAGES_MAX
-                        : reader->key == KEY_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX : 1e18;
+    const double most = reader->key == KEY_RANKS          ? PROGRAM_RANKS_MAX
+                        : reader->key == KEY_STAGES       ? PROGRAM_STAGES_MAX
+                        : reader->key == KEY_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX
+                                                          : 1e18;
     if (reader->key == KEY_OTHER || reader->key == KEY_SCHEDULE || reader->key == KEY_SOURCE)
         return 1;
     if (trace->count) { /* which are within what it said before */
@@ -208,7 +250,8 @@ static int take_about(Reader *reader, double value)
         return 0;
     }
     if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value)))) {
-        error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g", trace->path, keys[reader->key].name, value);
+        error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g", trace->path, keys[reader->key].name,
+                  value);
         return 0;
     }
     switch (reader->key) {
@@ -266,14 +309,15 @@ static int on_text(void *context, const unsigned char *text, size_t length)
     return 1;
 }
 
-static Status fail_syntax(yajl_handle parser, const char *path, const unsigned char *chunk, size_t length, uint64_t line, Error *error)
+static Status fail_syntax(yajl_handle parser, const char *path, const unsigned char *chunk, size_t length,
+                          uint64_t line, Error *error)
 {
     const size_t consumed = parser ? yajl_get_bytes_consumed(parser) : 0;
     for (size_t i = 0; i < consumed && i < length; i++)
         line += chunk[i] == '\n';
     unsigned char *words = yajl_get_error(parser, 0, chunk, length);
-    error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so no trace: %.*s", path, (unsigned long long)line, (int)strcspn((char *)words, "\n"),
-              (char *)words);
+    error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so no trace: %.*s", path, (unsigned long long)line,
+              (int)strcspn((char *)words, "\n"), (char *)words);
     yajl_free_error(parser, words);
     return STATUS_BAD_INPUT;
 }
@@ -295,7 +339,8 @@ static Status parse(Reader *reader, FILE *stream, yajl_handle parser)
     if (ferror(stream))
         return error_set(reader->error, STATUS_BAD_INPUT, "%s: %s", reader->trace->path, strerror(errno));
     if (yajl_complete_parse(parser) != yajl_status_ok)
-        return error_set(reader->error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so no trace: %s", reader->trace->path, (unsigned long long)line, cut);
+        return error_set(reader->error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so no trace: %s", reader->trace->path,
+                         (unsigned long long)line, cut);
     return STATUS_OK;
 }
 
@@ -338,8 +383,12 @@ static void sort_by_step(Trace *trace, Arena *arena)
 
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
 {
-    static const yajl_callbacks callbacks = {.yajl_number = on_number, .yajl_string = on_text, .yajl_start_map = on_map,
-                                             .yajl_map_key = on_key, .yajl_end_map = on_map_end, .yajl_start_array = on_array,
+    static const yajl_callbacks callbacks = {.yajl_number = on_number,
+                                             .yajl_string = on_text,
+                                             .yajl_start_map = on_map,
+                                             .yajl_map_key = on_key,
+                                             .yajl_end_map = on_map_end,
+                                             .yajl_start_array = on_array,
                                              .yajl_end_array = on_array_end};
     *trace = (Trace){.path = path, .schedule = "", .source = ""};
     *error = (Error){""};
@@ -351,13 +400,15 @@ Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
     if (!stream)
         return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
     yajl_handle parser = yajl_alloc(&callbacks, NULL, reader);
-    Status status = parser ? parse(reader, stream, parser) : error_set(error, STATUS_RUN_FAILED, "no memory to read %s", path);
+    Status status =
+        parser ? parse(reader, stream, parser) : error_set(error, STATUS_RUN_FAILED, "no memory to read %s", path);
     if (parser)
         yajl_free(parser);
     fclose(stream);
     TRY(status);
     if (!trace->count)
-        return error_set(error, STATUS_BAD_INPUT, "%s: no passes in it: is this a trace of dprun --trace or dpc --emit=trace?", path);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: no passes in it: is this a trace of dprun --trace or dpc --emit=trace?", path);
     sort_by_step(trace, arena);
     return STATUS_OK;
 }
@@ -388,7 +439,8 @@ void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count)
 static size_t place_of(const TraceIndex *index, uint8_t kind, uint32_t pipe, uint32_t stage, uint32_t microbatch)
 {
     const Trace *trace = index->trace;
-    return kind * index->places + (size_t)index->first[pipe] * trace->stages + (size_t)stage * trace->microbatches[pipe] + microbatch;
+    return kind * index->places + (size_t)index->first[pipe] * trace->stages +
+           (size_t)stage * trace->microbatches[pipe] + microbatch;
 }
 
 static int compare_updates(const void *left, const void *right)
@@ -430,8 +482,9 @@ TraceIndex trace_index(const Trace *trace, uint32_t step, Arena *arena)
 const TraceEvent *trace_find_update(const TraceIndex *index, uint32_t rank, uint32_t stage, uint32_t version)
 {
     const TraceEvent wanted = {.rank = (uint16_t)rank, .stage = (uint16_t)stage, .microbatch = version}, *key = &wanted;
-    const TraceEvent *const *found =
-        index->update_count ? bsearch(&key, index->updates, index->update_count, sizeof *index->updates, compare_updates) : NULL;
+    const TraceEvent *const *found = index->update_count ? bsearch(&key, index->updates, index->update_count,
+                                                                   sizeof *index->updates, compare_updates)
+                                                         : NULL;
     return found ? *found : NULL;
 }
 
@@ -443,7 +496,8 @@ const TraceEvent *trace_find(const TraceIndex *index, uint8_t kind, uint32_t pip
 const TraceEvent *trace_needed(const TraceIndex *index, const TraceEvent *event)
 {
     const bool forward = event->kind == ACTION_F || event->kind == ACTION_RECV_F;
-    if (event->kind == ACTION_W || event->kind == ACTION_U || (forward ? event->stage == 0 : event->stage + 1u == index->trace->stages))
+    if (event->kind == ACTION_W || event->kind == ACTION_U ||
+        (forward ? event->stage == 0 : event->stage + 1u == index->trace->stages))
         return NULL;
     const uint32_t stage = event->stage + (forward ? -1u : 1u);
     if (forward)
@@ -473,7 +527,8 @@ typedef struct StepLength {
 static int compare_lengths(const void *left, const void *right)
 {
     const StepLength *a = left, *b = right;
-    return a->length != b->length ? (a->length > b->length) - (a->length < b->length) : (a->step > b->step) - (a->step < b->step);
+    return a->length != b->length ? (a->length > b->length) - (a->length < b->length)
+                                  : (a->step > b->step) - (a->step < b->step);
 }
 
 uint32_t *trace_steps_by_makespan(const Trace *trace, Arena *arena, uint32_t *count)

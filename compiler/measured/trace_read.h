@@ -1,7 +1,8 @@
 #ifndef MEASURED_TRACE_READ_H
 #define MEASURED_TRACE_READ_H
 
-/* A trace of dprun --trace or dpc --emit=trace (runtime/program/trace.h), read back: its passes and its waits for messages. */
+/* A trace of dprun --trace or dpc --emit=trace (runtime/program/trace.h), read back: its passes and its waits for
+   messages. */
 
 #include "compiler/schedule/schedule.h"
 #include "runtime/base/status.h"
@@ -9,11 +10,11 @@
 
 /* A pass, or a wait for the message of a pass. */
 typedef struct TraceEvent {
-    uint8_t kind;     /* ActionKind: ACTION_F to ACTION_U; ACTION_RECV_F, ACTION_RECV_B */
-    bool overlap;     /* with the next event: the two are one F&B and both have its times */
+    uint8_t kind; /* ActionKind: ACTION_F to ACTION_U; ACTION_RECV_F, ACTION_RECV_B */
+    bool overlap; /* with the next event: the two are one F&B and both have its times */
     uint16_t pipe, stage, rank;
     uint32_t microbatch, step, line; /* of U: which it is in the step, from 1 */
-    double start, end; /* ms */
+    double start, end;               /* ms */
 } TraceEvent;
 
 typedef struct Trace {
@@ -25,8 +26,8 @@ typedef struct Trace {
     uint32_t processors;  /* that all ranks shared; 0: not known, or others computed */
     TraceEvent *events;   /* step after step; in a step, of each rank in order */
     size_t count, capacity;
-    uint32_t *steps;      /* [step_count], ascending */
-    size_t *step_events;  /* [step_count + 1]: where the events of each begin */
+    uint32_t *steps;     /* [step_count], ascending */
+    size_t *step_events; /* [step_count + 1]: where the events of each begin */
     uint32_t step_count;
 } Trace;
 
@@ -34,7 +35,10 @@ typedef struct Trace {
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
 
 /* Ranks waited for processors, not only for each other. */
-static inline bool trace_is_crowded(const Trace *trace) { return trace->processors && trace->ranks > trace->processors; }
+static inline bool trace_is_crowded(const Trace *trace)
+{
+    return trace->processors && trace->ranks > trace->processors;
+}
 
 /* The events of one step: [first, end). */
 typedef struct TraceStep {
@@ -48,8 +52,8 @@ void trace_keep_steps(Trace *trace, uint32_t *steps, uint32_t count);
 /* The events of one step by what they are. */
 typedef struct TraceIndex {
     const Trace *trace;
-    const TraceEvent **events; /* [kind][place], no U; NULL: none */
-    size_t places;             /* of a kind: stages times microbatches of all pipes */
+    const TraceEvent **events;  /* [kind][place], no U; NULL: none */
+    size_t places;              /* of a kind: stages times microbatches of all pipes */
     const TraceEvent **updates; /* [update_count]: the U, each copy of a stage has its own; by rank, stage and number */
     size_t update_count;
     uint32_t first[PROGRAM_PIPES_MAX];
@@ -68,8 +72,8 @@ typedef struct TraceExtent {
 } TraceExtent;
 TraceExtent trace_extent(const Trace *trace, uint32_t step);
 
-/* The steps from the least makespan to the greatest; of several the very first, in which caches and connections are still cold, is
-   left out. At least one. */
+/* The steps from the least makespan to the greatest; of several the very first, in which caches and connections are
+   still cold, is left out. At least one. */
 uint32_t *trace_steps_by_makespan(const Trace *trace, Arena *arena, uint32_t *count);
 
 /* The one of median makespan. */

@@ -20,9 +20,9 @@ typedef struct Reader {
     const char *next, *end; /* of the cell */
     NamedVersion *versions; /* [version_count]: of the F's that name one */
     uint32_t version_count, version_capacity;
-    Span plain;             /* of the last F that names none; ends at 0: there is none */
-    bool explained;         /* why the cell is none: it has been said */
-    bool listed;            /* said which cells there are */
+    Span plain;     /* of the last F that names none; ends at 0: there is none */
+    bool explained; /* why the cell is none: it has been said */
+    bool listed;    /* said which cells there are */
     bool good;
 } Reader;
 
@@ -40,8 +40,8 @@ static bool number(Reader *reader, uint32_t limit, uint32_t *value)
     while (reader->next < reader->end && isdigit((unsigned char)*reader->next)) {
         read = read * 10 + (uint64_t)(*reader->next++ - '0');
         if (read > limit) {
-            diag_error(reader->diagnostics, span_of(reader, begin, reader->end), "rank %u: this number is too large: at most %u",
-                       reader->schedule->ranks, limit);
+            diag_error(reader->diagnostics, span_of(reader, begin, reader->end),
+                       "rank %u: this number is too large: at most %u", reader->schedule->ranks, limit);
             reader->explained = true;
             return false;
         }
@@ -154,8 +154,8 @@ static bool cell(Reader *reader, Order *order)
     return true;
 }
 
-/* PyTorch's cells for what goes by itself here: 2UNSHARD and the like speak of weights that it shards and gradients that it
-   reduces, 3WAIT_SEND_F0 of the buffer of a message that has gone. */
+/* PyTorch's cells for what goes by itself here: 2UNSHARD and the like speak of weights that it shards and gradients
+   that it reduces, 3WAIT_SEND_F0 of the buffer of a message that has gone. */
 static bool passed_over(const char *begin, const char *end)
 {
     static const struct {
@@ -169,7 +169,8 @@ static bool passed_over(const char *begin, const char *end)
     while (last > name && isdigit((unsigned char)last[-1]))
         last--;
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++)
-        if (name > begin && (size_t)(last - name) == strlen(cells[i].name) && !memcmp(name, cells[i].name, (size_t)(last - name)))
+        if (name > begin && (size_t)(last - name) == strlen(cells[i].name) &&
+            !memcmp(name, cells[i].name, (size_t)(last - name)))
             return cells[i].microbatch == (last < end);
     return false;
 }
@@ -220,7 +221,8 @@ static void read_rows(Reader *reader)
         Order *order = &schedule->orders[schedule->ranks];
         row(reader, next, stop, order);
         if (!order->count && reader->good) {
-            diag_error(reader->diagnostics, span_of(reader, next, stop), "rank %u has nothing to do: its row is empty", schedule->ranks);
+            diag_error(reader->diagnostics, span_of(reader, next, stop), "rank %u has nothing to do: its row is empty",
+                       schedule->ranks);
             diag_help(reader->diagnostics, "without this row the order is one of fewer ranks");
             reader->good = false;
         }
@@ -244,7 +246,8 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
                        schedule->pipe_count > 1 ? " of this pipe" : "");
             return;
         }
-    diag_error(reader->diagnostics, (Span){0, 1}, "there are cells of pipe %u, but none of pipe %u", schedule->pipe_count - 1, pipe);
+    diag_error(reader->diagnostics, (Span){0, 1}, "there are cells of pipe %u, but none of pipe %u",
+               schedule->pipe_count - 1, pipe);
     diag_help(reader->diagnostics, "pipes are numbered from 0");
 }
 
@@ -298,7 +301,8 @@ static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
                 continue;
             char name[48];
             action_text(schedule, action, name, sizeof name);
-            diag_error(reader->diagnostics, action->span, "rank %u: %s: no rank runs stage %u of %u", r, name, stage, stages);
+            diag_error(reader->diagnostics, action->span, "rank %u: %s: no rank runs stage %u of %u", r, name, stage,
+                       stages);
             return;
         }
     diag_error(reader->diagnostics, (Span){0, 1}, "no rank runs stage %u of %u", stage, stages);
@@ -327,8 +331,8 @@ static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
     return complete;
 }
 
-/* The cell at `position` of its rank says where its microbatch passes its stage. `first` has the positions of the cells that said
-   so first. */
+/* The cell at `position` of its rank says where its microbatch passes its stage. `first` has the positions of the cells
+   that said so first. */
 static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uint32_t position, uint32_t *first)
 {
     const Schedule *schedule = reader->schedule;
@@ -343,10 +347,11 @@ static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uin
         char here[48], there[48];
         action_text(schedule, action, here, sizeof here);
         action_text(schedule, before, there, sizeof there);
-        diag_error(reader->diagnostics, action->span, "rank %u: %s: microbatch %u passes stage %u on rank %u already", rank, here,
-                   action->microbatch, action->stage, home->rank);
+        diag_error(reader->diagnostics, action->span, "rank %u: %s: microbatch %u passes stage %u on rank %u already",
+                   rank, here, action->microbatch, action->stage, home->rank);
         diag_note(reader->diagnostics, before->span, "%s is here", there);
-        diag_help(reader->diagnostics, "a stage may be on several ranks, but runs all passes of a microbatch on one of them");
+        diag_help(reader->diagnostics,
+                  "a stage may be on several ranks, but runs all passes of a microbatch on one of them");
         reader->good = false;
     }
 }
@@ -361,8 +366,8 @@ static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t st
     const PlacedChunk *last = *count ? &schedule->chunks[rank][*count - 1] : NULL;
     if (!last || last->pipe != pipe || last->stage != stage) {
         if (*count == PROGRAM_CHUNKS_MAX) {
-            diag_error(reader->diagnostics, schedule->orders[rank].actions[0].span, "rank %u holds more than %d stages", rank,
-                       PROGRAM_CHUNKS_MAX);
+            diag_error(reader->diagnostics, schedule->orders[rank].actions[0].span, "rank %u holds more than %d stages",
+                       rank, PROGRAM_CHUNKS_MAX);
             return reader->good = false;
         }
         schedule->chunks[rank][(*count)++] = (PlacedChunk){(uint16_t)pipe, (uint16_t)stage};
@@ -395,8 +400,9 @@ static bool place_pipe(Reader *reader, uint32_t p)
         return false;
     const size_t count = (size_t)pipe->stages * pipe->microbatches;
     if (count > SCHEDULE_PASSES_MAX / 2) { /* so many cells are not there, or there are too many */
-        diag_error(reader->diagnostics, (Span){0, 1}, "%s and %s are %llu forward and backward passes: there can be %d", counted(pipe->stages, "stage").text,
-                   counted(pipe->microbatches, "microbatch").text, 2ull * count, SCHEDULE_PASSES_MAX);
+        diag_error(reader->diagnostics, (Span){0, 1}, "%s and %s are %llu forward and backward passes: there can be %d",
+                   counted(pipe->stages, "stage").text, counted(pipe->microbatches, "microbatch").text, 2ull * count,
+                   SCHEDULE_PASSES_MAX);
         return reader->good = false;
     }
     uint32_t *first = arena_array(reader->arena, count, sizeof *first);
@@ -425,7 +431,8 @@ static void place_stages(Reader *reader)
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
         const uint32_t stages = schedule->pipes[p].stages;
         if (stages != schedule->pipes[0].stages) {
-            diag_error(reader->diagnostics, (Span){0, 1}, "pipe %u has %s, pipe 0 has %u", p, counted(stages, "stage").text, schedule->pipes[0].stages);
+            diag_error(reader->diagnostics, (Span){0, 1}, "pipe %u has %s, pipe 0 has %u", p,
+                       counted(stages, "stage").text, schedule->pipes[0].stages);
             diag_help(reader->diagnostics, "pipes are copies of the same stages");
             reader->good = false;
         }
@@ -467,7 +474,8 @@ static void place_versions(Reader *reader)
     if (!reader->version_count)
         return;
     if (reader->plain.end) {
-        diag_error(reader->diagnostics, reader->plain, "this F does not say which version of the weights it uses, but others do");
+        diag_error(reader->diagnostics, reader->plain,
+                   "this F does not say which version of the weights it uses, but others do");
         diag_note(reader->diagnostics, reader->versions[0].span, "as here");
         reader->good = false;
         return;
@@ -481,10 +489,10 @@ static void place_versions(Reader *reader)
             if (named->pipe != p || named->microbatch >= pipe->microbatches) /* legal says so */
                 continue;
             if (first[named->microbatch] && pipe->versions[named->microbatch] != named->version) {
-                diag_error(reader->diagnostics, named->span, "microbatch %u uses version %u of the weights here", named->microbatch,
-                           named->version);
-                diag_note(reader->diagnostics, first[named->microbatch]->span, "and version %u here: it is one on all stages",
-                          pipe->versions[named->microbatch]);
+                diag_error(reader->diagnostics, named->span, "microbatch %u uses version %u of the weights here",
+                           named->microbatch, named->version);
+                diag_note(reader->diagnostics, first[named->microbatch]->span,
+                          "and version %u here: it is one on all stages", pipe->versions[named->microbatch]);
                 reader->good = false;
                 return;
             }

@@ -23,11 +23,12 @@ static bool count_of(Expander *x, const Expression *expression, const char *what
         return false;
     if (*count >= 0)
         return true;
-    RankError *error = rank_error(&x->errors, x->rank, expression->span, "%s is negative: %lld", what, (long long)*count);
+    RankError *error =
+        rank_error(&x->errors, x->rank, expression->span, "%s is negative: %lld", what, (long long)*count);
     const char *here = expand_circumstances(x, expression);
     if (error)
-        error->help = arena_format(x->arena, "%s%smax(0, ...) keeps it from going below 0", here ? here : "",
-                                   here ? "; " : "");
+        error->help =
+            arena_format(x->arena, "%s%smax(0, ...) keeps it from going below 0", here ? here : "", here ? "; " : "");
     return false;
 }
 
@@ -39,11 +40,13 @@ static bool no_chunk(Expander *x, const Pass *pass, int64_t number, uint32_t cou
     if (pass->computed_chunk)
         FAIL(x, pass->span, pass->computed_chunk, "there is no chunk %lld: this rank holds %u", (long long)number,
              count);
-    RankError *error = rank_error(&x->errors, x->rank, pass->span, "%c%d is of chunk %d, but this rank holds %s", letter,
-                                  pass->chunk, pass->chunk, count == 1 ? "only chunk 0" : counted(count, "chunk").text);
+    RankError *error =
+        rank_error(&x->errors, x->rank, pass->span, "%c%d is of chunk %d, but this rank holds %s", letter, pass->chunk,
+                   pass->chunk, count == 1 ? "only chunk 0" : counted(count, "chunk").text);
     if (error)
-        error->help = arena_format(x->arena, "the digit is the chunk: microbatch %d is %c[%d], and n%c : %d; repeats it",
-                                   pass->chunk, letter, pass->chunk, letter, pass->chunk);
+        error->help =
+            arena_format(x->arena, "the digit is the chunk: microbatch %d is %c[%d], and n%c : %d; repeats it",
+                         pass->chunk, letter, pass->chunk, letter, pass->chunk);
     return false;
 }
 
@@ -56,8 +59,8 @@ static bool chunk_of(Expander *x, const Pass *pass, uint8_t *chunk)
     if (!pass->computed_chunk && pass->chunk == NO_CHUNK) {
         const char letter = action_letter((uint8_t)pass->kind);
         if (count > 1)
-            FAIL(x, pass->span, NULL, "%c does not say which of the %u chunks: write %c0 %s %c%u", letter, count, letter,
-                 count == 2 ? "or" : "to", letter, count - 1);
+            FAIL(x, pass->span, NULL, "%c does not say which of the %u chunks: write %c0 %s %c%u", letter, count,
+                 letter, count == 2 ? "or" : "to", letter, count - 1);
         number = 0;
     }
     if (number < 0 || number >= count)
@@ -76,13 +79,15 @@ static bool elsewhere(Expander *x, const Pass *pass, uint8_t chunk, uint32_t mic
 {
     const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
     const uint32_t rank = stage_home(&x->schedule->pipes[placed->pipe], placed->stage, microbatch).rank;
-    RankError *error = rank_error(&x->errors, x->rank, pass->span, "microbatch %u of pipe %s passes stage %u on rank %u", microbatch,
-                                  expand_pipe_name(x, chunk), placed->stage, rank);
+    RankError *error =
+        rank_error(&x->errors, x->rank, pass->span, "microbatch %u of pipe %s passes stage %u on rank %u", microbatch,
+                   expand_pipe_name(x, chunk), placed->stage, rank);
     const char *here = expand_circumstances(x, pass->microbatch);
     char own[80];
     chunk_microbatches_text(x->schedule, x->rank, chunk, own, sizeof own);
     if (error)
-        error->help = arena_format(x->arena, "%s%sstage %u has %s here", here ? here : "", here ? "; " : "", placed->stage, own);
+        error->help =
+            arena_format(x->arena, "%s%sstage %u has %s here", here ? here : "", here ? "; " : "", placed->stage, own);
     return false;
 }
 
@@ -104,8 +109,8 @@ static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request
     request->chunk = chunk;
     const uint32_t written = x->chunks[chunk].written;
     if (request->microbatch >= written)
-        FAIL(x, pass->span, pass->microbatch, "there is no microbatch %lld: pipe %s has %u", (long long)request->microbatch,
-             expand_pipe_name(x, chunk), written);
+        FAIL(x, pass->span, pass->microbatch, "there is no microbatch %lld: pipe %s has %u",
+             (long long)request->microbatch, expand_pipe_name(x, chunk), written);
     if (request->microbatch >= 0 &&
         chunk_microbatch(x->schedule, x->rank, chunk, (uint32_t)request->microbatch, written) != request->microbatch)
         return elsewhere(x, pass, chunk, (uint32_t)request->microbatch);
@@ -128,11 +133,12 @@ static bool no_weight(Expander *x, const Request *request)
 {
     const Pass *pass = request->pass;
     if (request->chunk == NO_CHUNK)
-        FAIL(x, pass->span, NULL, "no weight pass is waiting for this W: an I leaves one, or a B in a step that spells W");
+        FAIL(x, pass->span, NULL,
+             "no weight pass is waiting for this W: an I leaves one, or a B in a step that spells W");
     if (request->microbatch < 0)
         FAIL(x, pass->span, pass->computed_chunk, "no weight pass of chunk %d is waiting for this W", request->chunk);
-    FAIL(x, pass->span, pass->microbatch, "no weight pass of chunk %d, microbatch %lld is waiting for this W", request->chunk,
-         (long long)request->microbatch);
+    FAIL(x, pass->span, pass->microbatch, "no weight pass of chunk %d, microbatch %lld is waiting for this W",
+         request->chunk, (long long)request->microbatch);
 }
 
 /* Appends the pass, or leaves it out when its microbatch does not exist. */
@@ -154,8 +160,12 @@ static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t 
     if (x->count == x->sought)
         x->found = expand_circumstances(x, NULL);
     Action *action = &x->actions[x->count++];
-    *action = (Action){.kind = (uint8_t)request->kind, .chunk = chunk, .pipe = placed->pipe, .stage = placed->stage,
-                       .microbatch = microbatch, .span = request->pass->span};
+    *action = (Action){.kind = (uint8_t)request->kind,
+                       .chunk = chunk,
+                       .pipe = placed->pipe,
+                       .stage = placed->stage,
+                       .microbatch = microbatch,
+                       .span = request->pass->span};
     if (forward)
         forward->overlap = true;
     if (request->joined)
@@ -226,8 +236,8 @@ static bool expand_step(Expander *x, const Item *item)
             backwards += is_backward(kind);
             if (!request_pass(x, pass, kind, &request))
                 return false;
-            request.joined = pass->joined ||
-                             (kind == ACTION_F && pass->next && is_backward(pass->next->kind) && pairs++ >= values.overlap_from);
+            request.joined = pass->joined || (kind == ACTION_F && pass->next && is_backward(pass->next->kind) &&
+                                              pairs++ >= values.overlap_from);
             request.has_slot = item->step.slot;
             request.slot = values.slot;
             if (x->requests)
@@ -236,11 +246,13 @@ static bool expand_step(Expander *x, const Item *item)
                 return false;
             if (kind == ACTION_U && ++x->updates > x->updates_max) {
                 x->ran_away = true;
-                FAIL(x, pass->span, NULL, "more U than one for every microbatch: %llu", (unsigned long long)x->updates_max);
+                FAIL(x, pass->span, NULL, "more U than one for every microbatch: %llu",
+                     (unsigned long long)x->updates_max);
             }
             if (kind != ACTION_U && ++x->passes > x->passes_max) {
                 x->ran_away = true;
-                FAIL(x, pass->span, NULL, "more passes than every microbatch can have: %llu", (unsigned long long)x->passes_max);
+                FAIL(x, pass->span, NULL, "more passes than every microbatch can have: %llu",
+                     (unsigned long long)x->passes_max);
             }
         }
     x->step = NULL;
@@ -351,12 +363,9 @@ static bool expand_item(Expander *x, const Item *item)
 {
     int64_t value;
     switch (item->kind) {
-    case ITEM_LET:
-        return value_of(x, item->value, &x->values[item->slot]);
-    case ITEM_STEP:
-        return expand_step(x, item);
-    case ITEM_REPEAT:
-        return expand_repeat(x, item);
+    case ITEM_LET: return value_of(x, item->value, &x->values[item->slot]);
+    case ITEM_STEP: return expand_step(x, item);
+    case ITEM_REPEAT: return expand_repeat(x, item);
     default: /* if */
         return value_of(x, item->value, &value) && expand_items(x, value ? item->block.body : item->block.otherwise);
     }
@@ -416,8 +425,10 @@ static void expand_rank(Expander *x, uint32_t rank)
     for (uint32_t c = 0; c < chunk_count; c++) {
         const PlacedPipe *pipe = &schedule->pipes[schedule->chunks[rank][c].pipe];
         written[c] = pipe->written;
-        x->chunks[c] = (ChunkState){.written = pipe->written, .own = own_microbatches(schedule, rank, c),
-                                    .microbatches = pipe->microbatches, .shared = schedule->pipe_count > 1 || pipe->replicated};
+        x->chunks[c] = (ChunkState){.written = pipe->written,
+                                    .own = own_microbatches(schedule, rank, c),
+                                    .microbatches = pipe->microbatches,
+                                    .shared = schedule->pipe_count > 1 || pipe->replicated};
         together += x->chunks[c].own;
         x->updates_max += x->chunks[c].shared ? all_written : x->chunks[c].own;
     }
@@ -447,8 +458,13 @@ static Expander *expander_new(const Ast *ast, const Parameters *parameters, Aren
 {
     Fault fault;
     Expander *x = arena_allocate(arena, sizeof *x);
-    *x = (Expander){.ast = ast, .arena = arena, .schedule = schedule, .values = values_new(ast, arena),
-                    .errors = {.arena = arena}, .scratch = {.exhausted = arena->exhausted}, .sought = POSITION_NONE};
+    *x = (Expander){.ast = ast,
+                    .arena = arena,
+                    .schedule = schedule,
+                    .values = values_new(ast, arena),
+                    .errors = {.arena = arena},
+                    .scratch = {.exhausted = arena->exhausted},
+                    .sought = POSITION_NONE};
     return values_for_all(ast, parameters, x->values, &fault) ? x : NULL;
 }
 

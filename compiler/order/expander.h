@@ -45,14 +45,14 @@ typedef struct Expander {
     WeightQueue weights;
     Action *actions;
     uint32_t count;
-    Action *forward;             /* the F that the next pass overlaps with; NULL: it does not, or the F is left out */
-    Request *requests;           /* of a file with slots: all passes of the rank, until their order is known; NULL: they
+    Action *forward;   /* the F that the next pass overlaps with; NULL: it does not, or the F is left out */
+    Request *requests; /* of a file with slots: all passes of the rank, until their order is known; NULL: they
                                     are served one by one */
     uint32_t request_count;
     uint64_t most;               /* requests that there is room for */
     uint64_t passes, passes_max; /* those left out included */
     uint64_t updates, updates_max;
-    uint64_t work, work_max;     /* nodes of expressions evaluated: what a loop that makes no passes costs */
+    uint64_t work, work_max; /* nodes of expressions evaluated: what a loop that makes no passes costs */
     bool ran_away;
     /* where it is, for errors */
     const Item *loops[BLOCK_DEPTH_MAX];
@@ -66,12 +66,12 @@ typedef struct Expander {
 
 static inline bool is_backward(ActionKind kind) { return kind == ACTION_B || kind == ACTION_I; }
 
-#define FAIL(x, span, expression, ...)                                             \
-    do {                                                                           \
+#define FAIL(x, span, expression, ...)                                              \
+    do {                                                                            \
         RankError *error_ = rank_error(&(x)->errors, (x)->rank, span, __VA_ARGS__); \
-        if (error_)                                                                \
-            error_->help = expand_circumstances(x, expression);                           \
-        return false;                                                              \
+        if (error_)                                                                 \
+            error_->help = expand_circumstances(x, expression);                     \
+        return false;                                                               \
     } while (0)
 
 /* What explains an error: the values in the expression, or else in the step's count, and where the loops are. NULL:
@@ -79,7 +79,8 @@ static inline bool is_backward(ActionKind kind) { return kind == ACTION_B || kin
 const char *expand_circumstances(const Expander *x, const Expression *expression);
 /* Reports a pass that asks for one more microbatch than there are: how many each step asks for, and their sum. */
 bool expand_too_many(Expander *x, const Request *request);
-/* Makes `requests` of the rank's steps. False: one of them is wrong, or they are more than every microbatch can have. */
+/* Makes `requests` of the rank's steps. False: one of them is wrong, or they are more than every microbatch can
+   have. */
 bool expand_requests(Expander *x);
 
 const char *expand_pipe_name(const Expander *x, int chunk);

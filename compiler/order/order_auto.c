@@ -18,7 +18,8 @@ static const char *here(const Settings *s, const Expression *expression)
 }
 
 /* A setting that is the same for all ranks, and `usual` where it is left out. */
-static bool setting_of(Settings *s, Setting setting, int64_t usual, int64_t low, int64_t high, Diagnostics *diagnostics, int64_t *value)
+static bool setting_of(Settings *s, Setting setting, int64_t usual, int64_t low, int64_t high, Diagnostics *diagnostics,
+                       int64_t *value)
 {
     const Expression *expression = s->ast->order->order.settings[setting];
     Fault fault = {.expression = expression};
@@ -30,8 +31,8 @@ static bool setting_of(Settings *s, Setting setting, int64_t usual, int64_t low,
     else if (*value >= low && *value <= high)
         return true;
     else {
-        diag_error(diagnostics, expression->span, "%s = %lld: there can be %lld to %lld", setting_names[setting], (long long)*value,
-                   (long long)low, (long long)high);
+        diag_error(diagnostics, expression->span, "%s = %lld: there can be %lld to %lld", setting_names[setting],
+                   (long long)*value, (long long)low, (long long)high);
         diag_refuses(diagnostics);
     }
     const char *help = here(s, fault.expression);
@@ -53,12 +54,13 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
             error->help = here(s, fault.expression);
     } else if (*memory < least) {
         const char *help = here(s, expression);
-        error = rank_error(&s->errors, rank, expression->span, "memory %lld does not hold one microbatch: that takes %lld",
-                           (long long)*memory, (long long)least);
+        error =
+            rank_error(&s->errors, rank, expression->span, "memory %lld does not hold one microbatch: that takes %lld",
+                       (long long)*memory, (long long)least);
         if (error) {
             error->refuses = true;
-            error->help = arena_format(s->arena, "%s%sthe least that works on this rank is %lld", help ? help : "", help ? "; " : "",
-                                       (long long)least);
+            error->help = arena_format(s->arena, "%s%sthe least that works on this rank is %lld", help ? help : "",
+                                       help ? "; " : "", (long long)least);
         }
     }
 }
@@ -68,15 +70,16 @@ static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
 {
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
         if (schedule->pipes[p].replicated) {
-            diag_error(diagnostics, schedule->pipes[p].span, "`order auto` finds no orders for stages that live on several ranks");
+            diag_error(diagnostics, schedule->pipes[p].span,
+                       "`order auto` finds no orders for stages that live on several ranks");
             diag_help(diagnostics, "write the steps, or let the rank of a stage not depend on the microbatch");
             return false;
         }
     return true;
 }
 
-bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs, const SearchControl *control, Arena *arena,
-                Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found)
+bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs, const SearchControl *control,
+                Arena *arena, Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found)
 {
     Settings settings = {.ast = ast, .arena = arena, .values = values_new(ast, arena), .errors = {.arena = arena}};
     Fault fault;
@@ -95,7 +98,11 @@ bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs
     rank_errors_report(&settings.errors, diagnostics);
     if (settings.errors.first)
         return false;
-    const SearchTask task = {.costs = costs, .forward = input + weight, .input = -input, .weight = -weight, .memory = memory,
+    const SearchTask task = {.costs = costs,
+                             .forward = input + weight,
+                             .input = -input,
+                             .weight = -weight,
+                             .memory = memory,
                              .effort = (uint32_t)effort};
     search_order(schedule, &task, control, ast->order->span, arena, found);
     return true;

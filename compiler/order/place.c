@@ -15,7 +15,8 @@ typedef struct Placer {
 } Placer;
 
 /* The value of something that must be in low..high. */
-static bool evaluate_within(Placer *p, const Expression *expression, const char *what, int64_t low, int64_t high, int64_t *value)
+static bool evaluate_within(Placer *p, const Expression *expression, const char *what, int64_t low, int64_t high,
+                            int64_t *value)
 {
     Fault fault;
     const Expression *culprit = expression;
@@ -45,8 +46,8 @@ static bool place_stage(Placer *p, const Item *item, uint32_t stage, Home *home)
     if (!evaluate(item->pipe.rank, p->values, &rank, &fault)) {
         diag_error(p->diagnostics, fault.expression->span, "%s", fault_text(&fault, p->arena));
     } else if (rank < 0 || rank >= p->schedule->ranks) {
-        diag_error(p->diagnostics, item->pipe.rank->span, "stage %u would live on rank %lld: the ranks are 0 to %u", stage,
-                   (long long)rank, p->schedule->ranks - 1);
+        diag_error(p->diagnostics, item->pipe.rank->span, "stage %u would live on rank %lld: the ranks are 0 to %u",
+                   stage, (long long)rank, p->schedule->ranks - 1);
     } else {
         home->rank = (uint16_t)rank;
         return true;
@@ -88,8 +89,8 @@ static bool place_versions(Placer *p, const Item *item, PlacedPipe *pipe)
         if (!evaluate(item->pipe.version, p->values, &version, &fault)) {
             diag_error(p->diagnostics, fault.expression->span, "%s", fault_text(&fault, p->arena));
         } else if (version < 0 || version > PROGRAM_MICROBATCHES_MAX) {
-            diag_error(p->diagnostics, item->pipe.version->span, "microbatch %u would use version %lld: versions are numbered from 0", m,
-                       (long long)version);
+            diag_error(p->diagnostics, item->pipe.version->span,
+                       "microbatch %u would use version %lld: versions are numbered from 0", m, (long long)version);
         } else {
             pipe->versions[m] = (uint32_t)version;
             continue;
@@ -106,18 +107,19 @@ static bool place_pipe(Placer *p, const Item *item, PlacedPipe *pipe)
     pipe->name = item->name.symbol->text;
     pipe->span = item->name.span;
     if (!evaluate_within(p, item->pipe.stages, "stages", 1, PROGRAM_STAGES_MAX, &stages) ||
-        !evaluate_within(p, item->pipe.microbatches, "microbatches in a pipe", 1, PROGRAM_MICROBATCHES_MAX, &microbatches))
+        !evaluate_within(p, item->pipe.microbatches, "microbatches in a pipe", 1, PROGRAM_MICROBATCHES_MAX,
+                         &microbatches))
         return false;
-    if (item->pipe.written &&
-        !evaluate_within(p, item->pipe.written, "microbatches written in a pipe", microbatches, PROGRAM_MICROBATCHES_MAX, &written))
+    if (item->pipe.written && !evaluate_within(p, item->pipe.written, "microbatches written in a pipe", microbatches,
+                                               PROGRAM_MICROBATCHES_MAX, &written))
         return false;
     pipe->stages = (uint32_t)stages;
     pipe->microbatches = (uint32_t)microbatches;
     pipe->written = item->pipe.written ? (uint32_t)written : pipe->microbatches;
     p->passes += 2 * (uint64_t)pipe->stages * pipe->written;
     if (p->passes > SCHEDULE_PASSES_MAX) {
-        diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: there can be %d", (unsigned long long)p->passes,
-                   SCHEDULE_PASSES_MAX);
+        diag_error(p->diagnostics, pipe->span, "%llu forward and backward passes: there can be %d",
+                   (unsigned long long)p->passes, SCHEDULE_PASSES_MAX);
         diag_refuses(p->diagnostics);
         return false;
     }
@@ -144,15 +146,15 @@ static bool place_pipes(Placer *p)
         const PlacedPipe *first = &schedule->pipes[0];
         if (good && pipe->stages != first->stages) {
             diag_error(p->diagnostics, item->span, "pipe %s has %s", pipe->name, counted(pipe->stages, "stage").text);
-            diag_note(p->diagnostics, first->span, "pipe %s has %u: all pipes are copies of the same stages", first->name,
-                      first->stages);
+            diag_note(p->diagnostics, first->span, "pipe %s has %u: all pipes are copies of the same stages",
+                      first->name, first->stages);
             good = false;
         }
     }
     if (good && together != schedule->microbatches) {
         diag_error(p->diagnostics, schedule->pipes[0].span,
-                   "the microbatches of all pipes are %llu together, not the schedule's %u", (unsigned long long)together,
-                   schedule->microbatches);
+                   "the microbatches of all pipes are %llu together, not the schedule's %u",
+                   (unsigned long long)together, schedule->microbatches);
         diag_note(p->diagnostics, p->ast->microbatches->span, "declared here");
         diag_help(p->diagnostics, schedule->pipe_count > 1 ? "the pipes share them: M/2 microbatches for each of two"
                                                            : "give them all to the pipe: M microbatches");
@@ -163,8 +165,8 @@ static bool place_pipes(Placer *p)
 
 /* --- chunks --- */
 
-/* The ranks that hold a stage, from that of its first microbatch on: each into `ranks` once. `seen` is [ranks], zero at first;
-   no two calls have the same `call`, which is not 0. */
+/* The ranks that hold a stage, from that of its first microbatch on: each into `ranks` once. `seen` is [ranks], zero at
+   first; no two calls have the same `call`, which is not 0. */
 static uint32_t ranks_of_stage(const PlacedPipe *pipe, uint32_t stage, uint32_t *seen, uint32_t call, uint16_t *ranks)
 {
     uint32_t count = 0;
@@ -258,8 +260,9 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         uint32_t left = 0;
         while (taken[left])
             left++;
-        rank_error(&p->errors, rank, last->span, "stage %u of pipe %s lives here, but is none of the %u declared chunks",
-                   stages[left].stage, schedule->pipes[stages[left].pipe].name, declared);
+        rank_error(&p->errors, rank, last->span,
+                   "stage %u of pipe %s lives here, but is none of the %u declared chunks", stages[left].stage,
+                   schedule->pipes[stages[left].pipe].name, declared);
         return;
     }
     for (uint32_t i = 0; i < declared; i++)
@@ -284,7 +287,8 @@ static void take_chunk(Placer *p, uint32_t rank, uint32_t chunk)
         passed |= m < pipe->microbatches;
     }
     if (!passed)
-        rank_error(&p->errors, rank, pipe->span, "no microbatch of pipe %s passes stage %u here", pipe->name, placed->stage);
+        rank_error(&p->errors, rank, pipe->span, "no microbatch of pipe %s passes stage %u here", pipe->name,
+                   placed->stage);
 }
 
 static bool place_chunks(Placer *p)
@@ -329,8 +333,12 @@ static bool place_recipe(Placer *p)
 
 bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics, Schedule *schedule)
 {
-    Placer placer = {.ast = ast, .arena = arena, .diagnostics = diagnostics, .schedule = schedule,
-                     .values = values_new(ast, arena), .errors = {.arena = arena}};
+    Placer placer = {.ast = ast,
+                     .arena = arena,
+                     .diagnostics = diagnostics,
+                     .schedule = schedule,
+                     .values = values_new(ast, arena),
+                     .errors = {.arena = arena}};
     *schedule = (Schedule){.name = ast->schedule};
     if (!require_for_all(ast, parameters, placer.values, arena, diagnostics))
         return false;
@@ -339,7 +347,8 @@ bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnosti
     schedule->orders = arena_array(arena, schedule->ranks, sizeof *schedule->orders);
     for (uint32_t rank = 0; rank < schedule->ranks; rank++)
         require_for_rank(ast, rank, placer.values, &placer.errors);
-    const bool good = !placer.errors.first && place_recipe(&placer) && place_pipes(&placer) && chunks_by_pipe(&placer) && place_chunks(&placer);
+    const bool good = !placer.errors.first && place_recipe(&placer) && place_pipes(&placer) &&
+                      chunks_by_pipe(&placer) && place_chunks(&placer);
     rank_errors_report(&placer.errors, diagnostics);
     return good;
 }

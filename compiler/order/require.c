@@ -7,7 +7,9 @@
 /* The limits of the numbers that the command line can set; 0 for other items. */
 static int64_t limit_of(const Item *item)
 {
-    return item->kind == ITEM_RANKS ? PROGRAM_RANKS_MAX : item->kind == ITEM_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX : 0;
+    return item->kind == ITEM_RANKS          ? PROGRAM_RANKS_MAX
+           : item->kind == ITEM_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX
+                                             : 0;
 }
 
 static bool within_limit(const Item *item, const int64_t *values)
@@ -59,8 +61,10 @@ bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *value
     return examine_all(ast, parameters, values) != FAILS;
 }
 
-/* The first number of the item, at least 1, from `number` on in steps of `step` with which all requires hold; 0: none near. */
-static int64_t search(const Ast *ast, Parameters parameters, const Item *item, int64_t number, int64_t step, int64_t *values)
+/* The first number of the item, at least 1, from `number` on in steps of `step` with which all requires hold; 0: none
+   near. */
+static int64_t search(const Ast *ast, Parameters parameters, const Item *item, int64_t number, int64_t step,
+                      int64_t *values)
 {
     enum { TRIES = 4096 };
     const int64_t limit = limit_of(item) ? limit_of(item) : INT32_MAX;
@@ -83,9 +87,10 @@ static int64_t search(const Ast *ast, Parameters parameters, const Item *item, i
 static bool suggest(const Ast *ast, const Parameters *parameters, const Item *item, const int64_t *values, Arena *arena,
                     Diagnostics *diagnostics)
 {
-    const char *const option = item->kind == ITEM_RANKS          ? "--ranks "
-                               : item->kind == ITEM_MICROBATCHES ? "--microbatches "
-                                                                 : arena_format(arena, "-D %s=", item->name.symbol->text);
+    const char *const option = item->kind == ITEM_RANKS ? "--ranks "
+                               : item->kind == ITEM_MICROBATCHES
+                                   ? "--microbatches "
+                                   : arena_format(arena, "-D %s=", item->name.symbol->text);
     int64_t *tried = values_new(ast, arena);
     const long long below = search(ast, *parameters, item, values[item->slot], -1, tried);
     const long long above = search(ast, *parameters, item, values[item->slot], 1, tried);
@@ -97,7 +102,8 @@ static bool suggest(const Ast *ast, const Parameters *parameters, const Item *it
 }
 
 /* One of those that the command line sets. */
-static bool suggest_given(const Ast *ast, const Parameters *parameters, const int64_t *values, Arena *arena, Diagnostics *diagnostics)
+static bool suggest_given(const Ast *ast, const Parameters *parameters, const int64_t *values, Arena *arena,
+                          Diagnostics *diagnostics)
 {
     for (const Item *item = ast->items; item; item = item->next)
         for (uint32_t i = 0; item->kind == ITEM_PARAM && i < parameters->count; i++) {
@@ -117,7 +123,8 @@ static bool suggest_given(const Ast *ast, const Parameters *parameters, const in
 
 /* --- checking --- */
 
-static void report_fault(const Ast *ast, const Fault *fault, const int64_t *values, Arena *arena, Diagnostics *diagnostics)
+static void report_fault(const Ast *ast, const Fault *fault, const int64_t *values, Arena *arena,
+                         Diagnostics *diagnostics)
 {
     diag_error(diagnostics, fault->expression->span, "%s", fault_text(fault, arena));
     const char *text = values_text(ast, fault->expression, values, arena);
@@ -134,8 +141,8 @@ static bool report_limit(const Item *item, const int64_t *values, Diagnostics *d
     return false;
 }
 
-static void report_failed(const Ast *ast, const Item *item, const Parameters *parameters, const int64_t *values, Arena *arena,
-                          Diagnostics *diagnostics)
+static void report_failed(const Ast *ast, const Item *item, const Parameters *parameters, const int64_t *values,
+                          Arena *arena, Diagnostics *diagnostics)
 {
     diag_error(diagnostics, item->span, "%s", item->message);
     diag_refuses(diagnostics);
@@ -153,7 +160,8 @@ static void report_failed(const Ast *ast, const Item *item, const Parameters *pa
         suggest(ast, parameters, ast->ranks, values, arena, diagnostics);
 }
 
-bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena, Diagnostics *diagnostics)
+bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena,
+                     Diagnostics *diagnostics)
 {
     bool good = true;
     for (const Item *item = ast->items; item; item = item->next) {
@@ -189,9 +197,9 @@ void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors
             continue;
         if (outcome == FAILS || good) {
             const Expression *culprit = outcome == FAILS ? item->value : fault.expression;
-            RankError *error = outcome == FAILS ? rank_error(errors, rank, item->span, "%s", item->message)
-                                                : rank_error(errors, rank, culprit->span, "%s",
-                                                             fault_text(&fault, errors->arena));
+            RankError *error = outcome == FAILS
+                                   ? rank_error(errors, rank, item->span, "%s", item->message)
+                                   : rank_error(errors, rank, culprit->span, "%s", fault_text(&fault, errors->arena));
             if (error) {
                 error->refuses = outcome == FAILS;
                 error->help = arena_format(errors->arena, "here %s", values_text(ast, culprit, values, errors->arena));

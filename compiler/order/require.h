@@ -6,10 +6,11 @@
 #include "compiler/source/rank_errors.h"
 #include "compiler/tree/values.h"
 
-/* Evaluates all items that are the same for every rank, in the order of the file, and checks the requires among them and the
-   numbers of ranks and microbatches. A require that fails is reported with its message, the values in it and, where it
-   depends on the ranks or microbatches, the nearest ones that would do. */
-bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena, Diagnostics *diagnostics);
+/* Evaluates all items that are the same for every rank, in the order of the file, and checks the requires among them
+   and the numbers of ranks and microbatches. A require that fails is reported with its message, the values in it and,
+   where it depends on the ranks or microbatches, the nearest ones that would do. */
+bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena,
+                     Diagnostics *diagnostics);
 /* Whether no require fails. What has no value at all is let through: the two others report it. */
 bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values);
 /* The same for what depends on the rank, after values_for_all. */

@@ -10,7 +10,8 @@ typedef struct SlotKey {
     uint32_t index; /* of what stands there */
 } SlotKey;
 
-/* By slot, equal slots in the order in which they are. `scratch` has room for as many. Linear for slots that lie close. */
+/* By slot, equal slots in the order in which they are. `scratch` has room for as many. Linear for slots that lie
+   close. */
 void slots_sort(SlotKey *keys, SlotKey *scratch, uint32_t count);
 
 #endif

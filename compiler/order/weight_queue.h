@@ -1,8 +1,8 @@
 #ifndef ORDER_WEIGHT_QUEUE_H
 #define ORDER_WEIGHT_QUEUE_H
 
-/* The weight passes of one rank that wait for their turn: one first-in-first-out queue over all chunks, which every I enters
-   and from which W takes the oldest, of all chunks (as in DualPipe) or of one. */
+/* The weight passes of one rank that wait for their turn: one first-in-first-out queue over all chunks, which every I
+   enters and from which W takes the oldest, of all chunks (as in DualPipe) or of one. */
 
 #include "runtime/base/arena.h"
 
@@ -22,7 +22,7 @@ typedef struct WeightQueue {
         uint32_t *at;    /* places in `waiting`, in their order */
         uint32_t *place; /* [microbatch]: 1 + place in `waiting`; 0: has not entered */
         uint32_t count, oldest;
-    } *chunks;
+    } * chunks;
 } WeightQueue;
 
 /* Room for `microbatches[chunk]` of each chunk. */

@@ -8,8 +8,8 @@ void dump_schedule(const Schedule *schedule, FILE *stream)
             counted(schedule->microbatches, "microbatch").text);
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
         const PlacedPipe *pipe = &schedule->pipes[p];
-        fprintf(stream, "pipe %u %s: %s, microbatches %u..%u of the step\n", p, pipe->name, counted(pipe->stages, "stage").text,
-                pipe->first, pipe->first + pipe->microbatches - 1);
+        fprintf(stream, "pipe %u %s: %s, microbatches %u..%u of the step\n", p, pipe->name,
+                counted(pipe->stages, "stage").text, pipe->first, pipe->first + pipe->microbatches - 1);
     }
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         fprintf(stream, "rank %u:", r);
@@ -45,9 +45,10 @@ void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream)
     static const char *const names[SLOT_OPERANDS] = {"x", "y", "context", "stash", "dy", "gradient", "weights"};
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const RankPlan *plan = &plans[r];
-        fprintf(stream, "rank %u: %u message, %u context, %u stash, %u gradient, %u weights slots; at most %u activations\n", r,
-                plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH], plan->slots[SLOT_GRADIENT],
-                plan->slots[SLOT_WEIGHTS], plan->peak_activations);
+        fprintf(stream,
+                "rank %u: %u message, %u context, %u stash, %u gradient, %u weights slots; at most %u activations\n", r,
+                plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH],
+                plan->slots[SLOT_GRADIENT], plan->slots[SLOT_WEIGHTS], plan->peak_activations);
         for (uint32_t i = 0; i < plan->count; i++) {
             const PlannedStep *step = &plan->steps[i];
             const Action *action = &schedule->orders[r].actions[step->action];
@@ -55,11 +56,17 @@ void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream)
             if (!step->waits)
                 action_text(schedule, action, text, sizeof text);
             fprintf(stream, "  %-14s", text);
-            const bool pass = !step->waits && !action_is_message(action), update = !step->waits && action->kind == ACTION_U;
+            const bool pass = !step->waits && !action_is_message(action),
+                       update = !step->waits && action->kind == ACTION_U;
             const bool backward = action->kind == ACTION_B || action->kind == ACTION_I;
             for (int k = 0; k < SLOT_OPERANDS; k++)
                 if (step->slot[k] != SLOT_NONE)
-                    fprintf(stream, " %s=%u", !pass ? "slot" : update ? updates[k] : backward && k == 1 ? "dx" : names[k], step->slot[k]);
+                    fprintf(stream, " %s=%u",
+                            !pass                ? "slot"
+                            : update             ? updates[k]
+                            : backward && k == 1 ? "dx"
+                                                 : names[k],
+                            step->slot[k]);
             fputs(pass && action->overlap ? "  overlaps the next\n" : "\n", stream);
         }
     }
@@ -72,9 +79,10 @@ static const char *causes_text(const Compilation *c, const Timeline *timeline)
     const bool quiet = causes.messages <= 0;
     if (quiet && causes.imbalance < 1e-9)
         return "";
-    const char *messages = quiet ? "" : arena_format(c->arena, "; messages add %g%s", causes.messages,
-                                                     costs_unit_text(timeline->costs));
-    return arena_format(c->arena, " (imbalance %.1f %%, order %.1f %%%s)", 100 * causes.imbalance, 100 * causes.order, messages);
+    const char *messages =
+        quiet ? "" : arena_format(c->arena, "; messages add %g%s", causes.messages, costs_unit_text(timeline->costs));
+    return arena_format(c->arena, " (imbalance %.1f %%, order %.1f %%%s)", 100 * causes.imbalance, 100 * causes.order,
+                        messages);
 }
 
 void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream)
@@ -96,18 +104,22 @@ void describe(const Compilation *compilation, const Timeline *timeline, FILE *st
             counted(schedule->microbatches, "microbatch").text);
     fprintf(stream, "  %s, each exactly once and after what it needs\n", counted(passes, "pass").text);
     if (schedule->asynchronous)
-        fprintf(stream, "  %s of weights within the step; forward and backward on the same version, the right one; at most %s\n",
-                counted(updates, "update").text, counted(versions, "version").text);
-    fprintf(stream, "  %s, paired in order; no deadlock, even with unbuffered rendezvous\n", counted(messages, "message").text);
-    fprintf(stream, "  makespan %g%s, bubble %.1f %%%s under the given times; at most %s on a rank\n", timeline->makespan,
-            costs_unit_text(timeline->costs), 100 * timeline_bubble(schedule, timeline).rate, causes_text(compilation, timeline),
-            counted(peak, "activation").text);
+        fprintf(
+            stream,
+            "  %s of weights within the step; forward and backward on the same version, the right one; at most %s\n",
+            counted(updates, "update").text, counted(versions, "version").text);
+    fprintf(stream, "  %s, paired in order; no deadlock, even with unbuffered rendezvous\n",
+            counted(messages, "message").text);
+    fprintf(stream, "  makespan %g%s, bubble %.1f %%%s under the given times; at most %s on a rank\n",
+            timeline->makespan, costs_unit_text(timeline->costs), 100 * timeline_bubble(schedule, timeline).rate,
+            causes_text(compilation, timeline), counted(peak, "activation").text);
     if (compilation->tree && compilation->tree->order)
         describe_search(&compilation->found, stream);
 }
 
 void describe_search(const SearchProgress *found, FILE *stream)
 {
-    fprintf(stream, "  the best of %s tried: the longest rank takes %g; no order within this memory takes less than %g\n",
+    fprintf(stream,
+            "  the best of %s tried: the longest rank takes %g; no order within this memory takes less than %g\n",
             counted(found->tried, "order").text, found->cost, found->bound);
 }

@@ -8,12 +8,14 @@
 
 /* The files of the page: what comes before the data, and the script after them. Each ends in a 0. */
 extern const char page_begin[], page_end[];
+/* clang-format off */
 #define FILE_OF_PAGE(name) ".incbin \"compiler/output/page/" name "\"\n"
 __asm__(".section .rodata\n"
         "page_begin:\n" FILE_OF_PAGE("page.html") ".byte 0\n"
         "page_end: .ascii \"<script>\\n\\\"use strict\\\";\\n\"\n"
         FILE_OF_PAGE("data.js") FILE_OF_PAGE("drawing.js") FILE_OF_PAGE("panel.js")
         FILE_OF_PAGE("picture.js") FILE_OF_PAGE("controls.js")
+        /* clang-format on */
         ".asciz \"</script>\\n</body>\\n</html>\\n\"\n"
         ".previous\n");
 
@@ -27,8 +29,10 @@ static void put_source(const Source *source, FILE *stream)
         const uint32_t begin = source->line_starts[i];
         const uint32_t end = i + 1 < source->line_count ? source->line_starts[i + 1] : (uint32_t)source->size;
         fputs(i ? ",\n" : "\n", stream);
-        json_put_text(source->text + begin, strcspn(source->text + begin, "\n") < end - begin ? strcspn(source->text + begin, "\n") : end - begin,
-                 stream);
+        json_put_text(source->text + begin,
+                      strcspn(source->text + begin, "\n") < end - begin ? strcspn(source->text + begin, "\n")
+                                                                        : end - begin,
+                      stream);
     }
     fputs("]}", stream);
 }
@@ -40,8 +44,8 @@ static void put_palette(uint32_t variants, FILE *stream)
         fprintf(stream, "%s\"%c\":[", kind ? "," : "", action_letter(kind));
         for (uint32_t v = 0; v < variants; v++) {
             const Colour fill = palette_fill(kind, v, variants), ink = palette_ink(fill);
-            fprintf(stream, "%s[\"#%02x%02x%02x\",\"#%02x%02x%02x\"]", v ? "," : "", fill.red, fill.green, fill.blue, ink.red, ink.green,
-                    ink.blue);
+            fprintf(stream, "%s[\"#%02x%02x%02x\",\"#%02x%02x%02x\"]", v ? "," : "", fill.red, fill.green, fill.blue,
+                    ink.red, ink.green, ink.blue);
         }
         putc(']', stream);
     }
@@ -103,7 +107,8 @@ static uint32_t **number_passes(const Schedule *schedule, Arena *arena)
 static void put_rank(const Picture *picture, uint32_t **numbers, uint32_t rank, Arena *arena, FILE *stream)
 {
     enum { MICROBATCH, CHUNK, START, END, LINE, PAIR, FROM, AT, READY, LISTS };
-    static const char *const names[LISTS] = {"microbatch", "chunk", "start", "end", "line", "pair", "from", "at", "ready"};
+    static const char *const names[LISTS] = {"microbatch", "chunk", "start", "end",  "line",
+                                             "pair",       "from",  "at",    "ready"};
     Part *parts = arena_array(arena, picture->schedule->orders[rank].count, sizeof *parts);
     const uint32_t count = parts_of(picture, rank, parts);
     fprintf(stream, "%s\n{\"kinds\":\"", rank ? "," : "");
@@ -115,8 +120,8 @@ static void put_rank(const Picture *picture, uint32_t **numbers, uint32_t rank, 
         for (uint32_t i = 0; i < count; i++) {
             const Action *pass = parts[i].pass;
             Dependence needed;
-            const double ready = timeline_arrival(picture->schedule, picture->table, picture->times, rank, pass,
-                                                  &needed);
+            const double ready =
+                timeline_arrival(picture->schedule, picture->table, picture->times, rank, pass, &needed);
             if (i)
                 putc(',', stream);
             switch (list) {
@@ -142,8 +147,9 @@ static void put_timeline(const char *name, const char *unit, const Picture *pict
     uint32_t **numbers = number_passes(schedule, arena);
     fprintf(stream, "<script type=\"application/json\" id=\"%s\">{\"schedule\":", name);
     json_put_text(schedule->name, strlen(schedule->name), stream);
-    fprintf(stream, ",\"unit\":\"%s\",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bubble\":%.12g", unit, schedule->ranks, schedule->microbatches,
-            picture->times->makespan, timeline_bubble(schedule, picture->times).rate);
+    fprintf(stream, ",\"unit\":\"%s\",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bubble\":%.12g", unit,
+            schedule->ranks, schedule->microbatches, picture->times->makespan,
+            timeline_bubble(schedule, picture->times).rate);
     put_source(picture->source, stream);
     const uint32_t variants = picture_variants(schedule);
     put_palette(variants, stream);

@@ -15,7 +15,8 @@ enum {
 
 static int span_name(const RecipeSpan *span, char name[static 32])
 {
-    return snprintf(name, 32, "%c %s", recipe_pass_letters[span->entry.pass], recipe_component_names[span->entry.component]);
+    return snprintf(name, 32, "%c %s", recipe_pass_letters[span->entry.pass],
+                    recipe_component_names[span->entry.component]);
 }
 
 static int columns_of(const RecipeTimes *times, double longest)
@@ -33,7 +34,8 @@ static int columns_of(const RecipeTimes *times, double longest)
 }
 
 /* A stream's spans of one layer as cells: a bar where one begins and where it ends, between them its pass and name. */
-static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t layer, double begin, double scale, FILE *file)
+static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t layer, double begin, double scale,
+                       FILE *file)
 {
     char row[COLUMNS_MAX + 2];
     memset(row, ' ', sizeof row);
@@ -84,8 +86,9 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
     const double slower = recipe_slowdown(recipe, costs, RECIPE_COMM, communicates);
     if (!recipe->share)
         return;
-    fprintf(stream, "%u of %u multiprocessors communicate: computation takes %u/%u = %.4g times as long", recipe->share, recipe->whole,
-            recipe->whole, recipe->whole - recipe->share, recipe_slowdown(recipe, costs, RECIPE_COMPUTE, computes));
+    fprintf(stream, "%u of %u multiprocessors communicate: computation takes %u/%u = %.4g times as long", recipe->share,
+            recipe->whole, recipe->whole, recipe->whole - recipe->share,
+            recipe_slowdown(recipe, costs, RECIPE_COMPUTE, computes));
     if (slower > 1)
         fprintf(stream, ", communication, which needs %g, %.4g times", costs->multiprocessors, slower);
     putc('\n', stream);
@@ -100,7 +103,8 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
     const RecipeTimes times = recipe_times(schedule->recipe, costs, arena);
     const double busy = times.in_turn;
     if (busy <= 0) {
-        fprintf(stream, "%s: no component has a time: --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...\n", schedule->name);
+        fprintf(stream, "%s: no component has a time: --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...\n",
+                schedule->name);
         return;
     }
     fprintf(stream, "%s: an F&B of %s takes %.6g, its parts one after the other %.6g (%.1f %%)", schedule->name,
@@ -118,8 +122,8 @@ void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FI
     const double scale = columns_of(&times, longest) / longest;
     for (uint32_t layer = 0; layer < times.layers; layer++) {
         layer_bounds(&times, layer, &begin, &end);
-        fprintf(stream, "\nforward layer %u, backward layer %u, from %.6g to %.6g\n", layer, times.layers - 1 - layer, begin,
-                end);
+        fprintf(stream, "\nforward layer %u, backward layer %u, from %.6g to %.6g\n", layer, times.layers - 1 - layer,
+                begin, end);
         for (RecipeStream s = 0; s < RECIPE_STREAMS; s++)
             if (times.counts[s])
                 put_stream(&times, s, layer, begin, scale, stream);

@@ -14,9 +14,11 @@ static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank
     const RankTimes times = timeline_rank(schedule, picture->times, rank);
     const RankLoad load = rank_load(schedule, costs, rank);
     const uint32_t *slots = picture->plans[rank].slots;
-    fprintf(stream, "{\"start\": %.17g, \"end\": %.17g, \"busy\": %.17g, \"idle\": %.17g, \"peak_activations\": %u,\n", times.start, times.end,
-            times.busy, times.end - times.start - times.busy, picture->plans[rank].peak_activations);
-    fprintf(stream, "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u, \"weights\": %u}",
+    fprintf(stream, "{\"start\": %.17g, \"end\": %.17g, \"busy\": %.17g, \"idle\": %.17g, \"peak_activations\": %u,\n",
+            times.start, times.end, times.busy, times.end - times.start - times.busy,
+            picture->plans[rank].peak_activations);
+    fprintf(stream,
+            "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u, \"weights\": %u}",
             slots[SLOT_MESSAGE], slots[SLOT_CONTEXT], slots[SLOT_STASH], slots[SLOT_GRADIENT], slots[SLOT_WEIGHTS]);
     if (memory->has_sizes)
         fprintf(stream, ", \"bytes\": %llu", (unsigned long long)memory_bytes(memory, schedule, picture->plans, rank));
@@ -43,8 +45,8 @@ static void put_pass(const Picture *picture, const CriticalPass *at, FILE *strea
     } else {
         fputs(text, stream);
     }
-    fprintf(stream, "\", \"start\": %.17g, \"end\": %.17g, \"line\": %u}", picture->times->start[at->rank][at->position],
-            picture->times->end[at->rank][at->position],
+    fprintf(stream, "\", \"start\": %.17g, \"end\": %.17g, \"line\": %u}",
+            picture->times->start[at->rank][at->position], picture->times->end[at->rank][at->position],
             source_line(picture->source, order->actions[at->position].span.begin));
 }
 
@@ -53,7 +55,9 @@ static void put_overlap(const Recipe *recipe, const Costs *costs, Arena *arena, 
     const RecipeTimes times = recipe_times(recipe, costs, arena);
     if (times.makespan <= 0)
         return;
-    fprintf(stream, ",\n \"overlap\": {\"makespan\": %.17g, \"in_turn\": %.17g, \"compute\": %.17g, \"comm\": %.17g, \"hidden\": %.17g",
+    fprintf(stream,
+            ",\n \"overlap\": {\"makespan\": %.17g, \"in_turn\": %.17g, \"compute\": %.17g, \"comm\": %.17g, "
+            "\"hidden\": %.17g",
             times.makespan, times.in_turn, times.busy[RECIPE_COMPUTE], times.busy[RECIPE_COMM], times.hidden);
     if (recipe->share)
         fprintf(stream, ", \"share\": %u, \"whole\": %u", recipe->share, recipe->whole);
@@ -76,8 +80,10 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
     const BubbleCauses causes = timeline_bubble_causes(schedule, picture->table, picture->times, arena);
     fputs("{\"schedule\": ", stream);
     json_put_text(schedule->name, strlen(schedule->name), stream);
-    fprintf(stream, ", \"ranks\": %u, \"microbatches\": %u, \"makespan\": %.17g, \"cost\": %.17g, "
-                    "\"bubble_rate\": %.17g,\n \"imbalance\": %.17g, \"order_bubble\": %.17g, \"messages_time\": %.17g, \"per_rank\": [",
+    fprintf(stream,
+            ", \"ranks\": %u, \"microbatches\": %u, \"makespan\": %.17g, \"cost\": %.17g, "
+            "\"bubble_rate\": %.17g,\n \"imbalance\": %.17g, \"order_bubble\": %.17g, \"messages_time\": %.17g, "
+            "\"per_rank\": [",
             schedule->ranks, schedule->microbatches, picture->times->makespan, bubble.cost, bubble.rate,
             causes.imbalance, causes.order, causes.messages);
     for (uint32_t r = 0; r < schedule->ranks; r++) {

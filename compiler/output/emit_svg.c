@@ -1,6 +1,6 @@
-/* The timeline as papers draw it: a row a rank, a cell a pass, an F&B as two cells in one frame. Every cell carries what it
-   shows as data-pass, data-start and data-end, for programs that read the picture. A second timeline stands below the first, over one
-   time axis, with how much later each rank comes to its end there. */
+/* The timeline as papers draw it: a row a rank, a cell a pass, an F&B as two cells in one frame. Every cell carries
+   what it shows as data-pass, data-start and data-end, for programs that read the picture. A second timeline stands
+   below the first, over one time axis, with how much later each rank comes to its end there. */
 
 #include "compiler/output/emit.h"
 #include "compiler/output/svg_text.h"
@@ -14,7 +14,7 @@
 enum {
     MARGIN = 12,
     TITLE_LINE = 20,
-    TITLE_GAP = 14,     /* from the title to the rows */
+    TITLE_GAP = 14, /* from the title to the rows */
     LABELS_WIDTH = 76,
     ROW_HEIGHT = 32,
     ROW_GAP = 3,
@@ -22,12 +22,13 @@ enum {
     LEGEND_HEIGHT = 26,
     LEGEND_LINE = 18,
     SWATCH_WIDTH = 20,
-    LEAST_UPDATE = 4,   /* a U that takes no time is a bar before its time, behind the pass before it */
-    NUMBERED_WIDTH = 4000, /* of the time axis: what would be longer with numbers has none and is as wide as a figure: */
+    LEAST_UPDATE = 4, /* a U that takes no time is a bar before its time, behind the pass before it */
+    /* of the time axis: what would be longer with numbers has none and is as wide as a figure: */
+    NUMBERED_WIDTH = 4000,
     FIGURE_WIDTH = 2400,
-    FIGURE_HEIGHT = 760,   /* of all rows then, where that leaves them LEAST_ROW */
+    FIGURE_HEIGHT = 760, /* of all rows then, where that leaves them LEAST_ROW */
     LEAST_ROW = 8,
-    MOST_WIDTH = 30000,    /* what viewers still open; so wide that a mean pass is LEAST_CELL */
+    MOST_WIDTH = 30000, /* what viewers still open; so wide that a mean pass is LEAST_CELL */
     LEAST_CELL = 2,
     LABEL_HEIGHT = 15,
     NUMBER_SIZE = 14,
@@ -35,33 +36,36 @@ enum {
     MIDDLE_NUMBER = 10,
     LETTER_SIZE = 10,
     TIMELINES_GAP = 16,
-    ERROR_WIDTH = 78,   /* behind the rows of a second timeline */
+    ERROR_WIDTH = 78, /* behind the rows of a second timeline */
     TITLE_SIZE = 16,
     LEGEND_SIZE = 13,
 };
-static const double cell_width = 28;  /* of a mean pass; a small picture has them up to twice as wide */
-static const double tick_width = 70;  /* at least, from tick to tick */
+static const double cell_width = 28; /* of a mean pass; a small picture has them up to twice as wide */
+static const double tick_width = 70; /* at least, from tick to tick */
 static const double digit_width = 0.64, text_width = 0.56, bold_width = 0.62; /* of a font's size: a wide font's */
 
-static const char *const pass_names[] = {[ACTION_F] = "forward", [ACTION_B] = "backward", [ACTION_I] = "backward for input",
-                                         [ACTION_W] = "backward for weights", [ACTION_U] = "update of weights"};
+static const char *const pass_names[] = {[ACTION_F] = "forward",
+                                         [ACTION_B] = "backward",
+                                         [ACTION_I] = "backward for input",
+                                         [ACTION_W] = "backward for weights",
+                                         [ACTION_U] = "update of weights"};
 static const char pair_name[] = "overlapped forward & backward";
 
 typedef struct Drawing {
     const Picture *pictures[2]; /* the second may be NULL */
     const Picture *picture;     /* the one that is drawn */
     FILE *stream;
-    double wanted;    /* pixels of the picture; 0: as its numbers need */
-    double top;       /* of its rows */
-    double makespan;  /* the longer of the two */
-    double shortest;  /* pass */
-    double scale;     /* pixels of a unit of time */
-    double cell;      /* pixels of a mean pass */
-    double row, gap;  /* pixels of a rank's cells, and below them */
-    bool numbers;     /* in the cells, and letters */
-    double number;    /* pixels of the largest font of a number */
-    double width;     /* of the time axis, or what is above and below it */
-    uint32_t digits;  /* of the largest number */
+    double wanted;   /* pixels of the picture; 0: as its numbers need */
+    double top;      /* of its rows */
+    double makespan; /* the longer of the two */
+    double shortest; /* pass */
+    double scale;    /* pixels of a unit of time */
+    double cell;     /* pixels of a mean pass */
+    double row, gap; /* pixels of a rank's cells, and below them */
+    bool numbers;    /* in the cells, and letters */
+    double number;   /* pixels of the largest font of a number */
+    double width;    /* of the time axis, or what is above and below it */
+    uint32_t digits; /* of the largest number */
     uint32_t variants;
     bool kinds[ACTION_U + 1]; /* those that occur */
     bool pairs;
@@ -70,7 +74,10 @@ typedef struct Drawing {
 
 static double x_of(const Drawing *drawing, double time) { return MARGIN + LABELS_WIDTH + time * drawing->scale; }
 
-static double y_of(const Drawing *drawing, uint32_t rank) { return drawing->top + rank * (drawing->row + drawing->gap); }
+static double y_of(const Drawing *drawing, uint32_t rank)
+{
+    return drawing->top + rank * (drawing->row + drawing->gap);
+}
 
 static double errors_width(const Drawing *drawing) { return drawing->pictures[1] ? ERROR_WIDTH : 0; }
 
@@ -88,8 +95,9 @@ static void count_pass(Drawing *drawing, const Action *pass, double time)
 static char *title_of(const Picture *picture, Arena *arena)
 {
     const Schedule *schedule = picture->schedule;
-    return arena_format(arena, "%s: %s, %s; makespan %g, bubble %.1f %%", schedule->name, counted(schedule->ranks, "rank").text,
-                        counted(schedule->microbatches, "microbatch").text, picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
+    return arena_format(arena, "%s: %s, %s; makespan %g, bubble %.1f %%", schedule->name,
+                        counted(schedule->ranks, "rank").text, counted(schedule->microbatches, "microbatch").text,
+                        picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
 }
 
 /* How much later the second timeline has something, in hundredths of the first one's makespan. */
@@ -109,16 +117,19 @@ static char *second_title_of(const Drawing *drawing, Arena *arena)
 static char *words_of(const Drawing *drawing, Arena *arena)
 {
     const Schedule *schedule = drawing->picture->schedule;
-    char *words = arena_format(arena, "%sempty: idle",
-                               !drawing->numbers              ? ""
-                               : drawing->kinds[ACTION_U] ? "numbers: microbatches, of an update the version that it makes; "
-                                                          : "numbers: microbatches; ");
-    const char *const pipes = drawing->variants > schedule->pipe_count ? "; chunks of pipes, light to dark:" : "; pipes, light to dark:";
+    char *words =
+        arena_format(arena, "%sempty: idle",
+                     !drawing->numbers          ? ""
+                     : drawing->kinds[ACTION_U] ? "numbers: microbatches, of an update the version that it makes; "
+                                                : "numbers: microbatches; ");
+    const char *const pipes =
+        drawing->variants > schedule->pipe_count ? "; chunks of pipes, light to dark:" : "; pipes, light to dark:";
     if (schedule->pipe_count > 1)
         for (uint32_t p = 0; p < schedule->pipe_count; p++)
             words = arena_format(arena, "%s%s %s", words, p ? "," : pipes, schedule->pipes[p].name);
     else if (drawing->variants > 1)
-        words = arena_format(arena, "%s; chunks, light to dark: 0 %s %u", words, drawing->variants > 2 ? "to" : "and", drawing->variants - 1);
+        words = arena_format(arena, "%s; chunks, light to dark: 0 %s %u", words, drawing->variants > 2 ? "to" : "and",
+                             drawing->variants - 1);
     if (drawing->pictures[1])
         words = arena_format(arena, "%s; dashed: where the rank ends above", words);
     return words;
@@ -203,21 +214,25 @@ static void measure(Drawing *drawing, Arena *arena)
 
 static void put_style(const Drawing *drawing)
 {
-    fprintf(drawing->stream,
-            "<style>\n"
-            "text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;fill:#000}\n"
-            ".title{font-size:%dpx;font-weight:bold}.label,.legend{font-size:%dpx}.tick{font-size:11px;fill:#333}\n"
-            ".number,.letter{text-anchor:middle;pointer-events:none}\n"
-            ".pass{stroke:#333;stroke-width:%.2g}.frame{fill:none;stroke:#000;stroke-width:%.2g;stroke-linejoin:round}\n"
-            ".line{stroke:#999;stroke-width:.8}\n",
-            TITLE_SIZE, LEGEND_SIZE, fmin(.6, drawing->cell / 20), fmin(2, drawing->cell / 7));
+    fprintf(
+        drawing->stream,
+        "<style>\n"
+        "text{font-family:Helvetica,Arial,'Liberation Sans',sans-serif;fill:#000}\n"
+        ".title{font-size:%dpx;font-weight:bold}.label,.legend{font-size:%dpx}.tick{font-size:11px;fill:#333}\n"
+        ".number,.letter{text-anchor:middle;pointer-events:none}\n"
+        ".pass{stroke:#333;stroke-width:%.2g}.frame{fill:none;stroke:#000;stroke-width:%.2g;stroke-linejoin:round}\n"
+        ".line{stroke:#999;stroke-width:.8}\n",
+        TITLE_SIZE, LEGEND_SIZE, fmin(.6, drawing->cell / 20), fmin(2, drawing->cell / 7));
     if (drawing->pictures[1])
-        fputs(".halo{stroke:#fff;stroke-width:4}.expected{stroke:#000;stroke-width:2;stroke-dasharray:5 3}\n", drawing->stream);
+        fputs(".halo{stroke:#fff;stroke-width:4}.expected{stroke:#000;stroke-width:2;stroke-dasharray:5 3}\n",
+              drawing->stream);
     for (uint8_t kind = 0; kind <= ACTION_U; kind++)
         for (uint32_t v = 0; drawing->kinds[kind] && v < drawing->variants; v++) {
             const Colour fill = palette_fill(kind, v, drawing->variants), ink = palette_ink(fill);
-            fprintf(drawing->stream, ".%c%u{fill:#%02x%02x%02x}", action_letter(kind), v, fill.red, fill.green, fill.blue);
-            fprintf(drawing->stream, "text.%c%u{fill:#%02x%02x%02x}\n", action_letter(kind), v, ink.red, ink.green, ink.blue);
+            fprintf(drawing->stream, ".%c%u{fill:#%02x%02x%02x}", action_letter(kind), v, fill.red, fill.green,
+                    fill.blue);
+            fprintf(drawing->stream, "text.%c%u{fill:#%02x%02x%02x}\n", action_letter(kind), v, ink.red, ink.green,
+                    ink.blue);
         }
     fputs("</style>\n", drawing->stream);
 }
@@ -233,28 +248,33 @@ static void put_pass(const Drawing *drawing, uint32_t rank, const Action *pass, 
 {
     const Picture *picture = drawing->picture;
     const bool is_update = pass->kind == ACTION_U;
-    const double width = is_update ? fmax((end - start) * drawing->scale, LEAST_UPDATE) : (end - start) * drawing->scale;
+    const double width =
+        is_update ? fmax((end - start) * drawing->scale, LEAST_UPDATE) : (end - start) * drawing->scale;
     const double x = x_of(drawing, start) - (end > start ? 0 : width), y = y_of(drawing, rank);
     const uint32_t variant = picture_variant(picture->schedule, drawing->variants, rank, pass->chunk);
     const char letter = action_letter(pass->kind);
     char name[64];
     action_text(picture->schedule, pass, name, sizeof name);
     fprintf(drawing->stream,
-            "<rect class=\"pass %c%u\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%g\" data-pass=\"%s\" data-start=\"%.15g\" "
+            "<rect class=\"pass %c%u\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%g\" data-pass=\"%s\" "
+            "data-start=\"%.15g\" "
             "data-end=\"%.15g\"><title>%s %s %u, stage %u",
             letter, variant, x, y, width, drawing->row, name, start, end, pass_names[pass->kind],
             is_update ? "to version" : "of microbatch", pass->microbatch, pass->stage);
     if (picture->schedule->pipe_count > 1) {
         fputs(" of pipe ", drawing->stream);
-        svg_put_text(picture->schedule->pipes[pass->pipe].name, strlen(picture->schedule->pipes[pass->pipe].name), drawing->stream);
+        svg_put_text(picture->schedule->pipes[pass->pipe].name, strlen(picture->schedule->pipes[pass->pipe].name),
+                     drawing->stream);
     }
-    fprintf(drawing->stream, "; %g to %g; line %u</title></rect>", start, end, source_line(picture->source, pass->span.begin));
+    fprintf(drawing->stream, "; %g to %g; line %u</title></rect>", start, end,
+            source_line(picture->source, pass->span.begin));
     const int size = number_size(drawing, width);
     if (size)
-        fprintf(drawing->stream, "<text class=\"number %c%u\" font-size=\"%d\" x=\"%.2f\" y=\"%g\">%u</text>"
-                                 "<text class=\"letter %c%u\" font-size=\"%d\" x=\"%.2f\" y=\"%g\">%c</text>",
-                letter, variant, size, x + width / 2, y + 16, pass->microbatch, letter, variant, size - 1 < LETTER_SIZE ? size - 1 : LETTER_SIZE,
-                x + width / 2, y + 28, letter);
+        fprintf(drawing->stream,
+                "<text class=\"number %c%u\" font-size=\"%d\" x=\"%.2f\" y=\"%g\">%u</text>"
+                "<text class=\"letter %c%u\" font-size=\"%d\" x=\"%.2f\" y=\"%g\">%c</text>",
+                letter, variant, size, x + width / 2, y + 16, pass->microbatch, letter, variant,
+                size - 1 < LETTER_SIZE ? size - 1 : LETTER_SIZE, x + width / 2, y + 28, letter);
     putc('\n', drawing->stream);
 }
 
@@ -263,7 +283,8 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
     FILE *stream = drawing->stream;
     const double y = y_of(drawing, rank);
     if (rank % (uint32_t)ceil(LABEL_HEIGHT / (drawing->row + drawing->gap)) == 0)
-        fprintf(stream, "<text class=\"label\" x=\"%d\" y=\"%g\">rank %u</text>\n", MARGIN, y + drawing->row / 2 + 5, rank);
+        fprintf(stream, "<text class=\"label\" x=\"%d\" y=\"%g\">rank %u</text>\n", MARGIN, y + drawing->row / 2 + 5,
+                rank);
     fprintf(stream, "<g class=\"rank\" data-rank=\"%u\">\n", rank);
     Cell cell;
     for (uint32_t i = 0; picture_next(drawing->picture, rank, &i, &cell);) {
@@ -274,8 +295,8 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
         fputs("<g class=\"pair\">\n", stream);
         put_pass(drawing, rank, cell.first, cell.start, cell.middle);
         put_pass(drawing, rank, cell.second, cell.middle, cell.end);
-        fprintf(stream, "<rect class=\"frame\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%g\"/>\n</g>\n", x_of(drawing, cell.start), y,
-                (cell.end - cell.start) * drawing->scale, drawing->row);
+        fprintf(stream, "<rect class=\"frame\" x=\"%.2f\" y=\"%g\" width=\"%.2f\" height=\"%g\"/>\n</g>\n",
+                x_of(drawing, cell.start), y, (cell.end - cell.start) * drawing->scale, drawing->row);
     }
     fputs("</g>\n", stream);
 }
@@ -289,8 +310,8 @@ static void put_error(const Drawing *drawing, uint32_t rank)
     const double y = y_of(drawing, rank), x = x_of(drawing, end[0]), error = percent_later(drawing, end[0], end[1]);
     static const char *const lines[] = {"halo", "expected"};
     for (int i = 0; i < 2; i++)
-        fprintf(drawing->stream, "<line class=\"%s\" x1=\"%.2f\" y1=\"%g\" x2=\"%.2f\" y2=\"%g\"/>", lines[i], x, y - 1, x,
-                y + drawing->row + 1);
+        fprintf(drawing->stream, "<line class=\"%s\" x1=\"%.2f\" y1=\"%g\" x2=\"%.2f\" y2=\"%g\"/>", lines[i], x, y - 1,
+                x, y + drawing->row + 1);
     fprintf(drawing->stream, "<text class=\"label\" x=\"%.2f\" y=\"%g\" data-error=\"%.2f\">%+.2f %%</text>\n",
             x_of(drawing, drawing->makespan) + 8, y + drawing->row / 2 + 5, error, error);
 }
@@ -305,13 +326,14 @@ static double tick_step(double scale)
 static void put_axis(const Drawing *drawing, double y)
 {
     const double makespan = drawing->makespan;
-    fprintf(drawing->stream, "<line class=\"line\" x1=\"%.2f\" y1=\"%g\" x2=\"%.2f\" y2=\"%g\"/>\n", x_of(drawing, 0), y,
-            x_of(drawing, makespan), y);
+    fprintf(drawing->stream, "<line class=\"line\" x1=\"%.2f\" y1=\"%g\" x2=\"%.2f\" y2=\"%g\"/>\n", x_of(drawing, 0),
+            y, x_of(drawing, makespan), y);
     const double step = drawing->scale > 0 ? tick_step(drawing->scale) : 1;
     for (uint32_t i = 0; i * step <= makespan * (1 + 1e-9); i++) {
         const double x = x_of(drawing, i * step);
         fprintf(drawing->stream,
-                "<line class=\"line\" x1=\"%.2f\" y1=\"%g\" x2=\"%.2f\" y2=\"%g\"/><text class=\"tick\" text-anchor=\"middle\" "
+                "<line class=\"line\" x1=\"%.2f\" y1=\"%g\" x2=\"%.2f\" y2=\"%g\"/><text class=\"tick\" "
+                "text-anchor=\"middle\" "
                 "x=\"%.2f\" y=\"%g\">%g</text>\n",
                 x, y, x, y + 5, x, y + 17, i * step);
     }
@@ -326,9 +348,11 @@ typedef struct Legend {
     double x, y;  /* of the next entry */
 } Legend;
 
-static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *variants, uint32_t swatches, bool frame, const char *name)
+static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *variants, uint32_t swatches, bool frame,
+                      const char *name)
 {
-    const double width = swatches * SWATCH_WIDTH + 6 + text_width * LEGEND_SIZE * (double)strlen(name), left = x_of(legend->drawing, 0);
+    const double width = swatches * SWATCH_WIDTH + 6 + text_width * LEGEND_SIZE * (double)strlen(name),
+                 left = x_of(legend->drawing, 0);
     if (legend->x > left && legend->x + width > left + legend->drawing->width) {
         legend->x = left;
         legend->y += LEGEND_HEIGHT;
@@ -339,13 +363,14 @@ static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *vari
     if (!legend->stream)
         return;
     for (uint32_t i = 0; i < swatches; i++, x += SWATCH_WIDTH)
-        fprintf(legend->stream, "<rect class=\"pass %c%u\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>"
-                                "<text class=\"letter %c%u\" font-size=\"%d\" x=\"%.1f\" y=\"%g\">%c</text>",
-                action_letter(kinds[i]), variants[i], x, y, SWATCH_WIDTH, action_letter(kinds[i]), variants[i], LETTER_SIZE, x + SWATCH_WIDTH / 2.0, y + 13,
-                action_letter(kinds[i]));
+        fprintf(legend->stream,
+                "<rect class=\"pass %c%u\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>"
+                "<text class=\"letter %c%u\" font-size=\"%d\" x=\"%.1f\" y=\"%g\">%c</text>",
+                action_letter(kinds[i]), variants[i], x, y, SWATCH_WIDTH, action_letter(kinds[i]), variants[i],
+                LETTER_SIZE, x + SWATCH_WIDTH / 2.0, y + 13, action_letter(kinds[i]));
     if (frame)
-        fprintf(legend->stream, "<rect class=\"frame\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>", x - 2 * SWATCH_WIDTH, y,
-                2 * SWATCH_WIDTH);
+        fprintf(legend->stream, "<rect class=\"frame\" x=\"%.1f\" y=\"%g\" width=\"%d\" height=\"18\"/>",
+                x - 2 * SWATCH_WIDTH, y, 2 * SWATCH_WIDTH);
     fprintf(legend->stream, "<text class=\"legend\" x=\"%.1f\" y=\"%g\">", x + 6, y + 14);
     svg_put_text(name, strlen(name), legend->stream);
     fputs("</text>\n", legend->stream);
@@ -366,7 +391,8 @@ static double put_legend(const Drawing *drawing, double y, FILE *stream)
     if (drawing->pairs)
         put_entry(&legend, (uint8_t[]){ACTION_F, backward}, (uint32_t[]){0, drawing->variants - 1}, 2, true, pair_name);
     const SvgLines words = {"legend", x_of(drawing, 0), drawing->width, text_width * LEGEND_SIZE, LEGEND_LINE};
-    return legend.y + LEGEND_HEIGHT - y + svg_put_lines(&words, drawing->words, legend.y + LEGEND_HEIGHT + 14, stream) + LEGEND_HEIGHT - LEGEND_LINE;
+    return legend.y + LEGEND_HEIGHT - y + svg_put_lines(&words, drawing->words, legend.y + LEGEND_HEIGHT + 14, stream) +
+           LEGEND_HEIGHT - LEGEND_LINE;
 }
 
 /* Returns how high it is, with what it keeps free below it. */
@@ -388,8 +414,8 @@ static double put_timeline(Drawing *drawing, int number, double top)
             put_error(drawing, r);
     }
     if (number)
-        fprintf(stream, "<text class=\"tick\" x=\"%.2f\" y=\"%g\">error of end</text>\n", x_of(drawing, drawing->makespan) + 8,
-                drawing->top - 6);
+        fprintf(stream, "<text class=\"tick\" x=\"%.2f\" y=\"%g\">error of end</text>\n",
+                x_of(drawing, drawing->makespan) + 8, drawing->top - 6);
     return y_of(drawing, drawing->picture->schedule->ranks);
 }
 
@@ -404,7 +430,8 @@ void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Are
         height += TIMELINES_GAP + put_title(&drawing, 1, 0, NULL) + rows;
     const double whole = 2 * MARGIN + LABELS_WIDTH + drawing.width;
     fprintf(stream,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
+            "role=\"img\">\n"
             "<title>",
             whole, height, whole, height);
     svg_put_text(schedule->name, strlen(schedule->name), stream);

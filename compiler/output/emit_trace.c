@@ -1,5 +1,5 @@
-/* The modelled timeline in the form of dprun --trace. Sends, receives and what follows the last pass take no time of their own in
-   the model. */
+/* The modelled timeline in the form of dprun --trace. Sends, receives and what follows the last pass take no time of
+   their own in the model. */
 
 #include "compiler/output/emit.h"
 #include "runtime/program/trace.h"
@@ -17,13 +17,14 @@ typedef struct Replay {
     const Picture *picture;
     uint32_t rank;
     const RankProgram *program;
-    Arrival *arrivals; /* [message slots] */
+    Arrival *arrivals;   /* [message slots] */
     TraceSpan *spans;    /* [instructions] */
     double microseconds; /* of a unit of time */
     double clock;
 } Replay;
 
-/* When the message of a RECEIVE is there: where it is made, the F of the stage before or the B or I of the one behind has ended. */
+/* When the message of a RECEIVE is there: where it is made, the F of the stage before or the B or I of the one behind
+   has ended. */
 static double arrival_of(const Replay *replay, const Instruction *receive)
 {
     const Schedule *schedule = replay->picture->schedule;
@@ -34,13 +35,15 @@ static double arrival_of(const Replay *replay, const Instruction *receive)
     uint32_t *const *positions = forward ? replay->picture->table->forward : replay->picture->table->backward;
     const uint32_t position = positions[chunk->pipe][pass_index(pipe, stage, receive->microbatch)];
     const uint32_t rank = stage_home(pipe, stage, receive->microbatch).rank;
-    return replay->picture->times->end[rank][position] + costs_message(replay->picture->times->costs, rank, replay->rank);
+    return replay->picture->times->end[rank][position] +
+           costs_message(replay->picture->times->costs, rank, replay->rank);
 }
 
 /* True when another message is waited for between this instruction and the next pass. */
 static bool waits_again(const Replay *replay, uint32_t i)
 {
-    for (const Instruction *next = &replay->program->instructions[i + 1]; trace_lane(next->opcode) != LANE_COMPUTE; next++)
+    for (const Instruction *next = &replay->program->instructions[i + 1]; trace_lane(next->opcode) != LANE_COMPUTE;
+         next++)
         if (next->opcode == OP_WAIT && replay->arrivals[next->slot[0]].expected)
             return true;
     return false;
@@ -66,9 +69,7 @@ static void replay_rank(Replay *replay)
         double start = replay->clock, end = replay->clock;
         uint32_t last = i;
         switch (instruction->opcode) {
-        case OP_OVERLAP:
-            last = i + 2;
-            __attribute__((fallthrough));
+        case OP_OVERLAP: last = i + 2; __attribute__((fallthrough));
         case OP_FORWARD:
         case OP_BACKWARD:
         case OP_BACKWARD_INPUT:
@@ -80,13 +81,11 @@ static void replay_rank(Replay *replay)
             break;
         case OP_RECEIVE_FORWARD:
         case OP_RECEIVE_BACKWARD:
-            replay->arrivals[instruction->slot[0]] = (Arrival){.expected = true, .time = arrival_of(replay, instruction)};
+            replay->arrivals[instruction->slot[0]] =
+                (Arrival){.expected = true, .time = arrival_of(replay, instruction)};
             break;
-        case OP_WAIT:
-            end = wait_end(replay, i, more ? cell.start : replay->clock);
-            break;
-        default:
-            break;
+        case OP_WAIT: end = wait_end(replay, i, more ? cell.start : replay->clock); break;
+        default: break;
         }
         for (; i <= last; i++)
             replay->spans[i] = (TraceSpan){start * replay->microseconds, end * replay->microseconds};

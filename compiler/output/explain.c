@@ -126,7 +126,7 @@ static void add_pass(Explainer *x, Row *row, const Action *pass, const Action *s
 {
     Passes *passes = row->first;
     while (passes && !(passes->span.begin == pass->span.begin && same_pass(&passes->example, pass) &&
-                      passes->example.overlap == pass->overlap && (!second || same_pass(&passes->second, second))))
+                       passes->example.overlap == pass->overlap && (!second || same_pass(&passes->second, second))))
         passes = passes->next;
     if (!passes) {
         passes = arena_allocate(x->arena, sizeof *passes);
@@ -198,7 +198,8 @@ static void count_steps(Explainer *x, uint32_t rank, int64_t *values, int64_t *c
         for (const Passes *passes = x->rows[s].first; passes; passes = passes->next) {
             int64_t count = 0;
             for (const Passes *other = x->rows[s].first; other; other = other->next)
-                for (const Run *run = other->runs.first; run && other->span.begin == passes->span.begin; run = run->next)
+                for (const Run *run = other->runs.first; run && other->span.begin == passes->span.begin;
+                     run = run->next)
                     count += run->count;
             counts[s] = count > counts[s] ? count : counts[s];
         }
@@ -357,11 +358,13 @@ static Traffic *count_traffic(const Explainer *x, uint32_t rank, uint32_t *count
                 continue;
             made.keeps = true;
             made.gradients = action->kind != ACTION_F;
-            made.other = stage_home(pipe, made.gradients ? action->stage + 1u : action->stage - 1u, action->microbatch).chunk;
+            made.other =
+                stage_home(pipe, made.gradients ? action->stage + 1u : action->stage - 1u, action->microbatch).chunk;
         }
         uint32_t k = 0;
-        while (k < *count && (all[k].sends != made.sends || all[k].keeps != made.keeps || all[k].gradients != made.gradients ||
-                              all[k].chunk != made.chunk || all[k].other != made.other))
+        while (k < *count &&
+               (all[k].sends != made.sends || all[k].keeps != made.keeps || all[k].gradients != made.gradients ||
+                all[k].chunk != made.chunk || all[k].other != made.other))
             k++;
         if (k < *count) {
             all[k].count++;
@@ -394,7 +397,11 @@ static void print_traffic(const Explainer *x, uint32_t rank)
             fprintf(x->stream, "%u %s", traffic->count, traffic->gradients ? "gradients" : "activations");
             if (x->schedule->chunk_counts[rank] > 1)
                 fprintf(x->stream, " %s chunk %u", traffic->sends ? "of" : "for", traffic->chunk);
-            fprintf(x->stream, " %s %u", traffic->keeps ? "from chunk" : traffic->sends ? "to rank" : "from rank", traffic->other);
+            fprintf(x->stream, " %s %u",
+                    traffic->keeps   ? "from chunk"
+                    : traffic->sends ? "to rank"
+                                     : "from rank",
+                    traffic->other);
         }
         if (printed)
             putc('\n', x->stream);
@@ -444,14 +451,18 @@ static void print_recipe(const Recipe *recipe, FILE *stream)
 
 void explain(const Compilation *compilation, const Timeline *times, FILE *stream)
 {
-    Explainer x = {.c = compilation, .schedule = &compilation->schedule, .times = times, .arena = compilation->arena,
+    Explainer x = {.c = compilation,
+                   .schedule = &compilation->schedule,
+                   .times = times,
+                   .arena = compilation->arena,
                    .stream = stream};
     const Ast *tree = compilation->tree;
     const uint32_t ranks = x.schedule->ranks;
     Fault fault;
     x.step_count = tree ? collect_steps(tree->items, NULL, 0) : 0;
     x.rows = arena_array(x.arena, x.step_count + 1, sizeof *x.rows);
-    fprintf(stream, "%s: %s, %s\n", x.schedule->name, counted(ranks, "rank").text, counted(x.schedule->microbatches, "microbatch").text);
+    fprintf(stream, "%s: %s, %s\n", x.schedule->name, counted(ranks, "rank").text,
+            counted(x.schedule->microbatches, "microbatch").text);
     if (x.step_count) {
         int64_t *values = values_new(tree, x.arena);
         values_for_all(tree, compilation->parameters, values, &fault); /* they can: they were placed */

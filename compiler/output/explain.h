@@ -5,8 +5,8 @@
 
 #include "compiler/compile.h"
 
-/* How often each rank runs each step; then, rank by rank, its messages and the passes that each step became, when they run in
-   `times` and what they wait for. The compilation came to its end. */
+/* How often each rank runs each step; then, rank by rank, its messages and the passes that each step became, when they
+   run in `times` and what they wait for. The compilation came to its end. */
 void explain(const Compilation *compilation, const Timeline *times, FILE *stream);
 
 #endif

@@ -1,9 +1,9 @@
 #ifndef OUTPUT_PALETTE_H
 #define OUTPUT_PALETTE_H
 
-/* The colours of passes in every picture: the sources' (forward orange, backward green, its halves light and dark blue; updates plum),
-   chosen so that they stay apart for colour-blind readers. Variants, the directions of a pipeline or the chunks of a rank,
-   run from a light shade to a dark one. */
+/* The colours of passes in every picture: the sources' (forward orange, backward green, its halves light and dark blue;
+   updates plum), chosen so that they stay apart for colour-blind readers. Variants, the directions of a pipeline or the
+   chunks of a rank, run from a light shade to a dark one. */
 
 #include <stdint.h>
 

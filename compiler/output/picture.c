@@ -9,12 +9,14 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
     if (i == order->count)
         return false;
     const Action *first = &order->actions[i];
-    *cell = (Cell){.first = first, .position = i, .start = picture->times->start[rank][i], .end = picture->times->end[rank][i]};
+    *cell = (Cell){
+        .first = first, .position = i, .start = picture->times->start[rank][i], .end = picture->times->end[rank][i]};
     cell->middle = cell->end;
     if (first->overlap) {
         cell->second = first + 1;
         const double forward = costs_pass(picture->times->costs, first->stage, COST_F);
-        const double both = forward + costs_pass(picture->times->costs, cell->second->stage, (StageCost)cell->second->kind);
+        const double both =
+            forward + costs_pass(picture->times->costs, cell->second->stage, (StageCost)cell->second->kind);
         cell->middle = cell->start + (cell->end - cell->start) * (both > 0 ? forward / both : 0.5);
     }
     *position = i + (cell->second ? 2 : 1);

@@ -1,8 +1,8 @@
 #ifndef OUTPUT_PICTURE_H
 #define OUTPUT_PICTURE_H
 
-/* What every picture of a timeline is drawn from: the cells of each rank in order, an F&B being one cell of two halves. A U takes
-   no time, unless --cost says so. */
+/* What every picture of a timeline is drawn from: the cells of each rank in order, an F&B being one cell of two halves.
+   A U takes no time, unless --cost says so. */
 
 #include "compiler/lower/plan.h"
 #include "compiler/output/palette.h"
@@ -22,7 +22,8 @@ typedef struct Picture {
 typedef struct Cell {
     const Action *first, *second; /* second: the backward half of an F&B, else NULL */
     uint32_t position;            /* of the first in the order of its rank; a second stands right behind */
-    double start, middle, end;    /* middle: where the halves of an F&B meet if each gets its share of the time; else end */
+    /* middle: where the halves of an F&B meet if each gets its share of the time; else end */
+    double start, middle, end;
 } Cell;
 
 /* The cell at or behind *position, which moves behind it; false at the end of the rank. Start with 0. */

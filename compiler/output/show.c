@@ -1,6 +1,6 @@
-/* The timeline in characters, as the heads of the files in schedules/ have it: a row a rank; F0 a pass of microbatch 0, F3&b1
-   an F&B, small letters chunk 1, | a U that takes no time; - while a pass goes on, . while a rank is idle. What does not fit into the width goes on in
-   further blocks of rows. */
+/* The timeline in characters, as the heads of the files in schedules/ have it: a row a rank; F0 a pass of microbatch 0,
+   F3&b1 an F&B, small letters chunk 1, | a U that takes no time; - while a pass goes on, . while a rank is idle. What
+   does not fit into the width goes on in further blocks of rows. */
 
 #include "compiler/output/emit.h"
 
@@ -23,13 +23,13 @@ typedef struct Screen {
     FILE *stream;
     bool colours, many_chunks;
     uint32_t variants;
-    uint32_t unit;           /* columns of the shortest pass: its label and a space */
-    double scale;            /* columns of a unit of time */
-    uint32_t columns;        /* of the whole timeline */
-    uint32_t first, last;    /* columns [first, last) are this block's */
-    uint64_t unnumbered;     /* passes that had no room for their number */
-    char *text;              /* [last - first] */
-    int *style;              /* [last - first] kind * variants + variant */
+    uint32_t unit;        /* columns of the shortest pass: its label and a space */
+    double scale;         /* columns of a unit of time */
+    uint32_t columns;     /* of the whole timeline */
+    uint32_t first, last; /* columns [first, last) are this block's */
+    uint64_t unnumbered;  /* passes that had no room for their number */
+    char *text;           /* [last - first] */
+    int *style;           /* [last - first] kind * variants + variant */
 } Screen;
 
 static uint32_t label(const Screen *screen, const Action *pass, char *text)
@@ -101,7 +101,8 @@ static void put(const Screen *screen, uint32_t at, char character, int style)
 
 static int style_of(const Screen *screen, uint32_t rank, const Action *pass)
 {
-    return (int)(pass->kind * screen->variants + picture_variant(screen->picture->schedule, screen->variants, rank, pass->chunk));
+    return (int)(pass->kind * screen->variants +
+                 picture_variant(screen->picture->schedule, screen->variants, rank, pass->chunk));
 }
 
 /* The letters of a cell alone: a number that is cut off would be another number. */
@@ -114,12 +115,15 @@ static uint32_t cell_letters(const char *label, char *letters)
     return length;
 }
 
-/* The label is in the first block that has room for it. A cell that begins at the end of a block has its letter there. */
+/* The label is in the first block that has room for it. A cell that begins at the end of a block has its letter
+   there. */
 static void draw_cell(Screen *screen, uint32_t rank, const Cell *cell)
 {
-    const uint32_t begin = column(screen, cell->start), middle = column(screen, cell->middle), end = column(screen, cell->end);
+    const uint32_t begin = column(screen, cell->start), middle = column(screen, cell->middle),
+                   end = column(screen, cell->end);
     const uint32_t from = begin > screen->first ? begin : screen->first, last = end < screen->last ? end : screen->last;
-    const int style = style_of(screen, rank, cell->first), second = cell->second ? style_of(screen, rank, cell->second) : style;
+    const int style = style_of(screen, rank, cell->first),
+              second = cell->second ? style_of(screen, rank, cell->second) : style;
     char label[2 * LABEL_SIZE], letters[2 * LABEL_SIZE];
     uint32_t length = cell_label(screen, cell, label);
     const char *text = label;
@@ -135,7 +139,11 @@ static void draw_cell(Screen *screen, uint32_t rank, const Cell *cell)
     const uint32_t body = last < end || last == from + length ? last : last - 1;
     for (uint32_t at = from; at < body; at++) {
         const uint32_t i = at - from;
-        put(screen, at, i < length ? text[i] : (i == length && length) || screen->colours ? ' ' : '-', at >= middle ? second : style);
+        put(screen, at,
+            i < length                                   ? text[i]
+            : (i == length && length) || screen->colours ? ' '
+                                                         : '-',
+            at >= middle ? second : style);
     }
 }
 
@@ -145,8 +153,8 @@ static void draw_idle(const Screen *screen, uint32_t begin, uint32_t end)
         put(screen, at, '.', STYLE_IDLE);
 }
 
-/* Draws what of a rank is in the block. *next is its first cell that may reach into the block, *free where the one before
-   ended; both go on to the next block. */
+/* Draws what of a rank is in the block. *next is its first cell that may reach into the block, *free where the one
+   before ended; both go on to the next block. */
 static void draw_rank(Screen *screen, uint32_t rank, uint32_t *next, uint32_t *free)
 {
     memset(screen->text, ' ', screen->last - screen->first);
@@ -215,7 +223,8 @@ static void print_key(const Screen *screen)
                 kinds[cell.second->kind] = pairs = true;
         }
     }
-    static const char *const words[] = {"F forward", "B backward", "I backward for input", "W backward for weights", "U update of weights"};
+    static const char *const words[] = {"F forward", "B backward", "I backward for input", "W backward for weights",
+                                        "U update of weights"};
     const char *comma = "";
     putc('\n', screen->stream);
     for (int kind = 0; kind <= ACTION_U; kind++)
@@ -224,17 +233,21 @@ static void print_key(const Screen *screen)
             comma = ", ";
         }
     fprintf(screen->stream, "%s%s%s; . idle\n", bars ? ", | update of weights" : "", pairs ? ", F&B overlapped" : "",
-            screen->many_chunks ? "; F1:0 is chunk 1, microbatch 0" : chunks ? "; small letters: chunk 1" : "");
+            screen->many_chunks ? "; F1:0 is chunk 1, microbatch 0"
+            : chunks            ? "; small letters: chunk 1"
+                                : "");
     if (hidden)
         fprintf(screen->stream, "left out, shorter than a column: %s\n", counted(hidden, "pass").text);
     if (screen->unnumbered)
-        fprintf(screen->stream, "without a number, for which there is no room: %s\n", counted(screen->unnumbered, "pass").text);
+        fprintf(screen->stream, "without a number, for which there is no room: %s\n",
+                counted(screen->unnumbered, "pass").text);
 }
 
 void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
-    Screen screen = {.picture = picture, .stream = stream, .colours = terminal.colours, .variants = picture_variants(schedule)};
+    Screen screen = {
+        .picture = picture, .stream = stream, .colours = terminal.colours, .variants = picture_variants(schedule)};
     measure(&screen);
     char rank_label[16];
     const uint32_t label_width = (uint32_t)snprintf(rank_label, sizeof rank_label, "r%u  ", schedule->ranks - 1);
@@ -250,11 +263,13 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
     }
     screen.text = arena_array(arena, block, sizeof *screen.text);
     screen.style = arena_array(arena, block, sizeof *screen.style);
-    uint32_t *next = arena_array(arena, schedule->ranks, sizeof *next), *free = arena_array(arena, schedule->ranks, sizeof *free);
+    uint32_t *next = arena_array(arena, schedule->ranks, sizeof *next),
+             *free = arena_array(arena, schedule->ranks, sizeof *free);
 
     fprintf(stream, "%s: %s, %s; makespan %g%s, bubble %.1f %%\n\n", schedule->name,
             counted(schedule->ranks, "rank").text, counted(schedule->microbatches, "microbatch").text,
-            picture->times->makespan, costs_unit_text(picture->times->costs), 100 * timeline_bubble(schedule, picture->times).rate);
+            picture->times->makespan, costs_unit_text(picture->times->costs),
+            100 * timeline_bubble(schedule, picture->times).rate);
     for (uint32_t b = 0; b < blocks; b++) {
         screen.first = b * block;
         screen.last = b + 1 < blocks ? screen.first + block : screen.columns;

@@ -26,7 +26,8 @@ static size_t break_before(const char *text, size_t end)
 {
     size_t blank = 0;
     for (size_t i = 1; i <= end; i++)
-        if (text[i] == ' ' && (!blank || ispunct((unsigned char)text[i - 1]) || !ispunct((unsigned char)text[blank - 1])))
+        if (text[i] == ' ' &&
+            (!blank || ispunct((unsigned char)text[i - 1]) || !ispunct((unsigned char)text[blank - 1])))
             blank = i;
     return blank;
 }

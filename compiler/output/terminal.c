@@ -39,8 +39,8 @@ void progress_bar_show(ProgressBar *bar, uint64_t done, uint64_t all, const char
         return;
     bar->shown_at = now;
     const int filled = (int)((double)done / (double)all * WIDTH);
-    fprintf(bar->stream, "\r[%.*s%*s] %" PRIu64 " of %" PRIu64 "%s\033[K", filled, "########################################",
-            WIDTH - filled, "", done, all, words);
+    fprintf(bar->stream, "\r[%.*s%*s] %" PRIu64 " of %" PRIu64 "%s\033[K", filled,
+            "########################################", WIDTH - filled, "", done, all, words);
     fflush(bar->stream);
 }
 

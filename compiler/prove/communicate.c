@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sequence of events is that of a run in which every pass, every F&B and every message takes one step, a message on both of
-   its ranks. Ranks do what their orders say; before a pass they ask for what it still needs, and a rank that is asked answers
-   before its own next pass. An update is one step of all ranks that hold its stage. Who is asked by several answers the one with
-   the longest way to the end of the run first: list scheduling by critical path (Graham 1969; Hu 1961). */
+/* The sequence of events is that of a run in which every pass, every F&B and every message takes one step, a message on
+   both of its ranks. Ranks do what their orders say; before a pass they ask for what it still needs, and a rank that is
+   asked answers before its own next pass. An update is one step of all ranks that hold its stage. Who is asked by
+   several answers the one with the longest way to the end of the run first: list scheduling by critical path (Graham
+   1969; Hu 1961). */
 
 enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* an F&B needs two messages */
 
@@ -20,11 +21,11 @@ typedef struct Need {
 
 typedef struct RankState {
     Order merged;
-    uint32_t done;        /* passes that have run */
-    uint32_t missing;     /* messages for the next one */
-    uint32_t asked;       /* first need of others of something of this rank */
-    uint32_t free_from;   /* step */
-    bool passing;         /* is busy with passes, not with a message */
+    uint32_t done;      /* passes that have run */
+    uint32_t missing;   /* messages for the next one */
+    uint32_t asked;     /* first need of others of something of this rank */
+    uint32_t free_from; /* step */
+    bool passing;       /* is busy with passes, not with a message */
 } RankState;
 
 typedef struct Candidate {
@@ -66,7 +67,8 @@ static uint32_t passes_of(const Action *first) { return first->overlap ? 2 : 1; 
 
 /* --- the way to the end --- */
 
-/* The way from one pass or F&B on; false while that of a pass behind it is not known. `known` are the first passes that are. */
+/* The way from one pass or F&B on; false while that of a pass behind it is not known. `known` are the first passes that
+   are. */
 static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank, uint32_t position, uint32_t *blocker)
 {
     const Order *order = &c->schedule->orders[rank];
@@ -141,7 +143,8 @@ static bool can_be_met(const Communicator *c, uint32_t need)
 {
     const Need *asked = &c->needs[need];
     const RankState *receiver = &c->ranks[need / NEEDS_MAX], *sender = &c->ranks[asked->producer];
-    return asked->missing && receiver->free_from <= c->step && sender->free_from <= c->step && sender->done > asked->position;
+    return asked->missing && receiver->free_from <= c->step && sender->free_from <= c->step &&
+           sender->done > asked->position;
 }
 
 static void propose(Communicator *c, uint32_t need)
@@ -191,7 +194,8 @@ static void hand_over(Communicator *c, uint32_t need)
     const Action *made = &c->schedule->orders[sender].actions[met->position];
     const Action *needing = &c->schedule->orders[receiver].actions[met->pass];
     append_message(&c->ranks[sender].merged, made, made->kind == ACTION_F ? ACTION_SEND_F : ACTION_SEND_B, receiver);
-    append_message(&c->ranks[receiver].merged, needing, needing->kind == ACTION_F ? ACTION_RECV_F : ACTION_RECV_B, sender);
+    append_message(&c->ranks[receiver].merged, needing, needing->kind == ACTION_F ? ACTION_RECV_F : ACTION_RECV_B,
+                   sender);
     uint32_t *link = &c->ranks[sender].asked;
     while (*link != need)
         link = &c->needs[*link].next;
@@ -210,7 +214,8 @@ static int longest_way_first(const void *left, const void *right)
     return (a->need > b->need) - (a->need < b->need);
 }
 
-/* What has been asked for and can be handed over in this step. What could not be before needs a rank that has become free. */
+/* What has been asked for and can be handed over in this step. What could not be before needs a rank that has become
+   free. */
 static void answer(Communicator *c)
 {
     c->candidate_count = 0;
@@ -306,7 +311,8 @@ void communicate(Schedule *schedule, PassTable *table, Arena *arena)
         .active = arena_array(arena, ranks, sizeof *c.active),
         .next_active = arena_array(arena, ranks, sizeof *c.next_active),
         .active_count = ranks,
-        .candidates = arena_array(arena, (size_t)2 * NEEDS_MAX * ranks, sizeof *c.candidates), /* from both of their ranks */
+        /* from both of their ranks */
+        .candidates = arena_array(arena, (size_t)2 * NEEDS_MAX * ranks, sizeof *c.candidates),
     };
     measure_ways(&c, arena);
     for (uint32_t r = 0; r < ranks; r++) {

@@ -61,18 +61,19 @@ void deadlock_report(const Schedule *schedule, const Waits *waits, Arena *arena,
         action_text(schedule, halted, here, sizeof here);
         action_text(schedule, &schedule->orders[on->rank].actions[on->position], there, sizeof there);
         if (best_length == 1)
-            diag_error(diagnostics, halted->span, "rank %u waits for itself: %s needs %s, which comes later in its order", rank, here,
-                       there);
+            diag_error(diagnostics, halted->span,
+                       "rank %u waits for itself: %s needs %s, which comes later in its order", rank, here, there);
         else if (i == 0)
-            diag_error(diagnostics, halted->span, "deadlock: %u ranks wait for each other: rank %u at %s waits for %s of rank %u",
-                       best_length, rank, here, there, on->rank);
+            diag_error(diagnostics, halted->span,
+                       "deadlock: %u ranks wait for each other: rank %u at %s waits for %s of rank %u", best_length,
+                       rank, here, there, on->rank);
         else
             diag_note(diagnostics, halted->span, "rank %u at %s waits for %s of rank %u", rank, here, there, on->rank);
     }
 }
 
-Waits deadlock_waits_of_update(const Schedule *schedule, const PassTable *table, const uint32_t *position, const Action *update,
-                             uint32_t halted_at, Arena *arena)
+Waits deadlock_waits_of_update(const Schedule *schedule, const PassTable *table, const uint32_t *position,
+                               const Action *update, uint32_t halted_at, Arena *arena)
 {
     Waits waits = {.on = arena_array(arena, schedule->copies[update->stage].count, sizeof *waits.on)};
     Dependence there;
@@ -91,7 +92,8 @@ void prove_report_circle(const Schedule *schedule, const PassTable *table, const
         uint32_t position = timeline->position[r];
         bool more = position < order->count;
         if (more && order->actions[position].kind == ACTION_U) {
-            waits[r] = deadlock_waits_of_update(schedule, table, timeline->position, &order->actions[position], position, arena);
+            waits[r] = deadlock_waits_of_update(schedule, table, timeline->position, &order->actions[position],
+                                                position, arena);
             continue;
         }
         waits[r].on = arena_array(arena, 2, sizeof *waits[r].on);
@@ -99,7 +101,8 @@ void prove_report_circle(const Schedule *schedule, const PassTable *table, const
             const Action *pass = &order->actions[position];
             Dependence needed;
             if (!action_is_message(pass)) {
-                if (pass_dependence(schedule, table, pass, &needed) && timeline->position[needed.rank] <= needed.position)
+                if (pass_dependence(schedule, table, pass, &needed) &&
+                    timeline->position[needed.rank] <= needed.position)
                     waits[r].on[waits[r].count++] = (Wait){needed.rank, needed.position, position};
                 more = pass->overlap;
             }

@@ -34,7 +34,8 @@ static void report_double(Check *check, const Action *pass, uint32_t before)
     if (first->kind == pass->kind)
         diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s twice", check->rank, here);
     else
-        diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but %s has done that work already", check->rank, here, there);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but %s has done that work already",
+                        check->rank, here, there);
     diag_note(check->diagnostics, first->span, "%s is here", there);
     diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
 }
@@ -51,14 +52,15 @@ static bool in_place(Check *check, const Action *pass)
     const PlacedPipe *pipe = &schedule->pipes[pass->pipe];
     const bool is_update = pass->kind == ACTION_U;
     if (!is_update && pass->microbatch >= pipe->microbatches) {
-        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: microbatch %u of %u", check->rank, text(check, pass, here),
-                        pass->microbatch, pipe->microbatches);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: microbatch %u of %u", check->rank,
+                        text(check, pass, here), pass->microbatch, pipe->microbatches);
         diag_help(check->diagnostics, "microbatches are numbered 0..%u here", pipe->microbatches - 1);
         return check->good = false;
     }
     if (is_update && pipe->replicated) {
         for (uint32_t c = 0; c < schedule->chunk_counts[check->rank]; c++)
-            if (schedule->chunks[check->rank][c].pipe == pass->pipe && schedule->chunks[check->rank][c].stage == pass->stage)
+            if (schedule->chunks[check->rank][c].pipe == pass->pipe &&
+                schedule->chunks[check->rank][c].stage == pass->stage)
                 return true;
         diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: no copy of stage %u is on this rank", check->rank,
                         text(check, pass, here), pass->stage);
@@ -66,8 +68,8 @@ static bool in_place(Check *check, const Action *pass)
     }
     const uint32_t home = stage_home(pipe, pass->stage, is_update ? 0 : pass->microbatch).rank;
     if (home != check->rank) {
-        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: stage %u%s is on rank %u", check->rank, text(check, pass, here),
-                        pass->stage, pipe->replicated ? " for this microbatch" : "", home);
+        diag_pass_error(check->diagnostics, pass->span, "rank %u: %s: stage %u%s is on rank %u", check->rank,
+                        text(check, pass, here), pass->stage, pipe->replicated ? " for this microbatch" : "", home);
         return check->good = false;
     }
     return true;
@@ -156,9 +158,7 @@ static void take_pass(Check *check, uint32_t position)
         return;
     }
     switch (pass->kind) {
-    case ACTION_F:
-        *forward = position;
-        break;
+    case ACTION_F: *forward = position; break;
     case ACTION_W:
         check->early |= *backward == POSITION_NONE;
         *weight = position;
@@ -188,15 +188,18 @@ static void take_overlap(Check *check, uint32_t position)
     char here[TEXT];
     if (forward->kind != ACTION_F || !backward || (backward->kind != ACTION_B && backward->kind != ACTION_I)) {
         check->good = false;
-        diag_pass_error(check->diagnostics, forward->span, "rank %u: %s is half of an F&B that is not an F followed by a B or I",
-                        check->rank, text(check, forward, here));
+        diag_pass_error(check->diagnostics, forward->span,
+                        "rank %u: %s is half of an F&B that is not an F followed by a B or I", check->rank,
+                        text(check, forward, here));
         return;
     }
-    /* Of one microbatch in one pipe, a stage's backward always follows, near or far, from every forward of a stage no later. */
+    /* Of one microbatch in one pipe, a stage's backward always follows, near or far, from every forward of a stage no
+       later. */
     if (forward->pipe == backward->pipe && forward->microbatch == backward->microbatch) {
         char there[TEXT];
         check->good = false;
-        diag_pass_error(check->diagnostics, forward->span, "rank %u: the halves %s and %s of an F&B depend on each other", check->rank,
+        diag_pass_error(check->diagnostics, forward->span,
+                        "rank %u: the halves %s and %s of an F&B depend on each other", check->rank,
                         text(check, forward, here), text(check, backward, there));
         diag_help(check->diagnostics, "overlap passes of different microbatches");
     }
@@ -208,7 +211,8 @@ static void report_missing(Check *check, uint32_t number, uint8_t kind, const ui
     const PlacedChunk *chunk = &check->schedule->chunks[check->rank][number];
     const PlacedPipe *pipe = &check->schedule->pipes[chunk->pipe];
     uint32_t missing = 0, first = 0;
-    for (uint32_t m = 0; (m = chunk_microbatch(check->schedule, check->rank, number, m, pipe->microbatches)) < pipe->microbatches; m++)
+    for (uint32_t m = 0;
+         (m = chunk_microbatch(check->schedule, check->rank, number, m, pipe->microbatches)) < pipe->microbatches; m++)
         if (positions[pass_index(pipe, chunk->stage, m)] == POSITION_NONE && missing++ == 0)
             first = m;
     if (!missing)
@@ -233,13 +237,15 @@ static void check_copies(Check *check)
         for (uint32_t i = 1; i < schedule->chunk_counts[r]; i++)
             for (uint32_t k = 0; k < i; k++) {
                 const PlacedChunk *one = &schedule->chunks[r][i], *other = &schedule->chunks[r][k];
-                const uint16_t p = one->pipe > other->pipe ? one->pipe : other->pipe, q = (uint16_t)(one->pipe + other->pipe - p);
+                const uint16_t p = one->pipe > other->pipe ? one->pipe : other->pipe,
+                               q = (uint16_t)(one->pipe + other->pipe - p);
                 if (one->stage != other->stage || reported[p][q])
                     continue;
                 reported[p][q] = true;
                 check->good = false;
-                diag_error(check->diagnostics, schedule->pipes[p].span, "rank %u holds stage %u of both pipe %s and pipe %s", r,
-                           one->stage, schedule->pipes[q].name, schedule->pipes[p].name);
+                diag_error(check->diagnostics, schedule->pipes[p].span,
+                           "rank %u holds stage %u of both pipe %s and pipe %s", r, one->stage, schedule->pipes[q].name,
+                           schedule->pipes[p].name);
                 diag_help(check->diagnostics, "give the copies of a stage different ranks");
             }
 }
@@ -270,15 +276,17 @@ bool legal(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, Pas
             report_missing(&check, c, ACTION_F, table->forward[chunk->pipe], end);
             report_missing(&check, c, ACTION_B, table->backward[chunk->pipe], end);
             const PlacedPipe *pipe = &schedule->pipes[chunk->pipe];
-            for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, c, m, pipe->microbatches)) < pipe->microbatches; m++) {
+            for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, c, m, pipe->microbatches)) < pipe->microbatches;
+                 m++) {
                 /* an I alone: its W is what is missing */
                 const size_t index = pass_index(pipe, chunk->stage, m);
-                if (table->backward[chunk->pipe][index] != POSITION_NONE && table->weight[chunk->pipe][index] == POSITION_NONE) {
+                if (table->backward[chunk->pipe][index] != POSITION_NONE &&
+                    table->weight[chunk->pipe][index] == POSITION_NONE) {
                     const Action *input = &check.order->actions[table->backward[chunk->pipe][index]];
                     char name[TEXT];
                     check.good = false;
-                    diag_pass_error(diagnostics, input->span, "rank %u runs %s, but never the W that completes it", rank,
-                                    text(&check, input, name));
+                    diag_pass_error(diagnostics, input->span, "rank %u runs %s, but never the W that completes it",
+                                    rank, text(&check, input, name));
                     break;
                 }
             }

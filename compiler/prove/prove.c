@@ -21,7 +21,8 @@ static ActionText text_of(const Schedule *schedule, const Action *action)
 
 /* Where the two ends of a message stand in their orders, by the pass that makes it. */
 typedef struct MessageTable {
-    uint32_t **sent[2], **received[2]; /* [0] activations, [1] gradients; [pipe][stage and microbatch of the producer] */
+    /* [0] activations, [1] gradients; [pipe][stage and microbatch of the producer] */
+    uint32_t **sent[2], **received[2];
 } MessageTable;
 
 static bool is_send(const Action *action) { return action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B; }
@@ -30,7 +31,8 @@ static bool is_gradient(const Action *action) { return action->kind == ACTION_SE
 /* The stages at both ends; false when the message leads out of the pipe. */
 static bool message_stages(const PlacedPipe *pipe, const Action *message, uint32_t *producer, uint32_t *consumer)
 {
-    const bool upwards = message->kind == ACTION_SEND_F || message->kind == ACTION_RECV_B; /* the other stage is the next */
+    /* the other stage is the next */
+    const bool upwards = message->kind == ACTION_SEND_F || message->kind == ACTION_RECV_B;
     if (message->stage >= pipe->stages || (upwards ? message->stage + 1u >= pipe->stages : message->stage == 0))
         return false;
     const uint32_t other = upwards ? message->stage + 1u : message->stage - 1u;
@@ -59,19 +61,20 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     if (!message_stages(pipe, message, &producer, &consumer) || message->microbatch >= pipe->microbatches) {
         diag_error(diagnostics, message->span, "rank %u: %s leads nowhere: stages are 0..%u, microbatches 0..%u", rank,
                    TEXT_OF(message), pipe->stages - 1, pipe->microbatches - 1);
-        diag_help(diagnostics, "a message is named by the stage that it leaves or comes to: what 0SEND_F0 sends is 1RECV_F0");
+        diag_help(diagnostics,
+                  "a message is named by the stage that it leaves or comes to: what 0SEND_F0 sends is 1RECV_F0");
         return false;
     }
     const uint32_t home = stage_home(pipe, message->stage, message->microbatch).rank;
     if (home != rank) {
-        diag_error(diagnostics, message->span, "rank %u: %s: stage %u%s is on rank %u", rank, TEXT_OF(message), message->stage,
-                   pipe->replicated ? " for this microbatch" : "", home);
+        diag_error(diagnostics, message->span, "rank %u: %s: stage %u%s is on rank %u", rank, TEXT_OF(message),
+                   message->stage, pipe->replicated ? " for this microbatch" : "", home);
         return false;
     }
     const uint32_t other = is_send(message) ? consumer : producer;
     if (stage_home(pipe, other, message->microbatch).rank == rank) {
-        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on this rank too, nothing has to be sent", rank,
-                   TEXT_OF(message), other);
+        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on this rank too, nothing has to be sent",
+                   rank, TEXT_OF(message), other);
         return false;
     }
     uint32_t *entry = message_entry(schedule, messages, message);
@@ -84,8 +87,9 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     const size_t mine = pass_index(pipe, message->stage, message->microbatch);
     const uint32_t pass = (is_gradient(message) ? table->backward : table->forward)[message->pipe][mine];
     if (is_send(message) ? position < pass : position > pass) {
-        diag_error(diagnostics, message->span, is_send(message) ? "rank %u: %s comes before %s has made what it sends"
-                                                                : "rank %u: %s comes behind %s, which needs it",
+        diag_error(diagnostics, message->span,
+                   is_send(message) ? "rank %u: %s comes before %s has made what it sends"
+                                    : "rank %u: %s comes behind %s, which needs it",
                    rank, TEXT_OF(message), TEXT_OF(&schedule->orders[rank].actions[pass]));
         return false;
     }
@@ -121,7 +125,8 @@ static bool check_pass(const Schedule *schedule, const MessageTable *messages, u
 }
 
 /* The k-th message sent on a directed pair of ranks must be the k-th received there. */
-static bool check_channels(const Schedule *schedule, const MessageTable *messages, Arena *arena, Diagnostics *diagnostics)
+static bool check_channels(const Schedule *schedule, const MessageTable *messages, Arena *arena,
+                           Diagnostics *diagnostics)
 {
     /* The number of each send on its channel, [rank][position]; then receives are counted and compared. */
     uint32_t **number = arena_array(arena, schedule->ranks, sizeof *number);
@@ -151,9 +156,10 @@ static bool check_channels(const Schedule *schedule, const MessageTable *message
                 char here[TEXT], there[TEXT];
                 action_text(schedule, action, here, sizeof here);
                 action_text(schedule, &send, there, sizeof there);
-                diag_error(diagnostics, action->span,
-                           "rank %u: %s is message %u from rank %u, but rank %u sends %s as number %u: they would be swapped", r, here,
-                           counts[action->peer], action->peer, action->peer, there, number[action->peer][place] + 1);
+                diag_error(
+                    diagnostics, action->span,
+                    "rank %u: %s is message %u from rank %u, but rank %u sends %s as number %u: they would be swapped",
+                    r, here, counts[action->peer], action->peer, action->peer, there, number[action->peer][place] + 1);
                 diag_note(diagnostics, schedule->orders[action->peer].actions[place].span, "%s is here", there);
                 diag_help(diagnostics, "messages from one rank to another arrive in the order in which they are sent");
                 return false;
@@ -177,7 +183,8 @@ static uint32_t halt_at(const Schedule *schedule, const Order *order, uint32_t p
 typedef struct Rendezvous {
     const Schedule *schedule;
     const PassTable *table;
-    bool *buffered;     /* [sender * ranks + receiver]: a message is in the one buffer of that link; NULL: there are none */
+    /* [sender * ranks + receiver]: a message is in the one buffer of that link; NULL: there are none */
+    bool *buffered;
     uint32_t *position; /* [rank]: the halt at which it is */
     uint32_t *ready;    /* a stack of ranks that may go on, each in it once */
     bool *queued;
@@ -278,8 +285,10 @@ static bool runs_with_buffers(Rendezvous *run, Arena *arena)
 /* What each rank waits for at its halt. */
 static Waits *waits_of(const Rendezvous *run, const MessageTable *messages, Arena *arena)
 {
-    static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F, [ACTION_RECV_F] = ACTION_SEND_F,
-                                       [ACTION_SEND_B] = ACTION_RECV_B, [ACTION_RECV_B] = ACTION_SEND_B};
+    static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F,
+                                       [ACTION_RECV_F] = ACTION_SEND_F,
+                                       [ACTION_SEND_B] = ACTION_RECV_B,
+                                       [ACTION_RECV_B] = ACTION_SEND_B};
     const Schedule *schedule = run->schedule;
     Waits *waits = arena_array(arena, schedule->ranks, sizeof *waits);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
@@ -302,8 +311,8 @@ static Waits *waits_of(const Rendezvous *run, const MessageTable *messages, Aren
     return waits;
 }
 
-static bool check_rendezvous(const Schedule *schedule, const PassTable *table, const MessageTable *messages, Arena *arena,
-                             Diagnostics *diagnostics)
+static bool check_rendezvous(const Schedule *schedule, const PassTable *table, const MessageTable *messages,
+                             Arena *arena, Diagnostics *diagnostics)
 {
     const uint32_t ranks = schedule->ranks;
     Rendezvous run = {.schedule = schedule,
@@ -320,8 +329,9 @@ static bool check_rendezvous(const Schedule *schedule, const PassTable *table, c
         return true;
     deadlock_report(schedule, waits_of(&run, messages, arena), arena, diagnostics);
     if (runs_with_buffers(&run, arena))
-        diag_help(diagnostics, "it runs where one message is buffered on each link; dpc demands an order that runs where "
-                               "none is, as no transport has to buffer one");
+        diag_help(diagnostics,
+                  "it runs where one message is buffered on each link; dpc demands an order that runs where "
+                  "none is, as no transport has to buffer one");
     diag_help(diagnostics, "one of these must come earlier in its rank's order; or leave out all SEND and RECV: dpc "
                            "places them so that the order runs");
     return false;

@@ -18,8 +18,8 @@ typedef struct Check {
     bool good;
 } Check;
 
-/* Weight stashing (PipeDream, SOSP 2019, section 3.3) gives a microbatch the newest version at its F; a pipe may name another, as
-   for vertical sync (the same section) or double buffering (PipeDream-2BW, ICML 2021, section 3). */
+/* Weight stashing (PipeDream, SOSP 2019, section 3.3) gives a microbatch the newest version at its F; a pipe may name
+   another, as for vertical sync (the same section) or double buffering (PipeDream-2BW, ICML 2021, section 3). */
 static void take_forward(Check *check, const Action *pass)
 {
     const PlacedPipe *pipe = &check->schedule->pipes[pass->pipe];
@@ -33,8 +33,9 @@ static void take_forward(Check *check, const Action *pass)
     char here[TEXT];
     action_text(check->schedule, pass, here, sizeof here);
     check->good = false;
-    diag_pass_error(check->diagnostics, pass->span, "rank %u: %s is to use version %u of the weights, but only version %u is there",
-                    check->rank, here, wanted, newest);
+    diag_pass_error(check->diagnostics, pass->span,
+                    "rank %u: %s is to use version %u of the weights, but only version %u is there", check->rank, here,
+                    wanted, newest);
     diag_note(check->diagnostics, pipe->version_span, "it says so here");
     for (const Action *later = pass; later < order->actions + order->count; later++)
         if (later->kind == ACTION_U && later->chunk == pass->chunk && later->microbatch == wanted) {
@@ -54,8 +55,9 @@ static void report_no_gradient(Check *check, uint32_t rank, const Action *update
     action_text(check->schedule, update, here, sizeof here);
     check->good = false;
     diag_pass_error(check->diagnostics, update->span, "rank %u: %s has no gradient to take", rank, here);
-    diag_help(check->diagnostics, copies ? "it takes what the B's or W's of all copies of the stage since their last U have made"
-                                         : "it takes what the B's or W's of its chunk since the last U have made");
+    diag_help(check->diagnostics,
+              copies ? "it takes what the B's or W's of all copies of the stage since their last U have made"
+                     : "it takes what the B's or W's of its chunk since the last U have made");
 }
 
 static void take_update(Check *check, const Action *update)
@@ -67,7 +69,8 @@ static void take_update(Check *check, const Action *update)
         char here[TEXT];
         action_text(check->schedule, update, here, sizeof here);
         check->good = false;
-        diag_error(check->diagnostics, update->span, "rank %u: %s makes version %u", check->rank, here, weights->newest + 1);
+        diag_error(check->diagnostics, update->span, "rank %u: %s makes version %u", check->rank, here,
+                   weights->newest + 1);
         diag_help(check->diagnostics, "the U's of a stage are numbered from 1");
     }
     check->schedule->gradients[update->stage][weights->newest++] += weights->gathered;
@@ -95,11 +98,14 @@ static void check_rank(Check *check, uint32_t chunks)
         action_text(check->schedule, weights->first, first, sizeof first);
         check->good = false;
         if (weights->gathered == 1)
-            diag_pass_error(check->diagnostics, weights->first->span, "rank %u: no U takes the gradient of %s", check->rank, first);
+            diag_pass_error(check->diagnostics, weights->first->span, "rank %u: no U takes the gradient of %s",
+                            check->rank, first);
         else
-            diag_pass_error(check->diagnostics, weights->first->span, "rank %u: no U takes the gradients of %s and %u more", check->rank,
-                            first, weights->gathered - 1);
-        diag_help(check->diagnostics, "where weights are updated within the step a U must follow the last backward pass of every stage");
+            diag_pass_error(check->diagnostics, weights->first->span,
+                            "rank %u: no U takes the gradients of %s and %u more", check->rank, first,
+                            weights->gathered - 1);
+        diag_help(check->diagnostics,
+                  "where weights are updated within the step a U must follow the last backward pass of every stage");
     }
 }
 
@@ -159,8 +165,8 @@ static const Action *update_of(const Schedule *schedule, Home home, uint32_t ver
     return NULL;
 }
 
-/* Every version is made by a U on each copy: one without would keep older weights, or the others would wait for it for ever. Where a
-   stage is replicated its gradients are summed before each update (SOSP 2019, section 4). */
+/* Every version is made by a U on each copy: one without would keep older weights, or the others would wait for it for
+   ever. Where a stage is replicated its gradients are summed before each update (SOSP 2019, section 4). */
 static void check_copies(Check *check, uint32_t stage, uint32_t *const *updates)
 {
     const Schedule *schedule = check->schedule;
@@ -179,14 +185,15 @@ static void check_copies(Check *check, uint32_t stage, uint32_t *const *updates)
         action_text(schedule, alone, here, sizeof here);
         check->good = false;
         diag_error(check->diagnostics, alone->span,
-                   "rank %u: %s makes version %u of stage %u, but rank %u, which has a copy, makes %s%u", most.rank, here,
-                   versions + 1, stage, fewest.rank, versions ? "only " : "", versions);
+                   "rank %u: %s makes version %u of stage %u, but rank %u, which has a copy, makes %s%u", most.rank,
+                   here, versions + 1, stage, fewest.rank, versions ? "only " : "", versions);
         if (last) {
             action_text(schedule, last, there, sizeof there);
             diag_note(check->diagnostics, last->span, "%s is the last of rank %u", there, fewest.rank);
         }
-        diag_help(check->diagnostics,
-                  "the copies of a stage make each version together: a U on all of them, also where one has no new gradient");
+        diag_help(
+            check->diagnostics,
+            "the copies of a stage make each version together: a U on all of them, also where one has no new gradient");
         return;
     }
     for (uint32_t k = 0; k < versions && copies->count > 1; k++)
@@ -194,7 +201,8 @@ static void check_copies(Check *check, uint32_t stage, uint32_t *const *updates)
             report_no_gradient(check, copies->homes[0].rank, update_of(schedule, copies->homes[0], k + 1));
 }
 
-/* All pipes are one where all stages are on one rank (program_reference), and its microbatches use the same versions. */
+/* All pipes are one where all stages are on one rank (program_reference), and its microbatches use the same
+   versions. */
 static bool pipes_agree(const Schedule *schedule, Diagnostics *diagnostics)
 {
     const PlacedPipe *named = NULL, *other = NULL;
@@ -202,8 +210,9 @@ static bool pipes_agree(const Schedule *schedule, Diagnostics *diagnostics)
         *(schedule->pipes[p].versions ? &named : &other) = &schedule->pipes[p];
     if (!named || !other)
         return true;
-    diag_error(diagnostics, other->span, "pipe %s does not say which version of the weights its microbatches use, but pipe %s does",
-               other->name, named->name);
+    diag_error(diagnostics, other->span,
+               "pipe %s does not say which version of the weights its microbatches use, but pipe %s does", other->name,
+               named->name);
     diag_note(diagnostics, named->version_span, "as here");
     diag_help(diagnostics, "either all pipes name versions or none");
     return false;
@@ -226,7 +235,8 @@ bool versions_check(Schedule *schedule, PassTable *table, Arena *arena, Diagnost
     schedule->asynchronous = has_updates(schedule);
     for (uint32_t p = 0; p < schedule->pipe_count && !schedule->asynchronous; p++)
         if (schedule->pipes[p].versions) {
-            diag_error(diagnostics, schedule->pipes[p].version_span, "no rank ever makes another version of its weights");
+            diag_error(diagnostics, schedule->pipes[p].version_span,
+                       "no rank ever makes another version of its weights");
             diag_help(diagnostics, "a U updates the weights of a stage within the step");
             return false;
         }

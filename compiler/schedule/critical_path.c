@@ -27,7 +27,8 @@ static bool step_back(const Schedule *schedule, const PassTable *table, const Ti
     return latest >= 0;
 }
 
-uint32_t critical_path(const Schedule *schedule, const PassTable *table, const Timeline *times, Arena *arena, CriticalPass **path)
+uint32_t critical_path(const Schedule *schedule, const PassTable *table, const Timeline *times, Arena *arena,
+                       CriticalPass **path)
 {
     CriticalPass at = {0, POSITION_NONE};
     double latest = -1;

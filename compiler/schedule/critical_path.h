@@ -1,8 +1,8 @@
 #ifndef SCHEDULE_CRITICAL_PATH_H
 #define SCHEDULE_CRITICAL_PATH_H
 
-/* The chain of passes that makes the timeline as long as it is: each starts when the one before it ends, or when its message
-   arrives. A shorter pass anywhere on it, and nowhere else, can shorten the whole. */
+/* The chain of passes that makes the timeline as long as it is: each starts when the one before it ends, or when its
+   message arrives. A shorter pass anywhere on it, and nowhere else, can shorten the whole. */
 
 #include "compiler/schedule/timeline.h"
 
@@ -11,6 +11,7 @@ typedef struct CriticalPass {
 } CriticalPass;
 
 /* In the order of time; the memory is the arena's. One of them, where there are several. */
-uint32_t critical_path(const Schedule *schedule, const PassTable *table, const Timeline *times, Arena *arena, CriticalPass **path);
+uint32_t critical_path(const Schedule *schedule, const PassTable *table, const Timeline *times, Arena *arena,
+                       CriticalPass **path);
 
 #endif

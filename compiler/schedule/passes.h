@@ -1,7 +1,8 @@
 #ifndef SCHEDULE_PASSES_H
 #define SCHEDULE_PASSES_H
 
-/* Where every pass of a schedule stands: (pipe, stage, microbatch) → position in the order of the rank that holds the stage. */
+/* Where every pass of a schedule stands: (pipe, stage, microbatch) → position in the order of the rank that holds the
+   stage. */
 
 #include "compiler/schedule/schedule.h"
 
@@ -12,7 +13,8 @@ typedef struct PassTable {
     uint32_t **forward;  /* [pipe][stage * microbatches + microbatch] */
     uint32_t **backward; /* the B or the I */
     uint32_t **weight;   /* the W; for a B the same position as in `backward` */
-    uint32_t ***update;  /* [rank][chunk][version - 1] of an asynchronous schedule: the U that makes it. Filled in by versions_check */
+    /* [rank][chunk][version - 1] of an asynchronous schedule: the U that makes it. Filled in by versions_check */
+    uint32_t ***update;
 } PassTable;
 
 static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t microbatch)
@@ -29,13 +31,15 @@ typedef struct Dependence {
     uint32_t position;
 } Dependence;
 
-/* What F needs of the stage before, or B or I of the stage after: true and where it stands, false when it needs nothing of
-   another stage. W only needs its I, which its own rank's order puts before it. */
+/* What F needs of the stage before, or B or I of the stage after: true and where it stands, false when it needs nothing
+   of another stage. W only needs its I, which its own rank's order puts before it. */
 bool pass_dependence(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence);
 
-/* The U that make one version of a stage, one on each copy, are one event: they sum their gradients, and none goes on before all are
-   there. Where that of the stage's i-th copy stands; false behind the last copy, and for what is no U. */
-static inline bool pass_meets(const Schedule *schedule, const PassTable *table, const Action *pass, uint32_t i, Dependence *there)
+/* The U that make one version of a stage, one on each copy, are one event: they sum their gradients, and none goes on
+   before all are there. Where that of the stage's i-th copy stands; false behind the last copy, and for what is no
+   U. */
+static inline bool pass_meets(const Schedule *schedule, const PassTable *table, const Action *pass, uint32_t i,
+                              Dependence *there)
 {
     if (pass->kind != ACTION_U || i >= schedule->copies[pass->stage].count)
         return false;

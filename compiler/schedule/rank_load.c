@@ -7,24 +7,16 @@ RankLoad rank_load(const Schedule *schedule, const Costs *costs, uint32_t rank)
     for (uint32_t i = 0; i < schedule->orders[rank].count; i++) {
         const Action *action = &schedule->orders[rank].actions[i];
         switch (action->kind) {
-        case ACTION_F:
-            held += costs_memory(costs, action->stage, COST_MEMORY_I);
-            break;
-        case ACTION_B:
-            held -= costs_memory(costs, action->stage, COST_MEMORY_I);
-            break;
+        case ACTION_F: held += costs_memory(costs, action->stage, COST_MEMORY_I); break;
+        case ACTION_B: held -= costs_memory(costs, action->stage, COST_MEMORY_I); break;
         case ACTION_I:
-            held += costs_memory(costs, action->stage, COST_MEMORY_W) - costs_memory(costs, action->stage, COST_MEMORY_I);
+            held +=
+                costs_memory(costs, action->stage, COST_MEMORY_W) - costs_memory(costs, action->stage, COST_MEMORY_I);
             break;
-        case ACTION_W:
-            held -= costs_memory(costs, action->stage, COST_MEMORY_W);
-            break;
+        case ACTION_W: held -= costs_memory(costs, action->stage, COST_MEMORY_W); break;
         case ACTION_SEND_F:
-        case ACTION_SEND_B:
-            load.messages++;
-            break;
-        default:
-            break;
+        case ACTION_SEND_B: load.messages++; break;
+        default: break;
         }
         if (held > load.peak_memory)
             load.peak_memory = held;

@@ -7,10 +7,10 @@
 #include "runtime/program/costs.h"
 
 typedef struct RankLoad {
-    uint64_t messages;  /* that it sends */
+    uint64_t messages; /* that it sends */
     double bytes_sent;
-    double peak_memory; /* most that its microbatches hold at once: memory_I of a stage from F to the end of I or B, memory_W from
-                           then to the end of W */
+    double peak_memory; /* most that its microbatches hold at once: memory_I of a stage from F to the end of I or B,
+                           memory_W from then to the end of W */
 } RankLoad;
 
 /* Of a schedule with its messages. */

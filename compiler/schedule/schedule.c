@@ -6,14 +6,16 @@
 #include <string.h>
 
 const char *const action_names[ACTION_KINDS] = {
-    [ACTION_F] = "F",           [ACTION_B] = "B",           [ACTION_I] = "I",           [ACTION_W] = "W",           [ACTION_U] = "U",
-    [ACTION_SEND_F] = "SEND_F", [ACTION_RECV_F] = "RECV_F", [ACTION_SEND_B] = "SEND_B", [ACTION_RECV_B] = "RECV_B",
+    [ACTION_F] = "F",           [ACTION_B] = "B",           [ACTION_I] = "I",
+    [ACTION_W] = "W",           [ACTION_U] = "U",           [ACTION_SEND_F] = "SEND_F",
+    [ACTION_RECV_F] = "RECV_F", [ACTION_SEND_B] = "SEND_B", [ACTION_RECV_B] = "RECV_B",
 };
 
 uint8_t action_kind_named(const char *name, size_t length)
 {
     uint8_t kind = 0;
-    while (kind < ACTION_KINDS && (strlen(action_names[kind]) != length || memcmp(action_names[kind], name, length) != 0))
+    while (kind < ACTION_KINDS &&
+           (strlen(action_names[kind]) != length || memcmp(action_names[kind], name, length) != 0))
         kind++;
     return kind;
 }
@@ -60,8 +62,8 @@ void order_append(Order *order, Arena *arena, const Action *action)
 {
     if (order->count == order->capacity) {
         const uint32_t grown = order->capacity ? 2 * order->capacity : 64;
-        order->actions = arena_grow(arena, order->actions, order->capacity * sizeof *order->actions,
-                                    grown * sizeof *order->actions);
+        order->actions =
+            arena_grow(arena, order->actions, order->capacity * sizeof *order->actions, grown * sizeof *order->actions);
         order->capacity = grown;
     }
     order->actions[order->count++] = *action;
@@ -70,7 +72,8 @@ void order_append(Order *order, Arena *arena, const Action *action)
 int action_text(const Schedule *schedule, const Action *action, char *text, size_t size)
 {
     if (schedule->pipe_count > 1)
-        return snprintf(text, size, "p%u:%u%s%u", action->pipe, action->stage, action_names[action->kind], action->microbatch);
+        return snprintf(text, size, "p%u:%u%s%u", action->pipe, action->stage, action_names[action->kind],
+                        action->microbatch);
     return snprintf(text, size, "%u%s%u", action->stage, action_names[action->kind], action->microbatch);
 }
 

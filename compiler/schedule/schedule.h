@@ -1,8 +1,8 @@
 #ifndef SCHEDULE_SCHEDULE_H
 #define SCHEDULE_SCHEDULE_H
 
-/* A schedule with all parameters filled in: where every stage lives, and in which order every rank runs its passes. Made from
-   a .dps file by place and expand, from a .csv file by csv; every later pass reads or refines it. */
+/* A schedule with all parameters filled in: where every stage lives, and in which order every rank runs its passes.
+   Made from a .dps file by place and expand, from a .csv file by csv; every later pass reads or refines it. */
 
 #include "compiler/source/diag.h"
 #include "runtime/base/arena.h"
@@ -29,10 +29,11 @@ typedef enum ActionKind {
 
 typedef struct Action {
     uint8_t kind;
-    uint8_t chunk;       /* of this rank */
-    bool overlap;        /* with the next action: the two are one F&B. Set on the F */
+    uint8_t chunk; /* of this rank */
+    bool overlap;  /* with the next action: the two are one F&B. Set on the F */
     uint16_t pipe;
-    uint16_t stage;      /* of the pass; for a message as PyTorch writes it: sender's own stage in SEND, receiver's own in RECV */
+    /* of the pass; for a message as PyTorch writes it: sender's own stage in SEND, receiver's own in RECV */
+    uint16_t stage;
     uint16_t peer;       /* messages: the other rank */
     uint32_t microbatch; /* of its pipe; U: the version that it makes, from 1 */
     Span span;           /* the word, step or cell that it came from */
@@ -52,12 +53,12 @@ typedef struct Home {
 typedef struct PlacedPipe {
     const char *name;
     uint32_t stages, microbatches;
-    uint32_t written;    /* microbatches that the steps speak of; from `microbatches` on there are none */
-    uint32_t first;      /* number of its first microbatch in the step: those of the pipes before it */
-    bool replicated;     /* where a stage lives depends on the microbatch */
-    Home *homes;         /* [stages], or [stages * written] of a replicated pipe: read by stage_home */
-    uint32_t *versions;  /* [microbatches]: which version of the weights each uses; NULL: the newest when its F runs */
-    Span version_span;   /* of what says so */
+    uint32_t written;   /* microbatches that the steps speak of; from `microbatches` on there are none */
+    uint32_t first;     /* number of its first microbatch in the step: those of the pipes before it */
+    bool replicated;    /* where a stage lives depends on the microbatch */
+    Home *homes;        /* [stages], or [stages * written] of a replicated pipe: read by stage_home */
+    uint32_t *versions; /* [microbatches]: which version of the weights each uses; NULL: the newest when its F runs */
+    Span version_span;  /* of what says so */
     Span span;
 } PlacedPipe;
 
@@ -82,7 +83,7 @@ struct Origin {
 enum { SHARED_SLOTS_KEPT = 4 };
 typedef struct SharedSlots {
     uint32_t count;
-    int64_t slots[SHARED_SLOTS_KEPT];       /* the first ones, */
+    int64_t slots[SHARED_SLOTS_KEPT];      /* the first ones, */
     const char *passes[SHARED_SLOTS_KEPT]; /* and their passes in the order in which they run: "F[2], B[0]" */
 } SharedSlots;
 
@@ -92,17 +93,18 @@ typedef struct Schedule {
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
     PlacedPipe *pipes;
-    uint32_t *chunk_counts; /* [ranks] */
-    PlacedChunk **chunks;   /* [ranks][chunk] */
-    Order *orders;          /* [ranks] */
-    bool has_messages;      /* the source wrote its own communication (.csv only) */
-    Recipe *recipe;         /* of every F&B; NULL: not said */
-    const Origin *origin;   /* of the orders as expand wrote them; NULL: of none */
+    uint32_t *chunk_counts;    /* [ranks] */
+    PlacedChunk **chunks;      /* [ranks][chunk] */
+    Order *orders;             /* [ranks] */
+    bool has_messages;         /* the source wrote its own communication (.csv only) */
+    Recipe *recipe;            /* of every F&B; NULL: not said */
+    const Origin *origin;      /* of the orders as expand wrote them; NULL: of none */
     SharedSlots *shared_slots; /* [ranks] where steps have slots; NULL: they have none */
     /* Filled in by versions_check: */
-    bool asynchronous;      /* it has U: weights are updated within the step */
-    Copies *copies;         /* [stages] of an asynchronous schedule: they make each version together */
-    uint32_t **gradients;   /* [stage][version - 1] of an asynchronous schedule: of how many microbatches it is made, over all copies */
+    bool asynchronous; /* it has U: weights are updated within the step */
+    Copies *copies;    /* [stages] of an asynchronous schedule: they make each version together */
+    /* [stage][version - 1] of an asynchronous schedule: of how many microbatches it is made, over all copies */
+    uint32_t **gradients;
 } Schedule;
 
 /* The costs on which its times and its memory depend, as bits 1 << StageCost: it may run no B, or no F&B. */
@@ -131,7 +133,8 @@ uint8_t action_kind_named(const char *name, size_t length);
 /* Appends to an order; the memory is the arena's. */
 void order_append(Order *order, Arena *arena, const Action *action);
 
-/* "1F3" or, with several pipes, "p1:1F3"; "1SEND_F3" for messages; "1U2" makes version 2. Returns what snprintf returns. */
+/* "1F3" or, with several pipes, "p1:1F3"; "1SEND_F3" for messages; "1U2" makes version 2. Returns what snprintf
+   returns. */
 int action_text(const Schedule *schedule, const Action *action, char *text, size_t size);
 /* "F1[3]" or, where the rank holds one chunk, "F[3]": the pass as a schedule file writes it. Returns what snprintf
    returns. */

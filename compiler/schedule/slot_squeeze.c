@@ -7,9 +7,10 @@ enum { NOTHING = UINT32_MAX };
 /* What a rank does in its slots; the weight passes stand in none. */
 typedef struct Row {
     const Order *order;
-    uint32_t *at;              /* [slots] position in the order, or NOTHING */
-    uint32_t *slot;            /* [position] */
-    uint32_t *held, *waiting;  /* [slots] activations and weight passes behind it, when these fill the slots that are left */
+    uint32_t *at;   /* [slots] position in the order, or NOTHING */
+    uint32_t *slot; /* [position] */
+    /* [slots] activations and weight passes behind it, when these fill the slots that are left */
+    uint32_t *held, *waiting;
     uint32_t next[PROGRAM_CHUNKS_MAX][2]; /* the first slot behind the chunk's last F, last I that has moved */
 } Row;
 
@@ -29,7 +30,8 @@ static void open_rows(Squeeze *s, const Timeline *times, Arena *arena)
     for (uint32_t r = 0; r < s->schedule->ranks; r++) {
         const Order *order = &s->schedule->orders[r];
         Row *row = &s->rows[r];
-        *row = (Row){.order = order, .at = arena_array(arena, s->slots, sizeof *row->at),
+        *row = (Row){.order = order,
+                     .at = arena_array(arena, s->slots, sizeof *row->at),
                      .slot = arena_array(arena, order->count, sizeof *row->slot),
                      .held = arena_array(arena, s->slots, sizeof *row->held),
                      .waiting = arena_array(arena, s->slots, sizeof *row->waiting)};
@@ -93,7 +95,8 @@ static uint32_t earliest(const Squeeze *s, const Row *row, uint32_t position)
     Dependence needed;
     if (pass->kind == ACTION_I) {
         const PlacedPipe *pipe = &s->schedule->pipes[pass->pipe];
-        const uint32_t forward = row->slot[s->table->forward[pass->pipe][pass_index(pipe, pass->stage, pass->microbatch)]];
+        const uint32_t forward =
+            row->slot[s->table->forward[pass->pipe][pass_index(pipe, pass->stage, pass->microbatch)]];
         slot = forward + 1 > slot ? forward + 1 : slot;
     }
     if (pass_dependence(s->schedule, s->table, pass, &needed)) {
@@ -144,7 +147,10 @@ static void write_order(const Squeeze *s, const Row *row, Order *order, Arena *a
     order->capacity = order->count;
 }
 
-bool squeeze_has_room(const Schedule *schedule, const Timeline *times) { return times->makespan * schedule->ranks <= SQUEEZE_SLOTS_MAX; }
+bool squeeze_has_room(const Schedule *schedule, const Timeline *times)
+{
+    return times->makespan * schedule->ranks <= SQUEEZE_SLOTS_MAX;
+}
 
 bool squeeze_orders(Schedule *schedule, PassTable *table, Timeline *times, Arena *arena)
 {

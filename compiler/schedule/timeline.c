@@ -1,7 +1,7 @@
 #include "compiler/schedule/timeline.h"
 
-_Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I == (int)COST_I && ACTION_W == (int)COST_W &&
-                   ACTION_U == (int)COST_U,
+_Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I == (int)COST_I &&
+                   ACTION_W == (int)COST_W && ACTION_U == (int)COST_U,
                "costs_pass");
 
 /* A stage that a chunk waits for. */
@@ -26,10 +26,11 @@ typedef struct Simulation {
     const double *const *measured; /* NULL: passes take what the costs say */
     ChunkTimes **chunks;           /* [rank][chunk] */
     Timeline *timeline;
-    double *free_at;               /* [rank] */
+    double *free_at; /* [rank] */
 } Simulation;
 
-static Neighbour neighbour(const PlacedPipe *pipe, uint32_t stage, const uint32_t *positions, const Costs *costs, uint32_t rank)
+static Neighbour neighbour(const PlacedPipe *pipe, uint32_t stage, const uint32_t *positions, const Costs *costs,
+                           uint32_t rank)
 {
     if (stage >= pipe->stages)
         return (Neighbour){.positions = NULL};
@@ -37,7 +38,8 @@ static Neighbour neighbour(const PlacedPipe *pipe, uint32_t stage, const uint32_
     return (Neighbour){pipe, stage, positions + pass_index(pipe, stage, 0), home, costs_message(costs, home, rank)};
 }
 
-static ChunkTimes chunk_times(const Schedule *schedule, const PassTable *table, const Costs *costs, uint32_t rank, uint32_t chunk)
+static ChunkTimes chunk_times(const Schedule *schedule, const PassTable *table, const Costs *costs, uint32_t rank,
+                              uint32_t chunk)
 {
     const PlacedChunk *placed = &schedule->chunks[rank][chunk];
     const PlacedPipe *pipe = &schedule->pipes[placed->pipe];
@@ -56,8 +58,8 @@ static uint32_t pass_at(const Order *order, uint32_t position)
     return position;
 }
 
-/* When all copies of the stage are at this update, to sum their gradients; false while `*blocker` is not. Until then the start of
-   each is when it came there. */
+/* When all copies of the stage are at this update, to sum their gradients; false while `*blocker` is not. Until then
+   the start of each is when it came there. */
 static bool meeting(const Simulation *simulation, const Action *update, double *time, uint32_t *blocker)
 {
     Dependence there;
@@ -74,7 +76,8 @@ static bool meeting(const Simulation *simulation, const Action *update, double *
 }
 
 /* When what the pass needs has arrived; false while it has not been made yet by `*blocker`. */
-static inline bool arrival(const Simulation *simulation, uint32_t rank, const Action *pass, double *time, uint32_t *blocker)
+static inline bool arrival(const Simulation *simulation, uint32_t rank, const Action *pass, double *time,
+                           uint32_t *blocker)
 {
     if (pass->kind == ACTION_W)
         return true;
@@ -139,8 +142,8 @@ static bool run_rank(const Simulation *simulation, uint32_t rank, uint32_t *bloc
     return halts;
 }
 
-bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs, const double *const *measured,
-                           Arena *arena, Timeline *timeline)
+bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs,
+                           const double *const *measured, Arena *arena, Timeline *timeline)
 {
     const uint32_t ranks = schedule->ranks;
     timeline->start = arena_array(arena, ranks, sizeof *timeline->start);
@@ -148,7 +151,8 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
     timeline->position = arena_array(arena, ranks, sizeof *timeline->position);
     timeline->makespan = 0;
     timeline->costs = costs;
-    Simulation simulation = {.schedule = schedule, .table = table, .costs = costs, .measured = measured, .timeline = timeline};
+    Simulation simulation = {
+        .schedule = schedule, .table = table, .costs = costs, .measured = measured, .timeline = timeline};
     simulation.free_at = arena_array(arena, ranks, sizeof *simulation.free_at);
     simulation.chunks = arena_array(arena, ranks, sizeof *simulation.chunks);
     /* Ranks that may go on: a list of ready ones, and for every rank the list of those that wait for it to move. */
@@ -187,7 +191,8 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
     return complete;
 }
 
-bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena, Timeline *timeline)
+bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena,
+                  Timeline *timeline)
 {
     return timeline_run_measured(schedule, table, costs, NULL, arena, timeline);
 }
@@ -200,8 +205,8 @@ uint32_t timeline_before(const Order *order, uint32_t position)
     return POSITION_NONE;
 }
 
-double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass,
-                        Dependence *needed)
+double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank,
+                        const Action *pass, Dependence *needed)
 {
     if (pass_dependence(schedule, table, pass, needed))
         return timeline->end[needed->rank][needed->position] + costs_message(timeline->costs, needed->rank, rank);

@@ -1,7 +1,8 @@
 #ifndef SCHEDULE_TIMELINE_H
 #define SCHEDULE_TIMELINE_H
 
-/* When every pass runs, if each takes its modelled time and starts as soon as its rank is free and what it needs is there. */
+/* When every pass runs, if each takes its modelled time and starts as soon as its rank is free and what it needs is
+   there. */
 
 #include "compiler/schedule/passes.h"
 #include "runtime/program/costs.h"
@@ -15,16 +16,17 @@ typedef struct Timeline {
 } Timeline;
 
 /* False when ranks wait for each other in a circle; `position` then says where each one halts. Linear. */
-bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena, Timeline *timeline);
-/* The same where every pass has a time of its own, [rank][position]: an F&B takes the sum of its halves' times. Messages cost what
-   `costs` say. */
-bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs, const double *const *measured,
-                           Arena *arena, Timeline *timeline);
+bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena,
+                  Timeline *timeline);
+/* The same where every pass has a time of its own, [rank][position]: an F&B takes the sum of its halves' times.
+   Messages cost what `costs` say. */
+bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs,
+                           const double *const *measured, Arena *arena, Timeline *timeline);
 
-/* When what a pass needs of others has arrived on its rank, and where it is made: by a pass of another stage, or for an update by the
-   last pass before it of the other copy that comes last. < 0: it needs nothing. */
-double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank, const Action *pass,
-                        Dependence *needed);
+/* When what a pass needs of others has arrived on its rank, and where it is made: by a pass of another stage, or for an
+   update by the last pass before it of the other copy that comes last. < 0: it needs nothing. */
+double timeline_arrival(const Schedule *schedule, const PassTable *table, const Timeline *timeline, uint32_t rank,
+                        const Action *pass, Dependence *needed);
 
 /* The pass before a position on its rank, a half of an F&B counting as its F; POSITION_NONE: there is none. */
 uint32_t timeline_before(const Order *order, uint32_t position);

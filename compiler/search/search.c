@@ -9,9 +9,10 @@ enum {
     FEW_RUNS = 2000,           /* too few for a second start */
 };
 
-/* A schedule is found by list scheduling under some policy. What is searched is the policy: first among a few that suit most
-   placements and random ones of their kind, then around the best of them, one change for some ranks and chunks at a time. Before
-   that come the orders of published schedules, as they stand: whatever the times, none of them is better than what is found. */
+/* A schedule is found by list scheduling under some policy. What is searched is the policy: first among a few that suit
+   most placements and random ones of their kind, then around the best of them, one change for some ranks and chunks at
+   a time. Before that come the orders of published schedules, as they stand: whatever the times, none of them is better
+   than what is found. */
 typedef struct Searcher {
     const SearchProblem *problem;
     const SearchControl *control;
@@ -21,7 +22,7 @@ typedef struct Searcher {
     SearchPolicy policy, current, best_policy; /* the one tried, the one that is changed, the best of all */
     SearchOrder order, best;
     int64_t current_cost, current_idle, best_policy_cost, best_policy_idle; /* of the orders under these */
-    uint32_t seeded; /* orders tried as they stand */
+    uint32_t seeded;                                                        /* orders tried as they stand */
     uint32_t tried, planned;
     uint32_t unit; /* orders in a unit of effort */
 } Searcher;
@@ -67,8 +68,8 @@ static void try_seeds(Searcher *s)
     }
 }
 
-/* Runs the policy. It becomes the current one when its order is as good as the current one's: so the search walks on over
-   plateaus. */
+/* Runs the policy. It becomes the current one when its order is as good as the current one's: so the search walks on
+   over plateaus. */
 static void try_policy(Searcher *s)
 {
     const int64_t beat = s->current_cost == NEVER ? NEVER : s->current_cost + 1;
@@ -126,7 +127,8 @@ static void walk_from_best(Searcher *s, uint32_t end)
 static void find(Searcher *s)
 {
     try_seeds(s);
-    for (uint32_t number = 0; goes_on(s) && (!number || number < s->unit / 3) && policy_usual(&s->maker, number, &s->policy); number++)
+    for (uint32_t number = 0;
+         goes_on(s) && (!number || number < s->unit / 3) && policy_usual(&s->maker, number, &s->policy); number++)
         try_policy(s);
     const uint32_t starts = s->unit < FEW_RUNS ? 1 : 2; /* a second one: a bad start does not decide */
     for (uint32_t i = 1; i <= starts; i++)
@@ -138,7 +140,8 @@ static void find(Searcher *s)
     }
 }
 
-static void open_searcher(Searcher *s, const SearchProblem *problem, const Schedule *schedule, const SearchTask *task, Arena *arena)
+static void open_searcher(Searcher *s, const SearchProblem *problem, const Schedule *schedule, const SearchTask *task,
+                          Arena *arena)
 {
     s->list = search_list_new(problem, arena);
     s->maker = policy_maker_new(problem, arena);
@@ -147,7 +150,8 @@ static void open_searcher(Searcher *s, const SearchProblem *problem, const Sched
     s->current = policy_new(problem, arena);
     s->best_policy = policy_new(problem, arena);
     s->order = (SearchOrder){.passes = arena_array(arena, problem->passes, sizeof(SearchPass))};
-    s->best = (SearchOrder){.passes = arena_array(arena, problem->passes, sizeof(SearchPass)), .cost = NEVER, .idle = NEVER};
+    s->best =
+        (SearchOrder){.passes = arena_array(arena, problem->passes, sizeof(SearchPass)), .cost = NEVER, .idle = NEVER};
     s->current_cost = s->current_idle = s->best_policy_cost = s->best_policy_idle = NEVER;
     const uint64_t affordable = 1 + RUN_PASSES / (problem->passes * s->maker.chunks + 1);
     s->unit = affordable < RUNS ? (uint32_t)affordable : RUNS;

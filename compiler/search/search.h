@@ -1,8 +1,8 @@
 #ifndef SEARCH_SEARCH_H
 #define SEARCH_SEARCH_H
 
-/* Finds the order of a placement's passes: what `order auto` stands for. The zero-bubble papers schedule one chunk a rank by hand-made
-   heuristics (Qi et al., ICLR 2024, section 3); this one takes any placement, and goes on looking. */
+/* Finds the order of a placement's passes: what `order auto` stands for. The zero-bubble papers schedule one chunk a
+   rank by hand-made heuristics (Qi et al., ICLR 2024, section 3); this one takes any placement, and goes on looking. */
 
 #include "compiler/schedule/timeline.h"
 
@@ -12,10 +12,12 @@
 enum { SEARCH_FORWARD = 2, SEARCH_INPUT = -1, SEARCH_WEIGHT = -1, SEARCH_EFFORT_MAX = 100000 };
 
 typedef struct SearchTask {
-    const Costs *costs;             /* those of B and of an F&B do not matter: passes are F, I and W */
-    int64_t forward, input, weight; /* what F takes of a rank's memory, and I and W give back, in any unit; together they are 0 */
-    const int64_t *memory;          /* [ranks]: most that a rank may hold at once, at least search_least_memory */
-    uint32_t effort;                /* 1..SEARCH_EFFORT_MAX: how long to look, in work and not in seconds: every machine finds the same */
+    const Costs *costs; /* those of B and of an F&B do not matter: passes are F, I and W */
+    /* what F takes of a rank's memory, and I and W give back, in any unit; together they are 0 */
+    int64_t forward, input, weight;
+    const int64_t *memory; /* [ranks]: most that a rank may hold at once, at least search_least_memory */
+    /* 1..SEARCH_EFFORT_MAX: how long to look, in work and not in seconds: every machine finds the same */
+    uint32_t effort;
 } SearchTask;
 
 /* How far the search is and what it has. */
@@ -31,8 +33,8 @@ typedef struct SearchControl {
     void *context;
 } SearchControl;
 
-/* Fills in the orders of a schedule that place has made, every pass with `span`. Each of F, I and W takes the microbatches of a
-   chunk in order. `control` and `found` may be NULL. */
+/* Fills in the orders of a schedule that place has made, every pass with `span`. Each of F, I and W takes the
+   microbatches of a chunk in order. `control` and `found` may be NULL. */
 void search_order(Schedule *schedule, const SearchTask *task, const SearchControl *control, Span span, Arena *arena,
                   SearchProgress *found);
 

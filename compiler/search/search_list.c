@@ -10,7 +10,7 @@ typedef struct NodeState {
 
 typedef struct RankState {
     int64_t free_at, idle, held;
-    uint32_t made;                  /* passes */
+    uint32_t made;                            /* passes */
     uint32_t forwards, weights, weights_made; /* F, I and W so far */
 } RankState;
 
@@ -82,7 +82,8 @@ static void find_forward(SearchList *list, uint32_t n)
     else if (node->before == NO_NODE)
         state->forward_at = 0;
     else if (list->nodes[node->before].done[ACTION_F] > m)
-        state->forward_at = list->forward_end[list->problem->nodes[node->before].first + m] + (list->sight == SIGHT_ALL ? node->from_before : 0);
+        state->forward_at = list->forward_end[list->problem->nodes[node->before].first + m] +
+                            (list->sight == SIGHT_ALL ? node->from_before : 0);
     else
         state->forward_at = NEVER;
 }
@@ -97,7 +98,8 @@ static void find_input(SearchList *list, uint32_t n)
     else if (node->after == NO_NODE)
         state->input_at = list->forward_end[node->first + m];
     else if (list->nodes[node->after].done[ACTION_I] > m)
-        state->input_at = list->input_end[list->problem->nodes[node->after].first + m] + (list->sight == SIGHT_ALL ? node->from_after : 0);
+        state->input_at = list->input_end[list->problem->nodes[node->after].first + m] +
+                          (list->sight == SIGHT_ALL ? node->from_after : 0);
     else
         state->input_at = NEVER;
 }
@@ -122,7 +124,8 @@ static void start(SearchList *list, uint32_t r, uint32_t n, uint8_t kind, int64_
         rank->idle += now - rank->free_at;
     rank->free_at = now + time_of(list, n, kind);
     rank->held += problem->memory[kind];
-    list->passes[problem->ranks[r].first + rank->made++] = (SearchPass){kind, (uint8_t)(n - problem->ranks[r].first_node)};
+    list->passes[problem->ranks[r].first + rank->made++] =
+        (SearchPass){kind, (uint8_t)(n - problem->ranks[r].first_node)};
     const uint32_t m = state->done[kind]++;
     if (kind == ACTION_F) {
         rank->forwards++;
@@ -148,8 +151,9 @@ static void start(SearchList *list, uint32_t r, uint32_t n, uint8_t kind, int64_
     set_wake(list, r, rank->made == problem->ranks[r].passes ? NEVER : rank->free_at);
 }
 
-/* What the rank has to keep free for the oldest microbatch that has not had all its F here, and which that is. Every rank keeping
-   to it, the oldest microbatch of all can always go on, and so nobody waits for memory in a circle (Dijkstra's banker). */
+/* What the rank has to keep free for the oldest microbatch that has not had all its F here, and which that is. Every
+   rank keeping to it, the oldest microbatch of all can always go on, and so nobody waits for memory in a circle
+   (Dijkstra's banker). */
 typedef struct Reserve {
     uint32_t pipe, microbatch;
     int64_t nodes; /* F that it still needs here, and what the pipe with most nodes here has more */
@@ -195,7 +199,7 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
     RankState *state = &list->ranks[r];
     Choice here = {.node = NO_NODE}, coming = {.node = NO_NODE};
     int64_t next = NEVER, first = NEVER; /* when the next pass comes */
-    bool full = false;    /* an F lacks memory only */
+    bool full = false;                   /* an F lacks memory only */
     const Reserve reserve = policy->bold || rank->node_count == 1 ? (Reserve){NO_NODE, 0, 0} : reserve_of(list, r);
     for (uint32_t n = rank->first_node; n < rank->first_node + rank->node_count; n++) {
         const SearchNode *node = &problem->nodes[n];
@@ -241,8 +245,8 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
         } else {
             start(list, r, here.node, here.kind, now);
         }
-    } else if (waiting && (full || fits || next == NEVER || !policy->patient_before_weight || waiting > policy->waiting[r] ||
-                           state->idle + next - now > policy->allowance[r])) {
+    } else if (waiting && (full || fits || next == NEVER || !policy->patient_before_weight ||
+                           waiting > policy->waiting[r] || state->idle + next - now > policy->allowance[r])) {
         start(list, r, weight_node, ACTION_W, now);
     } else {
         set_wake(list, r, next);
@@ -255,7 +259,9 @@ static void repeat(SearchList *list, uint32_t r, int64_t now)
     const SearchRank *rank = &list->problem->ranks[r];
     const SearchPass pass = list->passes[rank->first + list->ranks[r].made];
     const uint32_t n = rank->first_node + pass.chunk;
-    const int64_t at = pass.kind == ACTION_F ? list->nodes[n].forward_at : pass.kind == ACTION_I ? list->nodes[n].input_at : now;
+    const int64_t at = pass.kind == ACTION_F   ? list->nodes[n].forward_at
+                       : pass.kind == ACTION_I ? list->nodes[n].input_at
+                                               : now;
     if (at <= now)
         start(list, r, n, pass.kind, now);
     else

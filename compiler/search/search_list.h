@@ -1,7 +1,8 @@
 #ifndef SEARCH_SEARCH_LIST_H
 #define SEARCH_SEARCH_LIST_H
 
-/* List scheduling over a simulated clock: whenever a rank is free it takes the best pass that it can start or see coming. */
+/* List scheduling over a simulated clock: whenever a rank is free it takes the best pass that it can start or see
+   coming. */
 
 #include "compiler/search/search_problem.h"
 
@@ -15,14 +16,18 @@ typedef enum SearchSight {
 
 /* How it chooses. All times in ticks. */
 typedef struct SearchPolicy {
-    int64_t *forward, *input; /* [nodes]: F of microbatch m has priority m * period + forward, and I has input; smaller first */
-    int64_t *allowance;       /* [ranks]: how long a rank may be idle, in all, to wait for what is better than what it has */
-    int64_t *ahead;           /* [ranks]: how much worse than the best of all that is still to come here what it does may be */
-    uint32_t *waiting;        /* [ranks]: most W that may wait when there is a choice, while F are left */
-    uint32_t *held;           /* [nodes]: most microbatches between F and I */
+    /* [nodes]: F of microbatch m has priority m * period + forward, and I has input; smaller first */
+    int64_t *forward, *input;
+    /* [ranks]: how long a rank may be idle, in all, to wait for what is better than what it has */
+    int64_t *allowance;
+    /* [ranks]: how much worse than the best of all that is still to come here what it does may be */
+    int64_t *ahead;
+    uint32_t *waiting;          /* [ranks]: most W that may wait when there is a choice, while F are left */
+    uint32_t *held;             /* [nodes]: most microbatches between F and I */
     bool patient_for_better;    /* it waits for a better F or I when it could begin a worse one, */
     bool patient_before_weight; /* for any F or I when it could begin a W */
-    bool bold;                  /* it keeps nothing free for the oldest microbatch: ranks may come to wait in a circle */
+    /* it keeps nothing free for the oldest microbatch: ranks may come to wait in a circle */
+    bool bold;
     SearchSight sight;
 } SearchPolicy;
 

@@ -5,14 +5,18 @@
 static const uint32_t UNLIMITED = UINT32_MAX;
 static const int64_t WHATEVER_IT_TAKES = NEVER / 4; /* sums of times stay below it */
 
-/* 0 .. limit-1, the same on every machine. Never two calls in one expression or argument list: their order would be the compiler's. */
+/* 0 .. limit-1, the same on every machine. Never two calls in one expression or argument list: their order would be the
+   compiler's. */
 static uint32_t below(PolicyMaker *maker, uint32_t limit)
 {
     maker->random = maker->random * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)((maker->random >> 33) % limit);
 }
 
-static int64_t scaled(int64_t time, int64_t thousandths) { return time / 1000 * thousandths + time % 1000 * thousandths / 1000; }
+static int64_t scaled(int64_t time, int64_t thousandths)
+{
+    return time / 1000 * thousandths + time % 1000 * thousandths / 1000;
+}
 
 SearchPolicy policy_new(const SearchProblem *problem, Arena *arena)
 {
@@ -38,15 +42,15 @@ void policy_copy(const SearchProblem *problem, SearchPolicy *to, const SearchPol
     to->sight = from->sight;
 }
 
-/* Policies whose priorities follow a microbatch on its way through the stages, as if it went `down` thousandths of the time that the
-   passes take, turned `back` thousandths after that, and came up at `up` thousandths of `back`. More than 1000 leaves
-   room for others: more microbatches are on their way at once. */
+/* Policies whose priorities follow a microbatch on its way through the stages, as if it went `down` thousandths of the
+   time that the passes take, turned `back` thousandths after that, and came up at `up` thousandths of `back`. More than
+   1000 leaves room for others: more microbatches are on their way at once. */
 typedef struct Course {
     int64_t down, back, up;
 } Course;
 
-static void follow(const PolicyMaker *maker, const Course *course, SearchSight sight, bool for_better, bool before_weight,
-                   SearchPolicy *policy)
+static void follow(const PolicyMaker *maker, const Course *course, SearchSight sight, bool for_better,
+                   bool before_weight, SearchPolicy *policy)
 {
     const SearchProblem *problem = maker->problem;
     for (uint32_t n = 0; n < problem->node_count; n++) {
@@ -84,8 +88,8 @@ static uint32_t chunk_of(const SearchProblem *problem, uint32_t node)
 }
 
 /* Adds to the priorities of a chunk, or with `chunk` at the most of all, on some ranks. */
-static void shift(const SearchProblem *problem, int64_t *priorities, uint32_t first, uint32_t end, uint32_t chunk, uint32_t chunks,
-                  int64_t by)
+static void shift(const SearchProblem *problem, int64_t *priorities, uint32_t first, uint32_t end, uint32_t chunk,
+                  uint32_t chunks, int64_t by)
 {
     for (uint32_t r = first; r < end; r++)
         for (uint32_t c = 0; c < problem->ranks[r].node_count; c++)
@@ -106,16 +110,17 @@ static void stretch(const PolicyMaker *maker, uint32_t chunk, int64_t down, int6
     }
 }
 
-/* A repeating pattern, as in the building blocks of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS 2024): from rank
-   to rank a chunk's F, or its I, follow each other after so many thousandths of their time, and leave room for others between. */
+/* A repeating pattern, as in the building blocks of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS
+   2024): from rank to rank a chunk's F, or its I, follow each other after so many thousandths of their time, and leave
+   room for others between. */
 typedef struct Pattern {
     int64_t down[2], up[2]; /* of F and I; even chunks, odd chunks */
     int64_t turn;           /* thousandths of a period from the last F to the first I */
     int64_t ahead;          /* of a period */
 } Pattern;
 
-static void repeat(const PolicyMaker *maker, const Pattern *pattern, SearchSight sight, bool for_better, bool before_weight,
-                   SearchPolicy *policy)
+static void repeat(const PolicyMaker *maker, const Pattern *pattern, SearchSight sight, bool for_better,
+                   bool before_weight, SearchPolicy *policy)
 {
     static const Course straight = {1000, 1000, 1000};
     const SearchProblem *problem = maker->problem;
@@ -143,19 +148,25 @@ static void repeat(const PolicyMaker *maker, const Pattern *pattern, SearchSight
 bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *policy)
 {
     /* one chunk a rank: from I always before F to F always before I; V: where memory is just as much as 1F1B's */
-    static const Course courses[] = {{1000, 0, 1000},    {1000, 500, 1000},  {1000, 750, 1000},  {1000, 1000, 1000},
-                                     {1000, 1250, 1000}, {1000, 1500, 1000}, {1000, 2000, 1000}, {1000, 3000, 1000},
+    static const Course courses[] = {{1000, 0, 1000},      {1000, 500, 1000},  {1000, 750, 1000},  {1000, 1000, 1000},
+                                     {1000, 1250, 1000},   {1000, 1500, 1000}, {1000, 2000, 1000}, {1000, 3000, 1000},
                                      {1000, 100000, 1000}, {2300, 2300, 1000}, {3000, 3400, 1000}, {2500, 3700, 1000}};
     /* V-Min and V-Half, and the V-Half of a V that stands on its head */
-    static const Pattern patterns[] = {{{1000, 1000}, {1000, 1000}, 0, 0}, {{2000, 1000}, {1000, 2000}, 0, 0},
-                                       {{1000, 2000}, {2000, 1000}, 0, 0}};
-    enum { FLAGS = 4, COURSES = sizeof courses / sizeof *courses, WAYS = 6, PATTERNS = sizeof patterns / sizeof *patterns,
-           TURNS = 4, AHEAD = 3 };
+    static const Pattern patterns[] = {
+        {{1000, 1000}, {1000, 1000}, 0, 0}, {{2000, 1000}, {1000, 2000}, 0, 0}, {{1000, 2000}, {2000, 1000}, 0, 0}};
+    enum {
+        FLAGS = 4,
+        COURSES = sizeof courses / sizeof *courses,
+        WAYS = 6,
+        PATTERNS = sizeof patterns / sizeof *patterns,
+        TURNS = 4,
+        AHEAD = 3
+    };
     /* with one chunk a rank there is no more memory to be bold with, and the published patterns are the same */
     static const struct {
         SearchSight sight;
         bool bold, weight_at_once;
-    } ways[WAYS] = {{SIGHT_ALL, false, false}, {SIGHT_ALL, true, true},   {SIGHT_ALL, true, false},
+    } ways[WAYS] = {{SIGHT_ALL, false, false},   {SIGHT_ALL, true, true},   {SIGHT_ALL, true, false},
                     {SIGHT_SLOTS, false, false}, {SIGHT_SLOTS, true, true}, {SIGHT_SLOTS, true, false}};
     const uint32_t way_count = maker->chunks > 1 ? WAYS : 2, with_courses = way_count * COURSES * FLAGS;
     const uint32_t flags = number % FLAGS;
@@ -258,18 +269,10 @@ static void change(PolicyMaker *maker, int64_t cost, SearchPolicy *policy)
     if (below(maker, 2))
         by /= 10;
     switch (below(maker, maker->chunks > 1 ? 8 : 7)) {
-    case 0:
-        shift(problem, policy->input, first, end, chunk, maker->chunks, 4 * by);
-        break;
-    case 1:
-        shift(problem, policy->input, first, end, chunk, maker->chunks, by);
-        break;
-    case 2:
-        shift(problem, policy->forward, first, end, chunk, maker->chunks, by);
-        break;
-    case 3:
-        allow(maker, cost, first, end, policy);
-        break;
+    case 0: shift(problem, policy->input, first, end, chunk, maker->chunks, 4 * by); break;
+    case 1: shift(problem, policy->input, first, end, chunk, maker->chunks, by); break;
+    case 2: shift(problem, policy->forward, first, end, chunk, maker->chunks, by); break;
+    case 3: allow(maker, cost, first, end, policy); break;
     case 4: {
         const uint32_t waiting = is_free ? UNLIMITED : below(maker, maker->most_held);
         for (uint32_t r = first; r < end; r++)

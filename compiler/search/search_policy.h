@@ -1,8 +1,8 @@
 #ifndef SEARCH_SEARCH_POLICY_H
 #define SEARCH_SEARCH_POLICY_H
 
-/* Which policies of search_list.h are tried: some that suit most placements, random ones of their kind, and changes of one that is
-   there. */
+/* Which policies of search_list.h are tried: some that suit most placements, random ones of their kind, and changes of
+   one that is there. */
 
 #include "compiler/search/search_list.h"
 
@@ -24,7 +24,8 @@ void policy_copy(const SearchProblem *problem, SearchPolicy *to, const SearchPol
 
 /* Those that are always tried: fills in the one of that number. False: there are no more. */
 bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *policy);
-/* In slots: F, of the latest stage first, as long as there is memory, else I, with their W behind them while F are left. */
+/* In slots: F, of the latest stage first, as long as there is memory, else I, with their W behind them while F are
+   left. */
 void policy_forward_first(const PolicyMaker *maker, SearchPolicy *policy);
 /* `cost` is that of the best order so far: ranks are allowed to be idle for a share of what they are there. */
 void policy_random(PolicyMaker *maker, int64_t cost, SearchPolicy *policy);

@@ -25,13 +25,20 @@ static double ticks_of(const Schedule *schedule, const Costs *costs)
     return ticks;
 }
 
-static void make_node(SearchProblem *problem, const Schedule *schedule, const Costs *costs, uint32_t rank, uint8_t chunk)
+static void make_node(SearchProblem *problem, const Schedule *schedule, const Costs *costs, uint32_t rank,
+                      uint8_t chunk)
 {
     const PlacedChunk *placed = &schedule->chunks[rank][chunk];
     const PlacedPipe *pipe = &schedule->pipes[placed->pipe];
     SearchNode *node = &problem->nodes[search_node_of(problem, rank, chunk)];
-    *node = (SearchNode){.rank = rank, .pipe = placed->pipe, .stage = placed->stage, .microbatches = pipe->microbatches,
-                         .before = NO_NODE, .after = NO_NODE, .home = NO_NODE, .first = problem->cells};
+    *node = (SearchNode){.rank = rank,
+                         .pipe = placed->pipe,
+                         .stage = placed->stage,
+                         .microbatches = pipe->microbatches,
+                         .before = NO_NODE,
+                         .after = NO_NODE,
+                         .home = NO_NODE,
+                         .first = problem->cells};
     problem->cells += pipe->microbatches;
     node->time[ACTION_F] = llround(costs_pass(costs, placed->stage, COST_F) * problem->ticks);
     node->time[ACTION_I] = llround(costs_pass(costs, placed->stage, COST_I) * problem->ticks);
@@ -56,7 +63,8 @@ static void find_period(SearchProblem *problem, const SearchRank *rank)
 {
     int64_t period = 0;
     for (uint32_t n = rank->first_node; n < rank->first_node + rank->node_count; n++)
-        period += problem->nodes[n].time[ACTION_F] + problem->nodes[n].time[ACTION_I] + problem->nodes[n].time[ACTION_W];
+        period +=
+            problem->nodes[n].time[ACTION_F] + problem->nodes[n].time[ACTION_I] + problem->nodes[n].time[ACTION_W];
     if (period <= problem->period)
         return;
     problem->period = period;
@@ -106,8 +114,8 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 enum { CHAINS_MAX = 100 * 1000000 }; /* (rank, node) pairs: they are not looked at where there are more */
 
-/* A rank is idle at its head, when memory holds no more F before the first I can come, and at its tail, when the I and W of
-   what memory holds are done before the I of the last F comes. */
+/* A rank is idle at its head, when memory holds no more F before the first I can come, and at its tail, when the I and
+   W of what memory holds are done before the I of the last F comes. */
 static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *rank)
 {
     int64_t back = NEVER, forward = 0, input = 0, weight = 0, last = NEVER, forwards = 0;
@@ -124,7 +132,8 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
     const int64_t held = smaller(forwards, rank->limit / problem->memory[ACTION_F]);
     int64_t left = forwards * (input + weight); /* most work that can wait behind the last F */
     if (held < forwards) {
-        /* k microbatches before I and w before W alone: a concave function of k, with its corner where memory would hold all W */
+        /* k microbatches before I and w before W alone: a concave function of k, with its corner where memory would
+           hold all W */
         const int64_t unit = -problem->memory[ACTION_W], step = problem->memory[ACTION_F] - unit;
         int64_t corner = unit && step ? (rank->limit - unit * forwards) / step : 1;
         corner = larger(1, smaller(corner, held));
@@ -141,8 +150,8 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
     return held < forwards ? head + tail : larger(head, tail);
 }
 
-/* From the start of a rank, whose first node of each pipe is `entry`, until rank `through` can begin, all F and I there, and back.
-   0: `through` could begin before. */
+/* From the start of a rank, whose first node of each pipe is `entry`, until rank `through` can begin, all F and I
+   there, and back. 0: `through` could begin before. */
 static int64_t chain(const SearchProblem *problem, const SearchRank *through, const uint32_t *entry)
 {
     int64_t head = NEVER, tail = NEVER, work = 0;
@@ -153,8 +162,8 @@ static int64_t chain(const SearchProblem *problem, const SearchRank *through, co
             return 0;
         const SearchNode *first = &problem->nodes[at];
         head = smaller(head, node->forward_path - first->forward_path);
-        tail = smaller(tail, first->backward_path - node->backward_path + (at == i ? 0 : first->time[ACTION_I] - node->time[ACTION_I]) +
-                                 first->time[ACTION_W]);
+        tail = smaller(tail, first->backward_path - node->backward_path +
+                                 (at == i ? 0 : first->time[ACTION_I] - node->time[ACTION_I]) + first->time[ACTION_W]);
         work += (node->time[ACTION_F] + node->time[ACTION_I]) * node->microbatches;
     }
     return head + work + tail;
@@ -171,7 +180,8 @@ static int64_t lower_bound(const SearchProblem *problem, Arena *arena)
         for (uint32_t i = rank->first_node; i < rank->first_node + rank->node_count; i++)
             entry[problem->nodes[i].pipe] = problem->nodes[i].home;
         bound = larger(bound, rank->work + idle_of_memory(problem, rank));
-        for (uint32_t q = 0; q < problem->rank_count && (uint64_t)problem->rank_count * problem->node_count <= CHAINS_MAX; q++)
+        for (uint32_t q = 0;
+             q < problem->rank_count && (uint64_t)problem->rank_count * problem->node_count <= CHAINS_MAX; q++)
             bound = larger(bound, chain(problem, &problem->ranks[q], entry));
     }
     return bound;
@@ -179,13 +189,15 @@ static int64_t lower_bound(const SearchProblem *problem, Arena *arena)
 
 void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena *arena, SearchProblem *problem)
 {
-    *problem = (SearchProblem){.rank_count = schedule->ranks, .pipe_count = schedule->pipe_count,
-                               .ticks = ticks_of(schedule, task->costs),
-                               .memory = {[ACTION_F] = task->forward, [ACTION_I] = task->input, [ACTION_W] = task->weight}};
+    *problem =
+        (SearchProblem){.rank_count = schedule->ranks,
+                        .pipe_count = schedule->pipe_count,
+                        .ticks = ticks_of(schedule, task->costs),
+                        .memory = {[ACTION_F] = task->forward, [ACTION_I] = task->input, [ACTION_W] = task->weight}};
     problem->ranks = arena_array(arena, schedule->ranks, sizeof *problem->ranks);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
-        problem->ranks[r] = (SearchRank){.first_node = problem->node_count, .node_count = schedule->chunk_counts[r],
-                                         .limit = task->memory[r]};
+        problem->ranks[r] = (SearchRank){
+            .first_node = problem->node_count, .node_count = schedule->chunk_counts[r], .limit = task->memory[r]};
         problem->node_count += schedule->chunk_counts[r];
     }
     problem->nodes = arena_array(arena, problem->node_count, sizeof *problem->nodes);
@@ -200,7 +212,8 @@ void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena
     problem->bound = lower_bound(problem, arena);
 }
 
-void search_order_write(const SearchProblem *problem, const SearchOrder *found, Span span, Arena *arena, Schedule *schedule)
+void search_order_write(const SearchProblem *problem, const SearchOrder *found, Span span, Arena *arena,
+                        Schedule *schedule)
 {
     uint32_t(*next)[ACTION_W + 1] = arena_array(arena, problem->node_count, sizeof *next);
     for (uint32_t r = 0; r < problem->rank_count; r++) {
@@ -211,8 +224,12 @@ void search_order_write(const SearchProblem *problem, const SearchOrder *found, 
         for (uint32_t i = 0; i < rank->passes; i++) {
             const SearchPass pass = found->passes[rank->first + i];
             const PlacedChunk *placed = &schedule->chunks[r][pass.chunk];
-            order->actions[i] = (Action){.kind = pass.kind, .chunk = pass.chunk, .pipe = placed->pipe, .stage = placed->stage,
-                                         .microbatch = next[search_node_of(problem, r, pass.chunk)][pass.kind]++, .span = span};
+            order->actions[i] = (Action){.kind = pass.kind,
+                                         .chunk = pass.chunk,
+                                         .pipe = placed->pipe,
+                                         .stage = placed->stage,
+                                         .microbatch = next[search_node_of(problem, r, pass.chunk)][pass.kind]++,
+                                         .span = span};
         }
     }
 }

@@ -4,12 +4,14 @@
 
 enum { PASSES = 3, PERIOD_MAX = PASSES * (UINT8_MAX + 1), BLOCKS_MAX = 64 };
 
-/* A repeating pattern, the building block of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS 2024): from rank to
-   rank a chunk's F, or its I, follow each other after so many slots. Microbatches follow each other after as many slots as a rank has
-   passes of one, and no two of these are in one slot; W take the slots that are left, and all of it is squeezed. */
+/* A repeating pattern, the building block of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS 2024):
+   from rank to rank a chunk's F, or its I, follow each other after so many slots. Microbatches follow each other after
+   as many slots as a rank has passes of one, and no two of these are in one slot; W take the slots that are left, and
+   all of it is squeezed. */
 typedef struct Block {
     uint8_t down[2], up[2]; /* of F and I; even chunks, odd chunks */
-    uint8_t wait, turn;     /* more than one slot: from the last F to the first I, between I of one rank that follow each other */
+    /* more than one slot: from the last F to the first I, between I of one rank that follow each other */
+    uint8_t wait, turn;
 } Block;
 
 /* In which slots passes are: a microbatch m comes m / round * turn + m % round * step slots after microbatch 0. */
@@ -26,8 +28,8 @@ struct SeedMaker {
     uint8_t *by_stage;     /* [nodes], a rank's together: its chunks in the order of their stages */
     uint32_t microbatches; /* most of a pipe */
     uint32_t stages;
-    uint32_t chunks;       /* most of a rank */
-    uint32_t farthest;     /* most stages behind the last of a rank */
+    uint32_t chunks;   /* most of a rank */
+    uint32_t farthest; /* most stages behind the last of a rank */
     Slots slots;
     Block blocks[BLOCKS_MAX];
     uint32_t block_count;
@@ -73,9 +75,10 @@ static uint32_t stage_at(const SeedMaker *maker, const SearchRank *rank, uint32_
 
 /* --- staggered --- */
 
-/* A rank takes its F in rounds of so many microbatches, chunk after chunk, its I likewise but the last chunk first. It runs F number x,
-   then I number x - `behind`, then W number x - `behind` - `later`, for all x. This is 1F1B (Narayanan et al., SC 2021), interleaved or
-   not, and ZB-H1 and ZB-H2 (Qi et al., ICLR 2024), by how many F a rank is ahead for each stage behind its last. */
+/* A rank takes its F in rounds of so many microbatches, chunk after chunk, its I likewise but the last chunk first. It
+   runs F number x, then I number x - `behind`, then W number x - `behind` - `later`, for all x. This is 1F1B (Narayanan
+   et al., SC 2021), interleaved or not, and ZB-H1 and ZB-H2 (Qi et al., ICLR 2024), by how many F a rank is ahead for
+   each stage behind its last. */
 typedef struct Stagger {
     uint32_t halves; /* twice that number */
     bool late;       /* W wait, so that all ranks begin with them at the same x */
@@ -90,14 +93,16 @@ static void append_number(Line *line, int64_t round, uint8_t kind, int64_t x)
 {
     const uint32_t place = x < 0 ? 0 : (uint32_t)(x / round % line->rank->node_count);
     if (x >= 0)
-        append(line, kind, chunk_by_stage(line->maker, line->rank, kind == ACTION_F ? place : line->rank->node_count - 1 - place));
+        append(line, kind,
+               chunk_by_stage(line->maker, line->rank, kind == ACTION_F ? place : line->rank->node_count - 1 - place));
 }
 
 static void make_staggered(const SeedMaker *maker, const Stagger *how, SearchOrder *order, Arena *scratch)
 {
     const uint32_t ranks = maker->problem->rank_count;
     const uint32_t rounds = maker->microbatches > ranks ? maker->microbatches / ranks : 1;
-    const int64_t round = (maker->microbatches + rounds - 1) / rounds; /* PyTorch's rule where the ranks do not divide them */
+    /* PyTorch's rule where the ranks do not divide them */
+    const int64_t round = (maker->microbatches + rounds - 1) / rounds;
     for (uint32_t r = 0; r < ranks; r++) {
         Line line = line_new(maker, r, order, scratch);
         const uint32_t stages = stages_behind(maker, line.rank);
@@ -140,8 +145,9 @@ static void fill_slots(const Slots *slots, Line *line, Arena *scratch)
     }
 }
 
-/* Rounds of as many microbatches as ranks enter the pipe after every second slot, and the next round when the first is through: Hanayo
-   (Liu et al., SC 2023), and with two pipes Chimera (Li and Hoefler, SC 2021) and BitPipe (Wu et al., 2024). */
+/* Rounds of as many microbatches as ranks enter the pipe after every second slot, and the next round when the first is
+   through: Hanayo (Liu et al., SC 2023), and with two pipes Chimera (Li and Hoefler, SC 2021) and BitPipe (Wu et al.,
+   2024). */
 static void make_wave(SeedMaker *maker, SearchOrder *order, Arena *scratch)
 {
     const SearchProblem *problem = maker->problem;
@@ -164,7 +170,8 @@ static void make_wave(SeedMaker *maker, SearchOrder *order, Arena *scratch)
 static int64_t step_to(const SearchProblem *problem, uint32_t from, uint32_t to, const uint8_t other[2], int64_t same)
 {
     const uint32_t rank = problem->nodes[from].rank;
-    return to == NO_NODE || problem->nodes[to].rank == rank ? same : other[(from - problem->ranks[rank].first_node) % 2];
+    return to == NO_NODE || problem->nodes[to].rank == rank ? same
+                                                            : other[(from - problem->ranks[rank].first_node) % 2];
 }
 
 static void lay_block(SeedMaker *maker, const Block *block)
@@ -249,7 +256,8 @@ static bool make_block(SeedMaker *maker, const Block *block, SearchOrder *order,
 
 /* --- greedy --- */
 
-/* W follow their I as long as there are F. Then ranks that are early in the pipe let theirs wait, for the I that other ranks need. */
+/* W follow their I as long as there are F. Then ranks that are early in the pipe let theirs wait, for the I that other
+   ranks need. */
 static void append_with_weights(Line *line, const SearchPass *passes, uint32_t count)
 {
     const uint32_t late = line->rank->node_count * stage_at(line->maker, line->rank, 0);
@@ -277,8 +285,8 @@ static void append_with_weights(Line *line, const SearchPass *passes, uint32_t c
     }
 }
 
-/* What ranks do in slots when each runs the F of the latest stage that it can as long as it has memory, else an I: on a V that is ZB-V (Qi
-   et al., ICLR 2024, section 6). */
+/* What ranks do in slots when each runs the F of the latest stage that it can as long as it has memory, else an I: on a
+   V that is ZB-V (Qi et al., ICLR 2024, section 6). */
 static bool make_greedy(SeedMaker *maker, SearchOrder *order, Arena *scratch)
 {
     if (!search_list_run(maker->list, &maker->policy, NEVER, &maker->order))
@@ -329,7 +337,8 @@ static void sort_by_stage(const SeedMaker *maker, const SearchRank *rank)
 SeedMaker *seed_maker_new(const SearchProblem *problem, const Schedule *schedule, const SearchTask *task, Arena *arena)
 {
     /* V-Min, V-Half, V-Half of a V that stands on its head, and twice V-Half */
-    static const Block blocks[] = {{{1, 1}, {1, 1}, 0, 0}, {{2, 1}, {1, 2}, 0, 0}, {{1, 2}, {2, 1}, 0, 0}, {{4, 2}, {2, 4}, 0, 0}};
+    static const Block blocks[] = {
+        {{1, 1}, {1, 1}, 0, 0}, {{2, 1}, {1, 2}, 0, 0}, {{1, 2}, {2, 1}, 0, 0}, {{4, 2}, {2, 4}, 0, 0}};
     SeedMaker *maker = arena_allocate(arena, sizeof *maker);
     *maker = (SeedMaker){.problem = problem, .schedule = schedule, .arena = arena};
     maker->by_stage = arena_array(arena, problem->node_count, sizeof *maker->by_stage);

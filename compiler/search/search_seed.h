@@ -1,7 +1,8 @@
 #ifndef SEARCH_SEARCH_SEED_H
 #define SEARCH_SEARCH_SEED_H
 
-/* Orders made by the rules of published schedules, for any placement: what the search starts from and never falls behind. */
+/* Orders made by the rules of published schedules, for any placement: what the search starts from and never falls
+   behind. */
 
 #include "compiler/search/search_policy.h"
 

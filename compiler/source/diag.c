@@ -23,8 +23,8 @@ typedef struct Report {
     Span span;
     const char *text;
     const char *format;
-    bool refuses;       /* numbers or limits */
-    uint64_t again;     /* others of that format at that place */
+    bool refuses;   /* numbers or limits */
+    uint64_t again; /* others of that format at that place */
     Remark *remarks, *last;
 } Report;
 
@@ -67,7 +67,8 @@ static void add_report(Diagnostics *diagnostics, Report report, va_list argument
     report.format = format;
     report.text = format_text(diagnostics->arena, format, arguments);
     for (uint32_t i = 0; i < diagnostics->shown; i++)
-        if (diagnostics->reports[i].span.begin == report.span.begin && strcmp(diagnostics->reports[i].text, report.text) == 0)
+        if (diagnostics->reports[i].span.begin == report.span.begin &&
+            strcmp(diagnostics->reports[i].text, report.text) == 0)
             return;
     diagnostics->current = &diagnostics->reports[diagnostics->shown++];
     *diagnostics->current = report;
@@ -113,7 +114,8 @@ void diag_note(Diagnostics *diagnostics, Span span, const char *format, ...)
         return;
     va_list arguments;
     va_start(arguments, format);
-    add_remark(diagnostics, (Remark){.is_note = true, .span = span, .text = format_text(diagnostics->arena, format, arguments)});
+    add_remark(diagnostics,
+               (Remark){.is_note = true, .span = span, .text = format_text(diagnostics->arena, format, arguments)});
     va_end(arguments);
 }
 
@@ -238,7 +240,8 @@ void diag_print(const Diagnostics *diagnostics, FILE *stream)
     for (uint32_t i = 0; i < diagnostics->shown; i++) {
         const char *text = sorted[i]->text;
         if (sorted[i]->again)
-            text = arena_format(diagnostics->arena, "%s (and %llu more like this)", text, (unsigned long long)sorted[i]->again);
+            text = arena_format(diagnostics->arena, "%s (and %llu more like this)", text,
+                                (unsigned long long)sorted[i]->again);
         print_entry(diagnostics->source, sorted[i]->span, "error", text, stream);
         for (const Remark *remark = sorted[i]->remarks; remark; remark = remark->next) {
             if (remark->is_note) {

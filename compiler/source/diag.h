@@ -1,8 +1,8 @@
 #ifndef SOURCE_DIAG_H
 #define SOURCE_DIAG_H
 
-/* Errors in a user's source: collected while the passes run, several to a run, reported together with line, column, source
-   line and caret. Places are byte offsets until then. */
+/* Errors in a user's source: collected while the passes run, several to a run, reported together with line, column,
+   source line and caret. Places are byte offsets until then. */
 
 #include "compiler/source/source.h"
 
@@ -19,9 +19,10 @@ void diag_error(Diagnostics *diagnostics, Span span, const char *format, ...) __
 void diag_note(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same of one of the passes that a step makes, on this rank or another: further ones of the same format at the same place are
-   counted with the first. */
-void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* The same of one of the passes that a step makes, on this rank or another: further ones of the same format at the same
+   place are counted with the first. */
+void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* The error just reported is no mistake in the source: it refuses the numbers or limits that came from outside. */
 void diag_refuses(Diagnostics *diagnostics);

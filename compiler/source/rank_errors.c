@@ -17,8 +17,12 @@ RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     RankError *added = arena_allocate(errors->arena, sizeof *added);
-    *added = (RankError){.span = span, .format = format, .text = arena_text(errors->arena, text, strlen(text)),
-                         .first_rank = rank, .last_rank = rank, .ranks = 1};
+    *added = (RankError){.span = span,
+                         .format = format,
+                         .text = arena_text(errors->arena, text, strlen(text)),
+                         .first_rank = rank,
+                         .last_rank = rank,
+                         .ranks = 1};
     if (errors->last)
         errors->last->next = added;
     else

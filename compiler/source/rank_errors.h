@@ -17,7 +17,7 @@ typedef struct RankError {
     const char *text;   /* as on the first rank */
     const char *help;   /* NULL: none */
     RankNote *notes;
-    bool refuses;       /* see diag_refuses */
+    bool refuses; /* see diag_refuses */
     uint32_t first_rank, last_rank, ranks;
     struct RankError *next;
 } RankError;

@@ -19,7 +19,9 @@ Status source_read(const char *path, Arena *arena, Source *source, Error *error)
     if (source->size > UINT32_MAX / 2)
         return error_set(error, STATUS_BAD_INPUT, "%s: too large: at most 2 GiB", path);
     if (strlen(text) < source->size)
-        return error_set(error, STATUS_BAD_INPUT, "%s: not a text, as its byte %zu is 0; what dpc has compiled is for dprun", path, strlen(text));
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: not a text, as its byte %zu is 0; what dpc has compiled is for dprun", path,
+                         strlen(text));
     source_lines(source, arena);
     return STATUS_OK;
 }

@@ -1,8 +1,8 @@
 #ifndef TREE_AST_H
 #define TREE_AST_H
 
-/* The tree of a .dps file: what the grammar makes, check resolves, and place and expand evaluate. The arena of the compilation
-   owns it all. */
+/* The tree of a .dps file: what the grammar makes, check resolves, and place and expand evaluate. The arena of the
+   compilation owns it all. */
 
 #include "compiler/schedule/schedule.h"
 #include "compiler/source/diag.h"
@@ -33,12 +33,14 @@ typedef struct Name {
 } Name;
 
 /* EXPRESSION(name, text) */
-#define EXPRESSION_KINDS                                                                                                   \
-    EXPRESSION(NUMBER, "number") EXPRESSION(NAME, "name") EXPRESSION(CALL, "call") EXPRESSION(CHOOSE, "?:")                \
-    EXPRESSION(NEGATE, "-") EXPRESSION(NOT, "!") EXPRESSION(ADD, "+") EXPRESSION(SUBTRACT, "-") EXPRESSION(MULTIPLY, "*")  \
-    EXPRESSION(DIVIDE, "/") EXPRESSION(REMAINDER, "%") EXPRESSION(EQUAL, "==") EXPRESSION(UNEQUAL, "!=")                   \
-    EXPRESSION(LESS, "<") EXPRESSION(LESS_EQUAL, "<=") EXPRESSION(GREATER, ">") EXPRESSION(GREATER_EQUAL, ">=")            \
-    EXPRESSION(AND, "&&") EXPRESSION(OR, "||")
+/* clang-format off */
+#define EXPRESSION_KINDS                                                                                    \
+    EXPRESSION(NUMBER, "number") EXPRESSION(NAME, "name") EXPRESSION(CALL, "call") EXPRESSION(CHOOSE, "?:") \
+    EXPRESSION(NEGATE, "-") EXPRESSION(NOT, "!") EXPRESSION(ADD, "+") EXPRESSION(SUBTRACT, "-")             \
+    EXPRESSION(MULTIPLY, "*") EXPRESSION(DIVIDE, "/") EXPRESSION(REMAINDER, "%")                            \
+    EXPRESSION(EQUAL, "==") EXPRESSION(UNEQUAL, "!=") EXPRESSION(LESS, "<") EXPRESSION(LESS_EQUAL, "<=")    \
+    EXPRESSION(GREATER, ">") EXPRESSION(GREATER_EQUAL, ">=") EXPRESSION(AND, "&&") EXPRESSION(OR, "||")
+/* clang-format on */
 
 typedef enum ExpressionKind {
 #define EXPRESSION(name, text) EXPRESSION_##name,
@@ -68,9 +70,9 @@ enum Dependency { DEPENDS_ON_RANK = 1, DEPENDS_ON_RANKS = 2, DEPENDS_ON_MICROBAT
 
 typedef struct Pass {
     Span span;
-    ActionKind kind; /* as written: F, B, I, W or U */
-    bool joined;     /* by & with the next */
-    int chunk;       /* NO_CHUNK: not written as a digit */
+    ActionKind kind;                         /* as written: F, B, I, W or U */
+    bool joined;                             /* by & with the next */
+    int chunk;                               /* NO_CHUNK: not written as a digit */
     Expression *computed_chunk, *microbatch; /* F{...}, F[...]; NULL: not there */
     struct Pass *next;
 } Pass;
@@ -122,18 +124,19 @@ struct Item {
     ItemKind kind;
     Span span; /* of its first line: what a message about it points at */
     Item *next;
-    uint32_t depth;    /* of blocks below */
-    Name name;         /* ranks, microbatches, param, let, pipe; repeat: the variable */
-    uint32_t slot;     /* of the name. Filled in by check */
-    Expression *value; /* of the name; require, if: condition; chunk: the pipe; repeat, step: how often (step: NULL is once) */
+    uint32_t depth; /* of blocks below */
+    Name name;      /* ranks, microbatches, param, let, pipe; repeat: the variable */
+    uint32_t slot;  /* of the name. Filled in by check */
+    /* of the name; require, if: condition; chunk: the pipe; repeat, step: how often (step: NULL is once) */
+    Expression *value;
     union {
         const char *message; /* require */
         struct {
-            uint32_t number;       /* in file order. Filled in by check */
+            uint32_t number; /* in file order. Filled in by check */
             Expression *stages;
-            Name stage;            /* the variable in `rank` */
-            uint32_t stage_slot;   /* Filled in by check */
-            Name microbatch;       /* the same; its symbol is NULL where the stage alone says the rank */
+            Name stage;          /* the variable in `rank` */
+            uint32_t stage_slot; /* Filled in by check */
+            Name microbatch;     /* the same; its symbol is NULL where the stage alone says the rank */
             uint32_t microbatch_slot;
             Expression *rank;
             Expression *microbatches;
@@ -157,7 +160,7 @@ struct Item {
             Pass *passes;
             bool overlap;
             Expression *overlap_from, *split_from; /* NULL: not there; overlap without `from` is from 0 */
-            bool spells_weight; /* a W among the passes: B is I. Filled in by check */
+            bool spells_weight;                    /* a W among the passes: B is I. Filled in by check */
         } step;
         struct {
             Item *body, *otherwise; /* if: otherwise is the else branch, or NULL */
@@ -183,10 +186,10 @@ typedef struct Ast {
     bool has_slots; /* some step is `at` one */
     const Item *ranks, *microbatches;
     const Item *first_step; /* or repeat or if; NULL: there is none */
-    const Item *order; /* `order auto`; NULL: steps say the orders */
-    const Item *squeeze; /* NULL: none */
-    const Item *recipe;  /* of an F&B; NULL: none */
-    bool has_overlap;    /* some step has an F&B */
+    const Item *order;      /* `order auto`; NULL: steps say the orders */
+    const Item *squeeze;    /* NULL: none */
+    const Item *recipe;     /* of an F&B; NULL: none */
+    bool has_overlap;       /* some step has an F&B */
 } Ast;
 
 const char *expression_text(ExpressionKind kind);

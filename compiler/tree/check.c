@@ -12,8 +12,8 @@ typedef struct Checker {
     Ast *ast;
     Arena *arena;
     Diagnostics *diagnostics;
-    uint32_t capacity;       /* of ast->declarations */
-    Symbol **symbols;        /* [declarations]: what each slot is called */
+    uint32_t capacity;        /* of ast->declarations */
+    Symbol **symbols;         /* [declarations]: what each slot is called */
     const char *without_rank; /* where there is no rank: what is being evaluated there; NULL: there is one */
 } Checker;
 
@@ -42,7 +42,8 @@ static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends
         c->capacity = grown;
     }
     const uint32_t slot = ast->declaration_count++;
-    ast->declarations[slot] = (Declaration){.name = name.symbol->text, .item = item, .span = name.span, .depends = depends};
+    ast->declarations[slot] =
+        (Declaration){.name = name.symbol->text, .item = item, .span = name.span, .depends = depends};
     c->symbols[slot] = name.symbol;
     name.symbol->declaration = slot;
     return slot;
@@ -159,7 +160,8 @@ static void check_call(Checker *c, Expression *call)
             continue;
         call->function = f;
         if (f == FUNCTION_ABS ? count != 1 : count < 2)
-            diag_error(c->diagnostics, call->span, "%s takes %s", name, f == FUNCTION_ABS ? "one value" : "two values or more");
+            diag_error(c->diagnostics, call->span, "%s takes %s", name,
+                       f == FUNCTION_ABS ? "one value" : "two values or more");
         return;
     }
     diag_error(c->diagnostics, call->span, "unknown function `%s`", name);
@@ -251,7 +253,8 @@ static void check_joined(Checker *c, const Pass *pass, const Pass *before)
 {
     if (pass->kind == ACTION_F && is_backward(pass->next) && !(before && before->joined))
         return;
-    diag_error(c->diagnostics, (Span){pass->span.begin, pass->next->span.end}, "an F&B joins one F and the B or I behind it");
+    diag_error(c->diagnostics, (Span){pass->span.begin, pass->next->span.end},
+               "an F&B joins one F and the B or I behind it");
     if (is_backward(pass) && pass->next->kind == ACTION_F)
         diag_help(c->diagnostics, "write the F first");
     else
@@ -269,8 +272,8 @@ static void check_step(Checker *c, Item *item)
         if (pass->chunk != NO_CHUNK && pass->computed_chunk)
             diag_error(c->diagnostics, pass->span, "this pass has its chunk twice: as a digit and in { }");
         else if (pass->chunk >= PROGRAM_CHUNKS_MAX)
-            diag_error(c->diagnostics, pass->span, "chunk %d: a rank holds at most %d chunks, numbered from 0", pass->chunk,
-                       PROGRAM_CHUNKS_MAX);
+            diag_error(c->diagnostics, pass->span, "chunk %d: a rank holds at most %d chunks, numbered from 0",
+                       pass->chunk, PROGRAM_CHUNKS_MAX);
         if (pass->kind == ACTION_U && pass->microbatch) {
             diag_error(c->diagnostics, pass->span, "U has no microbatch");
             diag_help(c->diagnostics, "it takes the gradients of all that have run backward since the chunk's last U");
@@ -306,9 +309,7 @@ static void check_body_item(Checker *c, Item *item)
         check_expression(c, item->value);
         item->slot = declare(c, item->name, item, item->value->depends);
         break;
-    case ITEM_STEP:
-        check_step(c, item);
-        break;
+    case ITEM_STEP: check_step(c, item); break;
     case ITEM_REPEAT:
         check_expression(c, item->value);
         item->slot = declare(c, item->name, item, 0);
@@ -383,7 +384,8 @@ static void check_order_alone(Checker *c)
             diag_error(c->diagnostics, item->pipe.written->span,
                        "`of` is for steps: `order auto` knows the microbatches that there are");
     if (c->ast->squeeze)
-        diag_error(c->diagnostics, c->ast->squeeze->span, "`squeeze` is for steps: `order auto` leaves nothing to move");
+        diag_error(c->diagnostics, c->ast->squeeze->span,
+                   "`squeeze` is for steps: `order auto` leaves nothing to move");
 }
 
 static void check_recipe(Checker *c, Item *item)
@@ -406,32 +408,25 @@ static void check_item(Checker *c, Item *item)
         break;
     case ITEM_MICROBATCHES:
         check_only_one(c, &c->ast->microbatches, item, "microbatches");
-        item->slot = declare(c, item->name, item,
-                             check_for_all_ranks(c, item->value, "the number of microbatches is") | DEPENDS_ON_MICROBATCHES);
+        item->slot =
+            declare(c, item->name, item,
+                    check_for_all_ranks(c, item->value, "the number of microbatches is") | DEPENDS_ON_MICROBATCHES);
         break;
     case ITEM_PARAM:
-        item->slot = declare(c, item->name, item, check_for_all_ranks(c, item->value, "a parameter is") | DEPENDS_ON_PARAMETERS);
+        item->slot =
+            declare(c, item->name, item, check_for_all_ranks(c, item->value, "a parameter is") | DEPENDS_ON_PARAMETERS);
         break;
-    case ITEM_PIPE:
-        check_pipe(c, item);
-        break;
-    case ITEM_REQUIRE:
-        check_expression(c, item->value);
-        break;
+    case ITEM_PIPE: check_pipe(c, item); break;
+    case ITEM_REQUIRE: check_expression(c, item->value); break;
     case ITEM_CHUNK:
         check_expression(c, item->value);
         if (item->chunk >= PROGRAM_CHUNKS_MAX)
-            diag_error(c->diagnostics, item->span, "a rank holds at most %d chunks, numbered from 0", PROGRAM_CHUNKS_MAX);
+            diag_error(c->diagnostics, item->span, "a rank holds at most %d chunks, numbered from 0",
+                       PROGRAM_CHUNKS_MAX);
         break;
-    case ITEM_ORDER:
-        check_order(c, item);
-        break;
-    case ITEM_SQUEEZE:
-        check_only_one(c, &c->ast->squeeze, item, "squeeze");
-        break;
-    case ITEM_RECIPE:
-        check_recipe(c, item);
-        break;
+    case ITEM_ORDER: check_order(c, item); break;
+    case ITEM_SQUEEZE: check_only_one(c, &c->ast->squeeze, item, "squeeze"); break;
+    case ITEM_RECIPE: check_recipe(c, item); break;
     default:
         if (item->kind >= ITEM_STEP && !c->ast->first_step)
             c->ast->first_step = item;
@@ -457,7 +452,8 @@ static void check_chunk_numbers(Checker *c)
     }
     for (uint32_t i = 0; last && i < last->chunk; i++)
         if (!of_number[i]) {
-            diag_error(c->diagnostics, last->span, "chunk %u, but no chunk %u: the numbers go from 0 on", last->chunk, i);
+            diag_error(c->diagnostics, last->span, "chunk %u, but no chunk %u: the numbers go from 0 on", last->chunk,
+                       i);
             return;
         }
 }

@@ -3,14 +3,9 @@
 static void dump_expression(const Expression *expression, FILE *stream)
 {
     switch (expression->kind) {
-    case EXPRESSION_NUMBER:
-        fprintf(stream, "%lld", (long long)expression->number);
-        return;
-    case EXPRESSION_NAME:
-        fputs(expression->symbol->text, stream);
-        return;
-    default:
-        break;
+    case EXPRESSION_NUMBER: fprintf(stream, "%lld", (long long)expression->number); return;
+    case EXPRESSION_NAME: fputs(expression->symbol->text, stream); return;
+    default: break;
     }
     const bool is_call = expression->kind == EXPRESSION_CALL;
     fprintf(stream, "(%s", is_call ? expression->symbol->text : expression_text(expression->kind));
@@ -70,8 +65,8 @@ static void dump_recipe(const Item *item, FILE *stream)
 
 static void dump_items(const Item *items, int indent, FILE *stream)
 {
-    static const char *const names[] = {"ranks", "microbatches", "param", "let",    "require", "pipe",
-                                        "chunk", "order auto",   "squeeze", "overlap", "step",  "repeat", "if"};
+    static const char *const names[] = {"ranks",      "microbatches", "param",   "let",  "require", "pipe", "chunk",
+                                        "order auto", "squeeze",      "overlap", "step", "repeat",  "if"};
     for (const Item *item = items; item; item = item->next) {
         fprintf(stream, "%*s", indent, "");
         if (item->kind == ITEM_STEP) {

@@ -35,11 +35,8 @@ static bool evaluate_partly(const Expression *expression, const int64_t *values,
         const int64_t value = *result;
         return !__builtin_sub_overflow(0, value, result) || fail(expression, false, value, 0, fault);
     }
-    case EXPRESSION_NOT:
-        *result = !*result;
-        return true;
-    case EXPRESSION_CHOOSE:
-        return evaluate(*result ? first->next : first->next->next, values, result, fault);
+    case EXPRESSION_NOT: *result = !*result; return true;
+    case EXPRESSION_CHOOSE: return evaluate(*result ? first->next : first->next->next, values, result, fault);
     default: /* && and || */
         if ((*result != 0) == (expression->kind == EXPRESSION_OR)) {
             *result = expression->kind == EXPRESSION_OR;
@@ -65,58 +62,33 @@ static bool evaluate_division(const Expression *expression, int64_t left, int64_
 bool evaluate(const Expression *expression, const int64_t *values, int64_t *result, Fault *fault)
 {
     switch (expression->kind) {
-    case EXPRESSION_NUMBER:
-        *result = expression->number;
-        return true;
-    case EXPRESSION_NAME:
-        *result = values[expression->slot];
-        return true;
-    case EXPRESSION_CALL:
-        return evaluate_call(expression, values, result, fault);
+    case EXPRESSION_NUMBER: *result = expression->number; return true;
+    case EXPRESSION_NAME: *result = values[expression->slot]; return true;
+    case EXPRESSION_CALL: return evaluate_call(expression, values, result, fault);
     case EXPRESSION_NEGATE:
     case EXPRESSION_NOT:
     case EXPRESSION_CHOOSE:
     case EXPRESSION_AND:
-    case EXPRESSION_OR:
-        return evaluate_partly(expression, values, result, fault);
-    default:
-        break;
+    case EXPRESSION_OR: return evaluate_partly(expression, values, result, fault);
+    default: break;
     }
     int64_t left, right;
-    if (!evaluate(expression->operands, values, &left, fault) || !evaluate(expression->operands->next, values, &right, fault))
+    if (!evaluate(expression->operands, values, &left, fault) ||
+        !evaluate(expression->operands->next, values, &right, fault))
         return false;
     bool overflow = false;
     switch (expression->kind) {
-    case EXPRESSION_ADD:
-        overflow = __builtin_add_overflow(left, right, result);
-        break;
-    case EXPRESSION_SUBTRACT:
-        overflow = __builtin_sub_overflow(left, right, result);
-        break;
-    case EXPRESSION_MULTIPLY:
-        overflow = __builtin_mul_overflow(left, right, result);
-        break;
+    case EXPRESSION_ADD: overflow = __builtin_add_overflow(left, right, result); break;
+    case EXPRESSION_SUBTRACT: overflow = __builtin_sub_overflow(left, right, result); break;
+    case EXPRESSION_MULTIPLY: overflow = __builtin_mul_overflow(left, right, result); break;
     case EXPRESSION_DIVIDE:
-    case EXPRESSION_REMAINDER:
-        return evaluate_division(expression, left, right, result, fault);
-    case EXPRESSION_EQUAL:
-        *result = left == right;
-        break;
-    case EXPRESSION_UNEQUAL:
-        *result = left != right;
-        break;
-    case EXPRESSION_LESS:
-        *result = left < right;
-        break;
-    case EXPRESSION_LESS_EQUAL:
-        *result = left <= right;
-        break;
-    case EXPRESSION_GREATER:
-        *result = left > right;
-        break;
-    default:
-        *result = left >= right;
-        break;
+    case EXPRESSION_REMAINDER: return evaluate_division(expression, left, right, result, fault);
+    case EXPRESSION_EQUAL: *result = left == right; break;
+    case EXPRESSION_UNEQUAL: *result = left != right; break;
+    case EXPRESSION_LESS: *result = left < right; break;
+    case EXPRESSION_LESS_EQUAL: *result = left <= right; break;
+    case EXPRESSION_GREATER: *result = left > right; break;
+    default: *result = left >= right; break;
     }
     return !overflow || fail(expression, false, left, right, fault);
 }
@@ -125,7 +97,7 @@ const char *fault_text(const Fault *fault, Arena *arena)
 {
     const Expression *expression = fault->expression;
     const long long left = fault->left, right = fault->right;
-    const char *const operator = expression_text(expression->kind);
+    const char *const operator= expression_text(expression->kind);
     if (fault->by_zero)
         return arena_format(arena, "division by zero: %lld %s 0", left, operator);
     if (expression->kind == EXPRESSION_CALL)

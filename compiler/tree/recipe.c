@@ -25,16 +25,19 @@ static void unknown(const Name *name, const char *what, const char *all, const c
 /* False: reported. */
 static bool read_entry(const WrittenEntry *written, RecipeEntry *entry, Diagnostics *diagnostics)
 {
-    static const RecipePass passes[] = {[ACTION_F] = RECIPE_F, [ACTION_B] = RECIPE_B, [ACTION_I] = RECIPE_B, [ACTION_W] = RECIPE_W};
+    static const RecipePass passes[] = {
+        [ACTION_F] = RECIPE_F, [ACTION_B] = RECIPE_B, [ACTION_I] = RECIPE_B, [ACTION_W] = RECIPE_W};
     const RecipeComponent component = recipe_component(written->component.symbol->text);
     if (component == RECIPE_COMPONENTS) {
-        unknown(&written->component, "component of a layer", "attention, dispatch, mlp and combine, and perceptron in the model mlp",
-                recipe_component_names, RECIPE_COMPONENTS, diagnostics);
+        unknown(&written->component, "component of a layer",
+                "attention, dispatch, mlp and combine, and perceptron in the model mlp", recipe_component_names,
+                RECIPE_COMPONENTS, diagnostics);
         return false;
     }
     if (written->pass == ACTION_U || written->chunk != NO_CHUNK) {
         diag_error(diagnostics, written->span, "of a component there are F, B and W");
-        diag_help(diagnostics, written->pass == ACTION_U ? "U is of a whole stage" : "its chunk is that of the F&B's own F or B");
+        diag_help(diagnostics,
+                  written->pass == ACTION_U ? "U is of a whole stage" : "its chunk is that of the F&B's own F or B");
         return false;
     }
     *entry = (RecipeEntry){(uint8_t)component, (uint8_t)passes[written->pass]};
@@ -57,8 +60,10 @@ static void put(Recipe *recipe, Places *places, RecipeStream stream, RecipeEntry
     places->spans[stream][index] = span;
 }
 
-/* As in steps, B is the input half where a W is spelt, and otherwise the whole backward. False: something was reported. */
-static bool read_stream(Item *item, const WrittenStream *written, RecipeStream stream, Places *places, Diagnostics *diagnostics)
+/* As in steps, B is the input half where a W is spelt, and otherwise the whole backward. False: something was
+   reported. */
+static bool read_stream(Item *item, const WrittenStream *written, RecipeStream stream, Places *places,
+                        Diagnostics *diagnostics)
 {
     Recipe *recipe = &item->recipe.made;
     bool good = true;
@@ -103,7 +108,8 @@ void recipe_read(Item *item, Diagnostics *diagnostics)
             places.spans[stream][item->recipe.made.counts[stream]] = written->name.span;
         }
         if (stream == RECIPE_COMPUTE && written->share) {
-            diag_error(diagnostics, written->share->span, "only comm takes a share of the multiprocessors: compute has the others");
+            diag_error(diagnostics, written->share->span,
+                       "only comm takes a share of the multiprocessors: compute has the others");
             good = false;
         }
     }

@@ -55,7 +55,8 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
     if (strcmp(ast->ranks->name.symbol->text, name) == 0)
         return error_set(error, STATUS_BAD_USAGE, "%s %s: the number of ranks is set by %sranks", option, name, dashes);
     if (strcmp(ast->microbatches->name.symbol->text, name) == 0)
-        return error_set(error, STATUS_BAD_USAGE, "%s %s: the number of microbatches is set by %smicrobatches", option, name, dashes);
+        return error_set(error, STATUS_BAD_USAGE, "%s %s: the number of microbatches is set by %smicrobatches", option,
+                         name, dashes);
     char list[512] = "";
     size_t used = 0;
     NearestWord nearest = nearest_to(name);
@@ -73,10 +74,10 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
     const char *const meant = nearest.word ? nearest.word : "";
     const char *const before = nearest.word ? "; did you mean " : "", *const behind = nearest.word ? "?" : "";
     if (!used)
-        return error_set(error, STATUS_BAD_USAGE, "%s %s: schedule %s has no parameters of its own%s%s%s", option, name, ast->schedule,
-                         before, meant, behind);
-    return error_set(error, STATUS_BAD_USAGE, "%s %s: no such parameter%s%s%s; schedule %s has: %s", option, name, before, meant, behind,
-                     ast->schedule, list);
+        return error_set(error, STATUS_BAD_USAGE, "%s %s: schedule %s has no parameters of its own%s%s%s", option, name,
+                         ast->schedule, before, meant, behind);
+    return error_set(error, STATUS_BAD_USAGE, "%s %s: no such parameter%s%s%s; schedule %s has: %s", option, name,
+                     before, meant, behind, ast->schedule, list);
 }
 
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error)
@@ -87,7 +88,10 @@ Status parameters_check(const Ast *ast, const Parameters *parameters, const char
     return STATUS_OK;
 }
 
-int64_t *values_new(const Ast *ast, Arena *arena) { return arena_array(arena, ast->declaration_count, sizeof(int64_t)); }
+int64_t *values_new(const Ast *ast, Arena *arena)
+{
+    return arena_array(arena, ast->declaration_count, sizeof(int64_t));
+}
 
 bool item_per_rank(const Item *item)
 {
@@ -112,13 +116,9 @@ bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *valu
                 return true;
             }
         return evaluate(item->value, values, value, fault);
-    case ITEM_LET:
-        return evaluate(item->value, values, value, fault);
-    case ITEM_PIPE:
-        *value = item->pipe.number;
-        return true;
-    default:
-        return true;
+    case ITEM_LET: return evaluate(item->value, values, value, fault);
+    case ITEM_PIPE: *value = item->pipe.number; return true;
+    default: return true;
     }
 }
 

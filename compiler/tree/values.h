@@ -30,16 +30,16 @@ bool parameters_has(const Parameters *parameters, const char *name);
 /* The `param` of this name; NULL: there is none. */
 const Item *parameter_item(const Ast *ast, const char *name);
 
-/* Whether every parameter is a `param` of the checked file: STATUS_BAD_USAGE names the first that is not, and those that there are.
-   `option` is where they come from: "-D" or "--sweep". */
+/* Whether every parameter is a `param` of the checked file: STATUS_BAD_USAGE names the first that is not, and those
+   that there are. `option` is where they come from: "-D" or "--sweep". */
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error);
 
 /* Values by slot, all zero. */
 int64_t *values_new(const Ast *ast, Arena *arena);
 /* Whether a top-level item has to be evaluated for every rank anew. */
 bool item_per_rank(const Item *item);
-/* The value of what a top-level item declares goes into its slot; items that declare no value are passed over. Items are
-   evaluated in the order of the file. False: `fault` says why. */
+/* The value of what a top-level item declares goes into its slot; items that declare no value are passed over. Items
+   are evaluated in the order of the file. False: `fault` says why. */
 bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault);
 /* All items that are the same for every rank; then, with the rank in RANK_SLOT, those that are not. */
 bool values_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Fault *fault);

@@ -109,10 +109,7 @@ uint64_t bytes_get_varint_up_to(ByteReader *reader, uint64_t limit)
     return value;
 }
 
-uint32_t bytes_checksum(const uint8_t *bytes, size_t size)
-{
-    return bytes_checksum_on(0, bytes, size);
-}
+uint32_t bytes_checksum(const uint8_t *bytes, size_t size) { return bytes_checksum_on(0, bytes, size); }
 
 uint32_t bytes_checksum_on(uint32_t before, const void *bytes, size_t size)
 {

@@ -22,7 +22,8 @@ void bytes_free(ByteWriter *writer);
 
 typedef struct ByteReader {
     const uint8_t *next, *end;
-    bool failed; /* read past the end, or a varint of over 64 bits or with needless zero bytes: every read after gives 0 */
+    /* read past the end, or a varint of over 64 bits or with needless zero bytes: every read after gives 0 */
+    bool failed;
 } ByteReader;
 
 uint8_t bytes_get_u8(ByteReader *reader);

@@ -9,7 +9,8 @@ typedef struct Counted {
     char text[48];
 } Counted;
 
-/* `noun` in the singular. The text is the caller's until the end of the call that it is for: printf("%s\n", counted(n, "rank").text) */
+/* `noun` in the singular. The text is the caller's until the end of the call that it is for: printf("%s\n", counted(n,
+   "rank").text) */
 Counted counted(uint64_t count, const char *noun);
 
 #endif

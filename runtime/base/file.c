@@ -29,7 +29,8 @@ static Status read_all(FILE *stream, const char *path, Arena *arena, char **byte
         if (used < capacity)
             break;
         if (!is_file && used >= ENDLESS)
-            return error_set(error, STATUS_BAD_INPUT, "%s: it has not ended after %d MiB: what is larger must be in a file", path,
+            return error_set(error, STATUS_BAD_INPUT,
+                             "%s: it has not ended after %d MiB: what is larger must be in a file", path,
                              ENDLESS >> 20);
         text = arena_grow(arena, text, capacity, 2 * capacity + 1);
         capacity *= 2;
@@ -84,7 +85,8 @@ static const char suffix[] = "XXXXXX";
 static char *temporary_of(const char *path)
 {
     char *temporary = NULL;
-    return asprintf(&temporary, "%.*s%s%s", (int)(last_part(path) - path), path, temporary_prefix(path).text, suffix) < 0
+    return asprintf(&temporary, "%.*s%s%s", (int)(last_part(path) - path), path, temporary_prefix(path).text, suffix) <
+                   0
                ? NULL
                : temporary;
 }
@@ -204,7 +206,7 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
         return STATUS_OK;
     }
     if (!*path) {
-        errno = ENOENT; /* the temporary name would be a good one */
+        errno = ENOENT;               /* the temporary name would be a good one */
     } else if (!file_is_kept(path)) { /* a device or a pipe (/dev/null, /dev/full) */
         file->stream = fopen(path, "wb");
         file->path = strdup(path);
@@ -308,7 +310,9 @@ Status file_check(const char *path, Error *error)
     OutputFile file;
     struct stat there;
     if (strcmp(path, "-") != 0 && stat(path, &there) == 0 && S_ISFIFO(there.st_mode))
-        return access(path, W_OK) == 0 ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(errno));
+        return access(path, W_OK) == 0
+                   ? STATUS_OK
+                   : error_set(error, STATUS_RUN_FAILED, "cannot write %s: %s", path, strerror(errno));
     TRY(file_begin(path, &file, error));
     file_abandon(&file);
     return STATUS_OK;
@@ -321,8 +325,8 @@ static bool is_same_place(const char *one, const char *other)
     if (strcmp(last_part(one), last_part(other)) != 0)
         return false;
     char *folder = folder_of(one), *other_folder = folder_of(other);
-    const bool same = folder && other_folder && stat(folder, &a) == 0 && stat(other_folder, &b) == 0 && a.st_dev == b.st_dev &&
-                      a.st_ino == b.st_ino;
+    const bool same = folder && other_folder && stat(folder, &a) == 0 && stat(other_folder, &b) == 0 &&
+                      a.st_dev == b.st_dev && a.st_ino == b.st_ino;
     free(folder);
     free(other_folder);
     return same || strcmp(one, other) == 0;
@@ -338,16 +342,19 @@ static bool is_same_file(const char *one, const char *other)
     return S_ISREG(a.st_mode) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-Status file_keep_apart(const char *const *outputs, size_t output_count, const char *const *inputs, size_t input_count, Error *error)
+Status file_keep_apart(const char *const *outputs, size_t output_count, const char *const *inputs, size_t input_count,
+                       Error *error)
 {
     for (size_t i = 0; i < output_count; i++) {
         for (size_t j = 0; j < input_count; j++)
             if (is_same_file(outputs[i], inputs[j]))
-                return error_set(error, STATUS_BAD_USAGE, "%s is read, and would be overwritten: name another file for what is written",
+                return error_set(error, STATUS_BAD_USAGE,
+                                 "%s is read, and would be overwritten: name another file for what is written",
                                  outputs[i]);
         for (size_t j = 0; j < i; j++)
             if (is_same_file(outputs[i], outputs[j]))
-                return error_set(error, STATUS_BAD_USAGE, "%s would be written twice: name a file for each", outputs[i]);
+                return error_set(error, STATUS_BAD_USAGE, "%s would be written twice: name a file for each",
+                                 outputs[i]);
     }
     return STATUS_OK;
 }

@@ -38,6 +38,7 @@ void file_abandon(OutputFile *file);
 
 /* STATUS_BAD_USAGE where one of the outputs would take the place of another or of an input, under whatever name. NULL
    and "-" are no file. */
-Status file_keep_apart(const char *const *outputs, size_t output_count, const char *const *inputs, size_t input_count, Error *error);
+Status file_keep_apart(const char *const *outputs, size_t output_count, const char *const *inputs, size_t input_count,
+                       Error *error);
 
 #endif

@@ -10,7 +10,8 @@ static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 static bool same(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
-/* Letters to insert, to leave out, to change, or to swap with their neighbour; a capital for a small one costs nothing. */
+/* Letters to insert, to leave out, to change, or to swap with their neighbour; a capital for a small one costs
+   nothing. */
 static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     size_t rows[3][LONGEST + 1];

@@ -93,7 +93,8 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
     char text[32];
     *fault = (RecipeFault){.stream = stream, .index = index};
     if (entry.component >= RECIPE_COMPONENTS || entry.pass >= RECIPE_PASSES) {
-        snprintf(fault->text, sizeof fault->text, "there is no component %u with a pass %u", entry.component, entry.pass);
+        snprintf(fault->text, sizeof fault->text, "there is no component %u with a pass %u", entry.component,
+                 entry.pass);
         return false;
     }
     recipe_entry_text(entry, text, sizeof text);
@@ -112,7 +113,8 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
         for (uint32_t i = 0; i < ((RecipeStream)s == stream ? index : recipe->counts[s]); i++)
             if (same(recipe->entries[s][i], entry)) {
                 snprintf(fault->text, sizeof fault->text, "%s stands twice", text);
-                snprintf(fault->help, sizeof fault->help, "a recipe is of one layer, in which every component runs once");
+                snprintf(fault->help, sizeof fault->help,
+                         "a recipe is of one layer, in which every component runs once");
                 return false;
             }
     return true;
@@ -133,7 +135,8 @@ static bool check_complete(const Recipe *recipe, RecipeFault *fault)
             recipe_entry_text((RecipeEntry){(uint8_t)c, (uint8_t)pass}, text, sizeof text);
             *fault = (RecipeFault){.stream = stream, .index = recipe->counts[stream]};
             snprintf(fault->text, sizeof fault->text, "%s is missing", text);
-            snprintf(fault->help, sizeof fault->help, "a component that the recipe names runs in both halves; "
+            snprintf(fault->help, sizeof fault->help,
+                     "a component that the recipe names runs in both halves; "
                      "left out of both, the model's runs where its half comes to it");
             return false;
         }
@@ -160,10 +163,11 @@ static void explain_stop(const Recipe *recipe, const uint32_t *next, RecipeFault
                 return;
             }
     }
-    snprintf(fault->text, sizeof fault->text, "the streams wait for each other: compute at %s for %s, comm at %s for %s",
-             at[RECIPE_COMPUTE], wants[RECIPE_COMPUTE], at[RECIPE_COMM], wants[RECIPE_COMM]);
-    snprintf(fault->help, sizeof fault->help, "one of these must come earlier: %s in comm, or %s in compute", wants[RECIPE_COMPUTE],
-             wants[RECIPE_COMM]);
+    snprintf(fault->text, sizeof fault->text,
+             "the streams wait for each other: compute at %s for %s, comm at %s for %s", at[RECIPE_COMPUTE],
+             wants[RECIPE_COMPUTE], at[RECIPE_COMM], wants[RECIPE_COMM]);
+    snprintf(fault->help, sizeof fault->help, "one of these must come earlier: %s in comm, or %s in compute",
+             wants[RECIPE_COMPUTE], wants[RECIPE_COMM]);
 }
 
 bool recipe_check(const Recipe *recipe, RecipeFault *fault)

@@ -1,23 +1,27 @@
 #ifndef BASE_RECIPE_H
 #define BASE_RECIPE_H
 
-/* The inside of a fused F&B: in which order the components of a layer run, those of a forward and those of a backward of
-   another microbatch, so that what one half sends over the network hides behind what the other computes. A schedule writes it
-   (grammar/LANGUAGE.md), the program carries it, the stages of a model follow it, layer by layer.
+/* The inside of a fused F&B: in which order the components of a layer run, those of a forward and those of a backward
+   of another microbatch, so that what one half sends over the network hides behind what the other computes. A schedule
+   writes it (grammar/LANGUAGE.md), the program carries it, the stages of a model follow it, layer by layer.
 
-   A recipe has two streams. Each runs its entries in their order; between the streams an entry waits for the one that it needs:
-   F of a component for the F of the component before it in the layer, B for the B of the component behind it, W for its own B.
-   B is the input half of a backward, W the weight half; what communicates has no W. */
+   A recipe has two streams. Each runs its entries in their order; between the streams an entry waits for the one that
+   it needs: F of a component for the F of the component before it in the layer, B for the B of the component behind it,
+   W for its own B. B is the input half of a backward, W the weight half; what communicates has no W. */
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* What layers are made of, in the order of their forward; dispatch and combine are the all-to-alls before and behind experts. A
-   model need not have them all. COMPONENT(name, text, communicates) */
-#define RECIPE_COMPONENT_LIST                                                                                     \
-    COMPONENT(ATTENTION, "attention", false) COMPONENT(DISPATCH, "dispatch", true) COMPONENT(MLP, "mlp", false)   \
-    COMPONENT(COMBINE, "combine", true) COMPONENT(PERCEPTRON, "perceptron", false)
+/* What layers are made of, in the order of their forward; dispatch and combine are the all-to-alls before and behind
+   experts. A model need not have them all. COMPONENT(name, text, communicates) */
+/* clang-format off */
+#define RECIPE_COMPONENT_LIST                   \
+    COMPONENT(ATTENTION, "attention", false)    \
+    COMPONENT(DISPATCH, "dispatch", true)       \
+    COMPONENT(MLP, "mlp", false)                \
+    COMPONENT(COMBINE, "combine", true)         \
+    COMPONENT(PERCEPTRON, "perceptron", false)
 
 typedef enum RecipeComponent {
 #define COMPONENT(name, text, communicates) RECIPE_##name,
@@ -25,6 +29,7 @@ typedef enum RecipeComponent {
 #undef COMPONENT
     RECIPE_COMPONENTS
 } RecipeComponent;
+/* clang-format on */
 
 typedef enum RecipePass { RECIPE_F, RECIPE_B, RECIPE_W, RECIPE_PASSES } RecipePass;
 typedef enum RecipeStream { RECIPE_COMPUTE, RECIPE_COMM, RECIPE_STREAMS } RecipeStream;
@@ -59,9 +64,9 @@ bool recipe_has(const Recipe *recipe, RecipeComponent component, RecipePass pass
 /* What an entry waits for within its layer; false: nothing. */
 bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed);
 
-/* All entries in one order in which they can be issued, one at a time: each behind what it needs, those of a stream in theirs, a
-   communication as early as it can. `order` has RECIPE_ENTRIES places; returns how many there are. Fewer than the recipe has:
-   the streams, or one, wait for ever. */
+/* All entries in one order in which they can be issued, one at a time: each behind what it needs, those of a stream in
+   theirs, a communication as early as it can. `order` has RECIPE_ENTRIES places; returns how many there are. Fewer than
+   the recipe has: the streams, or one, wait for ever. */
 uint32_t recipe_order(const Recipe *recipe, RecipeEntry *order);
 
 /* What is wrong with a recipe, the first thing of it, in words. */
@@ -71,8 +76,8 @@ typedef struct RecipeFault {
     char text[256], help[192]; /* help "": none */
 } RecipeFault;
 
-/* Whether each component that it names has F and B once, and W once if it computes; only what communicates is in comm; no stream
-   waits for ever; the share is a part. */
+/* Whether each component that it names has F and B once, and W once if it computes; only what communicates is in comm;
+   no stream waits for ever; the share is a part. */
 bool recipe_check(const Recipe *recipe, RecipeFault *fault);
 
 #endif

@@ -58,7 +58,8 @@ Status settings_assign(const char *text, size_t length, SettingTaker *take, void
     return status;
 }
 
-Status settings_unknown(const char *what, const char *word, const char *const *first, size_t stride, size_t count, Error *error)
+Status settings_unknown(const char *what, const char *word, const char *const *first, size_t stride, size_t count,
+                        Error *error)
 {
     NearestWord nearest = nearest_to(word);
     error_set(error, STATUS_BAD_INPUT, "no %s '%s'; there are", what, word);

@@ -14,8 +14,8 @@ typedef struct Error {
     char text[1024];
 } Error;
 
-/* Writes the message and returns `status`, so that a failure is one line: return error_set(error, STATUS_..., "...", ...).
-   A message that does not fit is cut. */
+/* Writes the message and returns `status`, so that a failure is one line: return error_set(error, STATUS_..., "...",
+   ...). A message that does not fit is cut. */
 Status error_set(Error *error, Status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Puts words in front of the message that is there: the frames above add what they know (rank, instruction, file). */
@@ -24,11 +24,11 @@ void error_prefix(Error *error, const char *format, ...) __attribute__((format(p
 /* "PROGRAM: the words" on standard error, printable (text_print); nothing where there are none. */
 void error_print(const char *program, const Error *error);
 
-#define TRY(call)                                    \
-    do {                                             \
-        Status try_status_ = (call);                 \
-        if (try_status_ != STATUS_OK)                \
-            return try_status_;                      \
+#define TRY(call)                     \
+    do {                              \
+        Status try_status_ = (call);  \
+        if (try_status_ != STATUS_OK) \
+            return try_status_;       \
     } while (0)
 
 #endif

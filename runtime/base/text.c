@@ -15,7 +15,8 @@ static size_t utf8_length(const char *text, size_t left)
     };
     const unsigned char *bytes = (const unsigned char *)text;
     size_t form = 0;
-    while (form < sizeof forms / sizeof *forms && !(bytes[0] >= forms[form].first_least && bytes[0] <= forms[form].first_most))
+    while (form < sizeof forms / sizeof *forms &&
+           !(bytes[0] >= forms[form].first_least && bytes[0] <= forms[form].first_most))
         form++;
     if (form == sizeof forms / sizeof *forms || left < forms[form].length)
         return 0;

@@ -72,12 +72,9 @@ static Status make_primitives(CpuDevice *cpu, const KernelShape *shape, CpuKerne
     Primitive *forward = &kernel->primitives[PRIMITIVE_FORWARD], *backward = &kernel->primitives[PRIMITIVE_BACKWARD];
     switch (shape->kind) {
     case KERNEL_LINEAR:
-    case KERNEL_NORM:
-        return STATUS_OK;
-    case KERNEL_GELU:
-        return cpu_gelu_primitives(cpu, shape->rows * shape->columns, forward, backward, error);
-    case KERNEL_ATTENTION:
-        return cpu_attention_primitives(cpu, shape, kernel->primitives, error);
+    case KERNEL_NORM: return STATUS_OK;
+    case KERNEL_GELU: return cpu_gelu_primitives(cpu, shape->rows * shape->columns, forward, backward, error);
+    case KERNEL_ATTENTION: return cpu_attention_primitives(cpu, shape, kernel->primitives, error);
     case KERNEL_CROSS_ENTROPY:
         TRY(cpu_reserve(&cpu->scratch, shape->rows * sizeof(float), error));
         return cpu_softmax_primitive(cpu, shape->rows, shape->columns, forward, error);

@@ -1,8 +1,8 @@
 #ifndef DEVICE_CPU_H
 #define DEVICE_CPU_H
 
-/* The inside of the CPU device. float32; matrix products and what has an exponential in its inner loop by oneDNN's generated
-   kernels, the rest, which only moves memory, in plain loops that the compiler turns into vectors. */
+/* The inside of the CPU device. float32; matrix products and what has an exponential in its inner loop by oneDNN's
+   generated kernels, the rest, which only moves memory, in plain loops that the compiler turns into vectors. */
 
 #include "runtime/device/cpu_dnnl.h"
 #include "runtime/device/device.h"
@@ -48,7 +48,8 @@ Status cpu_softmax_primitive(CpuDevice *cpu, size_t rows, size_t columns, Primit
 Status cpu_run(CpuDevice *cpu, const Primitive *primitive, const void *const *data, Error *error);
 void cpu_free_primitive(Primitive *primitive);
 
-/* c[m, n] = alpha a b + beta c, where a is [m, k], or [k, m] if `transpose_a`; b likewise; the pitches are from row to row. */
+/* c[m, n] = alpha a b + beta c, where a is [m, k], or [k, m] if `transpose_a`; b likewise; the pitches are from row to
+   row. */
 typedef struct Product {
     bool transpose_a, transpose_b;
     size_t m, n, k, a_pitch, b_pitch, c_pitch;
@@ -72,19 +73,22 @@ Status cpu_from_floats(Device *, size_t, const float *, void *, Error *);
 Status cpu_to_floats(Device *, size_t, const void *, float *, Error *);
 Status cpu_copy(Device *, size_t, const void *, void *, Error *);
 Status cpu_accumulate(Device *, size_t, const void *, void *, Error *);
-Status cpu_linear_forward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *, Error *);
+Status cpu_linear_forward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
+                          Error *);
 Status cpu_linear_backward_input(Device *, const Kernel *, const void *, const void *, void *, Error *);
 Status cpu_linear_backward_weight(Device *, const Kernel *, const void *, const void *, void *, void *, Error *);
 Status cpu_norm_forward(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
-Status cpu_norm_backward_input(Device *, const Kernel *, const void *, const void *, const void *, const void *, const void *,
-                               void *, Error *);
-Status cpu_norm_backward_weight(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
+Status cpu_norm_backward_input(Device *, const Kernel *, const void *, const void *, const void *, const void *,
+                               const void *, void *, Error *);
+Status cpu_norm_backward_weight(Device *, const Kernel *, const void *, const void *, const void *, void *, void *,
+                                Error *);
 Status cpu_gelu_forward(Device *, const Kernel *, const void *, void *, Error *);
 Status cpu_gelu_backward(Device *, const Kernel *, const void *, const void *, void *, Error *);
 Status cpu_attention_forward(Device *, const Kernel *, const void *, void *, void *, Error *);
 Status cpu_attention_backward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
                               Error *);
-Status cpu_embedding_forward(Device *, size_t, size_t, size_t, const int32_t *, const void *, const void *, void *, Error *);
+Status cpu_embedding_forward(Device *, size_t, size_t, size_t, const int32_t *, const void *, const void *, void *,
+                             Error *);
 Status cpu_embedding_backward(Device *, size_t, size_t, size_t, const int32_t *, const void *, void *, void *, Error *);
 Status cpu_cross_entropy(Device *, const Kernel *, const int32_t *, double, void *, double *, Error *);
 Status cpu_squared_error(Device *, size_t, const void *, const float *, double, void *, double *, Error *);

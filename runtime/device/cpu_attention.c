@@ -1,6 +1,7 @@
-/* Causal attention on the CPU. A head's rows are done in blocks: a block of n rows ends at row k and so sees k keys. Its
-   probabilities are a dense [n, k] matrix of the context, and what lies right of the last block's diagonal is neither computed
-   nor kept. Heads are gathered into dense matrices first: the library multiplies those up to three times as fast. */
+/* Causal attention on the CPU. A head's rows are done in blocks: a block of n rows ends at row k and so sees k keys.
+   Its probabilities are a dense [n, k] matrix of the context, and what lies right of the last block's diagonal is
+   neither computed nor kept. Heads are gathered into dense matrices first: the library multiplies those up to three
+   times as fast. */
 
 #include "runtime/device/cpu.h"
 
@@ -17,14 +18,13 @@ typedef struct Block {
 static Block block_at(size_t sequence, size_t index)
 {
     const size_t first = index * BLOCK_ROWS, left = sequence - first, rows = left < BLOCK_ROWS ? left : BLOCK_ROWS;
-    return (Block){.first = first, .rows = rows, .keys = first + rows,
+    return (Block){.first = first,
+                   .rows = rows,
+                   .keys = first + rows,
                    .place = BLOCK_ROWS * (size_t)BLOCK_ROWS * (index * (index + 1) / 2)};
 }
 
-static size_t block_count(size_t sequence)
-{
-    return (sequence + BLOCK_ROWS - 1) / BLOCK_ROWS;
-}
+static size_t block_count(size_t sequence) { return (sequence + BLOCK_ROWS - 1) / BLOCK_ROWS; }
 
 static size_t head_context(size_t sequence)
 {
@@ -34,7 +34,8 @@ static size_t head_context(size_t sequence)
 
 AttentionPlan cpu_attention_plan(const KernelShape *shape)
 {
-    const size_t width = shape->columns / shape->heads, block = shape->sequence < BLOCK_ROWS ? shape->sequence : BLOCK_ROWS;
+    const size_t width = shape->columns / shape->heads,
+                 block = shape->sequence < BLOCK_ROWS ? shape->sequence : BLOCK_ROWS;
     return (AttentionPlan){
         .blocks = block_count(shape->sequence),
         .context = shape->rows / shape->sequence * shape->heads * head_context(shape->sequence),
@@ -64,7 +65,8 @@ static void scatter(size_t rows, size_t width, const float *dense, float *destin
         memcpy(destination + i * pitch, dense + i * width, width * sizeof *dense);
 }
 
-Status cpu_attention_forward(Device *device, const Kernel *attention, const void *qkv, void *y, void *context, Error *error)
+Status cpu_attention_forward(Device *device, const Kernel *attention, const void *qkv, void *y, void *context,
+                             Error *error)
 {
     CpuDevice *cpu = (CpuDevice *)device;
     const KernelShape *shape = &attention->shape;
@@ -81,15 +83,28 @@ Status cpu_attention_forward(Device *device, const Kernel *attention, const void
         for (size_t b = 0; b < block_count(sequence); b++) {
             const Block block = block_at(sequence, b);
             float *p = probabilities + block.place;
-            TRY(cpu_product(cpu, &(Product){.transpose_b = true, .m = block.rows, .n = block.keys, .k = width,
-                                            .a_pitch = width, .b_pitch = width, .c_pitch = block.keys, .alpha = scale},
+            TRY(cpu_product(cpu,
+                            &(Product){.transpose_b = true,
+                                       .m = block.rows,
+                                       .n = block.keys,
+                                       .k = width,
+                                       .a_pitch = width,
+                                       .b_pitch = width,
+                                       .c_pitch = block.keys,
+                                       .alpha = scale},
                             q + block.first * width, k, p, error));
             for (size_t i = 0; i < block.rows; i++)
                 for (size_t j = block.first + i + 1; j < block.keys; j++)
                     p[i * block.keys + j] = -INFINITY;
             TRY(cpu_run(cpu, &((const CpuKernel *)attention)->primitives[b], (const void *[]){p, p}, error));
-            TRY(cpu_product(cpu, &(Product){.m = block.rows, .n = width, .k = block.keys, .a_pitch = block.keys,
-                                            .b_pitch = width, .c_pitch = width, .alpha = 1},
+            TRY(cpu_product(cpu,
+                            &(Product){.m = block.rows,
+                                       .n = width,
+                                       .k = block.keys,
+                                       .a_pitch = block.keys,
+                                       .b_pitch = width,
+                                       .c_pitch = width,
+                                       .alpha = 1},
                             p, v, out + block.first * width, error));
         }
         scatter(sequence, width, out, (float *)y + row * columns + column, columns);
@@ -114,7 +129,8 @@ static float inner_product(size_t count, const float *a, const float *b)
     return sum;
 }
 
-/* ds = p (dp - mean) scale, in place of dp. The mean of dp under p is dy y, as y = p v (Dao et al., FlashAttention, 2022). */
+/* ds = p (dp - mean) scale, in place of dp. The mean of dp under p is dy y, as y = p v (Dao et al., FlashAttention,
+   2022). */
 static void softmax_backward(Block block, float scale, const float *p, const float *mean, float *ds)
 {
     for (size_t i = 0; i < block.rows; i++, p += block.keys, ds += block.keys)
@@ -122,8 +138,8 @@ static void softmax_backward(Block block, float scale, const float *p, const flo
             ds[j] = p[j] * (ds[j] - mean[i]) * scale;
 }
 
-Status cpu_attention_backward(Device *device, const Kernel *attention, const void *qkv, const void *y, const void *context,
-                              const void *dy, void *dqkv, Error *error)
+Status cpu_attention_backward(Device *device, const Kernel *attention, const void *qkv, const void *y,
+                              const void *context, const void *dy, void *dqkv, Error *error)
 {
     CpuDevice *cpu = (CpuDevice *)device;
     const KernelShape *shape = &attention->shape;
@@ -147,15 +163,35 @@ Status cpu_attention_backward(Device *device, const Kernel *attention, const voi
             const float beta = b == blocks - 1 ? 0 : 1; /* the last block reaches every key: it comes first */
             for (size_t i = 0; i < block.rows; i++)
                 mean[i] = inner_product(width, d_block + i * width, mixed + (block.first + i) * columns);
-            TRY(cpu_product(cpu, &(Product){.transpose_b = true, .m = block.rows, .n = block.keys, .k = width,
-                                            .a_pitch = width, .b_pitch = width, .c_pitch = block.keys, .alpha = 1},
+            TRY(cpu_product(cpu,
+                            &(Product){.transpose_b = true,
+                                       .m = block.rows,
+                                       .n = block.keys,
+                                       .k = width,
+                                       .a_pitch = width,
+                                       .b_pitch = width,
+                                       .c_pitch = block.keys,
+                                       .alpha = 1},
                             d_block, v, ds, error));
             softmax_backward(block, scale, p, mean, ds);
-            TRY(cpu_product(cpu, &(Product){.m = block.rows, .n = width, .k = block.keys, .a_pitch = block.keys,
-                                            .b_pitch = width, .c_pitch = width, .alpha = 1},
+            TRY(cpu_product(cpu,
+                            &(Product){.m = block.rows,
+                                       .n = width,
+                                       .k = block.keys,
+                                       .a_pitch = block.keys,
+                                       .b_pitch = width,
+                                       .c_pitch = width,
+                                       .alpha = 1},
                             ds, k, dq + block.first * width, error));
-            const Product to_keys = {.transpose_a = true, .m = block.keys, .n = width, .k = block.rows,
-                                     .a_pitch = block.keys, .b_pitch = width, .c_pitch = width, .alpha = 1, .beta = beta};
+            const Product to_keys = {.transpose_a = true,
+                                     .m = block.keys,
+                                     .n = width,
+                                     .k = block.rows,
+                                     .a_pitch = block.keys,
+                                     .b_pitch = width,
+                                     .c_pitch = width,
+                                     .alpha = 1,
+                                     .beta = beta};
             TRY(cpu_product(cpu, &to_keys, p, d_block, dv, error));
             TRY(cpu_product(cpu, &to_keys, ds, q + block.first * width, dk, error));
         }

@@ -1,8 +1,9 @@
 #ifndef DEVICE_CPU_DNNL_H
 #define DEVICE_CPU_DNNL_H
 
-/* oneDNN as of 3.0. Where the library is 2.x, the few calls of 3.0 that are used here, made of what 2.x has: there a memory
-   descriptor is a structure, not a handle that somebody has to free, and an operation is described before its primitive is. */
+/* oneDNN as of 3.0. Where the library is 2.x, the few calls of 3.0 that are used here, made of what 2.x has: there a
+   memory descriptor is a structure, not a handle that somebody has to free, and an operation is described before its
+   primitive is. */
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -10,14 +11,16 @@
 
 typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
 
-static inline dnnl_status_t dnnl_memory_desc_create_with_tag(dnnl_memory_desc_t *memory, int axes, const dnnl_dims_t sizes,
-                                                             dnnl_data_type_t type, dnnl_format_tag_t tag)
+static inline dnnl_status_t dnnl_memory_desc_create_with_tag(dnnl_memory_desc_t *memory, int axes,
+                                                             const dnnl_dims_t sizes, dnnl_data_type_t type,
+                                                             dnnl_format_tag_t tag)
 {
     return dnnl_memory_desc_init_by_tag(memory, axes, sizes, type, tag);
 }
 
-static inline dnnl_status_t dnnl_memory_desc_create_with_strides(dnnl_memory_desc_t *memory, int axes, const dnnl_dims_t sizes,
-                                                                 dnnl_data_type_t type, const dnnl_dims_t strides)
+static inline dnnl_status_t dnnl_memory_desc_create_with_strides(dnnl_memory_desc_t *memory, int axes,
+                                                                 const dnnl_dims_t sizes, dnnl_data_type_t type,
+                                                                 const dnnl_dims_t strides)
 {
     return dnnl_memory_desc_init_by_strides(memory, axes, sizes, type, strides);
 }
@@ -30,23 +33,27 @@ static inline dnnl_status_t dnnl_memory_desc_destroy(dnnl_memory_desc_t memory)
 
 static inline dnnl_status_t dnnl_eltwise_forward_primitive_desc_create(
     dnnl_primitive_desc_t *described, dnnl_engine_t engine, dnnl_prop_kind_t kind, dnnl_alg_kind_t algorithm,
-    dnnl_memory_desc_t source, dnnl_memory_desc_t result, float alpha, float beta, const_dnnl_primitive_attr_t attributes)
+    dnnl_memory_desc_t source, dnnl_memory_desc_t result, float alpha, float beta,
+    const_dnnl_primitive_attr_t attributes)
 {
     dnnl_eltwise_desc_t operation;
     (void)result; /* is like the source */
     const dnnl_status_t status = dnnl_eltwise_forward_desc_init(&operation, kind, algorithm, &source, alpha, beta);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
 }
 
 static inline dnnl_status_t dnnl_eltwise_backward_primitive_desc_create(
-    dnnl_primitive_desc_t *described, dnnl_engine_t engine, dnnl_alg_kind_t algorithm, dnnl_memory_desc_t source_gradient,
-    dnnl_memory_desc_t gradient, dnnl_memory_desc_t source, float alpha, float beta, const_dnnl_primitive_desc_t forward,
-    const_dnnl_primitive_attr_t attributes)
+    dnnl_primitive_desc_t *described, dnnl_engine_t engine, dnnl_alg_kind_t algorithm,
+    dnnl_memory_desc_t source_gradient, dnnl_memory_desc_t gradient, dnnl_memory_desc_t source, float alpha, float beta,
+    const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attributes)
 {
     dnnl_eltwise_desc_t operation;
     (void)source_gradient; /* is like the other gradient */
-    const dnnl_status_t status = dnnl_eltwise_backward_desc_init(&operation, algorithm, &gradient, &source, alpha, beta);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(described, &operation, attributes, engine, forward);
+    const dnnl_status_t status =
+        dnnl_eltwise_backward_desc_init(&operation, algorithm, &gradient, &source, alpha, beta);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(described, &operation, attributes, engine, forward);
 }
 
 static inline dnnl_status_t dnnl_softmax_forward_primitive_desc_create(
@@ -55,7 +62,8 @@ static inline dnnl_status_t dnnl_softmax_forward_primitive_desc_create(
 {
     dnnl_softmax_v2_desc_t operation;
     const dnnl_status_t status = dnnl_softmax_v2_forward_desc_init(&operation, kind, algorithm, &source, &result, axis);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
 }
 
 static inline dnnl_status_t dnnl_matmul_primitive_desc_create(dnnl_primitive_desc_t *described, dnnl_engine_t engine,
@@ -65,7 +73,8 @@ static inline dnnl_status_t dnnl_matmul_primitive_desc_create(dnnl_primitive_des
 {
     dnnl_matmul_desc_t operation;
     const dnnl_status_t status = dnnl_matmul_desc_init(&operation, &a, &b, no_bias, &c);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(described, &operation, attributes, engine, NULL);
 }
 
 #endif

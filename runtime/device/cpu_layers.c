@@ -31,29 +31,48 @@ Status cpu_linear_forward(Device *device, const Kernel *linear, const void *x, c
     if (start)
         start_from(shape->rows, shape->outputs, bias, residual, y);
     return cpu_product((CpuDevice *)device,
-                       &(Product){.m = shape->rows, .n = shape->outputs, .k = shape->columns, .a_pitch = shape->columns,
-                                  .b_pitch = shape->outputs, .c_pitch = shape->outputs, .alpha = 1, .beta = start ? 1 : 0},
+                       &(Product){.m = shape->rows,
+                                  .n = shape->outputs,
+                                  .k = shape->columns,
+                                  .a_pitch = shape->columns,
+                                  .b_pitch = shape->outputs,
+                                  .c_pitch = shape->outputs,
+                                  .alpha = 1,
+                                  .beta = start ? 1 : 0},
                        x, w, y, error);
 }
 
-Status cpu_linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx, Error *error)
+Status cpu_linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
+                                 Error *error)
 {
     const KernelShape *shape = &linear->shape;
     return cpu_product((CpuDevice *)device,
-                       &(Product){.transpose_b = true, .m = shape->rows, .n = shape->columns, .k = shape->outputs,
-                                  .a_pitch = shape->outputs, .b_pitch = shape->outputs, .c_pitch = shape->columns, .alpha = 1},
+                       &(Product){.transpose_b = true,
+                                  .m = shape->rows,
+                                  .n = shape->columns,
+                                  .k = shape->outputs,
+                                  .a_pitch = shape->outputs,
+                                  .b_pitch = shape->outputs,
+                                  .c_pitch = shape->columns,
+                                  .alpha = 1},
                        dy, w, dx, error);
 }
 
-Status cpu_linear_backward_weight(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw, void *dbias,
-                                  Error *error)
+Status cpu_linear_backward_weight(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
+                                  void *dbias, Error *error)
 {
     const KernelShape *shape = &linear->shape;
     for (size_t i = 0; dbias && i < shape->rows; i++)
         TRY(cpu_accumulate(device, shape->outputs, (const float *)dy + i * shape->outputs, dbias, error));
     return cpu_product((CpuDevice *)device,
-                       &(Product){.transpose_a = true, .m = shape->columns, .n = shape->outputs, .k = shape->rows,
-                                  .a_pitch = shape->columns, .b_pitch = shape->outputs, .c_pitch = shape->outputs, .alpha = 1,
+                       &(Product){.transpose_a = true,
+                                  .m = shape->columns,
+                                  .n = shape->outputs,
+                                  .k = shape->rows,
+                                  .a_pitch = shape->columns,
+                                  .b_pitch = shape->outputs,
+                                  .c_pitch = shape->outputs,
+                                  .alpha = 1,
                                   .beta = 1},
                        x, dy, dw, error);
 }

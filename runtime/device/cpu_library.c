@@ -3,9 +3,9 @@
 
 #include <dlfcn.h>
 
-/* A rank is one thread and computes on one core. oneDNN's OpenMP would start a team for every rank; the setting belongs to the
-   calling thread, so each thread makes it before its first call. Looked up at run time: builds of oneDNN without OpenMP have
-   no such function, and need none. */
+/* A rank is one thread and computes on one core. oneDNN's OpenMP would start a team for every rank; the setting belongs
+   to the calling thread, so each thread makes it before its first call. Looked up at run time: builds of oneDNN without
+   OpenMP have no such function, and need none. */
 static void compute_on_this_thread_alone(void)
 {
     static _Thread_local bool done;
@@ -48,8 +48,8 @@ static Status make_primitive(CpuDevice *cpu, const_dnnl_primitive_desc_t descrip
 {
     TRY_LIBRARY(what, dnnl_primitive_create(&primitive->primitive, descriptor));
     for (const int *name = names; *name; name++)
-        TRY(add_argument(cpu, primitive, *name,
-                         dnnl_primitive_desc_query_md(descriptor, dnnl_query_exec_arg_md, *name), error));
+        TRY(add_argument(cpu, primitive, *name, dnnl_primitive_desc_query_md(descriptor, dnnl_query_exec_arg_md, *name),
+                         error));
     primitive->data_count = primitive->argument_count;
     const_dnnl_memory_desc_t scratchpad =
         dnnl_primitive_desc_query_md(descriptor, dnnl_query_exec_arg_md, DNNL_ARG_SCRATCHPAD);
@@ -87,14 +87,16 @@ static void end_making(Making *making)
     dnnl_memory_desc_destroy(making->data);
 }
 
-static Status make_gelu(CpuDevice *cpu, size_t count, Making *making, Primitive *forward, Primitive *backward, Error *error)
+static Status make_gelu(CpuDevice *cpu, size_t count, Making *making, Primitive *forward, Primitive *backward,
+                        Error *error)
 {
     static const int forward_names[] = {DNNL_ARG_SRC, DNNL_ARG_DST, 0};
     static const int backward_names[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC, 0};
     const dnnl_alg_kind_t gelu = dnnl_eltwise_gelu_erf;
     TRY(begin_making(making, 1, (dnnl_dims_t){(dnnl_dim_t)count}, dnnl_a, error));
-    TRY_LIBRARY("GELU", dnnl_eltwise_forward_primitive_desc_create(&making->forward, cpu->engine, dnnl_forward_training, gelu,
-                                                                   making->data, making->data, 0, 0, making->attributes));
+    TRY_LIBRARY("GELU",
+                dnnl_eltwise_forward_primitive_desc_create(&making->forward, cpu->engine, dnnl_forward_training, gelu,
+                                                           making->data, making->data, 0, 0, making->attributes));
     TRY(make_primitive(cpu, making->forward, "GELU", forward_names, forward, error));
     TRY_LIBRARY("GELU", dnnl_eltwise_backward_primitive_desc_create(&making->backward, cpu->engine, gelu, making->data,
                                                                     making->data, making->data, 0, 0, making->forward,
@@ -110,13 +112,14 @@ Status cpu_gelu_primitives(CpuDevice *cpu, size_t count, Primitive *forward, Pri
     return status;
 }
 
-static Status make_softmax(CpuDevice *cpu, size_t rows, size_t columns, Making *making, Primitive *forward, Error *error)
+static Status make_softmax(CpuDevice *cpu, size_t rows, size_t columns, Making *making, Primitive *forward,
+                           Error *error)
 {
     static const int names[] = {DNNL_ARG_SRC, DNNL_ARG_DST, 0};
     TRY(begin_making(making, 2, (dnnl_dims_t){(dnnl_dim_t)rows, (dnnl_dim_t)columns}, dnnl_ab, error));
-    TRY_LIBRARY("softmax", dnnl_softmax_forward_primitive_desc_create(&making->forward, cpu->engine, dnnl_forward_inference,
-                                                                      dnnl_softmax_accurate, making->data, making->data, 1,
-                                                                      making->attributes));
+    TRY_LIBRARY("softmax", dnnl_softmax_forward_primitive_desc_create(
+                               &making->forward, cpu->engine, dnnl_forward_inference, dnnl_softmax_accurate,
+                               making->data, making->data, 1, making->attributes));
     return make_primitive(cpu, making->forward, "softmax", names, forward, error);
 }
 
@@ -153,10 +156,9 @@ Status cpu_product(CpuDevice *cpu, const Product *p, const float *a, const float
     compute_on_this_thread_alone();
     ProductClock *clock = &cpu->device.products;
     const int64_t start = clock->on ? clock_nanoseconds() : 0;
-    TRY_LIBRARY("matrix product",
-                dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', (dnnl_dim_t)p->m, (dnnl_dim_t)p->n,
-                           (dnnl_dim_t)p->k, p->alpha, a, (dnnl_dim_t)p->a_pitch, b, (dnnl_dim_t)p->b_pitch, p->beta, c,
-                           (dnnl_dim_t)p->c_pitch));
+    TRY_LIBRARY("matrix product", dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', (dnnl_dim_t)p->m,
+                                             (dnnl_dim_t)p->n, (dnnl_dim_t)p->k, p->alpha, a, (dnnl_dim_t)p->a_pitch, b,
+                                             (dnnl_dim_t)p->b_pitch, p->beta, c, (dnnl_dim_t)p->c_pitch));
     if (clock->on) {
         clock->nanoseconds += clock_nanoseconds() - start;
         clock->calls++;

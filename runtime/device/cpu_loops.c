@@ -15,13 +15,15 @@ Status cpu_to_floats(Device *device, size_t count, const void *elements, float *
     return cpu_copy(device, count * sizeof(float), elements, destination, error);
 }
 
-Status cpu_load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination, Error *error)
+Status cpu_load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination,
+                       Error *error)
 {
     (void)kind;
     return cpu_from_floats(device, count, source, destination, error);
 }
 
-Status cpu_store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination, Error *error)
+Status cpu_store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination,
+                        Error *error)
 {
     (void)kind;
     return cpu_to_floats(device, count, source, destination, error);

@@ -1,5 +1,5 @@
-/* Layer norm on the CPU. Sums go in lanes: the order is fixed, and the compiler turns them into vectors. oneDNN 2.6 has no
-   kernel for a separate gain and shift. */
+/* Layer norm on the CPU. Sums go in lanes: the order is fixed, and the compiler turns them into vectors. oneDNN 2.6 has
+   no kernel for a separate gain and shift. */
 
 #include "runtime/device/cpu.h"
 
@@ -80,8 +80,8 @@ static RowMeans row_means(size_t count, const float *x, const float *g, const fl
     return (RowMeans){sum_of(d_lanes) / (float)count, sum_of(dn_lanes) * inverse / (float)count};
 }
 
-Status cpu_norm_backward_input(Device *device, const Kernel *norm, const void *x, const void *statistics, const void *gain,
-                               const void *dy, const void *residual, void *dx, Error *error)
+Status cpu_norm_backward_input(Device *device, const Kernel *norm, const void *x, const void *statistics,
+                               const void *gain, const void *dy, const void *residual, void *dx, Error *error)
 {
     (void)error;
     const size_t columns = norm->shape.columns, rows = norm->shape.rows;
@@ -98,8 +98,8 @@ Status cpu_norm_backward_input(Device *device, const Kernel *norm, const void *x
     return residual ? cpu_accumulate(device, rows * columns, residual, dx, error) : STATUS_OK;
 }
 
-Status cpu_norm_backward_weight(Device *device, const Kernel *norm, const void *x, const void *statistics, const void *dy,
-                                void *dgain, void *dshift, Error *error)
+Status cpu_norm_backward_weight(Device *device, const Kernel *norm, const void *x, const void *statistics,
+                                const void *dy, void *dgain, void *dshift, Error *error)
 {
     (void)device, (void)error;
     const size_t columns = norm->shape.columns;

@@ -22,10 +22,12 @@ static Status describe_driver(CudaError code, Error *error)
         return error_set(error, STATUS_RUN_FAILED, "no NVIDIA driver on this machine (libcuda.so.1 cannot be opened)");
     if (code == CUDA_DRIVER_TOO_OLD)
         return error_set(error, STATUS_RUN_FAILED,
-                         "the NVIDIA driver is too old: it is for CUDA %d.%d, this program was built with %d.%d", driver / 1000,
-                         driver % 1000 / 10, cuda_runtime->runtime_version / 1000, cuda_runtime->runtime_version % 1000 / 10);
+                         "the NVIDIA driver is too old: it is for CUDA %d.%d, this program was built with %d.%d",
+                         driver / 1000, driver % 1000 / 10, cuda_runtime->runtime_version / 1000,
+                         cuda_runtime->runtime_version % 1000 / 10);
     if (code != CUDA_OK)
-        return error_set(error, STATUS_RUN_FAILED, "no GPU (cudaGetDeviceCount: %s)", cuda_runtime->GetErrorString(code));
+        return error_set(error, STATUS_RUN_FAILED, "no GPU (cudaGetDeviceCount: %s)",
+                         cuda_runtime->GetErrorString(code));
     return error_set(error, STATUS_RUN_FAILED, "no GPU (the NVIDIA driver for CUDA %d.%d is there and shows none)",
                      driver / 1000, driver % 1000 / 10);
 }
@@ -34,9 +36,10 @@ static Status describe_driver(CudaError code, Error *error)
 static Status find(int *index, CudaProperties *properties, Error *error)
 {
     if (!cuda_runtime)
-        return error_set(error, STATUS_RUN_FAILED,
-                         "this program was built without CUDA: install the CUDA toolkit (where it is not in /usr/local/cuda, "
-                         "set CUDA_HOME) and build again");
+        return error_set(
+            error, STATUS_RUN_FAILED,
+            "this program was built without CUDA: install the CUDA toolkit (where it is not in /usr/local/cuda, "
+            "set CUDA_HOME) and build again");
     int count = 0;
     const CudaError code = cuda_runtime->GetDeviceCount(&count);
     if (code != CUDA_OK || count < 1)
@@ -113,15 +116,9 @@ static Status open_cuda(int index, CudaType type, Device **opened, Error *error)
     return STATUS_OK;
 }
 
-static Status open_bf16(int index, Device **opened, Error *error)
-{
-    return open_cuda(index, CUDA_BF16, opened, error);
-}
+static Status open_bf16(int index, Device **opened, Error *error) { return open_cuda(index, CUDA_BF16, opened, error); }
 
-static Status open_fp32(int index, Device **opened, Error *error)
-{
-    return open_cuda(index, CUDA_F32, opened, error);
-}
+static Status open_fp32(int index, Device **opened, Error *error) { return open_cuda(index, CUDA_F32, opened, error); }
 
 /* --- memory of operations --- */
 
@@ -156,7 +153,8 @@ static Status reserve(CudaDevice *cuda, CudaScratch *scratch, size_t bytes, Erro
 
 static bool fits(size_t value)
 {
-    return value <= UINT32_MAX / 4; /* the kernels count rows and columns in 32 bits, and attention has three times the columns */
+    /* the kernels count rows and columns in 32 bits, and attention has three times the columns */
+    return value <= UINT32_MAX / 4;
 }
 
 static Status make_kernel(Device *device, const KernelShape *shape, Kernel **kernel, Error *error)
@@ -169,21 +167,17 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
                          shape->columns, shape->outputs);
     switch (shape->kind) {
     case KERNEL_LINEAR:
-    case KERNEL_GELU:
-        break;
-    case KERNEL_NORM:
-        context = 2 * shape->rows * sizeof(float);
-        break;
+    case KERNEL_GELU: break;
+    case KERNEL_NORM: context = 2 * shape->rows * sizeof(float); break;
     case KERNEL_ATTENTION:
         if (shape->columns / shape->heads > ATTENTION_WIDTH)
-            return error_set(error, STATUS_RUN_FAILED, "heads of %zu are wider than this device takes, %d: more heads help",
+            return error_set(error, STATUS_RUN_FAILED,
+                             "heads of %zu are wider than this device takes, %d: more heads help",
                              shape->columns / shape->heads, ATTENTION_WIDTH);
         context = shape->rows * shape->heads * sizeof(float);
         TRY(reserve(cuda, &cuda->delta, context, error));
         break;
-    case KERNEL_CROSS_ENTROPY:
-        TRY(reserve(cuda, &cuda->sums, shape->rows * sizeof(double), error));
-        break;
+    case KERNEL_CROSS_ENTROPY: TRY(reserve(cuda, &cuda->sums, shape->rows * sizeof(double), error)); break;
     }
     *kernel = calloc(1, sizeof **kernel);
     if (!*kernel)
@@ -213,7 +207,8 @@ static void deallocate(Device *device, void *memory)
 static Status allocate(Device *device, size_t bytes, void **memory, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    TRY(reserve(cuda, &cuda->sums, sum_partials(bytes / sizeof(float)) * sizeof(double), error)); /* for a sum over all of it */
+    /* for a sum over all of it */
+    TRY(reserve(cuda, &cuda->sums, sum_partials(bytes / sizeof(float)) * sizeof(double), error));
     TRY(cuda_take(bytes, memory, error));
     const Status status = cuda_status(cuda_runtime->MemsetAsync(*memory, 0, bytes, cuda->streams[QUEUE_COMPUTE]),
                                       "cudaMemsetAsync", error);
@@ -249,12 +244,10 @@ static float float_of(uint16_t half)
 
 enum { PIECE = 16384 };
 
-static bool is_float(const Device *device, NumberKind kind)
-{
-    return device->run->size[kind] == sizeof(float);
-}
+static bool is_float(const Device *device, NumberKind kind) { return device->run->size[kind] == sizeof(float); }
 
-static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination, Error *error)
+static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination,
+                          Error *error)
 {
     if (is_float(device, kind))
         return copy_and_wait(device, count * sizeof(float), source, destination, error);
@@ -268,7 +261,8 @@ static Status load_floats(Device *device, NumberKind kind, size_t count, const f
     return STATUS_OK;
 }
 
-static Status store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination, Error *error)
+static Status store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination,
+                           Error *error)
 {
     if (is_float(device, kind))
         return copy_and_wait(device, count * sizeof(float), source, destination, error);
@@ -282,46 +276,23 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
     return STATUS_OK;
 }
 
-#define CUDA_TABLE(its_name, its_open, element)              \
-    {                                                        \
-        .name = its_name,                                    \
-        .size = {element, sizeof(float)},                    \
-        .async = &cuda_queues,                               \
-        .fusion = &cuda_fusion,                              \
-        .probe = probe,                                      \
-        .open = its_open,                                    \
-        .close = close_cuda,                                 \
-        .make_kernel = make_kernel,                          \
-        .free_kernel = free_kernel,                          \
-        .allocate = allocate,                                \
-        .deallocate = deallocate,                            \
-        .upload = copy_and_wait,                             \
-        .download = copy_and_wait,                           \
-        .load_floats = load_floats,                          \
-        .store_floats = store_floats,                        \
-        .fill = cuda_fill,                                   \
-        .copy = cuda_copy,                                   \
-        .accumulate = cuda_accumulate,                       \
-        .from_floats = cuda_from_floats,                     \
-        .to_floats = cuda_to_floats,                         \
-        .linear_forward = cuda_linear_forward,               \
-        .linear_backward_input = cuda_linear_backward_input, \
-        .linear_gelu_forward = cuda_linear_gelu_forward,     \
-        .linear_gelu_backward_input = cuda_linear_gelu_backward_input, \
-        .linear_backward_weight = cuda_linear_backward_weight, \
-        .norm_forward = cuda_norm_forward,                   \
-        .norm_backward_input = cuda_norm_backward_input,     \
-        .norm_backward_weight = cuda_norm_backward_weight,   \
-        .gelu_forward = cuda_gelu_forward,                   \
-        .gelu_backward = cuda_gelu_backward,                 \
-        .attention_forward = cuda_attention_forward,         \
-        .attention_backward = cuda_attention_backward,       \
-        .embedding_forward = cuda_embedding_forward,         \
-        .embedding_backward = cuda_embedding_backward,       \
-        .cross_entropy = cuda_cross_entropy,                 \
-        .squared_error = cuda_squared_error,                 \
-        .sum_of_squares = cuda_sum_of_squares,               \
-        .adamw = cuda_adamw,                                 \
+#define CUDA_TABLE(its_name, its_open, element)                                                                        \
+    {                                                                                                                  \
+        .name = its_name, .size = {element, sizeof(float)}, .async = &cuda_queues, .fusion = &cuda_fusion,             \
+        .probe = probe, .open = its_open, .close = close_cuda, .make_kernel = make_kernel, .free_kernel = free_kernel, \
+        .allocate = allocate, .deallocate = deallocate, .upload = copy_and_wait, .download = copy_and_wait,            \
+        .load_floats = load_floats, .store_floats = store_floats, .fill = cuda_fill, .copy = cuda_copy,                \
+        .accumulate = cuda_accumulate, .from_floats = cuda_from_floats, .to_floats = cuda_to_floats,                   \
+        .linear_forward = cuda_linear_forward, .linear_backward_input = cuda_linear_backward_input,                    \
+        .linear_gelu_forward = cuda_linear_gelu_forward,                                                               \
+        .linear_gelu_backward_input = cuda_linear_gelu_backward_input,                                                 \
+        .linear_backward_weight = cuda_linear_backward_weight, .norm_forward = cuda_norm_forward,                      \
+        .norm_backward_input = cuda_norm_backward_input, .norm_backward_weight = cuda_norm_backward_weight,            \
+        .gelu_forward = cuda_gelu_forward, .gelu_backward = cuda_gelu_backward,                                        \
+        .attention_forward = cuda_attention_forward, .attention_backward = cuda_attention_backward,                    \
+        .embedding_forward = cuda_embedding_forward, .embedding_backward = cuda_embedding_backward,                    \
+        .cross_entropy = cuda_cross_entropy, .squared_error = cuda_squared_error,                                      \
+        .sum_of_squares = cuda_sum_of_squares, .adamw = cuda_adamw,                                                    \
     }
 
 const DeviceTable device_cuda = CUDA_TABLE("cuda", open_bf16, 2);

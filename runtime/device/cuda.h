@@ -1,14 +1,16 @@
 #ifndef DEVICE_CUDA_H
 #define DEVICE_CUDA_H
 
-/* The inside of the CUDA device: two streams of one GPU, and the kernels of kernels/kernels.h. "cuda" computes in bfloat16 with
-   sums in float, "cuda-fp32" in float throughout, to be compared with the CPU. Everything is asked of `cuda_runtime`. */
+/* The inside of the CUDA device: two streams of one GPU, and the kernels of kernels/kernels.h. "cuda" computes in
+   bfloat16 with sums in float, "cuda-fp32" in float throughout, to be compared with the CPU. Everything is asked of
+   `cuda_runtime`. */
 
 #include "runtime/device/cuda_runtime.h"
 #include "runtime/device/device.h"
 
 #include <string.h>
 
+/* clang-format off */
 #define KERNEL_NUMBER(file, name, parameters) CUDA_##name,
 enum {
     KERNELS_OF_ELEMENTS(KERNEL_NUMBER)
@@ -19,6 +21,7 @@ enum {
     CUDA_KERNELS
 };
 #undef KERNEL_NUMBER
+/* clang-format on */
 
 typedef enum CudaType { CUDA_F32, CUDA_BF16, CUDA_TYPES } CudaType;
 
@@ -61,12 +64,13 @@ typedef struct CudaDevice {
     CudaProperties properties;
     const CudaModule *module;
     CudaStream *streams[2]; /* by DeviceQueue */
-    CudaScratch sums, delta; /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
+    /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
+    CudaScratch sums, delta;
     CudaFusion *fusion;
-    CudaMap *maps; /* CUDA_MAPS, each near where its matrix's hash says */
-    unsigned cluster; /* blocks of a product's cluster, to time one or the other; 0: hopper_cluster */
+    CudaMap *maps;           /* CUDA_MAPS, each near where its matrix's hash says */
+    unsigned cluster;        /* blocks of a product's cluster, to time one or the other; 0: hopper_cluster */
     bool portable_attention; /* to time one or the other: no TMA, no wgmma */
-    bool library; /* a library enqueues messages, and moves them by kernels */
+    bool library;            /* a library enqueues messages, and moves them by kernels */
     CudaEvent **marks;
     size_t mark_count;
 } CudaDevice;
@@ -82,7 +86,8 @@ void cuda_module_release(void);
 
 /* What the build has put into the program: sources, and machine code where it had nvcc. Ends with a NULL name. */
 typedef struct CudaImage {
-    const char *file;         /* a source without its .cu, or a header; of machine code the unit: product.bf16, hopper */
+    /* a source without its .cu, or a header; of machine code the unit: product.bf16, hopper */
+    const char *file;
     const char *architecture; /* sm_80, ...; NULL: the source, closed by a 0 */
     const char *begin;
 } CudaImage;
@@ -114,8 +119,8 @@ Status cuda_fusion_open(CudaDevice *cuda, Error *error);
 void cuda_fusion_close(CudaDevice *cuda); /* when its streams are through */
 /* What operations are given besides their arguments, their scratch memory, has moved. */
 void cuda_fusion_forget(CudaDevice *cuda);
-/* Whether an F&B is being collected, which an operation then joins: `parameters` are those of `kernel`. What a fused launch does
-   not know is enqueued by itself, behind what was collected before. */
+/* Whether an F&B is being collected, which an operation then joins: `parameters` are those of `kernel`. What a fused
+   launch does not know is enqueued by itself, behind what was collected before. */
 bool cuda_fusing(const CudaDevice *cuda);
 Status cuda_fuse(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error);
 
@@ -129,24 +134,28 @@ Status cuda_fill(Device *, NumberKind, size_t, double, void *, Error *);
 Status cuda_accumulate(Device *, size_t, const void *, void *, Error *);
 Status cuda_from_floats(Device *, size_t, const float *, void *, Error *);
 Status cuda_to_floats(Device *, size_t, const void *, float *, Error *);
-Status cuda_linear_forward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *, Error *);
+Status cuda_linear_forward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
+                           Error *);
 Status cuda_linear_backward_input(Device *, const Kernel *, const void *, const void *, void *, Error *);
-Status cuda_linear_gelu_forward(Device *, const Kernel *, const Kernel *, const void *, const void *, const void *, void *, void *,
-                                Error *);
-Status cuda_linear_gelu_backward_input(Device *, const Kernel *, const Kernel *, const void *, const void *, const void *, void *,
-                                       Error *);
+Status cuda_linear_gelu_forward(Device *, const Kernel *, const Kernel *, const void *, const void *, const void *,
+                                void *, void *, Error *);
+Status cuda_linear_gelu_backward_input(Device *, const Kernel *, const Kernel *, const void *, const void *,
+                                       const void *, void *, Error *);
 Status cuda_linear_backward_weight(Device *, const Kernel *, const void *, const void *, void *, void *, Error *);
 Status cuda_norm_forward(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
-Status cuda_norm_backward_input(Device *, const Kernel *, const void *, const void *, const void *, const void *, const void *,
-                                void *, Error *);
-Status cuda_norm_backward_weight(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
+Status cuda_norm_backward_input(Device *, const Kernel *, const void *, const void *, const void *, const void *,
+                                const void *, void *, Error *);
+Status cuda_norm_backward_weight(Device *, const Kernel *, const void *, const void *, const void *, void *, void *,
+                                 Error *);
 Status cuda_gelu_forward(Device *, const Kernel *, const void *, void *, Error *);
 Status cuda_gelu_backward(Device *, const Kernel *, const void *, const void *, void *, Error *);
 Status cuda_attention_forward(Device *, const Kernel *, const void *, void *, void *, Error *);
 Status cuda_attention_backward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
                                Error *);
-Status cuda_embedding_forward(Device *, size_t, size_t, size_t, const int32_t *, const void *, const void *, void *, Error *);
-Status cuda_embedding_backward(Device *, size_t, size_t, size_t, const int32_t *, const void *, void *, void *, Error *);
+Status cuda_embedding_forward(Device *, size_t, size_t, size_t, const int32_t *, const void *, const void *, void *,
+                              Error *);
+Status cuda_embedding_backward(Device *, size_t, size_t, size_t, const int32_t *, const void *, void *, void *,
+                               Error *);
 Status cuda_cross_entropy(Device *, const Kernel *, const int32_t *, double, void *, double *, Error *);
 Status cuda_squared_error(Device *, size_t, const void *, const float *, double, void *, double *, Error *);
 Status cuda_sum_of_squares(Device *, size_t, const void *, double *, Error *);

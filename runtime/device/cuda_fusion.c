@@ -1,6 +1,6 @@
-/* An F&B as one launch: the operations of its halves are collected, with what each waits for, and go to the GPU as a table
-   (kernels.h, Fused). A training step has the same F&Bs again and again: tables stay there, so that the next launch of one is all
-   that there is to do. */
+/* An F&B as one launch: the operations of its halves are collected, with what each waits for, and go to the GPU as a
+   table (kernels.h, Fused). A training step has the same F&Bs again and again: tables stay there, so that the next
+   launch of one is all that there is to do. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More operations than a plan has are several launches, whose tables do not stay; no more do those for which there is no memory
-   left. Drafts are as many as an interpreter has F&Bs under way, and some; plans as many as a rank has pairs of stages, each a stage's
-   F and a stage's B or I, and passes of stages, most often. */
+/* More operations than a plan has are several launches, whose tables do not stay; no more do those for which there is
+   no memory left. Drafts are as many as an interpreter has F&Bs under way, and some; plans as many as a rank has pairs
+   of stages, each a stage's F and a stage's B or I, and passes of stages, most often. */
 enum { DRAFTS = 16, PLANS = 32, PLACES = 4096, NEARBY = 8, TABLE_MEMORY = 16 << 20 };
 
 /* Where the host writes a table, and the GPU copies it from. */
@@ -43,32 +43,34 @@ struct CudaFusion {
     KeptTable *kept, *place; /* PLACES; that of what is collected, NULL: it does not stay */
     ProductClock before;     /* the device's, when collecting began */
     size_t memory_used;
-    void *host, *memory;     /* of all drafts; of tables that stay, behind them of one that does not */
+    void *host, *memory; /* of all drafts; of tables that stay, behind them of one that does not */
 };
 
+/* clang-format off */
 static const unsigned char kind_of[CUDA_KERNELS] = { /* +1 */
 #define KIND(name, field) [CUDA_##name] = FUSED_##name + 1,
-    FUSED_OPERATIONS(KIND) FUSED_OPERATIONS_OF_HOPPER(KIND)
+    FUSED_OPERATIONS(KIND)
+    FUSED_OPERATIONS_OF_HOPPER(KIND)
 #undef KIND
 };
 
 static const size_t parameter_bytes[FUSED_KINDS] = {
 #define BYTES(name, field) [FUSED_##name] = sizeof((Operation *)NULL)->of.field,
-    FUSED_OPERATIONS(BYTES) FUSED_OPERATIONS_OF_HOPPER(BYTES)
+    FUSED_OPERATIONS(BYTES)
+    FUSED_OPERATIONS_OF_HOPPER(BYTES)
 #undef BYTES
 };
+/* clang-format on */
 
 /* --- open and close --- */
 
-static unsigned counters_of(unsigned operations)
-{
-    return FUSED_QUEUES + operations;
-}
+static unsigned counters_of(unsigned operations) { return FUSED_QUEUES + operations; }
 
 /* Operations, one behind the other; behind them the counters of one launch and of the next, and the runs. */
 static size_t table_bytes(unsigned operations, unsigned runs)
 {
-    const size_t bytes = operations * sizeof(Operation) + 2 * counters_of(operations) * sizeof(unsigned) + runs * sizeof(TileRun);
+    const size_t bytes =
+        operations * sizeof(Operation) + 2 * counters_of(operations) * sizeof(unsigned) + runs * sizeof(TileRun);
     return (bytes + 255) / 256 * 256;
 }
 
@@ -120,8 +122,8 @@ static KeptTable *find_place(const CudaDevice *cuda, const void *name, size_t by
     for (unsigned i = 0; i < NEARBY; i++) {
         KeptTable *kept = &fusion->kept[(first + i) % PLACES];
         if (!kept->fused.operations ||
-            (kept->name_bytes == bytes && kept->blocks == fusion->blocks && kept->products.on == cuda->device.products.on &&
-             memcmp(kept->name, name, bytes) == 0))
+            (kept->name_bytes == bytes && kept->blocks == fusion->blocks &&
+             kept->products.on == cuda->device.products.on && memcmp(kept->name, name, bytes) == 0))
             return kept;
     }
     return NULL;
@@ -146,10 +148,7 @@ static void turn_counters(Fused *fused)
 
 /* --- an F&B --- */
 
-bool cuda_fusing(const CudaDevice *cuda)
-{
-    return cuda->fusion->on;
-}
+bool cuda_fusing(const CudaDevice *cuda) { return cuda->fusion->on; }
 
 /* Its copy was enqueued long ago. */
 static Status await_draft(const Draft *draft, Error *error)
@@ -161,7 +160,8 @@ static Status await_draft(const Draft *draft, Error *error)
 }
 
 /* The plan for what is collected; the oldest makes place for a new one. */
-static Status find_plan(CudaFusion *fusion, Operation *operations, unsigned element_size, const FusedPlan **found, Error *error)
+static Status find_plan(CudaFusion *fusion, Operation *operations, unsigned element_size, const FusedPlan **found,
+                        Error *error)
 {
     TRY(fused_shapes(operations, fusion->count, element_size, fusion->blocks, 0, &fusion->shapes, error));
     for (int p = 0; p < PLANS; p++)
@@ -227,8 +227,8 @@ static Status launch_table(CudaDevice *cuda, Error *error)
     return STATUS_OK;
 }
 
-/* What is left to the kernels of a library that moves messages meanwhile: the recipe's share, or one in so many. Copies between
-   the ranks of one GPU, and models without communication of their own, take no multiprocessors. */
+/* What is left to the kernels of a library that moves messages meanwhile: the recipe's share, or one in so many. Copies
+   between the ranks of one GPU, and models without communication of their own, take no multiprocessors. */
 enum { LIBRARY_PART = 16 };
 
 static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t whole)
@@ -236,11 +236,13 @@ static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t w
     const unsigned all = (unsigned)cuda->properties.multiprocessors;
     if (!cuda->library)
         return all;
-    const unsigned left = share ? (unsigned)(((uint64_t)all * share + whole / 2) / whole) : (all + LIBRARY_PART / 2) / LIBRARY_PART;
+    const unsigned left =
+        share ? (unsigned)(((uint64_t)all * share + whole / 2) / whole) : (all + LIBRARY_PART / 2) / LIBRARY_PART;
     return left < all ? all - left : 1;
 }
 
-static Status begin(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again, Error *error)
+static Status begin(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again,
+                    Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
     CudaFusion *fusion = cuda->fusion;

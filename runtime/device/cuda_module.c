@@ -13,7 +13,7 @@ enum { UNITS_MAX = 32, HEADERS_MAX = 32 };
 
 /* A source, compiled for one type of elements where it has kernels of both. */
 typedef struct Unit {
-    char name[32];           /* product.bf16, hopper */
+    char name[32]; /* product.bf16, hopper */
     const char *file, *macro;
     JitImage made; /* until it is loaded */
     CudaLibrary *library;
@@ -22,9 +22,9 @@ typedef struct Unit {
 static struct {
     pthread_mutex_t lock;
     unsigned users;
-    int major, minor;               /* of the GPUs */
-    bool complete[CUDA_TYPES];      /* all kernels for devices of that type are there */
-    uint64_t prepared[CUDA_TYPES];  /* a bit for each GPU whose kernels may take all shared memory */
+    int major, minor;              /* of the GPUs */
+    bool complete[CUDA_TYPES];     /* all kernels for devices of that type are there */
+    uint64_t prepared[CUDA_TYPES]; /* a bit for each GPU whose kernels may take all shared memory */
     CudaModule module;
     Unit units[UNITS_MAX];
     size_t unit_count;
@@ -34,13 +34,14 @@ static const char *image_of(const char *file, const char *architecture)
 {
     for (const CudaImage *image = cuda_images; image->file; image++)
         if (strcmp(image->file, file) == 0 &&
-            (architecture ? image->architecture && strcmp(image->architecture, architecture) == 0 : !image->architecture))
+            (architecture ? image->architecture && strcmp(image->architecture, architecture) == 0
+                          : !image->architecture))
             return image->begin;
     return NULL;
 }
 
-/* What kernels are compiled for. Code of sm_90a has TMA and wgmma and runs on 9.0 alone; other code runs on what has the same
-   major number and at least its minor one. */
+/* What kernels are compiled for. Code of sm_90a has TMA and wgmma and runs on 9.0 alone; other code runs on what has
+   the same major number and at least its minor one. */
 static void architecture_of(const CudaProperties *gpu, char *name, size_t size)
 {
     snprintf(name, size, gpu->major == 9 ? "sm_%d%da" : "sm_%d%d", gpu->major, gpu->minor);
@@ -63,9 +64,11 @@ static const char *ready_made(const char *file, const CudaProperties *gpu)
 static const char *const suffixes[CUDA_TYPES] = {[CUDA_F32] = "f32", [CUDA_BF16] = "bf16"};
 static const char *const macros[CUDA_TYPES] = {[CUDA_F32] = "ONLY_f32", [CUDA_BF16] = "ONLY_bf16"};
 
-/* Which forms a kernel has: of both types of elements; one, which is in the unit of floats; one, in a unit of its own kind. */
+/* Which forms a kernel has: of both types of elements; one, which is in the unit of floats; one, in a unit of its own
+   kind. */
 typedef enum Form { OF_ELEMENTS, OF_FLOATS, OF_HOPPER } Form;
 
+/* clang-format off */
 static const struct Row {
     const char *file, *name;
     Form form;
@@ -80,6 +83,7 @@ static const struct Row {
     KERNELS_OF_HOPPER_TABLES(HOPPER_ROW)
     KERNELS_OF_TABLES(ELEMENTS_ROW)
 };
+/* clang-format on */
 
 /* Whether a device of `type` on this GPU has the kernels of sm_90a. */
 static bool on_hopper(CudaType type, const CudaProperties *gpu)
@@ -94,11 +98,10 @@ static bool uses(const struct Row *row, CudaType form_type, CudaType type, const
     case OF_ELEMENTS:
         if (row == &rows[CUDA_fused] && on_hopper(type, gpu))
             return false; /* fused_hopper does it */
-        return form_type == type || (form_type == CUDA_F32 && strcmp(row->file, "training") == 0); /* masters are float */
-    case OF_FLOATS:
-        return form_type == CUDA_F32;
-    case OF_HOPPER:
-        return form_type == CUDA_F32 && on_hopper(type, gpu);
+        /* masters are float */
+        return form_type == type || (form_type == CUDA_F32 && strcmp(row->file, "training") == 0);
+    case OF_FLOATS: return form_type == CUDA_F32;
+    case OF_HOPPER: return form_type == CUDA_F32 && on_hopper(type, gpu);
     }
     return false;
 }
@@ -143,8 +146,13 @@ static Status compile_rest(const CudaProperties *gpu, Error *error)
             snprintf(names[count], sizeof names[count], "%s.cu", unit->file);
             units[count] = unit;
             sources[count] = (JitSource){
-                .name = names[count], .text = image_of(unit->file, NULL), .headers = headers, .header_names = header_names,
-                .header_texts = header_texts, .architecture = architecture, .macro = unit->macro,
+                .name = names[count],
+                .text = image_of(unit->file, NULL),
+                .headers = headers,
+                .header_names = header_names,
+                .header_texts = header_texts,
+                .architecture = architecture,
+                .macro = unit->macro,
             };
             count++;
         }
@@ -153,7 +161,8 @@ static Status compile_rest(const CudaProperties *gpu, Error *error)
     const Nvrtc *nvrtc;
     const Status status = jit_open(&nvrtc, error);
     if (status != STATUS_OK) {
-        error_prefix(error, "this program has no ready-made kernels for %s (%s), and to make some: ", gpu->name, architecture);
+        error_prefix(error, "this program has no ready-made kernels for %s (%s), and to make some: ", gpu->name,
+                     architecture);
         return status;
     }
     jit_folder(folder, sizeof folder);
@@ -166,7 +175,8 @@ static Status compile_rest(const CudaProperties *gpu, Error *error)
 static Status load_unit(Unit *unit, const CudaProperties *gpu, Error *error)
 {
     const void *image = unit->made.code ? unit->made.code : ready_made(unit->name, gpu);
-    const Status status = cuda_status(cuda_runtime->LibraryLoadData(&unit->library, image), "cudaLibraryLoadData", error);
+    const Status status =
+        cuda_status(cuda_runtime->LibraryLoadData(&unit->library, image), "cudaLibraryLoadData", error);
     if (status != STATUS_OK)
         error_prefix(error, "kernels of %s: ", unit->name);
     free(unit->made.code);
@@ -183,7 +193,8 @@ static Status load_kernel(int number, CudaType form_type, Error *error)
     if (*kernel)
         return STATUS_OK;
     const bool one = row->form != OF_ELEMENTS;
-    snprintf(name, sizeof module->names[number][form_type], "%s%s%s", row->name, one ? "" : "_", one ? "" : suffixes[form_type]);
+    snprintf(name, sizeof module->names[number][form_type], "%s%s%s", row->name, one ? "" : "_",
+             one ? "" : suffixes[form_type]);
     const Status status = cuda_status(cuda_runtime->LibraryGetKernel(kernel, unit_of(row, form_type)->library, name),
                                       "cudaLibraryGetKernel", error);
     if (status != STATUS_OK)
@@ -192,22 +203,22 @@ static Status load_kernel(int number, CudaType form_type, Error *error)
 }
 
 /* For every kernel that a device of `type` uses. */
-#define FOR_KERNELS(number, form_type, type, gpu)                                               \
-    for (int number = 0; number < CUDA_KERNELS; number++)                                       \
-        for (CudaType form_type = CUDA_F32; form_type < CUDA_TYPES; form_type++)                \
+#define FOR_KERNELS(number, form_type, type, gpu)                                \
+    for (int number = 0; number < CUDA_KERNELS; number++)                        \
+        for (CudaType form_type = CUDA_F32; form_type < CUDA_TYPES; form_type++) \
             if (uses(&rows[number], form_type, type, gpu))
 
 static Status load_all(const CudaProperties *gpu, CudaType type, Error *error)
 {
     FOR_KERNELS(number, form_type, type, gpu)
-        if (!unit_of(&rows[number], form_type))
-            return error_set(error, STATUS_RUN_FAILED, "more than %d units of kernels", UNITS_MAX);
+    if (!unit_of(&rows[number], form_type))
+        return error_set(error, STATUS_RUN_FAILED, "more than %d units of kernels", UNITS_MAX);
     TRY(compile_rest(gpu, error));
     for (size_t i = 0; i < loaded.unit_count; i++)
         if (!loaded.units[i].library)
             TRY(load_unit(&loaded.units[i], gpu, error));
     FOR_KERNELS(number, form_type, type, gpu)
-        TRY(load_kernel(number, form_type, error));
+    TRY(load_kernel(number, form_type, error));
     loaded.complete[type] = true;
     return STATUS_OK;
 }
@@ -219,7 +230,7 @@ static Status prepare(const CudaProperties *gpu, int index, CudaType type, Error
     if (loaded.prepared[type] >> index & 1)
         return STATUS_OK;
     FOR_KERNELS(number, form_type, type, gpu)
-        CUDA_TRY(KernelSetAttributeForDevice, loaded.module.kernels[number][form_type], gpu->shared_bytes, index);
+    CUDA_TRY(KernelSetAttributeForDevice, loaded.module.kernels[number][form_type], gpu->shared_bytes, index);
     loaded.prepared[type] |= UINT64_C(1) << index;
     return STATUS_OK;
 }
@@ -243,7 +254,8 @@ static Status take(const CudaProperties *gpu, int index, CudaType type, Error *e
         loaded.major = gpu->major;
         loaded.minor = gpu->minor;
     } else if (gpu->major != loaded.major || gpu->minor != loaded.minor) {
-        return error_set(error, STATUS_RUN_FAILED, "%s, GPU %d, is of another kind than those before it", gpu->name, index);
+        return error_set(error, STATUS_RUN_FAILED, "%s, GPU %d, is of another kind than those before it", gpu->name,
+                         index);
     }
     if (!loaded.complete[type])
         TRY(load_all(gpu, type, error));

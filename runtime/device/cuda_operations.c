@@ -5,10 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static CudaDevice *cuda_of(Device *device)
-{
-    return (CudaDevice *)device;
-}
+static CudaDevice *cuda_of(Device *device) { return (CudaDevice *)device; }
 
 Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error)
 {
@@ -21,15 +18,18 @@ Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, c
     return status;
 }
 
-static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error)
+static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters,
+                        Error *error)
 {
     if (launch.grid == 0)
         return STATUS_OK; /* nothing to do, and CUDA takes no empty grid */
     return (cuda_fusing(cuda) ? cuda_fuse : cuda_launch)(cuda, kernel, type, launch, parameters, error);
 }
 
-#define LAUNCH(kernel, launch, parameters) launch_as(cuda_of(device), CUDA_##kernel, cuda_of(device)->type, launch, parameters, error)
-#define LAUNCH_FLOAT(kernel, launch, parameters) launch_as(cuda_of(device), CUDA_##kernel, CUDA_F32, launch, parameters, error)
+#define LAUNCH(kernel, launch, parameters) \
+    launch_as(cuda_of(device), CUDA_##kernel, cuda_of(device)->type, launch, parameters, error)
+#define LAUNCH_FLOAT(kernel, launch, parameters) \
+    launch_as(cuda_of(device), CUDA_##kernel, CUDA_F32, launch, parameters, error)
 
 /* --- elements one by one --- */
 
@@ -96,7 +96,8 @@ static CudaMap *find_map(const CudaDevice *cuda, const CudaMatrix *matrix)
     return &cuda->maps[first % CUDA_MAPS];
 }
 
-/* The driver's work is done once for a matrix, as long as others do not take its place: slots and weights come again. */
+/* The driver's work is done once for a matrix, as long as others do not take its place: slots and weights come
+   again. */
 static Status tensor_map(CudaDevice *cuda, const void *memory, TensorMapShape shape, TensorMap *map, Error *error)
 {
     const CudaMatrix matrix = {.memory = memory, .shape = shape};
@@ -133,8 +134,15 @@ static Status linear_forward(Device *device, const Kernel *linear, const void *x
 {
     const KernelShape *shape = &linear->shape;
     const Product p = {
-        .a = x, .b = w, .c = y, .bias = bias, .residual = residual, .gelu = active,
-        .m = (unsigned)shape->rows, .n = (unsigned)shape->outputs, .k = (unsigned)shape->columns,
+        .a = x,
+        .b = w,
+        .c = y,
+        .bias = bias,
+        .residual = residual,
+        .gelu = active,
+        .m = (unsigned)shape->rows,
+        .n = (unsigned)shape->outputs,
+        .k = (unsigned)shape->columns,
     };
     return product(device, PRODUCT_FORWARD, CUDA_product_forward, CUDA_hopper_forward, &p, error);
 }
@@ -152,36 +160,47 @@ Status cuda_linear_gelu_forward(Device *device, const Kernel *linear, const Kern
     return linear_forward(device, linear, x, w, bias, NULL, y, active, error);
 }
 
-static Status linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, const void *before,
-                                    void *dx, Error *error)
+static Status linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w,
+                                    const void *before, void *dx, Error *error)
 {
     const KernelShape *shape = &linear->shape;
     const Product p = {
-        .a = dy, .b = w, .c = dx, .gelu_input = before,
-        .m = (unsigned)shape->rows, .n = (unsigned)shape->columns, .k = (unsigned)shape->outputs,
+        .a = dy,
+        .b = w,
+        .c = dx,
+        .gelu_input = before,
+        .m = (unsigned)shape->rows,
+        .n = (unsigned)shape->columns,
+        .k = (unsigned)shape->outputs,
     };
     return product(device, PRODUCT_INPUT, CUDA_product_input, CUDA_hopper_input, &p, error);
 }
 
-Status cuda_linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx, Error *error)
+Status cuda_linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
+                                  Error *error)
 {
     return linear_backward_input(device, linear, dy, w, NULL, dx, error);
 }
 
-Status cuda_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy, const void *w,
-                                       const void *before, void *dx, Error *error)
+Status cuda_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
+                                       const void *w, const void *before, void *dx, Error *error)
 {
     (void)gelu;
     return linear_backward_input(device, linear, dy, w, before, dx, error);
 }
 
-Status cuda_linear_backward_weight(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw, void *dbias,
-                                   Error *error)
+Status cuda_linear_backward_weight(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
+                                   void *dbias, Error *error)
 {
     const KernelShape *shape = &linear->shape;
     const Product p = {
-        .a = x, .b = dy, .c = dw, .column_sums = dbias,
-        .m = (unsigned)shape->columns, .n = (unsigned)shape->outputs, .k = (unsigned)shape->rows,
+        .a = x,
+        .b = dy,
+        .c = dw,
+        .column_sums = dbias,
+        .m = (unsigned)shape->columns,
+        .n = (unsigned)shape->outputs,
+        .k = (unsigned)shape->rows,
     };
     return product(device, PRODUCT_WEIGHT, CUDA_product_weight, CUDA_hopper_weight, &p, error);
 }
@@ -191,13 +210,17 @@ Status cuda_linear_backward_weight(Device *device, const Kernel *linear, const v
 static Attention attention_of(Device *device, const Kernel *kernel, int backward)
 {
     const KernelShape *shape = &kernel->shape;
-    Attention a = {.rows = (unsigned)shape->rows, .columns = (unsigned)shape->columns, .sequence = (unsigned)shape->sequence,
+    Attention a = {.rows = (unsigned)shape->rows,
+                   .columns = (unsigned)shape->columns,
+                   .sequence = (unsigned)shape->sequence,
                    .heads = (unsigned)shape->heads};
-    attention_fit(&a, (unsigned)device->run->size[ELEMENTS], backward, (unsigned)cuda_of(device)->properties.shared_bytes - FUSED_HEAD);
+    attention_fit(&a, (unsigned)device->run->size[ELEMENTS], backward,
+                  (unsigned)cuda_of(device)->properties.shared_bytes - FUSED_HEAD);
     return a;
 }
 
-Status cuda_attention_forward(Device *device, const Kernel *attention, const void *qkv, void *y, void *context, Error *error)
+Status cuda_attention_forward(Device *device, const Kernel *attention, const void *qkv, void *y, void *context,
+                              Error *error)
 {
     Attention a = attention_of(device, attention, 0);
     a.qkv = qkv;
@@ -208,14 +231,14 @@ Status cuda_attention_forward(Device *device, const Kernel *attention, const voi
     if (hopper && hopper_attention_takes(&a) && !cuda->portable_attention) {
         HopperAttention with_map = {.attention = a};
         TRY(tensor_map(cuda, qkv, attention_map_shape(&a), &with_map.qkv, error));
-        return LAUNCH_FLOAT(hopper_attention_forward, hopper_attention_launch(&a, (unsigned)cuda->properties.multiprocessors),
-                            &with_map);
+        return LAUNCH_FLOAT(hopper_attention_forward,
+                            hopper_attention_launch(&a, (unsigned)cuda->properties.multiprocessors), &with_map);
     }
     return LAUNCH(attention_forward, attention_forward_launch(&a, (unsigned)device->run->size[ELEMENTS]), &a);
 }
 
-Status cuda_attention_backward(Device *device, const Kernel *attention, const void *qkv, const void *y, const void *context,
-                               const void *dy, void *dqkv, Error *error)
+Status cuda_attention_backward(Device *device, const Kernel *attention, const void *qkv, const void *y,
+                               const void *context, const void *dy, void *dqkv, Error *error)
 {
     Attention a = attention_of(device, attention, 1);
     a.qkv = qkv;
@@ -235,8 +258,8 @@ static Norm norm_of(const Kernel *kernel)
     return (Norm){.rows = (unsigned)kernel->shape.rows, .columns = (unsigned)kernel->shape.columns};
 }
 
-Status cuda_norm_forward(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift, void *y,
-                         void *statistics, Error *error)
+Status cuda_norm_forward(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift,
+                         void *y, void *statistics, Error *error)
 {
     Norm n = norm_of(norm);
     n.x = x;
@@ -247,8 +270,8 @@ Status cuda_norm_forward(Device *device, const Kernel *norm, const void *x, cons
     return LAUNCH(norm_forward, norm_rows_launch(&n), &n);
 }
 
-Status cuda_norm_backward_input(Device *device, const Kernel *norm, const void *x, const void *statistics, const void *gain,
-                                const void *dy, const void *residual, void *dx, Error *error)
+Status cuda_norm_backward_input(Device *device, const Kernel *norm, const void *x, const void *statistics,
+                                const void *gain, const void *dy, const void *residual, void *dx, Error *error)
 {
     Norm n = norm_of(norm);
     n.x = x;
@@ -260,8 +283,8 @@ Status cuda_norm_backward_input(Device *device, const Kernel *norm, const void *
     return LAUNCH(norm_backward_input, norm_rows_launch(&n), &n);
 }
 
-Status cuda_norm_backward_weight(Device *device, const Kernel *norm, const void *x, const void *statistics, const void *dy,
-                                 void *dgain, void *dshift, Error *error)
+Status cuda_norm_backward_weight(Device *device, const Kernel *norm, const void *x, const void *statistics,
+                                 const void *dy, void *dgain, void *dshift, Error *error)
 {
     Norm n = norm_of(norm);
     n.x = x;
@@ -274,7 +297,8 @@ Status cuda_norm_backward_weight(Device *device, const Kernel *norm, const void 
 
 static Embedding embedding_of(size_t rows, size_t columns, size_t sequence, const int32_t *tokens)
 {
-    return (Embedding){.tokens = tokens, .rows = (unsigned)rows, .columns = (unsigned)columns, .sequence = (unsigned)sequence};
+    return (Embedding){
+        .tokens = tokens, .rows = (unsigned)rows, .columns = (unsigned)columns, .sequence = (unsigned)sequence};
 }
 
 Status cuda_embedding_forward(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
@@ -305,23 +329,31 @@ static Status finish_sum(Device *device, size_t partials, double scale, double *
     return LAUNCH_FLOAT(finish_sum, finish_sum_launch(), &sum);
 }
 
-Status cuda_cross_entropy(Device *device, const Kernel *kernel, const int32_t *targets, double scale, void *logits, double *loss,
-                          Error *error)
+Status cuda_cross_entropy(Device *device, const Kernel *kernel, const int32_t *targets, double scale, void *logits,
+                          double *loss, Error *error)
 {
     const CrossEntropy c = {
-        .logits = logits, .targets = targets, .row_losses = cuda_of(device)->sums.memory,
+        .logits = logits,
+        .targets = targets,
+        .row_losses = cuda_of(device)->sums.memory,
         .scale = (float)scale,
-        .rows = (unsigned)kernel->shape.rows, .columns = (unsigned)kernel->shape.columns,
+        .rows = (unsigned)kernel->shape.rows,
+        .columns = (unsigned)kernel->shape.columns,
     };
     TRY(LAUNCH(cross_entropy, cross_entropy_launch(&c), &c));
     return finish_sum(device, c.rows, 1 / (double)c.rows, loss, error);
 }
 
-Status cuda_squared_error(Device *device, size_t count, const void *y, const float *targets, double scale, void *dy, double *loss,
-                          Error *error)
+Status cuda_squared_error(Device *device, size_t count, const void *y, const float *targets, double scale, void *dy,
+                          double *loss, Error *error)
 {
     const SquaredError s = {
-        .y = y, .targets = targets, .dy = dy, .partial = cuda_of(device)->sums.memory, .scale = (float)scale, .count = count,
+        .y = y,
+        .targets = targets,
+        .dy = dy,
+        .partial = cuda_of(device)->sums.memory,
+        .scale = (float)scale,
+        .count = count,
     };
     TRY(LAUNCH(squared_error, sum_launch(count), &s));
     return finish_sum(device, sum_partials(count), 1 / (double)count, loss, error);
@@ -340,12 +372,22 @@ Status cuda_adamw(Device *device, const AdamW *settings, size_t count, void *wei
     const double correction1 = 1 - pow(settings->beta1, (double)settings->step);
     const double correction2 = 1 - pow(settings->beta2, (double)settings->step);
     const AdamWStep step = {
-        .parameters = weights, .gradients = gradients, .moment1 = moment1, .moment2 = moment2, .bf16_copy = elements,
-        .rate = (float)settings->rate, .rate_corrected = (float)(settings->rate / correction1),
-        .beta1 = (float)settings->beta1, .beta2 = (float)settings->beta2,
-        .one_minus_beta1 = (float)(1 - settings->beta1), .one_minus_beta2 = (float)(1 - settings->beta2),
-        .inverse_root_correction = (float)(1 / sqrt(correction2)), .epsilon = (float)settings->epsilon,
-        .decay = (float)settings->decay, .clip = (float)settings->clip, .count = count,
+        .parameters = weights,
+        .gradients = gradients,
+        .moment1 = moment1,
+        .moment2 = moment2,
+        .bf16_copy = elements,
+        .rate = (float)settings->rate,
+        .rate_corrected = (float)(settings->rate / correction1),
+        .beta1 = (float)settings->beta1,
+        .beta2 = (float)settings->beta2,
+        .one_minus_beta1 = (float)(1 - settings->beta1),
+        .one_minus_beta2 = (float)(1 - settings->beta2),
+        .inverse_root_correction = (float)(1 / sqrt(correction2)),
+        .epsilon = (float)settings->epsilon,
+        .decay = (float)settings->decay,
+        .clip = (float)settings->clip,
+        .count = count,
     };
     return LAUNCH_FLOAT(adamw, elementwise_launch(count), &step);
 }

@@ -39,7 +39,8 @@ static Status await(Device *device, DeviceQueue queue, DeviceEvent *event, Error
     return STATUS_OK;
 }
 
-static Status copy_block(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination, Error *error)
+static Status copy_block(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination,
+                         Error *error)
 {
     CUDA_TRY(MemcpyAsync, destination, source, bytes, ((CudaDevice *)device)->streams[queue]);
     return STATUS_OK;

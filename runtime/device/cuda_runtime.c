@@ -1,5 +1,5 @@
-/* The CUDA runtime, linked statically: it opens the driver's library when it is first called and fails politely where there
-   is none. Built only where the toolkit is. */
+/* The CUDA runtime, linked statically: it opens the driver's library when it is first called and fails politely where
+   there is none. Built only where the toolkit is. */
 
 #include "runtime/device/cuda_runtime.h"
 
@@ -9,27 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By default a kernel is loaded when it is first launched, and that may wait for what runs: for a transfer of NCCL, say, that
-   waits for another rank, which waits for this launch. Before main, as other threads may read the environment later. */
-__attribute__((constructor)) static void load_kernels_early(void)
-{
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-}
+/* By default a kernel is loaded when it is first launched, and that may wait for what runs: for a transfer of NCCL,
+   say, that waits for another rank, which waits for this launch. Before main, as other threads may read the environment
+   later. */
+__attribute__((constructor)) static void load_kernels_early(void) { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
-static const char *GetErrorString(CudaError error)
-{
-    return cudaGetErrorString((cudaError_t)error);
-}
+static const char *GetErrorString(CudaError error) { return cudaGetErrorString((cudaError_t)error); }
 
-static CudaError DriverGetVersion(int *version)
-{
-    return cudaDriverGetVersion(version);
-}
+static CudaError DriverGetVersion(int *version) { return cudaDriverGetVersion(version); }
 
-static CudaError GetDeviceCount(int *count)
-{
-    return cudaGetDeviceCount(count);
-}
+static CudaError GetDeviceCount(int *count) { return cudaGetDeviceCount(count); }
 
 static CudaError GetDeviceProperties(CudaProperties *properties, int device)
 {
@@ -48,10 +37,7 @@ static CudaError GetDeviceProperties(CudaProperties *properties, int device)
     return cudaSuccess;
 }
 
-static CudaError SetDevice(int device)
-{
-    return cudaSetDevice(device);
-}
+static CudaError SetDevice(int device) { return cudaSetDevice(device); }
 
 static CudaError Malloc(void **memory, size_t bytes)
 {
@@ -61,20 +47,11 @@ static CudaError Malloc(void **memory, size_t bytes)
     return error;
 }
 
-static CudaError Free(void *memory)
-{
-    return cudaFree(memory);
-}
+static CudaError Free(void *memory) { return cudaFree(memory); }
 
-static CudaError MallocHost(void **memory, size_t bytes)
-{
-    return cudaMallocHost(memory, bytes);
-}
+static CudaError MallocHost(void **memory, size_t bytes) { return cudaMallocHost(memory, bytes); }
 
-static CudaError FreeHost(void *memory)
-{
-    return cudaFreeHost(memory);
-}
+static CudaError FreeHost(void *memory) { return cudaFreeHost(memory); }
 
 static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *stream)
 {
@@ -95,15 +72,9 @@ static CudaError StreamCreate(CudaStream **stream, int urgent)
     return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, urgent ? greatest : least);
 }
 
-static CudaError StreamDestroy(CudaStream *stream)
-{
-    return cudaStreamDestroy(stream);
-}
+static CudaError StreamDestroy(CudaStream *stream) { return cudaStreamDestroy(stream); }
 
-static CudaError StreamSynchronize(CudaStream *stream)
-{
-    return cudaStreamSynchronize(stream);
-}
+static CudaError StreamSynchronize(CudaStream *stream) { return cudaStreamSynchronize(stream); }
 
 static CudaError StreamWaitEvent(CudaStream *stream, CudaEvent *event)
 {
@@ -115,20 +86,11 @@ static CudaError EventCreate(CudaEvent **event, int timing)
     return cudaEventCreateWithFlags(event, timing ? cudaEventDefault : cudaEventDisableTiming);
 }
 
-static CudaError EventDestroy(CudaEvent *event)
-{
-    return cudaEventDestroy(event);
-}
+static CudaError EventDestroy(CudaEvent *event) { return cudaEventDestroy(event); }
 
-static CudaError EventRecord(CudaEvent *event, CudaStream *stream)
-{
-    return cudaEventRecord(event, stream);
-}
+static CudaError EventRecord(CudaEvent *event, CudaStream *stream) { return cudaEventRecord(event, stream); }
 
-static CudaError EventQuery(CudaEvent *event)
-{
-    return cudaEventQuery(event);
-}
+static CudaError EventQuery(CudaEvent *event) { return cudaEventQuery(event); }
 
 static CudaError EventElapsedTime(float *milliseconds, CudaEvent *from, CudaEvent *to)
 {
@@ -140,10 +102,7 @@ static CudaError LibraryLoadData(CudaLibrary **library, const void *image)
     return cudaLibraryLoadData(library, image, NULL, NULL, 0, NULL, NULL, 0);
 }
 
-static CudaError LibraryUnload(CudaLibrary *library)
-{
-    return cudaLibraryUnload(library);
-}
+static CudaError LibraryUnload(CudaLibrary *library) { return cudaLibraryUnload(library); }
 
 static CudaError LibraryGetKernel(CudaKernel **kernel, CudaLibrary *library, const char *name)
 {
@@ -158,17 +117,22 @@ static CudaError KernelSetAttributeForDevice(CudaKernel *kernel, int bytes, int 
 static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream)
 {
     void *arguments[] = {(void *)(uintptr_t)parameters};
-    struct cudaLaunchAttribute_st cluster = {.id = cudaLaunchAttributeClusterDimension, .val.clusterDim = {launch.cluster, 1, 1}};
+    struct cudaLaunchAttribute_st cluster = {.id = cudaLaunchAttributeClusterDimension,
+                                             .val.clusterDim = {launch.cluster, 1, 1}};
     const cudaLaunchConfig_t config = {
-        .gridDim = {launch.grid, 1, 1}, .blockDim = {launch.block, 1, 1}, .dynamicSmemBytes = launch.shared, .stream = stream,
-        .attrs = &cluster, .numAttrs = launch.cluster > 1, /* GPUs before 9.0 know none */
+        .gridDim = {launch.grid, 1, 1},
+        .blockDim = {launch.block, 1, 1},
+        .dynamicSmemBytes = launch.shared,
+        .stream = stream,
+        .attrs = &cluster,
+        .numAttrs = launch.cluster > 1, /* GPUs before 9.0 know none */
     };
     return cudaLaunchKernelExC(&config, (const void *)kernel, arguments);
 }
 
-typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
-                             const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
-                             CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+typedef CUresult EncodeTiled(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
+                             const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
+                             CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const TensorMapShape *shape)
 {
@@ -189,9 +153,10 @@ static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const Tenso
     const cuuint32_t box[2] = {shape->box[0], shape->box[1]}, steps[2] = {1, 1};
     _Static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && _Alignof(TensorMap) >= _Alignof(CUtensorMap),
                    "the kernels' copy of CUDA's type");
-    return (CudaError)encode((CUtensorMap *)(void *)map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)matrix, sizes,
-                             pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE); /* numbers as the runtime's */
+    return (CudaError)encode((CUtensorMap *)(void *)map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)matrix,
+                             sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                             /* numbers as the runtime's */
+                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 static const CudaRuntime table = {

@@ -1,9 +1,9 @@
 #ifndef DEVICE_CUDA_RUNTIME_H
 #define DEVICE_CUDA_RUNTIME_H
 
-/* What the CUDA device asks of CUDA: one table of functions, named like those of the CUDA runtime without their "cuda". A
-   build that has the CUDA toolkit links the real one; tests supply one of their own. Every function returns 0 or CUDA's number
-   of an error, a cudaError_t; those that need a device take the one that the calling thread has set. */
+/* What the CUDA device asks of CUDA: one table of functions, named like those of the CUDA runtime without their "cuda".
+   A build that has the CUDA toolkit links the real one; tests supply one of their own. Every function returns 0 or
+   CUDA's number of an error, a cudaError_t; those that need a device take the one that the calling thread has set. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -43,7 +43,8 @@ typedef struct CudaRuntime {
     CudaError (*MallocHost)(void **memory, size_t bytes); /* that copies are asynchronous from */
     CudaError (*FreeHost)(void *memory);
     CudaError (*MemsetAsync)(void *memory, int value, size_t bytes, CudaStream *stream);
-    CudaError (*MemcpyAsync)(void *destination, const void *source, size_t bytes, CudaStream *stream); /* from and to any memory */
+    /* from and to any memory */
+    CudaError (*MemcpyAsync)(void *destination, const void *source, size_t bytes, CudaStream *stream);
 
     /* Does not wait for the default stream; `urgent`: its work goes before that of others. */
     CudaError (*StreamCreate)(CudaStream **stream, int urgent);
@@ -62,7 +63,8 @@ typedef struct CudaRuntime {
     CudaError (*LibraryGetKernel)(CudaKernel **kernel, CudaLibrary *library, const char *name);
     /* cudaFuncAttributeMaxDynamicSharedMemorySize: launches may have so much of it. */
     CudaError (*KernelSetAttributeForDevice)(CudaKernel *kernel, int bytes, int device);
-    CudaError (*LaunchKernel)(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream); /* one, by value */
+    /* one, by value */
+    CudaError (*LaunchKernel)(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream);
 
     /* cuTensorMapEncodeTiled, for bfloat16 matrices as TensorMapShape says. */
     CudaError (*EncodeTensorMap)(TensorMap *map, const void *matrix, const TensorMapShape *shape);

@@ -1,23 +1,24 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
-/* What computes: a table of operations, chosen by name when the program starts. "cpu" is float on oneDNN, "oracle" is double
-   in plain loops, slow, against which every other device is held; "cuda" and "cuda-fp32" are a GPU.
+/* What computes: a table of operations, chosen by name when the program starts. "cpu" is float on oneDNN, "oracle" is
+   double in plain loops, slow, against which every other device is held; "cuda" and "cuda-fp32" are a GPU.
 
-   A Device belongs to one rank: a queue of operations, done in the order of the calls, with scratch memory of its own. Any
-   number may be open at once; one is used by one thread at a time. The same operation on the same data gives the same bits on
-   any Device of that name, in any thread or process of one machine, whatever runs beside it.
+   A Device belongs to one rank: a queue of operations, done in the order of the calls, with scratch memory of its own.
+   Any number may be open at once; one is used by one thread at a time. The same operation on the same data gives the
+   same bits on any Device of that name, in any thread or process of one machine, whatever runs beside it.
 
-   Where `async` is NULL an operation is done when its call returns. Elsewhere it may only have been enqueued: what it failed
-   of is then told by a later call, and the host sees its results after `download` or `store_floats`.
+   Where `async` is NULL an operation is done when its call returns. Elsewhere it may only have been enqueued: what it
+   failed of is then told by a later call, and the host sees its results after `download` or `store_floats`.
 
-   Numbers are of two kinds. ELEMENTS are what passes compute with: activations, their gradients, messages, the weights that
-   passes read. MASTERS are what adds up over a training: the optimizer's weights, gradients of weights, moments. A device
-   may have one type for both; then the two kinds of weights are one memory. Losses and norms are double, data is int32 tokens
-   or float rows, everywhere.
+   Numbers are of two kinds. ELEMENTS are what passes compute with: activations, their gradients, messages, the weights
+   that passes read. MASTERS are what adds up over a training: the optimizer's weights, gradients of weights, moments. A
+   device may have one type for both; then the two kinds of weights are one memory. Losses and norms are double, data is
+   int32 tokens or float rows, everywhere.
 
-   Pointers are device memory (`allocate`) unless called `host_`. Matrices are row-major and dense; a row is a token. Unless an
-   operation says otherwise its outputs overlap none of its inputs. An operation fails with STATUS_RUN_FAILED. */
+   Pointers are device memory (`allocate`) unless called `host_`. Matrices are row-major and dense; a row is a token.
+   Unless an operation says otherwise its outputs overlap none of its inputs. An operation fails with
+   STATUS_RUN_FAILED. */
 
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
@@ -43,18 +44,20 @@ typedef struct KernelShape {
 typedef struct Kernel Kernel;
 struct Kernel {
     KernelShape shape;
-    size_t context;          /* attention, norm: elements kept from forward to backward; else 0 */
-    Kernel *next;            /* of the device */
+    size_t context; /* attention, norm: elements kept from forward to backward; else 0 */
+    Kernel *next;   /* of the device */
 };
 
-/* Loshchilov & Hutter, 2019. `clip` multiplies the gradient first; `step` counts from 1 and corrects the moments' bias. */
+/* Loshchilov & Hutter, 2019. `clip` multiplies the gradient first; `step` counts from 1 and corrects the moments'
+   bias. */
 typedef struct AdamW {
     double rate, beta1, beta2, epsilon, decay, clip;
     uint64_t step;
 } AdamW;
 
-/* What a device has that only enqueues. Its operations go to the compute queue; beside that, it has a queue for messages.
-   Whoever waits, waits for something enqueued before: no order of calls makes the two queues wait for each other in a circle. */
+/* What a device has that only enqueues. Its operations go to the compute queue; beside that, it has a queue for
+   messages. Whoever waits, waits for something enqueued before: no order of calls makes the two queues wait for each
+   other in a circle. */
 typedef enum DeviceQueue { QUEUE_COMPUTE, QUEUE_MESSAGES } DeviceQueue;
 
 /* A place in a queue, reached when all is done that was enqueued before it. */
@@ -70,39 +73,43 @@ typedef struct DeviceAsync {
     /* What is enqueued from now on begins after the event, which any Device of this name has recorded. */
     Status (*await)(Device *device, DeviceQueue queue, DeviceEvent *event, Error *error);
     /* The copy of a block of memory, its source perhaps of another Device of this name. */
-    Status (*copy_block)(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination, Error *error);
+    Status (*copy_block)(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination,
+                         Error *error);
     /* What a library that enqueues by itself takes for the queue. */
     void *(*native_queue)(Device *device, DeviceQueue queue);
     /* Which piece of hardware it is: the same for every process, another one for every other. */
     void (*identity)(const Device *device, unsigned char identity[DEVICE_IDENTITY]);
 
-    /* `count` places in the compute queue whose time is noted, numbered from 0: made, recorded (in the order of their numbers),
-       asked for (has the queue got there, so far without a failure?). The times of all up to `last`, which have been reached, in
-       nanoseconds after the first one. */
+    /* `count` places in the compute queue whose time is noted, numbered from 0: made, recorded (in the order of their
+       numbers), asked for (has the queue got there, so far without a failure?). The times of all up to `last`, which
+       have been reached, in nanoseconds after the first one. */
     Status (*make_marks)(Device *device, size_t count, Error *error);
     Status (*mark)(Device *device, size_t number, Error *error);
     Status (*reached)(Device *device, size_t number, bool *reached, Error *error);
     Status (*mark_times)(Device *device, size_t last, int64_t *host_nanoseconds, Error *error);
 } DeviceAsync;
 
-/* What a device has that runs the operations of a forward and of a backward at once. Between begin and end it collects those
-   that it is given, at the latest at the end it runs them (or enqueues them, where operations only are). Their order is the
-   recipe's; that in which they may run is looser, and says all that must be said:
+/* What a device has that runs the operations of a forward and of a backward at once. Between begin and end it collects
+   those that it is given, at the latest at the end it runs them (or enqueues them, where operations only are). Their
+   order is the recipe's; that in which they may run is looser, and says all that must be said:
      F of a component waits for the operations of F before it;
      B, its input half, waits for the operations of B before it;
      W, its weight half, waits for the operations of B before it, and nothing waits for W.
    Within one part, from one call of `part` to the next, operations of F and B come one after the other; those of W are
-   independent of each other, but for those that add to the same gradients: they do so in the order of the calls. Nothing that one half writes the other reads or writes, but for workspace, which F uses none of. */
+   independent of each other, but for those that add to the same gradients: they do so in the order of the calls.
+   Nothing that one half writes the other reads or writes, but for workspace, which F uses none of. */
 enum { FUSION_NAME = 384 }; /* bytes, at most */
 
 typedef struct DeviceFusion {
-    /* So many floating-point operations take it about as long as the host takes to enqueue them: passes of smaller products are
-       worth collecting even when they are no half of anything. */
+    /* So many floating-point operations take it about as long as the host takes to enqueue them: passes of smaller
+       products are worth collecting even when they are no half of anything. */
     double small;
-    /* Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. What all operations up to the
-       end follow from, with all their arguments, is in `name`, of a multiple of 8 bytes. Where the device knows it from before
-       it runs them again as they were: then `again` is true, and no part, operation or end is to come. */
-    Status (*begin)(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again, Error *error);
+    /* Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. What all operations up
+       to the end follow from, with all their arguments, is in `name`, of a multiple of 8 bytes. Where the device knows
+       it from before it runs them again as they were: then `again` is true, and no part, operation or end is to
+       come. */
+    Status (*begin)(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again,
+                    Error *error);
     /* The operations up to the next call are of this pass of one component. */
     Status (*part)(Device *device, RecipePass pass, Error *error);
     Status (*end)(Device *device, Error *error);
@@ -110,8 +117,8 @@ typedef struct DeviceFusion {
 
 typedef struct DeviceTable {
     const char *name;
-    size_t size[NUMBER_KINDS]; /* bytes of a number; of one size means of one type */
-    const DeviceAsync *async;  /* NULL: every operation is done when its call returns */
+    size_t size[NUMBER_KINDS];  /* bytes of a number; of one size means of one type */
+    const DeviceAsync *async;   /* NULL: every operation is done when its call returns */
     const DeviceFusion *fusion; /* NULL: what is overlapped runs in the order of the calls */
 
     /* Whether this machine has one, and else what is missing; NULL: always. */
@@ -150,34 +157,34 @@ typedef struct DeviceTable {
     /* dx = dy w^T */
     Status (*linear_backward_input)(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
                                     Error *error);
-    /* The same beside a GELU, one pass over memory where a device can: y = x w + bias (NULL: none), active = GELU(y); and
-       dx = dy w^T GELU'(before), `before` and dx being [rows, columns]. `gelu` is the kernel of that shape. */
-    Status (*linear_gelu_forward)(Device *device, const Kernel *linear, const Kernel *gelu, const void *x, const void *w,
-                                  const void *bias, void *y, void *active, Error *error);
-    Status (*linear_gelu_backward_input)(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy, const void *w,
-                                         const void *before, void *dx, Error *error);
+    /* The same beside a GELU, one pass over memory where a device can: y = x w + bias (NULL: none), active = GELU(y);
+       and dx = dy w^T GELU'(before), `before` and dx being [rows, columns]. `gelu` is the kernel of that shape. */
+    Status (*linear_gelu_forward)(Device *device, const Kernel *linear, const Kernel *gelu, const void *x,
+                                  const void *w, const void *bias, void *y, void *active, Error *error);
+    Status (*linear_gelu_backward_input)(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
+                                         const void *w, const void *before, void *dx, Error *error);
     /* dw += x^T dy; dbias += the sum of dy's rows, unless NULL. Both masters. */
     Status (*linear_backward_weight)(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
                                      void *dbias, Error *error);
 
     /* Layer normalisation: y = (x - mean) / sqrt(variance + 1e-5) * gain + shift, by rows. `statistics` takes
        kernel->context elements for the backward halves. */
-    Status (*norm_forward)(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift, void *y,
-                           void *statistics, Error *error);
+    Status (*norm_forward)(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift,
+                           void *y, void *statistics, Error *error);
     /* dx = the gradient of x, plus residual unless NULL. */
     Status (*norm_backward_input)(Device *device, const Kernel *norm, const void *x, const void *statistics,
                                   const void *gain, const void *dy, const void *residual, void *dx, Error *error);
     /* Adds to dgain and dshift, masters. */
-    Status (*norm_backward_weight)(Device *device, const Kernel *norm, const void *x, const void *statistics, const void *dy,
-                                   void *dgain, void *dshift, Error *error);
+    Status (*norm_backward_weight)(Device *device, const Kernel *norm, const void *x, const void *statistics,
+                                   const void *dy, void *dgain, void *dshift, Error *error);
 
     /* y = x Phi(x), Phi the normal distribution's integral. */
     Status (*gelu_forward)(Device *device, const Kernel *gelu, const void *x, void *y, Error *error);
     /* dx may be dy. */
     Status (*gelu_backward)(Device *device, const Kernel *gelu, const void *x, const void *dy, void *dx, Error *error);
 
-    /* Causal attention of several heads, each sequence for itself. A row of qkv is query, key and value, each with its heads
-       side by side; y is [rows, columns]. `context` takes kernel->context elements for the backward half. */
+    /* Causal attention of several heads, each sequence for itself. A row of qkv is query, key and value, each with its
+       heads side by side; y is [rows, columns]. `context` takes kernel->context elements for the backward half. */
     Status (*attention_forward)(Device *device, const Kernel *attention, const void *qkv, void *y, void *context,
                                 Error *error);
     Status (*attention_backward)(Device *device, const Kernel *attention, const void *qkv, const void *y,
@@ -191,16 +198,16 @@ typedef struct DeviceTable {
                                  const void *dy, void *dtoken_table, void *dposition_table, Error *error);
 
     /* *loss = mean over rows of -log softmax(logits)[target]; the logits become the gradient of scale * loss. */
-    Status (*cross_entropy)(Device *device, const Kernel *cross_entropy, const int32_t *targets, double scale, void *logits,
-                            double *loss, Error *error);
+    Status (*cross_entropy)(Device *device, const Kernel *cross_entropy, const int32_t *targets, double scale,
+                            void *logits, double *loss, Error *error);
     /* *loss = mean of (y - targets)^2; dy = the gradient of scale * loss. */
     Status (*squared_error)(Device *device, size_t count, const void *y, const float *targets, double scale, void *dy,
                             double *loss, Error *error);
 
     /* Of masters, in double, in an order that depends on `count` alone. */
     Status (*sum_of_squares)(Device *device, size_t count, const void *values, double *sum, Error *error);
-    /* Updates the weights and moments; the gradients are zero afterwards. All are masters, except that `elements` are the new
-       weights as passes read them: NULL where these are the same memory. */
+    /* Updates the weights and moments; the gradients are zero afterwards. All are masters, except that `elements` are
+       the new weights as passes read them: NULL where these are the same memory. */
     Status (*adamw)(Device *device, const AdamW *settings, size_t count, void *weights, void *gradients, void *moment1,
                     void *moment2, void *elements, Error *error);
 } DeviceTable;
@@ -226,8 +233,8 @@ extern const char device_names[];
 
 /* The name behind "auto": a GPU's where there is one. Other names stay as they are, NULL when they are none. */
 const char *device_choose(const char *name);
-/* STATUS_BAD_USAGE for a name that is none, with those that are; STATUS_RUN_FAILED when the device does not start. `index`
-   counts devices of one kind, from 0. */
+/* STATUS_BAD_USAGE for a name that is none, with those that are; STATUS_RUN_FAILED when the device does not start.
+   `index` counts devices of one kind, from 0. */
 Status device_open(const char *name, int index, Device **opened, Error *error);
 /* With its kernels; what was allocated is the caller's to free before. NULL is harmless. */
 void device_close(Device *device);
@@ -236,10 +243,10 @@ void device_close(Device *device);
 Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error);
 
 /* linear_gelu_* of a device that has nothing better: one after the other. */
-Status device_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x, const void *w,
-                                  const void *bias, void *y, void *active, Error *error);
-Status device_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy, const void *w,
-                                         const void *before, void *dx, Error *error);
+Status device_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x,
+                                  const void *w, const void *bias, void *y, void *active, Error *error);
+Status device_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
+                                         const void *w, const void *before, void *dx, Error *error);
 
 /* The implementations. */
 extern const DeviceTable device_cpu, device_oracle, device_cuda, device_cuda_fp32;

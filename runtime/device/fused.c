@@ -9,14 +9,12 @@
 /* In bytes that a multiprocessor moves meanwhile when all do; the ratios of a GPU with TMA and wgmma. */
 enum {
     TILE_BYTES = 40000, /* beginning and ending one */
-    BYTE_FLOAT = 12, BYTE_BF16 = 160, /* operations of products a byte */
-    MEMORY_PART = 3 /* one in so many multiprocessors takes all of the memory's bandwidth */
+    BYTE_FLOAT = 12,
+    BYTE_BF16 = 160, /* operations of products a byte */
+    MEMORY_PART = 3  /* one in so many multiprocessors takes all of the memory's bandwidth */
 };
 
-static double product_operations(const Product *p)
-{
-    return 2.0 * p->m * p->n * p->k;
-}
+static double product_operations(const Product *p) { return 2.0 * p->m * p->n * p->k; }
 
 /* Of a causal one, half of all pairs. */
 static double attention_operations(const Attention *p, double products)
@@ -31,60 +29,31 @@ static void set_costs(const Operation *o, unsigned element_size, struct FusedSha
     switch (o->kind) {
     case FUSED_product_forward:
     case FUSED_product_input:
-    case FUSED_product_weight:
-        operations = product_operations(&o->of.product);
-        break;
+    case FUSED_product_weight: operations = product_operations(&o->of.product); break;
     case FUSED_hopper_forward:
     case FUSED_hopper_input:
-    case FUSED_hopper_weight:
-        operations = product_operations(&o->of.hopper.product);
-        break;
-    case FUSED_attention_forward:
-        operations = attention_operations(&o->of.attention, 2);
-        break;
-    case FUSED_hopper_attention_forward:
-        operations = attention_operations(&o->of.hopper_attention.attention, 2);
-        break;
+    case FUSED_hopper_weight: operations = product_operations(&o->of.hopper.product); break;
+    case FUSED_attention_forward: operations = attention_operations(&o->of.attention, 2); break;
+    case FUSED_hopper_attention_forward: operations = attention_operations(&o->of.hopper_attention.attention, 2); break;
     case FUSED_attention_backward: /* scores and their gradients once for keys, once for queries */
         operations = attention_operations(&o->of.attention, 7);
         break;
-    case FUSED_attention_delta:
-        bytes = 2 * element * o->of.attention.rows * o->of.attention.columns;
-        break;
-    case FUSED_norm_forward:
-        bytes = 2 * element * o->of.norm.rows * o->of.norm.columns;
-        break;
-    case FUSED_norm_backward_input:
-        bytes = 4 * element * o->of.norm.rows * o->of.norm.columns;
-        break;
-    case FUSED_norm_backward_weight:
-        bytes = 2 * element * o->of.norm.rows * o->of.norm.columns;
-        break;
+    case FUSED_attention_delta: bytes = 2 * element * o->of.attention.rows * o->of.attention.columns; break;
+    case FUSED_norm_forward: bytes = 2 * element * o->of.norm.rows * o->of.norm.columns; break;
+    case FUSED_norm_backward_input: bytes = 4 * element * o->of.norm.rows * o->of.norm.columns; break;
+    case FUSED_norm_backward_weight: bytes = 2 * element * o->of.norm.rows * o->of.norm.columns; break;
     case FUSED_gelu_forward:
     case FUSED_gelu_backward:
     case FUSED_accumulate:
     case FUSED_to_float:
-    case FUSED_from_float:
-        bytes = 3 * element * (double)o->of.elementwise.count;
-        break;
+    case FUSED_from_float: bytes = 3 * element * (double)o->of.elementwise.count; break;
     case FUSED_embedding_forward:
-    case FUSED_embedding_backward:
-        bytes = 3 * element * o->of.embedding.rows * o->of.embedding.columns;
-        break;
-    case FUSED_cross_entropy:
-        bytes = 3 * element * o->of.cross_entropy.rows * o->of.cross_entropy.columns;
-        break;
-    case FUSED_squared_error:
-        bytes = 3 * element * (double)o->of.squared_error.count;
-        break;
-    case FUSED_finish_sum:
-        bytes = 8 * (double)o->of.sum.count;
-        break;
-    case FUSED_copy_bytes:
-        bytes = 2 * (double)o->of.copy.bytes;
-        break;
-    case FUSED_KINDS:
-        break;
+    case FUSED_embedding_backward: bytes = 3 * element * o->of.embedding.rows * o->of.embedding.columns; break;
+    case FUSED_cross_entropy: bytes = 3 * element * o->of.cross_entropy.rows * o->of.cross_entropy.columns; break;
+    case FUSED_squared_error: bytes = 3 * element * (double)o->of.squared_error.count; break;
+    case FUSED_finish_sum: bytes = 8 * (double)o->of.sum.count; break;
+    case FUSED_copy_bytes: bytes = 2 * (double)o->of.copy.bytes; break;
+    case FUSED_KINDS: break;
     }
     shape->cost = TILE_BYTES + operations / (element_size == 4 ? BYTE_FLOAT : BYTE_BF16) / o->tiles;
     shape->bytes = bytes / o->tiles;
@@ -100,7 +69,8 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
                     FusedShapes *shapes, Error *error)
 {
     if (count > FUSED_OPERATIONS_MOST || blocks > FUSED_BLOCKS_MOST || reserved >= blocks)
-        return error_set(error, STATUS_BAD_INPUT, "%u operations on %u blocks, %u of them for queue 1", count, blocks, reserved);
+        return error_set(error, STATUS_BAD_INPUT, "%u operations on %u blocks, %u of them for queue 1", count, blocks,
+                         reserved);
     shapes->count = count;
     shapes->blocks = blocks;
     shapes->reserved = reserved;
@@ -108,8 +78,8 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
         Operation *o = &operations[i];
         struct FusedShape *shape = &shapes->of[i];
         if (o->queue >= FUSED_QUEUES || o->after_count > OPERATION_AFTER)
-            return error_set(error, STATUS_BAD_INPUT, "operation %u has queue %u and comes after %u others", i, o->queue,
-                             o->after_count);
+            return error_set(error, STATUS_BAD_INPUT, "operation %u has queue %u and comes after %u others", i,
+                             o->queue, o->after_count);
         if (reserved == 0)
             o->queue = 0;
         o->tiles = operation_tiles(o, element_size);
@@ -120,8 +90,8 @@ Status fused_shapes(Operation *operations, unsigned count, unsigned element_size
         shape->after_count = o->after_count;
         for (unsigned a = 0; a < o->after_count; a++) {
             if (o->after[a] >= i)
-                return error_set(error, STATUS_BAD_INPUT, "operation %u comes after operation %u, which is no earlier one", i,
-                                 o->after[a]);
+                return error_set(error, STATUS_BAD_INPUT,
+                                 "operation %u comes after operation %u, which is no earlier one", i, o->after[a]);
             shape->after[a] = o->after[a];
         }
     }
@@ -145,8 +115,8 @@ typedef struct Planning {
     const FusedShapes *shapes;
     unsigned begun[FUSED_OPERATIONS_MOST], done[FUSED_OPERATIONS_MOST]; /* tiles */
     bool may_begin[FUSED_OPERATIONS_MOST];
-    unsigned idle[FUSED_QUEUES], moving;                                /* blocks; at what waits for memory */
-    unsigned operations_left, tiles_left[FUSED_QUEUES];                 /* to begin */
+    unsigned idle[FUSED_QUEUES], moving;                /* blocks; at what waits for memory */
+    unsigned operations_left, tiles_left[FUSED_QUEUES]; /* to begin */
     double now;
     unsigned wave_count, run_count, last[FUSED_QUEUES]; /* run of the queue, +1; 0: none */
     Wave waves[FUSED_BLOCKS_MOST];
@@ -203,10 +173,7 @@ static unsigned wanted(const Planning *p, unsigned queue, unsigned *index)
 }
 
 /* Every operation that is left can still have a run. */
-static bool has_room(const Planning *p)
-{
-    return p->run_count + p->operations_left < FUSED_RUNS_MOST;
-}
+static bool has_room(const Planning *p) { return p->run_count + p->operations_left < FUSED_RUNS_MOST; }
 
 static void occupy(Planning *p, unsigned queue)
 {
@@ -337,12 +304,14 @@ static Status check_tickets(const Fused *table, unsigned count, Error *error)
         for (unsigned r = 0; r < table->run_count[queue]; r++) {
             const TileRun *run = &table->runs[queue][r];
             if (run->operation >= count || run->ticket != ticket || run->tiles == 0)
-                return error_set(error, STATUS_BAD_INPUT, "queue %u, run %u: operation %u, %u tiles from ticket %u instead of %u",
-                                 queue, r, run->operation, run->tiles, run->ticket, ticket);
+                return error_set(error, STATUS_BAD_INPUT,
+                                 "queue %u, run %u: operation %u, %u tiles from ticket %u instead of %u", queue, r,
+                                 run->operation, run->tiles, run->ticket, ticket);
             ticket += run->tiles;
         }
         if (table->tickets[queue] != ticket)
-            return error_set(error, STATUS_BAD_INPUT, "queue %u has %u tickets for %u tiles", queue, table->tickets[queue], ticket);
+            return error_set(error, STATUS_BAD_INPUT, "queue %u has %u tickets for %u tiles", queue,
+                             table->tickets[queue], ticket);
     }
     return STATUS_OK;
 }
@@ -375,16 +344,17 @@ static Status check_progress(const Fused *table, unsigned count, Error *error)
     free(done);
     for (unsigned queue = 0; queue < FUSED_QUEUES; queue++)
         if (at[queue] < table->run_count[queue])
-            return error_set(error, STATUS_BAD_INPUT, "queue %u stops before run %u: operation %u waits for what never ends", queue,
-                             at[queue], table->runs[queue][at[queue]].operation);
+            return error_set(error, STATUS_BAD_INPUT,
+                             "queue %u stops before run %u: operation %u waits for what never ends", queue, at[queue],
+                             table->runs[queue][at[queue]].operation);
     return STATUS_OK;
 }
 
 Status fused_check(const Fused *table, unsigned count, unsigned blocks, Error *error)
 {
     if (table->reserved >= blocks || (table->reserved == 0 && table->tickets[1] > 0))
-        return error_set(error, STATUS_BAD_INPUT, "%u of %u blocks for queue 1, which has %u tickets", table->reserved, blocks,
-                         table->tickets[1]);
+        return error_set(error, STATUS_BAD_INPUT, "%u of %u blocks for queue 1, which has %u tickets", table->reserved,
+                         blocks, table->tickets[1]);
     for (unsigned i = 0; i < count; i++)
         for (unsigned a = 0; a < table->operations[i].after_count; a++)
             if (table->operations[i].after[a] >= count)

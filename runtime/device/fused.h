@@ -1,8 +1,8 @@
 #ifndef DEVICE_FUSED_H
 #define DEVICE_FUSED_H
 
-/* Tables of fused launches, on the host: from a list of operations in the order of an overlap's recipe, and the proof that a
-   table does every tile once and comes to its end. Of a CUDA launch they know nothing. */
+/* Tables of fused launches, on the host: from a list of operations in the order of an overlap's recipe, and the proof
+   that a table does every tile once and comes to its end. Of a CUDA launch they know nothing. */
 
 #include "runtime/base/status.h"
 #include "runtime/device/kernels/kernels.h"
@@ -16,7 +16,7 @@ enum { FUSED_RUNS_MOST = 1024, FUSED_BLOCKS_MOST = 1024 };
 typedef struct FusedShapes {
     unsigned count, blocks, reserved; /* blocks of the launch; those for queue 1 */
     struct FusedShape {
-        double cost, bytes;           /* of a tile; fused_time */
+        double cost, bytes; /* of a tile; fused_time */
         unsigned tiles, queue, after_count, after[OPERATION_AFTER];
     } of[FUSED_OPERATIONS_MOST];
 } FusedShapes;
@@ -24,18 +24,18 @@ typedef struct FusedShapes {
 /* What a tile takes beside so many blocks, itself among them, that wait for memory as it does. */
 double fused_time(const struct FusedShape *shape, unsigned moving, unsigned blocks);
 
-/* That order: a block that is free takes a tile of the first operation of the list that may begin, so that the list is the order
-   in which operations are wanted, and an operation that waits, or ends in too few tiles for all blocks, has its place filled by
-   those behind it. But what waits for memory is given no more blocks than can use it, while the others have products to do. It is
-   worked out beforehand, from what tiles cost: a launch draws them in this order. */
+/* That order: a block that is free takes a tile of the first operation of the list that may begin, so that the list is
+   the order in which operations are wanted, and an operation that waits, or ends in too few tiles for all blocks, has
+   its place filled by those behind it. But what waits for memory is given no more blocks than can use it, while the
+   others have products to do. It is worked out beforehand, from what tiles cost: a launch draws them in this order. */
 typedef struct FusedPlan {
     FusedShapes shapes;
     unsigned run_count[FUSED_QUEUES], tickets[FUSED_QUEUES];
     TileRun runs[FUSED_RUNS_MOST]; /* of queue 0, of queue 1 */
 } FusedPlan;
 
-/* Fills in `tiles` of every operation, too; all go to queue 0 where no blocks are `reserved` for queue 1. An operation may only
-   come after earlier ones of the list: STATUS_BAD_INPUT otherwise. */
+/* Fills in `tiles` of every operation, too; all go to queue 0 where no blocks are `reserved` for queue 1. An operation
+   may only come after earlier ones of the list: STATUS_BAD_INPUT otherwise. */
 Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, unsigned reserved,
                     FusedShapes *shapes, Error *error);
 bool fused_same(const FusedShapes *a, const FusedShapes *b);
@@ -43,9 +43,9 @@ void fused_plan(const FusedShapes *shapes, FusedPlan *plan);
 /* The table points at the operations and at `runs`, the plan's or a copy. The counters are the caller's to set. */
 Fused fused_table(const FusedPlan *plan, const Operation *operations, const TileRun *runs);
 
-/* Whether every tile is in the table once, tickets have no gap, each queue has a block of the launch's `blocks` to begin with,
-   and a single block a queue, drawing in order and waiting for what an operation comes after, does all of it; then any number
-   of blocks does (kernels.h). STATUS_BAD_INPUT says where it stops. */
+/* Whether every tile is in the table once, tickets have no gap, each queue has a block of the launch's `blocks` to
+   begin with, and a single block a queue, drawing in order and waiting for what an operation comes after, does all of
+   it; then any number of blocks does (kernels.h). STATUS_BAD_INPUT says where it stops. */
 Status fused_check(const Fused *table, unsigned count, unsigned blocks, Error *error);
 
 #endif

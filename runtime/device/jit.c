@@ -86,7 +86,8 @@ static void append_log(const Nvrtc *nvrtc, NvrtcProgram program, Error *error)
 
 enum { NVRTC_INVALID_OPTION = 5 };
 
-/* The optimizer's passes, too, run on several threads, function by function; always in as many parts, whatever the machine. */
+/* The optimizer's passes, too, run on several threads, function by function; always in as many parts, whatever the
+   machine. */
 static int compile_program(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source)
 {
     char architecture[64], macro[64];
@@ -102,7 +103,8 @@ static int compile_program(const Nvrtc *nvrtc, NvrtcProgram program, const JitSo
     return code == NVRTC_INVALID_OPTION ? nvrtc->CompileProgram(program, count, options) : code; /* an older NVRTC */
 }
 
-static Status make_image(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source, JitImage *image, Error *error)
+static Status make_image(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source, JitImage *image,
+                         Error *error)
 {
     const Status status = check(nvrtc, compile_program(nvrtc, program, source), "nvrtcCompileProgram", source, error);
     if (status != STATUS_OK) {
@@ -112,15 +114,17 @@ static Status make_image(const Nvrtc *nvrtc, NvrtcProgram program, const JitSour
     TRY(check(nvrtc, nvrtc->GetCUBINSize(program, &image->bytes), "nvrtcGetCUBINSize", source, error));
     image->code = malloc(image->bytes + 1);
     if (!image->code)
-        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its machine code, %zu bytes", source->name, image->bytes);
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its machine code, %zu bytes", source->name,
+                         image->bytes);
     return check(nvrtc, nvrtc->GetCUBIN(program, image->code), "nvrtcGetCUBIN", source, error);
 }
 
 static Status compile(const Nvrtc *nvrtc, const JitSource *source, JitImage *image, Error *error)
 {
     NvrtcProgram program = NULL;
-    TRY(check(nvrtc, nvrtc->CreateProgram(&program, source->text, source->name, source->headers, source->header_texts,
-                                          source->header_names),
+    TRY(check(nvrtc,
+              nvrtc->CreateProgram(&program, source->text, source->name, source->headers, source->header_texts,
+                                   source->header_names),
               "nvrtcCreateProgram", source, error));
     const Status status = make_image(nvrtc, program, source, image, error);
     nvrtc->DestroyProgram(&program);
@@ -167,10 +171,7 @@ typedef struct Head {
 } Head;
 static const char magic[8] = "DPCUBIN";
 
-static uint64_t check_of(const void *image, size_t bytes)
-{
-    return crc32_z(0, image, bytes);
-}
+static uint64_t check_of(const void *image, size_t bytes) { return crc32_z(0, image, bytes); }
 
 /* False when it is not there or not whole. */
 static bool load(const char *path, const Key *key, JitImage *image)
@@ -225,8 +226,9 @@ static void keep(const char *path, const Key *key, const JitImage *image)
         file_abandon(&file);
 }
 
-/* Whoever makes something for the folder has it to himself: until the descriptor is closed, by the process or its end. Nobody
-   waits for one that hangs: then both make the same, and each file still appears whole. -1 where this cannot be had. */
+/* Whoever makes something for the folder has it to himself: until the descriptor is closed, by the process or its end.
+   Nobody waits for one that hangs: then both make the same, and each file still appears whole. -1 where this cannot be
+   had. */
 enum { LOCK_WAIT_MILLISECONDS = 60000 };
 static int lock(const char *folder)
 {
@@ -319,7 +321,8 @@ static void *work(void *argument)
     return NULL;
 }
 
-static void plan(Job *job, const Nvrtc *nvrtc, const char *folder, int major, int minor, const JitSource *source, JitImage *image)
+static void plan(Job *job, const Nvrtc *nvrtc, const char *folder, int major, int minor, const JitSource *source,
+                 JitImage *image)
 {
     *image = (JitImage){NULL, 0};
     *job = (Job){.nvrtc = nvrtc, .source = source, .image = image, .key = key_of(source, major, minor)};
@@ -338,7 +341,8 @@ static size_t load_all(size_t count, Job *jobs)
     return there;
 }
 
-/* NVRTC does so on several threads at once, one program each (NVRTC's guide, "Thread Safety"); before 12.3 most of it in turn. */
+/* NVRTC does so on several threads at once, one program each (NVRTC's guide, "Thread Safety"); before 12.3 most of it
+   in turn. */
 static Status make_rest(size_t count, Job *jobs, Error *error)
 {
     for (Job *job = jobs; job < jobs + count; job++)

@@ -14,8 +14,8 @@ typedef struct _nvrtcProgram *NvrtcProgram;
 typedef struct Nvrtc {
     const char *(*GetErrorString)(int error);
     int (*Version)(int *major, int *minor);
-    int (*CreateProgram)(NvrtcProgram *program, const char *source, const char *name, int headers, const char *const *contents,
-                         const char *const *names);
+    int (*CreateProgram)(NvrtcProgram *program, const char *source, const char *name, int headers,
+                         const char *const *contents, const char *const *names);
     int (*DestroyProgram)(NvrtcProgram *program);
     int (*CompileProgram)(NvrtcProgram program, int options, const char *const *option);
     int (*GetCUBINSize)(NvrtcProgram program, size_t *bytes);
@@ -24,7 +24,8 @@ typedef struct Nvrtc {
     int (*GetProgramLog)(NvrtcProgram program, char *log);
 } Nvrtc;
 
-/* Opens libnvrtc.so and fills in the table, once a process; STATUS_RUN_FAILED says which names were tried. It stays open. */
+/* Opens libnvrtc.so and fills in the table, once a process; STATUS_RUN_FAILED says which names were tried. It stays
+   open. */
 Status jit_open(const Nvrtc **nvrtc, Error *error);
 
 typedef struct JitSource {
@@ -40,10 +41,11 @@ typedef struct JitImage {
     size_t bytes;
 } JitImage;
 
-/* The machine code of `count` sources: from `folder` if it was made there before from the same bytes by the same compiler,
-   else made now, each on a thread of its own, and put there. Processes that start together do not all make the same: one
-   does, the others wait and find it in the folder. What is damaged in the folder is made again; a folder that cannot be
-   written only costs the time. STATUS_RUN_FAILED has the beginning of the compiler's log, and there are no images. */
+/* The machine code of `count` sources: from `folder` if it was made there before from the same bytes by the same
+   compiler, else made now, each on a thread of its own, and put there. Processes that start together do not all make
+   the same: one does, the others wait and find it in the folder. What is damaged in the folder is made again; a folder
+   that cannot be written only costs the time. STATUS_RUN_FAILED has the beginning of the compiler's log, and there are
+   no images. */
 Status jit_compile(const Nvrtc *nvrtc, const char *folder, size_t count, const JitSource *sources, JitImage *images,
                    Error *error);
 

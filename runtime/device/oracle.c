@@ -1,5 +1,5 @@
-/* Every operation in double and in the plainest loops, by its definition. Slow: finite differences and the comparison of
-   devices run on it. */
+/* Every operation in double and in the plainest loops, by its definition. Slow: finite differences and the comparison
+   of devices run on it. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/device.h"
@@ -17,10 +17,7 @@ static Status open_oracle(int index, Device **opened, Error *error)
     return *opened ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "out of memory");
 }
 
-static void close_oracle(Device *device)
-{
-    free(device);
-}
+static void close_oracle(Device *device) { free(device); }
 
 static Status make_kernel(Device *device, const KernelShape *shape, Kernel **kernel, Error *error)
 {
@@ -75,13 +72,15 @@ static Status to_floats(Device *device, size_t count, const void *source, float 
     return STATUS_OK;
 }
 
-static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination, Error *error)
+static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination,
+                          Error *error)
 {
     (void)kind;
     return from_floats(device, count, source, destination, error);
 }
 
-static Status store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination, Error *error)
+static Status store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination,
+                           Error *error)
 {
     (void)kind;
     return to_floats(device, count, source, destination, error);
@@ -168,8 +167,8 @@ static Status linear_backward_weight(Device *device, const Kernel *linear, const
 }
 
 /* statistics: mean and 1 / sqrt(variance + epsilon) of each row */
-static Status norm_forward(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift, void *y,
-                           void *statistics, Error *error)
+static Status norm_forward(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift,
+                           void *y, void *statistics, Error *error)
 {
     (void)device, (void)error;
     const size_t columns = norm->shape.columns;
@@ -206,15 +205,15 @@ static Status norm_backward_input(Device *device, const Kernel *norm, const void
         }
         for (size_t j = 0; j < columns; j++) {
             const double normalised = (in[i * columns + j] - mean) * inverse;
-            out[i * columns + j] = inverse * (d[i * columns + j] * g[j] - mean_d - normalised * mean_dn) +
-                                   (r ? r[i * columns + j] : 0);
+            out[i * columns + j] =
+                inverse * (d[i * columns + j] * g[j] - mean_d - normalised * mean_dn) + (r ? r[i * columns + j] : 0);
         }
     }
     return STATUS_OK;
 }
 
-static Status norm_backward_weight(Device *device, const Kernel *norm, const void *x, const void *statistics, const void *dy,
-                                   void *dgain, void *dshift, Error *error)
+static Status norm_backward_weight(Device *device, const Kernel *norm, const void *x, const void *statistics,
+                                   const void *dy, void *dgain, void *dshift, Error *error)
 {
     (void)device, (void)error;
     const size_t columns = norm->shape.columns;
@@ -228,10 +227,7 @@ static Status norm_backward_weight(Device *device, const Kernel *norm, const voi
     return STATUS_OK;
 }
 
-static double normal_integral(double x)
-{
-    return 0.5 * erfc(-x / sqrt(2));
-}
+static double normal_integral(double x) { return 0.5 * erfc(-x / sqrt(2)); }
 
 static Status gelu_forward(Device *device, const Kernel *gelu, const void *x, void *y, Error *error)
 {
@@ -266,10 +262,15 @@ static Head head_of(const KernelShape *shape, size_t sample, size_t head)
 {
     const size_t width = shape->columns / shape->heads, row = sample * shape->sequence;
     return (Head){
-        .sequence = shape->sequence, .width = width, .pitch = 3 * shape->columns,
-        .q = row * 3 * shape->columns + head * width, .k = row * 3 * shape->columns + shape->columns + head * width,
-        .v = row * 3 * shape->columns + 2 * shape->columns + head * width, .y = row * shape->columns + head * width,
-        .probabilities = (sample * shape->heads + head) * shape->sequence * shape->sequence, .scale = 1 / sqrt((double)width),
+        .sequence = shape->sequence,
+        .width = width,
+        .pitch = 3 * shape->columns,
+        .q = row * 3 * shape->columns + head * width,
+        .k = row * 3 * shape->columns + shape->columns + head * width,
+        .v = row * 3 * shape->columns + 2 * shape->columns + head * width,
+        .y = row * shape->columns + head * width,
+        .probabilities = (sample * shape->heads + head) * shape->sequence * shape->sequence,
+        .scale = 1 / sqrt((double)width),
     };
 }
 
@@ -413,8 +414,8 @@ static Status sum_of_squares(Device *device, size_t count, const void *values, d
     return STATUS_OK;
 }
 
-static Status adamw(Device *device, const AdamW *settings, size_t count, void *parameters, void *gradients, void *moment1,
-                    void *moment2, void *elements, Error *error)
+static Status adamw(Device *device, const AdamW *settings, size_t count, void *parameters, void *gradients,
+                    void *moment1, void *moment2, void *elements, Error *error)
 {
     (void)device, (void)elements, (void)error;
     double *p = parameters, *g = gradients, *m = moment1, *v = moment2;

@@ -35,12 +35,13 @@ static Status open(Component *c, Error *error)
     component_parameter(c, (Parameter){"attention.shift", hidden, false, 0, 0});
     component_parameter(c, (Parameter){"attention.qkv", 3 * hidden * hidden, true, component_deviation(c), 0});
     component_parameter(c, (Parameter){"attention.qkv_bias", 3 * hidden, false, 0, 0});
-    component_parameter(c, (Parameter){"attention.projection", hidden * hidden, true, component_residual_deviation(c), 0});
+    component_parameter(c,
+                        (Parameter){"attention.projection", hidden * hidden, true, component_residual_deviation(c), 0});
     component_parameter(c, (Parameter){"attention.projection_bias", hidden, false, 0, 0});
     const KernelShape norm = {.kind = KERNEL_NORM, .rows = rows, .columns = hidden};
     const KernelShape to_qkv = {.kind = KERNEL_LINEAR, .rows = rows, .columns = hidden, .outputs = 3 * hidden};
-    const KernelShape attention = {.kind = KERNEL_ATTENTION, .rows = rows, .columns = hidden, .sequence = sequence,
-                                   .heads = heads};
+    const KernelShape attention = {
+        .kind = KERNEL_ATTENTION, .rows = rows, .columns = hidden, .sequence = sequence, .heads = heads};
     const KernelShape project = {.kind = KERNEL_LINEAR, .rows = rows, .columns = hidden, .outputs = hidden};
     TRY(device_kernel(c->device, &norm, &c->kernels[NORM], error));
     TRY(device_kernel(c->device, &to_qkv, &c->kernels[TO_QKV], error));
@@ -57,8 +58,8 @@ static Status forward(const Component *c, const PassBuffers *b, Error *error)
 {
     const DeviceTable *run = c->device->run;
     const Parts p = parts_of(c, b);
-    TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN), component_weights(c, b, SHIFT),
-                          p.normed, p.statistics, error));
+    TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN),
+                          component_weights(c, b, SHIFT), p.normed, p.statistics, error));
     TRY(run->linear_forward(c->device, c->kernels[TO_QKV], p.normed, component_weights(c, b, QKV),
                             component_weights(c, b, QKV_BIAS), NULL, p.qkv, error));
     TRY(run->attention_forward(c->device, c->kernels[ATTENTION], p.qkv, p.mixed, p.probabilities, error));
@@ -72,10 +73,12 @@ static Status backward_input(const Component *c, const PassBuffers *b, Error *er
     const Parts p = parts_of(c, b);
     TRY(run->linear_backward_input(c->device, c->kernels[PROJECT], b->dy, component_weights(c, b, PROJECTION), p.dmixed,
                                    error));
-    TRY(run->attention_backward(c->device, c->kernels[ATTENTION], p.qkv, p.mixed, p.probabilities, p.dmixed, p.dqkv, error));
-    TRY(run->linear_backward_input(c->device, c->kernels[TO_QKV], p.dqkv, component_weights(c, b, QKV), p.dnormed, error));
-    return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics, component_weights(c, b, GAIN),
-                                            p.dnormed, b->dy, b->dx, error)
+    TRY(run->attention_backward(c->device, c->kernels[ATTENTION], p.qkv, p.mixed, p.probabilities, p.dmixed, p.dqkv,
+                                error));
+    TRY(run->linear_backward_input(c->device, c->kernels[TO_QKV], p.dqkv, component_weights(c, b, QKV), p.dnormed,
+                                   error));
+    return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics,
+                                            component_weights(c, b, GAIN), p.dnormed, b->dy, b->dx, error)
                  : STATUS_OK;
 }
 
@@ -86,10 +89,12 @@ static Status backward_weight(const Component *c, const PassBuffers *b, Error *e
     TRY(run->linear_backward_weight(c->device, c->kernels[PROJECT], p.mixed, b->dy,
                                     component_weight_gradients(c, b, PROJECTION),
                                     component_weight_gradients(c, b, PROJECTION_BIAS), error));
-    TRY(run->linear_backward_weight(c->device, c->kernels[TO_QKV], p.normed, p.dqkv, component_weight_gradients(c, b, QKV),
-                                    component_weight_gradients(c, b, QKV_BIAS), error));
+    TRY(run->linear_backward_weight(c->device, c->kernels[TO_QKV], p.normed, p.dqkv,
+                                    component_weight_gradients(c, b, QKV), component_weight_gradients(c, b, QKV_BIAS),
+                                    error));
     return run->norm_backward_weight(c->device, c->kernels[NORM], b->x, p.statistics, p.dnormed,
-                                     component_weight_gradients(c, b, GAIN), component_weight_gradients(c, b, SHIFT), error);
+                                     component_weight_gradients(c, b, GAIN), component_weight_gradients(c, b, SHIFT),
+                                     error);
 }
 
 const ComponentKind component_attention = {"attention", open, forward, backward_input, backward_weight};

@@ -2,15 +2,9 @@
 
 #include <math.h>
 
-size_t component_round(size_t elements)
-{
-    return (elements + 15) / 16 * 16;
-}
+size_t component_round(size_t elements) { return (elements + 15) / 16 * 16; }
 
-double component_deviation(const Component *component)
-{
-    return 0.02 * sqrt(768.0 / component->config.hidden);
-}
+double component_deviation(const Component *component) { return 0.02 * sqrt(768.0 / component->config.hidden); }
 
 double component_residual_deviation(const Component *component)
 {

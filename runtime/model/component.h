@@ -1,12 +1,12 @@
 #ifndef MODEL_COMPONENT_H
 #define MODEL_COMPONENT_H
 
-/* A part of a stage with its own F, I and W. To add one: a file that fills in a ComponentKind, and a line in stage.c that
-   puts it where it belongs.
+/* A part of a stage with its own F, I and W. To add one: a file that fills in a ComponentKind, and a line in stage.c
+   that puts it where it belongs.
 
-   A pass of a component gets PassBuffers in which every pointer is the component's own: x is its input and y its output,
-   wherever they live, and context, stash, gradient and parameters are its parts of the stage's. x and dy are there until its
-   W. dx is NULL where nobody before it learns. */
+   A pass of a component gets PassBuffers in which every pointer is the component's own: x is its input and y its
+   output, wherever they live, and context, stash, gradient and parameters are its parts of the stage's. x and dy are
+   there until its W. dx is NULL where nobody before it learns. */
 
 #include "runtime/model/model.h"
 
@@ -28,7 +28,8 @@ typedef struct ComponentKind {
     Status (*open)(Component *component, Error *error);
     Status (*forward)(const Component *component, const PassBuffers *buffers, Error *error);
     Status (*backward_input)(const Component *component, const PassBuffers *buffers, Error *error);
-    Status (*backward_weight)(const Component *component, const PassBuffers *buffers, Error *error); /* NULL: no weights */
+    /* NULL: no weights */
+    Status (*backward_weight)(const Component *component, const PassBuffers *buffers, Error *error);
 } ComponentKind;
 
 struct Component {
@@ -50,7 +51,8 @@ void component_parameter(Component *component, Parameter parameter);
 double component_deviation(const Component *component);
 /* The same for what adds to the residual path: divided by the root of the number of such layers, as in GPT-2. */
 double component_residual_deviation(const Component *component);
-/* For the passes. Elements from the component's first parameter to the `index`-th; behind the last one, the size of all. */
+/* For the passes. Elements from the component's first parameter to the `index`-th; behind the last one, the size of
+   all. */
 size_t component_offset(const Component *component, size_t index);
 const void *component_weights(const Component *component, const PassBuffers *buffers, size_t index);
 void *component_weight_gradients(const Component *component, const PassBuffers *buffers, size_t index);

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of a message, and of all that a microbatch leaves in the model: 2^44 of 8 bytes in 2^16 slots are a size yet. */
+/* Elements of a message, and of all that a microbatch leaves in the model: 2^44 of 8 bytes in 2^16 slots are a size
+   yet. */
 static const uint64_t message_most = (uint64_t)1 << 32;
 static const double kept_most = 0x1p44;
 
@@ -47,12 +48,34 @@ static const struct {
     ModelConfig config;
 } models[] = {
     {"gpt",
-     {.kind = MODEL_GPT, .hidden = 96, .heads = 4, .sequence = 64, .microbatch_size = 1, .vocabulary = 256, .seed = 1,
-      .learning_rate = 4e-3, .warmup_steps = 20, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1,
+     {.kind = MODEL_GPT,
+      .hidden = 96,
+      .heads = 4,
+      .sequence = 64,
+      .microbatch_size = 1,
+      .vocabulary = 256,
+      .seed = 1,
+      .learning_rate = 4e-3,
+      .warmup_steps = 20,
+      .beta1 = 0.9,
+      .beta2 = 0.95,
+      .epsilon = 1e-8,
+      .weight_decay = 0.1,
       .clip_norm = 1}},
     {"mlp",
-     {.kind = MODEL_MLP, .hidden = 256, .heads = 1, .sequence = 64, .microbatch_size = 1, .vocabulary = 256, .seed = 1,
-      .learning_rate = 1e-3, .warmup_steps = 20, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.01,
+     {.kind = MODEL_MLP,
+      .hidden = 256,
+      .heads = 1,
+      .sequence = 64,
+      .microbatch_size = 1,
+      .vocabulary = 256,
+      .seed = 1,
+      .learning_rate = 1e-3,
+      .warmup_steps = 20,
+      .beta1 = 0.9,
+      .beta2 = 0.95,
+      .epsilon = 1e-8,
+      .weight_decay = 0.01,
       .clip_norm = 1}},
 };
 enum { MODELS = sizeof models / sizeof *models };
@@ -152,7 +175,8 @@ static Status load_value(void *context, const char *name, const char *value, Err
 static Status assign_value(void *context, const char *name, const char *value, Error *error)
 {
     if (strcmp(name, "model") == 0)
-        return error_set(error, STATUS_BAD_INPUT, "model = %s: a model sets all keys and comes first: --model %s", value, value);
+        return error_set(error, STATUS_BAD_INPUT, "model = %s: a model sets all keys and comes first: --model %s",
+                         value, value);
     return set_value(context, name, value, error);
 }
 
@@ -184,13 +208,15 @@ Status model_config_set(ModelConfig *config, const char *assignment, Error *erro
 static void contradict(Error *contradictions, const char *key, const char *there, const char *here)
 {
     const size_t used = strlen(contradictions->text);
-    snprintf(contradictions->text + used, sizeof contradictions->text - used, "; %s is %s there and %s here", key, there, here);
+    snprintf(contradictions->text + used, sizeof contradictions->text - used, "; %s is %s there and %s here", key,
+             there, here);
 }
 
 /* Another model's values, but for those that were given. */
 static void change_model(ModelConfig *config, const ModelConfig *model)
 {
-    static const size_t sizes[] = {[KEY_U32] = sizeof(uint32_t), [KEY_U64] = sizeof(uint64_t), [KEY_REAL] = sizeof(double)};
+    static const size_t sizes[] = {
+        [KEY_U32] = sizeof(uint32_t), [KEY_U64] = sizeof(uint64_t), [KEY_REAL] = sizeof(double)};
     const ModelConfig before = *config;
     *config = *model;
     config->given = before.given;
@@ -244,11 +270,14 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
     if (rows > message_most / config->hidden)
         return error_set(error, STATUS_BAD_INPUT, "microbatch_size * sequence * hidden is over %llu",
                          (unsigned long long)message_most);
-    /* generously: of a layer its context, stash, gradient and what lies between; the head's logits and their gradient */
-    const double kept = (double)rows * (config->layers * (32.0 * config->hidden + (double)config->heads * config->sequence) +
-                                        2.0 * config->vocabulary);
+    /* generously: of a layer its context, stash, gradient and what lies between; the head's logits and their
+       gradient */
+    const double kept =
+        (double)rows * (config->layers * (32.0 * config->hidden + (double)config->heads * config->sequence) +
+                        2.0 * config->vocabulary);
     if (kept > kept_most)
-        return error_set(error, STATUS_BAD_INPUT, "this model is too large: a microbatch leaves about %.1g numbers in it", kept);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "this model is too large: a microbatch leaves about %.1g numbers in it", kept);
     if (config->kind == MODEL_MLP)
         return STATUS_OK;
     if (config->hidden % config->heads != 0)

@@ -10,8 +10,9 @@
 
 /* Debian's base-files. The first that is there is the default text. */
 static const char *const default_texts[] = {
-    "/usr/share/common-licenses/GPL-3", "/usr/share/common-licenses/GPL-2", "/usr/share/common-licenses/Apache-2.0",
-    "/usr/share/common-licenses/LGPL-2.1", "/usr/share/common-licenses/MPL-2.0",
+    "/usr/share/common-licenses/GPL-3",      "/usr/share/common-licenses/GPL-2",
+    "/usr/share/common-licenses/Apache-2.0", "/usr/share/common-licenses/LGPL-2.1",
+    "/usr/share/common-licenses/MPL-2.0",
 };
 
 struct Dataset {
@@ -61,9 +62,8 @@ Status dataset_open(const ModelConfig *config, const char *path, Dataset **opene
     dataset->config = *config;
     dataset->name = "noise";
     const Status status = config->kind == MODEL_GPT ? open_text(dataset, path, error)
-                          : path                    ? error_set(error, STATUS_BAD_USAGE,
-                                                                "the mlp model reads no data: it trains on noise")
-                                                    : STATUS_OK;
+                          : path ? error_set(error, STATUS_BAD_USAGE, "the mlp model reads no data: it trains on noise")
+                                 : STATUS_OK;
     if (status != STATUS_OK) {
         dataset_close(dataset);
         return status;
@@ -80,10 +80,7 @@ void dataset_close(Dataset *dataset)
     free(dataset);
 }
 
-const char *dataset_name(const Dataset *dataset)
-{
-    return dataset->name;
-}
+const char *dataset_name(const Dataset *dataset) { return dataset->name; }
 
 static void window_at(const Dataset *dataset, size_t sample, size_t start, int32_t *inputs, int32_t *targets)
 {
@@ -124,7 +121,8 @@ void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, 
 uint64_t dataset_windows(const Dataset *dataset)
 {
     const bool gpt = dataset->config.kind == MODEL_GPT;
-    return gpt ? (dataset->size - dataset->training - 1) / dataset->config.sequence : 0; /* the last target is a byte more */
+    /* the last target is a byte more */
+    return gpt ? (dataset->size - dataset->training - 1) / dataset->config.sequence : 0;
 }
 
 Windows held_out_windows(uint64_t windows, uint32_t microbatch_size, uint64_t number)

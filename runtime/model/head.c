@@ -1,5 +1,5 @@
-/* The end of a gpt: logits = norm(x) w, and their cross-entropy with the targets. F leaves the gradient of the logits, so
-   that I and W need no targets. */
+/* The end of a gpt: logits = norm(x) w, and their cross-entropy with the targets. F leaves the gradient of the logits,
+   so that I and W need no targets. */
 
 #include "runtime/model/component.h"
 
@@ -35,7 +35,8 @@ static Status open(Component *c, Error *error)
     TRY(device_kernel(c->device, &norm, &c->kernels[NORM], error));
     TRY(device_kernel(c->device, &to_logits, &c->kernels[TO_LOGITS], error));
     TRY(device_kernel(c->device, &loss, &c->kernels[LOSS], error));
-    c->stash = component_round(rows * hidden) + component_round(rows * vocabulary) + component_round(c->kernels[NORM]->context);
+    c->stash = component_round(rows * hidden) + component_round(rows * vocabulary) +
+               component_round(c->kernels[NORM]->context);
     c->gradient = component_round(rows * hidden);
     return STATUS_OK;
 }
@@ -44,8 +45,8 @@ static Status forward(const Component *c, const PassBuffers *b, Error *error)
 {
     const DeviceTable *run = c->device->run;
     const Parts p = parts_of(c, b);
-    TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN), component_weights(c, b, SHIFT),
-                          p.normed, p.statistics, error));
+    TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN),
+                          component_weights(c, b, SHIFT), p.normed, p.statistics, error));
     TRY(run->linear_forward(c->device, c->kernels[TO_LOGITS], p.normed, component_weights(c, b, VOCABULARY), NULL, NULL,
                             p.logits, error));
     if (b->outputs)
@@ -57,10 +58,10 @@ static Status backward_input(const Component *c, const PassBuffers *b, Error *er
 {
     const DeviceTable *run = c->device->run;
     const Parts p = parts_of(c, b);
-    TRY(run->linear_backward_input(c->device, c->kernels[TO_LOGITS], p.logits, component_weights(c, b, VOCABULARY), p.dnormed,
-                                   error));
-    return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics, component_weights(c, b, GAIN),
-                                            p.dnormed, NULL, b->dx, error)
+    TRY(run->linear_backward_input(c->device, c->kernels[TO_LOGITS], p.logits, component_weights(c, b, VOCABULARY),
+                                   p.dnormed, error));
+    return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics,
+                                            component_weights(c, b, GAIN), p.dnormed, NULL, b->dx, error)
                  : STATUS_OK;
 }
 
@@ -71,7 +72,8 @@ static Status backward_weight(const Component *c, const PassBuffers *b, Error *e
     TRY(run->linear_backward_weight(c->device, c->kernels[TO_LOGITS], p.normed, p.logits,
                                     component_weight_gradients(c, b, VOCABULARY), NULL, error));
     return run->norm_backward_weight(c->device, c->kernels[NORM], b->x, p.statistics, p.dnormed,
-                                     component_weight_gradients(c, b, GAIN), component_weight_gradients(c, b, SHIFT), error);
+                                     component_weight_gradients(c, b, GAIN), component_weight_gradients(c, b, SHIFT),
+                                     error);
 }
 
 const ComponentKind component_head = {"head", open, forward, backward_input, backward_weight};

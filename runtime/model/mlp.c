@@ -43,7 +43,8 @@ static Status open(Component *c, Error *error)
     TRY(device_kernel(c->device, &gelu, &c->kernels[GELU], error));
     TRY(device_kernel(c->device, &to_narrow, &c->kernels[TO_NARROW], error));
     c->context = component_round(rows * wide);
-    c->stash = component_round(rows * hidden) + component_round(rows * wide) + component_round(c->kernels[NORM]->context);
+    c->stash =
+        component_round(rows * hidden) + component_round(rows * wide) + component_round(c->kernels[NORM]->context);
     c->gradient = component_round(rows * wide) + component_round(rows * hidden);
     return STATUS_OK;
 }
@@ -52,10 +53,11 @@ static Status forward(const Component *c, const PassBuffers *b, Error *error)
 {
     const DeviceTable *run = c->device->run;
     const Parts p = parts_of(c, b);
-    TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN), component_weights(c, b, SHIFT),
-                          p.normed, p.statistics, error));
-    TRY(run->linear_gelu_forward(c->device, c->kernels[TO_WIDE], c->kernels[GELU], p.normed, component_weights(c, b, UP),
-                                 component_weights(c, b, UP_BIAS), p.wide, p.active, error));
+    TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN),
+                          component_weights(c, b, SHIFT), p.normed, p.statistics, error));
+    TRY(run->linear_gelu_forward(c->device, c->kernels[TO_WIDE], c->kernels[GELU], p.normed,
+                                 component_weights(c, b, UP), component_weights(c, b, UP_BIAS), p.wide, p.active,
+                                 error));
     return run->linear_forward(c->device, c->kernels[TO_NARROW], p.active, component_weights(c, b, DOWN),
                                component_weights(c, b, DOWN_BIAS), b->x, b->y, error);
 }
@@ -66,9 +68,10 @@ static Status backward_input(const Component *c, const PassBuffers *b, Error *er
     const Parts p = parts_of(c, b);
     TRY(run->linear_gelu_backward_input(c->device, c->kernels[TO_NARROW], c->kernels[GELU], b->dy,
                                         component_weights(c, b, DOWN), p.wide, p.dwide, error));
-    TRY(run->linear_backward_input(c->device, c->kernels[TO_WIDE], p.dwide, component_weights(c, b, UP), p.dnormed, error));
-    return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics, component_weights(c, b, GAIN),
-                                            p.dnormed, b->dy, b->dx, error)
+    TRY(run->linear_backward_input(c->device, c->kernels[TO_WIDE], p.dwide, component_weights(c, b, UP), p.dnormed,
+                                   error));
+    return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics,
+                                            component_weights(c, b, GAIN), p.dnormed, b->dy, b->dx, error)
                  : STATUS_OK;
 }
 
@@ -76,12 +79,15 @@ static Status backward_weight(const Component *c, const PassBuffers *b, Error *e
 {
     const DeviceTable *run = c->device->run;
     const Parts p = parts_of(c, b);
-    TRY(run->linear_backward_weight(c->device, c->kernels[TO_NARROW], p.active, b->dy, component_weight_gradients(c, b, DOWN),
-                                    component_weight_gradients(c, b, DOWN_BIAS), error));
-    TRY(run->linear_backward_weight(c->device, c->kernels[TO_WIDE], p.normed, p.dwide, component_weight_gradients(c, b, UP),
-                                    component_weight_gradients(c, b, UP_BIAS), error));
+    TRY(run->linear_backward_weight(c->device, c->kernels[TO_NARROW], p.active, b->dy,
+                                    component_weight_gradients(c, b, DOWN), component_weight_gradients(c, b, DOWN_BIAS),
+                                    error));
+    TRY(run->linear_backward_weight(c->device, c->kernels[TO_WIDE], p.normed, p.dwide,
+                                    component_weight_gradients(c, b, UP), component_weight_gradients(c, b, UP_BIAS),
+                                    error));
     return run->norm_backward_weight(c->device, c->kernels[NORM], b->x, p.statistics, p.dnormed,
-                                     component_weight_gradients(c, b, GAIN), component_weight_gradients(c, b, SHIFT), error);
+                                     component_weight_gradients(c, b, GAIN), component_weight_gradients(c, b, SHIFT),
+                                     error);
 }
 
 const ComponentKind component_mlp = {"mlp", open, forward, backward_input, backward_weight};

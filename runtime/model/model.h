@@ -1,13 +1,13 @@
 #ifndef MODEL_MODEL_H
 #define MODEL_MODEL_H
 
-/* What the stages of a pipeline compute. A model is cut into stages by layers; a stage is a list of components (embedding,
-   attention, MLP, head, ...), each with its own F, I and W.
+/* What the stages of a pipeline compute. A model is cut into stages by layers; a stage is a list of components
+   (embedding, attention, MLP, head, ...), each with its own F, I and W.
 
-   Sizes are in elements of the device, those of gradients, moments and the optimizer's weights in masters (runtime/device/
-   device.h). All buffers are the caller's and in the device's memory, *loss, outputs and data too; what a pass has made is
-   there when the device has done it. Gradients and moments are zero at first. A Stage is used by one thread at a time. Rows
-   are tokens: a message is [microbatch_size * sequence, hidden], row-major. */
+   Sizes are in elements of the device, those of gradients, moments and the optimizer's weights in masters
+   (runtime/device/ device.h). All buffers are the caller's and in the device's memory, *loss, outputs and data too;
+   what a pass has made is there when the device has done it. Gradients and moments are zero at first. A Stage is used
+   by one thread at a time. Rows are tokens: a message is [microbatch_size * sequence, hidden], row-major. */
 
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
@@ -21,28 +21,29 @@ typedef enum ModelKind { MODEL_GPT, MODEL_MLP } ModelKind;
 
 typedef struct ModelConfig {
     ModelKind kind;
-    uint32_t layers;           /* 0: one a stage */
+    uint32_t layers; /* 0: one a stage */
     uint32_t hidden, heads;
-    uint32_t sequence;         /* tokens of a sample; mlp: rows of a sample */
-    uint32_t microbatch_size;  /* samples of a microbatch */
-    uint32_t vocabulary;       /* 256: bytes; of no meaning for mlp */
+    uint32_t sequence;        /* tokens of a sample; mlp: rows of a sample */
+    uint32_t microbatch_size; /* samples of a microbatch */
+    uint32_t vocabulary;      /* 256: bytes; of no meaning for mlp */
     uint64_t seed;
     /* training */
     double learning_rate, warmup_steps, beta1, beta2, epsilon, weight_decay, clip_norm;
-    uint32_t given;            /* which of these somebody has set: a bit each, of config.c */
+    uint32_t given; /* which of these somebody has set: a bit each, of config.c */
 } ModelConfig;
 
 /* "gpt", "mlp". */
 const char *model_kind_name(ModelKind kind);
 
-/* `name` is a built-in model ("gpt", also where it is NULL; "mlp") or a file of lines `key = value` with `#` comments, whose first key
-   may be `model = gpt|mlp`; the keys are the names above. Unknown keys, bad values: STATUS_BAD_INPUT with file, line and the
-   nearest known key. */
+/* `name` is a built-in model ("gpt", also where it is NULL; "mlp") or a file of lines `key = value` with `#` comments,
+   whose first key may be `model = gpt|mlp`; the keys are the names above. Unknown keys, bad values: STATUS_BAD_INPUT
+   with file, line and the nearest known key. */
 Status model_config_load(const char *name, ModelConfig *config, Error *error);
 /* One `key=value`, as in the file; STATUS_BAD_USAGE. */
 Status model_config_set(ModelConfig *config, const char *assignment, Error *error);
-/* A setting of saved weights (model, or a size), which is taken over, with what else a model sets, unless another was given.
-   Then that is added to `contradictions`: "; hidden is 96 there and 128 here". STATUS_BAD_INPUT: there is no such setting. */
+/* A setting of saved weights (model, or a size), which is taken over, with what else a model sets, unless another was
+   given. Then that is added to `contradictions`: "; hidden is 96 there and 128 here". STATUS_BAD_INPUT: there is no
+   such setting. */
 Status model_config_adopt(ModelConfig *config, const char *key, const char *value, Error *contradictions, Error *error);
 /* Whether the values go together (hidden % heads == 0, layers >= stages, ...); fills in layers = stages where 0. */
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
@@ -63,8 +64,8 @@ typedef struct Stage Stage;
 
 /* What a stage holds for good. Where the device has one type for elements and masters, `masters` is `parameters`. */
 typedef struct StageWeights {
-    void *parameters; /* elements: what the passes read */
-    void *masters;    /* what the optimizer goes on from */
+    void *parameters;                    /* elements: what the passes read */
+    void *masters;                       /* what the optimizer goes on from */
     void *gradients, *moment1, *moment2; /* masters */
 } StageWeights;
 
@@ -78,28 +79,29 @@ const StageSizes *stage_sizes(const Stage *stage);
 /* Where a pass finds and leaves its data. Every pass gets the fields that the instruction's slots name; see
    runtime/program/opcodes.def for who holds what how long. */
 typedef struct PassBuffers {
-    const void *parameters;      /* W needs none: NULL */
-    void *parameter_gradients;   /* masters; W adds to it */
-    const void *x;               /* INPUT; NULL at the first stage, which reads `inputs` */
-    void *y;                     /* OUTPUT; NULL at the last stage, which writes *loss */
-    void *dx;                    /* DINPUT; NULL at the first stage */
-    const void *dy;              /* DOUTPUT; NULL at the last stage */
+    const void *parameters;    /* W needs none: NULL */
+    void *parameter_gradients; /* masters; W adds to it */
+    const void *x;             /* INPUT; NULL at the first stage, which reads `inputs` */
+    void *y;                   /* OUTPUT; NULL at the last stage, which writes *loss */
+    void *dx;                  /* DINPUT; NULL at the first stage */
+    const void *dy;            /* DOUTPUT; NULL at the last stage */
     void *context, *stash, *gradient, *workspace;
-    const void *inputs;          /* first stage: gpt int32 tokens [tokens]; mlp float rows. Needed by F, I and W */
-    const void *targets;         /* last stage: the same forms. Needed by F */
-    void *outputs;               /* last stage, F: logits or rows as float; NULL: not wanted */
-    double *loss;                /* last stage, F: mean loss of the microbatch (nats a token; mlp: mean squared error) */
+    const void *inputs;  /* first stage: gpt int32 tokens [tokens]; mlp float rows. Needed by F, I and W */
+    const void *targets; /* last stage: the same forms. Needed by F */
+    void *outputs;       /* last stage, F: logits or rows as float; NULL: not wanted */
+    /* last stage, F: mean loss of the microbatch (nats a token; mlp: mean squared error) */
+    double *loss;
 } PassBuffers;
 
 Status stage_forward(Stage *stage, const PassBuffers *buffers, Error *error);
 Status stage_backward_input(Stage *stage, const PassBuffers *buffers, Error *error);
 Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error);
 
-/* One F&B: the F of one microbatch and the backward of another, `weights` saying whether that is the whole one or I alone, of any
-   two stages on one device, component by component in the recipe's order (recipe_order), which goes through the layers of both, the
-   first of the F with the last of the backward. What is not of a layer, or not named, runs where its half comes to it. The
-   same numbers, bit for bit, as the halves one after the other. A device that can run operations of both halves at once is
-   told what belongs to what: see DeviceFusion. */
+/* One F&B: the F of one microbatch and the backward of another, `weights` saying whether that is the whole one or I
+   alone, of any two stages on one device, component by component in the recipe's order (recipe_order), which goes
+   through the layers of both, the first of the F with the last of the backward. What is not of a layer, or not named,
+   runs where its half comes to it. The same numbers, bit for bit, as the halves one after the other. A device that can
+   run operations of both halves at once is told what belongs to what: see DeviceFusion. */
 typedef struct StagePair {
     Stage *forward, *backward;
     PassBuffers forward_buffers, backward_buffers;
@@ -108,8 +110,8 @@ typedef struct StagePair {
 
 Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error);
 
-/* What the parts of stages have taken, in nanoseconds, summed up over all that ran. Zero at first; whoever reads it resets
-   it. */
+/* What the parts of stages have taken, in nanoseconds, summed up over all that ran. Zero at first; whoever reads it
+   resets it. */
 typedef struct PartTime {
     int64_t nanoseconds;
     uint64_t count;
@@ -121,18 +123,18 @@ typedef struct PartTimes {
     bool in_pair;
 } PartTimes;
 
-/* From now on the stage adds the times of its parts to `times`, which stages of one rank may share; NULL: no longer. Only
-   for a device whose operations are done when their calls return (DeviceTable.async is NULL). */
+/* From now on the stage adds the times of its parts to `times`, which stages of one rank may share; NULL: no longer.
+   Only for a device whose operations are done when their calls return (DeviceTable.async is NULL). */
 void stage_time_parts(Stage *stage, PartTimes *times);
 
-/* Starting weights: a function of config.seed and of the parameter's place in the whole model, not of the cut into stages,
-   so that every schedule starts from equal weights. */
+/* Starting weights: a function of config.seed and of the parameter's place in the whole model, not of the cut into
+   stages, so that every schedule starts from equal weights. */
 Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error);
 
 /* Sum of squares of the gradient, in double, in a fixed order, into the device's memory. */
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error);
-/* One AdamW step (Loshchilov & Hutter, 2019), decay on matrices only; `step` from 1, linear warm-up, then constant rate.
-   Gradients are multiplied by `clip` first and are zero afterwards. */
+/* One AdamW step (Loshchilov & Hutter, 2019), decay on matrices only; `step` from 1, linear warm-up, then constant
+   rate. Gradients are multiplied by `clip` first and are zero afterwards. */
 Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, double clip, Error *error);
 
 /* --- data.c --- */
@@ -142,10 +144,11 @@ typedef struct Dataset Dataset;
 Status dataset_open(const ModelConfig *config, const char *path, Dataset **opened, Error *error);
 void dataset_close(Dataset *dataset);
 const char *dataset_name(const Dataset *dataset);
-/* The data of microbatch `number` of step `step`: a function of (seed, step, number) alone. Either pointer may be NULL. */
+/* The data of microbatch `number` of step `step`: a function of (seed, step, number) alone. Either pointer may be
+   NULL. */
 void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets);
-/* The held-out part, gpt alone: windows of `sequence` tokens one after the other; what is left at the end is too short for one.
-   mlp: 0. */
+/* The held-out part, gpt alone: windows of `sequence` tokens one after the other; what is left at the end is too short
+   for one. mlp: 0. */
 uint64_t dataset_windows(const Dataset *dataset);
 
 /* Windows first .. first + count - 1, which a microbatch holds equally often: its loss is their mean. */
@@ -154,8 +157,8 @@ typedef struct Windows {
     uint32_t count; /* divides microbatch_size; 0: all are through, and this microbatch counts for nothing */
 } Windows;
 
-/* Which of the first `windows` ones microbatch `number` of an evaluation holds: as many as fill it, and at the end as many as are
-   left and divide it. So every window counts once, whatever the size of a microbatch. */
+/* Which of the first `windows` ones microbatch `number` of an evaluation holds: as many as fill it, and at the end as
+   many as are left and divide it. So every window counts once, whatever the size of a microbatch. */
 Windows held_out_windows(uint64_t windows, uint32_t microbatch_size, uint64_t number);
 void dataset_held_out(const Dataset *dataset, Windows windows, void *inputs, void *targets);
 /* Entropy of single bytes of the training part, nats; 0 for mlp. */

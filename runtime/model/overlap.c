@@ -7,9 +7,9 @@
 
 typedef struct Overlap {
     const StagePair *pair;
-    const DeviceFusion *fusion; /* NULL: the device runs what it is given, in turn */
-    size_t forward;             /* the component whose F comes next */
-    size_t backward;            /* the one whose B was the last */
+    const DeviceFusion *fusion;        /* NULL: the device runs what it is given, in turn */
+    size_t forward;                    /* the component whose F comes next */
+    size_t backward;                   /* the one whose B was the last */
     size_t waiting[RECIPE_COMPONENTS]; /* whose W is still to come, +1; 0: none */
 } Overlap;
 

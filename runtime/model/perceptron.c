@@ -1,5 +1,5 @@
-/* A layer of the mlp model, as in the example of DualPipe's authors: y = gelu(x up) down, four times as wide inside, without
-   biases, norm and residual. */
+/* A layer of the mlp model, as in the example of DualPipe's authors: y = gelu(x up) down, four times as wide inside,
+   without biases, norm and residual. */
 
 #include "runtime/model/component.h"
 
@@ -29,10 +29,10 @@ static Status open(Component *c, Error *error)
 static Status forward(const Component *c, const PassBuffers *b, Error *error)
 {
     const DeviceTable *run = c->device->run;
-    TRY(run->linear_gelu_forward(c->device, c->kernels[TO_WIDE], c->kernels[GELU], b->x, component_weights(c, b, UP), NULL,
-                                 b->context, b->stash, error));
-    return run->linear_forward(c->device, c->kernels[TO_NARROW], b->stash, component_weights(c, b, DOWN), NULL, NULL, b->y,
-                               error);
+    TRY(run->linear_gelu_forward(c->device, c->kernels[TO_WIDE], c->kernels[GELU], b->x, component_weights(c, b, UP),
+                                 NULL, b->context, b->stash, error));
+    return run->linear_forward(c->device, c->kernels[TO_NARROW], b->stash, component_weights(c, b, DOWN), NULL, NULL,
+                               b->y, error);
 }
 
 static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
@@ -40,18 +40,18 @@ static Status backward_input(const Component *c, const PassBuffers *b, Error *er
     const DeviceTable *run = c->device->run;
     TRY(run->linear_gelu_backward_input(c->device, c->kernels[TO_NARROW], c->kernels[GELU], b->dy,
                                         component_weights(c, b, DOWN), b->context, b->gradient, error));
-    return b->dx ? run->linear_backward_input(c->device, c->kernels[TO_WIDE], b->gradient, component_weights(c, b, UP), b->dx,
-                                              error)
+    return b->dx ? run->linear_backward_input(c->device, c->kernels[TO_WIDE], b->gradient, component_weights(c, b, UP),
+                                              b->dx, error)
                  : STATUS_OK;
 }
 
 static Status backward_weight(const Component *c, const PassBuffers *b, Error *error)
 {
     const DeviceTable *run = c->device->run;
-    TRY(run->linear_backward_weight(c->device, c->kernels[TO_NARROW], b->stash, b->dy, component_weight_gradients(c, b, DOWN),
-                                    NULL, error));
-    return run->linear_backward_weight(c->device, c->kernels[TO_WIDE], b->x, b->gradient, component_weight_gradients(c, b, UP),
-                                       NULL, error);
+    TRY(run->linear_backward_weight(c->device, c->kernels[TO_NARROW], b->stash, b->dy,
+                                    component_weight_gradients(c, b, DOWN), NULL, error));
+    return run->linear_backward_weight(c->device, c->kernels[TO_WIDE], b->x, b->gradient,
+                                       component_weight_gradients(c, b, UP), NULL, error);
 }
 
 const ComponentKind component_perceptron = {"perceptron", open, forward, backward_input, backward_weight};

@@ -20,8 +20,8 @@ static Status forward(const Component *c, const PassBuffers *b, Error *error)
 
 static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
 {
-    return b->dx ? c->device->run->copy(c->device, c->rows * c->config.hidden * c->device->run->size[ELEMENTS], b->stash,
-                                       b->dx, error)
+    return b->dx ? c->device->run->copy(c->device, c->rows * c->config.hidden * c->device->run->size[ELEMENTS],
+                                        b->stash, b->dx, error)
                  : STATUS_OK;
 }
 

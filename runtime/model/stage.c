@@ -4,12 +4,17 @@
 
 #include <stdlib.h>
 
-static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t place, uint32_t microbatches, Error *error)
+static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t place, uint32_t microbatches,
+                            Error *error)
 {
     Part *part = &stage->parts[stage->part_count];
     part->component = (Component){
-        .kind = kind, .config = stage->config, .device = stage->device, .place = place,
-        .loss_scale = 1.0 / (double)microbatches, .rows = (size_t)stage->config.microbatch_size * stage->config.sequence,
+        .kind = kind,
+        .config = stage->config,
+        .device = stage->device,
+        .place = place,
+        .loss_scale = 1.0 / (double)microbatches,
+        .rows = (size_t)stage->config.microbatch_size * stage->config.sequence,
     };
     part->kind = (uint8_t)part_named(kind->name);
     stage->part_count++;
@@ -108,15 +113,9 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
     return STATUS_OK;
 }
 
-void stage_close(Stage *stage)
-{
-    free(stage); /* its kernels are the device's */
-}
+void stage_close(Stage *stage) { free(stage); /* its kernels are the device's */ }
 
-const StageSizes *stage_sizes(const Stage *stage)
-{
-    return &stage->sizes;
-}
+const StageSizes *stage_sizes(const Stage *stage) { return &stage->sizes; }
 
 /* The stage's buffers as the `index`-th component sees them. */
 static PassBuffers buffers_of(const Stage *stage, size_t index, const PassBuffers *whole)
@@ -149,8 +148,8 @@ static Status run_part(const Stage *stage, size_t index, RecipePass pass, const 
     }
 }
 
-/* Where the time of a pass goes; NULL: the part has no such pass. Where nothing before it learns, a layer has a shorter I
-   and any other part has none. */
+/* Where the time of a pass goes; NULL: the part has no such pass. Where nothing before it learns, a layer has a shorter
+   I and any other part has none. */
 static PartTime *time_of(const Stage *stage, const Part *part, int pass)
 {
     PartTime(*times)[PART_PASSES] = stage->times->parts[stage->times->in_pair];
@@ -180,10 +179,7 @@ Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const P
     return STATUS_OK;
 }
 
-void stage_time_parts(Stage *stage, PartTimes *times)
-{
-    stage->times = times;
-}
+void stage_time_parts(Stage *stage, PartTimes *times) { stage->times = times; }
 
 /* What a device that has run the pass knows it by. */
 typedef struct PassName {

@@ -1,8 +1,8 @@
 #ifndef MODEL_STAGE_H
 #define MODEL_STAGE_H
 
-/* The inside of a stage: its components one after another, each with its part of the stage's buffers. Between two of them
-   lies a message's worth of elements: the activation in the stash, its gradient in the gradient. */
+/* The inside of a stage: its components one after another, each with its part of the stage's buffers. Between two of
+   them lies a message's worth of elements: the activation in the stash, its gradient in the gradient. */
 
 #include "runtime/model/component.h"
 
@@ -10,9 +10,9 @@
 typedef struct Part {
     Component component;
     size_t parameters, context, stash, gradient;
-    size_t x, dy;        /* in the stash and in the gradient; not for the first one's x and the last one's dy */
-    bool learns_before;  /* somebody before it wants its dx */
-    uint8_t kind;        /* ModelPart */
+    size_t x, dy;       /* in the stash and in the gradient; not for the first one's x and the last one's dy */
+    bool learns_before; /* somebody before it wants its dx */
+    uint8_t kind;       /* ModelPart */
 } Part;
 
 struct Stage {
@@ -20,7 +20,7 @@ struct Stage {
     Device *device;
     uint64_t number; /* of all stages that the device has had */
     StageSizes sizes;
-    bool small; /* DeviceFusion */
+    bool small;       /* DeviceFusion */
     PartTimes *times; /* what its parts take; NULL: nobody asks */
     size_t part_count;
     Part parts[];

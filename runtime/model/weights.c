@@ -40,13 +40,15 @@ static Status initialize_all(Stage *stage, NumberKind kind, char *destination, E
 Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error)
 {
     TRY(initialize_all(stage, ELEMENTS, weights->parameters, error));
-    return weights->masters == weights->parameters ? STATUS_OK : initialize_all(stage, MASTERS, weights->masters, error);
+    return weights->masters == weights->parameters ? STATUS_OK
+                                                   : initialize_all(stage, MASTERS, weights->masters, error);
 }
 
 /* The rest of a line behind a parameter is zero and stays so: it adds nothing here. */
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error)
 {
-    return stage->device->run->sum_of_squares(stage->device, stage->sizes.parameters, weights->gradients, sum_of_squares, error);
+    return stage->device->run->sum_of_squares(stage->device, stage->sizes.parameters, weights->gradients,
+                                              sum_of_squares, error);
 }
 
 Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, double clip, Error *error)
@@ -54,8 +56,12 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
     const ModelConfig *config = &stage->config;
     const double warm = config->warmup_steps > 0 ? (double)step / config->warmup_steps : 1;
     AdamW settings = {
-        .rate = config->learning_rate * (warm < 1 ? warm : 1), .beta1 = config->beta1, .beta2 = config->beta2,
-        .epsilon = config->epsilon, .clip = clip, .step = step,
+        .rate = config->learning_rate * (warm < 1 ? warm : 1),
+        .beta1 = config->beta1,
+        .beta2 = config->beta2,
+        .epsilon = config->epsilon,
+        .clip = clip,
+        .step = step,
     };
     for (size_t i = 0; i < stage->part_count; i++) {
         const Component *component = &stage->parts[i].component;
@@ -63,15 +69,14 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
         for (size_t p = 0; p < component->parameter_count; p++) {
             const size_t offset = stage->parts[i].parameters + component_offset(component, p);
             settings.decay = component->parameters[p].is_matrix ? config->weight_decay : 0;
-            TRY(stage->device->run->adamw(stage->device, &settings, component->parameters[p].elements,
-                                          component_master_at(component, weights->masters, offset),
-                                          component_master_at(component, weights->gradients, offset),
-                                          component_master_at(component, weights->moment1, offset),
-                                          component_master_at(component, weights->moment2, offset),
-                                          weights->parameters == weights->masters
-                                              ? NULL
-                                              : component_at(component, weights->parameters, offset),
-                                          error));
+            TRY(stage->device->run->adamw(
+                stage->device, &settings, component->parameters[p].elements,
+                component_master_at(component, weights->masters, offset),
+                component_master_at(component, weights->gradients, offset),
+                component_master_at(component, weights->moment1, offset),
+                component_master_at(component, weights->moment2, offset),
+                weights->parameters == weights->masters ? NULL : component_at(component, weights->parameters, offset),
+                error));
         }
         if (stage->times)
             stage_note_time(stage, i, PART_U, begun);

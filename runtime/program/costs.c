@@ -12,6 +12,7 @@
 
 #define NOT_GIVEN (-1.0)
 
+/* clang-format off */
 const Costs costs_unit = {
     .all = {[COST_F] = 1, [COST_B] = NOT_GIVEN, [COST_I] = 1, [COST_W] = 1, [COST_U] = 0, [COST_FB] = NOT_GIVEN,
             [COST_MEMORY_I] = NOT_GIVEN, [COST_MEMORY_W] = NOT_GIVEN},
@@ -24,6 +25,7 @@ const Costs costs_unit = {
 #undef COMPONENT
 #undef PART
 };
+/* clang-format on */
 
 Costs costs_of(double forward, double input, double weight, double latency)
 {
@@ -54,14 +56,23 @@ typedef struct Key {
     KeyIndex index;
     KeyNumber number;
     double least, most;
-    size_t all;          /* where it goes in Costs */
-    size_t one;          /* and in LinkCost, or which StageCost it is */
+    size_t all; /* where it goes in Costs */
+    size_t one; /* and in LinkCost, or which StageCost it is */
 } Key;
 
-#define STAGE_TIME(name, cost) {name, INDEX_STAGE, NUMBER_ANY, 0, time_most, offsetof(Costs, all[cost]), cost}
-#define STAGE_BYTES(name, cost) {name, INDEX_STAGE, NUMBER_BYTES, 0, bytes_most, offsetof(Costs, all[cost]), cost}
+#define STAGE_TIME(name, cost)                                                        \
+    {                                                                                 \
+        name, INDEX_STAGE, NUMBER_ANY, 0, time_most, offsetof(Costs, all[cost]), cost \
+    }
+#define STAGE_BYTES(name, cost)                                                          \
+    {                                                                                    \
+        name, INDEX_STAGE, NUMBER_BYTES, 0, bytes_most, offsetof(Costs, all[cost]), cost \
+    }
 
-#define PART_TIME(name, part, pass) {name, INDEX_NONE, NUMBER_ANY, 0, time_most, offsetof(Costs, parts[part][pass]), 0}
+#define PART_TIME(name, part, pass)                                                       \
+    {                                                                                     \
+        name, INDEX_NONE, NUMBER_ANY, 0, time_most, offsetof(Costs, parts[part][pass]), 0 \
+    }
 #define PART_FB(name, part) PART_TIME(name ".F", part, PART_F), PART_TIME(name ".B", part, PART_I)
 #define PART_TIMES(name, part) \
     PART_FB(name, part), PART_TIME(name ".W", part, PART_W), PART_TIME(name ".U", part, PART_U)
@@ -78,7 +89,8 @@ static const Key keys[] = {
     STAGE_BYTES("memory_W", COST_MEMORY_W),
     {"comm", INDEX_LINK, NUMBER_ANY, 0, time_most, offsetof(Costs, latency), offsetof(LinkCost, latency)},
     {"bytes", INDEX_NONE, NUMBER_BYTES, 0, bytes_most, offsetof(Costs, bytes), 0},
-    {"bandwidth", INDEX_LINK, NUMBER_BYTES, 1e-12, bytes_most, offsetof(Costs, bandwidth), offsetof(LinkCost, bandwidth)},
+    {"bandwidth", INDEX_LINK, NUMBER_BYTES, 1e-12, bytes_most, offsetof(Costs, bandwidth),
+     offsetof(LinkCost, bandwidth)},
     {"layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, layers), 0},
     {"multiprocessors", INDEX_NONE, NUMBER_WHOLE, 0, RECIPE_SHARE_MAX, offsetof(Costs, multiprocessors), 0},
     {"model_layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, model_layers), 0},
@@ -126,8 +138,8 @@ static Status read_value(const Key *key, const char *text, double *value, Error 
     const bool good = end != text && !*end && *value >= key->least && *value <= key->most &&
                       (key->number != NUMBER_WHOLE || *value == floor(*value));
     if (!good && key->number == NUMBER_BYTES)
-        return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a number of bytes%s, such as 4096, 64K or 1.5G", key->name, text,
-                         key->least > 0 ? " above 0" : "");
+        return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a number of bytes%s, such as 4096, 64K or 1.5G",
+                         key->name, text, key->least > 0 ? " above 0" : "");
     if (!good)
         return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a %snumber from %g to %g", key->name, text,
                          key->number == NUMBER_WHOLE ? "whole " : "", key->least, key->most);
@@ -147,15 +159,18 @@ static bool read_index(const char **text, uint32_t *number)
     return errno == 0 && read <= INDEX_MAX;
 }
 
-static Status set_stage(const Reading *reading, const Key *key, const char *name, const char *index, double value, Error *error)
+static Status set_stage(const Reading *reading, const Key *key, const char *name, const char *index, double value,
+                        Error *error)
 {
     Costs *costs = reading->costs;
     uint32_t stage;
     if (!read_index(&index, &stage) || strcmp(index, "]") != 0)
-        return error_set(error, STATUS_BAD_INPUT, "%s: in the brackets stands a stage, from 0 to %d: %s[3]", name, INDEX_MAX, key->name);
+        return error_set(error, STATUS_BAD_INPUT, "%s: in the brackets stands a stage, from 0 to %d: %s[3]", name,
+                         INDEX_MAX, key->name);
     if (stage >= costs->stage_count) {
         const uint32_t old = costs->stage_count, wanted = stage + 1 > 2 * old ? stage + 1 : 2 * old;
-        costs->stages = arena_grow(reading->arena, costs->stages, old * sizeof *costs->stages, wanted * sizeof *costs->stages);
+        costs->stages =
+            arena_grow(reading->arena, costs->stages, old * sizeof *costs->stages, wanted * sizeof *costs->stages);
         if (!costs->stages)
             return error_set(error, STATUS_RUN_FAILED, "no memory for the costs of %u stages", wanted);
         for (uint32_t s = old; s < wanted; s++)
@@ -185,24 +200,28 @@ static uint32_t links_before(const Costs *costs, uint32_t from, uint32_t to)
 static const LinkCost *find_link(const Costs *costs, uint32_t from, uint32_t to)
 {
     const uint32_t at = links_before(costs, from, to);
-    return at < costs->link_count && costs->links[at].from == from && costs->links[at].to == to ? &costs->links[at] : NULL;
+    return at < costs->link_count && costs->links[at].from == from && costs->links[at].to == to ? &costs->links[at]
+                                                                                                : NULL;
 }
 
-static Status set_link(const Reading *reading, const Key *key, const char *name, const char *index, double value, Error *error)
+static Status set_link(const Reading *reading, const Key *key, const char *name, const char *index, double value,
+                       Error *error)
 {
     Costs *costs = reading->costs;
     uint32_t from, to;
-    const bool good = read_index(&index, &from) && strncmp(index, "->", 2) == 0 && (index += 2, read_index(&index, &to)) &&
-                      strcmp(index, "]") == 0;
+    const bool good = read_index(&index, &from) && strncmp(index, "->", 2) == 0 &&
+                      (index += 2, read_index(&index, &to)) && strcmp(index, "]") == 0;
     if (!good)
-        return error_set(error, STATUS_BAD_INPUT, "%s: in the brackets stand the sending and the receiving rank, from 0 to %d: %s[0->1]",
-                         name, INDEX_MAX, key->name);
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: in the brackets stand the sending and the receiving rank, from 0 to %d: %s[0->1]", name,
+                         INDEX_MAX, key->name);
     if (from == to)
         return error_set(error, STATUS_BAD_INPUT, "%s: on one rank there is no message", name);
     if (!find_link(costs, from, to)) {
         if (costs->link_count == costs->link_capacity) {
             const uint32_t old = costs->link_capacity, wanted = old ? 2 * old : 16;
-            costs->links = arena_grow(reading->arena, costs->links, old * sizeof *costs->links, wanted * sizeof *costs->links);
+            costs->links =
+                arena_grow(reading->arena, costs->links, old * sizeof *costs->links, wanted * sizeof *costs->links);
             if (!costs->links)
                 return error_set(error, STATUS_RUN_FAILED, "no memory for the costs of %u links", wanted);
             costs->link_capacity = wanted;
@@ -238,12 +257,9 @@ static Status set_value(void *context, const char *name, const char *text, Error
         return STATUS_OK;
     }
     switch (key->index) {
-    case INDEX_STAGE:
-        return set_stage(reading, key, name, name + length + 1, value, error);
-    case INDEX_LINK:
-        return set_link(reading, key, name, name + length + 1, value, error);
-    default:
-        return error_set(error, STATUS_BAD_INPUT, "%s: there is one %s for all", name, key->name);
+    case INDEX_STAGE: return set_stage(reading, key, name, name + length + 1, value, error);
+    case INDEX_LINK: return set_link(reading, key, name, name + length + 1, value, error);
+    default: return error_set(error, STATUS_BAD_INPUT, "%s: there is one %s for all", name, key->name);
     }
 }
 
@@ -287,7 +303,8 @@ double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, Stage
     const double first = costs_pass(costs, forward, COST_F), second = costs_pass(costs, backward, backward_kind);
     const double overlap = costs->overlap < 0 ? 1 : costs->overlap;
     const double pair[] = {costs_given(costs, forward, COST_FB), costs_given(costs, backward, COST_FB)};
-    const double turn[] = {first + costs_pass(costs, forward, COST_B), costs_pass(costs, backward, COST_F) + costs_pass(costs, backward, COST_B)};
+    const double turn[] = {first + costs_pass(costs, forward, COST_B),
+                           costs_pass(costs, backward, COST_F) + costs_pass(costs, backward, COST_B)};
     const double share[] = {pair[0] < 0 || turn[0] <= 0 ? overlap : pair[0] / turn[0],
                             pair[1] < 0 || turn[1] <= 0 ? overlap : pair[1] / turn[1]};
     if (share[0] != share[1])

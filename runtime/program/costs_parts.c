@@ -66,7 +66,8 @@ static double pair_time(const Costs *costs, const Recipe *recipe, uint32_t stage
 }
 
 /* What follows from the parts for one stage, where it is not given. */
-static void fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages, uint32_t stage, double *own, Arena *arena)
+static void fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages, uint32_t stage, double *own,
+                       Arena *arena)
 {
     static const StageCost follows[PART_PASSES] = {
         [PART_F] = COST_F, [PART_I] = COST_I, [PART_W] = COST_W, [PART_U] = COST_U};

@@ -87,7 +87,9 @@ static void resolve_backward(Resolution *r, uint32_t stage)
     if (both < 0) {
         const bool sums_own = own_cost(given, stage, COST_I) >= 0 || own_cost(given, stage, COST_W) >= 0;
         set(r, stage, COST_B, r->values[stage][COST_I] + r->values[stage][COST_W],
-            input < 0 || weight < 0 ? by_default(r, COST_B) : sums_own && r->complete ? RULE_SUM : RULE_GIVEN);
+            input < 0 || weight < 0   ? by_default(r, COST_B)
+            : sums_own && r->complete ? RULE_SUM
+                                      : RULE_GIVEN);
         return;
     }
     set(r, stage, COST_B, both, RULE_GIVEN);
@@ -121,21 +123,17 @@ static const char *rule_text(const Resolution *r, StageCost cost, Rule rule)
     const char *other = cost == COST_I ? "W" : "I";
     double value;
     switch (rule) {
-    case RULE_REST:
-        return arena_format(r->arena, "B - %s", other);
-    case RULE_NO_REST:
-        return arena_format(r->arena, "0, as %s takes more than B", other);
-    case RULE_RATIO:
-        return "B in the ratio of I to W of the stages that have both";
+    case RULE_REST: return arena_format(r->arena, "B - %s", other);
+    case RULE_NO_REST: return arena_format(r->arena, "0, as %s takes more than B", other);
+    case RULE_RATIO: return "B in the ratio of I to W of the stages that have both";
     case RULE_HALF:
         return r->given->stage_count ? "half of B, as no stage has both I and W" : "half of B, as neither is given";
-    case RULE_SUM:
-        return "I + W";
-    case RULE_IN_TURN:
-        return "F + B, as neither FB nor overlap is given";
+    case RULE_SUM: return "I + W";
+    case RULE_IN_TURN: return "F + B, as neither FB nor overlap is given";
     default:
         value = cost == COST_B ? r->given->all[COST_I] + r->given->all[COST_W] : fmax(r->given->all[cost], 0);
-        return arena_format(r->arena, "%g, the default; a cost without brackets is for stages without their own", value);
+        return arena_format(r->arena, "%g, the default; a cost without brackets is for stages without their own",
+                            value);
     }
 }
 
@@ -181,7 +179,10 @@ static void list_derived(const Resolution *r, Costs *result)
 }
 
 /* Costs of another number of stages. */
-static bool is_recut(const Costs *costs) { return costs->model_stages > 0 && costs->stage_count != costs->model_stages; }
+static bool is_recut(const Costs *costs)
+{
+    return costs->model_stages > 0 && costs->stage_count != costs->model_stages;
+}
 
 typedef struct RecutText {
     char text[100];
@@ -190,8 +191,8 @@ typedef struct RecutText {
 static RecutText recut_text(const Costs *costs)
 {
     RecutText made;
-    snprintf(made.text, sizeof made.text, "given for %.0f stages; each of the %u here takes its share", costs->model_stages,
-             costs->stage_count);
+    snprintf(made.text, sizeof made.text, "given for %.0f stages; each of the %u here takes its share",
+             costs->model_stages, costs->stage_count);
     return made;
 }
 
@@ -203,10 +204,7 @@ uint32_t costs_derived(const Costs *costs)
     return derived;
 }
 
-bool costs_has_derived(const Costs *costs, uint32_t used)
-{
-    return is_recut(costs) || costs_derived(costs) & used;
-}
+bool costs_has_derived(const Costs *costs, uint32_t used) { return is_recut(costs) || costs_derived(costs) & used; }
 
 /* I and W that follow by one rule stand side by side. */
 static bool share_a_line(const DerivedCost *first, const DerivedCost *second)
@@ -258,13 +256,10 @@ void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream)
 static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
 {
     switch (cost) {
-    case COST_FB:
-        return costs_pair(costs, stage, stage, COST_B);
+    case COST_FB: return costs_pair(costs, stage, stage, COST_B);
     case COST_MEMORY_I:
-    case COST_MEMORY_W:
-        return costs_memory(costs, stage, cost);
-    default:
-        return costs_pass(costs, stage, cost);
+    case COST_MEMORY_W: return costs_memory(costs, stage, cost);
+    default: return costs_pass(costs, stage, cost);
     }
 }
 
@@ -357,8 +352,10 @@ bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *tex
     for (StageCost half = COST_I; half <= COST_W; half++)
         if (is_overruled(given, of, half)) {
             const char *name = stage_cost_name(half);
-            snprintf(text, size, "%s counts for no stage: each has a B of its own, from which %s follows; say %s[0] = ... and so on", name,
-                     name, name);
+            snprintf(
+                text, size,
+                "%s counts for no stage: each has a B of its own, from which %s follows; say %s[0] = ... and so on",
+                name, name, name);
             return true;
         }
     for (uint32_t i = 0; i < given->link_count; i++) {

@@ -34,8 +34,9 @@ bool costs_has_derived(const Costs *costs, uint32_t used);
    another number of stages are one more line, and in JSON {"cost": "all", "rule": "..."}. */
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream);
 
-/* Whether the costs do not fit the schedule: one is given for a stage or a link that there is not, or for all stages but
-   counts for none, which often is a slip; or the model has fewer layers than the schedule has stages. `text` says which. */
+/* Whether the costs do not fit the schedule: one is given for a stage or a link that there is not, or for all stages
+   but counts for none, which often is a slip; or the model has fewer layers than the schedule has stages. `text` says
+   which. */
 bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *text, size_t size);
 
 #endif

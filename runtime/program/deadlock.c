@@ -31,7 +31,8 @@ static uint32_t next_awaited(const Verifier *verifier, uint32_t rank, uint32_t *
     const Group *group = &verifier->program->groups[instruction->peer];
     while (*position < group->member_count) {
         const GroupMember *member = &group->members[(*position)++];
-        if (verifier->ranks[member->rank].chunks[member->chunk].reductions < state->chunks[instruction->chunk].reductions)
+        if (verifier->ranks[member->rank].chunks[member->chunk].reductions <
+            state->chunks[instruction->chunk].reductions)
             return member->rank;
     }
     return NOBODY;
@@ -46,7 +47,8 @@ static void reach(Search *search, uint32_t rank, uint32_t from, uint32_t distanc
     search->queue[search->queued++] = rank;
 }
 
-/* Breadth first along the waits: the length of the shortest circle through `start`, NOBODY when none is below `limit`. */
+/* Breadth first along the waits: the length of the shortest circle through `start`, NOBODY when none is below
+   `limit`. */
 static uint32_t circle_through(Search *search, uint32_t start, uint32_t limit)
 {
     const Verifier *verifier = search->verifier;
@@ -78,7 +80,8 @@ static void append(Error *error, const char *text)
     snprintf(error->text + used, sizeof error->text - used, "%s", text);
 }
 
-static void append_wait(const Verifier *verifier, uint32_t rank, const char *before, uint32_t awaited, const char *after)
+static void append_wait(const Verifier *verifier, uint32_t rank, const char *before, uint32_t awaited,
+                        const char *after)
 {
     char place[TEXT_SIZE], line[TEXT_SIZE + 100];
     verifier_place_text(verifier, rank, verifier->ranks[rank].next, place, sizeof place);

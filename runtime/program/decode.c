@@ -23,10 +23,7 @@ typedef struct Decoder {
     Error *error;
 } Decoder;
 
-static size_t remaining(const Decoder *decoder)
-{
-    return (size_t)(decoder->reader.end - decoder->reader.next);
-}
+static size_t remaining(const Decoder *decoder) { return (size_t)(decoder->reader.end - decoder->reader.next); }
 
 static Status damaged(const Decoder *decoder, const char *what)
 {
@@ -83,12 +80,11 @@ static inline void get_instruction(ByteReader *reader, Instruction *instruction,
         case OPERAND_COUNT: instruction->microbatch = get_up_to(reader, PROGRAM_MICROBATCHES_MAX); break;
         case OPERAND_PEER: instruction->peer = (uint16_t)get_up_to(reader, PROGRAM_RANKS_MAX - 1); break;
         case OPERAND_GROUP: instruction->peer = (uint16_t)get_up_to(reader, PROGRAM_STAGES_MAX - 1); break;
-        default:
-            instruction->slot[operand->slot] = (uint16_t)(get_up_to(reader, PROGRAM_SLOTS_MAX) - 1);
-            break;
+        default: instruction->slot[operand->slot] = (uint16_t)(get_up_to(reader, PROGRAM_SLOTS_MAX) - 1); break;
         }
     }
-    const uint64_t delta = reader->next < reader->end && *reader->next < 0x80 ? *reader->next++ : bytes_get_varint(reader);
+    const uint64_t delta =
+        reader->next < reader->end && *reader->next < 0x80 ? *reader->next++ : bytes_get_varint(reader);
     if (delta > 2 * (uint64_t)UINT32_MAX) {
         reader->failed = true;
         return;
@@ -176,7 +172,7 @@ static Status get_rank(Decoder *decoder, RankProgram *rank)
         rank->chunks[c].pipe = (uint16_t)get_up_to(reader, PROGRAM_PIPES_MAX - 1);
         rank->chunks[c].stage = (uint16_t)get_up_to(reader, PROGRAM_STAGES_MAX - 1);
     }
-    for (int class = 0; class < SLOT_CLASSES; class++)
+    for (int class = 0; class < SLOT_CLASSES; class ++)
         rank->slots[class] = get_up_to(reader, PROGRAM_SLOTS_MAX);
     rank->peak_activations = get_up_to(reader, UINT32_MAX);
     rank->instruction_count = get_count(decoder, UINT32_MAX, INSTRUCTION_BYTES);
@@ -229,8 +225,8 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
     const uint32_t version = bytes_get_u32(&decoder.reader);
     if (version != PROGRAM_VERSION)
         return error_set(error, STATUS_BAD_INPUT,
-                         "made by another version of dpc: format %u, this dprun reads %d; compile the .dps again", version,
-                         PROGRAM_VERSION);
+                         "made by another version of dpc: format %u, this dprun reads %d; compile the .dps again",
+                         version, PROGRAM_VERSION);
     ByteReader checksum = {bytes + size - CHECKSUM_SIZE, bytes + size, false};
     if (bytes_get_u32(&checksum) != bytes_checksum(bytes, size - CHECKSUM_SIZE))
         return error_set(error, STATUS_BAD_INPUT,

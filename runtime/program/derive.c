@@ -6,10 +6,7 @@
 
 /* The forward half of a program. */
 
-static Status no_memory(Error *error)
-{
-    return error_set(error, STATUS_RUN_FAILED, "no memory for the program");
-}
+static Status no_memory(Error *error) { return error_set(error, STATUS_RUN_FAILED, "no memory for the program"); }
 
 Program *derive_begin(const Program *program, Arena *arena)
 {
@@ -33,10 +30,10 @@ static void *copy(Arena *arena, const void *array, size_t count, size_t size)
 
 /* The message slots of one rank, planned anew: far fewer are live at once without a backward. */
 typedef struct Replan {
-    uint16_t *renamed;   /* [old slot] */
-    bool *is_send;       /* [old slot]: in flight to be sent, not received */
-    bool *is_gradient;   /* [old slot]: in flight with a gradient; its WAIT goes */
-    uint16_t *free;      /* a stack */
+    uint16_t *renamed; /* [old slot] */
+    bool *is_send;     /* [old slot]: in flight to be sent, not received */
+    bool *is_gradient; /* [old slot]: in flight with a gradient; its WAIT goes */
+    uint16_t *free;    /* a stack */
     uint32_t free_count, slot_count;
 } Replan;
 
@@ -45,10 +42,7 @@ static uint16_t fill(Replan *plan, uint16_t old)
     return plan->renamed[old] = plan->free_count ? plan->free[--plan->free_count] : (uint16_t)plan->slot_count++;
 }
 
-static uint16_t release(Replan *plan, uint16_t old)
-{
-    return plan->free[plan->free_count++] = plan->renamed[old];
-}
+static uint16_t release(Replan *plan, uint16_t old) { return plan->free[plan->free_count++] = plan->renamed[old]; }
 
 /* The instruction as it is in the forward-only program; false when it is not there. */
 static bool keep_forward(Replan *plan, Instruction *instruction)

@@ -14,7 +14,8 @@ static void describe_slot(const Operand *operand, FILE *stream)
         [OPERAND_SETTLE] = "must be in flight, settled afterwards: free if it was sent, full if it was received",
         [OPERAND_VERSION] = "must hold the version that the microbatch uses: F by its pipe, a backward that of its F",
         [OPERAND_NEWEST] = "must hold the newest version",
-        [OPERAND_RENEW] = "the same or another of the chunk's, with nothing that is needed; holds the next version afterwards",
+        [OPERAND_RENEW] =
+            "the same or another of the chunk's, with nothing that is needed; holds the next version afterwards",
     };
     const ContentInfo *content = &content_table[operand->content];
     const bool has_content = operand->content != CONTENT_NONE;
@@ -30,9 +31,11 @@ static void describe_opcode(int opcode, FILE *stream)
     const OpcodeInfo *info = &opcode_table[opcode];
     fprintf(stream, "\n%4d  %s", opcode, info->text);
     for (const Operand *operand = info->operands; operand->kind; operand++) {
-        static const char *const numbers[] = {
-            [OPERAND_CHUNK] = "<chunk>", [OPERAND_MICROBATCH] = " m<microbatch>", [OPERAND_PEER] = " r<rank>",
-            [OPERAND_GROUP] = " group<group>", [OPERAND_COUNT] = " n<microbatches>"};
+        static const char *const numbers[] = {[OPERAND_CHUNK] = "<chunk>",
+                                              [OPERAND_MICROBATCH] = " m<microbatch>",
+                                              [OPERAND_PEER] = " r<rank>",
+                                              [OPERAND_GROUP] = " group<group>",
+                                              [OPERAND_COUNT] = " n<microbatches>"};
         if (operand_is_slot(operand))
             fprintf(stream, " %s<slot>", operand_letters(operand));
         else
@@ -51,32 +54,35 @@ void program_describe_opcodes(FILE *stream)
             "  magic \"DPSPROG\\n\", then the format's number in four bytes, little-endian\n"
             "  schedule, source: length, then the bytes\n"
             "  forward only (1), asynchronous (2) or neither (0), stages, microbatches\n"
-            "  pipe count; for each pipe: microbatches, number of the first in the step, whether versions follow (0 or 1), and for each\n"
+            "  pipe count; for each pipe: microbatches, number of the first in the step, whether versions follow (0 or "
+            "1), and for each\n"
             "    microbatch the version of the weights that it uses; without, F uses the newest\n"
-            "  whether a recipe follows (0 or 1): of how many multiprocessors comm takes how many (0 of 0: not said); for each stream (",
+            "  whether a recipe follows (0 or 1): of how many multiprocessors comm takes how many (0 of 0: not said); "
+            "for each stream (",
             PROGRAM_VERSION);
     for (int s = 0; s < RECIPE_STREAMS; s++)
         fprintf(stream, "%s%s", s ? ", " : "", recipe_stream_names[s]);
-    fprintf(stream,
-            "):\n"
-            "    entry count; for each entry: 3 * component (");
+    fprintf(stream, "):\n"
+                    "    entry count; for each entry: 3 * component (");
     for (int c = 0; c < RECIPE_COMPONENTS; c++)
         fprintf(stream, "%s%s", c ? ", " : "", recipe_component_names[c]);
-    fprintf(stream,
-            ") + pass (F, B, W)\n"
-            "  group count; for each group: stage, member count; for each member: rank, chunk\n"
-            "  rank count; for each rank:\n"
-            "    chunk count; for each chunk: pipe, stage\n"
-            "    slots of each class (");
-    for (int class = 0; class < SLOT_CLASSES; class++)
+    fprintf(stream, ") + pass (F, B, W)\n"
+                    "  group count; for each group: stage, member count; for each member: rank, chunk\n"
+                    "  rank count; for each rank:\n"
+                    "    chunk count; for each chunk: pipe, stage\n"
+                    "    slots of each class (");
+    for (int class = 0; class < SLOT_CLASSES; class ++)
         fprintf(stream, "%s%s", class ? ", " : "", slot_class_names[class]);
-    fprintf(stream, "), most activations held, instruction count\n"
-                    "    for each instruction: opcode in one byte; its operands in the order below; the source line\n"
-                    "  CRC-32 of all before it in four bytes, little-endian\n"
-                    "A slot is its number + 1, 0 for none. A line is the difference d to that of the instruction before (0 before\n"
-                    "the first), as 2d where d >= 0 and as -2d-1 elsewhere; line 0 is no line.\n"
-                    "In the text of an instruction a rank with one chunk leaves the chunk out, one with one version of each chunk's weights\n"
-                    "leaves w out, and - is no slot.\n");
+    fprintf(
+        stream,
+        "), most activations held, instruction count\n"
+        "    for each instruction: opcode in one byte; its operands in the order below; the source line\n"
+        "  CRC-32 of all before it in four bytes, little-endian\n"
+        "A slot is its number + 1, 0 for none. A line is the difference d to that of the instruction before (0 before\n"
+        "the first), as 2d where d >= 0 and as -2d-1 elsewhere; line 0 is no line.\n"
+        "In the text of an instruction a rank with one chunk leaves the chunk out, one with one version of each "
+        "chunk's weights\n"
+        "leaves w out, and - is no slot.\n");
     for (int opcode = 0; opcode < OPCODE_COUNT; opcode++)
         describe_opcode(opcode, stream);
 }

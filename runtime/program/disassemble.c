@@ -6,20 +6,21 @@
 
      F1 m3 x2 y- c0 t4
 
-   the opcode's text and, where the rank holds several chunks, the chunk; then the other operands in the order of the table:
-   m microbatch, r the other rank, group the group, n a count; slots by their letters and number, - for none:
+   the opcode's text and, where the rank holds several chunks, the chunk; then the other operands in the order of the
+   table: m microbatch, r the other rank, group the group, n a count; slots by their letters and number, - for none:
 
      x INPUT   y OUTPUT   dx DINPUT   dy DOUTPUT   c CONTEXT   t STASH   g GRADIENT   w WEIGHTS
 
-   and s for a message slot that may hold any of these (WAIT). x, y, dx, dy and s count the same slots, those of messages. A rank
-   that keeps one version of each chunk's weights leaves w out.
+   and s for a message slot that may hold any of these (WAIT). x, y, dx, dy and s count the same slots, those of
+   messages. A rank that keeps one version of each chunk's weights leaves w out.
 
-   A listing has a few lines about the program, with the recipe of an F&B if it has one, and for each rank one about its chunks, one about its slots and one for each
-   instruction: index, text, source line. */
+   A listing has a few lines about the program, with the recipe of an F&B if it has one, and for each rank one about its
+   chunks, one about its slots and one for each instruction: index, text, source line. */
 
 enum { TEXT_SIZE = 160, TEXT_COLUMN = 36 };
 
-static int put_operand(const RankProgram *rank, const Instruction *instruction, const Operand *operand, char *text, size_t size)
+static int put_operand(const RankProgram *rank, const Instruction *instruction, const Operand *operand, char *text,
+                       size_t size)
 {
     switch ((OperandKind)operand->kind) {
     case OPERAND_CHUNK: return rank->chunk_count > 1 ? snprintf(text, size, "%u", instruction->chunk) : 0;
@@ -37,7 +38,8 @@ static int put_operand(const RankProgram *rank, const Instruction *instruction, 
     return snprintf(text, size, " %s%u", operand_letters(operand), slot);
 }
 
-int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text, size_t size)
+int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text,
+                             size_t size)
 {
     if (instruction->opcode >= OPCODE_COUNT)
         return snprintf(text, size, "opcode %u", instruction->opcode);
@@ -77,7 +79,7 @@ static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
             fprintf(stream, " of pipe %u", rank->chunks[c].pipe);
     }
     fprintf(stream, "\n  slots:");
-    for (int class = 0; class < SLOT_CLASSES; class++)
+    for (int class = 0; class < SLOT_CLASSES; class ++)
         fprintf(stream, "%s %u %s", class ? "," : "", rank->slots[class], slot_class_names[class]);
     fprintf(stream, "; at most %s held\n", counted(rank->peak_activations, "activation").text);
     for (uint32_t i = 0; i < rank->instruction_count; i++) {
@@ -93,13 +95,17 @@ static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
 void program_disassemble(const Program *program, FILE *stream)
 {
     fprintf(stream, "schedule %s from %s%s: %s, %s, %s\n", program->schedule, program->source,
-            program->forward_only ? ", forward only" : program->asynchronous ? ", asynchronous" : "", counted(program->rank_count, "rank").text,
-            counted(program->stages, "stage").text, counted(program->microbatches, "microbatch").text);
+            program->forward_only   ? ", forward only"
+            : program->asynchronous ? ", asynchronous"
+                                    : "",
+            counted(program->rank_count, "rank").text, counted(program->stages, "stage").text,
+            counted(program->microbatches, "microbatch").text);
     for (uint32_t p = 0; p < program->pipe_count; p++) {
         const Pipe *pipe = &program->pipes[p];
         fprintf(stream, "pipe %u: %s from %u on\n", p, counted(pipe->microbatches, "microbatch").text, pipe->first);
         for (uint32_t m = 0; pipe->versions && m < pipe->microbatches; m++)
-            fprintf(stream, "%s%u%s", m ? " " : "  on versions ", pipe->versions[m], m + 1 < pipe->microbatches ? "" : "\n");
+            fprintf(stream, "%s%u%s", m ? " " : "  on versions ", pipe->versions[m],
+                    m + 1 < pipe->microbatches ? "" : "\n");
     }
     disassemble_recipe(program->recipe, stream);
     for (uint32_t g = 0; g < program->group_count; g++) {

@@ -2,10 +2,9 @@
 
 /* The form of prog.bin; decode.c reads the same in the same order.
 
-     magic, version u32
-     text schedule, text source, forward_only | asynchronous << 1, stages, microbatches
-     pipe count, then per pipe: microbatches, first, whether versions follow (0 or 1); the version of each microbatch
-     whether a recipe follows (0 or 1): of how many multiprocessors comm takes how many, then per stream: entry count, then
+     magic, version u32 text schedule, text source, forward_only | asynchronous << 1, stages, microbatches pipe count,
+     then per pipe: microbatches, first, whether versions follow (0 or 1); the version of each microbatch whether a
+     recipe follows (0 or 1): of how many multiprocessors comm takes how many, then per stream: entry count, then
        per entry: component * 3 + pass
      group count, then per group: stage, member count, then per member: rank, chunk
      rank count, then per rank:
@@ -14,8 +13,8 @@
        per instruction: opcode (one byte), the operands in the order of the table, the source line
      CRC-32 u32 of all before it
 
-   Numbers are varints. A slot is its number + 1, 0 for none. A line is the zigzag difference to the line of the instruction
-   before, the first of a rank to 0. */
+   Numbers are varints. A slot is its number + 1, 0 for none. A line is the zigzag difference to the line of the
+   instruction before, the first of a rank to 0. */
 
 static void put_line(ByteWriter *writer, uint32_t line, uint32_t previous)
 {
@@ -48,7 +47,8 @@ static void put_recipe(ByteWriter *writer, const Recipe *recipe)
     for (int s = 0; s < RECIPE_STREAMS; s++) {
         bytes_put_varint(writer, recipe->counts[s]);
         for (uint32_t i = 0; i < recipe->counts[s]; i++)
-            bytes_put_varint(writer, recipe->entries[s][i].component * (uint32_t)RECIPE_PASSES + recipe->entries[s][i].pass);
+            bytes_put_varint(writer,
+                             recipe->entries[s][i].component * (uint32_t)RECIPE_PASSES + recipe->entries[s][i].pass);
     }
 }
 
@@ -59,7 +59,7 @@ static void put_rank(ByteWriter *writer, const RankProgram *rank)
         bytes_put_varint(writer, rank->chunks[c].pipe);
         bytes_put_varint(writer, rank->chunks[c].stage);
     }
-    for (int class = 0; class < SLOT_CLASSES; class++)
+    for (int class = 0; class < SLOT_CLASSES; class ++)
         bytes_put_varint(writer, rank->slots[class]);
     bytes_put_varint(writer, rank->peak_activations);
     bytes_put_varint(writer, rank->instruction_count);

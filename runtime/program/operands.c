@@ -31,9 +31,11 @@ const ContentInfo content_table[CONTENTS] = {
     [CONTENT_GRADIENT] = {"g", "what W needs of its I", LABEL_GRADIENT, 0, 0},
 };
 
-const char *const slot_class_names[SLOT_CLASSES] = {
-    [SLOT_MESSAGE] = "message", [SLOT_CONTEXT] = "context", [SLOT_STASH] = "stash", [SLOT_GRADIENT] = "gradient",
-    [SLOT_WEIGHTS] = "weights"};
+const char *const slot_class_names[SLOT_CLASSES] = {[SLOT_MESSAGE] = "message",
+                                                    [SLOT_CONTEXT] = "context",
+                                                    [SLOT_STASH] = "stash",
+                                                    [SLOT_GRADIENT] = "gradient",
+                                                    [SLOT_WEIGHTS] = "weights"};
 
 const char *operand_letters(const Operand *operand)
 {

@@ -13,9 +13,13 @@
    turns data into activations, the last stage the part that makes the loss. FIRST_LAYER is layer 0 of a model in which
    nothing before that layer learns (mlp): its I is shorter than that of other layers. It stands for that I alone.
    PART(name, text, of the first stage) */
-#define END_PART_LIST                                                                             \
-    PART(EMBEDDING, "embedding", true) PART(ROWS, "rows", true) PART(FIRST_LAYER, "first_layer", true) \
-    PART(HEAD, "head", false) PART(SQUARED_ERROR, "squared_error", false)
+/* clang-format off */
+#define END_PART_LIST                        \
+    PART(EMBEDDING, "embedding", true)       \
+    PART(ROWS, "rows", true)                 \
+    PART(FIRST_LAYER, "first_layer", true)   \
+    PART(HEAD, "head", false)                \
+    PART(SQUARED_ERROR, "squared_error", false)
 
 typedef enum ModelPart {
     PART_LAYER_LAST = RECIPE_COMPONENTS - 1, /* the last part of a layer */
@@ -24,6 +28,7 @@ typedef enum ModelPart {
 #undef PART
     MODEL_PARTS
 } ModelPart;
+/* clang-format on */
 
 /* The passes of a part: those of a recipe, whose B is the input half I of a backward, and the update of its weights. */
 enum { PART_F = RECIPE_F, PART_I = RECIPE_B, PART_W = RECIPE_W, PART_U = RECIPE_PASSES, PART_PASSES };
@@ -47,8 +52,8 @@ static inline ModelPart part_named(const char *name)
     return (ModelPart)part;
 }
 
-/* The first layer of stage `stage` of `stages`; of stage number `stages`, the number of layers. Layers are dealt as evenly
-   as possible, and the earlier stages get one more. */
+/* The first layer of stage `stage` of `stages`; of stage number `stages`, the number of layers. Layers are dealt as
+   evenly as possible, and the earlier stages get one more. */
 static inline uint32_t stage_first_layer(uint32_t layers, uint32_t stages, uint32_t stage)
 {
     const uint32_t each = layers / stages, more = layers % stages;

@@ -2,12 +2,13 @@
 
 #include <string.h>
 
-/* A place in the stream is how many instructions of the old one stand before it; messages only stand where they are put. */
+/* A place in the stream is how many instructions of the old one stand before it; messages only stand where they are
+   put. */
 typedef struct Stream {
-    uint32_t *used;           /* [message slot]: the place behind the last instruction that names it */
+    uint32_t *used;            /* [message slot]: the place behind the last instruction that names it */
     uint32_t *sent, *received; /* [peer]: the place of the last message to and from it */
-    uint32_t *first, *last;   /* [place]: the messages there, as numbers of old instructions + 1; 0: none */
-    uint32_t *next;           /* [instruction]: the one behind it at its place, + 1; 0: none */
+    uint32_t *first, *last;    /* [place]: the messages there, as numbers of old instructions + 1; 0: none */
+    uint32_t *next;            /* [instruction]: the one behind it at its place, + 1; 0: none */
     Instruction *old;
 } Stream;
 
@@ -33,7 +34,8 @@ static void place_messages(Stream *stream, uint32_t count)
             if (slot == SLOT_NONE || operand->class != SLOT_MESSAGE)
                 continue;
             if (operand->kind == OPERAND_POST_SEND || operand->kind == OPERAND_POST_RECEIVE) {
-                uint32_t *before = &(operand->kind == OPERAND_POST_SEND ? stream->sent : stream->received)[instruction->peer];
+                uint32_t *before =
+                    &(operand->kind == OPERAND_POST_SEND ? stream->sent : stream->received)[instruction->peer];
                 place = *before = *before > stream->used[slot] ? *before : stream->used[slot];
                 put(stream, i, place);
             }
@@ -55,8 +57,8 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *s
         .old = arena_array(scratch, count, sizeof *stream.old),
     };
     rank->numbers = arena_array(arena, count, sizeof *rank->numbers);
-    if (!rank->numbers || !stream.used || !stream.sent || !stream.received || !stream.first || !stream.last || !stream.next ||
-        !stream.old)
+    if (!rank->numbers || !stream.used || !stream.sent || !stream.received || !stream.first || !stream.last ||
+        !stream.next || !stream.old)
         return false;
     memcpy(stream.old, rank->instructions, count * sizeof *stream.old);
     place_messages(&stream, count);

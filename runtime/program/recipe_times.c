@@ -2,20 +2,15 @@
 
 #include <math.h>
 
-uint32_t recipe_layers(const Costs *costs)
-{
-    return costs->layers > 1 ? (uint32_t)costs->layers : 1;
-}
+uint32_t recipe_layers(const Costs *costs) { return costs->layers > 1 ? (uint32_t)costs->layers : 1; }
 
-double recipe_time(const Costs *costs, RecipeEntry entry)
-{
-    return fmax(costs->parts[entry.component][entry.pass], 0);
-}
+double recipe_time(const Costs *costs, RecipeEntry entry) { return fmax(costs->parts[entry.component][entry.pass], 0); }
 
 static RecipeStream stream_of(const Recipe *recipe, RecipeEntry entry)
 {
     for (uint32_t i = 0; i < recipe->counts[RECIPE_COMM]; i++)
-        if (recipe->entries[RECIPE_COMM][i].component == entry.component && recipe->entries[RECIPE_COMM][i].pass == entry.pass)
+        if (recipe->entries[RECIPE_COMM][i].component == entry.component &&
+            recipe->entries[RECIPE_COMM][i].pass == entry.pass)
             return RECIPE_COMM;
     return RECIPE_COMPUTE;
 }
@@ -50,7 +45,8 @@ RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena)
     RecipeEntry order[RECIPE_ENTRIES], needed;
     const uint32_t count = recipe_order(recipe, order);
     RecipeTimes times = {.layers = recipe_layers(costs)};
-    double free[RECIPE_STREAMS] = {0}, chain[RECIPE_PASSES] = {0}; /* chain: the last end of F, and of B, also of the layer before */
+    /* chain: the last end of F, and of B, also of the layer before */
+    double free[RECIPE_STREAMS] = {0}, chain[RECIPE_PASSES] = {0};
     for (int s = 0; s < RECIPE_STREAMS; s++)
         times.spans[s] = arena_array(arena, (size_t)times.layers * recipe->counts[s], sizeof *times.spans[s]);
     for (uint32_t layer = 0; layer < times.layers; layer++) {
@@ -58,9 +54,11 @@ RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena)
         for (uint32_t i = 0; i < count; i++) {
             const RecipeEntry entry = order[i];
             const RecipeStream stream = stream_of(recipe, entry);
-            const double ready = recipe_needs(recipe, entry, &needed) ? ends[needed.component][needed.pass] : chain[entry.pass];
+            const double ready =
+                recipe_needs(recipe, entry, &needed) ? ends[needed.component][needed.pass] : chain[entry.pass];
             const double time = recipe_time(costs, entry);
-            const double start = fmax(free[stream], ready), end = start + time * recipe_slowdown(recipe, costs, stream, entry);
+            const double start = fmax(free[stream], ready),
+                         end = start + time * recipe_slowdown(recipe, costs, stream, entry);
             times.spans[stream][times.counts[stream]++] = (RecipeSpan){entry, layer, start, end};
             times.busy[stream] += end - start;
             times.in_turn += time;

@@ -1,11 +1,11 @@
 #ifndef PROGRAM_RECIPE_TIMES_H
 #define PROGRAM_RECIPE_TIMES_H
 
-/* What the inside of an F&B is taken to cost: two streams, each in its order, through all layers of a stage. What the recipe keeps
-   for communication, `share` of the multiprocessors' `whole`, is kept throughout: what computes has the others alone and takes
-   whole / (whole - share) of its time, as matrix products and memory-bound work do that fill the device. Communication takes its
-   time from Costs.multiprocessors on, which are enough (20 of 132 for the all-to-all kernels of DeepSeek's published profile), and on
-   fewer inversely longer. */
+/* What the inside of an F&B is taken to cost: two streams, each in its order, through all layers of a stage. What the
+   recipe keeps for communication, `share` of the multiprocessors' `whole`, is kept throughout: what computes has the
+   others alone and takes whole / (whole - share) of its time, as matrix products and memory-bound work do that fill the
+   device. Communication takes its time from Costs.multiprocessors on, which are enough (20 of 132 for the all-to-all
+   kernels of DeepSeek's published profile), and on fewer inversely longer. */
 
 #include "runtime/program/costs.h"
 
@@ -21,8 +21,8 @@ typedef struct RecipeTimes {
     uint32_t counts[RECIPE_STREAMS];
     double makespan;
     double busy[RECIPE_STREAMS];
-    double in_turn;                    /* all of it one after the other, each with the whole device */
-    double hidden;                     /* of comm's busy time: while compute is busy */
+    double in_turn; /* all of it one after the other, each with the whole device */
+    double hidden;  /* of comm's busy time: while compute is busy */
 } RecipeTimes;
 
 /* Layers of a stage. */

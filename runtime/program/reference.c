@@ -6,10 +6,7 @@
 
 /* All stages on one rank. */
 
-static Status no_memory(Error *error)
-{
-    return error_set(error, STATUS_RUN_FAILED, "no memory for the program");
-}
+static Status no_memory(Error *error) { return error_set(error, STATUS_RUN_FAILED, "no memory for the program"); }
 
 static Instruction blank(Opcode opcode, uint32_t line)
 {
@@ -23,17 +20,19 @@ static Instruction blank(Opcode opcode, uint32_t line)
 typedef struct Held {
     uint16_t activation, derivative, context, stash, gradient; /* slots */
     uint32_t version;                                          /* of the weights that it uses */
-    uint32_t next_weight;                                      /* the microbatch whose W its copy runs next, or NOBODY */
-    struct Copy *copy;                                         /* of the stage: the one that it passes */
-    uint32_t forward_line, weight_line;                        /* of F, and of B or W, in the source */
-    bool forward, backward;                                    /* have been */
+    /* the microbatch whose W its copy runs next, or NOBODY */
+    uint32_t next_weight;
+    struct Copy *copy;                  /* of the stage: the one that it passes */
+    uint32_t forward_line, weight_line; /* of F, and of B or W, in the source */
+    bool forward, backward;             /* have been */
 } Held;
 
 /* A copy of a stage: a chunk of a rank of the program. */
 typedef struct Copy {
-    uint32_t place;                    /* in the stage's group */
-    uint32_t next_weight, last_weight; /* microbatches in the order of the copy's W: the first that is to come, and the last */
-    uint32_t newest;                   /* version of its weights */
+    uint32_t place; /* in the stage's group */
+    /* microbatches in the order of the copy's W: the first that is to come, and the last */
+    uint32_t next_weight, last_weight;
+    uint32_t newest; /* version of its weights */
 } Copy;
 
 enum { NOBODY = UINT32_MAX };
@@ -51,10 +50,10 @@ typedef struct Weights {
 typedef struct Line {
     const Program *program;
     Program *result;
-    RankProgram *rank; /* of the result */
-    Held *held;        /* [stage][microbatch of the step] */
-    Weights *weights;  /* [stage] */
-    Copy **copies;     /* [rank][chunk] */
+    RankProgram *rank;            /* of the result */
+    Held *held;                   /* [stage][microbatch of the step] */
+    Weights *weights;             /* [stage] */
+    Copy **copies;                /* [rank][chunk] */
     uint32_t lines[OPCODE_COUNT]; /* of NORM, UPDATE, END */
     uint16_t *free[SLOT_WEIGHTS]; /* stacks */
     uint32_t free_count[SLOT_WEIGHTS];
@@ -175,7 +174,7 @@ static bool survey(Line *line, Arena *arena)
     line->copies = arena_array(arena, program->rank_count, sizeof *line->copies);
     line->result->copies = arena_array(arena, program->stages, sizeof *line->result->copies);
     line->rank->instructions = arena_array(arena, instructions, sizeof *line->rank->instructions);
-    for (int class = 0; class < SLOT_WEIGHTS; class++)
+    for (int class = 0; class < SLOT_WEIGHTS; class ++)
         if (!(line->free[class] = arena_array(arena, 2 * passes, sizeof *line->free[class])))
             return false;
     if (!line->held || !line->weights || !line->copies || !line->result->copies || !line->rank->instructions ||
@@ -264,8 +263,9 @@ static void add_own(Line *line, Opcode opcode, uint32_t stage, uint32_t microbat
     append(line, pass);
 }
 
-/* The I of a microbatch, and every W whose turn it is then: each copy adds up its gradient in the order in which the program does.
-   The F of a forward-only program are followed by a backward, too, until program_forward_only takes it away. */
+/* The I of a microbatch, and every W whose turn it is then: each copy adds up its gradient in the order in which the
+   program does. The F of a forward-only program are followed by a backward, too, until program_forward_only takes it
+   away. */
 static void add_backward(Line *line, uint32_t stage, uint32_t microbatch)
 {
     const Held *held = held_by(line, stage, microbatch);
@@ -321,8 +321,8 @@ static bool add(Line *line, uint32_t rank, const Instruction *instruction)
 {
     const RankProgram *from = &line->program->ranks[rank];
     const uint8_t opcode = instruction->opcode;
-    const bool is_pass = opcode == OP_FORWARD || opcode == OP_BACKWARD || opcode == OP_BACKWARD_INPUT ||
-                         opcode == OP_BACKWARD_WEIGHT;
+    const bool is_pass =
+        opcode == OP_FORWARD || opcode == OP_BACKWARD || opcode == OP_BACKWARD_INPUT || opcode == OP_BACKWARD_WEIGHT;
     if (!is_pass && opcode != OP_REDUCE && opcode != OP_RENEW)
         return true;
     const Chunk *chunk = &from->chunks[instruction->chunk];
@@ -373,9 +373,10 @@ static Status fill_in(Line *line, Arena *arena, Error *error)
     else
         synchronous(line);
     append(line, blank(OP_END, line->lines[OP_END]));
-    for (int class = 0; class < SLOT_CLASSES; class++)
+    for (int class = 0; class < SLOT_CLASSES; class ++)
         if (line->rank->slots[class] > PROGRAM_SLOTS_MAX)
-            return error_set(error, STATUS_BAD_INPUT, "a reference on one rank would need %u %s buffers: there can be %d",
+            return error_set(error, STATUS_BAD_INPUT,
+                             "a reference on one rank would need %u %s buffers: there can be %d",
                              line->rank->slots[class], slot_class_names[class], PROGRAM_SLOTS_MAX);
     return STATUS_OK;
 }

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* What verify checks before the run. All memory that it takes is bounded by what the program really contains: a count that
-   the chunks or instructions do not justify is refused first. */
+/* What verify checks before the run. All memory that it takes is bounded by what the program really contains: a count
+   that the chunks or instructions do not justify is refused first. */
 
 #define refuse(verifier, ...) error_set((verifier)->error, STATUS_BAD_INPUT, __VA_ARGS__)
 
@@ -26,8 +26,8 @@ static Status check_pipes(const Verifier *verifier)
     uint64_t first = 0;
     for (uint32_t p = 0; p < program->pipe_count; p++) {
         if (program->pipes[p].first != first)
-            return refuse(verifier, "pipe %u begins at microbatch %u of the step, the pipes before it end at %llu",
-                          p, program->pipes[p].first, (unsigned long long)first);
+            return refuse(verifier, "pipe %u begins at microbatch %u of the step, the pipes before it end at %llu", p,
+                          program->pipes[p].first, (unsigned long long)first);
         first += program->pipes[p].microbatches;
         if (program->pipes[p].microbatches == 0 || first > PROGRAM_MICROBATCHES_MAX)
             return refuse(verifier, "pipe %u has %u microbatches: each needs one, all together at most %d", p,
@@ -40,7 +40,8 @@ static Status check_pipes(const Verifier *verifier)
             return refuse(verifier, "versions of weights: only an asynchronous program has several");
         if (!program->pipes[p].versions != !program->pipes[0].versions)
             return refuse(verifier, "pipe %u %s which versions of the weights its microbatches use, pipe 0 %s", p,
-                          program->pipes[p].versions ? "says" : "does not say", program->pipes[p].versions ? "does not" : "does");
+                          program->pipes[p].versions ? "says" : "does not say",
+                          program->pipes[p].versions ? "does not" : "does");
     }
     if (first != program->microbatches)
         return refuse(verifier, "the pipes have %llu microbatches, the program %u", (unsigned long long)first,
@@ -53,7 +54,8 @@ static Status check_recipe(const Verifier *verifier)
     RecipeFault fault;
     if (!verifier->program->recipe || recipe_check(verifier->program->recipe, &fault))
         return STATUS_OK;
-    return refuse(verifier, "the recipe of F&B, %s entry %u: %s", recipe_stream_names[fault.stream], fault.index, fault.text);
+    return refuse(verifier, "the recipe of F&B, %s entry %u: %s", recipe_stream_names[fault.stream], fault.index,
+                  fault.text);
 }
 
 static Status place_stages(Verifier *verifier)
@@ -70,8 +72,8 @@ static Status place_stages(Verifier *verifier)
     }
     const uint64_t places = (uint64_t)program->pipe_count * program->stages;
     if (chunks < places)
-        return refuse(verifier, "the ranks hold %s for %s (of %s)", counted(chunks, "chunk").text, counted(places, "stage").text,
-                      counted(program->pipe_count, "pipe").text);
+        return refuse(verifier, "the ranks hold %s for %s (of %s)", counted(chunks, "chunk").text,
+                      counted(places, "stage").text, counted(program->pipe_count, "pipe").text);
     verifier->places = arena_array(&verifier->arena, places, sizeof *verifier->places);
     if (!verifier->places)
         return no_memory(verifier);
@@ -79,8 +81,9 @@ static Status place_stages(Verifier *verifier)
         for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++) {
             const Chunk *chunk = &program->ranks[r].chunks[c];
             if (chunk->pipe >= program->pipe_count || chunk->stage >= program->stages)
-                return refuse(verifier, "rank %u chunk %u is stage %u of pipe %u: the program has %s, %s",
-                              r, c, chunk->stage, chunk->pipe, counted(program->stages, "stage").text, counted(program->pipe_count, "pipe").text);
+                return refuse(verifier, "rank %u chunk %u is stage %u of pipe %u: the program has %s, %s", r, c,
+                              chunk->stage, chunk->pipe, counted(program->stages, "stage").text,
+                              counted(program->pipe_count, "pipe").text);
             Place *place = &verifier->places[(size_t)chunk->pipe * program->stages + chunk->stage];
             for (uint32_t other = 0; other < c; other++)
                 if (program->ranks[r].chunks[other].stage == chunk->stage)
@@ -127,21 +130,25 @@ static Status check_groups(Verifier *verifier)
                 next = 0;
             }
             next++;
-            ChunkState *chunk = member->rank < program->rank_count && member->chunk < program->ranks[member->rank].chunk_count
-                                    ? &verifier->ranks[member->rank].chunks[member->chunk]
-                                    : NULL;
+            ChunkState *chunk =
+                member->rank < program->rank_count && member->chunk < program->ranks[member->rank].chunk_count
+                    ? &verifier->ranks[member->rank].chunks[member->chunk]
+                    : NULL;
             if (!chunk || chunk->stage != s || chunk->pipe != pipe)
-                return refuse(verifier, "group %u names rank %u chunk %u as copy %u of stage %u, which is of pipe %u", g, member->rank,
-                              member->chunk, m, s, pipe);
+                return refuse(verifier, "group %u names rank %u chunk %u as copy %u of stage %u, which is of pipe %u",
+                              g, member->rank, member->chunk, m, s, pipe);
             if (next > 1 && group->members[m - 1].rank >= member->rank)
-                return refuse(verifier, "group %u names rank %u behind rank %u: the copies of a pipe are in the order of their ranks", g,
-                              member->rank, group->members[m - 1].rank);
+                return refuse(
+                    verifier,
+                    "group %u names rank %u behind rank %u: the copies of a pipe are in the order of their ranks", g,
+                    member->rank, group->members[m - 1].rank);
             chunk->group = (uint16_t)g;
         }
         g++;
     }
     if (g < program->group_count)
-        return refuse(verifier, "%s: of the stages %u have several copies", counted(program->group_count, "group").text, g);
+        return refuse(verifier, "%s: of the stages %u have several copies", counted(program->group_count, "group").text,
+                      g);
     return STATUS_OK;
 }
 
@@ -162,7 +169,8 @@ static Status make_homes(Verifier *verifier, bool *replicated)
                 continue;
             passes += microbatches;
             if (passes > instructions)
-                return refuse(verifier, "%s for at least %s", counted(instructions, "instruction").text, counted(passes, "forward pass").text);
+                return refuse(verifier, "%s for at least %s", counted(instructions, "instruction").text,
+                              counted(passes, "forward pass").text);
             place->homes = arena_array(&verifier->arena, microbatches, sizeof *place->homes);
             place->passes = arena_array(&verifier->arena, microbatches, 1);
             if (!place->homes || !place->passes)
@@ -185,7 +193,8 @@ static Status find_homes(Verifier *verifier)
         const RankProgram *rank = &program->ranks[r];
         for (uint32_t i = 0; i < rank->instruction_count; i++) {
             const Instruction *forward = &rank->instructions[i];
-            if ((forward->opcode != OP_FORWARD && forward->opcode != OP_FORWARD_ONLY) || forward->chunk >= rank->chunk_count)
+            if ((forward->opcode != OP_FORWARD && forward->opcode != OP_FORWARD_ONLY) ||
+                forward->chunk >= rank->chunk_count)
                 continue; /* the run sees to it */
             const Chunk *chunk = &rank->chunks[forward->chunk];
             const Place *place = verifier_place(verifier, chunk->pipe, chunk->stage);
@@ -237,17 +246,18 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
     RankState *state = &verifier->ranks[r];
     if (rank->instruction_count == 0 || rank->instructions[rank->instruction_count - 1].opcode != OP_END)
         return refuse(verifier, "rank %u: the last of its %u instructions is not END", r, rank->instruction_count);
-    for (int class = 0; class < SLOT_WEIGHTS; class++) {
+    for (int class = 0; class < SLOT_WEIGHTS; class ++) {
         /* An instruction fills at most one slot of a class. */
         if (rank->slots[class] > PROGRAM_SLOTS_MAX || rank->slots[class] > rank->instruction_count)
-            return refuse(verifier, "rank %u has %u %s slots for %s", r, rank->slots[class],
-                          slot_class_names[class], counted(rank->instruction_count, "instruction").text);
+            return refuse(verifier, "rank %u has %u %s slots for %s", r, rank->slots[class], slot_class_names[class],
+                          counted(rank->instruction_count, "instruction").text);
         state->slots[class] = arena_array(&verifier->arena, rank->slots[class], sizeof *state->slots[class]);
         if (!state->slots[class])
             return no_memory(verifier);
     }
     const uint32_t weights = rank->slots[SLOT_WEIGHTS];
-    if (weights < rank->chunk_count || weights - rank->chunk_count > rank->instruction_count || weights > PROGRAM_SLOTS_MAX)
+    if (weights < rank->chunk_count || weights - rank->chunk_count > rank->instruction_count ||
+        weights > PROGRAM_SLOTS_MAX)
         return refuse(verifier, "rank %u has %s for %s and %s", r, counted(weights, "weights slot").text,
                       counted(rank->chunk_count, "chunk").text, counted(rank->instruction_count, "instruction").text);
     state->weights = arena_array(&verifier->arena, weights, sizeof *state->weights);
@@ -276,7 +286,8 @@ static Status prepare_rank(Verifier *verifier, uint32_t r)
         if (!chunk->passes)
             chunk->passes = arena_array(&verifier->arena, chunk->microbatches, 1);
         chunk->wanted = program->pipes[chunk->pipe].versions;
-        chunk->versions = program->asynchronous ? arena_array(&verifier->arena, chunk->microbatches, sizeof *chunk->versions) : NULL;
+        chunk->versions =
+            program->asynchronous ? arena_array(&verifier->arena, chunk->microbatches, sizeof *chunk->versions) : NULL;
         if (!chunk->passes || (program->asynchronous && !chunk->versions))
             return no_memory(verifier);
     }

@@ -49,10 +49,7 @@ static const char *letters_of(uint8_t opcode)
     }
 }
 
-static bool is_receive(uint8_t opcode)
-{
-    return opcode == OP_RECEIVE_FORWARD || opcode == OP_RECEIVE_BACKWARD;
-}
+static bool is_receive(uint8_t opcode) { return opcode == OP_RECEIVE_FORWARD || opcode == OP_RECEIVE_BACKWARD; }
 
 /* A step of a rank on its way into the stream. */
 typedef struct Writer {
@@ -76,7 +73,8 @@ static const char *pass_text(const Writer *writer, const Instruction *instructio
     char pipe[16] = "";
     if (writer->program->pipe_count > 1)
         snprintf(pipe, sizeof pipe, "p%u:", chunk->pipe);
-    const uint32_t number = instruction->opcode == OP_RENEW ? writer->renewals[instruction->chunk] + 1 : instruction->microbatch;
+    const uint32_t number =
+        instruction->opcode == OP_RENEW ? writer->renewals[instruction->chunk] + 1 : instruction->microbatch;
     snprintf(text, PASS_BYTES, "%s%u%s%u", pipe, chunk->stage, letters_of(instruction->opcode), number);
     return text;
 }
@@ -88,7 +86,8 @@ static void put_version(const Writer *writer, const Instruction *instruction)
     if (!writer->program->asynchronous)
         return;
     if (instruction->opcode == OP_OVERLAP)
-        fprintf(writer->stream, ",\"version\":[%u,%u]", versions[instruction[1].slot[6]], versions[instruction[2].slot[6]]);
+        fprintf(writer->stream, ",\"version\":[%u,%u]", versions[instruction[1].slot[6]],
+                versions[instruction[2].slot[6]]);
     else if (instruction->opcode == OP_RENEW)
         fprintf(writer->stream, ",\"version\":%u", writer->renewals[instruction->chunk] + 1);
     else if (instruction->slot[6] != SLOT_NONE)
@@ -100,7 +99,8 @@ static bool pass_name(const Writer *writer, const Instruction *instruction, char
 {
     char first[PASS_BYTES], second[PASS_BYTES];
     if (instruction->opcode == OP_OVERLAP) {
-        snprintf(name, NAME_BYTES, "%s&%s", pass_text(writer, instruction + 1, first), pass_text(writer, instruction + 2, second));
+        snprintf(name, NAME_BYTES, "%s&%s", pass_text(writer, instruction + 1, first),
+                 pass_text(writer, instruction + 2, second));
         return true;
     }
     if (!letters_of(instruction->opcode))
@@ -109,7 +109,8 @@ static bool pass_name(const Writer *writer, const Instruction *instruction, char
     return true;
 }
 
-/* Instruction i, or i to i + 2 of an F&B. A slice has the name of its pass or message; a wait, that of the message it waits for. */
+/* Instruction i, or i to i + 2 of an F&B. A slice has the name of its pass or message; a wait, that of the message it
+   waits for. */
 static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
 {
     const Instruction *instruction = &writer->own->instructions[i];
@@ -121,16 +122,17 @@ static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
     fprintf(writer->stream,
             ",\n{\"name\":\"%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
             "\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u",
-            lane == LANE_WAITS ? "wait " : "", name, category_of(instruction->opcode), writer->rank, (int)lane, span.start,
-            span.end - span.start, (unsigned long long)writer->step, writer->own->numbers ? writer->own->numbers[i] : i, instruction->line);
+            lane == LANE_WAITS ? "wait " : "", name, category_of(instruction->opcode), writer->rank, (int)lane,
+            span.start, span.end - span.start, (unsigned long long)writer->step,
+            writer->own->numbers ? writer->own->numbers[i] : i, instruction->line);
     if (named)
         fprintf(writer->stream, ",\"%s\":\"%s\"", lane == LANE_COMPUTE ? "pass" : "message", name);
     put_version(writer, instruction);
     fputs("}}", writer->stream);
 }
 
-/* An end of an arrow belongs to the event around its time: the last nanosecond of the pass that makes the message, the first of
-   the pass that needs it. Both ends number it by step, direction and the pass that makes it. */
+/* An end of an arrow belongs to the event around its time: the last nanosecond of the pass that makes the message, the
+   first of the pass that needs it. Both ends number it by step, direction and the pass that makes it. */
 static void put_arrow(const Writer *writer, const Instruction *message, TraceSpan span)
 {
     const Chunk *chunk = &writer->own->chunks[message->chunk];
@@ -138,10 +140,12 @@ static void put_arrow(const Writer *writer, const Instruction *message, TraceSpa
     const bool head = is_receive(message->opcode);
     const unsigned long long maker = chunk->stage - (head ? forward ? 1u : -1u : 0u);
     const Program *program = writer->program;
-    const unsigned long long id = (((writer->step - writer->first_step) * 2 + !forward) * program->stages + maker) *
-                                      program->microbatches + program->pipes[chunk->pipe].first + message->microbatch;
+    const unsigned long long id =
+        (((writer->step - writer->first_step) * 2 + !forward) * program->stages + maker) * program->microbatches +
+        program->pipes[chunk->pipe].first + message->microbatch;
     const double time = head ? span.start : span.end - nanosecond > span.start ? span.end - nanosecond : span.start;
-    fprintf(writer->stream, ",\n{\"name\":\"%s\",\"cat\":\"flow\",\"ph\":\"%s\",\"id\":%llu,\"pid\":%u,\"tid\":0,\"ts\":%.3f}",
+    fprintf(writer->stream,
+            ",\n{\"name\":\"%s\",\"cat\":\"flow\",\"ph\":\"%s\",\"id\":%llu,\"pid\":%u,\"tid\":0,\"ts\":%.3f}",
             forward ? "activation" : "gradient", head ? "f\",\"bp\":\"e" : "s", id, writer->rank, time);
 }
 
@@ -152,7 +156,9 @@ static void put_held(Writer *writer, const Instruction *pass, TraceSpan span)
     if (!begins && pass->opcode != OP_BACKWARD && pass->opcode != OP_BACKWARD_WEIGHT)
         return;
     writer->held += begins ? 1 : -1u;
-    fprintf(writer->stream, ",\n{\"name\":\"activations\",\"cat\":\"memory\",\"ph\":\"C\",\"pid\":%u,\"tid\":0,\"ts\":%.3f,\"args\":{\"held\":%u}}",
+    fprintf(writer->stream,
+            ",\n{\"name\":\"activations\",\"cat\":\"memory\",\"ph\":\"C\",\"pid\":%u,\"tid\":0,\"ts\":%.3f,\"args\":{"
+            "\"held\":%u}}",
             writer->rank, begins ? span.start : span.end, writer->held);
 }
 
@@ -187,9 +193,7 @@ static void put_step(Writer *writer)
             if (!is_receive(instruction->opcode))
                 put_arrow(writer, instruction, writer->made[slot]);
             break;
-        case LANE_WAITS:
-            writer->unread[slot] = is_receive(writer->posted[slot]->opcode);
-            break;
+        case LANE_WAITS: writer->unread[slot] = is_receive(writer->posted[slot]->opcode); break;
         default:
             if (instruction->opcode == OP_OVERLAP) {
                 note_pass(writer, instruction + 1, span);
@@ -204,7 +208,8 @@ static void put_step(Writer *writer)
     }
 }
 
-bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t first_step, const TraceSpan *spans, FILE *stream)
+bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t first_step, const TraceSpan *spans,
+                FILE *stream)
 {
     Arena tables = {0};
     const RankProgram *own = &program->ranks[rank];
@@ -239,7 +244,8 @@ void trace_begin(const Program *program, double unit, double message_bytes, uint
     fprintf(stream, ",\"ranks\":%u,\"stages\":%u,\"microbatches\":[", program->rank_count, program->stages);
     for (uint32_t p = 0; p < program->pipe_count; p++)
         fprintf(stream, "%s%u", p ? "," : "", program->pipes[p].microbatches);
-    fprintf(stream, "],\"unit\":%g,\"message_bytes\":%.0f,\"processors\":%u},\n\"traceEvents\":[", unit, message_bytes, processors);
+    fprintf(stream, "],\"unit\":%g,\"message_bytes\":%.0f,\"processors\":%u},\n\"traceEvents\":[", unit, message_bytes,
+            processors);
 }
 
 void trace_rank(uint32_t rank, FILE *stream)
@@ -255,7 +261,4 @@ void trace_rank(uint32_t rank, FILE *stream)
                 rank, lane, trace_lane_names[lane], rank, lane, lane);
 }
 
-void trace_end(FILE *stream)
-{
-    fputs("\n]}\n", stream);
-}
+void trace_end(FILE *stream) { fputs("\n]}\n", stream); }

@@ -5,9 +5,10 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Runs all ranks on labels. A rank runs until it blocks: at a SEND or RECEIVE until the other end arrives, at a REDUCE or NORM
-   until all arrive. Who arrives last does the work for all and makes the others runnable, so that every instruction
-   is looked at once. What happens does not depend on the order in which ranks run, as each message has one place at both ends. */
+/* Runs all ranks on labels. A rank runs until it blocks: at a SEND or RECEIVE until the other end arrives, at a REDUCE
+   or NORM until all arrive. Who arrives last does the work for all and makes the others runnable, so that every
+   instruction is looked at once. What happens does not depend on the order in which ranks run, as each message has one
+   place at both ends. */
 
 enum { TEXT_SIZE = 160 };
 
@@ -22,7 +23,8 @@ int verifier_place_text(const Verifier *verifier, uint32_t rank, uint32_t index,
     return snprintf(text, size, "rank %u, instruction %u `%s` (%.200s%s)", rank, index, words, program->source, line);
 }
 
-static Status refuse(const Verifier *verifier, uint32_t rank, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static Status refuse(const Verifier *verifier, uint32_t rank, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 static Status refuse(const Verifier *verifier, uint32_t rank, const char *format, ...)
 {
     char place[2 * TEXT_SIZE + 200], words[sizeof verifier->error->text];
@@ -50,7 +52,9 @@ static const char *word_text(const Verifier *verifier, uint64_t word, char text[
     if (verifier->program->pipe_count > 1)
         snprintf(of_pipe, sizeof of_pipe, "pipe %u ", pipe);
     snprintf(text, TEXT_SIZE, "%s%s %sstage %u microbatch %u",
-             state == SLOT_SENDING ? "in flight " : state == SLOT_RECEIVING ? "not yet received " : "",
+             state == SLOT_SENDING     ? "in flight "
+             : state == SLOT_RECEIVING ? "not yet received "
+                                       : "",
              kinds[word >> LABEL_KIND_SHIFT & 7], of_pipe, (unsigned)(word >> LABEL_STAGE_SHIFT & 0xffff),
              (unsigned)(word & ((1 << LABEL_STAGE_SHIFT) - 1)));
     return text;
@@ -60,12 +64,12 @@ static Status refuse_slot(const Verifier *verifier, uint32_t rank, const Operand
                           const char *needs)
 {
     char holds[TEXT_SIZE];
-    return refuse(verifier, rank, "slot %s%u holds %s, %s", operand_letters(operand), slot, word_text(verifier, word, holds),
-                  needs);
+    return refuse(verifier, rank, "slot %s%u holds %s, %s", operand_letters(operand), slot,
+                  word_text(verifier, word, holds), needs);
 }
 
-static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruction *instruction, const ChunkState *chunk,
-                         const Operand *operand)
+static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruction *instruction,
+                         const ChunkState *chunk, const Operand *operand)
 {
     RankState *state = &verifier->ranks[rank];
     const uint16_t slot = instruction->slot[operand->slot];
@@ -76,11 +80,11 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
         const uint32_t neighbour = chunk->stage + (uint32_t)content->neighbour;
         if (content->neighbour && neighbour >= verifier->program->stages) { /* -1 has wrapped round */
             if (operand->kind == OPERAND_POST_SEND || operand->kind == OPERAND_POST_RECEIVE)
-                return refuse(verifier, rank, "stage %u of %u has no stage %s it to exchange messages with", chunk->stage,
-                              verifier->program->stages, content->neighbour > 0 ? "after" : "before");
+                return refuse(verifier, rank, "stage %u of %u has no stage %s it to exchange messages with",
+                              chunk->stage, verifier->program->stages, content->neighbour > 0 ? "after" : "before");
             if (slot != SLOT_NONE)
-                return refuse(verifier, rank, "slot %s%u is given, but stage %u of %u has none (%s)", letters, slot, chunk->stage,
-                              verifier->program->stages, content->what);
+                return refuse(verifier, rank, "slot %s%u is given, but stage %u of %u has none (%s)", letters, slot,
+                              chunk->stage, verifier->program->stages, content->what);
             return STATUS_OK;
         }
         label = (chunk->label | instruction->microbatch | (uint64_t)content->label << LABEL_KIND_SHIFT) +
@@ -130,9 +134,10 @@ static const struct {
     [OP_BACKWARD_WEIGHT] = {PASS_W, PASS_I},
 };
 
-/* What F and its backward find is a version of the weights of this chunk; what U overwrites must be nobody's any more. */
-static Status check_weights(const Verifier *verifier, uint32_t rank, const Instruction *instruction, const ChunkState *chunk,
-                            const Operand *operand)
+/* What F and its backward find is a version of the weights of this chunk; what U overwrites must be nobody's any
+   more. */
+static Status check_weights(const Verifier *verifier, uint32_t rank, const Instruction *instruction,
+                            const ChunkState *chunk, const Operand *operand)
 {
     const RankState *state = &verifier->ranks[rank];
     const uint16_t slot = instruction->slot[operand->slot];
@@ -164,17 +169,20 @@ static Status check_weights(const Verifier *verifier, uint32_t rank, const Instr
     return STATUS_OK;
 }
 
-static Status check_pass(const Verifier *verifier, uint32_t rank, const Instruction *instruction, const ChunkState *chunk)
+static Status check_pass(const Verifier *verifier, uint32_t rank, const Instruction *instruction,
+                         const ChunkState *chunk)
 {
     const uint8_t passes = chunk->passes[instruction->microbatch];
     const uint8_t twice = passes & pass_table[instruction->opcode].does;
     const uint8_t missing = pass_table[instruction->opcode].needs & (uint8_t)~passes;
     if (twice)
         return refuse(verifier, rank, "stage %u microbatch %u has had its %s", chunk->stage, instruction->microbatch,
-                      twice & PASS_F ? "F" : twice & PASS_W ? "B or W" : "I");
+                      twice & PASS_F   ? "F"
+                      : twice & PASS_W ? "B or W"
+                                       : "I");
     if (missing)
-        return refuse(verifier, rank, "stage %u microbatch %u has not had its %s", chunk->stage, instruction->microbatch,
-                      missing & PASS_F ? "F" : "I");
+        return refuse(verifier, rank, "stage %u microbatch %u has not had its %s", chunk->stage,
+                      instruction->microbatch, missing & PASS_F ? "F" : "I");
     return STATUS_OK;
 }
 
@@ -197,13 +205,14 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
                 return refuse(verifier, rank, "there is no microbatch %u: the pipe has %u", instruction->microbatch,
                               chunk->microbatches);
             if (chunk->homes && chunk->homes[instruction->microbatch] != rank)
-                return refuse(verifier, rank, "microbatch %u passes stage %u on rank %u", instruction->microbatch, chunk->stage,
-                              chunk->homes[instruction->microbatch]);
+                return refuse(verifier, rank, "microbatch %u passes stage %u on rank %u", instruction->microbatch,
+                              chunk->stage, chunk->homes[instruction->microbatch]);
             TRY(check_pass(verifier, rank, instruction, chunk));
             break;
         case OPERAND_PEER:
             if (instruction->peer >= program->rank_count || instruction->peer == rank)
-                return refuse(verifier, rank, "rank %u is not another rank of %u", instruction->peer, program->rank_count);
+                return refuse(verifier, rank, "rank %u is not another rank of %u", instruction->peer,
+                              program->rank_count);
             break;
         case OPERAND_GROUP:
             if (chunk->group == GROUP_NONE || instruction->peer != chunk->group)
@@ -211,17 +220,16 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
             break;
         case OPERAND_COUNT:
             if (chunk->group != GROUP_NONE && !chunk->reduced)
-                return refuse(verifier, rank, "chunk %u has not been reduced over group %u", instruction->chunk, chunk->group);
+                return refuse(verifier, rank, "chunk %u has not been reduced over group %u", instruction->chunk,
+                              chunk->group);
             if (instruction->microbatch != chunk->gathered || !chunk->gathered)
-                return refuse(verifier, rank, "takes the gradients of %s; what is there is of %u", counted(instruction->microbatch, "microbatch").text,
-                              chunk->gathered);
+                return refuse(verifier, rank, "takes the gradients of %s; what is there is of %u",
+                              counted(instruction->microbatch, "microbatch").text, chunk->gathered);
             break;
         case OPERAND_VERSION:
         case OPERAND_NEWEST:
         case OPERAND_RENEW: TRY(check_weights(verifier, rank, instruction, chunk, operand)); break;
-        default:
-            TRY(check_slot(verifier, rank, instruction, chunk, operand));
-            break;
+        default: TRY(check_slot(verifier, rank, instruction, chunk, operand)); break;
         }
     }
     return STATUS_OK;
@@ -231,7 +239,8 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
 static void apply_operands(RankState *state, const Instruction *instruction)
 {
     for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
-        if (!operand_is_slot(operand) || operand->class == SLOT_WEIGHTS || instruction->slot[operand->slot] == SLOT_NONE)
+        if (!operand_is_slot(operand) || operand->class == SLOT_WEIGHTS ||
+            instruction->slot[operand->slot] == SLOT_NONE)
             continue;
         uint64_t *word = &state->slots[operand->class][instruction->slot[operand->slot]];
         const uint64_t label = state->labels[operand->slot];
@@ -291,13 +300,13 @@ static void record_pass(const Verifier *verifier, RankState *state, const Instru
     if (does & PASS_W) {
         chunk->gathered++;
         state->held--;
-    }
-    else if (does == PASS_F && !forward_only && ++state->held > state->peak)
+    } else if (does == PASS_F && !forward_only && ++state->held > state->peak)
         state->peak = state->held;
 }
 
-/* The two halves of an F&B run at the same time. A B needs, over the stages, every F of its microbatch, and a microbatch has one
-   pipe; of another microbatch the two share nothing. Slots: F frees none, so what B fills was free before F. */
+/* The two halves of an F&B run at the same time. A B needs, over the stages, every F of its microbatch, and a
+   microbatch has one pipe; of another microbatch the two share nothing. Slots: F frees none, so what B fills was free
+   before F. */
 static Status check_overlap(const Verifier *verifier, uint32_t rank)
 {
     const RankState *state = &verifier->ranks[rank];
@@ -328,7 +337,10 @@ static Status check_complete(const Verifier *verifier, uint32_t rank, const Chun
         missing++;
     const uint8_t passes = chunk->passes[missing];
     return refuse(verifier, rank, "the %s of stage %u microbatch %u is missing",
-                  !(passes & PASS_F) ? "F" : passes & PASS_I ? "W" : "B (or I and W)", chunk->stage, missing);
+                  !(passes & PASS_F) ? "F"
+                  : passes & PASS_I  ? "W"
+                                     : "B (or I and W)",
+                  chunk->stage, missing);
 }
 
 /* The gradients of a chunk are final: every microbatch is in, and every copy. */
@@ -418,10 +430,11 @@ static Status check_renewed(const Verifier *verifier, uint32_t rank)
         const ChunkState *chunk = &state->chunks[c];
         TRY(check_complete(verifier, rank, chunk));
         if (chunk->gathered)
-            return refuse(verifier, rank, "no U takes the gradients of the last %s of stage %u", counted(chunk->gathered, "microbatch").text,
-                          chunk->stage);
+            return refuse(verifier, rank, "no U takes the gradients of the last %s of stage %u",
+                          counted(chunk->gathered, "microbatch").text, chunk->stage);
         if (state->weights[c].version != chunk->newest)
-            return refuse(verifier, rank, "slot w%u holds version %u of the weights of stage %u, the newest is version %u", c,
+            return refuse(verifier, rank,
+                          "slot w%u holds version %u of the weights of stage %u, the newest is version %u", c,
                           state->weights[c].version, chunk->stage, chunk->newest);
     }
     return STATUS_OK;
@@ -446,7 +459,7 @@ static Status arrive_at_end(Verifier *verifier, uint32_t rank)
             if (!state->chunks[c].updated)
                 return refuse(verifier, rank, "chunk %u has not been updated", c);
     }
-    for (int class = 0; class < SLOT_CLASSES; class++) {
+    for (int class = 0; class < SLOT_CLASSES; class ++) {
         for (uint32_t slot = 0; state->occupied && class < SLOT_WEIGHTS && slot < program->slots[class]; slot++) {
             char holds[TEXT_SIZE];
             if (state->slots[class][slot] > SLOT_FREE)
@@ -454,12 +467,12 @@ static Status arrive_at_end(Verifier *verifier, uint32_t rank)
                               word_text(verifier, state->slots[class][slot], holds));
         }
         if (state->used[class] != program->slots[class])
-            return refuse(verifier, rank, "the rank has %u %s slots and uses %u", program->slots[class], slot_class_names[class],
-                          state->used[class]);
+            return refuse(verifier, rank, "the rank has %u %s slots and uses %u", program->slots[class],
+                          slot_class_names[class], state->used[class]);
     }
     if (state->peak != program->peak_activations)
-        return refuse(verifier, rank, "the rank holds up to %s, recorded are %u", counted(state->peak, "activation").text,
-                      program->peak_activations);
+        return refuse(verifier, rank, "the rank holds up to %s, recorded are %u",
+                      counted(state->peak, "activation").text, program->peak_activations);
     state->ended = true;
     verifier->ended++;
     return STATUS_OK;
@@ -494,8 +507,8 @@ static Link *link_between(Verifier *verifier, uint32_t from, uint32_t to)
     return *place;
 }
 
-/* The message goes into its link's buffer or comes out of it; otherwise the rank waits, and looks again when the other end
-   has used the buffer. */
+/* The message goes into its link's buffer or comes out of it; otherwise the rank waits, and looks again when the other
+   end has used the buffer. */
 static Status use_buffer(Verifier *verifier, uint32_t rank, const Instruction *instruction, const Operand *operand)
 {
     RankState *state = &verifier->ranks[rank], *other = &verifier->ranks[instruction->peer];
@@ -529,7 +542,8 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
     const Place *there = verifier_place(verifier, chunk->pipe, neighbour);
     const uint32_t owner = there->homes ? there->homes[instruction->microbatch] : there->rank;
     if (owner != instruction->peer)
-        return refuse(verifier, rank, "stage %u%s is on rank %u", neighbour, there->homes ? " of this microbatch" : "", owner);
+        return refuse(verifier, rank, "stage %u%s is on rank %u", neighbour, there->homes ? " of this microbatch" : "",
+                      owner);
     state->blocked = true;
     if (verifier->links)
         return use_buffer(verifier, rank, instruction, operand);
@@ -575,7 +589,10 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         if (instruction->opcode >= OPCODE_COUNT)
             return refuse(verifier, rank, "there is no such opcode");
         if (is_misplaced(verifier->program, instruction->opcode))
-            return refuse(verifier, rank, "has no place in %s program", forward_only ? "a forward-only" : asynchronous ? "an asynchronous" : "a full");
+            return refuse(verifier, rank, "has no place in %s program",
+                          forward_only   ? "a forward-only"
+                          : asynchronous ? "an asynchronous"
+                                         : "a full");
         TRY(check_operands(verifier, rank, instruction));
         switch ((Opcode)instruction->opcode) {
         case OP_SEND_FORWARD:

@@ -1,8 +1,8 @@
 #ifndef PROGRAM_VERIFY_H
 #define PROGRAM_VERIFY_H
 
-/* The state of a verification, shared by structure.c (the static part), verify.c (the run) and deadlock.c (what to say when
-   it gets stuck). */
+/* The state of a verification, shared by structure.c (the static part), verify.c (the run) and deadlock.c (what to say
+   when it gets stuck). */
 
 #include "runtime/program/operands.h"
 
@@ -28,20 +28,21 @@ enum { PASS_F = 1, PASS_I = 2, PASS_W = 4 };
 enum { GROUP_NONE = 0xffff, CHUNK_NONE = 0xffff };
 
 typedef struct ChunkState {
-    uint64_t label;      /* pipe and stage at their places in a label */
-    uint8_t *passes;     /* [microbatches], of PASS_; the copies of a stage in one pipe share it */
-    const uint16_t *homes; /* [microbatches]: the rank whose copy of the stage a microbatch passes; NULL: there is one copy */
+    uint64_t label;  /* pipe and stage at their places in a label */
+    uint8_t *passes; /* [microbatches], of PASS_; the copies of a stage in one pipe share it */
+    /* [microbatches]: the rank whose copy of the stage a microbatch passes; NULL: there is one copy */
+    const uint16_t *homes;
     uint32_t microbatches; /* of the pipe, */
     uint32_t own;          /* and those of them that pass this copy */
-    uint32_t completed;  /* microbatches whose B or W has run (forward-only: whose F) */
+    uint32_t completed;    /* microbatches whose B or W has run (forward-only: whose F) */
     uint16_t pipe, stage;
     uint16_t group;
     bool reduced, updated;
     uint32_t reductions; /* how many REDUCE it has arrived at */
     /* of an asynchronous program */
-    uint32_t newest;     /* version of its weights: how many U it has had */
-    uint32_t gathered;   /* microbatches whose gradients no U has taken; once reduced, those of all copies */
-    uint32_t *versions;  /* [microbatches]: that its F has used */
+    uint32_t newest;        /* version of its weights: how many U it has had */
+    uint32_t gathered;      /* microbatches whose gradients no U has taken; once reduced, those of all copies */
+    uint32_t *versions;     /* [microbatches]: that its F has used */
     const uint32_t *wanted; /* Pipe.versions */
 } ChunkState;
 
@@ -58,19 +59,19 @@ typedef struct RankState {
     bool blocked, ended, normed;
     ChunkState *chunks;
     uint64_t *slots[SLOT_WEIGHTS];
-    WeightSlot *weights;         /* [slots of their class] */
-    uint32_t used[SLOT_CLASSES]; /* how many have been touched */
-    uint32_t occupied;           /* slots that hold something or are in flight */
-    uint32_t held, peak;         /* activations */
+    WeightSlot *weights;            /* [slots of their class] */
+    uint32_t used[SLOT_CLASSES];    /* how many have been touched */
+    uint32_t occupied;              /* slots that hold something or are in flight */
+    uint32_t held, peak;            /* activations */
     uint64_t labels[SLOT_OPERANDS]; /* of the instruction that it is at, where it has such a slot */
 } RankState;
 
 /* Where one stage of one pipe is. */
 typedef struct Place {
-    uint16_t rank;     /* of its first copy */
+    uint16_t rank; /* of its first copy */
     uint8_t chunk;
     uint16_t copies;
-    uint16_t *homes;   /* as in ChunkState */
+    uint16_t *homes; /* as in ChunkState */
     uint8_t *passes;
 } Place;
 
@@ -90,7 +91,7 @@ typedef struct Verifier {
     uint32_t *reduce_arrivals; /* [group] */
     Link **links; /* [sender]: a buffer for one message to each receiver; NULL: every message is a rendezvous */
     uint32_t norm_arrivals, ended;
-    uint32_t *runnable;        /* a stack of ranks */
+    uint32_t *runnable; /* a stack of ranks */
     uint32_t runnable_count;
 } Verifier;
 
@@ -105,7 +106,8 @@ bool verifier_runs_buffered(const Program *program);
 /* The slot operand of a SEND or RECEIVE; NULL for any other instruction. */
 const Operand *verifier_message(const Instruction *instruction);
 
-/* "rank 1, instruction 12 `F m3 x2 y- c1 t4` (dualpipe.dps:17)" of the instruction at `index`. Returns what snprintf returns. */
+/* "rank 1, instruction 12 `F m3 x2 y- c1 t4` (dualpipe.dps:17)" of the instruction at `index`. Returns what snprintf
+   returns. */
 int verifier_place_text(const Verifier *verifier, uint32_t rank, uint32_t index, char *text, size_t size);
 
 static inline const Place *verifier_place(const Verifier *verifier, uint32_t pipe, uint32_t stage)

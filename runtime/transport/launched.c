@@ -25,23 +25,17 @@ static int first_of(const char *const *names, size_t count, int otherwise)
     return otherwise;
 }
 
-/* A launcher that starts one process is a launcher too: its user is told that the number is wrong. Slurm alone sets its variables in
-   the shell of a job as well, so there it takes a step of several tasks. */
+/* A launcher that starts one process is a launcher too: its user is told that the number is wrong. Slurm alone sets its
+   variables in the shell of a job as well, so there it takes a step of several tasks. */
 int launched_processes(void)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
     return FIRST_OF(counts, tasks && atoi(tasks) > 1 && getenv("SLURM_PROCID") ? atoi(tasks) : 0);
 }
 
-int launched_number(void)
-{
-    return launched_processes() > 0 ? FIRST_OF(numbers, -1) : -1;
-}
+int launched_number(void) { return launched_processes() > 0 ? FIRST_OF(numbers, -1) : -1; }
 
-int launched_place_on_machine(void)
-{
-    return FIRST_OF(places, 0);
-}
+int launched_place_on_machine(void) { return FIRST_OF(places, 0); }
 
 /* --- the others --- */
 

@@ -8,7 +8,8 @@
 
 Status transport_load_mpi(const Transport **transport, Error *error)
 {
-    static const char *const places[] = {"dprun-mpi.so", "../lib/dprun/dprun-mpi.so"}; /* a build's, an installation's */
+    /* a build's, an installation's */
+    static const char *const places[] = {"dprun-mpi.so", "../lib/dprun/dprun-mpi.so"};
     enum { PLACES = sizeof places / sizeof *places, LONGEST = sizeof "../lib/dprun/dprun-mpi.so" };
     char path[PATH_MAX];
     const ssize_t length = readlink("/proc/self/exe", path, sizeof path - LONGEST);
@@ -23,13 +24,15 @@ Status transport_load_mpi(const Transport **transport, Error *error)
             break;
     }
     if (place == PLACES)
-        return error_set(error, STATUS_RUN_FAILED,
-                         "this dprun was built without MPI (no dprun-mpi.so in %.*s): install libopenmpi-dev and build again",
-                         (int)(name - path), path);
+        return error_set(
+            error, STATUS_RUN_FAILED,
+            "this dprun was built without MPI (no dprun-mpi.so in %.*s): install libopenmpi-dev and build again",
+            (int)(name - path), path);
     /* MPI loads components of its own, which look for its symbols in the global scope. */
     void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!plugin)
-        return error_set(error, STATUS_RUN_FAILED, "cannot load MPI: %s; is its library installed (openmpi-bin)?", dlerror());
+        return error_set(error, STATUS_RUN_FAILED, "cannot load MPI: %s; is its library installed (openmpi-bin)?",
+                         dlerror());
     *transport = dlsym(plugin, "transport_mpi");
     if (!*transport)
         return error_set(error, STATUS_RUN_FAILED, "%s is not of this dprun: build again", path);

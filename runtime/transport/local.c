@@ -14,13 +14,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* All ranks are threads of this process. The k-th send and the k-th receive of a directed pair of ranks meet in one place of
-   their channel: who comes first leaves its request there, who comes second exchanges the blocks of both and tells the
-   first. So a hand-over copies nothing, and a send ends only once its receive was posted: a rendezvous.
+/* All ranks are threads of this process. The k-th send and the k-th receive of a directed pair of ranks meet in one
+   place of their channel: who comes first leaves its request there, who comes second exchanges the blocks of both and
+   tells the first. So a hand-over copies nothing, and a send ends only once its receive was posted: a rendezvous.
 
-   Blocks of a device are copied, as they are between devices: who comes second enqueues the copy behind both posts and notes
-   its end for both waits. A thread waits for the other rank's post, never for the device; and as everything enqueued waits
-   only for what was enqueued before, the queues cannot wait in a circle. */
+   Blocks of a device are copied, as they are between devices: who comes second enqueues the copy behind both posts and
+   notes its end for both waits. A thread waits for the other rank's post, never for the device; and as everything
+   enqueued waits only for what was enqueued before, the queues cannot wait in a circle. */
 
 enum {
     CACHE_LINE = 64,
@@ -48,15 +48,15 @@ struct Request {
 typedef struct Channel {
     alignas(CACHE_LINE) uint64_t sent;     /* the sender's */
     alignas(CACHE_LINE) uint64_t received; /* the receiver's */
-    /* Message k uses place k % capacity, empty before and after. The capacity is at least the number of requests of a rank;
-       so whoever posts message k + capacity has at least one of k, k + 1, ... behind it, and that one was met by the other
-       side after it had emptied the place of k, in whatever order the waits come. */
+    /* Message k uses place k % capacity, empty before and after. The capacity is at least the number of requests of a
+       rank; so whoever posts message k + capacity has at least one of k, k + 1, ... behind it, and that one was met by
+       the other side after it had emptied the place of k, in whatever order the waits come. */
     alignas(CACHE_LINE) _Atomic(Request *) places[];
 } Channel;
 
 struct Endpoint {
-    /* 0 while the rank's thread is awake, else what it sleeps for: a request's number or MEETING. Who brings that about sets
-       it to 0 and wakes the thread; nobody else makes a system call. */
+    /* 0 while the rank's thread is awake, else what it sleeps for: a request's number or MEETING. Who brings that about
+       sets it to 0 and wakes the thread; nobody else makes a system call. */
     alignas(CACHE_LINE) _Atomic uint32_t parked;
     alignas(CACHE_LINE) Local *local;
     int rank;
@@ -64,15 +64,15 @@ struct Endpoint {
     Device *device;                /* NULL: blocks are in the host's memory */
     DeviceEvent *given, *returned; /* of a device: the buffer of `reduce` may be touched by others, and is done with */
     float *buffer;                 /* of a device: that of `reduce` */
-    pthread_mutex_t lock; /* guards `meetings` */
-    Meeting *meetings;    /* of the groups whose first member this rank is */
+    pthread_mutex_t lock;          /* guards `meetings` */
+    Meeting *meetings;             /* of the groups whose first member this rank is */
 };
 
 /* A group of ranks that meet again and again. */
 struct Meeting {
     Meeting *next;
     int count;
-    void **given; /* [count], for everybody to read between two rounds */
+    void **given;                                  /* [count], for everybody to read between two rounds */
     alignas(CACHE_LINE) _Atomic uint64_t arrivals; /* of all rounds: round n is complete at n * count */
     struct Member {
         _Atomic uint64_t arrived; /* its last round */
@@ -84,9 +84,9 @@ struct Local {
     int ranks;
     int spins;
     double deadline;
-    uint64_t capacity; /* of a channel; a power of two */
+    uint64_t capacity;    /* of a channel; a power of two */
     size_t requests_each; /* of a rank */
-    _Atomic int open;  /* endpoints */
+    _Atomic int open;     /* endpoints */
     Endpoint *endpoints;
     Request *requests;
     Meeting *everybody;
@@ -112,10 +112,7 @@ static void unpark(Endpoint *endpoint, uint32_t cause)
         syscall(SYS_futex, &endpoint->parked, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
-static bool aborted(const Local *local)
-{
-    return atomic_load(&local->state) == ABORTED;
-}
+static bool aborted(const Local *local) { return atomic_load(&local->state) == ABORTED; }
 
 /* Waits until `counter` has reached `target`; who raises it unparks with `cause`. False when the run was aborted or the
    deadline has passed. Either this thread sees the counter raised, or who raised it sees this thread parked: both sides
@@ -149,7 +146,8 @@ static Status failure(const Local *local, int missing, Error *error)
 {
     if (aborted(local))
         return error_set(error, STATUS_RUN_FAILED, "%s", local->reason);
-    return error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)", missing, local->deadline);
+    return error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)", missing,
+                     local->deadline);
 }
 
 /* --- messages --- */
@@ -188,7 +186,8 @@ static Status post(Endpoint *endpoint, Channel *channel, uint64_t *posted, Messa
 {
     Request *request = endpoint->free;
     if (!request)
-        return error_set(error, STATUS_RUN_FAILED, "rank %d has more messages in flight than it announced", endpoint->rank);
+        return error_set(error, STATUS_RUN_FAILED, "rank %d has more messages in flight than it announced",
+                         endpoint->rank);
     endpoint->free = request->next;
     atomic_store_explicit(&request->done, 0, memory_order_relaxed);
     request->block = *message->block;
@@ -323,7 +322,8 @@ static Status local_gather(Endpoint *endpoint, const void *mine, size_t bytes, v
 }
 
 /* The same for buffers of a device: each member's queue adds up its slice in the first member's buffer. */
-static Status reduce_on_device(Endpoint *endpoint, Meeting *meeting, int self, float *buffer, size_t elements, Error *error)
+static Status reduce_on_device(Endpoint *endpoint, Meeting *meeting, int self, float *buffer, size_t elements,
+                               Error *error)
 {
     Device *device = endpoint->device;
     const DeviceTable *run = device->run;
@@ -350,7 +350,8 @@ static Status reduce_on_device(Endpoint *endpoint, Meeting *meeting, int self, f
 }
 
 /* Each member adds up one slice of everybody's buffers and writes the sums back to everybody. */
-static Status local_reduce(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements, size_t size, Error *error)
+static Status local_reduce(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements,
+                           size_t size, Error *error)
 {
     Meeting *meeting = meeting_of(endpoint->local, members, count);
     if (!meeting)

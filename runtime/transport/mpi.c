@@ -17,14 +17,14 @@
 /* One rank a process. The only file that knows MPI; built as a shared object of its own. */
 
 enum {
-    TAG_MESSAGE, /* between stages */
-    TAG_MEETING, /* of gather and reduce */
-    TAG_NOTICE,  /* the text of abort */
-    TAG_PULSE,   /* a rank moves */
-    SPINS = 256,             /* tests before a wait gives way to others */
+    TAG_MESSAGE,                    /* between stages */
+    TAG_MEETING,                    /* of gather and reduce */
+    TAG_NOTICE,                     /* the text of abort */
+    TAG_PULSE,                      /* a rank moves */
+    SPINS = 256,                    /* tests before a wait gives way to others */
     PAUSE_NANOSECONDS = 1000000000, /* between two looks at the clock: the process was stopped */
-    POKE_NANOSECONDS = 5000, /* progress does nothing more often than this */
-    REDUCE_PIECE = 1 << 20,  /* elements that are summed at a time: bounds the memory for what others send */
+    POKE_NANOSECONDS = 5000,        /* progress does nothing more often than this */
+    REDUCE_PIECE = 1 << 20,         /* elements that are summed at a time: bounds the memory for what others send */
 };
 
 typedef struct Piece {
@@ -38,7 +38,7 @@ struct Endpoint {
     int rank, count;
     const int *rank_map;
     double deadline, quiet_deadline;
-    bool crowded; /* more processes than processors: a wait must give its processor away */
+    bool crowded;         /* more processes than processors: a wait must give its processor away */
     pthread_mutex_t lock; /* held during every call of MPI after open: abort may come from any thread */
     int64_t last_poke;
     atomic_bool aborted; /* set once, after `reason` was written under the lock */
@@ -48,15 +48,15 @@ struct Endpoint {
     bool pulses;            /* the thread is there */
     pthread_cond_t closing; /* with the lock */
     bool closed;
-    clockid_t clock;        /* the processor time of the rank's own thread */
-    atomic_bool waits;      /* it has been waiting for a while */
+    clockid_t clock;         /* the processor time of the rank's own thread */
+    atomic_bool waits;       /* it has been waiting for a while */
     _Atomic uint64_t waited; /* how often it has */
-    _Atomic int64_t alive;  /* when another rank last told that it moves */
-    uint64_t told, heard;   /* pulses to each of the others, from all of them; under the lock */
-    MPI_Request *requests; /* [2 * count], of a meeting */
-    Piece *in, *out;       /* [count], of a meeting */
-    void **parts;          /* [count], of reduce */
-    char *received;        /* of reduce; made when first used, grows up to about REDUCE_PIECE numbers */
+    _Atomic int64_t alive;   /* when another rank last told that it moves */
+    uint64_t told, heard;    /* pulses to each of the others, from all of them; under the lock */
+    MPI_Request *requests;   /* [2 * count], of a meeting */
+    Piece *in, *out;         /* [count], of a meeting */
+    void **parts;            /* [count], of reduce */
+    char *received;          /* of reduce; made when first used, grows up to about REDUCE_PIECE numbers */
     size_t received_bytes;
 };
 
@@ -65,8 +65,8 @@ _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into the m
 
 /* --- failure --- */
 
-/* After a failure MPI_Finalize would wait for peers that may never come. MPI_Abort ends the whole job at once, also where
-   the launcher does not care about the exit status of a process; it runs when everything has been said. */
+/* After a failure MPI_Finalize would wait for peers that may never come. MPI_Abort ends the whole job at once, also
+   where the launcher does not care about the exit status of a process; it runs when everything has been said. */
 static void leave(void)
 {
     fflush(NULL);
@@ -121,13 +121,14 @@ static void tell_others(Endpoint *endpoint, int tag, const char *text)
 {
     for (int rank = 0; rank < endpoint->count; rank++) {
         MPI_Request request;
-        if (rank != endpoint->rank && MPI_Isend(text, (int)strlen(text) + 1, MPI_CHAR, rank, tag, endpoint->aside, &request) == MPI_SUCCESS)
+        if (rank != endpoint->rank &&
+            MPI_Isend(text, (int)strlen(text) + 1, MPI_CHAR, rank, tag, endpoint->aside, &request) == MPI_SUCCESS)
             MPI_Request_free(&request);
     }
 }
 
-/* --- the pulse: as long as a rank moves, the others' deadlines begin anew, also while it computes for longer than that. A rank
-   that waits does not move, nor does one whose thread gets no processor time --- */
+/* --- the pulse: as long as a rank moves, the others' deadlines begin anew, also while it computes for longer than
+   that. A rank that waits does not move, nor does one whose thread gets no processor time --- */
 
 static int64_t processor_time(const Endpoint *endpoint)
 {
@@ -306,8 +307,8 @@ static Status await(Endpoint *endpoint, MPI_Request *request, int peer, Error *e
 /* --- messages --- */
 
 /* MPI counts in int: what is a number of floats goes up to 8 GiB. */
-static Status start(Endpoint *endpoint, bool is_send, int tag, void *memory, size_t bytes, int peer, MPI_Request *request,
-                    Error *error)
+static Status start(Endpoint *endpoint, bool is_send, int tag, void *memory, size_t bytes, int peer,
+                    MPI_Request *request, Error *error)
 {
     const bool floats = bytes % sizeof(float) == 0;
     const MPI_Datatype type = floats ? MPI_FLOAT : MPI_BYTE;
@@ -408,7 +409,8 @@ static Status mpi_gather(Endpoint *endpoint, const void *mine, size_t bytes, voi
 }
 
 /* Every member gets its slice of everybody's buffer, adds them up and sends the sums to everybody. */
-static Status reduce_piece(Endpoint *endpoint, const int *members, int count, char *buffer, size_t elements, size_t size, Error *error)
+static Status reduce_piece(Endpoint *endpoint, const int *members, int count, char *buffer, size_t elements,
+                           size_t size, Error *error)
 {
     void **parts = endpoint->parts;
     int self = 0;
@@ -438,7 +440,8 @@ static Status reduce_piece(Endpoint *endpoint, const int *members, int count, ch
     return exchange(endpoint, members, count, error);
 }
 
-static Status mpi_reduce(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements, size_t size, Error *error)
+static Status mpi_reduce(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements, size_t size,
+                         Error *error)
 {
     const size_t piece = elements < REDUCE_PIECE ? elements : REDUCE_PIECE;
     const size_t needed = (piece + (size_t)count) * size; /* slices differ by one element */
@@ -507,14 +510,16 @@ static void mpi_close(Endpoint *endpoint)
     stop_pulse(endpoint);
     Status status = meet_at_end(endpoint, &expected, &error);
     Limit limit;
-    snprintf(limit.words, sizeof limit.words, "rank %d is through, but not all ranks have come to their end", endpoint->rank);
+    snprintf(limit.words, sizeof limit.words, "rank %d is through, but not all ranks have come to their end",
+             endpoint->rank);
     limit.rank_map = endpoint->rank_map;
     limit_begin(&limit, endpoint->quiet_deadline);
     while (status == STATUS_OK && endpoint->heard < expected) /* so that no pulse is under way any more */
         status = poke(endpoint, &error);
     if (status != STATUS_OK) {
         limit_end(&limit);
-        fprintf(stderr, "dprun: rank %d is through, but %s\n", endpoint->rank, error.text); /* there is nobody else to say it */
+        /* there is nobody else to say it */
+        fprintf(stderr, "dprun: rank %d is through, but %s\n", endpoint->rank, error.text);
         leave_at_exit();
         return;
     }
@@ -536,8 +541,8 @@ static void set_defaults(void)
         return;
     setenv("OMPI_MCA_pml", "ob1", 0); /* looks for no network: half the time of starting */
     setenv("OMPI_MCA_btl", "self,vader", 0);
-    /* Two copies through shared memory are faster than one by the kernel; with all pieces of a message under way at once few
-       calls of progress are enough to hide it behind computing. */
+    /* Two copies through shared memory are faster than one by the kernel; with all pieces of a message under way at
+       once few calls of progress are enough to hide it behind computing. */
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", 0);
 }
@@ -561,12 +566,12 @@ static Status wrong_processes(int ranks, int processes, Error *error)
 {
     MPI_Finalize();
     if (processes == 1 && launched_processes() > 1)
-        return error_set(error, STATUS_BAD_USAGE,
-                         "%d processes were started by another MPI than the one that dprun was built with: each is alone",
-                         launched_processes());
-    return error_set(error, STATUS_BAD_USAGE,
-                     "this program has %s, but mpirun started %s: use mpirun -n %d", counted((uint64_t)ranks, "rank").text,
-                     counted((uint64_t)processes, "process").text, ranks);
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "%d processes were started by another MPI than the one that dprun was built with: each is alone",
+            launched_processes());
+    return error_set(error, STATUS_BAD_USAGE, "this program has %s, but mpirun started %s: use mpirun -n %d",
+                     counted((uint64_t)ranks, "rank").text, counted((uint64_t)processes, "process").text, ranks);
 }
 
 static bool is_permutation(const int *map, int count)
@@ -592,7 +597,8 @@ static Status start_mpi(const TransportConfig *config, Endpoint **endpoints, Err
         return wrong_processes(config->ranks, processes, error);
     if (config->rank_map && !is_permutation(config->rank_map, processes)) {
         MPI_Finalize();
-        return error_set(error, STATUS_BAD_USAGE, "the rank map must name each of the ranks 0 to %d once", processes - 1);
+        return error_set(error, STATUS_BAD_USAGE, "the rank map must name each of the ranks 0 to %d once",
+                         processes - 1);
     }
     if (provided < MPI_THREAD_SERIALIZED) {
         leave_at_exit();
@@ -631,7 +637,8 @@ static Status start_mpi(const TransportConfig *config, Endpoint **endpoints, Err
 
 static Status mpi_open(const TransportConfig *config, Endpoint **endpoints, Error *error)
 {
-    Limit limit = {.words = "not all processes have started", .rank_map = launched_processes() == config->ranks ? config->rank_map : NULL};
+    Limit limit = {.words = "not all processes have started",
+                   .rank_map = launched_processes() == config->ranks ? config->rank_map : NULL};
     limit_begin(&limit, config->quiet_deadline);
     const Status status = start_mpi(config, endpoints, error);
     limit_end(&limit);

@@ -1,9 +1,9 @@
-/* One GPU a rank, messages by NCCL. What is no message (gathering, aborting, closing) goes through another transport: MPI
-   between processes, `local` between threads. NCCL is opened when it is asked for.
+/* One GPU a rank, messages by NCCL. What is no message (gathering, aborting, closing) goes through another transport:
+   MPI between processes, `local` between threads. NCCL is opened when it is asked for.
 
-   NCCL takes up what is enqueued in the order of its stream and stays there until the other end comes: so this transport works
-   in order, and the program is run as its proof saw it, nothing posted early. Posts that stand side by side go in one group:
-   each of them would wait where it stands for all before it, and no pass lies between. */
+   NCCL takes up what is enqueued in the order of its stream and stays there until the other end comes: so this
+   transport works in order, and the program is run as its proof saw it, nothing posted early. Posts that stand side by
+   side go in one group: each of them would wait where it stands for all before it, and no pass lies between. */
 
 #include "runtime/base/clock.h"
 #include "runtime/transport/sum.h"
@@ -80,11 +80,12 @@ static Status open_library(Error *error)
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
         *entries[i].function = dlsym(library, entries[i].name);
         if (!*entries[i].function)
-            return error_set(error, STATUS_RUN_FAILED, "transport nccl: this NCCL is too old: it has no %s", entries[i].name);
+            return error_set(error, STATUS_RUN_FAILED, "transport nccl: this NCCL is too old: it has no %s",
+                             entries[i].name);
     }
     if (nccl.GetVersion(&version) != NCCL_OK || version < NCCL_LEAST)
-        return error_set(error, STATUS_RUN_FAILED, "transport nccl: NCCL %d.%d is too old, 2.14 is needed", version / 10000,
-                         version / 100 % 100);
+        return error_set(error, STATUS_RUN_FAILED, "transport nccl: NCCL %d.%d is too old, 2.14 is needed",
+                         version / 10000, version / 100 % 100);
     return STATUS_OK;
 }
 
@@ -94,13 +95,13 @@ enum { REDUCE_PIECE = 1 << 22 }; /* elements that are summed at a time: bounds t
 
 typedef struct Flight Flight;
 struct Flight {
-    Message *message;   /* posted and not enqueued yet; else NULL */
+    Message *message; /* posted and not enqueued yet; else NULL */
     DeviceEvent *moved;
-    Flight *next;       /* while it is free */
+    Flight *next; /* while it is free */
 };
 
 struct Endpoint {
-    Endpoint *next;     /* of those open in this process */
+    Endpoint *next; /* of those open in this process */
     Endpoint *host;
     int rank, ranks;
     double deadline;
@@ -109,11 +110,11 @@ struct Endpoint {
     DeviceEvent *computed, *received; /* the ends of the two queues, handed from one to the other */
     Flight *flights, *free;
     size_t flight_count;
-    Flight **posted;    /* [posted_count], side by side */
+    Flight **posted; /* [posted_count], side by side */
     size_t posted_count;
-    float *parts;       /* what other members send to `reduce`; made when first used */
+    float *parts; /* what other members send to `reduce`; made when first used */
     size_t part_elements;
-    void *greeting;     /* what the first meeting sends and receives */
+    void *greeting;       /* what the first meeting sends and receives */
     pthread_mutex_t lock; /* during every call with the communicator: abort may come from any thread */
     bool aborted;         /* under the lock: the communicator is gone */
     bool finalized;       /* it is told that the run has ended */
@@ -165,7 +166,8 @@ static Status settle(Endpoint *endpoint, const char *call, Error *error)
         if (host->progress)
             TRY(host->progress(endpoint->host, error));
         if (endpoint->deadline > 0 && (double)(clock_nanoseconds() - begun) > endpoint->deadline * 1e9)
-            return error_set(error, STATUS_RUN_FAILED, "%s: not all ranks have come within %g s", call, endpoint->deadline);
+            return error_set(error, STATUS_RUN_FAILED, "%s: not all ranks have come within %g s", call,
+                             endpoint->deadline);
         sched_yield();
     }
 }
@@ -199,10 +201,11 @@ static Status add(Endpoint *endpoint, const Transfer *transfer, Error *error)
     if (transfer->count == 0)
         return STATUS_OK;
     if (transfer->is_send)
-        return check(nccl.Send(transfer->memory, transfer->count, transfer->type, transfer->peer, endpoint->comm, stream),
-                     "ncclSend", error);
-    return check(nccl.Recv(transfer->memory, transfer->count, transfer->type, transfer->peer, endpoint->comm, stream), "ncclRecv",
-                 error);
+        return check(
+            nccl.Send(transfer->memory, transfer->count, transfer->type, transfer->peer, endpoint->comm, stream),
+            "ncclSend", error);
+    return check(nccl.Recv(transfer->memory, transfer->count, transfer->type, transfer->peer, endpoint->comm, stream),
+                 "ncclRecv", error);
 }
 
 static Status begin_group(Endpoint *endpoint, Error *error)
@@ -239,7 +242,8 @@ static Status flush(Endpoint *endpoint, Error *error)
     Status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < count; i++) {
         const Message *message = endpoint->posted[i]->message;
-        status = add(endpoint, &(Transfer){message->is_send, *message->block, message->bytes, NCCL_BYTES, message->peer}, error);
+        status = add(endpoint,
+                     &(Transfer){message->is_send, *message->block, message->bytes, NCCL_BYTES, message->peer}, error);
     }
     TRY(end_group(endpoint, status, error));
     for (size_t i = 0; i < count; i++) {
@@ -253,7 +257,8 @@ static Status nccl_post(Endpoint *endpoint, Message *message, Error *error)
 {
     Flight *flight = endpoint->free;
     if (!flight)
-        return error_set(error, STATUS_RUN_FAILED, "rank %d has more messages in flight than it announced", endpoint->rank);
+        return error_set(error, STATUS_RUN_FAILED, "rank %d has more messages in flight than it announced",
+                         endpoint->rank);
     endpoint->free = flight->next;
     flight->message = message;
     message->request = flight;
@@ -294,7 +299,8 @@ static Status reduce_piece(Endpoint *endpoint, const int *members, int count, in
                            Error *error)
 {
     const DeviceTable *run = endpoint->device->run;
-    const size_t own = sum_slice_start(elements, self, count), length = sum_slice_start(elements, self + 1, count) - own;
+    const size_t own = sum_slice_start(elements, self, count),
+                 length = sum_slice_start(elements, self + 1, count) - own;
     const size_t pitch = (length + 15) / 16 * 16;
     float *sum = self == 0 ? buffer + own : endpoint->parts;
     TRY(begin_group(endpoint, error));
@@ -305,7 +311,9 @@ static Status reduce_piece(Endpoint *endpoint, const int *members, int count, in
             continue;
         status = add(endpoint, &(Transfer){true, buffer + first, end - first, NCCL_FLOATS, members[i]}, error);
         if (status == STATUS_OK)
-            status = add(endpoint, &(Transfer){false, endpoint->parts + (size_t)i * pitch, length, NCCL_FLOATS, members[i]}, error);
+            status =
+                add(endpoint, &(Transfer){false, endpoint->parts + (size_t)i * pitch, length, NCCL_FLOATS, members[i]},
+                    error);
     }
     TRY(end_group(endpoint, status, error));
     TRY(follow(endpoint, QUEUE_COMPUTE, QUEUE_MESSAGES, error));
@@ -329,7 +337,8 @@ static Status reduce_piece(Endpoint *endpoint, const int *members, int count, in
 }
 
 /* The masters of a GPU are floats. */
-static Status nccl_reduce(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements, size_t size, Error *error)
+static Status nccl_reduce(Endpoint *endpoint, const int *members, int count, void *buffer, size_t elements, size_t size,
+                          Error *error)
 {
     (void)size;
     float *const floats = buffer;
@@ -369,9 +378,11 @@ static Status check_gpus(const Card *cards, int ranks, Error *error)
     for (int second = 1; second < ranks; second++)
         for (int first = 0; first < second; first++)
             if (memcmp(cards[first].gpu, cards[second].gpu, DEVICE_IDENTITY) == 0)
-                return error_set(error, STATUS_RUN_FAILED,
-                                 "ranks %d and %d are on the same GPU, and NCCL wants one for each: more GPUs, or all ranks on one "
-                                 "in one process (dprun --device cuda without mpirun)", first, second);
+                return error_set(
+                    error, STATUS_RUN_FAILED,
+                    "ranks %d and %d are on the same GPU, and NCCL wants one for each: more GPUs, or all ranks on one "
+                    "in one process (dprun --device cuda without mpirun)",
+                    first, second);
     return STATUS_OK;
 }
 
@@ -398,7 +409,8 @@ static Status connect(Endpoint *endpoint, Error *error)
     TRY(exchange_cards(endpoint, &id, error));
     NcclConfig config = {.size = sizeof config, .magic = NCCL_CONFIG_MAGIC, .version = NCCL_LEAST, .blocking = 0};
     NcclComm comm = NULL;
-    TRY(check(nccl.CommInitRankConfig(&comm, endpoint->ranks, id, endpoint->rank, &config), "ncclCommInitRankConfig", error));
+    TRY(check(nccl.CommInitRankConfig(&comm, endpoint->ranks, id, endpoint->rank, &config), "ncclCommInitRankConfig",
+              error));
     pthread_mutex_lock(&endpoint->lock);
     if (endpoint->aborted) /* meanwhile, when there was none to abort */
         nccl.CommAbort(comm);
@@ -484,8 +496,8 @@ static void release(Endpoint *endpoint)
     free(endpoint);
 }
 
-/* A communicator ends when all of its ranks have said so, those of this process perhaps in one thread: so all of them say it
-   before the first one waits. What does not end in time is aborted: nobody needs it any more. */
+/* A communicator ends when all of its ranks have said so, those of this process perhaps in one thread: so all of them
+   say it before the first one waits. What does not end in time is aborted: nobody needs it any more. */
 static void finalize_all(void)
 {
     Error unheard;
@@ -550,7 +562,8 @@ static Status nccl_open(const TransportConfig *config, Endpoint **endpoints, Err
             continue;
         Endpoint *endpoint = wrap(config, endpoints[rank], rank);
         if (!endpoint) {
-            const Status status = error_set(error, STATUS_RUN_FAILED, "no memory for the messages of %d ranks", config->ranks);
+            const Status status =
+                error_set(error, STATUS_RUN_FAILED, "no memory for the messages of %d ranks", config->ranks);
             host->abort(endpoints[rank], error->text);
             for (int r = 0; r < config->ranks; r++) {
                 if (endpoints[r])

@@ -15,10 +15,7 @@ typedef struct Layout {
     size_t used;
 } Layout;
 
-static size_t aligned(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
+static size_t aligned(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 static char *place(Layout *layout, size_t bytes)
 {
@@ -63,13 +60,15 @@ static void place_versions(const Rank *rank, Layout *layout)
         rank->weights[w] = NULL;
     for (uint32_t i = 0; i < own->instruction_count; i++) {
         const Instruction *instruction = &own->instructions[i];
-        if (instruction->opcode == OP_RENEW && instruction->slot[1] >= rank->chunk_count && !rank->weights[instruction->slot[1]])
+        if (instruction->opcode == OP_RENEW && instruction->slot[1] >= rank->chunk_count &&
+            !rank->weights[instruction->slot[1]])
             rank->weights[instruction->slot[1]] =
                 place(layout, rank->chunks[instruction->chunk].sizes->parameters * rank->device->run->size[ELEMENTS]);
     }
 }
 
-/* Slots of a class are of one size, that of the rank's largest chunk: the plan counts activations, whichever chunk's. */
+/* Slots of a class are of one size, that of the rank's largest chunk: the plan counts activations, whichever
+   chunk's. */
 static void place_everything(Rank *rank, Layout *layout)
 {
     const uint32_t *slots = rank->slots;
@@ -102,7 +101,8 @@ static void *table(Rank *rank, size_t count, size_t bytes)
 
 static Status no_tables(const Rank *rank, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", rank->number, rank->table_bytes >> 20);
+    return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", rank->number,
+                     rank->table_bytes >> 20);
 }
 
 /* Which microbatches pass the chunk: those whose F it runs. False when there is no memory. */
@@ -152,7 +152,9 @@ static Status open_stages(Rank *rank, Error *error)
             .is_first = own->chunks[c].stage == 0,
             .is_last = own->chunks[c].stage + 1u == program->stages,
             .counts = counting->rank == rank->number && counting->chunk == c,
-            .copies = program->copies && program->copies[own->chunks[c].stage].count ? &program->copies[own->chunks[c].stage] : NULL,
+            .copies = program->copies && program->copies[own->chunks[c].stage].count
+                          ? &program->copies[own->chunks[c].stage]
+                          : NULL,
         };
         if (!find_microbatches(rank, c, chunk, pipe->microbatches))
             return no_tables(rank, error);
@@ -161,7 +163,8 @@ static Status open_stages(Rank *rank, Error *error)
             losses += chunk->microbatches;
         }
         const uint32_t together = program->asynchronous ? 1 : program->microbatches; /* U makes its own mean */
-        Status status = stage_open(&session->model, rank->device, chunk->number, program->stages, together, &chunk->stage, error);
+        Status status =
+            stage_open(&session->model, rank->device, chunk->number, program->stages, together, &chunk->stage, error);
         if (status != STATUS_OK) {
             error_prefix(error, "rank %d, stage %u: ", rank->number, chunk->number);
             return status;
@@ -188,7 +191,7 @@ static bool make_tables(Rank *rank)
     const RankProgram *own = &program->ranks[rank->number];
     const size_t ranks = program->rank_count;
     const RankProgram *forward = &session->loaded->forward->ranks[rank->number];
-    for (uint32_t class = 0; class < SLOT_CLASSES; class++)
+    for (uint32_t class = 0; class < SLOT_CLASSES; class ++)
         rank->slots[class] = own->slots[class] > forward->slots[class] ? own->slots[class] : forward->slots[class];
     rank->chunk_count = own->chunk_count;
     rank->chunks = table(rank, own->chunk_count, sizeof *rank->chunks);
@@ -207,8 +210,9 @@ static bool make_tables(Rank *rank)
         rank->piece = table(rank, 1, session->piece_bytes);
         rank->pieces = table(rank, ranks, session->piece_bytes);
     }
-    return rank->chunks && rank->blocks && rank->weights && rank->messages && rank->squares && rank->host_squares && rank->clocks &&
-           rank->record && rank->records && rank->losses && rank->busy && (!session->piece_bytes || (rank->piece && rank->pieces));
+    return rank->chunks && rank->blocks && rank->weights && rank->messages && rank->squares && rank->host_squares &&
+           rank->clocks && rank->record && rank->records && rank->losses && rank->busy &&
+           (!session->piece_bytes || (rank->piece && rank->pieces));
 }
 
 /* NCCL wants one for each rank; elsewhere all ranks share the first one. */
@@ -230,8 +234,8 @@ static Status attach(Rank *rank, Error *error)
     return rank->device->run->async->make_marks(rank->device, rank->session->longest_stream + 2, error);
 }
 
-/* All ranks of a machine take its memory together, and find out before the first of them does: otherwise the kernel ends one of
-   them, without words, when it touches what is not there. A meeting of all ranks. */
+/* All ranks of a machine take its memory together, and find out before the first of them does: otherwise the kernel
+   ends one of them, without words, when it touches what is not there. A meeting of all ranks. */
 static Status check_memory(Rank *rank, Error *error)
 {
     const uint32_t ranks = rank->session->loaded->program->rank_count;
@@ -249,7 +253,8 @@ static Status check_memory(Rank *rank, Error *error)
     return error_set(error, STATUS_RUN_FAILED,
                      "the plan needs %.1f GiB %s%s%s, of which %.1f are free: a smaller model, fewer microbatches or a "
                      "schedule with a lower peak need less; --overcommit tries it all the same",
-                     (double)together / gibibyte, *pool->name ? "within the limit of control group " : "on this machine", pool->name,
+                     (double)together / gibibyte,
+                     *pool->name ? "within the limit of control group " : "on this machine", pool->name,
                      *pool->name ? " (of a container or a job)" : "", (double)pool->free / gibibyte);
 }
 

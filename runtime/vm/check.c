@@ -81,9 +81,11 @@ static const char *name_of(const Check *check)
 
 static void print_json(const Check *check, FILE *stream)
 {
-    fprintf(stream, "{\"equal\":%s,\"steps\":%llu", check->differs ? "false" : "true", (unsigned long long)check->equal);
+    fprintf(stream, "{\"equal\":%s,\"steps\":%llu", check->differs ? "false" : "true",
+            (unsigned long long)check->equal);
     if (check->differs) {
-        fprintf(stream, ",\"difference\":{\"step\":%llu,\"number\":\"%s\"", (unsigned long long)check->step, name_of(check));
+        fprintf(stream, ",\"difference\":{\"step\":%llu,\"number\":\"%s\"", (unsigned long long)check->step,
+                name_of(check));
         if (is_loss(check))
             fprintf(stream, ",\"microbatch\":%u", check->place);
         fprintf(stream, ",\"value\":%.17g,\"reference\":%.17g}", check->values[0], check->values[1]);
@@ -97,12 +99,14 @@ Status check_tell(const Check *check, bool json, FILE *stream, Error *error)
     if (json)
         print_json(check, stream);
     else if (!check->differs)
-        fprintf(stream, "check      equal to the bit in %s: every loss and norm is that of the whole model on one rank\n",
+        fprintf(stream,
+                "check      equal to the bit in %s: every loss and norm is that of the whole model on one rank\n",
                 counted(check->equal, "step").text);
     if (!check->differs)
         return STATUS_OK;
     if (is_loss(check))
         snprintf(microbatch, sizeof microbatch, ", microbatch %u", check->place);
-    return error_set(error, STATUS_BAD_INPUT, "step %llu%s: %s %.17g differs from that of the whole model on one rank, %.17g",
+    return error_set(error, STATUS_BAD_INPUT,
+                     "step %llu%s: %s %.17g differs from that of the whole model on one rank, %.17g",
                      (unsigned long long)check->step, microbatch, name_of(check), check->values[0], check->values[1]);
 }

@@ -1,8 +1,8 @@
 #ifndef VM_CHECK_H
 #define VM_CHECK_H
 
-/* Holds the numbers of one run against those of another, to the bit: every loss, every norm, and the loss on held-out data.
-   The first run is recorded, the second compared with it step by step, and ended where it differs. */
+/* Holds the numbers of one run against those of another, to the bit: every loss, every norm, and the loss on held-out
+   data. The first run is recorded, the second compared with it step by step, and ended where it differs. */
 
 #include "runtime/vm/vm.h"
 
@@ -17,8 +17,8 @@ typedef struct Check {
     atomic_bool *stop; /* ends a run after its step */
     bool differs;      /* from here on: */
     uint64_t step;
-    uint32_t place;    /* of a step's numbers */
-    double values[2];  /* of the first run and of the second */
+    uint32_t place;   /* of a step's numbers */
+    double values[2]; /* of the first run and of the second */
 } Check;
 
 /* Room for the numbers of `options->steps` steps is the arena's. */

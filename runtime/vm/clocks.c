@@ -1,7 +1,7 @@
-/* One clock for all ranks. Those of one machine share theirs. Where there are several, rank 0 is asked for the time, many times, and of
-   each machine the first rank believes the answer that came back soonest: it lies in the middle of the question's way, with an error
-   of at most half of that way (Cristian 1989). Asked at the beginning and at the end of the run, clocks that go at different speed
-   are corrected between the two. */
+/* One clock for all ranks. Those of one machine share theirs. Where there are several, rank 0 is asked for the time,
+   many times, and of each machine the first rank believes the answer that came back soonest: it lies in the middle of
+   the question's way, with an error of at most half of that way (Cristian 1989). Asked at the beginning and at the end
+   of the run, clocks that go at different speed are corrected between the two. */
 #include "runtime/vm/machine.h"
 
 #include "runtime/base/clock.h"
@@ -38,8 +38,8 @@ static ClockName clock_name(void)
     return name;
 }
 
-/* Two meetings of all ranks, one behind the other: rank 0 tells its time in the second, and it read it after the first, which ended
-   after this rank had come to it, and before this rank left the second. */
+/* Two meetings of all ranks, one behind the other: rank 0 tells its time in the second, and it read it after the first,
+   which ended after this rank had come to it, and before this rank left the second. */
 static Status ask(Rank *rank, int64_t *times, ClockSample *sample, Error *error)
 {
     int64_t shortest = INT64_MAX;
@@ -66,7 +66,8 @@ static int leader_of(const Machine *machines, int rank)
     return first;
 }
 
-/* Of all machines together; 0 where a rank has none. Takes the processors of a machine's other ranks to its leader's. */
+/* Of all machines together; 0 where a rank has none. Takes the processors of a machine's other ranks to its
+   leader's. */
 static uint32_t count_processors(Machine *machines, uint32_t ranks)
 {
     uint32_t count = 0;
@@ -81,12 +82,14 @@ static uint32_t count_processors(Machine *machines, uint32_t ranks)
     return count;
 }
 
-static Status compare(Rank *rank, Machine *machines, int64_t *times, ClockSample *samples, ClockSample *sample, Error *error)
+static Status compare(Rank *rank, Machine *machines, int64_t *times, ClockSample *samples, ClockSample *sample,
+                      Error *error)
 {
     const uint32_t ranks = rank->session->loaded->program->rank_count;
     Machine own = {.clock = clock_name()};
     bool same = true;
-    if (rank->session->options->simulated || rank->device->run->async || sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
+    if (rank->session->options->simulated || rank->device->run->async ||
+        sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
         CPU_ZERO(&own.processors);
     *sample = (ClockSample){.at = clock_nanoseconds()};
     TRY(rank->transport->gather(rank->endpoint, &own, sizeof own, machines, error));
@@ -109,8 +112,9 @@ Status clocks_compare(Rank *rank, ClockSample *sample, Error *error)
     Machine *machines = calloc(ranks, sizeof *machines);
     ClockSample *samples = calloc(ranks, sizeof *samples);
     int64_t *times = calloc(ranks, sizeof *times);
-    Status status = machines && samples && times ? compare(rank, machines, times, samples, sample, error)
-                                                 : error_set(error, STATUS_RUN_FAILED, "no memory to compare %zu clocks", ranks);
+    Status status = machines && samples && times
+                        ? compare(rank, machines, times, samples, sample, error)
+                        : error_set(error, STATUS_RUN_FAILED, "no memory to compare %zu clocks", ranks);
     free(machines);
     free(samples);
     free(times);

@@ -63,8 +63,8 @@ void diverged_in_step(Rank *rank, const StepReport *report)
     else if (program->asynchronous)
         say(rank, "a gradient on rank %d is not finite%s", bad_rank(rank), advice);
     else
-        say(rank, "the gradient of stage %u, on rank %d, is not finite%s", bad_stage(rank), session->counting[bad_stage(rank)].rank,
-            advice);
+        say(rank, "the gradient of stage %u, on rank %d, is not finite%s", bad_stage(rank),
+            session->counting[bad_stage(rank)].rank, advice);
     if (bad_norm)
         say(rank, "; the weights are as before %s", program->asynchronous ? "that update" : "this step");
 }

@@ -4,7 +4,8 @@
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"
 
-Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded, Error *error)
+Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena,
+                      LoadedProgram *loaded, Error *error)
 {
     TRY(program_verify(program, error));
     if (reference) {
@@ -25,8 +26,8 @@ Status program_derive(Program *program, bool reference, bool forward_only, bool 
     return STATUS_OK;
 }
 
-Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded,
-                    Error *error)
+Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena,
+                    LoadedProgram *loaded, Error *error)
 {
     char *bytes;
     size_t size;

@@ -12,17 +12,18 @@
 typedef struct BoundChunk {
     Stage *stage;
     const StageSizes *sizes;
-    uint16_t pipe, number;  /* number: which stage */
-    uint32_t first;         /* number in the step of the pipe's first microbatch */
-    uint32_t microbatches;  /* that pass this chunk */
-    uint32_t *places;       /* first and last stage: [the pipe's microbatches] which of those it is, or PLACE_NONE */
-    double *losses;         /* last stage: [microbatches], in the device's memory */
-    double *host_losses;    /* the same, in Rank.record */
-    bool is_first, is_last; /* of the pipe */
-    bool counts;            /* the copy of the stage that the norm and the saved weights take */
-    const StageCopies *copies;   /* of a reference, of a stage that stands for several copies; else NULL */
-    size_t gradient_bytes;  /* from one copy's gradient to the next, the first being weights.gradients */
-    StageWeights weights;   /* forward only: without gradients and moments, and masters are the parameters, those between steps */
+    uint16_t pipe, number;     /* number: which stage */
+    uint32_t first;            /* number in the step of the pipe's first microbatch */
+    uint32_t microbatches;     /* that pass this chunk */
+    uint32_t *places;          /* first and last stage: [the pipe's microbatches] which of those it is, or PLACE_NONE */
+    double *losses;            /* last stage: [microbatches], in the device's memory */
+    double *host_losses;       /* the same, in Rank.record */
+    bool is_first, is_last;    /* of the pipe */
+    bool counts;               /* the copy of the stage that the norm and the saved weights take */
+    const StageCopies *copies; /* of a reference, of a stage that stands for several copies; else NULL */
+    size_t gradient_bytes;     /* from one copy's gradient to the next, the first being weights.gradients */
+    /* forward only: without gradients and moments, and masters are the parameters, those between steps */
+    StageWeights weights;
     uint64_t updates;       /* of an asynchronous program: how many U it has had */
     char *inputs, *targets; /* [microbatches], first and last stage */
     char *outputs;          /* [microbatches], last stage; NULL: not wanted */
@@ -32,16 +33,16 @@ enum { PLACE_NONE = UINT32_MAX };
 
 /* What a rank tells all others when a step has ended. Only values; padded by losses to one size for all ranks. */
 typedef struct RankRecord {
-    int64_t begun, ended;   /* first start and last end of a pass, ns on rank 0's clock */
-    int64_t busy;           /* ns in passes */
-    int64_t products;       /* ns in matrix products, */
-    double operations;      /* and the floating-point operations of these */
-    uint64_t parameters;    /* of the stages whose copy counts here; the two are told once, when the rank is ready */
+    int64_t begun, ended; /* first start and last end of a pass, ns on rank 0's clock */
+    int64_t busy;         /* ns in passes */
+    int64_t products;     /* ns in matrix products, */
+    double operations;    /* and the floating-point operations of these */
+    uint64_t parameters;  /* of the stages whose copy counts here; the two are told once, when the rank is ready */
     uint64_t planned_bytes;
-    uint32_t stop;          /* asked to end after this step */
+    uint32_t stop; /* asked to end after this step */
     uint32_t reserved;
-    double norm;            /* the largest of its updates: of an asynchronous program */
-    double losses[];        /* of the microbatches that end here: chunk after chunk, each in their order */
+    double norm;     /* the largest of its updates: of an asynchronous program */
+    double losses[]; /* of the microbatches that end here: chunk after chunk, each in their order */
 } RankRecord;
 
 /* How far a rank's clock was ahead of rank 0's when it said `at`; ns. */
@@ -78,34 +79,34 @@ struct Rank {
     BoundChunk *chunks;
     uint32_t chunk_count;
     uint32_t slots[SLOT_CLASSES];
-    void **blocks;          /* [message slots]; the transport may exchange them */
-    Message *messages;      /* [message slots] */
+    void **blocks;     /* [message slots]; the transport may exchange them */
+    Message *messages; /* [message slots] */
     char *contexts, *stashes, *gradients, *workspace;
-    char **weights;         /* [weights slots] */
+    char **weights;                                                   /* [weights slots] */
     size_t message_bytes, context_bytes, stash_bytes, gradient_bytes; /* from one slot to the next */
-    double *squares;        /* [ranks][most_chunks]: what NORM gathers */
-    double *own_squares;    /* [chunks], in the device's memory; on the host [most_chunks] */
+    double *squares;                                                  /* [ranks][most_chunks]: what NORM gathers */
+    double *own_squares; /* [chunks], in the device's memory; on the host [most_chunks] */
     double *host_squares;
     const Instruction *pair; /* the OVERLAP whose two passes are still to run, together; else NULL */
-    double norm, clip;      /* by the last NORM; asynchronous: norm is the largest of the step's U */
-    bool diverged;          /* a gradient, a loss or a weight is not finite: the run ends after this step */
-    uint64_t step;          /* from 1 */
-    int64_t *clocks;        /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
-    int64_t *clock;         /* the row of the stream that runs; the last row is for held-out data */
+    double norm, clip;       /* by the last NORM; asynchronous: norm is the largest of the step's U */
+    bool diverged;           /* a gradient, a loss or a weight is not finite: the run ends after this step */
+    uint64_t step;           /* from 1 */
+    int64_t *clocks; /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
+    int64_t *clock;  /* the row of the stream that runs; the last row is for held-out data */
     ClockSample compared[2]; /* at the beginning and, for a trace, at the end of the run */
-    uint32_t processors;    /* that may compute all ranks' passes; 0: not known, or others do */
-    RankRecord *record;     /* this rank's */
-    char *records;          /* everybody's: [ranks] of Session.record_bytes */
-    double *losses;         /* [microbatches] by number, of everybody */
-    double *busy;           /* [ranks] seconds */
-    char *data;             /* the data of a microbatch on its way to the device */
-    uint32_t checksum;      /* of what collect has written */
-    char *piece, *pieces;   /* save.c: [piece_bytes], [ranks][piece_bytes]; NULL when nothing is to be collected */
-    Profile *profile;       /* NULL: not wanted */
+    uint32_t processors;     /* that may compute all ranks' passes; 0: not known, or others do */
+    RankRecord *record;      /* this rank's */
+    char *records;           /* everybody's: [ranks] of Session.record_bytes */
+    double *losses;          /* [microbatches] by number, of everybody */
+    double *busy;            /* [ranks] seconds */
+    char *data;              /* the data of a microbatch on its way to the device */
+    uint32_t checksum;       /* of what collect has written */
+    char *piece, *pieces;    /* save.c: [piece_bytes], [ranks][piece_bytes]; NULL when nothing is to be collected */
+    Profile *profile;        /* NULL: not wanted */
     Device *device;
-    void *memory;           /* of the device; the slots, weights and data lie in it */
+    void *memory; /* of the device; the slots, weights and data lie in it */
     size_t memory_bytes;
-    Arena tables;           /* everything else */
+    Arena tables; /* everything else */
     size_t table_bytes;
 };
 
@@ -113,34 +114,31 @@ struct Session {
     const LoadedProgram *loaded;
     const RunOptions *options;
     SessionHooks hooks;
-    ModelConfig model;      /* checked */
+    ModelConfig model; /* checked */
     const Transport *transport;
-    Endpoint **endpoints;   /* [ranks]; NULL: not in this process */
+    Endpoint **endpoints; /* [ranks]; NULL: not in this process */
     Dataset *dataset;
     uint64_t held_out;      /* windows that the loss on held-out data is the mean of */
     const char *device;     /* its name */
     Rank *ranks;            /* [ranks]; those of this process are used */
     Progress *own_progress; /* [ranks]; unless hooks.progress */
     uint32_t longest_stream;
-    uint32_t most_chunks;   /* of a rank */
-    Home *counting;         /* [stages] the copy of each stage that counts: the first of its group */
-    End *ends;              /* [microbatches] by number */
+    uint32_t most_chunks; /* of a rank */
+    Home *counting;       /* [stages] the copy of each stage that counts: the first of its group */
+    End *ends;            /* [microbatches] by number */
     size_t record_bytes;
     size_t piece_bytes;
-    int64_t saved_begin;    /* of the weights in the file of --load, */
+    int64_t saved_begin;       /* of the weights in the file of --load, */
     uint64_t saved_parameters; /* and how many there are */
-    uint32_t kept_steps;    /* whose clocks the trace shows */
-    int64_t begun;          /* ns, session_run */
-    bool stuck;             /* a rank never came back */
-    Error divergence;       /* what is not finite, where, and what was written: by rank 0; elsewhere empty */
+    uint32_t kept_steps;       /* whose clocks the trace shows */
+    int64_t begun;             /* ns, session_run */
+    bool stuck;                /* a rank never came back */
+    Error divergence;          /* what is not finite, where, and what was written: by rank 0; elsewhere empty */
     Arena tables;
 };
 
 /* The larger of two norms. One that is no number counts as the largest. */
-static inline double larger_norm(double one, double other)
-{
-    return isnan(one) || one >= other ? one : other;
-}
+static inline double larger_norm(double one, double other) { return isnan(one) || one >= other ? one : other; }
 
 static inline const RankRecord *rank_record(const Rank *rank, uint32_t other)
 {

@@ -29,8 +29,8 @@ static void end_at_once(int number)
     raise(number);
 }
 
-/* The first signal ends the run after the step, a second one at once. mpirun's signals come twice within an instant, to the
-   process group and by the guarding process: that is one. */
+/* The first signal ends the run after the step, a second one at once. mpirun's signals come twice within an instant, to
+   the process group and by the guarding process: that is one. */
 static void take_signal(int number)
 {
     const int64_t now = clock_nanoseconds();
@@ -55,16 +55,17 @@ static void *take_signals(void *unused)
     return unused;
 }
 
-/* A thread of their own takes the signals, all others block them: oneDNN's kernels use the stack pointer for other things, and a
-   handler that runs on top of one writes over the heap. Before other threads are there.
-   mpirun takes SIGINT and SIGTERM as the end of all and kills what has not ended a second or two later; SIGUSR1 it hands on. */
+/* A thread of their own takes the signals, all others block them: oneDNN's kernels use the stack pointer for other
+   things, and a handler that runs on top of one writes over the heap. Before other threads are there. mpirun takes
+   SIGINT and SIGTERM as the end of all and kills what has not ended a second or two later; SIGUSR1 it hands on. */
 static void handle_signals(bool processes)
 {
     pthread_t thread;
     if (!processes)
         notice = "dprun: the run ends after this step; a second signal ends it at once\n";
     else if (launched_place_on_machine() == 0)
-        notice = "dprun: the run ends after this step, unless mpirun kills it before: after SIGINT or SIGTERM it waits for a second "
+        notice = "dprun: the run ends after this step, unless mpirun kills it before: after SIGINT or SIGTERM it waits "
+                 "for a second "
                  "or two, after SIGUSR1 until the end\n";
     in_place = *notice && isatty(STDERR_FILENO);
     atomic_store(&can_end_a_step, processes); /* mpirun does not take it well when they die while MPI starts */
@@ -80,7 +81,8 @@ static void handle_signals(bool processes)
 }
 
 /* `report` NULL: there is none to be closed. */
-static Status run(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Report *report, Error *error)
+static Status run(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Report *report,
+                  Error *error)
 {
     Session *session;
     TRY(session_open(loaded, options, hooks, &session, error));
@@ -138,8 +140,8 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
         fputs(options.help ? options_help : "dprun " PROJECT_VERSION "\n", stdout);
         return file_finish(&printed, error);
     }
-    TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, arena, &loaded,
-                     error));
+    TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL,
+                     arena, &loaded, error));
     options.costs = costs_resolve(&options.costs, loaded.program->stages, loaded.program->recipe, arena);
     signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns, */
     signal(SIGXFSZ, SIG_IGN); /* and a file that may not grow further (ulimit -f) */
@@ -147,7 +149,8 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
         return status;
     fatal_begin();
     handle_signals(options.processes);
-    status = options.check ? run_and_check(&loaded, &options, arena, error) : run_and_report(&loaded, &options, progress, error);
+    status = options.check ? run_and_check(&loaded, &options, arena, error)
+                           : run_and_report(&loaded, &options, progress, error);
     if (progress)
         kill(getppid(), SIGCONT); /* a guard that was stopped could not see the end */
     return status;

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The two versions of control groups, documented in the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory. Both count the
-   cache of files, which makes way. */
+/* The two versions of control groups, documented in the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory. Both count
+   the cache of files, which makes way. */
 typedef struct GroupFiles {
     const char *limits[2], *used;
     const char *cached[2]; /* in memory.stat */
@@ -67,7 +67,8 @@ static void add_pool(MemoryPools *pools, const char *name, uint64_t free)
     pool->free = free;
 }
 
-static void add_group(const char *root, const char *folder, const char *group, const GroupFiles *files, MemoryPools *pools)
+static void add_group(const char *root, const char *folder, const char *group, const GroupFiles *files,
+                      MemoryPools *pools)
 {
     uint64_t limit = UINT64_MAX;
     for (size_t i = 0; i < 2 && files->limits[i]; i++) {
@@ -84,16 +85,18 @@ static void add_group(const char *root, const char *folder, const char *group, c
     add_pool(pools, group, used < limit ? limit - used : 0);
 }
 
-/* The group and those that it is in, up to where they are mounted: the limits of all of them hold. `top` is the group that is
-   mounted at `mount`, often "/". */
-static void add_groups(const char *root, const char *mount, const char *top, char *group, const GroupFiles *files, MemoryPools *pools)
+/* The group and those that it is in, up to where they are mounted: the limits of all of them hold. `top` is the group
+   that is mounted at `mount`, often "/". */
+static void add_groups(const char *root, const char *mount, const char *top, char *group, const GroupFiles *files,
+                       MemoryPools *pools)
 {
     const size_t above = strcmp(top, "/") == 0 ? 0 : strlen(top);
     if (strncmp(group, top, above) != 0 || (group[above] && group[above] != '/'))
         strcpy(group, top); /* seen from elsewhere: what is mounted is ours */
     for (;;) {
         char folder[PATH_SIZE];
-        if (snprintf(folder, sizeof folder, "%s%s", mount, strlen(group) > above ? group + above : "") < (int)sizeof folder)
+        if (snprintf(folder, sizeof folder, "%s%s", mount, strlen(group) > above ? group + above : "") <
+            (int)sizeof folder)
             add_group(root, folder, *group ? group : "/", files, pools);
         char *last = strrchr(group, '/');
         if (!last || last < group + above || strcmp(group, "/") == 0)
@@ -134,11 +137,12 @@ static void add_hierarchies(const char *root, MemoryPools *pools)
     FILE *stream = open_below(root, "/proc/self", "mountinfo");
     while (stream && fgets(line, sizeof line, stream)) {
         const char *rest = strstr(line, " - ");
-        if (!rest || sscanf(line, "%*s %*s %*s %s %s", top, mount) != 2 || sscanf(rest, " - %63s %*s %s", type, super) != 2)
+        if (!rest || sscanf(line, "%*s %*s %*s %s %s", top, mount) != 2 ||
+            sscanf(rest, " - %63s %*s %s", type, super) != 2)
             continue;
-        const GroupFiles *files = strcmp(type, "cgroup2") == 0                              ? &version_2
+        const GroupFiles *files = strcmp(type, "cgroup2") == 0                             ? &version_2
                                   : strcmp(type, "cgroup") == 0 && strstr(super, "memory") ? &version_1
-                                                                                            : NULL;
+                                                                                           : NULL;
         if (files && find_group(root, files, group))
             add_groups(root, mount, top, group, files, pools);
     }

@@ -1,8 +1,8 @@
 #ifndef VM_MEMORY_H
 #define VM_MEMORY_H
 
-/* How much memory there still is for the ranks of a machine: the machine's own, and that of every control group with a limit
-   that holds them (containers, jobs of a batch system). */
+/* How much memory there still is for the ranks of a machine: the machine's own, and that of every control group with a
+   limit that holds them (containers, jobs of a batch system). */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -26,13 +26,13 @@ typedef struct MemoryNeed {
     uint64_t keys[MEMORY_POOLS_MAX]; /* of its pools, 0 behind them */
 } MemoryNeed;
 
-/* The pools that hold this process. Files of the kernel are looked for below `root`, "" for those of this machine; what it does
-   not say is no limit. */
+/* The pools that hold this process. Files of the kernel are looked for below `root`, "" for those of this machine; what
+   it does not say is no limit. */
 MemoryPools memory_pools(const char *root);
 MemoryNeed memory_need(const MemoryPools *pools, uint64_t bytes);
 
-/* The first of the pools that is too small for all the ranks that it holds, with what these need together in *bytes; NULL:
-   there is enough. */
+/* The first of the pools that is too small for all the ranks that it holds, with what these need together in *bytes;
+   NULL: there is enough. */
 const MemoryPool *memory_shortage(const MemoryPools *pools, const MemoryNeed *needs, uint32_t ranks, uint64_t *bytes);
 
 #endif

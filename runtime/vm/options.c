@@ -20,11 +20,14 @@ const char options_help[] =
     "  --data FILE        train on the bytes of FILE (default: a text that every Debian has)\n"
     "  --model NAME|FILE  gpt (default), mlp, or a file of 'key = value' lines\n"
     "  --set KEY=VALUE    one setting of the model or the training, as in such a file; may be repeated\n"
-    "  --held-out N|all   the loss at the end is over the first N tokens of the last tenth of the data (default 65536)\n"
+    "  --held-out N|all   the loss at the end is over the first N tokens of the last tenth of the data (default "
+    "65536)\n"
     "  --seed N           seed of the weights and the data order\n"
-    "  --device KIND      auto, cpu, cuda (bfloat16 on GPUs), cuda-fp32; or sim: passes take the time that --cost says and\n"
+    "  --device KIND      auto, cpu, cuda (bfloat16 on GPUs), cuda-fp32; or sim: passes take the time that --cost says "
+    "and\n"
     "                     compute nothing\n"
-    "  --cost NAME=VALUE,...|@FILE  with --device sim: times as in dpc --cost, a unit being a millisecond unless unit= says\n"
+    "  --cost NAME=VALUE,...|@FILE  with --device sim: times as in dpc --cost, a unit being a millisecond unless unit= "
+    "says\n"
     "                     its seconds\n"
     "  --transport KIND   auto (mpi under mpirun, else local), local, mpi or nccl\n"
     "  --rank-map LIST    process i runs rank LIST[i], such as 0,2,1,3; under mpirun\n"
@@ -32,19 +35,22 @@ const char options_help[] =
     "  --forward-only     run the schedule without its backward half\n"
     "  --in-turn          runs the halves of an F&B one after the other, for comparison\n"
     "  --reference        the whole model on one rank, microbatch after microbatch\n"
-    "  --check            the program, then its --reference: are all numbers equal to the bit? (8 steps unless --steps says)\n"
+    "  --check            the program, then its --reference: are all numbers equal to the bit? (8 steps unless --steps "
+    "says)\n"
     "  --outputs FILE     with --forward-only: the last stage's outputs, float32 little-endian, by microbatch number\n"
     "  --save FILE        the weights at the end\n"
     "  --load FILE        starts from weights that --save wrote, of any schedule; the optimizer begins anew\n"
     "  --trace FILE       the last steps as Chrome trace events\n"
     "  --trace-steps N    so many of them (default: up to 16)\n"
-    "  --profile FILE     trains for 3 seconds (or --steps) and writes what each part of the model took and what a message\n"
+    "  --profile FILE     trains for 3 seconds (or --steps) and writes what each part of the model took and what a "
+    "message\n"
     "                     took: costs for dpc --cost @FILE, of any schedule and any number of stages\n"
     "  --json             one JSON object a step on standard output\n"
     "  --overcommit       runs a plan of more memory than the machine, container or job has free\n"
     "  --help, --version\n"
     "\n"
-    "Exit status: 0 good; 1 an input is wrong, or --check has found a difference; 2 the command line is wrong; 3 the run failed.\n";
+    "Exit status: 0 good; 1 an input is wrong, or --check has found a difference; 2 the command line is wrong; 3 the "
+    "run failed.\n";
 
 enum { PROFILE_SECONDS = 3 };
 
@@ -55,14 +61,16 @@ static Status usage(Error *error, const char *option, const char *value, const c
     return error_set(error, STATUS_BAD_USAGE, "%s: '%s' is not %s; %s", option, value, wanted, hint);
 }
 
-static Status parse_count(const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *value, Error *error)
+static Status parse_count(const char *option, const char *text, uint64_t least, uint64_t most, uint64_t *value,
+                          Error *error)
 {
     char *end;
     errno = 0;
     *value = strtoull(text, &end, 10);
     if (end == text || *end || errno || strchr(text, '-') || *value < least || *value > most) {
         char wanted[96];
-        snprintf(wanted, sizeof wanted, "a whole number from %llu to %llu", (unsigned long long)least, (unsigned long long)most);
+        snprintf(wanted, sizeof wanted, "a whole number from %llu to %llu", (unsigned long long)least,
+                 (unsigned long long)most);
         return usage(error, option, text, wanted);
     }
     return STATUS_OK;
@@ -133,7 +141,8 @@ static Status parse_transport(const char *name, TransportChoice *choice, Error *
     return STATUS_OK;
 }
 
-/* A GPU's memory goes by NCCL between processes, which MPI started; and by copies between threads, or by NCCL there too. */
+/* A GPU's memory goes by NCCL between processes, which MPI started; and by copies between threads, or by NCCL there
+   too. */
 static void choose_transport(RunOptions *options)
 {
     const bool gpu = strncmp(options->device, "cuda", 4) == 0;
@@ -163,13 +172,18 @@ static Status check_together(const RunOptions *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--transport mpi moves no memory of GPUs; nccl does");
     if (options->transport == TRANSPORT_LOCAL && launched_processes() > 1)
         return error_set(error, STATUS_BAD_USAGE,
-                         "--transport local: each of the %d processes would run all ranks; leave it out, or start dprun without mpirun",
+                         "--transport local: each of the %d processes would run all ranks; leave it out, or start "
+                         "dprun without mpirun",
                          launched_processes());
     if (options->check && options->processes)
-        return error_set(error, STATUS_BAD_USAGE, "--check runs the program and its reference in one process: start dprun without mpirun");
-    if (options->check && (options->reference || options->simulated || options->outputs || options->save || options->trace || options->profile))
         return error_set(error, STATUS_BAD_USAGE,
-                         "--check only compares: it goes with no --reference, --outputs, --save, --trace, --profile or --device sim; %s", hint);
+                         "--check runs the program and its reference in one process: start dprun without mpirun");
+    if (options->check && (options->reference || options->simulated || options->outputs || options->save ||
+                           options->trace || options->profile))
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--check only compares: it goes with no --reference, --outputs, --save, --trace, --profile or "
+                         "--device sim; %s",
+                         hint);
     const char *const files[] = {options->outputs, options->save, options->trace, options->profile};
     int on_stdout = options->json;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
@@ -182,14 +196,39 @@ static Status check_together(const RunOptions *options, Error *error)
     const char *const read[] = {options->program, options->data, options->model_name};
     TRY(file_keep_apart(files, sizeof files / sizeof *files, read, sizeof read / sizeof *read, error));
     if (options->simulated && (options->data || options->load || options->save || options->outputs || options->profile))
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--device sim computes nothing: it goes with no --data, --load, --save, --outputs or --profile; %s", hint);
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--device sim computes nothing: it goes with no --data, --load, --save, --outputs or --profile; %s", hint);
     return STATUS_OK;
 }
 
-enum { OPTION_STEPS = 256, OPTION_DATA, OPTION_HELD_OUT, OPTION_MODEL, OPTION_SET, OPTION_SEED, OPTION_DEVICE, OPTION_COST, OPTION_TRANSPORT, OPTION_RANK_MAP,
-       OPTION_DEADLINE, OPTION_FORWARD_ONLY, OPTION_IN_TURN, OPTION_REFERENCE, OPTION_CHECK, OPTION_OUTPUTS, OPTION_SAVE, OPTION_LOAD, OPTION_TRACE, OPTION_TRACE_STEPS, OPTION_PROFILE, OPTION_JSON,
-       OPTION_OVERCOMMIT, OPTION_HELP, OPTION_VERSION };
+enum {
+    OPTION_STEPS = 256,
+    OPTION_DATA,
+    OPTION_HELD_OUT,
+    OPTION_MODEL,
+    OPTION_SET,
+    OPTION_SEED,
+    OPTION_DEVICE,
+    OPTION_COST,
+    OPTION_TRANSPORT,
+    OPTION_RANK_MAP,
+    OPTION_DEADLINE,
+    OPTION_FORWARD_ONLY,
+    OPTION_IN_TURN,
+    OPTION_REFERENCE,
+    OPTION_CHECK,
+    OPTION_OUTPUTS,
+    OPTION_SAVE,
+    OPTION_LOAD,
+    OPTION_TRACE,
+    OPTION_TRACE_STEPS,
+    OPTION_PROFILE,
+    OPTION_JSON,
+    OPTION_OVERCOMMIT,
+    OPTION_HELP,
+    OPTION_VERSION
+};
 
 static const struct option long_options[] = {
     {"steps", required_argument, NULL, OPTION_STEPS},
@@ -225,8 +264,9 @@ static Status unknown_option(const char *written, Error *error)
     NearestWord nearest = nearest_to(written);
     for (const struct option *known = long_options; known->name; known++)
         nearest_consider(&nearest, known->name);
-    return error_set(error, STATUS_BAD_USAGE, "unknown option '--%s'; %s%s%s%s", written, nearest.word ? "did you mean --" : "",
-                     nearest.word ? nearest.word : "", nearest.word ? "? " : "", hint);
+    return error_set(error, STATUS_BAD_USAGE, "unknown option '--%s'; %s%s%s%s", written,
+                     nearest.word ? "did you mean --" : "", nearest.word ? nearest.word : "", nearest.word ? "? " : "",
+                     hint);
 }
 
 Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, Error *error)
@@ -266,7 +306,9 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         case OPTION_SAVE: options->save = optarg; break;
         case OPTION_LOAD: options->load = optarg; break;
         case OPTION_TRACE: options->trace = optarg; break;
-        case OPTION_TRACE_STEPS: TRY(parse_count("--trace-steps", optarg, 1, UINT32_MAX - 1, &options->trace_steps, error)); break;
+        case OPTION_TRACE_STEPS:
+            TRY(parse_count("--trace-steps", optarg, 1, UINT32_MAX - 1, &options->trace_steps, error));
+            break;
         case OPTION_PROFILE: options->profile = optarg; break;
         case OPTION_JSON: options->json = true; break;
         case OPTION_OVERCOMMIT: options->overcommit = true; break;
@@ -281,7 +323,8 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
     }
     if (argc - optind != 1)
         return error_set(error, STATUS_BAD_USAGE, "%s; %s",
-                         argc == optind ? "no program: dprun runs the prog.bin that dpc made" : "more than one program", hint);
+                         argc == optind ? "no program: dprun runs the prog.bin that dpc made" : "more than one program",
+                         hint);
     options->program = argv[optind];
     choose_transport(options);
     if (has_costs && !options->simulated)
@@ -295,10 +338,15 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
     if (options->steps == 0 && options->profile)
         options->seconds = PROFILE_SECONDS;
     if (options->held_out && (options->forward_only || options->simulated || options->model.kind != MODEL_GPT))
-        return error_set(error, STATUS_BAD_USAGE, "--held-out: there is a loss on held-out data only where the gpt model is trained; %s", hint);
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--held-out: there is a loss on held-out data only where the gpt model is trained; %s", hint);
     if (options->held_out == 0)
         options->held_out = 1 << 16;
     if (options->steps == 0)
-        options->steps = options->profile ? UINT32_MAX - 1 : options->simulated ? 3 : options->forward_only ? 1 : options->check ? 8 : 400;
+        options->steps = options->profile        ? UINT32_MAX - 1
+                         : options->simulated    ? 3
+                         : options->forward_only ? 1
+                         : options->check        ? 8
+                                                 : 400;
     return STATUS_OK;
 }

@@ -290,8 +290,8 @@ static void put_overlap(const Figures *figures, const char *device, FILE *stream
         fprintf(stream, "%-16s = %-11.5g # measured: what an F&B takes of its parts in turn\n", "overlap",
                 figures->pairs / turn);
     else
-        fprintf(stream, "%-16s = %-11d # derived: device %s runs the parts of an F&B one after the other\n", "overlap", 1,
-                device);
+        fprintf(stream, "%-16s = %-11d # derived: device %s runs the parts of an F&B one after the other\n", "overlap",
+                1, device);
 }
 
 static void put_messages(const Rank *rank, const Figures *figures, FILE *stream)
@@ -321,8 +321,8 @@ static void put_head(const Rank *rank, FILE *stream)
     fputs("# What the parts of a model take. For dpc --cost @FILE, with any schedule and any number of stages.\n",
           stream);
     fprintf(stream, "# Model %s: layers %u, hidden %u, heads %u, sequence %u, microbatch_size %u, vocabulary %u.\n",
-            session->options->model_name ? session->options->model_name : model_kind_name(model->kind),
-            model->layers, model->hidden, model->heads, model->sequence, model->microbatch_size, model->vocabulary);
+            session->options->model_name ? session->options->model_name : model_kind_name(model->kind), model->layers,
+            model->hidden, model->heads, model->sequence, model->microbatch_size, model->vocabulary);
     fprintf(stream,
             "# Measured by dprun --profile with %s on %s, device %s, transport %s: the means over the fastest\n",
             program->schedule, counted(program->rank_count, "rank").text, session->device, session->transport->name);

@@ -36,7 +36,8 @@ static void print_comparable(const Report *report)
 {
     const uint32_t layers = report->facts.model->layers, microbatches = report->facts.program->microbatches;
     const bool by_default = !report->options->model.layers && layers == report->facts.program->stages;
-    fprintf(report->words, "compare    losses only with runs of %s (%s--set layers=%u) and %s a step (dpc --microbatches %u)\n",
+    fprintf(report->words,
+            "compare    losses only with runs of %s (%s--set layers=%u) and %s a step (dpc --microbatches %u)\n",
             counted(layers, "layer").text, by_default ? "here one a stage; " : "", layers,
             counted(microbatches, "microbatch").text, microbatches);
 }
@@ -219,9 +220,10 @@ static bool is_stdout(const char *path) { return path && strcmp(path, "-") == 0;
 
 void report_open(Report *report, const RunOptions *options, atomic_bool *stop, Observer *observer)
 {
-    const bool taken = options->json || is_stdout(options->outputs) || is_stdout(options->save) || is_stdout(options->trace) ||
-                       is_stdout(options->profile);
-    *report = (Report){.options = options, .stop = stop, .words = taken ? stderr : stdout, .terminal = isatty(STDERR_FILENO)};
+    const bool taken = options->json || is_stdout(options->outputs) || is_stdout(options->save) ||
+                       is_stdout(options->trace) || is_stdout(options->profile);
+    *report =
+        (Report){.options = options, .stop = stop, .words = taken ? stderr : stdout, .terminal = isatty(STDERR_FILENO)};
     *observer = (Observer){.context = report, .ready = ready, .step = take_step};
 }
 

@@ -8,10 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-static void *message_block(const Rank *rank, uint16_t slot)
-{
-    return slot == SLOT_NONE ? NULL : rank->blocks[slot];
-}
+static void *message_block(const Rank *rank, uint16_t slot) { return slot == SLOT_NONE ? NULL : rank->blocks[slot]; }
 
 static void *slot_memory(char *first, size_t bytes, uint16_t slot)
 {
@@ -29,7 +26,8 @@ static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk
     const uint32_t place = chunk->places ? chunk->places[instruction->microbatch] : PLACE_NONE;
     return (PassBuffers){
         .parameters = instruction->slot[6] == SLOT_NONE ? NULL : rank->weights[instruction->slot[6]],
-        .parameter_gradients = chunk->copies ? gradient_of(chunk, chunk->copies->of[instruction->microbatch]) : chunk->weights.gradients,
+        .parameter_gradients =
+            chunk->copies ? gradient_of(chunk, chunk->copies->of[instruction->microbatch]) : chunk->weights.gradients,
         .x = message_block(rank, instruction->slot[0]),
         .context = slot_memory(rank->contexts, rank->context_bytes, instruction->slot[2]),
         .stash = slot_memory(rank->stashes, rank->stash_bytes, instruction->slot[3]),
@@ -84,10 +82,7 @@ EXECUTE(FORWARD)
     return rank->passes->forward(rank->chunks[instruction->chunk].stage, &buffers, error);
 }
 
-EXECUTE(FORWARD_ONLY)
-{
-    return execute_FORWARD(rank, instruction, error);
-}
+EXECUTE(FORWARD_ONLY) { return execute_FORWARD(rank, instruction, error); }
 
 EXECUTE(BACKWARD)
 {
@@ -114,7 +109,8 @@ EXECUTE(BACKWARD_WEIGHT)
     return rank->passes->backward_weight(chunk->stage, &buffers, error);
 }
 
-/* The halves of an F&B, the next two instructions, run one after the other where neither a recipe nor the device says more. */
+/* The halves of an F&B, the next two instructions, run one after the other where neither a recipe nor the device says
+   more. */
 EXECUTE(OVERLAP)
 {
     (void)error;
@@ -132,30 +128,18 @@ static Message *message_to_post(const Rank *rank, const Instruction *instruction
     return message;
 }
 
-EXECUTE(SEND_FORWARD)
-{
-    return rank->transport->send(rank->endpoint, message_to_post(rank, instruction, true), error);
-}
+EXECUTE(SEND_FORWARD) { return rank->transport->send(rank->endpoint, message_to_post(rank, instruction, true), error); }
 
 EXECUTE(RECEIVE_FORWARD)
 {
     return rank->transport->receive(rank->endpoint, message_to_post(rank, instruction, false), error);
 }
 
-EXECUTE(SEND_BACKWARD)
-{
-    return execute_SEND_FORWARD(rank, instruction, error);
-}
+EXECUTE(SEND_BACKWARD) { return execute_SEND_FORWARD(rank, instruction, error); }
 
-EXECUTE(RECEIVE_BACKWARD)
-{
-    return execute_RECEIVE_FORWARD(rank, instruction, error);
-}
+EXECUTE(RECEIVE_BACKWARD) { return execute_RECEIVE_FORWARD(rank, instruction, error); }
 
-EXECUTE(WAIT)
-{
-    return rank->transport->wait(rank->endpoint, &rank->messages[instruction->slot[0]], error);
-}
+EXECUTE(WAIT) { return rank->transport->wait(rank->endpoint, &rank->messages[instruction->slot[0]], error); }
 
 Status rank_reduce(Rank *rank, const Instruction *reduce, void *buffer, size_t elements, Error *error)
 {
@@ -199,12 +183,14 @@ Status rank_sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         const BoundChunk *chunk = &rank->chunks[c];
         if (chunk->counts)
-            TRY(run->sum_of_squares(rank->device, chunk->sizes->parameters, of_weights ? chunk->weights.masters : chunk->weights.gradients,
+            TRY(run->sum_of_squares(rank->device, chunk->sizes->parameters,
+                                    of_weights ? chunk->weights.masters : chunk->weights.gradients,
                                     &rank->own_squares[c], error));
     }
     TRY(rank_settle(rank, error)); /* the host waits for the device here */
     TRY(run->download(rank->device, rank->chunk_count * sizeof(double), rank->own_squares, rank->host_squares, error));
-    TRY(rank->transport->gather(rank->endpoint, rank->host_squares, session->most_chunks * sizeof(double), rank->squares, error));
+    TRY(rank->transport->gather(rank->endpoint, rank->host_squares, session->most_chunks * sizeof(double),
+                                rank->squares, error));
     *sum = 0;
     for (uint32_t s = 0; s < session->loaded->program->stages; s++)
         *sum += stage_squares(rank, s);
@@ -236,17 +222,18 @@ static Status show_gradient(Rank *rank, uint32_t index, Error *error)
     float *values = malloc(count * sizeof *values + 1);
     if (!values)
         return error_set(error, STATUS_RUN_FAILED, "no memory for a gradient to be shown");
-    const Status status = rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.gradients, values, error);
+    const Status status =
+        rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.gradients, values, error);
     if (status == STATUS_OK)
         observer->gradient(observer->context, &(GradientView){
-            .step = rank->step,
-            .rank = rank->number,
-            .chunk = index,
-            .pipe = chunk->pipe,
-            .stage = chunk->number,
-            .values = values,
-            .count = count,
-        });
+                                                  .step = rank->step,
+                                                  .rank = rank->number,
+                                                  .chunk = index,
+                                                  .pipe = chunk->pipe,
+                                                  .stage = chunk->number,
+                                                  .values = values,
+                                                  .count = count,
+                                              });
     free(values);
     return status;
 }
@@ -258,8 +245,8 @@ EXECUTE(UPDATE)
     return rank->diverged ? STATUS_OK : stage_update(chunk->stage, &chunk->weights, rank->step, rank->clip, error);
 }
 
-/* The gradient is a sum over the microbatches. It is clipped by its own norm: nobody waits for the other stages'. Where that is
-   not finite the next version is the newest once more. */
+/* The gradient is a sum over the microbatches. It is clipped by its own norm: nobody waits for the other stages'. Where
+   that is not finite the next version is the newest once more. */
 EXECUTE(RENEW)
 {
     BoundChunk *chunk = &rank->chunks[instruction->chunk];
@@ -284,7 +271,8 @@ EXECUTE(RENEW)
     if (in_place)
         weights.masters = next;
     weights.parameters = next;
-    return stage_update(chunk->stage, &weights, ++chunk->updates, limit > 0 && norm > limit ? scale * limit / norm : scale, error);
+    return stage_update(chunk->stage, &weights, ++chunk->updates,
+                        limit > 0 && norm > limit ? scale * limit / norm : scale, error);
 }
 
 EXECUTE(END)
@@ -338,8 +326,8 @@ int awaited_rank(const Instruction *instructions, size_t place)
     return -1;
 }
 
-/* Until the device has got to a mark; meanwhile the transport may look after its messages. `peer`: the rank whose message
-   stands before the mark, or -1. */
+/* Until the device has got to a mark; meanwhile the transport may look after its messages. `peer`: the rank whose
+   message stands before the mark, or -1. */
 static Status await_mark(Rank *rank, size_t mark, int peer, Error *error)
 {
     enum { LOOKS = 200, SLEEP = 20000 }; /* then it is worth sleeping, for so many nanoseconds */
@@ -353,8 +341,10 @@ static Status await_mark(Rank *rank, size_t mark, int peer, Error *error)
         if (rank->transport->progress)
             TRY(rank->transport->progress(rank->endpoint, error));
         if (deadline > 0 && (double)(clock_nanoseconds() - begun) > deadline * 1e9)
-            return peer < 0 ? error_set(error, STATUS_RUN_FAILED, "the device has not come to its end within %g s (--deadline)", deadline)
-                            : error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)", peer, deadline);
+            return peer < 0 ? error_set(error, STATUS_RUN_FAILED,
+                                        "the device has not come to its end within %g s (--deadline)", deadline)
+                            : error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)",
+                                        peer, deadline);
         if (look >= LOOKS)
             nanosleep(&(struct timespec){.tv_nsec = SLEEP}, NULL);
     }
@@ -382,8 +372,8 @@ static Status follow(Rank *rank, const Program *program, size_t number, Error *e
 /* Instructions that settle: who waits before them for a peer shall be found there, not here. */
 static bool stands_behind_all(uint8_t opcode) { return opcode == OP_NORM || opcode == OP_RENEW; }
 
-/* Enqueues the stream and stays a little ahead of the device: so that its place is known, and what goes wrong there is noticed
-   while the host can still act. Mark i + 1 is the end of instruction i. */
+/* Enqueues the stream and stays a little ahead of the device: so that its place is known, and what goes wrong there is
+   noticed while the host can still act. Mark i + 1 is the end of instruction i. */
 static Status enqueue(Rank *rank, const Program *program, Error *error)
 {
     enum { AHEAD = 32 }; /* instructions of a few launches each; a thousand launches block the caller */
@@ -402,7 +392,8 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
         if (status == STATUS_OK)
             status = queues->mark(rank->device, count + 1, error);
         /* posts side by side belong together: the transport is left alone between them */
-        if (status == STATUS_OK && progress && instructions[count].opcode != OP_END && !opcode_is_post(instructions[count + 1].opcode))
+        if (status == STATUS_OK && progress && instructions[count].opcode != OP_END &&
+            !opcode_is_post(instructions[count + 1].opcode))
             status = progress(rank->endpoint, error);
         if (status != STATUS_OK)
             return failure(rank, program, count, status, error);

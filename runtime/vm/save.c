@@ -37,13 +37,16 @@ static char *weights_head(const ModelConfig *model, uint64_t parameters)
     FILE *stream = open_memstream(&text, &size);
     if (!stream)
         return NULL;
-    fprintf(stream,
-            "DPSWEIGHTS 2\n"
-            "# Lines of text up to the first empty one, then `parameters` numbers, float32 little-endian: the layers in the\n"
-            "# order of the model, of each layer its components, of each component its matrices and vectors, row by row, each\n"
-            "# filled up with zeros to a multiple of 16. Then the CRC-32 of all before it, in four bytes, little-endian.\n"
-            "model %s\nlayers %u\nhidden %u\n",
-            model_kind_name(model->kind), model->layers, model->hidden);
+    fprintf(
+        stream,
+        "DPSWEIGHTS 2\n"
+        "# Lines of text up to the first empty one, then `parameters` numbers, float32 little-endian: the layers in "
+        "the\n"
+        "# order of the model, of each layer its components, of each component its matrices and vectors, row by row, "
+        "each\n"
+        "# filled up with zeros to a multiple of 16. Then the CRC-32 of all before it, in four bytes, little-endian.\n"
+        "model %s\nlayers %u\nhidden %u\n",
+        model_kind_name(model->kind), model->layers, model->hidden);
     if (model->kind == MODEL_GPT)
         fprintf(stream, "heads %u\nsequence %u\nvocabulary %u\n", model->heads, model->sequence, model->vocabulary);
     fprintf(stream, "parameters %llu\n\n", (unsigned long long)parameters);
@@ -87,8 +90,10 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
             count = chunk->sizes->parameters;
             weights = malloc(count * sizeof *weights);
             if (!weights)
-                return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its weights to be saved", rank->number);
-            status = rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.masters, weights, error);
+                return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its weights to be saved",
+                                 rank->number);
+            status =
+                rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.masters, weights, error);
         }
         if (status == STATUS_OK)
             status = collect(rank, home->rank, weights, count * sizeof *weights, stream, error);
@@ -117,8 +122,10 @@ Status save_outputs(Rank *rank, FILE *stream, Error *error)
             bytes = (next - m) * each;
             outputs = malloc(bytes);
             if (!outputs)
-                return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for the outputs to be saved", rank->number);
-            status = rank->device->run->download(rank->device, bytes, chunk->outputs + ends[m].place * each, outputs, error);
+                return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for the outputs to be saved",
+                                 rank->number);
+            status =
+                rank->device->run->download(rank->device, bytes, chunk->outputs + ends[m].place * each, outputs, error);
         }
         if (status == STATUS_OK)
             status = collect(rank, home.rank, outputs, bytes, stream, error);

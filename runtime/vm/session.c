@@ -11,7 +11,8 @@ enum {
     PIECES_BYTES = 1 << 20,      /* what a rank takes to see pieces of all others */
     KEPT_STEPS = 16,             /* most steps that a trace shows unless --trace-steps says, */
     KEPT_INSTRUCTIONS = 1 << 16, /* and about how many instructions of a rank */
-    QUIET_SECONDS = 30,          /* processes may take so long to start and to end, whatever the deadline: libraries are read, machines busy */
+    /* processes may take so long to start and to end, whatever the deadline: libraries are read, machines busy */
+    QUIET_SECONDS = 30,
 };
 
 static void find_counting(Session *session)
@@ -119,7 +120,8 @@ static Status open_transport(Session *session, Error *error)
         .ranks = (int)program->rank_count,
         .rank_map = options->rank_map,
         .messages_in_flight = 1,
-        .deadline = options->transport == TRANSPORT_LOCAL ? 0 : options->deadline, /* between threads the watchdog knows more */
+        /* between threads the watchdog knows more */
+        .deadline = options->transport == TRANSPORT_LOCAL ? 0 : options->deadline,
     };
     config.quiet_deadline = config.deadline <= 0 || config.deadline > QUIET_SECONDS ? config.deadline : QUIET_SECONDS;
     for (uint32_t r = 0; r < program->rank_count; r++) /* each of them is in a slot */
@@ -131,7 +133,8 @@ static Status open_transport(Session *session, Error *error)
 /* Of the held-out windows, the first that --held-out admits: one at least. */
 static uint64_t windows_to_try(const Session *session)
 {
-    const uint64_t all = dataset_windows(session->dataset), wanted = session->options->held_out / session->model.sequence;
+    const uint64_t all = dataset_windows(session->dataset),
+                   wanted = session->options->held_out / session->model.sequence;
     return wanted >= all ? all : wanted > 0 ? wanted : 1;
 }
 
@@ -227,7 +230,8 @@ Status session_run(Session *session, Error *error)
         status = crew_run(session, rank_train, error);
     else if ((status = fatal_run(rank, rank_train, error)) != STATUS_OK) /* MPI belongs to the thread that started it */
         rank->transport->abort(rank->endpoint, error->text);
-    if (status != STATUS_OK || !rank->diverged || rank->number != 0) /* a failure of any other process makes mpirun end rank 0's */
+    /* a failure of any other process makes mpirun end rank 0's */
+    if (status != STATUS_OK || !rank->diverged || rank->number != 0)
         return status;
     *error = session->divergence;
     return STATUS_RUN_FAILED;

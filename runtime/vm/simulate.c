@@ -1,8 +1,10 @@
-/* --device sim: the streams run as ever, over the transport, but passes take the time that the costs say and compute nothing.
+/* --device sim: the streams run as ever, over the transport, but passes take the time that the costs say and compute
+   nothing.
 
-   A pass begins when its inputs are there and its rank is free, by the clock and not by the model: what the machine is late with
-   stays, so that a measured timeline that is as long as the predicted one says that interpreter and transports add nothing. A
-   message is its sending time. The model's latency counts from there, so that what the transport needs is part of it. */
+   A pass begins when its inputs are there and its rank is free, by the clock and not by the model: what the machine is
+   late with stays, so that a measured timeline that is as long as the predicted one says that interpreter and
+   transports add nothing. A message is its sending time. The model's latency counts from there, so that what the
+   transport needs is part of it. */
 #include "runtime/vm/machine.h"
 
 #include "runtime/base/clock.h"
@@ -12,7 +14,8 @@
 #include <sys/prctl.h>
 
 enum {
-    EARLY_NANOSECONDS = 100000, /* ranks may be more than processors: who wakes up lets others go first until its time has come */
+    /* ranks may be more than processors: who wakes up lets others go first until its time has come */
+    EARLY_NANOSECONDS = 100000,
     NAP_NANOSECONDS = 10000000, /* who sleeps on and on would seem not to move */
     MOST_SECONDS = 24 * 60 * 60,
 };
@@ -27,7 +30,8 @@ void simulate_begin(void)
 static void sleep_until(int64_t end)
 {
     for (int64_t now; (now = clock_nanoseconds()) < end - EARLY_NANOSECONDS;) {
-        const int64_t wake = end - EARLY_NANOSECONDS < now + NAP_NANOSECONDS ? end - EARLY_NANOSECONDS : now + NAP_NANOSECONDS;
+        const int64_t wake =
+            end - EARLY_NANOSECONDS < now + NAP_NANOSECONDS ? end - EARLY_NANOSECONDS : now + NAP_NANOSECONDS;
         const struct timespec time = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
     }
@@ -40,7 +44,8 @@ static Status sleep_for(const Rank *rank, int64_t begun, double units, Error *er
 {
     const double seconds = units * costs_seconds(&rank->session->options->costs);
     if (seconds > MOST_SECONDS)
-        return error_set(error, STATUS_BAD_USAGE, "it would take %g s, more than a day: --cost unit=SECONDS says how long a unit of time is",
+        return error_set(error, STATUS_BAD_USAGE,
+                         "it would take %g s, more than a day: --cost unit=SECONDS says how long a unit of time is",
                          seconds);
     sleep_until(begun + (int64_t)(seconds * 1e9));
     return STATUS_OK;
@@ -55,8 +60,14 @@ static void stamp(const Rank *rank, const Instruction *pass)
 }
 
 static const StageCost kinds[OPCODE_COUNT] = {
-    [OP_FORWARD] = COST_F,         [OP_FORWARD_ONLY] = COST_F, [OP_BACKWARD] = COST_B, [OP_BACKWARD_INPUT] = COST_I,
-    [OP_BACKWARD_WEIGHT] = COST_W, [OP_OVERLAP] = COST_FB,     [OP_RENEW] = COST_U, /* all else: F, which every program has */
+    [OP_FORWARD] = COST_F,
+    [OP_FORWARD_ONLY] = COST_F,
+    [OP_BACKWARD] = COST_B,
+    [OP_BACKWARD_INPUT] = COST_I,
+    /* all else: F, which every program has */
+    [OP_BACKWARD_WEIGHT] = COST_W,
+    [OP_OVERLAP] = COST_FB,
+    [OP_RENEW] = COST_U,
 };
 
 uint32_t simulated_costs_used(const Program *program)
@@ -76,7 +87,8 @@ static Status run_pass(Rank *rank, const Instruction *pass, Error *error)
     const Instruction *pair = rank->pair;
     if (pair && kind == COST_F)
         return STATUS_OK; /* it takes its time together with the pass behind it */
-    const double units = pair ? costs_pair(costs, rank->chunks[pair[1].chunk].number, stage, kind) : costs_pass(costs, stage, kind);
+    const double units =
+        pair ? costs_pair(costs, rank->chunks[pair[1].chunk].number, stage, kind) : costs_pass(costs, stage, kind);
     TRY(sleep_for(rank, clock_nanoseconds(), units, error));
     stamp(rank, pass);
     if (pair)
@@ -105,7 +117,8 @@ static Status run_wait(Rank *rank, const Instruction *wait, Error *error)
         return STATUS_OK;
     int64_t sent;
     memcpy(&sent, *message->block, sizeof sent);
-    const double latency = costs_message(&rank->session->options->costs, (uint32_t)message->peer, (uint32_t)rank->number);
+    const double latency =
+        costs_message(&rank->session->options->costs, (uint32_t)message->peer, (uint32_t)rank->number);
     const int64_t now = clock_nanoseconds();
     return sleep_for(rank, now + sent - clock_common(rank->compared, now), latency, error);
 }

@@ -15,7 +15,8 @@ static Status unreadable(const char *path, Error *error)
 
 static Status no_weights(const char *path, FILE *file, Error *error)
 {
-    return ferror(file) ? unreadable(path, error) : error_set(error, STATUS_BAD_INPUT, "%s: no weights that dprun --save wrote", path);
+    return ferror(file) ? unreadable(path, error)
+                        : error_set(error, STATUS_BAD_INPUT, "%s: no weights that dprun --save wrote", path);
 }
 
 /* What the head of a file says, apart from the model's settings. */
@@ -44,7 +45,8 @@ static Status read_head(Session *session, const char *path, FILE *file, Head *he
     if (!fgets(line, sizeof line, file) || sscanf(line, "DPSWEIGHTS %u", &head->version) != 1)
         return no_weights(path, file, error);
     if (head->version < 1 || head->version > 2)
-        return error_set(error, STATUS_BAD_INPUT, "%s: format %u of saved weights; this dprun reads 1 and 2", path, head->version);
+        return error_set(error, STATUS_BAD_INPUT, "%s: format %u of saved weights; this dprun reads 1 and 2", path,
+                         head->version);
     for (bool more = true; more;) {
         if (!fgets(line, sizeof line, file))
             return no_weights(path, file, error);
@@ -59,7 +61,8 @@ static Status read_head(Session *session, const char *path, FILE *file, Head *he
     head->begin = ftello(file);
     if (!*contradictions.text)
         return STATUS_OK;
-    return error_set(error, STATUS_BAD_INPUT, "%s: weights of another model: %s; leave such settings out, as the file says them", path,
+    return error_set(error, STATUS_BAD_INPUT,
+                     "%s: weights of another model: %s; leave such settings out, as the file says them", path,
                      contradictions.text + 2);
 }
 
@@ -80,7 +83,8 @@ static Status check_numbers(const char *path, FILE *file, const Head *head, Erro
         checksum = bytes_checksum_on(checksum, piece, (size_t)size);
         for (off_t i = 0; at >= head->begin && i < size / (off_t)sizeof *piece; i++)
             if (!isfinite(piece[i]))
-                return error_set(error, STATUS_BAD_INPUT, "%s: weight %lld is not finite: the run that saved it had diverged", path,
+                return error_set(error, STATUS_BAD_INPUT,
+                                 "%s: weight %lld is not finite: the run that saved it had diverged", path,
                                  (long long)((at - head->begin) / (off_t)sizeof *piece + i));
     }
     if (head->version < 2)
@@ -135,9 +139,11 @@ static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t before, F
         if (fread(piece, sizeof *piece, count, file) != count)
             return errno ? unreadable(rank->session->options->load, error)
                          : error_set(error, STATUS_RUN_FAILED, "%s became shorter", rank->session->options->load);
-        TRY(run->load_floats(rank->device, ELEMENTS, count, piece, (char *)weights->parameters + done * run->size[ELEMENTS], error));
+        TRY(run->load_floats(rank->device, ELEMENTS, count, piece,
+                             (char *)weights->parameters + done * run->size[ELEMENTS], error));
         if (masters)
-            TRY(run->load_floats(rank->device, MASTERS, count, piece, (char *)weights->masters + done * run->size[MASTERS], error));
+            TRY(run->load_floats(rank->device, MASTERS, count, piece,
+                                 (char *)weights->masters + done * run->size[MASTERS], error));
     }
     return STATUS_OK;
 }
@@ -167,7 +173,8 @@ Status load_weights(Rank *rank, Error *error)
     const char *path = rank->session->options->load;
     uint64_t *counts = calloc(rank->session->loaded->program->rank_count, sizeof *counts);
     FILE *file = fopen(path, "rb");
-    Status status = !counts ? error_set(error, STATUS_RUN_FAILED, "rank %d: no memory to load its weights", rank->number)
+    Status status = !counts
+                        ? error_set(error, STATUS_RUN_FAILED, "rank %d: no memory to load its weights", rank->number)
                     : !file ? unreadable(path, error)
                             : load_stages(rank, counts, file, error);
     if (file)

@@ -1,5 +1,5 @@
-/* Under mpirun a rank that is killed cannot say where it was, and MPI does not tell the others. So the process that mpirun
-   started only guards: a child does all the work and keeps its place in a page that both share. */
+/* Under mpirun a rank that is killed cannot say where it was, and MPI does not tell the others. So the process that
+   mpirun started only guards: a child does all the work and keeps its place in a page that both share. */
 #include "runtime/vm/machine.h"
 
 #include "runtime/transport/launched.h"
@@ -41,8 +41,8 @@ static void report_death(const LoadedProgram *loaded, const RunOptions *options,
     fprintf(stderr, "dprun: rank %d was %s %s%s\n", rank, how, place == PROGRESS_IDLE ? "" : "at ", text);
 }
 
-/* Until the child has ended. A signal to end goes to the child as well, which ends in its own way; the child knows the same
-   signal sent to the whole group from a second one. */
+/* Until the child has ended. A signal to end goes to the child as well, which ends in its own way; the child knows the
+   same signal sent to the whole group from a second one. */
 static Status guard(pid_t child, const LoadedProgram *loaded, const RunOptions *options, const Progress *progress,
                     const sigset_t *watched)
 {
@@ -62,7 +62,8 @@ static Status guard(pid_t child, const LoadedProgram *loaded, const RunOptions *
             continue;
         if (WIFEXITED(status) && WEXITSTATUS(status) <= STATUS_RUN_FAILED)
             return (Status)WEXITSTATUS(status);
-        if (!asked_to_end || !WIFSIGNALED(status) || (WTERMSIG(status) != SIGKILL && !sigismember(watched, WTERMSIG(status))))
+        if (!asked_to_end || !WIFSIGNALED(status) ||
+            (WTERMSIG(status) != SIGKILL && !sigismember(watched, WTERMSIG(status))))
             report_death(loaded, options, progress, status);
         launched_await_reader();
         return STATUS_RUN_FAILED;

@@ -10,7 +10,8 @@ static const int64_t *step_clock(const Rank *rank, uint64_t step)
     return rank->clocks + (step - 1) % session->kept_steps * (session->longest_stream + 1);
 }
 
-static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step, int64_t origin, TraceSpan *spans, FILE *stream)
+static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step, int64_t origin, TraceSpan *spans,
+                       FILE *stream)
 {
     const Program *program = rank->session->loaded->program;
     const uint32_t number = (uint32_t)rank->number, count = program->ranks[number].instruction_count;
@@ -34,7 +35,8 @@ static Status make_text(const Rank *rank, uint64_t first_step, int64_t origin, c
     bool good = memory && spans && write_rank(rank, first_step, rank->step, origin, spans, memory);
     good = memory && fclose(memory) == 0 && good;
     free(spans);
-    return good ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for the text of its trace", rank->number);
+    return good ? STATUS_OK
+                : error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for the text of its trace", rank->number);
 }
 
 Status trace_steps(Rank *rank, FILE *stream, Error *error)

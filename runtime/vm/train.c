@@ -13,7 +13,8 @@ static Status tell(Rank *rank, Error *error)
     const atomic_bool *stop = rank->session->hooks.stop;
     rank->record->norm = rank->norm;
     rank->record->stop = (stop && atomic_load_explicit(stop, memory_order_relaxed)) || profile_is_long_enough(rank);
-    Status status = rank->transport->gather(rank->endpoint, rank->record, rank->session->record_bytes, rank->records, error);
+    Status status =
+        rank->transport->gather(rank->endpoint, rank->record, rank->session->record_bytes, rank->records, error);
     if (status != STATUS_OK)
         error_prefix(error, "rank %d, end of step %llu: ", rank->number, (unsigned long long)rank->step);
     return status;
@@ -56,8 +57,8 @@ static double told_loss(const Rank *rank, uint32_t m)
     return rank_record(rank, end->home.rank)->losses[end->loss];
 }
 
-/* The mean loss over the held-out windows, as many streams as that takes: the windows count alike, the microbatches that are there
-   only because a stream has so many do not count. */
+/* The mean loss over the held-out windows, as many streams as that takes: the windows count alike, the microbatches
+   that are there only because a stream has so many do not count. */
 static Status evaluate(Rank *rank, double *loss, Error *error)
 {
     const Session *session = rank->session;
@@ -196,8 +197,8 @@ static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, F
     char *other = NULL;
     if (rank->diverged)
         TRY(diverged_path(rank, path, &other, error));
-    const Status status = rank->diverged && !other ? write(rank, NULL, error)
-                                                   : write_named(rank, other ? other : path, write, error);
+    const Status status =
+        rank->diverged && !other ? write(rank, NULL, error) : write_named(rank, other ? other : path, write, error);
     free(other);
     return status;
 }

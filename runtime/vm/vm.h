@@ -17,21 +17,21 @@
 
 /* --- load.c --- */
 
-/* What a step runs and, made from it, what a look at held-out data runs. Both are proven: nothing after this checks again.
-   They share one slot plan. */
+/* What a step runs and, made from it, what a look at held-out data runs. Both are proven: nothing after this checks
+   again. They share one slot plan. */
 typedef struct LoadedProgram {
-    Program *program;  /* as in the file, or all of it on one rank, or its forward half */
-    Program *forward;  /* the forward half; the same as `program` when that is one */
+    Program *program; /* as in the file, or all of it on one rank, or its forward half */
+    Program *forward; /* the forward half; the same as `program` when that is one */
 } LoadedProgram;
 
-/* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. `in_order` is for a transport
-   that takes up messages in the order of their posts, each when those before are done (NCCL): none is posted early. All memory is
+/* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. `in_order` is for a transport that takes
+   up messages in the order of their posts, each when those before are done (NCCL): none is posted early. All memory is
    the arena's. */
-Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded,
-                    Error *error);
+Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena,
+                    LoadedProgram *loaded, Error *error);
 /* The same for a program that is already in memory (tests). */
-Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena, LoadedProgram *loaded,
-                      Error *error);
+Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena,
+                      LoadedProgram *loaded, Error *error);
 
 /* --- options.c --- */
 
@@ -40,28 +40,29 @@ typedef enum TransportChoice { TRANSPORT_AUTO, TRANSPORT_LOCAL, TRANSPORT_MPI, T
 typedef struct RunOptions {
     const char *program;
     ModelConfig model;
-    const char *model_name;   /* NULL: the default, or that of the weights that are loaded */
-    const char *data;         /* NULL: the default text */
+    const char *model_name; /* NULL: the default, or that of the weights that are loaded */
+    const char *data;       /* NULL: the default text */
     uint64_t steps;
-    uint64_t held_out;        /* tokens, at most: the loss at the end is over the first of the held-out data */
-    uint64_t trace_steps;     /* the last of them that the trace shows; 0: the run chooses */
-    double deadline;          /* seconds; 0: none */
-    const char *device;       /* a name that device_choose knows, or auto */
+    uint64_t held_out;         /* tokens, at most: the loss at the end is over the first of the held-out data */
+    uint64_t trace_steps;      /* the last of them that the trace shows; 0: the run chooses */
+    double deadline;           /* seconds; 0: none */
+    const char *device;        /* a name that device_choose knows, or auto */
     TransportChoice transport; /* never AUTO */
-    bool processes;           /* one rank a process; else all ranks are threads of this one */
-    const int *rank_map;      /* [rank_map_count], NULL: none */
+    bool processes;            /* one rank a process; else all ranks are threads of this one */
+    const int *rank_map;       /* [rank_map_count], NULL: none */
     int rank_map_count;
-    const char *load;         /* a file of `save` to start from; NULL: seeded weights */
-    double seconds;           /* > 0: the run ends after the step in which so many have passed; `steps` is then the most */
+    const char *load; /* a file of `save` to start from; NULL: seeded weights */
+    /* > 0: the run ends after the step in which so many have passed; `steps` is then the most */
+    double seconds;
     const char *trace, *save, *outputs, *profile; /* paths to write, NULL: not wanted */
     bool json, forward_only, in_turn, reference, check, overcommit;
-    bool simulated;           /* passes take the time that `costs` say and compute nothing */
+    bool simulated; /* passes take the time that `costs` say and compute nothing */
     Costs costs;
-    bool help, version;       /* the caller prints what is asked for and runs nothing */
+    bool help, version; /* the caller prints what is asked for and runs nothing */
 } RunOptions;
 
-/* STATUS_BAD_USAGE with a one-line message; STATUS_BAD_INPUT for a model file; STATUS_RUN_FAILED for a device or transport
-   that this build does not have. Small memory is the arena's; strings are argv's. */
+/* STATUS_BAD_USAGE with a one-line message; STATUS_BAD_INPUT for a model file; STATUS_RUN_FAILED for a device or
+   transport that this build does not have. Small memory is the arena's; strings are argv's. */
 Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, Error *error);
 extern const char options_help[];
 
@@ -71,31 +72,33 @@ extern const char options_help[];
 typedef struct RunFacts {
     const Program *program;
     const ModelConfig *model;
-    const char *data;        /* its name; NULL: simulated */
-    double byte_entropy;     /* nats; 0: of no meaning */
+    const char *data;    /* its name; NULL: simulated */
+    double byte_entropy; /* nats; 0: of no meaning */
     const char *device, *transport;
-    uint64_t parameters;     /* of the whole model, one copy */
-    uint64_t planned_bytes;  /* all ranks: slots, weights, gradients, moments, data of a step, tables */
+    uint64_t parameters;    /* of the whole model, one copy */
+    uint64_t planned_bytes; /* all ranks: slots, weights, gradients, moments, data of a step, tables */
     uint64_t steps;
-    uint32_t processors;     /* that may compute all ranks' passes; 0: not known, or others do */
-    double ready_seconds;    /* from session_run to every rank ready */
+    uint32_t processors;  /* that may compute all ranks' passes; 0: not known, or others do */
+    double ready_seconds; /* from session_run to every rank ready */
 } RunFacts;
 
 typedef struct StepReport {
-    uint64_t step;           /* from 1 */
+    uint64_t step; /* from 1 */
     bool last;
-    double loss;             /* mean over the step's microbatches */
-    const double *losses;    /* [Program.microbatches], by number */
-    double gradient_norm;    /* before clipping; 0 where nothing is learned; asynchronous: the largest of the step's updates */
+    double loss;          /* mean over the step's microbatches */
+    const double *losses; /* [Program.microbatches], by number */
+    /* before clipping; 0 where nothing is learned; asynchronous: the largest of the step's updates */
+    double gradient_norm;
     double seconds;
-    double makespan;         /* seconds from the first start of a pass to the last end of one */
-    double bubble_rate;      /* (ranks * cost - busy) / (ranks * cost), cost the longest start-to-end of a rank's passes.
-                                NAN where ranks share processors: they wait for these, not for the schedule alone */
-    const double *busy;      /* [ranks] seconds in passes */
-    double product_seconds;  /* of these, all ranks together: in matrix products, */
-    double operations;       /* and the floating-point operations of these */
-    bool has_held_out;       /* on the last step of a model that has held-out data */
-    double held_out_loss;    /* mean over held_out_tokens */
+    double makespan;        /* seconds from the first start of a pass to the last end of one */
+    double bubble_rate;     /* (ranks * cost - busy) / (ranks * cost), cost the longest start-to-end of a rank's
+                                passes. NAN where ranks share processors: they wait for these, not for the schedule
+                                alone */
+    const double *busy;     /* [ranks] seconds in passes */
+    double product_seconds; /* of these, all ranks together: in matrix products, */
+    double operations;      /* and the floating-point operations of these */
+    bool has_held_out;      /* on the last step of a model that has held-out data */
+    double held_out_loss;   /* mean over held_out_tokens */
     uint64_t held_out_tokens;
 } StepReport;
 
@@ -111,17 +114,17 @@ typedef struct GradientView {
 
 typedef struct Observer {
     void *context;
-    void (*ready)(void *context, const RunFacts *facts);        /* rank 0 */
-    void (*step)(void *context, const StepReport *report);      /* rank 0 */
-    void (*gradient)(void *context, const GradientView *view);  /* every rank, in its own thread */
+    void (*ready)(void *context, const RunFacts *facts);       /* rank 0 */
+    void (*step)(void *context, const StepReport *report);     /* rank 0 */
+    void (*gradient)(void *context, const GradientView *view); /* every rank, in its own thread */
 } Observer;
 
 /* Where a rank is, for those who look from outside: another thread or the process that guards this one. */
 typedef struct Progress {
-    _Atomic uint64_t place;   /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
-    _Atomic bool evaluating;  /* the stream is LoadedProgram.forward */
-    _Atomic int rank;         /* -1 until it is known */
-    char apart[48];           /* each rank writes its own cache line */
+    _Atomic uint64_t place;  /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
+    _Atomic bool evaluating; /* the stream is LoadedProgram.forward */
+    _Atomic int rank;        /* -1 until it is known */
+    char apart[48];          /* each rank writes its own cache line */
 } Progress;
 #define PROGRESS_IDLE UINT64_MAX
 
@@ -139,33 +142,34 @@ typedef struct Session Session;
 
 typedef struct SessionHooks {
     Observer observer;
-    Progress *progress;         /* of a run with one rank in this process; NULL: the session has its own */
-    const Passes *passes;       /* NULL: the model's */
-    const atomic_bool *stop;    /* when it becomes true the run ends after the step; NULL: never */
+    Progress *progress;      /* of a run with one rank in this process; NULL: the session has its own */
+    const Passes *passes;    /* NULL: the model's */
+    const atomic_bool *stop; /* when it becomes true the run ends after the step; NULL: never */
 } SessionHooks;
 
 /* Opens data, transport and outputs. What is given must outlive the session. */
 Status session_open(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Session **opened,
                     Error *error);
-/* Runs all steps on all ranks of this process and writes what the options ask for. The first failure of any rank ends all
-   ranks and is the one returned. */
+/* Runs all steps on all ranks of this process and writes what the options ask for. The first failure of any rank ends
+   all ranks and is the one returned. */
 Status session_run(Session *session, Error *error);
-/* False when a rank never came back from a pass: its thread goes on using its memory, so nothing was freed, and the process
-   should end by _exit. */
+/* False when a rank never came back from a pass: its thread goes on using its memory, so nothing was freed, and the
+   process should end by _exit. */
 bool session_close(Session *session);
 
 /* --- fatal.c --- */
 
-/* From now on a fault, an abort or a library's exit ends the process with words and STATUS_RUN_FAILED. Once, before other
-   threads are there. */
+/* From now on a fault, an abort or a library's exit ends the process with words and STATUS_RUN_FAILED. Once, before
+   other threads are there. */
 void fatal_begin(void);
 /* main returns: exit is no library's any more. */
 void fatal_over(void);
 
 /* --- supervise.c --- */
 
-/* Under mpirun: goes on in a child process, where it returns false; the process that mpirun started stays behind, sees the
-   child end and returns true with the status to exit with, having said on stderr which instruction a killed child was at. */
+/* Under mpirun: goes on in a child process, where it returns false; the process that mpirun started stays behind, sees
+   the child end and returns true with the status to exit with, having said on stderr which instruction a killed child
+   was at. */
 bool supervise(const LoadedProgram *loaded, const RunOptions *options, Progress **progress, Status *status);
 
 #endif

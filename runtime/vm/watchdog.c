@@ -17,9 +17,9 @@ typedef struct Worker {
     Crew *crew;
     Rank *rank;
     pthread_t thread;
-    uint64_t seen;  /* its progress at the last look, */
-    int64_t used;   /* and its processor time, ns */
-    bool started;   /* and still to be joined */
+    uint64_t seen; /* its progress at the last look, */
+    int64_t used;  /* and its processor time, ns */
+    bool started;  /* and still to be joined */
     bool finished;
 } Worker;
 
@@ -27,7 +27,7 @@ struct Crew {
     pthread_mutex_t lock; /* guards what follows and Worker.finished */
     pthread_cond_t changed;
     int running;
-    Status status;  /* of the first failure */
+    Status status; /* of the first failure */
     Error error;
     Status (*work)(Rank *rank, Error *error);
     int count;
@@ -80,8 +80,8 @@ static int64_t processor_time(const Worker *worker)
     return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
 }
 
-/* True when a rank has moved since the last call, be it within a pass, or when none is in a stream: then there is nothing to
-   watch. */
+/* True when a rank has moved since the last call, be it within a pass, or when none is in a stream: then there is
+   nothing to watch. */
 static bool moved(Crew *crew)
 {
     bool any = false, streams = false;
@@ -116,8 +116,8 @@ static void append_places(const Crew *crew, Error *error)
         if (peer_rank >= 0)
             snprintf(peer, sizeof peer, " for rank %d", peer_rank);
         const size_t used = strlen(error->text);
-        snprintf(error->text + used, sizeof error->text - used, "%srank %d at %s%s",
-                 listed++ ? ", " : "", worker->rank->number, text, peer);
+        snprintf(error->text + used, sizeof error->text - used, "%srank %d at %s%s", listed++ ? ", " : "",
+                 worker->rank->number, text, peer);
     }
 }
 
@@ -146,7 +146,8 @@ static void watch(Crew *crew, double deadline)
         if (moved(crew)) {
             last_move = now;
         } else if ((double)(now - last_move) > deadline * 1e9 && crew->status == STATUS_OK && crew->running > 0) {
-            crew->status = error_set(&crew->error, STATUS_RUN_FAILED, "no rank has moved for %g s (--deadline): ", deadline);
+            crew->status =
+                error_set(&crew->error, STATUS_RUN_FAILED, "no rank has moved for %g s (--deadline): ", deadline);
             append_places(crew, &crew->error);
             Rank *rank = crew->workers[0].rank;
             rank->transport->abort(rank->endpoint, crew->error.text);
@@ -183,8 +184,8 @@ static void start_threads(Crew *crew)
         pthread_mutex_unlock(&crew->lock);
         if (failed) {
             Error error;
-            Status status = error_set(&error, STATUS_RUN_FAILED, "no thread for rank %d: %s",
-                                      worker->rank->number, strerror(failed));
+            Status status = error_set(&error, STATUS_RUN_FAILED, "no thread for rank %d: %s", worker->rank->number,
+                                      strerror(failed));
             crew_fail(crew, worker->rank, status, &error);
         }
     }

@@ -91,8 +91,8 @@ static void bytes_come_back(void **state)
 static void one_value_has_one_varint(void **state)
 {
     (void)state;
-    static const uint8_t bad[][11] = {{0x80, 0x00}, {0xff, 0x80, 0x00}, {0x80},
-                                      {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}};
+    static const uint8_t bad[][11] = {
+        {0x80, 0x00}, {0xff, 0x80, 0x00}, {0x80}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02}};
     static const size_t sizes[] = {2, 3, 1, 10};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         ByteReader reader = {bad[i], bad[i] + sizes[i], false};
@@ -108,7 +108,8 @@ static void one_value_has_one_varint(void **state)
 static void checksum_is_the_known_one(void **state)
 {
     (void)state;
-    assert_int_equal(bytes_checksum((const uint8_t *)"123456789", 9), 0xcbf43926); /* the check value of CRC-32/ISO-HDLC */
+    /* the check value of CRC-32/ISO-HDLC */
+    assert_int_equal(bytes_checksum((const uint8_t *)"123456789", 9), 0xcbf43926);
     assert_int_equal(bytes_checksum_on(bytes_checksum_on(0, "1234", 4), "56789", 5), 0xcbf43926);
 }
 
@@ -219,7 +220,8 @@ static int write_without_proc(const char *path)
 {
     OutputFile file;
     Error error;
-    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || umount2("/proc", MNT_DETACH) != 0)
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        umount2("/proc", MNT_DETACH) != 0)
         return 77;
     if (file_begin(path, &file, &error) != STATUS_OK)
         return 1;
@@ -411,7 +413,8 @@ static void unwritable_and_unreadable_paths_are_named(void **state)
     size_t size;
     assert_int_equal(file_begin("/nowhere/at/all", &file, &error), STATUS_RUN_FAILED);
     assert_string_equal(error.text, "cannot write /nowhere/at/all: No such file or directory");
-    assert_int_equal(file_begin("", &file, &error), STATUS_RUN_FAILED); /* although a temporary name beside it is a good one */
+    /* although a temporary name beside it is a good one */
+    assert_int_equal(file_begin("", &file, &error), STATUS_RUN_FAILED);
     assert_int_equal(file_read("/nowhere/at/all", &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_int_equal(file_read(folder, &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_non_null(strstr(error.text, "directory"));
@@ -485,13 +488,16 @@ static void outputs_are_kept_apart(void **state)
     Error error;
     assert_int_equal(file_begin(path, &file, &error), STATUS_OK);
     assert_int_equal(file_finish(&file, &error), STATUS_OK);
-    const char *const outputs[] = {NULL, "-", "/nowhere/new", other_name}, *const inputs[] = {"-", NULL, "/dev/null", path};
+    const char *const outputs[] = {NULL, "-", "/nowhere/new", other_name}, *const inputs[] = {"-", NULL, "/dev/null",
+                                                                                              path};
     assert_int_equal(file_keep_apart(outputs, 3, inputs, 4, &error), STATUS_OK);
     assert_int_equal(file_keep_apart(outputs, 4, inputs, 3, &error), STATUS_OK);
     assert_int_equal(file_keep_apart(outputs, 4, inputs, 4, &error), STATUS_BAD_USAGE);
     assert_non_null(strstr(error.text, "is read"));
-    assert_int_equal(file_keep_apart((const char *const[]){"/dev/null", "/dev/null", "-", "-"}, 4, inputs, 4, &error), STATUS_OK);
-    assert_int_equal(file_keep_apart((const char *const[]){"/nowhere/new", NULL, "/nowhere/new"}, 3, inputs, 4, &error), STATUS_BAD_USAGE);
+    assert_int_equal(file_keep_apart((const char *const[]){"/dev/null", "/dev/null", "-", "-"}, 4, inputs, 4, &error),
+                     STATUS_OK);
+    assert_int_equal(file_keep_apart((const char *const[]){"/nowhere/new", NULL, "/nowhere/new"}, 3, inputs, 4, &error),
+                     STATUS_BAD_USAGE);
     assert_non_null(strstr(error.text, "written twice"));
     /* neither is there yet */
     char new_one[220], new_other[270], elsewhere[250];
@@ -533,14 +539,17 @@ static void assert_written(void (*put)(const char *, size_t, FILE *), const char
     free(written);
 }
 
-/* Bytes that are no UTF-8: a lone continuation, a cut character, an overlong one, a surrogate, one beyond the last, Latin-1. */
-static const char *const no_characters[] = {"\x80", "\xe2\x82", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xfcr"};
+/* Bytes that are no UTF-8: a lone continuation, a cut character, an overlong one, a surrogate, one beyond the last,
+   Latin-1. */
+static const char *const no_characters[] = {"\x80",         "\xe2\x82",         "\xc0\xaf",
+                                            "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xfcr"};
 static const char *const marks[] = {"?", "??", "??", "???", "????", "?r"};
 
 static void terminals_are_shown_characters_only(void **state)
 {
     (void)state;
-    char text[] = "a\033[31m\tb\177\nc\xc2\x9b" "1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80";
+    char text[] = "a\033[31m\tb\177\nc\xc2\x9b"
+                  "1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80";
     assert_written(text_print, text, "a?[31m b?\nc??1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80");
     text_make_printable(text);
     assert_string_equal(text, "a?[31m b??c??1m \xc3\xbc \xe2\x82\xac \xf0\x9f\x98\x80");
@@ -577,16 +586,25 @@ int main(void)
     if (!mkdtemp(folder))
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arena_gives_zeroed_aligned_memory), cmocka_unit_test(arena_jumps_when_exhausted),
-        cmocka_unit_test(bytes_come_back),                   cmocka_unit_test(one_value_has_one_varint),
-        cmocka_unit_test(checksum_is_the_known_one),         cmocka_unit_test(files_appear_whole_or_not_at_all),
-        cmocka_unit_test(of_a_killed_process_nothing_is_left), cmocka_unit_test(links_are_followed),
-        cmocka_unit_test(a_new_name_is_synced),              cmocka_unit_test(the_next_writer_cleans_up),
+        cmocka_unit_test(arena_gives_zeroed_aligned_memory),
+        cmocka_unit_test(arena_jumps_when_exhausted),
+        cmocka_unit_test(bytes_come_back),
+        cmocka_unit_test(one_value_has_one_varint),
+        cmocka_unit_test(checksum_is_the_known_one),
+        cmocka_unit_test(files_appear_whole_or_not_at_all),
+        cmocka_unit_test(of_a_killed_process_nothing_is_left),
+        cmocka_unit_test(links_are_followed),
+        cmocka_unit_test(a_new_name_is_synced),
+        cmocka_unit_test(the_next_writer_cleans_up),
         cmocka_unit_test(writers_do_not_disturb_each_other),
-        cmocka_unit_test(a_check_opens_no_pipe),             cmocka_unit_test(a_machine_without_proc_will_do),
-        cmocka_unit_test(unwritable_and_unreadable_paths_are_named), cmocka_unit_test(a_file_is_read_at_its_size),
-        cmocka_unit_test(outputs_are_kept_apart),            cmocka_unit_test(error_texts_are_cut_not_overrun),
-        cmocka_unit_test(one_is_singular),                   cmocka_unit_test(terminals_are_shown_characters_only),
+        cmocka_unit_test(a_check_opens_no_pipe),
+        cmocka_unit_test(a_machine_without_proc_will_do),
+        cmocka_unit_test(unwritable_and_unreadable_paths_are_named),
+        cmocka_unit_test(a_file_is_read_at_its_size),
+        cmocka_unit_test(outputs_are_kept_apart),
+        cmocka_unit_test(error_texts_are_cut_not_overrun),
+        cmocka_unit_test(one_is_singular),
+        cmocka_unit_test(terminals_are_shown_characters_only),
         cmocka_unit_test(json_is_utf_8),
     };
     const int failures = cmocka_run_group_tests_name("base", tests, NULL, NULL);

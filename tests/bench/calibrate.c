@@ -1,7 +1,8 @@
-/* How well does one run predict the next? Two ranks train on two cores; costs come from the trace of a first run, and the makespan
-   that they predict is held against runs that follow. Where that is allowed all of them run before other programs.
-   A machine that others share is now fast, now slow, for seconds, and no costs can say when. So there are two figures: of the FASTEST
-   steps of every run, the machine as it is when it is left alone, and of all steps, beside it how far the runs themselves lie apart. */
+/* How well does one run predict the next? Two ranks train on two cores; costs come from the trace of a first run, and
+   the makespan that they predict is held against runs that follow. Where that is allowed all of them run before other
+   programs. A machine that others share is now fast, now slow, for seconds, and no costs can say when. So there are two
+   figures: of the FASTEST steps of every run, the machine as it is when it is left alone, and of all steps, beside it
+   how far the runs themselves lie apart. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,8 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The numbers behind `name` in what the command prints, ascending, the first left out where there are more. Returns their count;
-   0: the command failed. */
+/* The numbers behind `name` in what the command prints, ascending, the first left out where there are more. Returns
+   their count; 0: the command failed. */
 static int numbers(const char *command, const char *name, double *values)
 {
     static char line[LINE_BYTES];
@@ -50,7 +51,8 @@ static double predict(const char *build, const char *folder, const char *options
 {
     char command[2048];
     double makespan[STEPS];
-    snprintf(command, sizeof command, "%s/dpc calibrate %s -o %s/costs %s/trace && %s/dpc %s --cost @%s/costs --emit=stats", build, options,
+    snprintf(command, sizeof command,
+             "%s/dpc calibrate %s -o %s/costs %s/trace && %s/dpc %s --cost @%s/costs --emit=stats", build, options,
              folder, folder, build, schedule, folder);
     return numbers(command, "\"makespan\": ", makespan) == 1 ? makespan[0] : 0;
 }
@@ -79,8 +81,9 @@ int main(void)
     if (!mkdtemp(folder))
         return 1;
     snprintf(command, sizeof command,
-             "%s/dpc %s -o %s/prog.bin && %s%s/dprun %s --steps %d --json --trace %s/trace --trace-steps %d %s/prog.bin >/dev/null 2>&1", build,
-             schedule, folder, priority, build, model, STEPS, folder, STEPS, folder);
+             "%s/dpc %s -o %s/prog.bin && %s%s/dprun %s --steps %d --json --trace %s/trace --trace-steps %d "
+             "%s/prog.bin >/dev/null 2>&1",
+             build, schedule, folder, priority, build, model, STEPS, folder, STEPS, folder);
     if (system(command) != 0)
         return 1;
     double quiet[RUNS], all[RUNS], makespans[STEPS];
@@ -88,7 +91,8 @@ int main(void)
     const double predicted_quiet = predict(build, folder, command), predicted = predict(build, folder, "");
     if (predicted_quiet <= 0 || predicted <= 0)
         return 1;
-    snprintf(command, sizeof command, "%s%s/dprun %s --steps %d --json %s/prog.bin 2>/dev/null", priority, build, model, STEPS, folder);
+    snprintf(command, sizeof command, "%s%s/dprun %s --steps %d --json %s/prog.bin 2>/dev/null", priority, build, model,
+             STEPS, folder);
     for (int i = 0; i < RUNS; i++) {
         const int count = numbers(command, "\"makespan_ms\":", makespans);
         if (count <= FASTEST)

@@ -1,5 +1,5 @@
-/* What dpc takes for large schedules, all proofs included, and dprun to load them. Prints lines: name value unit. Run from the top
-   folder with BUILD set. */
+/* What dpc takes for large schedules, all proofs included, and dprun to load them. Prints lines: name value unit. Run
+   from the top folder with BUILD set. */
 
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
@@ -70,9 +70,10 @@ static void measure_program(const char *name)
     }
     for (uint32_t r = 0; r < program->rank_count; r++)
         instructions += program->ranks[r].instruction_count;
-    printf("compile.%s.instruction %.2f bytes (%llu instructions; goal 16)\n", name, (double)size / (double)instructions,
-           (unsigned long long)instructions);
-    printf("compile.%s.load %.1f million/s (instructions decoded and verified; goal 10)\n", name, (double)instructions / seconds / 1e6);
+    printf("compile.%s.instruction %.2f bytes (%llu instructions; goal 16)\n", name,
+           (double)size / (double)instructions, (unsigned long long)instructions);
+    printf("compile.%s.load %.1f million/s (instructions decoded and verified; goal 10)\n", name,
+           (double)instructions / seconds / 1e6);
     arena_free(&arena);
 }
 
@@ -86,8 +87,8 @@ static void measure(const char *name, int runs, const char *goal, char *const *o
         costs[i] = run(arguments);
     qsort(costs, (size_t)runs, sizeof *costs, compare);
     const Cost *median = &costs[runs / 2];
-    printf("compile.%s.seconds %.3f s (median of %d, %.3f..%.3f; goal %s)\n", name, median->seconds, runs, costs[0].seconds,
-           costs[runs - 1].seconds, goal);
+    printf("compile.%s.seconds %.3f s (median of %d, %.3f..%.3f; goal %s)\n", name, median->seconds, runs,
+           costs[0].seconds, costs[runs - 1].seconds, goal);
     printf("compile.%s.processor %.3f s (of that run)\n", name, median->processor_seconds);
     printf("compile.%s.memory %.0f MiB\n", name, median->peak);
     arguments[count + 1] = "-o";
@@ -98,14 +99,15 @@ static void measure(const char *name, int runs, const char *goal, char *const *o
 }
 
 #define MEASURE(name, runs, goal, ...) \
-    measure(name, runs, goal, (char *const[]){__VA_ARGS__}, sizeof (char *const[]){__VA_ARGS__} / sizeof(char *))
+    measure(name, runs, goal, (char *const[]){__VA_ARGS__}, sizeof(char *const[]){__VA_ARGS__} / sizeof(char *))
 
 int main(void)
 {
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
     snprintf(dpc, sizeof dpc, "%s/dpc", build);
     snprintf(output, sizeof output, "%s/bench-compile.%d.bin", build, (int)getpid());
-    MEASURE("interleaved_64", RUNS, "0.25", "--ranks=64", "--microbatches=512", "-Dchunks=4", "schedules/interleaved-1f1b.dps");
+    MEASURE("interleaved_64", RUNS, "0.25", "--ranks=64", "--microbatches=512", "-Dchunks=4",
+            "schedules/interleaved-1f1b.dps");
     MEASURE("dualpipe_1024", 1, "30; memory 8192", "--ranks=1024", "--microbatches=4096", "schedules/dualpipe.dps");
     return 0;
 }

@@ -1,5 +1,5 @@
-/* What an instruction costs the host when a GPU computes: all that the interpreter and the device do, CUDA's own time apart.
-   Prints lines: name value unit. */
+/* What an instruction costs the host when a GPU computes: all that the interpreter and the device do, CUDA's own time
+   apart. Prints lines: name value unit. */
 
 #include "tests/bench/no_cuda.h"
 #include "tests/bench/pipeline_run.h"
@@ -7,8 +7,8 @@
 enum { MICROBATCHES = 200, STEPS = 15 };
 
 typedef struct Seen {
-    double busy[STEPS];   /* seconds, of all passes of a step */
-    size_t calls[STEPS];  /* so far */
+    double busy[STEPS];  /* seconds, of all passes of a step */
+    size_t calls[STEPS]; /* so far */
 } Seen;
 
 static void on_step(void *context, const StepReport *report)
@@ -18,11 +18,13 @@ static void on_step(void *context, const StepReport *report)
     seen->calls[report->step - 1] = calls;
 }
 
-/* F and B in turn on one rank, of a GPT of two layers: B is I and W. The first step meets every F and B for the first time. */
+/* F and B in turn on one rank, of a GPT of two layers: B is I and W. The first step meets every F and B for the first
+   time. */
 static void measure(char *hidden, char *sequence, char *way, const char *name)
 {
-    char *arguments[] = {"dprun", "--device=cuda", "--set", hidden, "--set", sequence, "--set=layers=2", "--set=heads=4", "--steps=15",
-                         "--transport=local", way, "prog.bin", NULL};
+    char *arguments[] = {
+        "dprun",      "--device=cuda",     "--set", hidden,     "--set", sequence, "--set=layers=2", "--set=heads=4",
+        "--steps=15", "--transport=local", way,     "prog.bin", NULL};
     Seen seen = {0};
     const SessionHooks hooks = {.observer = {.context = &seen, .step = on_step}};
     run_pipeline("enqueue", 1, MICROBATCHES, true, &hooks, (int)(sizeof arguments / sizeof *arguments) - 1, arguments);

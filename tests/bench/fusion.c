@@ -1,4 +1,5 @@
-/* What an F&B costs the host on the CUDA device, its calls to CUDA apart, and what the planned order of its tiles should gain on a GPU. Prints lines: name value unit. */
+/* What an F&B costs the host on the CUDA device, its calls to CUDA apart, and what the planned order of its tiles
+   should gain on a GPU. Prints lines: name value unit. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
@@ -83,9 +84,16 @@ static void *far(size_t bytes)
 static PassBuffers far_buffers(const StageSizes *sizes)
 {
     return (PassBuffers){
-        .parameters = far(2 * sizes->parameters), .parameter_gradients = far(4 * sizes->parameters), .x = far(2 * sizes->message),
-        .y = far(2 * sizes->message), .dx = far(2 * sizes->message), .dy = far(2 * sizes->message), .context = far(2 * sizes->context),
-        .stash = far(2 * sizes->stash), .gradient = far(2 * sizes->gradient), .workspace = far(2 * sizes->workspace),
+        .parameters = far(2 * sizes->parameters),
+        .parameter_gradients = far(4 * sizes->parameters),
+        .x = far(2 * sizes->message),
+        .y = far(2 * sizes->message),
+        .dx = far(2 * sizes->message),
+        .dy = far(2 * sizes->message),
+        .context = far(2 * sizes->context),
+        .stash = far(2 * sizes->stash),
+        .gradient = far(2 * sizes->gradient),
+        .workspace = far(2 * sizes->workspace),
     };
 }
 
@@ -110,8 +118,13 @@ static int64_t own_time(void)
 static void measure(unsigned layers, unsigned hidden, unsigned sequence)
 {
     static const Recipe recipe = {
-        .entries = {{{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, {RECIPE_MLP, RECIPE_F},
-                     {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}}}, .counts = {6},
+        .entries = {{{RECIPE_ATTENTION, RECIPE_F},
+                     {RECIPE_MLP, RECIPE_B},
+                     {RECIPE_MLP, RECIPE_W},
+                     {RECIPE_MLP, RECIPE_F},
+                     {RECIPE_ATTENTION, RECIPE_B},
+                     {RECIPE_ATTENTION, RECIPE_W}}},
+        .counts = {6},
     };
     ModelConfig config;
     Device *device;
@@ -123,8 +136,11 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
     OK(stage_open(&config, device, 1, 3, 1, &stage, &error));
     StagePair pairs[2];
     for (int p = 0; p < 2; p++)
-        pairs[p] = (StagePair){.forward = stage, .backward = stage, .forward_buffers = far_buffers(stage_sizes(stage)),
-                               .backward_buffers = far_buffers(stage_sizes(stage)), .weights = true};
+        pairs[p] = (StagePair){.forward = stage,
+                               .backward = stage,
+                               .forward_buffers = far_buffers(stage_sizes(stage)),
+                               .backward_buffers = far_buffers(stage_sizes(stage)),
+                               .weights = true};
     int64_t begun = own_time();
     OK(stage_overlap(&pairs[0], &recipe, &error));
     const double first = (double)(own_time() - begun);
@@ -142,8 +158,8 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
             const double now = (double)(own_time() - begun) / TIMED;
             each = now < each ? now : each;
         }
-        printf("fb.host.%ux%u.%s %.2f us\nfb.calls.%ux%u.%s %.1f calls\n", layers, hidden, ways[way], each * 1e-3, layers, hidden,
-               ways[way], (double)calls / TIMED);
+        printf("fb.host.%ux%u.%s %.2f us\nfb.calls.%ux%u.%s %.1f calls\n", layers, hidden, ways[way], each * 1e-3,
+               layers, hidden, ways[way], (double)calls / TIMED);
     }
     printf("fb.plan.%ux%u %.0f us\n", layers, hidden, first * 1e-3);
     printf("fb.modelled.%ux%u %.3f of_in_turn\n", layers, hidden, gain());

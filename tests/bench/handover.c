@@ -1,4 +1,5 @@
-/* What handing a block from rank to rank costs. Prints lines: name value unit. Run from the top folder with BUILD set. */
+/* What handing a block from rank to rank costs. Prints lines: name value unit. Run from the top folder with BUILD
+   set. */
 
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"

@@ -7,10 +7,10 @@
 enum { INSTRUCTIONS = 40000, STEPS = 15 };
 
 typedef struct Seen {
-    double busy[STEPS];            /* seconds of all passes of a step, rank 0 */
-    size_t resident;               /* bytes, after the last step */
+    double busy[STEPS]; /* seconds of all passes of a step, rank 0 */
+    size_t resident;    /* bytes, after the last step */
     uint64_t planned;
-    double ready;                  /* seconds */
+    double ready; /* seconds */
 } Seen;
 
 static size_t resident_bytes(void)
@@ -47,7 +47,8 @@ static Status empty_pass(Stage *stage, const PassBuffers *buffers, Error *error)
     return STATUS_OK;
 }
 
-static Seen run(uint32_t ranks, uint32_t microbatches, bool reference, const Passes *passes, int count, char **arguments)
+static Seen run(uint32_t ranks, uint32_t microbatches, bool reference, const Passes *passes, int count,
+                char **arguments)
 {
     Seen seen = {0};
     const SessionHooks hooks = {.observer = {.context = &seen, .ready = on_ready, .step = on_step}, .passes = passes};
@@ -55,8 +56,9 @@ static Seen run(uint32_t ranks, uint32_t microbatches, bool reference, const Pas
     return seen;
 }
 
-#define RUN(ranks, microbatches, reference, passes, ...) \
-    run(ranks, microbatches, reference, passes, sizeof((char *[]){__VA_ARGS__}) / sizeof(char *), (char *[]){__VA_ARGS__, NULL})
+#define RUN(ranks, microbatches, reference, passes, ...)                                          \
+    run(ranks, microbatches, reference, passes, sizeof((char *[]){__VA_ARGS__}) / sizeof(char *), \
+        (char *[]){__VA_ARGS__, NULL})
 
 static int compare(const void *left, const void *right)
 {
@@ -72,20 +74,19 @@ static void measure_instructions(void)
                     "--set=microbatch_size=1", "--steps=15", "--transport=local", "prog.bin");
     qsort(seen.busy, STEPS, sizeof *seen.busy, compare);
     printf("interpreter.instruction %.1f ns (median of %d steps, %.1f..%.1f; goal 50)\n",
-           seen.busy[STEPS / 2] * 1e9 / INSTRUCTIONS, STEPS,
-           seen.busy[0] * 1e9 / INSTRUCTIONS, seen.busy[STEPS - 1] * 1e9 / INSTRUCTIONS);
+           seen.busy[STEPS / 2] * 1e9 / INSTRUCTIONS, STEPS, seen.busy[0] * 1e9 / INSTRUCTIONS,
+           seen.busy[STEPS - 1] * 1e9 / INSTRUCTIONS);
 }
 
 /* What a first, tiny run has loaded is the library's. */
 static void measure_memory(void)
 {
-    const Seen first = RUN(4, 2, false, NULL, "dprun", "--set=hidden=64", "--set=heads=2",
-                           "--set=sequence=16", "--steps=1", "--transport=local", "prog.bin");
+    const Seen first = RUN(4, 2, false, NULL, "dprun", "--set=hidden=64", "--set=heads=2", "--set=sequence=16",
+                           "--steps=1", "--transport=local", "prog.bin");
     printf("start.first_run %.1f ms (the library's own start and 4 ranks)\n", first.ready * 1e3);
     const size_t before = resident_bytes();
-    const Seen seen = RUN(4, 8, false, NULL, "dprun", "--set=hidden=256", "--set=heads=4",
-                          "--set=sequence=128", "--set=microbatch_size=2",
-                          "--steps=2", "--transport=local", "prog.bin");
+    const Seen seen = RUN(4, 8, false, NULL, "dprun", "--set=hidden=256", "--set=heads=4", "--set=sequence=128",
+                          "--set=microbatch_size=2", "--steps=2", "--transport=local", "prog.bin");
     const double planned = (double)seen.planned, resident = (double)(seen.resident - before);
     printf("memory.planned %.1f MiB\nmemory.resident %.1f MiB\n", planned / (1 << 20), resident / (1 << 20));
     printf("memory.resident_over_planned %.4f ratio (goal 0.9..1.1)\n", resident / planned);

@@ -1,6 +1,6 @@
-/* Which library should multiply matrices? The shapes of a stage (y = x w, dx = dy w^T, dw += x^T dy) on one thread, then on
-   two rank threads at once, through oneDNN's sgemm, its matmul primitives (float32 and bfloat16) and OpenBLAS, where that is
-   installed. GFLOP/s, best of several rounds. HACKING.md has the figures and what followed from them. */
+/* Which library should multiply matrices? The shapes of a stage (y = x w, dx = dy w^T, dw += x^T dy) on one thread,
+   then on two rank threads at once, through oneDNN's sgemm, its matmul primitives (float32 and bfloat16) and OpenBLAS,
+   where that is installed. GFLOP/s, best of several rounds. HACKING.md has the figures and what followed from them. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cpu_dnnl.h"
@@ -38,26 +38,23 @@ typedef struct Product {
 
 typedef void (*Multiply)(Product *product);
 
-typedef void CblasSgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a, int lda,
-                        const float *b, int ldb, float beta, float *c, int ldc);
+typedef void CblasSgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
+                        int lda, const float *b, int ldb, float beta, float *c, int ldc);
 static CblasSgemm *cblas;
 
 static void multiply_openblas(Product *p)
 {
-    cblas(101, p->transpose_a ? 112 : 111, p->transpose_b ? 112 : 111, p->m, p->n, p->k, 1, p->a, p->transpose_a ? p->m : p->k,
-          p->b, p->transpose_b ? p->k : p->n, p->accumulate ? 1 : 0, p->c, p->n);
+    cblas(101, p->transpose_a ? 112 : 111, p->transpose_b ? 112 : 111, p->m, p->n, p->k, 1, p->a,
+          p->transpose_a ? p->m : p->k, p->b, p->transpose_b ? p->k : p->n, p->accumulate ? 1 : 0, p->c, p->n);
 }
 
 static void multiply_sgemm(Product *p)
 {
-    dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', p->m, p->n, p->k, 1, p->a, p->transpose_a ? p->m : p->k,
-               p->b, p->transpose_b ? p->k : p->n, p->accumulate ? 1 : 0, p->c, p->n);
+    dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', p->m, p->n, p->k, 1, p->a,
+               p->transpose_a ? p->m : p->k, p->b, p->transpose_b ? p->k : p->n, p->accumulate ? 1 : 0, p->c, p->n);
 }
 
-static void multiply_primitive(Product *p)
-{
-    dnnl_primitive_execute(p->primitive, p->stream, 3, p->arguments);
-}
+static void multiply_primitive(Product *p) { dnnl_primitive_execute(p->primitive, p->stream, 3, p->arguments); }
 
 static void check(dnnl_status_t status, const char *what)
 {
@@ -72,9 +69,11 @@ static const char *prepare_primitive(Product *p, dnnl_engine_t engine, dnnl_data
 {
     dnnl_memory_desc_t a, b, c;
     check(dnnl_memory_desc_create_with_strides(&a, 2, (dnnl_dims_t){p->m, p->k}, type,
-                                               p->transpose_a ? (dnnl_dims_t){1, p->m} : (dnnl_dims_t){p->k, 1}), "descriptor");
+                                               p->transpose_a ? (dnnl_dims_t){1, p->m} : (dnnl_dims_t){p->k, 1}),
+          "descriptor");
     check(dnnl_memory_desc_create_with_strides(&b, 2, (dnnl_dims_t){p->k, p->n}, type,
-                                               p->transpose_b ? (dnnl_dims_t){1, p->k} : (dnnl_dims_t){p->n, 1}), "descriptor");
+                                               p->transpose_b ? (dnnl_dims_t){1, p->k} : (dnnl_dims_t){p->n, 1}),
+          "descriptor");
     check(dnnl_memory_desc_create_with_strides(&c, 2, (dnnl_dims_t){p->m, p->n}, dnnl_f32, (dnnl_dims_t){p->n, 1}),
           "descriptor");
     dnnl_primitive_attr_t attributes;
@@ -101,8 +100,10 @@ static const char *prepare_primitive(Product *p, dnnl_engine_t engine, dnnl_data
     const int names[3] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     for (int i = 0; i < 3; i++) {
         p->arguments[i].arg = names[i];
-        check(dnnl_memory_create(&p->arguments[i].memory, dnnl_primitive_desc_query_md(descriptor, dnnl_query_exec_arg_md, names[i]),
-                                 engine, data[i]), "memory");
+        check(dnnl_memory_create(&p->arguments[i].memory,
+                                 dnnl_primitive_desc_query_md(descriptor, dnnl_query_exec_arg_md, names[i]), engine,
+                                 data[i]),
+              "memory");
     }
     return implementation; /* lives in the library */
 }
@@ -226,7 +227,8 @@ int main(void)
         printf("\n");
         for (int shape = 0; shape < SHAPES; shape++)
             for (int layout = 0; layout < LAYOUTS; layout++) {
-                printf("%8d %4d %4d %-12s", shapes[shape].tokens, shapes[shape].from, shapes[shape].to, layout_names[layout]);
+                printf("%8d %4d %4d %-12s", shapes[shape].tokens, shapes[shape].from, shapes[shape].to,
+                       layout_names[layout]);
                 const char *implementation = NULL;
                 for (int library = 0; library < LIBRARIES; library++) {
                     if (library == 0 && !cblas) {
@@ -235,8 +237,8 @@ int main(void)
                     }
                     Job jobs[2];
                     for (int i = 0; i < threads; i++) {
-                        jobs[i] = (Job){.engine = engine, .library = library, .shape = shapes[shape],
-                                        .layout = (Layout)layout};
+                        jobs[i] = (Job){
+                            .engine = engine, .library = library, .shape = shapes[shape], .layout = (Layout)layout};
                         if (pthread_create(&jobs[i].thread, NULL, work, &jobs[i]))
                             return 3;
                     }

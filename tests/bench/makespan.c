@@ -1,5 +1,6 @@
-/* Does a step take as long as its measured passes predict? Two ranks on two cores run 1F1B; the timeline is computed again
-   from the measured time of every single pass, with messages that take no time, and held against what really happened. */
+/* Does a step take as long as its measured passes predict? Two ranks on two cores run 1F1B; the timeline is computed
+   again from the measured time of every single pass, with messages that take no time, and held against what really
+   happened. */
 
 #include "compiler/order/csv.h"
 #include "compiler/prove/legal.h"
@@ -28,7 +29,8 @@ static double number_behind(const char *line, const char *key)
     return found ? strtod(found + strlen(key), NULL) : 0;
 }
 
-/* One step of the trace: times of passes into `measured`, in the order of each rank; returns the measured makespan, ms. */
+/* One step of the trace: times of passes into `measured`, in the order of each rank; returns the measured makespan,
+   ms. */
 static double read_step(char *trace, unsigned step, const Schedule *schedule, double **measured)
 {
     double first = 1e300, last = 0;
@@ -103,8 +105,8 @@ static int measure(const char *folder, Arena *arena)
     qsort(ratios, (size_t)count, sizeof *ratios, compare);
     printf("makespan_measured %.2f ms\n", taken);
     printf("makespan_predicted_from_passes %.2f ms\n", predicted);
-    printf("makespan_measured_over_predicted %.4f ratio (median of %d steps, %.4f..%.4f)\n", ratios[count / 2], count, ratios[0],
-           ratios[count - 1]);
+    printf("makespan_measured_over_predicted %.4f ratio (median of %d steps, %.4f..%.4f)\n", ratios[count / 2], count,
+           ratios[0], ratios[count - 1]);
     return 0;
 }
 
@@ -117,7 +119,8 @@ int main(void)
         return 1;
     int failed = shell("%s/dpc --ranks 2 --microbatches 8 schedules/1f1b.dps -o %s/prog.bin", folder) ||
                  shell("%s/dpc --ranks 2 --microbatches 8 schedules/1f1b.dps --emit=csv:%s/order.csv", folder) ||
-                 shell("%1$s/dprun --set hidden=256 --set heads=8 --set sequence=256 --set microbatch_size=2 --set layers=4 --steps 16 --json "
+                 shell("%1$s/dprun --set hidden=256 --set heads=8 --set sequence=256 --set microbatch_size=2 --set "
+                       "layers=4 --steps 16 --json "
                        "--trace %2$s/trace.json %2$s/prog.bin >/dev/null",
                        folder) ||
                  measure(folder, &arena);

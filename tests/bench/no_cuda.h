@@ -19,21 +19,63 @@ struct CUevent_st {
     int64_t time; /* of the host */
 };
 
-static const char *GetErrorString(CudaError error) { (void)error; return ""; }
-static CudaError DriverGetVersion(int *version) { *version = 13000; return CUDA_OK; }
-static CudaError GetDeviceCount(int *count) { *count = 1; return CUDA_OK; }
-static CudaError SetDevice(int device) { (void)device; return CUDA_OK; }
-static CudaError Free(void *memory) { free(memory); return CUDA_OK; }
-static CudaError StreamDestroy(CudaStream *stream) { (void)stream; return CUDA_OK; }
-static CudaError StreamSynchronize(CudaStream *stream) { (void)stream; return CUDA_OK; }
-static CudaError EventDestroy(CudaEvent *event) { free(event); return CUDA_OK; }
-static CudaError LibraryUnload(CudaLibrary *library) { (void)library; return CUDA_OK; }
-static CudaError EventQuery(CudaEvent *event) { (void)event; calls++; return CUDA_OK; }
+static const char *GetErrorString(CudaError error)
+{
+    (void)error;
+    return "";
+}
+static CudaError DriverGetVersion(int *version)
+{
+    *version = 13000;
+    return CUDA_OK;
+}
+static CudaError GetDeviceCount(int *count)
+{
+    *count = 1;
+    return CUDA_OK;
+}
+static CudaError SetDevice(int device)
+{
+    (void)device;
+    return CUDA_OK;
+}
+static CudaError Free(void *memory)
+{
+    free(memory);
+    return CUDA_OK;
+}
+static CudaError StreamDestroy(CudaStream *stream)
+{
+    (void)stream;
+    return CUDA_OK;
+}
+static CudaError StreamSynchronize(CudaStream *stream)
+{
+    (void)stream;
+    return CUDA_OK;
+}
+static CudaError EventDestroy(CudaEvent *event)
+{
+    free(event);
+    return CUDA_OK;
+}
+static CudaError LibraryUnload(CudaLibrary *library)
+{
+    (void)library;
+    return CUDA_OK;
+}
+static CudaError EventQuery(CudaEvent *event)
+{
+    (void)event;
+    calls++;
+    return CUDA_OK;
+}
 
 static CudaError GetDeviceProperties(CudaProperties *properties, int device)
 {
     (void)device;
-    *properties = (CudaProperties){.name = "none", .major = 9, .multiprocessors = MULTIPROCESSORS, .shared_bytes = 227 << 10};
+    *properties =
+        (CudaProperties){.name = "none", .major = 9, .multiprocessors = MULTIPROCESSORS, .shared_bytes = 227 << 10};
     return CUDA_OK;
 }
 
@@ -124,19 +166,41 @@ static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const Tenso
 }
 
 static const CudaRuntime table = {
-    .runtime_version = 13000, .GetErrorString = GetErrorString, .DriverGetVersion = DriverGetVersion,
-    .GetDeviceCount = GetDeviceCount, .GetDeviceProperties = GetDeviceProperties, .SetDevice = SetDevice, .Malloc = Malloc,
-    .Free = Free, .MallocHost = Malloc, .FreeHost = Free, .MemsetAsync = MemsetAsync, .MemcpyAsync = MemcpyAsync,
-    .StreamCreate = StreamCreate, .StreamDestroy = StreamDestroy, .StreamSynchronize = StreamSynchronize,
-    .EventCreate = EventCreate, .EventDestroy = EventDestroy, .EventRecord = EventRecord, .EventQuery = EventQuery,
+    .runtime_version = 13000,
+    .GetErrorString = GetErrorString,
+    .DriverGetVersion = DriverGetVersion,
+    .GetDeviceCount = GetDeviceCount,
+    .GetDeviceProperties = GetDeviceProperties,
+    .SetDevice = SetDevice,
+    .Malloc = Malloc,
+    .Free = Free,
+    .MallocHost = Malloc,
+    .FreeHost = Free,
+    .MemsetAsync = MemsetAsync,
+    .MemcpyAsync = MemcpyAsync,
+    .StreamCreate = StreamCreate,
+    .StreamDestroy = StreamDestroy,
+    .StreamSynchronize = StreamSynchronize,
+    .EventCreate = EventCreate,
+    .EventDestroy = EventDestroy,
+    .EventRecord = EventRecord,
+    .EventQuery = EventQuery,
     .EventElapsedTime = EventElapsedTime,
-    .LibraryLoadData = LibraryLoadData, .LibraryUnload = LibraryUnload, .LibraryGetKernel = LibraryGetKernel,
-    .KernelSetAttributeForDevice = KernelSetAttributeForDevice, .LaunchKernel = LaunchKernel, .EncodeTensorMap = EncodeTensorMap,
+    .LibraryLoadData = LibraryLoadData,
+    .LibraryUnload = LibraryUnload,
+    .LibraryGetKernel = LibraryGetKernel,
+    .KernelSetAttributeForDevice = KernelSetAttributeForDevice,
+    .LaunchKernel = LaunchKernel,
+    .EncodeTensorMap = EncodeTensorMap,
 };
 const CudaRuntime *const cuda_runtime = &table;
 
-#define IMAGE(name) {name, "sm_90a", "none"}
-const CudaImage cuda_images[] = {IMAGE("product.bf16"), IMAGE("attention.bf16"), IMAGE("layers.bf16"), IMAGE("training.bf16"),
-                                 IMAGE("training.f32"), IMAGE("hopper"), IMAGE("fused.bf16"), {NULL, NULL, NULL}};
+#define IMAGE(name)            \
+    {                          \
+        name, "sm_90a", "none" \
+    }
+const CudaImage cuda_images[] = {IMAGE("product.bf16"),  IMAGE("attention.bf16"), IMAGE("layers.bf16"),
+                                 IMAGE("training.bf16"), IMAGE("training.f32"),   IMAGE("hopper"),
+                                 IMAGE("fused.bf16"),    {NULL, NULL, NULL}};
 
 #endif

@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A whole run of dprun's code in this process, of a pipeline of one chunk a rank; what fails ends the bench, by its name. */
-static inline void run_pipeline(const char *bench, uint32_t ranks, uint32_t microbatches, bool reference, const SessionHooks *hooks,
-                                int count, char **arguments)
+/* A whole run of dprun's code in this process, of a pipeline of one chunk a rank; what fails ends the bench, by its
+   name. */
+static inline void run_pipeline(const char *bench, uint32_t ranks, uint32_t microbatches, bool reference,
+                                const SessionHooks *hooks, int count, char **arguments)
 {
     Arena arena = {0};
     Error error = {0};

@@ -1,5 +1,5 @@
-/* How good are the orders that the search finds, and how long does it take? A line a placement: bubble rate, what no order can beat,
-   what is published, seconds. */
+/* How good are the orders that the search finds, and how long does it take? A line a placement: bubble rate, what no
+   order can beat, what is published, seconds. */
 
 #include "compiler/search/search.h"
 #include "runtime/base/clock.h"
@@ -18,13 +18,14 @@ static void find(const char *name, Schedule *schedule, const Costs *costs, int64
     for (uint32_t r = 0; r < schedule->ranks; r++)
         limits[r] = memory;
     for (uint32_t c = 0; c < schedule->chunk_counts[0]; c++)
-        work += (costs_pass(costs, 0, COST_F) + costs_pass(costs, 0, COST_B)) * schedule->pipes[schedule->chunks[0][c].pipe].microbatches;
+        work += (costs_pass(costs, 0, COST_F) + costs_pass(costs, 0, COST_B)) *
+                schedule->pipes[schedule->chunks[0][c].pipe].microbatches;
     const SearchTask task = {costs, SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits, effort};
     SearchProgress result;
     const int64_t start = clock_nanoseconds();
     search_order(schedule, &task, NULL, (Span){0, 0}, arena, &result);
-    printf("search_%s_p%u_m%u_memory%lld %.4f bubble rate (no order below %.4f", name, schedule->ranks, schedule->microbatches,
-           (long long)memory, 1 - work / result.cost, 1 - work / result.bound);
+    printf("search_%s_p%u_m%u_memory%lld %.4f bubble rate (no order below %.4f", name, schedule->ranks,
+           schedule->microbatches, (long long)memory, 1 - work / result.cost, 1 - work / result.bound);
     if (known >= 0)
         printf(", published %.4f", known);
     printf("; %u orders, %.2f s)\n", result.tried, (double)(clock_nanoseconds() - start) / 1e9);
@@ -39,19 +40,26 @@ int main(int argc, char **argv)
         for (uint32_t times = 3; times <= 8; times += times == 3 ? 1 : 4)
             for (uint32_t memory = 1; memory <= 2; memory++) {
                 const uint32_t p = published[i].ranks;
-                const Costs costs = costs_of(published[i].forward, published[i].input, published[i].weight, published[i].message);
+                const Costs costs =
+                    costs_of(published[i].forward, published[i].input, published[i].weight, published[i].message);
                 Schedule schedule;
                 placement_usual(&arena, p, 1, false, 1, times * p, &schedule);
                 find(published[i].model, &schedule, &costs, 2 * memory * p,
-                     schedule.microbatches == published[i].microbatches ? published[i].published[memory - 1] : -1, &arena);
+                     schedule.microbatches == published[i].microbatches ? published[i].published[memory - 1] : -1,
+                     &arena);
                 arena_free(&arena);
             }
     static const struct {
         const char *name;
         uint32_t chunks, pipes, thirds; /* thirds of `ranks` activations of a stage, and one more */
         bool waves;
-    } placements[] = {{"v", 2, 1, 6, true}, {"v_half", 2, 1, 3, true}, {"v_min", 2, 1, 2, true}, {"loop2", 2, 1, 9, false},
-                      {"loop4", 4, 1, 12, false}, {"waves4", 4, 1, 12, true}, {"bidirectional", 1, 2, 3, false}};
+    } placements[] = {{"v", 2, 1, 6, true},
+                      {"v_half", 2, 1, 3, true},
+                      {"v_min", 2, 1, 2, true},
+                      {"loop2", 2, 1, 9, false},
+                      {"loop4", 4, 1, 12, false},
+                      {"waves4", 4, 1, 12, true},
+                      {"bidirectional", 1, 2, 3, false}};
     for (uint32_t p = 4; p <= 16; p *= 2)
         for (size_t i = 0; i < sizeof placements / sizeof *placements; i++)
             for (int paper = 0; paper < 2; paper++) {
@@ -59,8 +67,8 @@ int main(int argc, char **argv)
                 Schedule schedule;
                 char name[40];
                 snprintf(name, sizeof name, "%s%s", placements[i].name, paper ? "_6.2B" : "");
-                placement_usual(&arena, p, placements[i].chunks, placements[i].waves, placements[i].pipes, 3 * p / placements[i].pipes,
-                                &schedule);
+                placement_usual(&arena, p, placements[i].chunks, placements[i].waves, placements[i].pipes,
+                                3 * p / placements[i].pipes, &schedule);
                 find(name, &schedule, &costs, 2 * (placements[i].thirds * p / 3 + 1), -1, &arena);
                 arena_free(&arena);
             }

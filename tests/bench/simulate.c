@@ -1,6 +1,6 @@
-/* Does a run take as long as was predicted, when its passes do? All schedules on 8 ranks, passes simulated: what is measured
-   beyond the prediction is the interpreter's, the transport's and the machine's. Where that is allowed it runs before all other
-   programs, so that theirs stays out. Prints a table. */
+/* Does a run take as long as was predicted, when its passes do? All schedules on 8 ranks, passes simulated: what is
+   measured beyond the prediction is the interpreter's, the transport's and the machine's. Where that is allowed it runs
+   before all other programs, so that theirs stays out. Prints a table. */
 
 #include "tests/transport/plugin.h"
 
@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-
 
 enum { STEPS = 7, LINE_BYTES = 1 << 16 };
 static const char costs[] = "F=2,I=2.5,W=2,FB=5.5,comm=0.5"; /* ms */
@@ -34,14 +32,15 @@ static int numbers(const char *command, const char *name, double *values, int mo
     return pipe && pclose(pipe) == 0 ? count : 0;
 }
 
-static double measure(const char *build, const char *priority, const char *folder, const char *transport, const char *schedule, double predicted)
+static double measure(const char *build, const char *priority, const char *folder, const char *transport,
+                      const char *schedule, double predicted)
 {
     char command[1024], launcher[128] = "";
     double values[STEPS];
     if (strcmp(transport, "mpi") == 0)
         snprintf(launcher, sizeof launcher, "%s -n 8", mpirun_command());
-    snprintf(command, sizeof command, "%s%s %s/dprun --device sim --cost %s --steps %d --json %s/prog.bin", priority, launcher, build, costs, STEPS,
-             folder);
+    snprintf(command, sizeof command, "%s%s %s/dprun --device sim --cost %s --steps %d --json %s/prog.bin", priority,
+             launcher, build, costs, STEPS, folder);
     const int count = numbers(command, "\"makespan_ms\":", values, STEPS);
     if (count != STEPS) {
         fprintf(stderr, "simulate: %s: failed\n", command);
@@ -49,8 +48,8 @@ static double measure(const char *build, const char *priority, const char *folde
     }
     qsort(values, STEPS, sizeof *values, compare);
     const char *slash = strrchr(schedule, '/');
-    printf("%-22.*s %-6s %10.2f %10.2f %8.4f\n", (int)strcspn(slash + 1, "."), slash + 1, transport, predicted, values[STEPS / 2],
-           values[STEPS / 2] / predicted);
+    printf("%-22.*s %-6s %10.2f %10.2f %8.4f\n", (int)strcspn(slash + 1, "."), slash + 1, transport, predicted,
+           values[STEPS / 2], values[STEPS / 2] / predicted);
     fflush(stdout);
     return values[STEPS / 2] / predicted;
 }
@@ -64,16 +63,17 @@ int main(void)
     double worst[2] = {0};
     if (!mkdtemp(folder) || glob("schedules/*.dps", 0, NULL, &schedules) != 0)
         return 1;
-    printf("%-22s %-6s %10s %10s %8s   (ms; %s; median of %d steps%s)\n", "schedule", "", "predicted", "measured", "ratio", costs, STEPS,
-           *priority ? "" : "; beside other programs");
+    printf("%-22s %-6s %10s %10s %8s   (ms; %s; median of %d steps%s)\n", "schedule", "", "predicted", "measured",
+           "ratio", costs, STEPS, *priority ? "" : "; beside other programs");
     for (size_t i = 0; i < schedules.gl_pathc; i++) {
         double predicted;
-        snprintf(command, sizeof command, "%s/dpc --ranks 8 --cost %s -o %s/prog.bin --emit=stats %s", build, costs, folder,
-                 schedules.gl_pathv[i]);
+        snprintf(command, sizeof command, "%s/dpc --ranks 8 --cost %s -o %s/prog.bin --emit=stats %s", build, costs,
+                 folder, schedules.gl_pathv[i]);
         if (numbers(command, "\"makespan\": ", &predicted, 1) != 1)
             return 1;
         for (int mpi = 0; mpi <= mpirun_is_there(); mpi++) {
-            const double ratio = measure(build, priority, folder, mpi ? "mpi" : "local", schedules.gl_pathv[i], predicted);
+            const double ratio =
+                measure(build, priority, folder, mpi ? "mpi" : "local", schedules.gl_pathv[i], predicted);
             worst[mpi] = ratio > worst[mpi] ? ratio : worst[mpi];
         }
     }

@@ -1,6 +1,6 @@
-/* Where does a stage's time go? An inner stage of one layer with hidden 1024 and sequence 512 on one thread: the share of
-   F, I and W that is spent in matrix products, and their rate beside that of the library alone, called for the same shapes
-   as often, on matrices that nobody else touches between. */
+/* Where does a stage's time go? An inner stage of one layer with hidden 1024 and sequence 512 on one thread: the share
+   of F, I and W that is spent in matrix products, and their rate beside that of the library alone, called for the same
+   shapes as often, on matrices that nobody else touches between. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/model.h"
@@ -14,12 +14,12 @@ enum { HIDDEN = 1024, SEQUENCE = 512, HEADS = 16, BLOCK = 128, ROUNDS = 5, PASSE
 
 static Error error;
 
-#define OK(call)                              \
-    do {                                      \
-        if ((call) != STATUS_OK) {            \
+#define OK(call)                                 \
+    do {                                         \
+        if ((call) != STATUS_OK) {               \
             fprintf(stderr, "%s\n", error.text); \
-            exit(3);                          \
-        }                                     \
+            exit(3);                             \
+        }                                        \
     } while (0)
 
 static void *elements(Device *device, size_t count)
@@ -51,7 +51,8 @@ static int64_t library_time(const float *a, const float *b, float *c, char ta, c
 /* Every product of a layer's F, I and W, by the library alone. */
 static int64_t layer_time(Device *device)
 {
-    static const size_t linear[][2] = {{HIDDEN, 3 * HIDDEN}, {HIDDEN, HIDDEN}, {HIDDEN, 4 * HIDDEN}, {4 * HIDDEN, HIDDEN}};
+    static const size_t linear[][2] = {
+        {HIDDEN, 3 * HIDDEN}, {HIDDEN, HIDDEN}, {HIDDEN, 4 * HIDDEN}, {4 * HIDDEN, HIDDEN}};
     const size_t most = 4 * (size_t)HIDDEN * HIDDEN;
     float *a = elements(device, most), *b = elements(device, most), *c = elements(device, most);
     int64_t total = 0;
@@ -91,10 +92,15 @@ int main(void)
     void *parameters = elements(device, sizes->parameters);
     OK(stage_initialize(stage, &(StageWeights){.parameters = parameters, .masters = parameters}, &error));
     const PassBuffers buffers = {
-        .parameters = parameters, .parameter_gradients = elements(device, sizes->parameters),
-        .x = elements(device, sizes->message), .y = elements(device, sizes->message), .dx = elements(device, sizes->message),
-        .dy = elements(device, sizes->message), .context = elements(device, sizes->context),
-        .stash = elements(device, sizes->stash), .gradient = elements(device, sizes->gradient),
+        .parameters = parameters,
+        .parameter_gradients = elements(device, sizes->parameters),
+        .x = elements(device, sizes->message),
+        .y = elements(device, sizes->message),
+        .dx = elements(device, sizes->message),
+        .dy = elements(device, sizes->message),
+        .context = elements(device, sizes->context),
+        .stash = elements(device, sizes->stash),
+        .gradient = elements(device, sizes->gradient),
         .workspace = elements(device, sizes->workspace),
     };
     static Status (*const passes[PASSES])(Stage *, const PassBuffers *, Error *) = {stage_forward, stage_backward_input,
@@ -124,10 +130,13 @@ int main(void)
     }
     const int64_t alone = layer_time(device);
     printf("share of products: %.1f %% (goal 85)\n", 100 * (double)in_products / (double)all);
-    printf("rate of products: %.1f GFLOP/s, the library alone %.1f: %.1f %% (goal 90)\n", operations / (double)in_products,
-           operations / (double)alone, 100 * (double)alone / (double)in_products);
-    void *const allocated[] = {parameters, buffers.parameter_gradients, buffers.y, buffers.dx, buffers.context, buffers.stash,
-                               buffers.gradient, buffers.workspace, (void *)buffers.x, (void *)buffers.dy};
+    printf("rate of products: %.1f GFLOP/s, the library alone %.1f: %.1f %% (goal 90)\n",
+           operations / (double)in_products, operations / (double)alone, 100 * (double)alone / (double)in_products);
+    void *const allocated[] = {parameters,        buffers.parameter_gradients,
+                               buffers.y,         buffers.dx,
+                               buffers.context,   buffers.stash,
+                               buffers.gradient,  buffers.workspace,
+                               (void *)buffers.x, (void *)buffers.dy};
     for (size_t i = 0; i < sizeof allocated / sizeof *allocated; i++)
         device->run->deallocate(device, allocated[i]);
     stage_close(stage);

@@ -1,5 +1,5 @@
-/* How fast a schedule's times are computed, in processor time: with one cost for all and with a cost of its own for every stage and link.
-   Prints lines: name value unit. Run from the top folder. */
+/* How fast a schedule's times are computed, in processor time: with one cost for all and with a cost of its own for
+   every stage and link. Prints lines: name value unit. Run from the top folder. */
 
 #include "compiler/compile.h"
 
@@ -51,8 +51,8 @@ static void measure(const Compilation *c, const char *name, const char *kind, co
         arena_free(&arena);
     }
     qsort(rates, RUNS, sizeof *rates, compare);
-    printf("timeline.%s.%s %.1f million passes/s (%llu passes; median of %d, %.1f..%.1f; goal 10)\n", name, kind, rates[RUNS / 2] / 1e6,
-           (unsigned long long)passes, RUNS, rates[0] / 1e6, rates[RUNS - 1] / 1e6);
+    printf("timeline.%s.%s %.1f million passes/s (%llu passes; median of %d, %.1f..%.1f; goal 10)\n", name, kind,
+           rates[RUNS / 2] / 1e6, (unsigned long long)passes, RUNS, rates[0] / 1e6, rates[RUNS - 1] / 1e6);
 }
 
 static int simulate(const char *name, const char *path, int64_t ranks, int64_t microbatches)
@@ -80,6 +80,8 @@ static int simulate(const char *name, const char *path, int64_t ranks, int64_t m
 
 int main(void)
 {
-    return simulate("1f1b_32", "schedules/1f1b.dps", 32, 1024) || simulate("interleaved_64", "schedules/interleaved-1f1b.dps", 64, 512) ||
-           simulate("zb_v_64", "schedules/zb-v.dps", 64, 512) || simulate("dualpipe_128", "schedules/dualpipe.dps", 128, 1024);
+    return simulate("1f1b_32", "schedules/1f1b.dps", 32, 1024) ||
+           simulate("interleaved_64", "schedules/interleaved-1f1b.dps", 64, 512) ||
+           simulate("zb_v_64", "schedules/zb-v.dps", 64, 512) ||
+           simulate("dualpipe_128", "schedules/dualpipe.dps", 128, 1024);
 }

@@ -15,15 +15,15 @@ static double processor_seconds(void)
 {
     struct rusage usage;
     getrusage(RUSAGE_CHILDREN, &usage);
-    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+    return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
 static Cost run(const char *build, const char *folder, const char *option)
 {
     char command[512];
-    snprintf(command, sizeof command,
-             "%s/dprun --json --steps 60 %s%s%s %s/prog.bin >/dev/null 2>&1", build, option, *option ? folder : "",
-             *option ? "/trace.json" : "", folder);
+    snprintf(command, sizeof command, "%s/dprun --json --steps 60 %s%s%s %s/prog.bin >/dev/null 2>&1", build, option,
+             *option ? folder : "", *option ? "/trace.json" : "", folder);
     const double processor = processor_seconds();
     const int64_t begun = clock_nanoseconds();
     if (system(command) != 0)
@@ -45,7 +45,8 @@ int main(void)
     Cost without = {1e9, 1e9}, with = {1e9, 1e9};
     if (!mkdtemp(folder))
         return 1;
-    snprintf(command, sizeof command, "%s/dpc --ranks 2 --microbatches 8 schedules/1f1b.dps -o %s/prog.bin", build, folder);
+    snprintf(command, sizeof command, "%s/dpc --ranks 2 --microbatches 8 schedules/1f1b.dps -o %s/prog.bin", build,
+             folder);
     if (system(command) != 0)
         return 1;
     for (int i = 0; i < PAIRS; i++) {

@@ -1,5 +1,6 @@
-/* F&Bs as fused launches of the CUDA device, on the stand-in: the numbers of their halves in turn, each dependence there that must be
-   there, for every recipe and at the sizes of real models; tables that nobody overwrites; blocks left to others. */
+/* F&Bs as fused launches of the CUDA device, on the stand-in: the numbers of their halves in turn, each dependence
+   there that must be there, for every recipe and at the sizes of real models; tables that nobody overwrites; blocks
+   left to others. */
 
 #include "tests/cuda/runs.h"
 #include "tests/model/harness.h"
@@ -19,8 +20,13 @@ typedef struct Work {
 
 static const Recipe unsaid;
 static const Recipe published = {
-    .entries = {{{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, {RECIPE_MLP, RECIPE_F},
-                 {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}}}, .counts = {6},
+    .entries = {{{RECIPE_ATTENTION, RECIPE_F},
+                 {RECIPE_MLP, RECIPE_B},
+                 {RECIPE_MLP, RECIPE_W},
+                 {RECIPE_MLP, RECIPE_F},
+                 {RECIPE_ATTENTION, RECIPE_B},
+                 {RECIPE_ATTENTION, RECIPE_W}}},
+    .counts = {6},
 };
 
 static Work begin_work(const char *layers)
@@ -36,8 +42,11 @@ static Work begin_work(const char *layers)
     for (int i = 0; i < 2; i++)
         make_slots(work.device, sizes, false, false, work.weights, &work.slots[i]);
     OK(stage_forward(work.stage, &work.slots[1].buffers, error));
-    work.pair = (StagePair){.forward = work.stage, .backward = work.stage, .forward_buffers = work.slots[0].buffers,
-                            .backward_buffers = work.slots[1].buffers, .weights = true};
+    work.pair = (StagePair){.forward = work.stage,
+                            .backward = work.stage,
+                            .forward_buffers = work.slots[0].buffers,
+                            .backward_buffers = work.slots[1].buffers,
+                            .weights = true};
     return work;
 }
 
@@ -58,9 +67,10 @@ static float *results(const Work *work, size_t *count)
     *count = 2 * sizes->message + sizes->parameters;
     float *all = malloc(*count * sizeof *all);
     OK(work->device->run->store_floats(work->device, ELEMENTS, sizes->message, work->slots[0].y, all, error));
-    OK(work->device->run->store_floats(work->device, ELEMENTS, sizes->message, work->slots[1].dx, all + sizes->message, error));
-    OK(work->device->run->store_floats(work->device, MASTERS, sizes->parameters, work->weights.gradients, all + 2 * sizes->message,
+    OK(work->device->run->store_floats(work->device, ELEMENTS, sizes->message, work->slots[1].dx, all + sizes->message,
                                        error));
+    OK(work->device->run->store_floats(work->device, MASTERS, sizes->parameters, work->weights.gradients,
+                                       all + 2 * sizes->message, error));
     return all;
 }
 
@@ -113,7 +123,8 @@ static void test_same_numbers(void **state)
         }
 }
 
-/* Every one of them is needed, and missed when it is not there, but for the first of F, of B and of W, which have none to wait for. */
+/* Every one of them is needed, and missed when it is not there, but for the first of F, of B and of W, which have none
+   to wait for. */
 static void test_dropped_dependences(void **state)
 {
     (void)state;
@@ -182,8 +193,8 @@ static void change(Work *work, int what, const void *other_weights)
     }
 }
 
-/* An F&B that has been there is one call, each pass alone is; where anything has changed it is more. The numbers are those of
-   the operations in turn. */
+/* An F&B that has been there is one call, each pass alone is; where anything has changed it is more. The numbers are
+   those of the operations in turn. */
 static void test_tables_stay(void **state)
 {
     (void)state;
@@ -200,7 +211,9 @@ static void test_tables_stay(void **state)
             for (int what = NOTHING; what < CHANGES; what++) {
                 change(&work, what, others.parameters);
                 for (int time = 0; time < TIMES; time++) {
-                    const size_t calls = standin_report().calls, least = mode == TOGETHER ? 1 : work.pair.weights ? 3 : 2;
+                    const size_t calls = standin_report().calls, least = mode == TOGETHER    ? 1
+                                                                         : work.pair.weights ? 3
+                                                                                             : 2;
                     run_pair(&work, what >= RECIPE ? &published : &unsaid, mode);
                     const bool is_least = standin_report().calls - calls == least;
                     const bool is_known = time > 0 || (mode == ALONE && (what == RECIPE || what == HALVES));
@@ -236,22 +249,31 @@ static void *far(uint64_t *next, uint64_t bytes)
     return place;
 }
 
-static PassBuffers far_buffers(const Device *device, const Stage *stage, bool first, bool last, void *const weights[2], uint64_t *next)
+static PassBuffers far_buffers(const Device *device, const Stage *stage, bool first, bool last, void *const weights[2],
+                               uint64_t *next)
 {
     const StageSizes *sizes = stage_sizes(stage);
     const size_t element = device->run->size[ELEMENTS];
     return (PassBuffers){
-        .parameters = weights[0], .parameter_gradients = weights[1], .x = first ? NULL : far(next, sizes->message * element),
-        .y = last ? NULL : far(next, sizes->message * element), .dx = first ? NULL : far(next, sizes->message * element),
-        .dy = last ? NULL : far(next, sizes->message * element), .context = far(next, sizes->context * element),
-        .stash = far(next, sizes->stash * element), .gradient = far(next, sizes->gradient * element),
-        .workspace = far(next, sizes->workspace * element), .inputs = far(next, sizes->inputs),
-        .targets = far(next, sizes->targets), .loss = far(next, sizeof(double)),
+        .parameters = weights[0],
+        .parameter_gradients = weights[1],
+        .x = first ? NULL : far(next, sizes->message * element),
+        .y = last ? NULL : far(next, sizes->message * element),
+        .dx = first ? NULL : far(next, sizes->message * element),
+        .dy = last ? NULL : far(next, sizes->message * element),
+        .context = far(next, sizes->context * element),
+        .stash = far(next, sizes->stash * element),
+        .gradient = far(next, sizes->gradient * element),
+        .workspace = far(next, sizes->workspace * element),
+        .inputs = far(next, sizes->inputs),
+        .targets = far(next, sizes->targets),
+        .loss = far(next, sizeof(double)),
     };
 }
 
 /* Every F with every B and I of a pipeline's stages. */
-static size_t check_recipe(const char *device_name, const char *model, const char *hidden, const char *rows, const Recipe *recipe)
+static size_t check_recipe(const char *device_name, const char *model, const char *hidden, const char *rows,
+                           const Recipe *recipe)
 {
     const char *const sizes[] = {hidden, rows, "heads=32", "layers=6", NULL};
     const ModelConfig config = config_of(model, sizes, PIPELINE);
@@ -273,8 +295,10 @@ static size_t check_recipe(const char *device_name, const char *model, const cha
     for (int forward = 0; forward < PIPELINE; forward++)
         for (int backward = 0; backward < PIPELINE; backward++)
             for (int with_weights = 0; with_weights < 2; with_weights++, expected++) {
-                const StagePair pair = {.forward = stages[forward], .backward = stages[backward],
-                                        .forward_buffers = buffers[forward][0], .backward_buffers = buffers[backward][1],
+                const StagePair pair = {.forward = stages[forward],
+                                        .backward = stages[backward],
+                                        .forward_buffers = buffers[forward][0],
+                                        .backward_buffers = buffers[backward][1],
                                         .weights = with_weights};
                 OK(stage_overlap(&pair, recipe, error));
             }
@@ -305,7 +329,8 @@ static void test_small_passes(void **state)
         standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true});
         OK(device_open("cuda", 0, &device, error));
         OK(stage_open(&config, device, 1, PIPELINE, 1, &stage, error));
-        void *const weights[2] = {far(&next, 2 * stage_sizes(stage)->parameters), far(&next, 4 * stage_sizes(stage)->parameters)};
+        void *const weights[2] = {far(&next, 2 * stage_sizes(stage)->parameters),
+                                  far(&next, 4 * stage_sizes(stage)->parameters)};
         const PassBuffers buffers = far_buffers(device, stage, false, false, weights, &next);
         OK(stage_forward(stage, &buffers, error));
         OK(stage_backward_input(stage, &buffers, error));
@@ -335,7 +360,8 @@ static void test_tables_too_many(void **state)
         standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .dry = true});
         OK(device_open("cuda", 0, &device, error));
         OK(stage_open(&config, device, 1, PIPELINE, 1, &stage, error));
-        void *const weights[2] = {far(&next, 2 * stage_sizes(stage)->parameters), far(&next, 4 * stage_sizes(stage)->parameters)};
+        void *const weights[2] = {far(&next, 2 * stage_sizes(stage)->parameters),
+                                  far(&next, 4 * stage_sizes(stage)->parameters)};
         StagePair pair = {.forward = stage, .backward = stage, .weights = true};
         pair.backward_buffers = far_buffers(device, stage, false, false, weights, &next);
         for (int time = 0; time < 2; time++) {
@@ -358,12 +384,13 @@ static void test_tables_too_many(void **state)
 
 static size_t check_shapes(const Recipe *recipe)
 {
-    static const char *const shapes[][2] = {{"hidden=4096", "sequence=4096"}, {"hidden=512", "sequence=2048"},
-                                            {"hidden=1600", "sequence=1000"}};
+    static const char *const shapes[][2] = {
+        {"hidden=4096", "sequence=4096"}, {"hidden=512", "sequence=2048"}, {"hidden=1600", "sequence=1000"}};
     size_t tables = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int model = 0; model < 2; model++)
-            tables += check_recipe(s == 1 ? "cuda-fp32" : "cuda", model ? "mlp" : "gpt", shapes[s][0], shapes[s][1], recipe);
+            tables +=
+                check_recipe(s == 1 ? "cuda-fp32" : "cuda", model ? "mlp" : "gpt", shapes[s][0], shapes[s][1], recipe);
     return tables;
 }
 
@@ -404,7 +431,8 @@ static Recipe any_recipe(void)
     Recipe recipe = {.counts = {0}};
     const uint32_t components = 1 + draw((1 << RECIPE_COMPONENTS) - 1);
     for (int c = 0; c < RECIPE_COMPONENTS; c++)
-        for (int pass = 0; (components >> c & 1) && pass < (recipe_communicates[c] ? RECIPE_W : RECIPE_PASSES); pass++) {
+        for (int pass = 0; (components >> c & 1) && pass < (recipe_communicates[c] ? RECIPE_W : RECIPE_PASSES);
+             pass++) {
             const int stream = recipe_communicates[c] && draw(2);
             RecipeEntry *entries = recipe.entries[stream];
             const uint32_t place = draw(recipe.counts[stream] + 1u);
@@ -441,7 +469,7 @@ static void test_blocks(void **state)
         unsigned blocks;
     } cases[] = {
         {132, false, 0, 0, 132}, {132, false, 20, 132, 132}, {132, true, 20, 132, 112}, {66, true, 20, 132, 56},
-        {132, true, 0, 0, 124}, {132, true, 131, 132, 1}, {4, true, 99, 100, 1}, {148, true, 1, 2, 74},
+        {132, true, 0, 0, 124},  {132, true, 131, 132, 1},   {4, true, 99, 100, 1},     {148, true, 1, 2, 74},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .multiprocessors = cases[i].multiprocessors});
@@ -538,7 +566,8 @@ static void test_shared_gradients(void **state)
         const KernelShape shape = {.kind = KERNEL_LINEAR, .rows = 4, .columns = 4, .outputs = 4};
         OK(device_open("cuda-fp32", 0, &device, error));
         OK(device_kernel(device, &shape, &kernel, error));
-        void *x = numbers(device, 16, 2), *dy = numbers(device, 16, 1), *dw = numbers(device, 16, 5), *other = numbers(device, 16, 0);
+        void *x = numbers(device, 16, 2), *dy = numbers(device, 16, 1), *dw = numbers(device, 16, 5),
+             *other = numbers(device, 16, 0);
         void *bias = numbers(device, 16, 1);
         const DeviceTable *run = device->run;
         bool again;
@@ -566,10 +595,18 @@ static void test_shared_gradients(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_numbers), cmocka_unit_test(test_dropped_dependences), cmocka_unit_test(test_drafts),
-        cmocka_unit_test(test_tables_stay), cmocka_unit_test(test_small_passes), cmocka_unit_test(test_tables_too_many),
-        cmocka_unit_test(test_recipes_of_schedules), cmocka_unit_test(test_random_recipes), cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_others_between), cmocka_unit_test(test_maps_stay), cmocka_unit_test(test_shared_gradients),
+        cmocka_unit_test(test_same_numbers),
+        cmocka_unit_test(test_dropped_dependences),
+        cmocka_unit_test(test_drafts),
+        cmocka_unit_test(test_tables_stay),
+        cmocka_unit_test(test_small_passes),
+        cmocka_unit_test(test_tables_too_many),
+        cmocka_unit_test(test_recipes_of_schedules),
+        cmocka_unit_test(test_random_recipes),
+        cmocka_unit_test(test_blocks),
+        cmocka_unit_test(test_others_between),
+        cmocka_unit_test(test_maps_stay),
+        cmocka_unit_test(test_shared_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

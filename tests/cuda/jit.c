@@ -1,5 +1,5 @@
-/* Kernels made by a compiler that is none: when it is asked, what of it is kept, what happens to what is kept, and who waits
-   for whom. */
+/* Kernels made by a compiler that is none: when it is asked, what of it is kept, what happens to what is kept, and who
+   waits for whom. */
 
 #include "runtime/device/jit.h"
 
@@ -24,14 +24,11 @@ struct _nvrtcProgram {
 
 static atomic_int compilations, live, at_work, together;
 static int minor_version, compile_result, wait_for; /* so many compilations at once before the first one ends */
-static bool old; /* it cannot split */
+static bool old;                                    /* it cannot split */
 static char last_options[128], last_header[64];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static const char *get_error_string(int error)
-{
-    return error ? "an error" : "no error";
-}
+static const char *get_error_string(int error) { return error ? "an error" : "no error"; }
 
 static int version(int *major, int *minor)
 {
@@ -40,12 +37,12 @@ static int version(int *major, int *minor)
     return 0;
 }
 
-static int create_program(NvrtcProgram *program, const char *source, const char *name, int headers, const char *const *contents,
-                          const char *const *names)
+static int create_program(NvrtcProgram *program, const char *source, const char *name, int headers,
+                          const char *const *contents, const char *const *names)
 {
     (void)name;
     *program = calloc(1, sizeof **program);
-    snprintf((*program)->text, sizeof (*program)->text, "code of %s", source);
+    snprintf((*program)->text, sizeof(*program)->text, "code of %s", source);
     pthread_mutex_lock(&mutex);
     snprintf(last_header, sizeof last_header, "%s: %s", headers ? names[0] : "", headers ? contents[0] : "");
     pthread_mutex_unlock(&mutex);
@@ -108,8 +105,8 @@ static int get_log(NvrtcProgram program, char *log)
     return 0;
 }
 
-static const Nvrtc nvrtc = {get_error_string, version,  create_program, destroy_program, compile_program,
-                            cubin_size,       cubin,    log_size,       get_log};
+static const Nvrtc nvrtc = {get_error_string, version, create_program, destroy_program, compile_program,
+                            cubin_size,       cubin,   log_size,       get_log};
 
 static char folder[256];
 
@@ -135,7 +132,11 @@ static int set_up(void **state)
 static JitSource source_of(const char *text, const char *architecture)
 {
     static const char *const names[] = {"kernels.h"}, *const texts[] = {"enum { A };"};
-    return (JitSource){.name = "a.cu", .text = text, .headers = 1, .header_names = names, .header_texts = texts,
+    return (JitSource){.name = "a.cu",
+                       .text = text,
+                       .headers = 1,
+                       .header_names = names,
+                       .header_texts = texts,
                        .architecture = architecture};
 }
 
@@ -176,7 +177,8 @@ static void test_kept(void **state)
     expect(&other, folder, "code of y", 6);
     other.macro = "ONLY_f32";
     expect(&other, folder, "code of y", 7);
-    assert_string_equal(last_options, "--gpu-architecture=sm_90a --std=c++17 --define-macro=ONLY_f32 --split-compile=16 ");
+    assert_string_equal(last_options,
+                        "--gpu-architecture=sm_90a --std=c++17 --define-macro=ONLY_f32 --split-compile=16 ");
     other.macro = "ONLY_bf16";
     old = true;
     expect(&other, folder, "code of y", 8);
@@ -250,7 +252,8 @@ static void test_one_fails(void **state)
     for (int i = 0; i < 3; i++)
         sources[i] = source_of(texts[i], "sm_80");
     assert_int_equal(jit_compile(&nvrtc, folder, 3, sources, images, &error), STATUS_RUN_FAILED);
-    assert_string_equal(error.text, "a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
+    assert_string_equal(error.text,
+                        "a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
     for (int i = 0; i < 3; i++)
         assert_null(images[i].code);
     assert_int_equal(live, 0);
@@ -282,10 +285,7 @@ static void cut(const char *path)
     assert_int_equal(truncate(path, about.st_size - 1), 0);
 }
 
-static void empty(const char *path)
-{
-    assert_int_equal(truncate(path, 0), 0);
-}
+static void empty(const char *path) { assert_int_equal(truncate(path, 0), 0); }
 
 static void flip(const char *path)
 {
@@ -344,7 +344,8 @@ static void test_errors(void **state)
     Error error = {""};
     compile_result = 6;
     assert_int_equal(jit_compile(&nvrtc, folder, 1, &source, &image, &error), STATUS_RUN_FAILED);
-    assert_string_equal(error.text, "a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
+    assert_string_equal(error.text,
+                        "a.cu for sm_80: nvrtcCompileProgram: an error (6)\na.cu(1): error: this is no C++");
     assert_null(image.code);
     assert_int_equal(live, 0);
     compile_result = 0;
@@ -392,10 +393,10 @@ static void test_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_kept, set_up),   cmocka_unit_test_setup(test_damaged, set_up),
+        cmocka_unit_test_setup(test_kept, set_up),           cmocka_unit_test_setup(test_damaged, set_up),
         cmocka_unit_test_setup(test_without_folder, set_up), cmocka_unit_test_setup(test_errors, set_up),
-        cmocka_unit_test_setup(test_trim, set_up),   cmocka_unit_test(test_folder),
-        cmocka_unit_test_setup(test_together, set_up), cmocka_unit_test_setup(test_started_together, set_up),
+        cmocka_unit_test_setup(test_trim, set_up),           cmocka_unit_test(test_folder),
+        cmocka_unit_test_setup(test_together, set_up),       cmocka_unit_test_setup(test_started_together, set_up),
         cmocka_unit_test_setup(test_one_fails, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* The NCCL transport on a library that is none: the numbers of the CPU device, groups as the program's proof has them, every
-   failure told on every rank in time. Ranks are threads here, each with a GPU of the stand-in. */
+/* The NCCL transport on a library that is none: the numbers of the CPU device, groups as the program's proof has them,
+   every failure told on every rank in time. Ranks are threads here, each with a GPU of the stand-in. */
 
 #define RUN_DEADLINE "2"
 #include "tests/cuda/fake/nccl.h"
@@ -35,8 +35,10 @@ static const struct {
     const char *name, *options;
     int ranks;
 } schedules[] = {
-    {"1f1b", "--ranks 3 --microbatches 5", 3}, {"zb-v", "--ranks 2 --microbatches 4", 2},
-    {"dualpipe", "--ranks 4 --microbatches 8", 4}, {"chimera", "--ranks 4 --microbatches 4", 4},
+    {"1f1b", "--ranks 3 --microbatches 5", 3},
+    {"zb-v", "--ranks 2 --microbatches 4", 2},
+    {"dualpipe", "--ranks 4 --microbatches 8", 4},
+    {"chimera", "--ranks 4 --microbatches 4", 4},
     {"interleaved-1f1b", "--ranks 2 --microbatches 4", 2},
 };
 
@@ -109,8 +111,11 @@ static void test_failures(void **state)
         const char *call;
         int at;
     } cases[] = {
-        {"GetUniqueId", 1}, {"CommInitRankConfig", 2}, {"GroupStart", 1}, {"GroupStart", 9}, {"GroupEnd", 2}, {"GroupEnd", 12},
-        {"Send", 3}, {"Send", 20}, {"Recv", 1}, {"Recv", 24},
+        {"GetUniqueId", 1}, {"CommInitRankConfig", 2},
+        {"GroupStart", 1},  {"GroupStart", 9},
+        {"GroupEnd", 2},    {"GroupEnd", 12},
+        {"Send", 3},        {"Send", 20},
+        {"Recv", 1},        {"Recv", 24},
     };
     const char *path = compile("dualpipe", "--ranks 2 --microbatches 4");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -122,7 +127,8 @@ static void test_failures(void **state)
     }
     static const int asked[] = {1, 5, 40, 200};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        begin(&(StandinSetting){.order = STANDIN_RANDOM, .devices = 2}, (FakeNccl){.silent_rank = -1, .asked_fails_at = asked[i]});
+        begin(&(StandinSetting){.order = STANDIN_RANDOM, .devices = 2},
+              (FakeNccl){.silent_rank = -1, .asked_fails_at = asked[i]});
         expect_failure(path, "remote process exited");
     }
 }
@@ -141,7 +147,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_cpu), cmocka_unit_test(test_bf16_and_one_rank), cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_failures), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_failures),   cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, open_fake, NULL);
 }

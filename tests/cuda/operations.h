@@ -1,8 +1,8 @@
 #ifndef TESTS_CUDA_OPERATIONS_H
 #define TESTS_CUDA_OPERATIONS_H
 
-/* Every operation of a device against the oracle's: on random data, on outputs that are NaN before, at shapes that fit no tile
-   and at some that fill many. Two programs run this: one on the stand-in, one on a GPU. */
+/* Every operation of a device against the oracle's: on random data, on outputs that are NaN before, at shapes that fit
+   no tile and at some that fill many. Two programs run this: one on the stand-in, one on a GPU. */
 
 #include "runtime/device/cuda.h"
 #include "tests/device/pair.h"
@@ -45,12 +45,12 @@ static void end_call(Device *device)
 }
 
 /* BOTH, as the run wants it. */
-#define CALL(...)                             \
-    for (int d = 0; d < DEVICES; d++) {       \
-        Device *device = devices[d];          \
-        begin_call(device, #__VA_ARGS__);     \
-        OK(device->run->__VA_ARGS__);         \
-        end_call(device);                     \
+#define CALL(...)                         \
+    for (int d = 0; d < DEVICES; d++) {   \
+        Device *device = devices[d];      \
+        begin_call(device, #__VA_ARGS__); \
+        OK(device->run->__VA_ARGS__);     \
+        end_call(device);                 \
     }
 
 static Tensor small(size_t count) { return filled(ELEMENTS, count, 0.1f, 0); }
@@ -64,7 +64,8 @@ static void compare(Tensor tensor, const char *what, size_t rows, size_t columns
     float *stored = malloc(tensor.count * sizeof *stored + 1);
     for (int d = 0; d < DEVICES; d++) {
         Error error = {""};
-        if (devices[d]->run->store_floats(devices[d], tensor.kind, tensor.count, tensor.at[d], stored, &error) != STATUS_OK)
+        if (devices[d]->run->store_floats(devices[d], tensor.kind, tensor.count, tensor.at[d], stored, &error) !=
+            STATUS_OK)
             fail_msg("%s of %s, %zu x %zu: %s", what, devices[d]->run->name, rows, columns, error.text);
         values[d] = malloc(tensor.count * sizeof **values + 1);
         for (size_t i = 0; i < tensor.count; i++)
@@ -75,11 +76,13 @@ static void compare(Tensor tensor, const char *what, size_t rows, size_t columns
         difference += off * off;
         size += values[ORACLE][i] * values[ORACLE][i];
     }
-    if (!(sqrt(difference) <= how.bound * sqrt(size) + (double)FLT_MIN)) { /* also what is not a number; less may become 0 */
+    /* also what is not a number; less may become 0 */
+    if (!(sqrt(difference) <= how.bound * sqrt(size) + (double)FLT_MIN)) {
         char text[500];
-        describe_wrong(values[TESTED], values[ORACLE], rows, columns, 4 * how.bound * sqrt(size / (double)tensor.count), text, sizeof text);
-        print_error("%s of %s, %zu x %zu: off by %g of %g; %s\n", what, devices[TESTED]->run->name, rows, columns, sqrt(difference),
-                    sqrt(size), text);
+        describe_wrong(values[TESTED], values[ORACLE], rows, columns, 4 * how.bound * sqrt(size / (double)tensor.count),
+                       text, sizeof text);
+        print_error("%s of %s, %zu x %zu: off by %g of %g; %s\n", what, devices[TESTED]->run->name, rows, columns,
+                    sqrt(difference), sqrt(size), text);
         wrong++;
     }
     free(stored), free(values[TESTED]), free(values[ORACLE]);
@@ -125,8 +128,8 @@ static void compare_losses(Block block, const char *what)
 static void test_linear(void **state)
 {
     (void)state;
-    static const size_t shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 65}, {64, 96, 384}, {130, 128, 128}, {7, 300, 2},
-                                       {192, 320, 264}, {512, 1024, 768}};
+    static const size_t shapes[][3] = {{1, 1, 1},       {3, 5, 7},   {33, 17, 65},    {64, 96, 384},
+                                       {130, 128, 128}, {7, 300, 2}, {192, 320, 264}, {512, 1024, 768}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes - (how.large ? 0 : 1); s++) {
         const size_t rows = shapes[s][0], columns = shapes[s][1], outputs = shapes[s][2];
         const Kernel *k[DEVICES];
@@ -135,8 +138,8 @@ static void test_linear(void **state)
         const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
         for (int with = 0; with < 4; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs);
-            CALL(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL, with & 2 ? residual.at[d] : NULL,
-                                y.at[d], &error));
+            CALL(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL,
+                                with & 2 ? residual.at[d] : NULL, y.at[d], &error));
             compare_and_release(y, "linear forward", rows, outputs);
         }
         const Kernel *gelu_out[DEVICES], *gelu_in[DEVICES];
@@ -144,8 +147,8 @@ static void test_linear(void **state)
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, gelu_in);
         for (int with = 0; with < 2; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs), active = poisoned(ELEMENTS, rows * outputs);
-            CALL(linear_gelu_forward(device, k[d], gelu_out[d], x.at[d], w.at[d], with ? bias.at[d] : NULL, y.at[d], active.at[d],
-                                     &error));
+            CALL(linear_gelu_forward(device, k[d], gelu_out[d], x.at[d], w.at[d], with ? bias.at[d] : NULL, y.at[d],
+                                     active.at[d], &error));
             compare_and_release(y, "linear before GELU", rows, outputs);
             compare_and_release(active, "GELU of linear", rows, outputs);
         }
@@ -171,7 +174,8 @@ static void test_norm(void **state)
         const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_NORM, .rows = rows, .columns = columns}, k);
-        const Tensor x = filled(ELEMENTS, count, 3, 1), gain = normal(columns), shift = normal(columns), dy = normal(count);
+        const Tensor x = filled(ELEMENTS, count, 3, 1), gain = normal(columns), shift = normal(columns),
+                     dy = normal(count);
         const Tensor residual = normal(count), y = poisoned(ELEMENTS, count);
         void *statistics[DEVICES];
         CALL(allocate(device, k[d]->context * device->run->size[ELEMENTS], &statistics[d], &error));
@@ -179,8 +183,8 @@ static void test_norm(void **state)
         compare_and_release(y, "norm forward", rows, columns);
         for (int with = 0; with < 2; with++) {
             const Tensor dx = poisoned(ELEMENTS, count);
-            CALL(norm_backward_input(device, k[d], x.at[d], statistics[d], gain.at[d], dy.at[d], with ? residual.at[d] : NULL,
-                                     dx.at[d], &error));
+            CALL(norm_backward_input(device, k[d], x.at[d], statistics[d], gain.at[d], dy.at[d],
+                                     with ? residual.at[d] : NULL, dx.at[d], &error));
             compare_and_release(dx, "norm dx", rows, columns);
         }
         const Tensor dgain = sums(columns), dshift = sums(columns);
@@ -202,7 +206,8 @@ static void test_gelu(void **state)
             const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
             const Kernel *k[DEVICES];
             kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, k);
-            const Tensor x = filled(ELEMENTS, count, deviation, deviation), y = poisoned(ELEMENTS, count), dy = normal(count);
+            const Tensor x = filled(ELEMENTS, count, deviation, deviation), y = poisoned(ELEMENTS, count),
+                         dy = normal(count);
             const Tensor dx = poisoned(ELEMENTS, count);
             CALL(gelu_forward(device, k[d], x.at[d], y.at[d], &error));
             CALL(gelu_backward(device, k[d], x.at[d], dy.at[d], dx.at[d], &error));
@@ -219,13 +224,19 @@ static void test_attention(void **state)
     (void)state;
     static const struct {
         size_t samples, sequence, heads, width;
-    } shapes[] = {{1, 1, 1, 1}, {2, 5, 3, 4}, {1, 64, 4, 24}, {2, 128, 2, 16}, {1, 129, 1, 8}, {1, 300, 2, 13}, {1, 256, 2, 128}};
+    } shapes[] = {{1, 1, 1, 1},   {2, 5, 3, 4},    {1, 64, 4, 24},  {2, 128, 2, 16},
+                  {1, 129, 1, 8}, {1, 300, 2, 13}, {1, 256, 2, 128}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const size_t columns = shapes[s].heads * shapes[s].width, rows = shapes[s].samples * shapes[s].sequence;
         const Kernel *k[DEVICES];
-        kernels_for((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns, .sequence = shapes[s].sequence,
-                                  .heads = shapes[s].heads}, k);
-        const Tensor qkv = normal(3 * rows * columns), y = poisoned(ELEMENTS, rows * columns), dy = normal(rows * columns);
+        kernels_for((KernelShape){.kind = KERNEL_ATTENTION,
+                                  .rows = rows,
+                                  .columns = columns,
+                                  .sequence = shapes[s].sequence,
+                                  .heads = shapes[s].heads},
+                    k);
+        const Tensor qkv = normal(3 * rows * columns), y = poisoned(ELEMENTS, rows * columns),
+                     dy = normal(rows * columns);
         const Tensor dqkv = poisoned(ELEMENTS, 3 * rows * columns);
         void *context[DEVICES];
         CALL(allocate(device, k[d]->context * device->run->size[ELEMENTS], &context[d], &error));
@@ -250,9 +261,11 @@ static void test_embedding(void **state)
     const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
     const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
     const Tensor dtoken = sums(VOCABULARY * COLUMNS), dposition = sums(SEQUENCE * COLUMNS);
-    CALL(embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], by_token.at[d], by_position.at[d], y.at[d], &error));
+    CALL(embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], by_token.at[d], by_position.at[d], y.at[d],
+                           &error));
     compare_and_release(y, "embedding", ROWS, COLUMNS);
-    CALL(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], dy.at[d], dtoken.at[d], dposition.at[d], &error));
+    CALL(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], dy.at[d], dtoken.at[d], dposition.at[d],
+                            &error));
     compare_and_release(dtoken, "embedding dtokens", VOCABULARY, COLUMNS);
     compare_and_release(dposition, "embedding dpositions", SEQUENCE, COLUMNS);
     release(by_token), release(by_position), release(dy);
@@ -302,7 +315,8 @@ static void test_sums(void **state)
     static const size_t counts[] = {1, 7, 1000, 100003};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
-        const Tensor x = sums(count), sum = sums(count), elements = poisoned(ELEMENTS, count), masters = poisoned(MASTERS, count);
+        const Tensor x = sums(count), sum = sums(count), elements = poisoned(ELEMENTS, count),
+                     masters = poisoned(MASTERS, count);
         CALL(accumulate(device, count, x.at[d], sum.at[d], &error));
         compare(sum, "accumulate", count, 1);
         CALL(copy(device, count * device->run->size[MASTERS], sum.at[d], x.at[d], &error));
@@ -328,10 +342,11 @@ static void test_adamw(void **state)
     const bool apart = devices[TESTED]->run->size[ELEMENTS] != devices[TESTED]->run->size[MASTERS];
     for (settings.step = 1; settings.step <= 3; settings.step++) {
         CALL(accumulate(device, COUNT, w.at[d], g.at[d], &error));
-        CALL(adamw(device, &settings, COUNT, w.at[d], g.at[d], m.at[d], v.at[d], apart && d == TESTED ? elements.at[d] : NULL,
-                   &error));
+        CALL(adamw(device, &settings, COUNT, w.at[d], g.at[d], m.at[d], v.at[d],
+                   apart && d == TESTED ? elements.at[d] : NULL, &error));
     }
-    CALL(copy(device, (apart && d == TESTED) ? 0 : COUNT * device->run->size[MASTERS], w.at[d], elements.at[d], &error));
+    CALL(
+        copy(device, (apart && d == TESTED) ? 0 : COUNT * device->run->size[MASTERS], w.at[d], elements.at[d], &error));
     compare_and_release(elements, "adamw elements", COUNT, 1);
     compare_and_release(w, "adamw weights", COUNT, 1);
     compare_and_release(m, "adamw moment", COUNT, 1);
@@ -340,13 +355,13 @@ static void test_adamw(void **state)
 }
 
 #define TESTS(X) X(linear) X(norm) X(gelu) X(attention) X(embedding) X(losses) X(sums) X(adamw)
-#define WHOLE_TEST(name)                               \
-    static void all_of_##name(void **state)            \
-    {                                                  \
-        wrong = 0;                                     \
-        test_##name(state);                            \
-        if (wrong > 0)                                 \
-            fail_msg("%u outputs are wrong", wrong);   \
+#define WHOLE_TEST(name)                             \
+    static void all_of_##name(void **state)          \
+    {                                                \
+        wrong = 0;                                   \
+        test_##name(state);                          \
+        if (wrong > 0)                               \
+            fail_msg("%u outputs are wrong", wrong); \
     }
 TESTS(WHOLE_TEST)
 #define UNIT_TEST(name) cmocka_unit_test(all_of_##name),

@@ -40,7 +40,8 @@ static const Passes late_passes = {
 
 static void same_bits(const Outcome *got, const Outcome *expected, uint64_t seed)
 {
-    if (memcmp(got->losses, expected->losses, sizeof got->losses) != 0 || memcmp(got->norms, expected->norms, sizeof got->norms) != 0)
+    if (memcmp(got->losses, expected->losses, sizeof got->losses) != 0 ||
+        memcmp(got->norms, expected->norms, sizeof got->norms) != 0)
         fail_msg("order %llu: other numbers", (unsigned long long)seed);
 }
 
@@ -57,7 +58,8 @@ static void test_orders(void **state)
     *(void **)&fake_report = dlsym(library, "fake_nccl_report");
     snprintf(source, sizeof source, "%s/tests/cuda/order.csv", build);
     snprintf(path, sizeof path, "%s/tests/cuda/order.bin", build);
-    snprintf(command, sizeof command, "%s/dpc %s -o %s >%s.log 2>&1 || { cat %s.log >&2; false; }", build, source, path, path, path);
+    snprintf(command, sizeof command, "%s/dpc %s -o %s >%s.log 2>&1 || { cat %s.log >&2; false; }", build, source, path,
+             path, path);
     run_passes = &late_passes;
     for (uint64_t seed = 1; seed <= 24; seed++) {
         const int ranks = 2 + (int)(seed % 3);
@@ -71,12 +73,15 @@ static void test_orders(void **state)
         assert_clean();
         assert_close(&one_gpu, &cpu, (Bounds){1e-12, 1e-5}, source);
         fake_begin(&(FakeNccl){.silent_rank = -1});
-        standin_begin(&(StandinSetting){.order = seed % 4 == 0 ? STANDIN_EARLY : STANDIN_RANDOM, .seed = seed + 100, .devices = ranks});
+        standin_begin(&(StandinSetting){
+            .order = seed % 4 == 0 ? STANDIN_EARLY : STANDIN_RANDOM, .seed = seed + 100, .devices = ranks});
         const Outcome nccl = run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
         assert_clean();
         same_bits(&nccl, &one_gpu, seed);
         const FakeNcclReport report = fake_report();
-        assert_int_equal(report.communicators + report.late_connections + report.mismatches + report.early_uses + report.early_ends, 0);
+        assert_int_equal(report.communicators + report.late_connections + report.mismatches + report.early_uses +
+                             report.early_ends,
+                         0);
     }
 }
 

@@ -1,8 +1,8 @@
 #ifndef TESTS_CUDA_ORDERS_H
 #define TESTS_CUDA_ORDERS_H
 
-/* Orders that nobody would think of, and legal all the same: stages on any rank, and of all passes whose inputs are there any
-   one next, a backward now whole, now in two halves. */
+/* Orders that nobody would think of, and legal all the same: stages on any rank, and of all passes whose inputs are
+   there any one next, a backward now whole, now in two halves. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,8 @@ static inline void write_order(const char *path, uint64_t seed, unsigned ranks)
         home[other] = moved;
     }
     while (passes < 3 * stages * microbatches) { /* a pass that cannot be next is drawn again */
-        const unsigned s = order_random(&state, stages), m = order_random(&state, microbatches), kind = order_random(&state, 4);
+        const unsigned s = order_random(&state, stages), m = order_random(&state, microbatches),
+                       kind = order_random(&state, 4);
         const bool above = s + 1 == stages ? forward[s][m] : forward[s][m] && input[s + 1][m];
         char letter = 0;
         if (kind == 0 && !forward[s][m] && (s == 0 || forward[s - 1][m])) {

@@ -47,15 +47,17 @@ static void assert_close(const char *left, const char *right)
     assert_int_equal(*left, *right);
 }
 
-/* Whatever the order in which each rank's streams get on: the bits of one process in which the ranks' messages are copies, in
-   losses, weights and with ranks on other processes. Chimera and DualPipe sum gradients over ranks, all of them norms. */
+/* Whatever the order in which each rank's streams get on: the bits of one process in which the ranks' messages are
+   copies, in losses, weights and with ranks on other processes. Chimera and DualPipe sum gradients over ranks, all of
+   them norms. */
 static void test_equals_local(void **state)
 {
     (void)state;
     need_mpirun();
     static const struct {
         const char *name, *options;
-    } schedules[] = {{"dualpipe", "--ranks 4 --microbatches 8"}, {"chimera", "--ranks 4 --microbatches 4"},
+    } schedules[] = {{"dualpipe", "--ranks 4 --microbatches 8"},
+                     {"chimera", "--ranks 4 --microbatches 4"},
                      {"zb-v", "--ranks 4 --microbatches 8"}};
     static char local[1 << 14], cpu[1 << 14], nccl[1 << 14];
     for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++) {
@@ -67,14 +69,16 @@ static void test_equals_local(void **state)
         assert_close(local, cpu);
         for (int order = 0; order < 3; order++) {
             char environment[64];
-            snprintf(environment, sizeof environment, "STANDIN_ORDER=%d %s", order, order == 1 ? "STANDIN_ALONE=1" : "STANDIN_DEVICES=4");
+            snprintf(environment, sizeof environment, "STANDIN_ORDER=%d %s", order,
+                     order == 1 ? "STANDIN_ALONE=1" : "STANDIN_DEVICES=4");
             snprintf(options, sizeof options, "--device cuda-fp32 --save %s/nccl --trace %s/trace %s", folder, folder,
                      order == 2 ? "--rank-map 2,0,3,1" : "");
             run_well(under_mpirun(environment), options, nccl, sizeof nccl);
             assert_string_equal(local, nccl);
             expect(finish(start("cmp %s/local %s/nccl", folder, folder)), 0, "");
         }
-        expect(finish(start("grep -c '\"ph\":\"X\"' %s/trace; grep -c '\"ph\":\"s\"' %s/trace; tail -c 3 %s/trace", folder, folder, folder)),
+        expect(finish(start("grep -c '\"ph\":\"X\"' %s/trace; grep -c '\"ph\":\"s\"' %s/trace; tail -c 3 %s/trace",
+                            folder, folder, folder)),
                0, "");
         int events = 0, messages = 0;
         assert_int_equal(sscanf(output, "%d\n%d\n", &events, &messages), 2);
@@ -113,8 +117,8 @@ static void test_refusals(void **state)
            "this program has 4 ranks, but mpirun started 3 processes: use mpirun -n 4");
     expect(finish(start(command, "STANDIN_DEVICES=2", mpirun_command(), 4, dprun, "", small, program)), 3,
            "ranks 0 and 2 are on the same GPU, and NCCL wants one for each");
-    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_command(), 4, dprun, "--transport mpi", small, program)), 2,
-           "--transport mpi moves no memory of GPUs; nccl does");
+    expect(finish(start(command, "STANDIN_DEVICES=4", mpirun_command(), 4, dprun, "--transport mpi", small, program)),
+           2, "--transport mpi moves no memory of GPUs; nccl does");
 }
 
 /* One rank's NCCL fails: every rank ends, the others with what that one says, and where it was. */
@@ -127,15 +131,16 @@ static void test_failures(void **state)
         int at, rank;
         bool in_stream;
     } cases[] = {
-        {"GetUniqueId", 1, 0, false}, {"CommInitRankConfig", 1, 2, false}, {"GroupEnd", 1, 3, false}, {"Send", 9, 1, true},
-        {"Recv", 20, 2, true}, {"GroupEnd", 12, 0, true},
+        {"GetUniqueId", 1, 0, false}, {"CommInitRankConfig", 1, 2, false},
+        {"GroupEnd", 1, 3, false},    {"Send", 9, 1, true},
+        {"Recv", 20, 2, true},        {"GroupEnd", 12, 0, true},
     };
     compile("dualpipe", "--ranks 4 --microbatches 8");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char words[128];
         const pid_t run = start("STANDIN_DEVICES=4 FAKE_NCCL_RANK=%d FAKE_NCCL_FAILS=%s FAKE_NCCL_AT=%d %s -n 4 %s "
-                                "--device cuda-fp32 --steps 2 %s %s", cases[i].rank, cases[i].call, cases[i].at, mpirun_command(),
-                                dprun, small, program);
+                                "--device cuda-fp32 --steps 2 %s %s",
+                                cases[i].rank, cases[i].call, cases[i].at, mpirun_command(), dprun, small, program);
         snprintf(words, sizeof words, "nccl%s: internal error (3)", cases[i].call);
         expect(finish(run), 3, words);
         if (cases[i].in_stream) {
@@ -214,10 +219,12 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    setenv("LSAN_OPTIONS", "detect_leaks=0", 1); /* it takes half a minute a process, and the stand-ins count what is not given back */
+    /* it takes half a minute a process, and the stand-ins count what is not given back */
+    setenv("LSAN_OPTIONS", "detect_leaks=0", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_local), cmocka_unit_test(test_random_orders), cmocka_unit_test(test_refusals), cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_killed), cmocka_unit_test(test_stopped), cmocka_unit_test(test_silent),
+        cmocka_unit_test(test_equals_local), cmocka_unit_test(test_random_orders), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_failures),     cmocka_unit_test(test_killed),        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_silent),
     };
     return cmocka_run_group_tests_name("processes", tests, set_up, tear_down);
 }

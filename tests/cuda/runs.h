@@ -1,7 +1,8 @@
 #ifndef TESTS_CUDA_RUNS_H
 #define TESTS_CUDA_RUNS_H
 
-/* Whole runs of dprun's code in this process, on the CUDA device and its stand-in, to be compared with the CPU device. */
+/* Whole runs of dprun's code in this process, on the CUDA device and its stand-in, to be compared with the CPU
+   device. */
 
 #include "runtime/vm/vm.h"
 #include "tests/cuda/standin/standin.h"
@@ -48,8 +49,8 @@ static inline const char *compile(const char *schedule, const char *options)
     char command[1024];
     const char *build = getenv("BUILD");
     snprintf(path, sizeof path, "%s/tests/cuda/%s.bin", build ? build : "build", schedule);
-    snprintf(command, sizeof command, "%s/dpc %s schedules/%s.dps -o %s >%s.log", build ? build : "build", options, schedule, path,
-             path);
+    snprintf(command, sizeof command, "%s/dpc %s schedules/%s.dps -o %s >%s.log", build ? build : "build", options,
+             schedule, path, path);
     assert_int_equal(system(command), 0);
     return path;
 }
@@ -60,9 +61,26 @@ static inline Outcome run(const char *path, const char *device, const char *mode
     RunOptions options;
     LoadedProgram loaded;
     Session *session = NULL;
-    char *arguments[] = {"dprun", "--device", (char *)device, "--model", (char *)model, "--set", "hidden=16", "--set", "heads=2",
-                         "--set", "sequence=8", "--set", "microbatch_size=2", "--steps", "2", "--deadline", RUN_DEADLINE,
-                         (char *)option, (char *)path, NULL};
+    char *arguments[] = {"dprun",
+                         "--device",
+                         (char *)device,
+                         "--model",
+                         (char *)model,
+                         "--set",
+                         "hidden=16",
+                         "--set",
+                         "heads=2",
+                         "--set",
+                         "sequence=8",
+                         "--set",
+                         "microbatch_size=2",
+                         "--steps",
+                         "2",
+                         "--deadline",
+                         RUN_DEADLINE,
+                         (char *)option,
+                         (char *)path,
+                         NULL};
     Outcome outcome = {0};
     int count = 0;
     while (arguments[count])
@@ -70,8 +88,8 @@ static inline Outcome run(const char *path, const char *device, const char *mode
     outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
     options.held_out = 1024; /* tokens; the default of 65536 takes longer than the few steps of such a run */
     if (outcome.status == STATUS_OK)
-        outcome.status = program_load(path, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL, &arena,
-                                      &loaded, &outcome.error);
+        outcome.status = program_load(path, options.reference, options.forward_only,
+                                      options.transport == TRANSPORT_NCCL, &arena, &loaded, &outcome.error);
     assert_int_equal(outcome.status, STATUS_OK);
     outcome.microbatches = loaded.program->microbatches;
     assert_true(outcome.microbatches <= MICROBATCHES_MAX);
@@ -103,8 +121,8 @@ static inline void assert_clean(void)
     assert_true(report.launches > 0);
 }
 
-/* How far numbers may be off: a kernel's update rounds otherwise than the CPU device's, and the passes behind it, the norm above
-   all, make more of a last bit. What stands before the first update is far closer. */
+/* How far numbers may be off: a kernel's update rounds otherwise than the CPU device's, and the passes behind it, the
+   norm above all, make more of a last bit. What stands before the first update is far closer. */
 typedef struct Bounds {
     double first_step, later;
 } Bounds;

@@ -1,5 +1,5 @@
-/* Whole runs of dprun's code on the CUDA device, its runtime replaced by a stand-in: the losses of the CPU device, no access
-   that nothing orders, and every call's failure told and tidied up after. */
+/* Whole runs of dprun's code on the CUDA device, its runtime replaced by a stand-in: the losses of the CPU device, no
+   access that nothing orders, and every call's failure told and tidied up after. */
 
 #include "tests/cuda/runs.h"
 
@@ -8,9 +8,9 @@ typedef struct Schedule {
 } Schedule;
 
 static const Schedule schedules[] = {
-    {"1f1b", "--ranks 3 --microbatches 5"}, {"zb-v", "--ranks 2 --microbatches 4"}, {"dualpipe", "--ranks 4 --microbatches 8"},
-    {"dualpipev", "--ranks 2 --microbatches 6"},
-    {"chimera", "--ranks 2 --microbatches 4"}, {"naive", "--ranks 2 --microbatches 2"},
+    {"1f1b", "--ranks 3 --microbatches 5"},      {"zb-v", "--ranks 2 --microbatches 4"},
+    {"dualpipe", "--ranks 4 --microbatches 8"},  {"dualpipev", "--ranks 2 --microbatches 6"},
+    {"chimera", "--ranks 2 --microbatches 4"},   {"naive", "--ranks 2 --microbatches 2"},
     {"pipedream", "--ranks 3 --microbatches 6"}, {"1f1b-rr", ""},
 };
 enum { SCHEDULES = sizeof schedules / sizeof *schedules, ASYNCHRONOUS = 6 /* updates within the first step */ };
@@ -26,7 +26,8 @@ static void test_equals_cpu(void **state)
             const Outcome cpu = run_well(path, "cpu", name, "--transport=local");
             for (StandinOrder order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
                 standin_begin(&(StandinSetting){.order = order, .seed = (uint64_t)s});
-                const Outcome cuda = run_well(path, "cuda-fp32", name, order == STANDIN_EARLY ? "--in-turn" : "--transport=local");
+                const Outcome cuda =
+                    run_well(path, "cuda-fp32", name, order == STANDIN_EARLY ? "--in-turn" : "--transport=local");
                 assert_clean();
                 assert_close(&cuda, &cpu, (Bounds){s == ASYNCHRONOUS ? 1e-5 : 1e-12, 1e-5}, schedules[s].name);
             }
@@ -53,7 +54,8 @@ static void test_fused(void **state)
             assert_int_equal(apart.fused, 0);
             assert_true(fused.fused > 0);
             assert_true((model ? 1 : 2) * fused.launches < apart.launches);
-            assert_true(fused.copies - apart.copies < 3 * fused.fused / 4); /* tables: the second step has those of the first */
+            /* tables: the second step has those of the first */
+            assert_true(fused.copies - apart.copies < 3 * fused.fused / 4);
         }
     }
 }
@@ -64,7 +66,7 @@ static void test_bf16(void **state)
     for (int major = 8; major <= 9; major++) /* 9: the Hopper kernels */
         for (int model = 0; model < 4; model++) {
             const char *path = model % 2 ? compile("pipedream", "--ranks 3 --microbatches 6")
-                                     : compile("dualpipe", "--ranks 4 --microbatches 8");
+                                         : compile("dualpipe", "--ranks 4 --microbatches 8");
             standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 3, .major = major});
             const char *name = model % 2 ? "mlp" : "gpt";
             const Outcome cuda = run_well(path, "cuda", name, model < 2 ? "--transport=local" : "--in-turn");
@@ -101,8 +103,8 @@ static void test_races_are_seen(void **state)
 
 static bool only_tidies(const char *call)
 {
-    static const char *const calls[] = {"Free", "StreamDestroy", "StreamSynchronize", "EventDestroy", "LibraryUnload", "SetDevice",
-                                        "FreeHost"};
+    static const char *const calls[] = {"Free",          "StreamDestroy", "StreamSynchronize", "EventDestroy",
+                                        "LibraryUnload", "SetDevice",     "FreeHost"};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strcmp(calls[i], call) == 0)
             return true;
@@ -120,7 +122,8 @@ static void test_failing_calls(void **state)
     const size_t stride = 1 + calls / 120; /* all of the first, where each call is another one, then some */
     for (size_t i = 1; i <= calls; i += i < 60 ? 1 : stride)
         for (int sticky = 0; sticky < 2; sticky++) {
-            standin_begin(&(StandinSetting){.order = STANDIN_EARLY, .fail_at = i, .sticky = sticky, .driver_version = 13000});
+            standin_begin(
+                &(StandinSetting){.order = STANDIN_EARLY, .fail_at = i, .sticky = sticky, .driver_version = 13000});
             const Outcome outcome = run(path, "cuda", "mlp", "--transport=local");
             const StandinReport report = standin_report();
             if (!report.failed) /* calls are fewer this time: how often events are asked for depends on the threads */
@@ -129,7 +132,8 @@ static void test_failing_calls(void **state)
             if (sticky) /* then another rank's call may be the one that is told */
                 snprintf(name, sizeof name, "cuda");
             else
-                snprintf(name, sizeof name, "cu%s%s", strncmp(report.failed, "Tensor", 6) == 0 ? "" : "da", report.failed);
+                snprintf(name, sizeof name, "cu%s%s", strncmp(report.failed, "Tensor", 6) == 0 ? "" : "da",
+                         report.failed);
             if (outcome.status == STATUS_OK ? !only_tidies(report.failed) : !strstr(outcome.error.text, name))
                 fail_msg("call %zu, %s: status %d, %s", i, name, (int)outcome.status, outcome.error.text);
             assert_int_equal(report.live, 0);
@@ -145,7 +149,8 @@ static void test_no_gpu(void **state)
         const char *words;
     } cases[] = {
         {{.count_error = 100}, "no NVIDIA driver"},
-        {{.count_error = CUDA_DRIVER_TOO_OLD, .driver_version = 11040}, "too old: it is for CUDA 11.4, this program was built with 13.0"},
+        {{.count_error = CUDA_DRIVER_TOO_OLD, .driver_version = 11040},
+         "too old: it is for CUDA 11.4, this program was built with 13.0"},
         {{.count_error = 100, .driver_version = 12040}, "no GPU (cudaGetDeviceCount: "},
         {{.devices = -1, .driver_version = 12040}, "shows none"},
         {{.major = 7, .minor = 5}, "has compute capability 7.5; 8.0"},
@@ -168,8 +173,10 @@ static void test_no_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_cpu), cmocka_unit_test(test_fused), cmocka_unit_test(test_bf16), cmocka_unit_test(test_reference_and_forward),
-        cmocka_unit_test(test_races_are_seen), cmocka_unit_test(test_failing_calls), cmocka_unit_test(test_no_gpu),
+        cmocka_unit_test(test_equals_cpu),     cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_bf16),           cmocka_unit_test(test_reference_and_forward),
+        cmocka_unit_test(test_races_are_seen), cmocka_unit_test(test_failing_calls),
+        cmocka_unit_test(test_no_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

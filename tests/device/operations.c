@@ -12,8 +12,8 @@ static void assert_within(Tensor tensor, double bound, const char *what, size_t 
     const double *expected = tensor.at[ORACLE];
     for (size_t i = 0; i < tensor.count; i++)
         if (!isfinite(got[i]) || !isfinite(expected[i]) || fabs((double)got[i] - expected[i]) > bound)
-            fail_msg("%s %zu x %zu: element %zu is %.9g, should be %.9g within %g", what, rows, columns, i, (double)got[i],
-                     expected[i], bound);
+            fail_msg("%s %zu x %zu: element %zu is %.9g, should be %.9g within %g", what, rows, columns, i,
+                     (double)got[i], expected[i], bound);
 }
 
 /* The bound is relative to the largest element. */
@@ -43,8 +43,8 @@ static void test_linear(void **state)
         const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
         for (int with = 0; with < 4; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs);
-            BOTH(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL, with & 2 ? residual.at[d] : NULL,
-                                y.at[d], &error));
+            BOTH(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL,
+                                with & 2 ? residual.at[d] : NULL, y.at[d], &error));
             assert_close_and_release(y, 1e-5, "linear forward", rows, columns);
         }
         const Kernel *gelu_out[DEVICES], *gelu_in[DEVICES];
@@ -52,8 +52,8 @@ static void test_linear(void **state)
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, gelu_in);
         for (int with = 0; with < 2; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs), active = poisoned(ELEMENTS, rows * outputs);
-            BOTH(linear_gelu_forward(device, k[d], gelu_out[d], x.at[d], w.at[d], with ? bias.at[d] : NULL, y.at[d], active.at[d],
-                                     &error));
+            BOTH(linear_gelu_forward(device, k[d], gelu_out[d], x.at[d], w.at[d], with ? bias.at[d] : NULL, y.at[d],
+                                     active.at[d], &error));
             assert_close_and_release(y, 1e-5, "linear before GELU", rows, columns);
             assert_close_and_release(active, 1e-5, "GELU of linear", rows, columns);
         }
@@ -79,7 +79,8 @@ static void test_norm(void **state)
         const size_t rows = shapes[s][0], columns = shapes[s][1], count = rows * columns;
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_NORM, .rows = rows, .columns = columns}, k);
-        const Tensor x = filled(ELEMENTS, count, 3, 5), gain = normal(columns), shift = normal(columns), dy = normal(count);
+        const Tensor x = filled(ELEMENTS, count, 3, 5), gain = normal(columns), shift = normal(columns),
+                     dy = normal(count);
         const Tensor residual = normal(count), y = poisoned(ELEMENTS, count), statistics = poisoned(ELEMENTS, 2 * rows);
         BOTH(norm_forward(device, k[d], x.at[d], gain.at[d], shift.at[d], y.at[d], statistics.at[d], &error));
         assert_close_and_release(y, 1e-5, "norm forward", rows, columns);
@@ -90,7 +91,8 @@ static void test_norm(void **state)
             assert_close_and_release(dx, 1e-4, "norm dx", rows, columns);
         }
         const Tensor dgain = normal(columns), dshift = normal(columns);
-        BOTH(norm_backward_weight(device, k[d], x.at[d], statistics.at[d], dy.at[d], dgain.at[d], dshift.at[d], &error));
+        BOTH(
+            norm_backward_weight(device, k[d], x.at[d], statistics.at[d], dy.at[d], dgain.at[d], dshift.at[d], &error));
         assert_close_and_release(dgain, 1e-5, "norm dgain", rows, columns);
         assert_close_and_release(dshift, 1e-5, "norm dshift", rows, columns);
         release(x), release(gain), release(shift), release(dy), release(residual), release(statistics);
@@ -106,13 +108,15 @@ static void test_gelu(void **state)
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, k);
         for (float deviation = 0.01f; deviation < 200; deviation *= 10) {
-            const Tensor x = filled(ELEMENTS, count, deviation, 0), y = poisoned(ELEMENTS, count), dx = poisoned(ELEMENTS, count), in_place = normal(count);
+            const Tensor x = filled(ELEMENTS, count, deviation, 0), y = poisoned(ELEMENTS, count),
+                         dx = poisoned(ELEMENTS, count), in_place = normal(count);
             Tensor dy = in_place;
             BOTH(gelu_forward(device, k[d], x.at[d], y.at[d], &error));
             BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dx.at[d], &error));
             BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dy.at[d], &error));
             assert_memory_equal(dx.at[CPU], in_place.at[CPU], count * sizeof(float));
-            assert_within(y, 1e-5 * (double)deviation, "gelu forward", rows, columns); /* of x: near 0 on its left, y is no measure */
+            /* of x: near 0 on its left, y is no measure */
+            assert_within(y, 1e-5 * (double)deviation, "gelu forward", rows, columns);
             assert_within(dx, 1e-5, "gelu dx", rows, columns);
             release(x), release(y), release(dx), release(in_place);
         }
@@ -128,9 +132,14 @@ static void test_attention(void **state)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const size_t columns = shapes[s].heads * shapes[s].width, rows = shapes[s].samples * shapes[s].sequence;
         const Kernel *k[DEVICES];
-        kernels_for((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns, .sequence = shapes[s].sequence,
-                                  .heads = shapes[s].heads}, k);
-        const Tensor qkv = normal(3 * rows * columns), y = poisoned(ELEMENTS, rows * columns), dy = normal(rows * columns);
+        kernels_for((KernelShape){.kind = KERNEL_ATTENTION,
+                                  .rows = rows,
+                                  .columns = columns,
+                                  .sequence = shapes[s].sequence,
+                                  .heads = shapes[s].heads},
+                    k);
+        const Tensor qkv = normal(3 * rows * columns), y = poisoned(ELEMENTS, rows * columns),
+                     dy = normal(rows * columns);
         const Tensor dqkv = poisoned(ELEMENTS, 3 * rows * columns);
         const Tensor context[DEVICES] = {poisoned(ELEMENTS, k[CPU]->context), poisoned(ELEMENTS, k[ORACLE]->context)};
         BOTH(attention_forward(device, k[d], qkv.at[d], y.at[d], context[d].at[d], &error));
@@ -147,8 +156,10 @@ static void test_attention_is_causal(void **state)
     (void)state;
     enum { SEQUENCE = 150, COLUMNS = 16, ROWS = 2 * SEQUENCE, CHANGED = 131 };
     const Kernel *k[DEVICES];
-    kernels_for((KernelShape){.kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE, .heads = 2}, k);
-    const Tensor qkv = normal(3 * ROWS * COLUMNS), before = poisoned(ELEMENTS, ROWS * COLUMNS), after = poisoned(ELEMENTS, ROWS * COLUMNS);
+    kernels_for(
+        (KernelShape){.kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE, .heads = 2}, k);
+    const Tensor qkv = normal(3 * ROWS * COLUMNS), before = poisoned(ELEMENTS, ROWS * COLUMNS),
+                 after = poisoned(ELEMENTS, ROWS * COLUMNS);
     const Tensor context[DEVICES] = {poisoned(ELEMENTS, k[CPU]->context), poisoned(ELEMENTS, k[ORACLE]->context)};
     BOTH(attention_forward(device, k[d], qkv.at[d], before.at[d], context[d].at[d], &error));
     for (size_t i = 3 * COLUMNS * CHANGED; i < 3 * COLUMNS * SEQUENCE; i++) {
@@ -174,9 +185,11 @@ static void test_embedding(void **state)
         tokens[i] = (int32_t)(random_bits(5, i) % VOCABULARY);
     const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
     const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
-    BOTH(embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens, by_token.at[d], by_position.at[d], y.at[d], &error));
+    BOTH(
+        embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens, by_token.at[d], by_position.at[d], y.at[d], &error));
     assert_close_and_release(y, 1e-6, "embedding", ROWS, COLUMNS);
-    BOTH(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens, dy.at[d], by_token.at[d], by_position.at[d], &error));
+    BOTH(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens, dy.at[d], by_token.at[d], by_position.at[d],
+                            &error));
     assert_close_and_release(by_token, 1e-6, "embedding dtokens", ROWS, COLUMNS);
     assert_close_and_release(by_position, 1e-6, "embedding dpositions", ROWS, COLUMNS);
     release(dy);
@@ -224,7 +237,8 @@ static void test_memory(void **state)
     static const size_t counts[] = {0, 1, 7, 8, 1000};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
-        const Tensor x = normal(count), copied = poisoned(ELEMENTS, count), seven = poisoned(ELEMENTS, count), sum = normal(count);
+        const Tensor x = normal(count), copied = poisoned(ELEMENTS, count), seven = poisoned(ELEMENTS, count),
+                     sum = normal(count);
         BOTH(copy(device, count * device->run->size[ELEMENTS], x.at[d], copied.at[d], &error));
         assert_memory_equal(x.at[CPU], copied.at[CPU], count * sizeof(float));
         assert_close_and_release(copied, 1e-7, "copy", count, 1);
@@ -288,7 +302,8 @@ static void test_adamw_of_many(void **state)
 {
     (void)state;
     enum { COUNT = 1003 };
-    const AdamW settings = {.rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 0.3, .step = 5};
+    const AdamW settings = {
+        .rate = 0.01, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .decay = 0.1, .clip = 0.3, .step = 5};
     const Tensor p = normal(COUNT), g = normal(COUNT), m = normal(COUNT), v = filled(ELEMENTS, COUNT, 0.1f, 1);
     BOTH(adamw(device, &settings, COUNT, p.at[d], g.at[d], m.at[d], v.at[d], NULL, &error));
     assert_close_and_release(p, 1e-6, "adamw parameters", COUNT, 1);
@@ -349,10 +364,18 @@ static int close_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear), cmocka_unit_test(test_norm), cmocka_unit_test(test_gelu),
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_attention_is_causal), cmocka_unit_test(test_embedding),
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_squared_error), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_adamw), cmocka_unit_test(test_adamw_of_many), cmocka_unit_test(test_product_clock),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_norm),
+        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_is_causal),
+        cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_squared_error),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_adamw),
+        cmocka_unit_test(test_adamw_of_many),
+        cmocka_unit_test(test_product_clock),
         cmocka_unit_test(test_open_names),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

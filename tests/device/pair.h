@@ -18,11 +18,11 @@ enum { TESTED, ORACLE, DEVICES };
 static Device *devices[DEVICES];
 static uint64_t next_key;
 
-#define OK(call)                                                 \
-    do {                                                         \
-        Error error = {""};                                      \
-        if ((call) != STATUS_OK)                                 \
-            fail_msg("%s:%d: %s", #call, __LINE__, error.text);  \
+#define OK(call)                                                \
+    do {                                                        \
+        Error error = {""};                                     \
+        if ((call) != STATUS_OK)                                \
+            fail_msg("%s:%d: %s", #call, __LINE__, error.text); \
     } while (0)
 
 typedef struct Tensor {

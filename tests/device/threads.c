@@ -1,4 +1,5 @@
-/* Rank threads side by side: each with a device of its own, none starting teams of threads, all computing the same bits. */
+/* Rank threads side by side: each with a device of its own, none starting teams of threads, all computing the same
+   bits. */
 
 #include "runtime/device/device.h"
 #include "runtime/model/random.h"
@@ -40,14 +41,19 @@ static Status compute(Worker *worker)
     Error *error = &worker->error;
     const DeviceTable *run = device->run;
     const Kernel *linear, *gelu, *attention, *loss;
-    TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_LINEAR, .rows = ROWS, .columns = COLUMNS, .outputs = WIDE}, &linear,
-                      error));
+    TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_LINEAR, .rows = ROWS, .columns = COLUMNS, .outputs = WIDE},
+                      &linear, error));
     TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_GELU, .rows = ROWS, .columns = WIDE}, &gelu, error));
-    TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE,
-                                             .heads = HEADS}, &attention, error));
-    TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = ROWS, .columns = WIDE}, &loss, error));
+    TRY(device_kernel(
+        device,
+        &(KernelShape){
+            .kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE, .heads = HEADS},
+        &attention, error));
+    TRY(device_kernel(device, &(KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = ROWS, .columns = WIDE}, &loss,
+                      error));
     enum { X, W, Y, ACTIVE, CONTEXT, DW, BUFFERS };
-    const size_t counts[BUFFERS] = {ROWS * WIDE, COLUMNS * WIDE, ROWS * WIDE, ROWS * WIDE, attention->context, COLUMNS * WIDE};
+    const size_t counts[BUFFERS] = {ROWS * WIDE, COLUMNS * WIDE,     ROWS * WIDE,
+                                    ROWS * WIDE, attention->context, COLUMNS * WIDE};
     void *buffers[BUFFERS];
     for (size_t b = 0; b < BUFFERS; b++) {
         TRY(run->allocate(device, counts[b] * sizeof(float), &buffers[b], error));

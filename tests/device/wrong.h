@@ -1,8 +1,8 @@
 #ifndef TESTS_DEVICE_WRONG_H
 #define TESTS_DEVICE_WRONG_H
 
-/* What is wrong with a matrix, in words that say where to look for the cause: which rows and columns, how far off, and whether
-   what stands there is known: never written, zero, a multiple of the right value, another element's value. */
+/* What is wrong with a matrix, in words that say where to look for the cause: which rows and columns, how far off, and
+   whether what stands there is known: never written, zero, a multiple of the right value, another element's value. */
 
 #include <math.h>
 #include <stdarg.h>
@@ -36,10 +36,7 @@ static inline bool wrong_differ(const Wrong *w, double got, double expected)
     return !(fabs(got - expected) <= w->bound); /* also what is not a number */
 }
 
-static inline bool wrong_at(const Wrong *w, size_t i)
-{
-    return wrong_differ(w, w->got[i], w->expected[i]);
-}
+static inline bool wrong_at(const Wrong *w, size_t i) { return wrong_differ(w, w->got[i], w->expected[i]); }
 
 /* "all 128 rows", "rows 64..127", "rows 3..59 every 8th, 64, 70 and more" */
 static inline void wrong_say_set(Wrong *w, const char *name, const bool *in, size_t count)
@@ -101,9 +98,11 @@ static inline bool wrong_is_of_others(const Wrong *w, ptrdiff_t down, ptrdiff_t 
     size_t fits = 0;
     for (size_t s = 0; s < w->sampled; s++) {
         const ptrdiff_t row = (ptrdiff_t)(w->samples[s] / w->columns), column = (ptrdiff_t)(w->samples[s] % w->columns);
-        const ptrdiff_t from_row = mixed ? row ^ down : row + down, from_column = mixed ? column ^ right : column + right;
-        fits += from_row >= 0 && from_row < (ptrdiff_t)w->rows && from_column >= 0 && from_column < (ptrdiff_t)w->columns &&
-                !wrong_differ(w, w->got[w->samples[s]], w->expected[(size_t)from_row * w->columns + (size_t)from_column]);
+        const ptrdiff_t from_row = mixed ? row ^ down : row + down,
+                        from_column = mixed ? column ^ right : column + right;
+        fits +=
+            from_row >= 0 && from_row < (ptrdiff_t)w->rows && from_column >= 0 && from_column < (ptrdiff_t)w->columns &&
+            !wrong_differ(w, w->got[w->samples[s]], w->expected[(size_t)from_row * w->columns + (size_t)from_column]);
         if (s + 1 - fits > w->sampled / 4)
             return false;
     }
@@ -145,10 +144,11 @@ static inline bool wrong_say_multiple(Wrong *w)
 }
 
 /* Into text[size]. An element is wrong that is off by more than `bound`. */
-static inline void describe_wrong(const double *got, const double *expected, size_t rows, size_t columns, double bound, char *text,
-                                  size_t size)
+static inline void describe_wrong(const double *got, const double *expected, size_t rows, size_t columns, double bound,
+                                  char *text, size_t size)
 {
-    Wrong w = {.got = got, .expected = expected, .rows = rows, .columns = columns, .bound = bound, .text = text, .size = size};
+    Wrong w = {
+        .got = got, .expected = expected, .rows = rows, .columns = columns, .bound = bound, .text = text, .size = size};
     const size_t count = rows * columns;
     size_t worst = 0, poison = 0, zero = 0, others = 0;
     double most = -1;
@@ -164,8 +164,8 @@ static inline void describe_wrong(const double *got, const double *expected, siz
         others += !isnan(got[i]) && got[i] != 0;
     }
     if (w.count == 0 && count > 0) {
-        wrong_say(&w, "none of %zu by more than %.3g; worst at [%zu, %zu]: %.7g, should be %.7g", count, bound, worst / columns,
-                  worst % columns, got[worst], expected[worst]);
+        wrong_say(&w, "none of %zu by more than %.3g; worst at [%zu, %zu]: %.7g, should be %.7g", count, bound,
+                  worst / columns, worst % columns, got[worst], expected[worst]);
         return;
     }
     wrong_say(&w, "%zu of %zu wrong: ", w.count, count);
@@ -175,7 +175,8 @@ static inline void describe_wrong(const double *got, const double *expected, siz
     if (zero > 0)
         wrong_say(&w, "; %zu zero", zero);
     if (most > bound)
-        wrong_say(&w, "; worst at [%zu, %zu]: %.7g, should be %.7g", worst / columns, worst % columns, got[worst], expected[worst]);
+        wrong_say(&w, "; worst at [%zu, %zu]: %.7g, should be %.7g", worst / columns, worst % columns, got[worst],
+                  expected[worst]);
     const size_t room = sizeof w.samples / sizeof *w.samples, stride = others / room + 1;
     for (size_t i = 0, number = 0; i < count && w.sampled < room; i++)
         if (wrong_at(&w, i) && !isnan(got[i]) && got[i] != 0 && number++ % stride == 0)

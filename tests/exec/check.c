@@ -1,4 +1,5 @@
-/* dprun --check: a program beside its reference. Nothing that is proven differs from it, so the tests make the passes wrong. */
+/* dprun --check: a program beside its reference. Nothing that is proven differs from it, so the tests make the passes
+   wrong. */
 
 #include "runtime/vm/check.h"
 #include "tests/exec/pipelines.h"
@@ -12,9 +13,18 @@ enum { MICROBATCHES = 3 };
 
 static atomic_int passes_to_come; /* of a kind, until one goes wrong */
 
-static Status right_forward(Stage *stage, const PassBuffers *buffers, Error *error) { return stage_forward(stage, buffers, error); }
-static Status right_backward_input(Stage *stage, const PassBuffers *b, Error *error) { return stage_backward_input(stage, b, error); }
-static Status right_backward_weight(Stage *stage, const PassBuffers *b, Error *error) { return stage_backward_weight(stage, b, error); }
+static Status right_forward(Stage *stage, const PassBuffers *buffers, Error *error)
+{
+    return stage_forward(stage, buffers, error);
+}
+static Status right_backward_input(Stage *stage, const PassBuffers *b, Error *error)
+{
+    return stage_backward_input(stage, b, error);
+}
+static Status right_backward_weight(Stage *stage, const PassBuffers *b, Error *error)
+{
+    return stage_backward_weight(stage, b, error);
+}
 
 /* One loss is another number in its last bit. */
 static Status wrong_forward(Stage *stage, const PassBuffers *buffers, Error *error)
@@ -32,7 +42,8 @@ static Status wrong_backward_weight(Stage *stage, const PassBuffers *buffers, Er
     return atomic_fetch_sub(&passes_to_come, 1) == 1 ? stage_backward_weight(stage, buffers, error) : STATUS_OK;
 }
 
-static void run(const LoadedProgram *loaded, const RunOptions *options, const Passes *passes, Observer observer, atomic_bool *stop)
+static void run(const LoadedProgram *loaded, const RunOptions *options, const Passes *passes, Observer observer,
+                atomic_bool *stop)
 {
     Error error = {""};
     Session *session = NULL;
@@ -49,11 +60,13 @@ static void run(const LoadedProgram *loaded, const RunOptions *options, const Pa
 static void load(Arena *arena, bool reference, LoadedProgram *loaded)
 {
     Error error = {""};
-    if (program_derive(pipeline_program(arena, 2, 2, MICROBATCHES), reference, false, false, arena, loaded, &error) != STATUS_OK)
+    if (program_derive(pipeline_program(arena, 2, 2, MICROBATCHES), reference, false, false, arena, loaded, &error) !=
+        STATUS_OK)
         fail_msg("%s", error.text);
 }
 
-/* Two pipes over 2 ranks, 4 steps, with `passes`, beside the reference. Returns what check_tell does; its words are in `text` and `error`. */
+/* Two pipes over 2 ranks, 4 steps, with `passes`, beside the reference. Returns what check_tell does; its words are in
+   `text` and `error`. */
 static Status check_passes(const Passes *passes, bool json, char text[static 512], Error *error)
 {
     Arena arena = {0};
@@ -61,8 +74,9 @@ static Status check_passes(const Passes *passes, bool json, char text[static 512
     LoadedProgram loaded, reference;
     Check check;
     atomic_bool stop = false;
-    char *arguments[] = {"dprun", "--set", "hidden=16", "--set", "heads=2", "--set", "sequence=8", "--transport=local", "--steps=4",
-                         "--check", "prog.bin", NULL};
+    char *arguments[] = {"dprun",     "--set",   "hidden=16",  "--set",
+                         "heads=2",   "--set",   "sequence=8", "--transport=local",
+                         "--steps=4", "--check", "prog.bin",   NULL};
     assert_int_equal(options_parse(11, arguments, &arena, &options, error), STATUS_OK);
     load(&arena, false, &loaded);
     load(&arena, true, &reference);
@@ -86,12 +100,14 @@ static void a_right_program_is_equal(void **state)
     Error error = {""};
     const Passes passes = {right_forward, right_backward_input, right_backward_weight, NULL};
     assert_int_equal(check_passes(&passes, false, text, &error), STATUS_OK);
-    assert_string_equal(text, "check      equal to the bit in 4 steps: every loss and norm is that of the whole model on one rank\n");
+    assert_string_equal(
+        text, "check      equal to the bit in 4 steps: every loss and norm is that of the whole model on one rank\n");
     assert_int_equal(check_passes(&passes, true, text, &error), STATUS_OK);
     assert_string_equal(text, "{\"equal\":true,\"steps\":4}\n");
 }
 
-/* The second step has losses of its own from 2 * MICROBATCHES on; both pipes end on one rank each, in an order of their own. */
+/* The second step has losses of its own from 2 * MICROBATCHES on; both pipes end on one rank each, in an order of their
+   own. */
 static void a_wrong_loss_is_named(void **state)
 {
     (void)state;
@@ -103,13 +119,15 @@ static void a_wrong_loss_is_named(void **state)
     assert_string_equal(text, "");
     unsigned microbatch;
     double value, reference;
-    if (sscanf(error.text, "step 2, microbatch %u: loss %lf differs from that of the whole model on one rank, %lf", &microbatch, &value,
-               &reference) != 3)
+    if (sscanf(error.text, "step 2, microbatch %u: loss %lf differs from that of the whole model on one rank, %lf",
+               &microbatch, &value, &reference) != 3)
         fail_msg("%s", error.text);
-    assert_true(microbatch < 2 * MICROBATCHES && value != reference && value / reference > 0.999999 && value / reference < 1.000001);
+    assert_true(microbatch < 2 * MICROBATCHES && value != reference && value / reference > 0.999999 &&
+                value / reference < 1.000001);
     atomic_store(&passes_to_come, 2 * MICROBATCHES + 1);
     assert_int_equal(check_passes(&passes, true, text, &error), STATUS_BAD_INPUT);
-    assert_non_null(strstr(text, "{\"equal\":false,\"steps\":1,\"difference\":{\"step\":2,\"number\":\"loss\",\"microbatch\":"));
+    assert_non_null(
+        strstr(text, "{\"equal\":false,\"steps\":1,\"difference\":{\"step\":2,\"number\":\"loss\",\"microbatch\":"));
     assert_non_null(strstr(text, ",\"reference\":"));
 }
 

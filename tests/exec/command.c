@@ -40,10 +40,9 @@ static void test_json(void **state)
 {
     (void)state;
     expect(finish(start("%s --json --steps 3 %s %s", dprun, small, program)), 0, "");
-    static const char *const names[] = {"\"step\":1,", "\"step\":2,", "\"step\":3,", "\"loss\":", "\"losses\":[",
-                                        "\"tokens_per_s\":",
-                                        "\"step_ms\":", "\"bubble_rate\":", "\"busy_ms\":[",
-        "\"planned_bytes\":", "\"held_out_loss\":"};
+    static const char *const names[] = {"\"step\":1,",   "\"step\":2,",        "\"step\":3,",       "\"loss\":",
+                                        "\"losses\":[",  "\"tokens_per_s\":",  "\"step_ms\":",      "\"bubble_rate\":",
+                                        "\"busy_ms\":[", "\"planned_bytes\":", "\"held_out_loss\":"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strstr(output, names[i]))
             fail_msg("no %s in %s", names[i], output);
@@ -60,13 +59,15 @@ static void test_people(void **state)
     (void)state;
     expect(finish(start("%s --steps 20 --save %s/weights %s %s", dprun, folder, small, program)), 0, "step 20/20  ");
     assert_non_null(strstr(output, "pipeline (pipeline.dps): 4 ranks, 4 stages, 8 microbatches"));
-    assert_non_null(strstr(output, "compare    losses only with runs of 4 layers (here one a stage; --set layers=4) and "
-                                   "8 microbatches a step (dpc --microbatches 8)\n"));
+    assert_non_null(strstr(output,
+                           "compare    losses only with runs of 4 layers (here one a stage; --set layers=4) and "
+                           "8 microbatches a step (dpc --microbatches 8)\n"));
     assert_non_null(strstr(output, "held out"));
     assert_non_null(strstr(output, "/weights\n"));
     assert_non_null(strstr(diagnostics, "step 1/20  "));
     assert_null(strstr(diagnostics, "step 3/20  ")); /* not on a terminal: every tenth of the run */
-    expect(finish(start("%s --steps 1 --save %s/weights --set layers=8 %s %s", dprun, folder, small, program)), 0, "step 1/1  ");
+    expect(finish(start("%s --steps 1 --save %s/weights --set layers=8 %s %s", dprun, folder, small, program)), 0,
+           "step 1/1  ");
     expect(finish(start("%s --steps 1 --load %s/weights %s", dprun, folder, program)), 0, "step 1/1  ");
     assert_non_null(strstr(output, "losses only with runs of 8 layers (--set layers=8)"));
 }
@@ -89,8 +90,9 @@ static void test_standard_output(void **state)
 {
     (void)state;
     expect(finish(start("%s --steps 1 --save %s/weights %s %s", dprun, folder, small, program)), 0, "");
-    expect(finish(start("%s --steps 1 --save - %s %s | cmp - %s/weights >&2; %s --steps 1 --save - %s %s >/dev/null", dprun, small, program,
-                        folder, dprun, small, program)), 0, "4 ranks, 4 stages, 8 microbatches");
+    expect(finish(start("%s --steps 1 --save - %s %s | cmp - %s/weights >&2; %s --steps 1 --save - %s %s >/dev/null",
+                        dprun, small, program, folder, dprun, small, program)),
+           0, "4 ranks, 4 stages, 8 microbatches");
     assert_null(strstr(diagnostics, "differ"));
     assert_non_null(strstr(diagnostics, "held out"));
     expect(finish(start("%s --steps 1 --trace - %s %s", dprun, small, program)), 0, "held out");
@@ -104,28 +106,39 @@ static void test_named_pipe(void **state)
     (void)state;
     expect(finish(start("%s --steps 1 --save %s/weights %s %s", dprun, folder, small, program)), 0, "");
     expect(finish(start("mkfifo %s/pipe; timeout -s KILL 60 cmp %s/pipe %s/weights & "
-                        "timeout -s KILL 60 %s --steps 1 --save %s/pipe %s %s && wait $!", folder, folder, folder, dprun, folder, small,
-                        program)), 0, "");
+                        "timeout -s KILL 60 %s --steps 1 --save %s/pipe %s %s && wait $!",
+                        folder, folder, folder, dprun, folder, small, program)),
+           0, "");
 }
 
-/* What was saved is what a run starts from, however it is cut; files of other models, or cut off, are refused before it. */
+/* What was saved is what a run starts from, however it is cut; files of other models, or cut off, are refused before
+   it. */
 static void test_load(void **state)
 {
     (void)state;
     static const char still[] = "--set learning_rate=0 --steps 1";
     expect(finish(start("%s --steps 20 --save %s/learned %s %s", dprun, folder, small, program)), 0, "");
-    expect(finish(start("%s %s --load %s/learned --save %s/again %s %s", dprun, still, folder, folder, small, program)), 0, "");
+    expect(finish(start("%s %s --load %s/learned --save %s/again %s %s", dprun, still, folder, folder, small, program)),
+           0, "");
     assert_non_null(strstr(output, "gpt from "));
     expect(finish(start("cmp %s/learned %s/again", folder, folder)), 0, "");
-    expect(finish(start("%s %s --seed 7 --load %s/learned --save - --reference %s %s | cmp %s/learned -", dprun, still, folder, small, program,
-                        folder)), 0, "");
-    expect(finish(start("%s %s --save %s/start %s %s; cmp %s/start %s/learned", dprun, still, folder, small, program, folder, folder)), 1, "");
-    expect(finish(start("%s --forward-only --load %s/learned --outputs %s/a %s %s; %s --forward-only --reference --load %s/learned --outputs - %s %s "
-                        "| cmp - %s/a", dprun, folder, folder, small, program, dprun, folder, small, program, folder)), 0, "");
-    expect(finish(start("head -c 1000 %s/learned >%s/cut; %s --load %s/cut %s %s", folder, folder, dprun, folder, small, program)), 1,
-           " bytes follow its head, not those of ");
-    expect(finish(start("head -c 100 %s/learned >%s/cut; %s --load %s/cut %s %s", folder, folder, dprun, folder, small, program)), 1,
-           "/cut: no weights that dprun --save wrote");
+    expect(finish(start("%s %s --seed 7 --load %s/learned --save - --reference %s %s | cmp %s/learned -", dprun, still,
+                        folder, small, program, folder)),
+           0, "");
+    expect(finish(start("%s %s --save %s/start %s %s; cmp %s/start %s/learned", dprun, still, folder, small, program,
+                        folder, folder)),
+           1, "");
+    expect(finish(start("%s --forward-only --load %s/learned --outputs %s/a %s %s; %s --forward-only --reference "
+                        "--load %s/learned --outputs - %s %s "
+                        "| cmp - %s/a",
+                        dprun, folder, folder, small, program, dprun, folder, small, program, folder)),
+           0, "");
+    expect(finish(start("head -c 1000 %s/learned >%s/cut; %s --load %s/cut %s %s", folder, folder, dprun, folder, small,
+                        program)),
+           1, " bytes follow its head, not those of ");
+    expect(finish(start("head -c 100 %s/learned >%s/cut; %s --load %s/cut %s %s", folder, folder, dprun, folder, small,
+                        program)),
+           1, "/cut: no weights that dprun --save wrote");
     expect(finish(start("%s --load %s %s", dprun, program, program)), 1, "no weights that dprun --save wrote");
     expect(finish(start("%s --load %s/none %s", dprun, folder, program)), 1, "/none: No such file");
 }
@@ -136,13 +149,20 @@ static void test_load_settings(void **state)
     (void)state;
     static const char still[] = "--set learning_rate=0 --set warmup_steps=7 --steps 1";
     expect(finish(start("%s --steps 2 --save %s/learned %s %s", dprun, folder, small, program)), 0, "");
-    expect(finish(start("%s %s --load %s/learned --save - %s | cmp - %s/learned", dprun, still, folder, program, folder)), 0, "");
-    expect(finish(start("%s %s --load %s/learned --set hidden=16 --model gpt %s", dprun, still, folder, program)), 0, "");
-    expect(finish(start("%s %s --load %s/learned --set hidden=128 --set layers=8 --set sequence=8 %s", dprun, still, folder, program)), 1,
-           "/learned: weights of another model: layers is 4 there and 8 here; hidden is 16 there and 128 here; leave such settings out");
+    expect(
+        finish(start("%s %s --load %s/learned --save - %s | cmp - %s/learned", dprun, still, folder, program, folder)),
+        0, "");
+    expect(finish(start("%s %s --load %s/learned --set hidden=16 --model gpt %s", dprun, still, folder, program)), 0,
+           "");
+    expect(finish(start("%s %s --load %s/learned --set hidden=128 --set layers=8 --set sequence=8 %s", dprun, still,
+                        folder, program)),
+           1,
+           "/learned: weights of another model: layers is 4 there and 8 here; hidden is 16 there and 128 here; leave "
+           "such settings out");
     assert_null(strstr(diagnostics, "sequence"));
     assert_null(strstr(diagnostics, "warmup"));
-    expect(finish(start("%s --load %s/learned --model mlp %s", dprun, folder, program)), 1, "model is gpt there and mlp here");
+    expect(finish(start("%s --load %s/learned --model mlp %s", dprun, folder, program)), 1,
+           "model is gpt there and mlp here");
     expect(finish(start("%s --steps 1 --model mlp --set hidden=8 --save %s/mlp %s", dprun, folder, program)), 0, "");
     expect(finish(start("%s %s --load %s/mlp %s", dprun, still, folder, program)), 0, "");
     assert_non_null(strstr(output, "model      mlp from "));
@@ -153,14 +173,21 @@ static void test_load_damaged(void **state)
 {
     (void)state;
     expect(finish(start("%s --steps 2 --save %s/learned %s %s", dprun, folder, small, program)), 0, "");
-    expect(finish(start("cd %s; cp learned bad; printf X | dd of=bad bs=1 seek=5000 conv=notrunc status=none; exec %s --load bad %s", folder,
-                        dprun, program)), 1, "bad: damaged: its checksum is another");
-    expect(finish(start("cd %s; sed '1s/2/1/' learned | head -c -4 >first; exec %s --load first --steps 1 %s", folder, dprun, program)), 0, "");
-    expect(finish(start("cd %s; head -c -4 first >bad; printf '\\000\\000\\300\\177' >>bad; exec %s --load bad --steps 1 %s", folder, dprun,
-                        program)), 1, " is not finite: the run that saved it had diverged");
+    expect(finish(start("cd %s; cp learned bad; printf X | dd of=bad bs=1 seek=5000 conv=notrunc status=none; exec %s "
+                        "--load bad %s",
+                        folder, dprun, program)),
+           1, "bad: damaged: its checksum is another");
+    expect(finish(start("cd %s; sed '1s/2/1/' learned | head -c -4 >first; exec %s --load first --steps 1 %s", folder,
+                        dprun, program)),
+           0, "");
+    expect(finish(start(
+               "cd %s; head -c -4 first >bad; printf '\\000\\000\\300\\177' >>bad; exec %s --load bad --steps 1 %s",
+               folder, dprun, program)),
+           1, " is not finite: the run that saved it had diverged");
     expect(finish(start("cd %s; sed '1s/2/3/' learned >bad; exec %s --load bad %s", folder, dprun, program)), 1,
            "bad: format 3 of saved weights; this dprun reads 1 and 2");
-    expect(finish(start("cd %s; sed 's/^hidden/hiden/' learned >bad; exec %s --load bad %s", folder, dprun, program)), 1, "did you mean hidden?");
+    expect(finish(start("cd %s; sed 's/^hidden/hiden/' learned >bad; exec %s --load bad %s", folder, dprun, program)),
+           1, "did you mean hidden?");
 }
 
 /* A plan that no machine has room for ends in words, not by the kernel. */
@@ -180,8 +207,9 @@ static void test_memory_runs_out(void **state)
         skip(); /* no limit would fit */
     int failed = 0;
     for (int limit = 60; limit <= 400; limit += 20) { /* MiB */
-        const int status = finish(start("ulimit -v %d000; %s --version >%s/version 2>&1 || exit 0; exec %s --steps 2 --set hidden=128 %s", limit,
-                                        dprun, folder, dprun, program));
+        const int status = finish(
+            start("ulimit -v %d000; %s --version >%s/version 2>&1 || exit 0; exec %s --steps 2 --set hidden=128 %s",
+                  limit, dprun, folder, dprun, program));
         if (status != 0 && (status != 3 || !strstr(diagnostics, "dprun: ")))
             fail_msg("%d MiB: exit status %d: %s", limit, status, diagnostics);
         failed += status != 0;
@@ -210,7 +238,9 @@ static void test_terminal(void **state)
 {
     (void)state;
     for (int columns = 40; columns <= 120; columns += 40) {
-        expect(finish(start("script -qec 'stty columns %d; %s --steps 20 %s %s' /dev/null", columns, dprun, small, program)), 0, "");
+        expect(finish(start("script -qec 'stty columns %d; %s --steps 20 %s %s' /dev/null", columns, dprun, small,
+                            program)),
+               0, "");
         int lines = 0;
         for (const char *line = output; (line = strstr(line, "\rstep ")); lines++) {
             const size_t length = strcspn(++line, "\033");
@@ -230,7 +260,8 @@ static void test_bad_inputs(void **state)
     expect(finish(start("head -c 100 %s >%s/cut.bin; %s %s/cut.bin", program, folder, dprun, folder)), 1, "cut.bin: ");
     expect(finish(start("%s --steps 1 %s --data %s/none.txt %s", dprun, small, folder, program)), 1, "none.txt");
     expect(finish(start("%s --steps", dprun)), 2, "needs a value");
-    expect(finish(start("%s --device cuda %s", dprun, program)), 3, "device cuda: "); /* GPUs are hidden from the tests */
+    /* GPUs are hidden from the tests */
+    expect(finish(start("%s --device cuda %s", dprun, program)), 3, "device cuda: ");
     expect(finish(start("%s --steps 1 %s %s --save /no/such/folder/w", dprun, small, program)), 3, "/no/such/folder/w");
 }
 
@@ -249,7 +280,8 @@ static void test_foreign_names(void **state)
     expect(finish(start("%s --steps 1 --trace %s/foreign.json %s %s", dprun, folder, small, path)), 0, "");
     assert_non_null(strstr(output, "schedule   ?[31mred? (two?lines): "));
     assert_null(strchr(output, '\033'));
-    expect(finish(start("iconv -f UTF-8 -t UTF-8 %s/foreign.json | grep -c '\"schedule\":\"?\\[31mred?\"'", folder)), 0, "");
+    expect(finish(start("iconv -f UTF-8 -t UTF-8 %s/foreign.json | grep -c '\"schedule\":\"?\\[31mred?\"'", folder)), 0,
+           "");
     expect(finish(start("%s $(printf 'no\\033[31msuch\\377file')", dprun)), 1, "no?[31msuch?file: No such file");
 }
 
@@ -257,10 +289,13 @@ static void test_foreign_names(void **state)
 static void test_output_closed(void **state)
 {
     (void)state;
-    expect(finish(start("(%s --json --steps 1000000 %s %s; echo status $? >&2) | head -n 1", dprun, small, program)), 0, "");
+    expect(finish(start("(%s --json --steps 1000000 %s %s; echo status $? >&2) | head -n 1", dprun, small, program)), 0,
+           "");
     assert_string_equal(other_diagnostics(), "status 0\n");
-    expect(finish(start("%s --json --steps 1000000 %s %s >/dev/full", dprun, small, program)), 3, "standard output: No space");
-    expect(finish(start("ulimit -f 8; %s --steps 1 --save %s/large %s %s", dprun, folder, small, program)), 3, "/large: File too large");
+    expect(finish(start("%s --json --steps 1000000 %s %s >/dev/full", dprun, small, program)), 3,
+           "standard output: No space");
+    expect(finish(start("ulimit -f 8; %s --steps 1 --save %s/large %s %s", dprun, folder, small, program)), 3,
+           "/large: File too large");
     expect(finish(start("ls %s/large*", folder)), 2, "No such file");
 }
 
@@ -333,19 +368,22 @@ static void test_mpi_equals_local(void **state)
     static char local[1 << 14], mpi[1 << 14];
     expect(finish(start("%s --json --steps 2 --save %s/local %s %s", dprun, folder, small, program)), 0, "");
     take_losses(local, sizeof local);
-    expect(finish(start("%s -n 4 %s --json --steps 2 --save %s/mpi --trace %s/trace %s %s",
-                        mpirun_command(), dprun, folder, folder,
-                        small, program)),
+    expect(finish(start("%s -n 4 %s --json --steps 2 --save %s/mpi --trace %s/trace %s %s", mpirun_command(), dprun,
+                        folder, folder, small, program)),
            0, "");
     take_losses(mpi, sizeof mpi);
     assert_string_equal(local, mpi);
     expect(finish(start("cmp %s/local %s/mpi", folder, folder)), 0, "");
-    expect(finish(start("%s -n 4 %s --set learning_rate=0 --steps 1 --load %s/local --save %s/again %s %s && cmp %s/local %s/again",
-                        mpirun_command(), dprun, folder, folder, small, program, folder, folder)), 0, "");
+    expect(
+        finish(start(
+            "%s -n 4 %s --set learning_rate=0 --steps 1 --load %s/local --save %s/again %s %s && cmp %s/local %s/again",
+            mpirun_command(), dprun, folder, folder, small, program, folder, folder)),
+        0, "");
     expect(finish(start("grep -c '\"ph\":\"X\"' %s/trace; tail -c 4 %s/trace", folder, folder)), 0, "");
     assert_string_equal(output, "552\n\n]}\n");
-    expect(finish(start("%s -n 4 %s --json --steps 2 --rank-map 2,0,3,1 %s %s",
-                        mpirun_command(), dprun, small, program)), 0, "");
+    expect(
+        finish(start("%s -n 4 %s --json --steps 2 --rank-map 2,0,3,1 %s %s", mpirun_command(), dprun, small, program)),
+        0, "");
     take_losses(mpi, sizeof mpi);
     assert_string_equal(local, mpi);
 }
@@ -376,8 +414,8 @@ static void test_guard_of_careless_parent(void **state)
 {
     (void)state;
     need_mpirun();
-    expect(finish(start("timeout -s KILL 60 %s -n 3 env --ignore-signal=CHLD %s --steps 1 %s %s", mpirun_command(), dprun,
-                        small, program)),
+    expect(finish(start("timeout -s KILL 60 %s -n 3 env --ignore-signal=CHLD %s --steps 1 %s %s", mpirun_command(),
+                        dprun, small, program)),
            2, "mpirun started 3 processes");
 }
 
@@ -416,16 +454,17 @@ static void test_killed_before_it_is_ready(void **state)
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/late", folder);
     assert_int_equal(mkfifo(path, 0600), 0);
-    const pid_t mpirun = start("exec %s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 1 && late=--data=%s; exec %s $late %s %s'",
-                               mpirun_command(), path, dprun, small, program);
+    const pid_t mpirun =
+        start("exec %s -n 4 sh -c 'test $OMPI_COMM_WORLD_RANK = 1 && late=--data=%s; exec %s $late %s %s'",
+              mpirun_command(), path, dprun, small, program);
     const int writer = open_when_read(path);
     kill(a_rank(mpirun), SIGKILL);
     expect(finish(mpirun), 3, "dprun: rank 1 was killed by signal 9 (Killed) before it was ready");
     close(writer);
 }
 
-/* Whether the thread that computes is left alone by SIGINT, SIGUSR1 and SIGTERM: on top of oneDNN's kernels a handler destroys
-   the heap, once in twenty runs. */
+/* Whether the thread that computes is left alone by SIGINT, SIGUSR1 and SIGTERM: on top of oneDNN's kernels a handler
+   destroys the heap, once in twenty runs. */
 static bool blocks_ends(pid_t process)
 {
     static const unsigned long long wanted = 1ull << (SIGINT - 1) | 1ull << (SIGUSR1 - 1) | 1ull << (SIGTERM - 1);
@@ -440,16 +479,16 @@ static bool blocks_ends(pid_t process)
     return (blocked & wanted) == wanted;
 }
 
-/* mpirun hands SIGUSR1 on and waits: what was to be saved is saved, however long that takes. A guard that was stopped is
-   woken by its rank. */
+/* mpirun hands SIGUSR1 on and waits: what was to be saved is saved, however long that takes. A guard that was stopped
+   is woken by its rank. */
 static void test_asked_to_end(void **state)
 {
     (void)state;
     need_mpirun();
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/asked", folder);
-    const pid_t mpirun = start("exec %s -n 4 %s --json --steps 1000000 --save %s %s %s", mpirun_command(), dprun, path, small,
-                               program);
+    const pid_t mpirun =
+        start("exec %s -n 4 %s --json --steps 1000000 --save %s %s %s", mpirun_command(), dprun, path, small, program);
     await_step("\"step\":2,");
     pid_t guards[RANKS];
     assert_int_equal(children(mpirun, guards, RANKS), RANKS);
@@ -464,8 +503,8 @@ static void test_stopped(void **state)
 {
     (void)state;
     need_mpirun();
-    const pid_t mpirun = start("exec %s -n 4 %s --json --steps 1000000 --deadline 5 %s %s",
-                               mpirun_command(), dprun, small, program);
+    const pid_t mpirun =
+        start("exec %s -n 4 %s --json --steps 1000000 --deadline 5 %s %s", mpirun_command(), dprun, small, program);
     await_step("\"step\":2,");
     const pid_t rank = a_rank(mpirun);
     kill(rank, SIGSTOP);
@@ -501,17 +540,33 @@ int main(void)
 {
     setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json),          cmocka_unit_test(test_people),
-        cmocka_unit_test(test_check),    cmocka_unit_test(test_bad_inputs),
-        cmocka_unit_test(test_terminal), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_named_pipe),
-        cmocka_unit_test(test_load),          cmocka_unit_test(test_too_much_memory), cmocka_unit_test(test_memory_runs_out),
-        cmocka_unit_test(test_fault), cmocka_unit_test(test_fault_of_a_rank),
-        cmocka_unit_test(test_load_settings), cmocka_unit_test(test_load_damaged),
-        cmocka_unit_test(test_foreign_names), cmocka_unit_test(test_output_closed), cmocka_unit_test(test_interrupt),
-        cmocka_unit_test(test_interrupt_before_the_first_step), cmocka_unit_test(test_resumed), cmocka_unit_test(test_mpi_equals_local),
-        cmocka_unit_test(test_wrong_number),  cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_killed_before_it_is_ready), cmocka_unit_test(test_asked_to_end),    cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_one_cannot_start), cmocka_unit_test(test_guard_of_careless_parent),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_people),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_bad_inputs),
+        cmocka_unit_test(test_terminal),
+        cmocka_unit_test(test_standard_output),
+        cmocka_unit_test(test_named_pipe),
+        cmocka_unit_test(test_load),
+        cmocka_unit_test(test_too_much_memory),
+        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(test_fault),
+        cmocka_unit_test(test_fault_of_a_rank),
+        cmocka_unit_test(test_load_settings),
+        cmocka_unit_test(test_load_damaged),
+        cmocka_unit_test(test_foreign_names),
+        cmocka_unit_test(test_output_closed),
+        cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_interrupt_before_the_first_step),
+        cmocka_unit_test(test_resumed),
+        cmocka_unit_test(test_mpi_equals_local),
+        cmocka_unit_test(test_wrong_number),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_killed_before_it_is_ready),
+        cmocka_unit_test(test_asked_to_end),
+        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_one_cannot_start),
+        cmocka_unit_test(test_guard_of_careless_parent),
     };
     return cmocka_run_group_tests_name("command", tests, set_up, tear_down);
 }

@@ -2,12 +2,13 @@
    readable. */
 #include "tests/exec/processes.h"
 
-
 static const char wild[] = "--set clip_norm=0 --set warmup_steps=0 --set learning_rate=1e3 --steps 50";
 
 static void compile(const char *schedule, const char *settings)
 {
-    expect(finish(start("%.*s/dpc %s schedules/%s.dps -o %s", (int)(strrchr(dprun, '/') - dprun), dprun, settings, schedule, program)), 0, "");
+    expect(finish(start("%.*s/dpc %s schedules/%s.dps -o %s", (int)(strrchr(dprun, '/') - dprun), dprun, settings,
+                        schedule, program)),
+           0, "");
 }
 
 /* The step that the message names. */
@@ -34,15 +35,17 @@ static void test_last_good_weights(void **state)
 {
     (void)state;
     compile("1f1b", "--ranks 4 --microbatches 4");
-    expect(finish(start("echo good >%s/w; cp %s/w %s/t; exec %s --json --save %s/w --trace %s/t %s %s %s", folder, folder, folder, dprun, folder,
-                        folder, wild, small, program)), 3, "; the weights are as before this step; wrote ");
+    expect(finish(start("echo good >%s/w; cp %s/w %s/t; exec %s --json --save %s/w --trace %s/t %s %s %s", folder,
+                        folder, folder, dprun, folder, folder, wild, small, program)),
+           3, "; the weights are as before this step; wrote ");
     assert_json();
     assert_non_null(strstr(diagnostics, " on rank "));
     assert_non_null(strstr(diagnostics, "/w.diverged; wrote "));
     assert_non_null(strstr(diagnostics, "/t.diverged\n"));
     const unsigned step = step_of(diagnostics);
     expect(finish(start("cd %s; grep -q good w && grep -q good t && grep -q traceEvents t.diverged", folder)), 0, "");
-    expect(finish(start("%s --save %s/before %s --steps %u %s %s", dprun, folder, wild, step - 1, small, program)), 0, "");
+    expect(finish(start("%s --save %s/before %s --steps %u %s %s", dprun, folder, wild, step - 1, small, program)), 0,
+           "");
     expect(finish(start("cmp %s/before %s/w.diverged", folder, folder)), 0, "");
 }
 
@@ -51,9 +54,11 @@ static void test_processes(void **state)
     (void)state;
     need_mpirun();
     compile("1f1b", "--ranks 4 --microbatches 4");
-    expect(finish(start("rm -f %s/w*; %s --save %s/w %s %s %s", folder, dprun, folder, wild, small, program)), 3, "/w.diverged");
-    expect(finish(start("%s -n 4 %s --json --save %s/m %s %s %s", mpirun_command(), dprun, folder, wild, small, program)), 3,
-           "/m.diverged\n");
+    expect(finish(start("rm -f %s/w*; %s --save %s/w %s %s %s", folder, dprun, folder, wild, small, program)), 3,
+           "/w.diverged");
+    expect(
+        finish(start("%s -n 4 %s --json --save %s/m %s %s %s", mpirun_command(), dprun, folder, wild, small, program)),
+        3, "/m.diverged\n");
     assert_json();
     step_of(diagnostics);
     assert_null(strstr(strstr(diagnostics, "dprun: step ") + 1, "dprun: step ")); /* once */
@@ -65,7 +70,8 @@ static void test_asynchronous(void **state)
 {
     (void)state;
     compile("pipedream", "--ranks 4 --microbatches 8");
-    expect(finish(start("%s --json --save %s/a %s %s %s", dprun, folder, wild, small, program)), 3, "; the weights are as before that update");
+    expect(finish(start("%s --json --save %s/a %s %s %s", dprun, folder, wild, small, program)), 3,
+           "; the weights are as before that update");
     assert_non_null(strstr(diagnostics, "/a.diverged\n"));
     assert_null(strstr(diagnostics, "weights of stage"));
     assert_json();

@@ -30,9 +30,26 @@ static Loss run(uint32_t ranks, uint32_t microbatches, uint32_t size, const char
     Run run = {0};
     char microbatch_size[32];
     snprintf(microbatch_size, sizeof microbatch_size, "microbatch_size=%u", size);
-    char *arguments[] = {"dprun", "--set", "hidden=16", "--set", "heads=2", "--set", "sequence=8", "--set", "layers=4",
-                         "--set", microbatch_size, "--transport=local", "--data", data, (char *)options[0], (char *)options[1],
-                         (char *)options[2], (char *)options[3], "prog.bin", NULL};
+    char *arguments[] = {"dprun",
+                         "--set",
+                         "hidden=16",
+                         "--set",
+                         "heads=2",
+                         "--set",
+                         "sequence=8",
+                         "--set",
+                         "layers=4",
+                         "--set",
+                         microbatch_size,
+                         "--transport=local",
+                         "--data",
+                         data,
+                         (char *)options[0],
+                         (char *)options[1],
+                         (char *)options[2],
+                         (char *)options[3],
+                         "prog.bin",
+                         NULL};
     Program *program = pipeline_program(&run.arena, ranks, 1, microbatches);
     Status status = options_parse(19, arguments, &run.arena, &run.options, &error);
     if (status == STATUS_OK)
@@ -44,7 +61,8 @@ static Loss run(uint32_t ranks, uint32_t microbatches, uint32_t size, const char
     return loss;
 }
 
-/* 3000 bytes, the last 300 held out: 37 windows of 8. They become ever richer, so that which of them are taken shows. */
+/* 3000 bytes, the last 300 held out: 37 windows of 8. They become ever richer, so that which of them are taken
+   shows. */
 static int prepare(void **state)
 {
     (void)state;
@@ -90,7 +108,8 @@ static void equal_weights_have_an_equal_loss(void **state)
             const Loss loss = evaluate(1 + size % 3, microbatches, size, "--held-out=all");
             assert_int_equal(loss.tokens, expected.tokens);
             if (!(fabs(loss.held_out - expected.held_out) < 1e-6))
-                fail_msg("%u microbatches of %u: loss %.9f, not %.9f", microbatches, size, loss.held_out, expected.held_out);
+                fail_msg("%u microbatches of %u: loss %.9f, not %.9f", microbatches, size, loss.held_out,
+                         expected.held_out);
         }
 }
 
@@ -101,15 +120,16 @@ static void the_first_tokens_count(void **state)
     static const struct {
         const char *option;
         uint64_t tokens;
-    } cases[] = {{"--held-out=3", 8}, {"--held-out=8", 8}, {"--held-out=47", 40}, {"--held-out=296", 296}, {"--held-out=297", 296},
-                 {"--held-out=65536", 296}};
+    } cases[] = {{"--held-out=3", 8},     {"--held-out=8", 8},     {"--held-out=47", 40},
+                 {"--held-out=296", 296}, {"--held-out=297", 296}, {"--held-out=65536", 296}};
     double last = 0;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const Loss one = evaluate(1, 1, 1, cases[i].option), other = evaluate(2, 3, 4, cases[i].option);
         assert_int_equal(one.tokens, cases[i].tokens);
         assert_int_equal(other.tokens, cases[i].tokens);
         assert_true(fabs(one.held_out - other.held_out) < 1e-6);
-        assert_true(i == 0 || cases[i].tokens == cases[i - 1].tokens ? i == 0 || one.held_out == last : one.held_out > last);
+        assert_true(i == 0 || cases[i].tokens == cases[i - 1].tokens ? i == 0 || one.held_out == last
+                                                                     : one.held_out > last);
         last = one.held_out;
     }
 }

@@ -1,6 +1,6 @@
-/* The default model on the default text: after a few steps of DualPipe the loss, also on text that it has not seen, is well
-   below the entropy of single bytes, which is what one can know without looking at the bytes before. Under a sanitizer, where only
-   the way there is of interest, the loss falls. */
+/* The default model on the default text: after a few steps of DualPipe the loss, also on text that it has not seen, is
+   well below the entropy of single bytes, which is what one can know without looking at the bytes before. Under a
+   sanitizer, where only the way there is of interest, the loss falls. */
 
 #include "tests/exec/sanitized.h"
 
@@ -47,7 +47,8 @@ static void default_text_is_learnt(void **state)
     assert_int_equal(steps, STEPS);
     const double entropy = number_behind(last, "\"byte_entropy\":"), loss = number_behind(last, "\"loss\":");
     const double held_out = number_behind(last, "\"held_out_loss\":");
-    print_message("entropy of bytes %.3f; loss %.3f at first, then %.3f, held out %.3f\n", entropy, first, loss, held_out);
+    print_message("entropy of bytes %.3f; loss %.3f at first, then %.3f, held out %.3f\n", entropy, first, loss,
+                  held_out);
     assert_true(entropy > 2.5 && entropy < 4);
     assert_true(first > entropy);
     assert_true(loss < (SANITIZED ? first : entropy - 0.6));

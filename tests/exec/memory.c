@@ -75,7 +75,8 @@ static void test_version_2(void **state)
     write_text("/sys/fs/cgroup/slice/job/memory.current", "1073741824\n");
     expect_pools(1, "/slice/job", 1024);
     /* the cache makes way */
-    write_text("/sys/fs/cgroup/slice/job/memory.stat", "anon 1\nfile 999999999\ninactive_file 104857600\nactive_file 209715200\n");
+    write_text("/sys/fs/cgroup/slice/job/memory.stat",
+               "anon 1\nfile 999999999\ninactive_file 104857600\nactive_file 209715200\n");
     expect_pools(1, "/slice/job", 1324);
     write_text("/sys/fs/cgroup/slice/job/memory.high", "1610612736\n"); /* from there on the kernel slows it down */
     expect_pools(1, "/slice/job", 812);
@@ -108,7 +109,8 @@ static void test_version_1(void **state)
     expect_pools(0);
     write_text("/sys/fs/cgroup/memory/memory.limit_in_bytes", "8388608\n");
     write_text("/sys/fs/cgroup/memory/memory.usage_in_bytes", "4194304\n");
-    write_text("/sys/fs/cgroup/memory/memory.stat", "active_file 5\ntotal_inactive_file 1048576\ntotal_active_file 0\n");
+    write_text("/sys/fs/cgroup/memory/memory.stat",
+               "active_file 5\ntotal_inactive_file 1048576\ntotal_active_file 0\n");
     expect_pools(1, "/docker/abc", 5);
     begin("4:memory:/moved/elsewhere\n", "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
     write_text("/sys/fs/cgroup/memory/memory.limit_in_bytes", MIB "\n");
@@ -144,7 +146,8 @@ static void test_shared(void **state)
     assert_string_equal(memory_shortage(&a, job, 2, &bytes)->name, "/job");
     assert_int_equal(bytes, 1040 * mebibyte);
     assert_string_equal(memory_shortage(&b, job, 2, &bytes)->name, "/job");
-    const MemoryNeed own[] = {memory_need(&a, 310 * mebibyte), memory_need(&b, 10 * mebibyte), memory_need(&a, 310 * mebibyte)};
+    const MemoryNeed own[] = {memory_need(&a, 310 * mebibyte), memory_need(&b, 10 * mebibyte),
+                              memory_need(&a, 310 * mebibyte)};
     assert_string_equal(memory_shortage(&a, own, 3, &bytes)->name, "/job/a");
     assert_int_equal(bytes, 620 * mebibyte);
     assert_null(memory_shortage(&b, own, 3, &bytes));
@@ -169,7 +172,7 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_version_2), cmocka_unit_test(test_container), cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_version_2),     cmocka_unit_test(test_container), cmocka_unit_test(test_version_1),
         cmocka_unit_test(test_nothing_known), cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests_name("memory", tests, set_up, tear_down);

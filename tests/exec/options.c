@@ -26,7 +26,8 @@ static void test_defaults(void **state)
     Error error;
     assert_int_equal(PARSE("prog.bin"), STATUS_OK);
     assert_string_equal(options.program, "prog.bin");
-    assert_true(options.steps == 400 && options.deadline == 60.0 && options.model.kind == MODEL_GPT && options.held_out == 65536);
+    assert_true(options.steps == 400 && options.deadline == 60.0 && options.model.kind == MODEL_GPT &&
+                options.held_out == 65536);
     assert_true(!options.json && !options.reference && !options.forward_only && !options.save && !options.data);
     assert_int_equal(PARSE("--forward-only", "prog.bin"), STATUS_OK);
     assert_true(options.steps == 1 && options.forward_only);
@@ -45,13 +46,15 @@ static void test_all_options(void **state)
     Arena arena = {0};
     RunOptions options;
     Error error;
-    assert_int_equal(PARSE("--steps", "7", "--model=mlp", "--set", "hidden=32", "prog.bin", "--set=hidden=48",
-                           "--seed", "9", "--json",
-                           "--deadline", "0.5", "--device", "cpu", "--transport", "mpi", "--rank-map", "2,0,1", "--save", "w",
-                           "--trace", "t", "--trace-steps", "100", "--data", "d", "--reference"),
+    assert_int_equal(PARSE("--steps", "7", "--model=mlp", "--set", "hidden=32", "prog.bin", "--set=hidden=48", "--seed",
+                           "9", "--json", "--deadline", "0.5", "--device", "cpu", "--transport", "mpi", "--rank-map",
+                           "2,0,1", "--save", "w", "--trace", "t", "--trace-steps", "100", "--data", "d",
+                           "--reference"),
                      STATUS_OK);
-    assert_true(options.steps == 7 && options.model.kind == MODEL_MLP && options.model.hidden == 48 && options.model.seed == 9);
-    assert_true(options.trace_steps == 100 && options.json && options.reference && options.deadline == 0.5 && options.transport == TRANSPORT_MPI);
+    assert_true(options.steps == 7 && options.model.kind == MODEL_MLP && options.model.hidden == 48 &&
+                options.model.seed == 9);
+    assert_true(options.trace_steps == 100 && options.json && options.reference && options.deadline == 0.5 &&
+                options.transport == TRANSPORT_MPI);
     assert_int_equal(options.rank_map_count, 3);
     assert_memory_equal(options.rank_map, ((int[]){2, 0, 1}), 3 * sizeof(int));
     assert_string_equal(options.program, "prog.bin");
@@ -83,7 +86,9 @@ static void test_mistakes(void **state)
         {{"dprun", "--steps=3x", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '3x'"},
         {{"dprun", "--steps=99999999999999999999", "prog.bin"}, STATUS_BAD_USAGE, "--steps"},
         {{"dprun", "--deadline=soon", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'soon'"},
-        {{"dprun", "--deadline=-1", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '-1' is not a number of seconds from 0.1 to 1e+09, or 0 for never"},
+        {{"dprun", "--deadline=-1", "prog.bin"},
+         STATUS_BAD_USAGE,
+         "--deadline: '-1' is not a number of seconds from 0.1 to 1e+09, or 0 for never"},
         {{"dprun", "--deadline=inf", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'inf'"},
         {{"dprun", "--deadline=nan", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: 'nan'"},
         {{"dprun", "--deadline=1e300", "prog.bin"}, STATUS_BAD_USAGE, "--deadline: '1e300'"},
@@ -105,9 +110,15 @@ static void test_mistakes(void **state)
         {{"dprun", "--outputs=o", "prog.bin"}, STATUS_BAD_USAGE, "--forward-only"},
         {{"dprun", "--save=w", "--forward-only", "prog.bin"}, STATUS_BAD_USAGE, "--save"},
         {{"dprun", "--held-out=0", "prog.bin"}, STATUS_BAD_USAGE, "--held-out: '0'"},
-        {{"dprun", "--held-out=some", "prog.bin"}, STATUS_BAD_USAGE, "--held-out: 'some' is not a number of tokens, or all"},
-        {{"dprun", "--held-out=all", "--model=mlp", "prog.bin"}, STATUS_BAD_USAGE, "only where the gpt model is trained"},
-        {{"dprun", "--held-out=9", "--forward-only", "prog.bin"}, STATUS_BAD_USAGE, "only where the gpt model is trained"},
+        {{"dprun", "--held-out=some", "prog.bin"},
+         STATUS_BAD_USAGE,
+         "--held-out: 'some' is not a number of tokens, or all"},
+        {{"dprun", "--held-out=all", "--model=mlp", "prog.bin"},
+         STATUS_BAD_USAGE,
+         "only where the gpt model is trained"},
+        {{"dprun", "--held-out=9", "--forward-only", "prog.bin"},
+         STATUS_BAD_USAGE,
+         "only where the gpt model is trained"},
         {{"dprun", "--set=hiden=3", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=hidden", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=model=mlp", "prog.bin"}, STATUS_BAD_USAGE, "--model"},
@@ -135,7 +146,9 @@ static void test_local_under_mpirun(void **state)
     Error error;
     setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
     assert_int_equal(PARSE("--transport=local", "prog.bin"), STATUS_BAD_USAGE);
-    assert_non_null(strstr(error.text, "--transport local: each of the 4 processes would run all ranks; leave it out, or start dprun without mpirun"));
+    assert_non_null(strstr(
+        error.text,
+        "--transport local: each of the 4 processes would run all ranks; leave it out, or start dprun without mpirun"));
     assert_int_equal(PARSE("prog.bin"), STATUS_OK);
     assert_int_equal(options.transport, TRANSPORT_MPI);
     setenv("OMPI_COMM_WORLD_SIZE", "1", 1);

@@ -1,15 +1,15 @@
 #ifndef EXEC_PIPELINES_H
 #define EXEC_PIPELINES_H
 
-/* Small programs made without the compiler: one or two pipes, one stage a rank, all F of a pipe after the other, then all B.
-   Every message has a slot of its own, so that the plan is plain. */
+/* Small programs made without the compiler: one or two pipes, one stage a rank, all F of a pipe after the other, then
+   all B. Every message has a slot of its own, so that the plan is plain. */
 
 #include "runtime/program/program.h"
 
 #include <string.h>
 
-/* Message slots of a chunk's microbatch: with a stage before, the activation received and the gradient made; with one after,
-   the activation made and the gradient received. */
+/* Message slots of a chunk's microbatch: with a stage before, the activation received and the gradient made; with one
+   after, the activation made and the gradient received. */
 enum { SLOT_X, SLOT_DX, SLOT_Y, SLOT_DY };
 
 static inline uint32_t pipeline_sides(uint32_t stage, uint32_t stages)
@@ -17,8 +17,8 @@ static inline uint32_t pipeline_sides(uint32_t stage, uint32_t stages)
     return (stage > 0 ? 1u : 0u) + (stage + 1 < stages ? 1u : 0u);
 }
 
-static inline Instruction *pipeline_message(Instruction *next, uint8_t opcode, uint32_t chunk, uint32_t microbatch, uint32_t peer,
-                                            uint16_t slot, uint32_t line)
+static inline Instruction *pipeline_message(Instruction *next, uint8_t opcode, uint32_t chunk, uint32_t microbatch,
+                                            uint32_t peer, uint16_t slot, uint32_t line)
 {
     memset(next->slot, 0xff, sizeof next->slot);
     next->opcode = opcode;
@@ -36,8 +36,8 @@ static inline Instruction *pipeline_message(Instruction *next, uint8_t opcode, u
 }
 
 static inline Instruction *pipeline_pass(Instruction *next, bool forward, uint32_t chunk, uint32_t microbatch,
-                                         uint32_t microbatches,
-                                         uint32_t stage, uint32_t stages, uint32_t before, uint32_t after)
+                                         uint32_t microbatches, uint32_t stage, uint32_t stages, uint32_t before,
+                                         uint32_t after)
 {
     const uint32_t line = forward ? 10 + chunk : 20 + chunk;
     const uint32_t first = (chunk * microbatches + microbatch) * 2 * pipeline_sides(stage, stages);
@@ -73,7 +73,8 @@ static inline Instruction *pipeline_pass(Instruction *next, bool forward, uint32
     return next;
 }
 
-/* Pipe 0 has stage s on rank s, pipe 1 on rank ranks-1-s, which takes an even number of ranks; `microbatches` of each. */
+/* Pipe 0 has stage s on rank s, pipe 1 on rank ranks-1-s, which takes an even number of ranks; `microbatches` of
+   each. */
 static inline Program *pipeline_program(Arena *arena, uint32_t ranks, uint32_t pipes, uint32_t microbatches)
 {
     Program *program = arena_allocate(arena, sizeof *program);
@@ -111,8 +112,8 @@ static inline Program *pipeline_program(Arena *arena, uint32_t ranks, uint32_t p
                 const uint32_t stage = p == 0 ? r : ranks - 1 - r;
                 rank->chunks[p] = (Chunk){(uint16_t)p, (uint16_t)stage};
                 for (uint32_t m = 0; m < microbatches; m++)
-                    next = pipeline_pass(next, forward, p, m, microbatches, stage, ranks,
-                                         p == 0 ? r - 1 : r + 1, p == 0 ? r + 1 : r - 1);
+                    next = pipeline_pass(next, forward, p, m, microbatches, stage, ranks, p == 0 ? r - 1 : r + 1,
+                                         p == 0 ? r + 1 : r - 1);
             }
         for (uint32_t s = 0; s < program->group_count; s++)
             for (uint32_t p = 0; p < pipes; p++)

@@ -25,7 +25,7 @@ enum { RANKS = 4 };
 
 static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
 static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX]; /* the test sets the last two */
-static char output[1 << 16], diagnostics[1 << 16]; /* of the last command */
+static char output[1 << 16], diagnostics[1 << 16];                          /* of the last command */
 
 static inline void read_text(const char *name, char *text, size_t size)
 {
@@ -59,7 +59,7 @@ static inline pid_t start(const char *format, ...)
     const pid_t child = fork();
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that fails leaves nothing running behind */
-        signal(SIGINT, SIG_DFL); /* which a shell has ignored by what it starts in the background */
+        signal(SIGINT, SIG_DFL);          /* which a shell has ignored by what it starts in the background */
         execl("/bin/sh", "sh", "-c", whole, (char *)NULL);
         _exit(127);
     }

@@ -41,7 +41,7 @@ static void check_parts(const Costs *costs, const char *list)
     for (int part = 0; part < MODEL_PARTS; part++)
         for (int pass = 0; pass < PART_PASSES; pass++)
             if (is_listed(list, part, pass) != (costs->parts[part][pass] > 0))
-                fail_msg("%s.%c is %g", part_name((ModelPart)part), "FBWU"[pass], costs->parts[part][pass]);
+                fail_msg("%s.%c is %g", part_name((ModelPart)part), "FBWU"[pass], costs -> parts[part][pass]);
 }
 
 static void profile(const char *model)
@@ -167,9 +167,9 @@ static void test_mpi(void **state)
     (void)state;
     need_mpirun();
     compile("1f1b", "");
-    expect(finish(start("%s -n 2 %s --steps 3 --profile %s/costs %s %s", mpirun_command(), dprun, folder, small,
-                        program)),
-           0, "");
+    expect(
+        finish(start("%s -n 2 %s --steps 3 --profile %s/costs %s %s", mpirun_command(), dprun, folder, small, program)),
+        0, "");
     read_text("costs", output, sizeof output);
     const Costs costs = costs_from("costs");
     assert_true(costs.model_layers == 2 && costs.latency > 0 && costs.parts[PART_HEAD][PART_W] > 0 &&
@@ -202,9 +202,9 @@ int main(void)
 {
     setenv("LSAN_OPTIONS", "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt),     cmocka_unit_test(test_predicts),     cmocka_unit_test(test_mlp),
-        cmocka_unit_test(test_pairs),   cmocka_unit_test(test_standard_output),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_mpi),
+        cmocka_unit_test(test_gpt),   cmocka_unit_test(test_predicts),        cmocka_unit_test(test_mlp),
+        cmocka_unit_test(test_pairs), cmocka_unit_test(test_standard_output), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_mpi),
     };
     return cmocka_run_group_tests_name("profile", tests, set_up, tear_down);
 }

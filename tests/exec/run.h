@@ -28,8 +28,8 @@ static inline void run_load(Run *run, char **arguments)
     Status status = options_parse(count, arguments, &run->arena, &run->options, &error);
     run->options.held_out = RUN_HELD_OUT;
     if (status == STATUS_OK)
-        status = program_load(run->options.program, run->options.reference, run->options.forward_only, false, &run->arena, &run->loaded,
-                              &error);
+        status = program_load(run->options.program, run->options.reference, run->options.forward_only, false,
+                              &run->arena, &run->loaded, &error);
     if (status != STATUS_OK)
         fail_msg("%s: %s", arguments[count - 1], error.text);
 }

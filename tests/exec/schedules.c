@@ -1,5 +1,6 @@
-/* Every schedule trains: over several steps its losses, norms of gradients, loss on held-out data and saved weights are, bit for
-   bit, those of the whole model on one rank, microbatch after microbatch (an asynchronous one: with the same versions of weights). */
+/* Every schedule trains: over several steps its losses, norms of gradients, loss on held-out data and saved weights
+   are, bit for bit, those of the whole model on one rank, microbatch after microbatch (an asynchronous one: with the
+   same versions of weights). */
 
 #include "runtime/base/file.h"
 #include "tests/exec/run.h"
@@ -93,10 +94,28 @@ static void train(const char *path, const char *model, uint32_t layers, bool ref
     snprintf(weights, sizeof weights, "%s/weights", folder);
     snprintf(set_layers, sizeof set_layers, "layers=%u", layers);
     *result = (Result){.lock = PTHREAD_MUTEX_INITIALIZER};
-    char *arguments[] = {"dprun",        "--model", (char *)model,  "--set",       "hidden=16", "--set", "sequence=8",
-                         "--set",        set_layers, "--set",       "heads=2", "--set",        "microbatch_size=2", "--steps", "4",  "--deadline",
-                         "60",           "--save",  weights,        reference ? "--reference" : "--transport=local",
-                         (char *)path,   NULL};
+    char *arguments[] = {"dprun",
+                         "--model",
+                         (char *)model,
+                         "--set",
+                         "hidden=16",
+                         "--set",
+                         "sequence=8",
+                         "--set",
+                         set_layers,
+                         "--set",
+                         "heads=2",
+                         "--set",
+                         "microbatch_size=2",
+                         "--steps",
+                         "4",
+                         "--deadline",
+                         "60",
+                         "--save",
+                         weights,
+                         reference ? "--reference" : "--transport=local",
+                         (char *)path,
+                         NULL};
     Run run;
     Error error = {""};
     run_load(&run, arguments);
@@ -117,7 +136,8 @@ static void assert_equal_numbers(const char *what, const Result *pipelined, cons
     for (int step = 0; step < STEPS; step++) {
         for (uint32_t m = 0; m < reference->microbatches; m++) {
             if (memcmp(&p->losses[step][m], &r->losses[step][m], sizeof(double)) != 0)
-                fail_msg("%s: step %d, microbatch %u: loss %a, not %a", what, step + 1, m, p->losses[step][m], r->losses[step][m]);
+                fail_msg("%s: step %d, microbatch %u: loss %a, not %a", what, step + 1, m, p->losses[step][m],
+                         r->losses[step][m]);
             assert_true(isfinite(r->losses[step][m]) && r->losses[step][m] > 0);
         }
         if (memcmp(&p->norms[step], &r->norms[step], sizeof(double)) != 0)
@@ -184,19 +204,21 @@ static void check_text(const char *name, const char *text)
     check(path);
 }
 
-/* Stages on several ranks in all combinations: numbers that do not divide, a stage whose next one is here for some microbatches
-   and elsewhere for others, split backwards, two pipes of which one has more copies, an order from a table. */
+/* Stages on several ranks in all combinations: numbers that do not divide, a stage whose next one is here for some
+   microbatches and elsewhere for others, split backwards, two pipes of which one has more copies, an order from a
+   table. */
 static void replicas_equal_reference(void **state)
 {
     (void)state;
     check("--ranks 5 --microbatches 7 -D replicas=2 -D replicated=2 schedules/1f1b-rr.dps");
     check("--ranks 4 --microbatches 7 -D replicas=4 schedules/1f1b-rr.dps");
     check("--ranks 6 --microbatches 5 -D replicas=2 -D replicated=3 schedules/1f1b-rr.dps");
-    check_text("chunks.dps", "schedule chunks; ranks P = 3; microbatches M = 7;\n"
-                             "pipe a: 4 stages, stage s of m on s == 0 ? m%2 : s == 1 ? m/2%2 : s == 2 ? 2 : m%3, M microbatches;\n"
-                             "if r < 2 { nF0 : (M+1-r)/2; nF1 : r == 0 ? 4 : 3; nF2 : (M+2-r)/3; nI2 : (M+2-r)/3;\n"
-                             "           nI1W : r == 0 ? 4 : 3; nI0W : (M+1-r)/2; nW : (M+2-r)/3; }\n"
-                             "else { nF0 : M; nF1B1 : M/3; nB0 : M; }\n");
+    check_text("chunks.dps",
+               "schedule chunks; ranks P = 3; microbatches M = 7;\n"
+               "pipe a: 4 stages, stage s of m on s == 0 ? m%2 : s == 1 ? m/2%2 : s == 2 ? 2 : m%3, M microbatches;\n"
+               "if r < 2 { nF0 : (M+1-r)/2; nF1 : r == 0 ? 4 : 3; nF2 : (M+2-r)/3; nI2 : (M+2-r)/3;\n"
+               "           nI1W : r == 0 ? 4 : 3; nI0W : (M+1-r)/2; nW : (M+2-r)/3; }\n"
+               "else { nF0 : M; nF1B1 : M/3; nB0 : M; }\n");
     check_text("pipes.dps", "schedule pipes; ranks P = 5; microbatches M = 8;\n"
                             "pipe a: 2 stages, stage s of m on 2*s + m%2, 5 microbatches;\n"
                             "pipe b: 2 stages, stage s on s == 0 ? 4 : 0, 3 microbatches;\n"
@@ -211,8 +233,9 @@ static void replicas_equal_reference(void **state)
 static void equal_layers_and_microbatches_train_the_same_model(void **state)
 {
     (void)state;
-    static const char *const schedules[] = {"--ranks 2 --microbatches 6 schedules/1f1b.dps", "--ranks 2 --microbatches 6 schedules/dualpipev.dps",
-                                            "--ranks 4 --microbatches 6 schedules/chimera.dps", "--ranks 3 --microbatches 6 schedules/zb-h1.dps"};
+    static const char *const schedules[] = {
+        "--ranks 2 --microbatches 6 schedules/1f1b.dps", "--ranks 2 --microbatches 6 schedules/dualpipev.dps",
+        "--ranks 4 --microbatches 6 schedules/chimera.dps", "--ranks 3 --microbatches 6 schedules/zb-h1.dps"};
     Result first, other;
     char program[200];
     compile_program(schedules[0], program);
@@ -241,9 +264,10 @@ static void recipes_change_no_bit(void **state)
         char command[4096], program[200];
         const char *build = getenv("BUILD");
         snprintf(program, sizeof program, "%s/prog.bin", folder);
-        snprintf(command, sizeof command, "sed '/^overlap F&B/,/^}/d' %s >%s/plain.dps && %s/dpc %.*s %s/plain.dps -o %s",
-                 strstr(schedules[s], "schedules/"), folder, build ? build : "build", (int)(strstr(schedules[s], "schedules/") - schedules[s]),
-                 schedules[s], folder, program);
+        snprintf(command, sizeof command,
+                 "sed '/^overlap F&B/,/^}/d' %s >%s/plain.dps && %s/dpc %.*s %s/plain.dps -o %s",
+                 strstr(schedules[s], "schedules/"), folder, build ? build : "build",
+                 (int)(strstr(schedules[s], "schedules/") - schedules[s]), schedules[s], folder, program);
         if (system(command) != 0)
             fail_msg("%s", command);
         for (int m = 0; m < 2; m++) {
@@ -271,7 +295,8 @@ int main(void)
     if (!tests)
         return 1;
     for (size_t i = 0; i < found.gl_pathc; i++)
-        tests[i] = (struct CMUnitTest){.name = found.gl_pathv[i], .test_func = schedule_equals_reference, .initial_state = found.gl_pathv[i]};
+        tests[i] = (struct CMUnitTest){
+            .name = found.gl_pathv[i], .test_func = schedule_equals_reference, .initial_state = found.gl_pathv[i]};
     tests[found.gl_pathc] = (struct CMUnitTest)cmocka_unit_test(replicas_equal_reference);
     tests[found.gl_pathc + 1] = (struct CMUnitTest)cmocka_unit_test(recipes_change_no_bit);
     tests[found.gl_pathc + 2] = (struct CMUnitTest)cmocka_unit_test(equal_layers_and_microbatches_train_the_same_model);

@@ -78,8 +78,9 @@ static Outcome run(const Setting *setting)
     RunOptions options;
     LoadedProgram loaded;
     Session *session = NULL;
-    char *arguments[48] = {"dprun", "--set", "hidden=16", "--set", "heads=2", "--set", "sequence=8", "--set", "microbatch_size=2",
-                           "--deadline", "20", "--transport", "local"};
+    char *arguments[48] = {"dprun",      "--set", "hidden=16",         "--set",      "heads=2", "--set",
+                           "sequence=8", "--set", "microbatch_size=2", "--deadline", "20",      "--transport",
+                           "local"};
     int count = 13;
     for (size_t i = 0; i < 12 && setting->arguments[i]; i++)
         arguments[count++] = setting->arguments[i];
@@ -88,14 +89,16 @@ static Outcome run(const Setting *setting)
     if (setting->forward_only)
         arguments[count++] = "--forward-only";
     arguments[count++] = "prog.bin";
-    Outcome outcome = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop_after_first = setting->stop_after_first, .closed = true};
+    Outcome outcome = {
+        .lock = PTHREAD_MUTEX_INITIALIZER, .stop_after_first = setting->stop_after_first, .closed = true};
     Program *program = pipeline_program(&arena, setting->ranks, setting->pipes, setting->microbatches);
     outcome.microbatches = program->microbatches;
     outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
     if (setting->device)
         options.device = setting->device;
     if (outcome.status == STATUS_OK)
-        outcome.status = program_derive(program, setting->reference, setting->forward_only, false, &arena, &loaded, &outcome.error);
+        outcome.status =
+            program_derive(program, setting->reference, setting->forward_only, false, &arena, &loaded, &outcome.error);
     const SessionHooks hooks = {
         .observer = {.context = &outcome, .step = on_step, .gradient = on_gradient},
         .passes = setting->passes,
@@ -134,7 +137,8 @@ static void test_equals_reference(void **state)
 {
     (void)state;
     static const Setting shapes[] = {
-        {.ranks = 1, .pipes = 1, .microbatches = 3}, {.ranks = 3, .pipes = 1, .microbatches = 2},
+        {.ranks = 1, .pipes = 1, .microbatches = 3},
+        {.ranks = 3, .pipes = 1, .microbatches = 2},
         {.ranks = 2, .pipes = 2, .microbatches = 2},
         {.ranks = 4, .pipes = 2, .microbatches = 1},
     };
@@ -150,8 +154,10 @@ static void test_equals_reference(void **state)
         for (uint32_t s = 0; s < setting.ranks; s++)
             for (uint32_t c = 0; c < setting.pipes; c++) {
                 assert_int_equal(pipeline.counts[s], reference.counts[s]);
-                assert_true(gradient_difference(pipeline.gradients[s][c], reference.gradients[s][0], reference.counts[s]) < GRADIENT_LIMIT);
-                assert_memory_equal(pipeline.gradients[s][c], pipeline.gradients[s][0], reference.counts[s] * sizeof(float));
+                assert_true(gradient_difference(pipeline.gradients[s][c], reference.gradients[s][0],
+                                                reference.counts[s]) < GRADIENT_LIMIT);
+                assert_memory_equal(pipeline.gradients[s][c], pipeline.gradients[s][0],
+                                    reference.counts[s] * sizeof(float));
             }
         release(&pipeline);
         release(&reference);
@@ -176,8 +182,8 @@ static void test_runs_equal(void **state)
     release(&two);
 }
 
-/* On the oracle everything is in double, the sums over the copies of a stage too: what is left of a loss in float shows that
-   the two devices compute the same. */
+/* On the oracle everything is in double, the sums over the copies of a stage too: what is left of a loss in float shows
+   that the two devices compute the same. */
 static void test_oracle(void **state)
 {
     (void)state;
@@ -234,7 +240,8 @@ static void test_forward_only(void **state)
 static void test_stop(void **state)
 {
     (void)state;
-    const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .stop_after_first = true, .arguments = {"--steps=1000"}};
+    const Setting setting = {
+        .ranks = 2, .pipes = 1, .microbatches = 2, .stop_after_first = true, .arguments = {"--steps=1000"}};
     Outcome outcome = run_well(&setting);
     assert_true(outcome.steps >= 1 && outcome.steps <= 3 && outcome.has_held_out);
     release(&outcome);
@@ -311,7 +318,8 @@ static void test_failing_pass(void **state)
     (void)state;
     const Passes passes = {failing_forward, empty_backward, empty_backward, NULL};
     const Setting setting = {.ranks = 4, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1"}};
-    expect_failure(&setting, (const char *const[]){"rank 3, instruction 2 (F", "pipeline.dps:10): the device is on fire", NULL});
+    expect_failure(&setting,
+                   (const char *const[]){"rank 3, instruction 2 (F", "pipeline.dps:10): the device is on fire", NULL});
 }
 
 static void test_divergence(void **state)
@@ -319,14 +327,18 @@ static void test_divergence(void **state)
     (void)state;
     const Passes passes = {diverged_forward, empty_backward, empty_backward, NULL};
     const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=5"}};
-    expect_failure(&setting, (const char *const[]){"step 1: the loss of microbatch 0, on rank 1, is not finite", "diverged", NULL});
+    expect_failure(&setting, (const char *const[]){"step 1: the loss of microbatch 0, on rank 1, is not finite",
+                                                   "diverged", NULL});
 }
 
 /* The weights overflow in the update: nothing that is computed before shows it. */
 static Status spoiling_backward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     if (!buffers->dy) {
-        union { const void *read; float *written; } parameters = {.read = buffers->parameters};
+        union {
+            const void *read;
+            float *written;
+        } parameters = {.read = buffers->parameters};
         *parameters.written = INFINITY;
     }
     return empty_backward(stage, buffers, error);
@@ -343,9 +355,12 @@ static void test_infinite_weights(void **state)
     assert_true(descriptor >= 0);
     close(descriptor);
     snprintf(diverged, sizeof diverged, "%s.diverged", path);
-    Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1", "--model=mlp", save}};
-    expect_failure(&setting, (const char *const[]){"after step 1: weights of stage 1, on rank 1, are not finite; the training has diverged",
-                                                   "wrote /tmp/session-weights.", NULL});
+    Setting setting = {
+        .ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1", "--model=mlp", save}};
+    expect_failure(
+        &setting,
+        (const char *const[]){"after step 1: weights of stage 1, on rank 1, are not finite; the training has diverged",
+                              "wrote /tmp/session-weights.", NULL});
     assert_int_equal(stat(path, &there), 0);
     assert_int_equal(there.st_size, 0); /* as it was */
     assert_int_equal(unlink(diverged), 0);
@@ -356,14 +371,18 @@ static void test_deadline(void **state)
 {
     (void)state;
     const Passes passes = {slow_forward, empty_backward, empty_backward, NULL};
-    Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
+    Setting setting = {.ranks = 2,
+                       .pipes = 1,
+                       .microbatches = 1,
+                       .passes = &passes,
                        .arguments = {"--steps=1", "--deadline=0.2", "--model=mlp"}};
-    expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction", "pipeline.dps:20",
-                                                   "rank 1 at instruction", NULL});
+    expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction",
+                                                   "pipeline.dps:20", "rank 1 at instruction", NULL});
     /* Nobody else is there to notice. */
     setting.reference = true;
-    expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction 1 (F",
-                                                   "pipeline.dps:10", NULL});
+    expect_failure(&setting,
+                   (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction 1 (F",
+                                         "pipeline.dps:10", NULL});
     setting.arguments[1] = "--deadline=0";
     Outcome patient = run_well(&setting);
     release(&patient);
@@ -373,7 +392,10 @@ static void test_long_pass(void **state)
 {
     (void)state;
     const Passes passes = {long_forward, empty_backward, empty_backward, NULL};
-    const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
+    const Setting setting = {.ranks = 2,
+                             .pipes = 1,
+                             .microbatches = 1,
+                             .passes = &passes,
                              .arguments = {"--steps=1", "--deadline=1", "--model=mlp"}};
     Outcome outcome = run_well(&setting);
     assert_true(outcome.seconds > 3);
@@ -388,11 +410,12 @@ static void test_endless_pass(void **state)
     const pid_t child = fork();
     if (child == 0) {
         const Passes passes = {endless_forward, empty_backward, empty_backward, NULL};
-        const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes,
-                                 .arguments = {"--steps=1", "--deadline=0.2"}};
+        const Setting setting = {
+            .ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes, .arguments = {"--steps=1", "--deadline=0.2"}};
         const Outcome outcome = run(&setting);
-        const bool told = strstr(outcome.error.text, "no rank has moved for 0.2 s (--deadline): rank 0 at instruction 4 (WAIT s1, pipeline.dps:20) for rank 1, "
-                                 "rank 1 at instruction 2 (F") != NULL;
+        const bool told = strstr(outcome.error.text, "no rank has moved for 0.2 s (--deadline): rank 0 at instruction "
+                                                     "4 (WAIT s1, pipeline.dps:20) for rank 1, "
+                                                     "rank 1 at instruction 2 (F") != NULL;
         if (!told)
             fprintf(stderr, "%s\n", outcome.error.text);
         _exit(outcome.status == STATUS_RUN_FAILED && !outcome.closed && told && outcome.seconds < 10 ? 0 : 1);
@@ -419,7 +442,8 @@ static void test_files(void **state)
     char folder[] = "/tmp/session.XXXXXX";
     assert_non_null(mkdtemp(folder));
     char *weights = arena_format(&arena, "%s/weights", folder), *trace = arena_format(&arena, "%s/trace", folder);
-    Setting setting = {.ranks = 3, .pipes = 1, .microbatches = 2, .arguments = {"--steps=3", "--save", weights, "--trace", trace}};
+    Setting setting = {
+        .ranks = 3, .pipes = 1, .microbatches = 2, .arguments = {"--steps=3", "--save", weights, "--trace", trace}};
     Outcome outcome = run_well(&setting);
     release(&outcome);
     size_t size, again;
@@ -436,7 +460,8 @@ static void test_files(void **state)
     int count = 0;
     for (const char *next = events; (next = strstr(next, "\"ph\":\"X\"")); next++)
         count++;
-    assert_int_equal(count, 3 * (12 + 20 + 12 + 3 * 2)); /* steps * (passes, messages and waits of each rank; NORM, UPDATE) */
+    /* steps * (passes, messages and waits of each rank; NORM, UPDATE) */
+    assert_int_equal(count, 3 * (12 + 20 + 12 + 3 * 2));
     assert_non_null(strstr(events, "\"name\":\"rank 2\""));
 
     /* The same training again, and its reference for one step: the same bytes. */
@@ -452,7 +477,8 @@ static void test_files(void **state)
     release(&outcome);
     const char *reference = read_file(&arena, weights, &again);
     assert_int_equal(again, size);
-    assert_memory_equal(reference, first, (size_t)(strstr(first, "\n\n") - first)); /* the head does not know the schedule */
+    /* the head does not know the schedule */
+    assert_memory_equal(reference, first, (size_t)(strstr(first, "\n\n") - first));
     unlink(weights);
     unlink(trace);
     rmdir(folder);
@@ -463,7 +489,8 @@ static void test_files(void **state)
 static void test_unwritable(void **state)
 {
     (void)state;
-    Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .arguments = {"--steps=2", "--save", "/no/such/folder/weights"}};
+    Setting setting = {
+        .ranks = 2, .pipes = 1, .microbatches = 2, .arguments = {"--steps=2", "--save", "/no/such/folder/weights"}};
     Outcome outcome = run(&setting);
     assert_int_equal(outcome.status, STATUS_RUN_FAILED);
     assert_non_null(strstr(outcome.error.text, "/no/such/folder/weights"));
@@ -487,7 +514,8 @@ int main(void)
         cmocka_unit_test(test_forward_only),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_failing_pass),
-        cmocka_unit_test(test_divergence), cmocka_unit_test(test_infinite_weights),
+        cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_infinite_weights),
         cmocka_unit_test(test_deadline),
         cmocka_unit_test(test_long_pass),
         cmocka_unit_test(test_files),

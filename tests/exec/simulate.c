@@ -1,5 +1,5 @@
-/* --device sim: passes in the order and at least as late as the timeline says, whatever else the machine does; how much later is
-   tests/bench/simulate's to measure. */
+/* --device sim: passes in the order and at least as late as the timeline says, whatever else the machine does; how much
+   later is tests/bench/simulate's to measure. */
 #include "tests/transport/plugin.h"
 
 #include <setjmp.h>
@@ -52,7 +52,8 @@ static bool next_pass(FILE *stream, Pass *pass)
         if (strstr(line, "\"cat\":\"compute\"")) {
             const char *name = strstr(line, "\"pass\":\"");
             assert_non_null(name);
-            snprintf(pass->name, sizeof pass->name, "%d %.*s", (int)number(line, "\"pid\":"), (int)strcspn(name + 8, "\""), name + 8);
+            snprintf(pass->name, sizeof pass->name, "%d %.*s", (int)number(line, "\"pid\":"),
+                     (int)strcspn(name + 8, "\""), name + 8);
             pass->start = number(line, "\"ts\":");
             pass->duration = number(line, "\"dur\":");
             return true;
@@ -93,10 +94,13 @@ static void test_schedules(const char *launcher)
 {
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
     for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        assert_int_equal(shell("%s/dpc %s --cost '%s' -o %s/prog.bin --emit=trace:%s/predicted", build, runs[i][0], runs[i][1], folder,
-                               folder), 0);
-        assert_int_equal(shell("%s %s/dprun --device sim --cost '%s' --steps 1 --json --trace %s/measured %s/prog.bin >%s/out 2>&1", launcher,
-                               build, runs[i][1], folder, folder, folder), 0);
+        assert_int_equal(shell("%s/dpc %s --cost '%s' -o %s/prog.bin --emit=trace:%s/predicted", build, runs[i][0],
+                               runs[i][1], folder, folder),
+                         0);
+        assert_int_equal(
+            shell("%s %s/dprun --device sim --cost '%s' --steps 1 --json --trace %s/measured %s/prog.bin >%s/out 2>&1",
+                  launcher, build, runs[i][1], folder, folder, folder),
+            0);
         compare_traces();
         assert_int_equal(shell("grep -q '^{\"step\":1,\"loss\":null,.*\"makespan_ms\":' %s/out", folder), 0);
     }
@@ -127,7 +131,8 @@ static void test_forms(void **state)
     const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
     assert_int_equal(shell("%s/dpc --ranks 2 --microbatches 2 schedules/1f1b.dps -o %s/prog.bin", build, folder), 0);
     assert_int_equal(shell("%s/dprun --device sim --forward-only %s/prog.bin >%s/out 2>&1", build, folder, folder), 0);
-    assert_int_equal(shell("%s/dprun --device sim --reference --steps 1 %s/prog.bin >%s/out 2>&1", build, folder, folder), 0);
+    assert_int_equal(
+        shell("%s/dprun --device sim --reference --steps 1 %s/prog.bin >%s/out 2>&1", build, folder, folder), 0);
     assert_int_equal(shell("grep -q 'no losses' %s/out && grep -q 'makespan of the last' %s/out", folder, folder), 0);
 }
 
@@ -144,15 +149,19 @@ static void test_long_times(void **state)
             break;
         if (i >= 2)
             snprintf(launcher, sizeof launcher, "%s -n 2", mpirun_command());
-        if (shell("%s %s/dprun --device sim --steps 1 --deadline 0.8 --cost %s %s/prog.bin >%s/out 2>&1", launcher, build, costs[i % 2],
-                  folder, folder) != 0) {
+        if (shell("%s %s/dprun --device sim --steps 1 --deadline 0.8 --cost %s %s/prog.bin >%s/out 2>&1", launcher,
+                  build, costs[i % 2], folder, folder) != 0) {
             shell("cat %s/out >&2", folder);
             fail_msg("%s dprun --cost %s", launcher, costs[i % 2]);
         }
     }
-    assert_int_equal(shell("%s/dprun --device sim --cost F=1e12,unit=1e6 %s/prog.bin >%s/out 2>&1; test $? = 2", build, folder, folder), 0);
-    assert_int_equal(shell("grep -q 'rank 0, instruction 0 (F m0.*): it would take 1e+18 s, more than a day: --cost unit=SECONDS says' %s/out",
-                           folder), 0);
+    assert_int_equal(shell("%s/dprun --device sim --cost F=1e12,unit=1e6 %s/prog.bin >%s/out 2>&1; test $? = 2", build,
+                           folder, folder),
+                     0);
+    assert_int_equal(shell("grep -q 'rank 0, instruction 0 (F m0.*): it would take 1e+18 s, more than a day: --cost "
+                           "unit=SECONDS says' %s/out",
+                           folder),
+                     0);
 }
 
 static int set_up(void **state)

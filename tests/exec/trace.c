@@ -32,8 +32,8 @@ static int shell(const char *format, const char *folder)
     return system(command);
 }
 
-/* Ranks 1 and 2 live thousands of seconds later than rank 0: in the trace the three meet within the second that the run takes,
-   and no message arrives before it was sent by more than an exchange of messages may take. */
+/* Ranks 1 and 2 live thousands of seconds later than rank 0: in the trace the three meet within the second that the run
+   takes, and no message arrives before it was sent by more than an exchange of messages may take. */
 static void test_ranks_of_different_clocks(void **state)
 {
     (void)state;
@@ -46,9 +46,12 @@ static void test_ranks_of_different_clocks(void **state)
     }
     assert_non_null(mkdtemp(folder));
     assert_int_equal(shell("%s/dpc --ranks 3 --microbatches 6 schedules/1f1b.dps -o %s/prog.bin", folder), 0);
-    assert_int_equal(shell("%3$s -n 3 sh -c 'r=$OMPI_COMM_WORLD_RANK; "
-                           "exec $([ $r = 0 ] || echo unshare --time --monotonic $((r*4000)) --fork) "
-                           "%1$s/dprun --json --model mlp --set hidden=8 --steps 2 --trace %2$s/trace %2$s/prog.bin' >%2$s/out", folder), 0);
+    assert_int_equal(
+        shell("%3$s -n 3 sh -c 'r=$OMPI_COMM_WORLD_RANK; "
+              "exec $([ $r = 0 ] || echo unshare --time --monotonic $((r*4000)) --fork) "
+              "%1$s/dprun --json --model mlp --set hidden=8 --steps 2 --trace %2$s/trace %2$s/prog.bin' >%2$s/out",
+              folder),
+        0);
     snprintf(path, sizeof path, "%s/trace", folder);
     FILE *stream = fopen(path, "r");
     assert_non_null(stream);

@@ -1,8 +1,8 @@
-/* The same program gives the same numbers, bit for bit: run twice, and with one rank a process under mpirun. Every schedule,
-   both models, several sizes; losses of every microbatch, gradient norms and the weights after two steps.
+/* The same program gives the same numbers, bit for bit: run twice, and with one rank a process under mpirun. Every
+   schedule, both models, several sizes; losses of every microbatch, gradient norms and the weights after two steps.
 
-   MPI takes far longer to start than these runs: one mpirun for each number of ranks starts this program again, which runs all
-   programs one after the other. */
+   MPI takes far longer to start than these runs: one mpirun for each number of ranks starts this program again, which
+   runs all programs one after the other. */
 
 #include "tests/exec/run.h"
 #include "tests/exec/sanitized.h"
@@ -74,8 +74,10 @@ static void train(const char *path, const char *model, const char *name)
     char losses[2 * PATH], weights[2 * PATH];
     snprintf(losses, sizeof losses, "%s.%s.%s.losses", path, model, name);
     snprintf(weights, sizeof weights, "%s.%s.%s.weights", path, model, name);
-    char *arguments[] = {"dprun", "--model", (char *)model, "--set", "hidden=16", "--set", "heads=2", "--set", "sequence=8", "--set",
-                         "microbatch_size=2", "--steps", "2", "--deadline", "60", "--save", weights, (char *)path, NULL};
+    char *arguments[] = {
+        "dprun", "--model",           (char *)model, "--set", "hidden=16",  "--set", "heads=2", "--set", "sequence=8",
+        "--set", "microbatch_size=2", "--steps",     "2",     "--deadline", "60",    "--save",  weights, (char *)path,
+        NULL};
     Run run;
     run_load(&run, arguments);
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -138,7 +140,8 @@ static void compare(const char *path, const char *model, const char *one, const 
     static const char *const kinds[] = {"losses", "weights"};
     for (int i = 0; i < 2; i++) {
         char *first, *second;
-        const size_t size = read_file(path, model, one, kinds[i], &first), other_size = read_file(path, model, other, kinds[i], &second);
+        const size_t size = read_file(path, model, one, kinds[i], &first),
+                     other_size = read_file(path, model, other, kinds[i], &second);
         if (!size || other_size != size || memcmp(first, second, size) != 0)
             fail_msg("%s, %s: the %s of %s and %s differ", path, model, kinds[i], one, other);
         free(first);
@@ -155,7 +158,8 @@ static void same_numbers(void **state)
     for (size_t i = 0; i < schedules.gl_pathc; i++)
         for (int times = 2; times <= most_times(ranks); times++) {
             program_path(path, folder, i, ranks, times);
-            shell("%s/dpc --ranks %d --microbatches %d %s -o %s", build, ranks, times * ranks, schedules.gl_pathv[i], path);
+            shell("%s/dpc --ranks %d --microbatches %d %s -o %s", build, ranks, times * ranks, schedules.gl_pathv[i],
+                  path);
         }
     train_all(folder, ranks, "local");
     train_all(folder, ranks, "again");

@@ -1,6 +1,6 @@
-/* Asynchronous training is the published recurrence: dprun's trace names the version that it gives to every pass, and a plain
-   simulation on the model, microbatch after microbatch, with all versions of all weights at hand and no program at all, makes the
-   same losses as dprun, bit for bit. */
+/* Asynchronous training is the published recurrence: dprun's trace names the version that it gives to every pass, and a
+   plain simulation on the model, microbatch after microbatch, with all versions of all weights at hand and no program
+   at all, makes the same losses as dprun, bit for bit. */
 
 #include "tests/exec/run.h"
 
@@ -42,9 +42,10 @@ struct Simulation {
     ModelConfig config;
     Dataset *dataset;
     uint32_t stages, microbatches;
-    uint32_t group;          /* microbatches that make a version where a stage has one copy, */
-    uint32_t shared, copies; /* which the first `shared` do not: they have so many, and an update is of a microbatch of each */
-    bool two_pipes;          /* the copies are in two pipes, not in one in turns */
+    uint32_t group; /* microbatches that make a version where a stage has one copy, */
+    /* which the first `shared` do not: they have so many, and an update is of a microbatch of each */
+    uint32_t shared, copies;
+    bool two_pipes; /* the copies are in two pipes, not in one in turns */
     Rule *rule;
     SimulatedStage of[STAGES_MAX];
     void *inputs, *targets;
@@ -111,8 +112,11 @@ static void *memory(Simulation *x, size_t elements)
 static StageWeights weights_of(const SimulatedStage *stage, uint32_t version)
 {
     void *const parameters = stage->versions[version];
-    return (StageWeights){.masters = parameters, .parameters = parameters, .gradients = stage->gradients[0],
-                          .moment1 = stage->moment1, .moment2 = stage->moment2};
+    return (StageWeights){.masters = parameters,
+                          .parameters = parameters,
+                          .gradients = stage->gradients[0],
+                          .moment1 = stage->moment1,
+                          .moment2 = stage->moment2};
 }
 
 static void open_simulation(Simulation *x)
@@ -147,8 +151,8 @@ static void close_simulation(Simulation *x)
 {
     for (uint32_t s = 0; s < x->stages; s++) {
         SimulatedStage *stage = &x->of[s];
-        void *const all[] = {stage->moment1, stage->moment2, stage->y, stage->dx, stage->context, stage->stash,
-                             stage->gradient, stage->workspace};
+        void *const all[] = {stage->moment1, stage->moment2, stage->y,        stage->dx,
+                             stage->context, stage->stash,   stage->gradient, stage->workspace};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             x->device->run->deallocate(x->device, all[i]);
         for (uint32_t v = 0; v <= x->microbatches; v++)
@@ -207,10 +211,10 @@ static void update(Simulation *x, SimulatedStage *stage, uint32_t copies)
     const StageWeights weights = weights_of(stage, stage->newest);
     check(x, stage_gradient_norm(stage->stage, &weights, &squares, &x->error));
     const double norm = scale * sqrt(squares);
-    check(x, x->device->run->copy(x->device, stage->sizes->parameters * x->device->run->size[ELEMENTS], before, weights.parameters,
-                                  &x->error));
-    check(x, stage_update(stage->stage, &weights, ++stage->updates, limit > 0 && norm > limit ? scale * limit / norm : scale,
-                          &x->error));
+    check(x, x->device->run->copy(x->device, stage->sizes->parameters * x->device->run->size[ELEMENTS], before,
+                                  weights.parameters, &x->error));
+    check(x, stage_update(stage->stage, &weights, ++stage->updates,
+                          limit > 0 && norm > limit ? scale * limit / norm : scale, &x->error));
     stage->gathered = 0;
 }
 
@@ -254,12 +258,33 @@ static void on_step(void *context, const StepReport *report)
 }
 
 /* With `trace`: a path. */
-static void train(const char *path, const char *model, const char *clip, const char *trace, bool reference, Losses *losses,
-                ModelConfig *config)
+static void train(const char *path, const char *model, const char *clip, const char *trace, bool reference,
+                  Losses *losses, ModelConfig *config)
 {
-    char *arguments[] = {"dprun", "--model", (char *)model, "--set", "hidden=16", "--set", "sequence=8", "--set", "heads=2", "--set",
-                         "microbatch_size=2", "--set", (char *)clip, "--set", "learning_rate=0.01", "--steps", "3", "--deadline", "60",
-                         "--trace", (char *)trace, reference ? "--reference" : "--transport=local", (char *)path, NULL};
+    char *arguments[] = {"dprun",
+                         "--model",
+                         (char *)model,
+                         "--set",
+                         "hidden=16",
+                         "--set",
+                         "sequence=8",
+                         "--set",
+                         "heads=2",
+                         "--set",
+                         "microbatch_size=2",
+                         "--set",
+                         (char *)clip,
+                         "--set",
+                         "learning_rate=0.01",
+                         "--steps",
+                         "3",
+                         "--deadline",
+                         "60",
+                         "--trace",
+                         (char *)trace,
+                         reference ? "--reference" : "--transport=local",
+                         (char *)path,
+                         NULL};
     Run run;
     run_load(&run, arguments);
     *config = run.options.model;
@@ -268,7 +293,8 @@ static void train(const char *path, const char *model, const char *clip, const c
     run_to_end(&run, &(SessionHooks){.observer = {.context = losses, .step = on_step}});
 }
 
-/* Every F and B of every step is in the trace, with the version that the rule gives it; every U makes the next, on every copy. */
+/* Every F and B of every step is in the trace, with the version that the rule gives it; every U makes the next, on
+   every copy. */
 static void check_trace(const char *path, const Simulation *x)
 {
     FILE *stream = fopen(path, "r");
@@ -277,7 +303,8 @@ static void check_trace(const char *path, const Simulation *x)
     uint32_t passes = 0, updates[RANKS_MAX][STAGES_MAX] = {{0}};
     assert_non_null(stream);
     while (getline(&line, &size, stream) > 0) {
-        const char *pass = strstr(line, "\"pass\":\""), *version = strstr(line, "\"version\":"), *process = strstr(line, "\"pid\":");
+        const char *pass = strstr(line, "\"pass\":\""), *version = strstr(line, "\"version\":"),
+                   *process = strstr(line, "\"pid\":");
         unsigned pipe = 0, stage, number, used, rank;
         char kind;
         if (!pass)
@@ -331,8 +358,8 @@ static void compare(const char *schedule, Simulation x, const char *model, const
         for (uint32_t m = 0; m < x.microbatches; m++)
             if (memcmp(&losses[m], &pipelined.of[step][m], sizeof *losses) != 0 ||
                 memcmp(&losses[m], &reference.of[step][m], sizeof *losses) != 0)
-                fail_msg("%s, step %u, microbatch %u: the recurrence has loss %a, dprun %a, on one rank %a", command, step + 1, m,
-                         losses[m], pipelined.of[step][m], reference.of[step][m]);
+                fail_msg("%s, step %u, microbatch %u: the recurrence has loss %a, dprun %a, on one rank %a", command,
+                         step + 1, m, losses[m], pipelined.of[step][m], reference.of[step][m]);
     }
     if (strcmp(model, "gpt") == 0) /* mlp has noise to learn */
         assert_true(pipelined.last < pipelined.first);
@@ -349,7 +376,8 @@ static void pipedream_is_weight_stashing(void **state)
     (void)state;
     for (uint32_t ranks = 1; ranks <= 4; ranks++)
         for (uint32_t microbatches = 7; microbatches <= 12; microbatches += 5)
-            compare("schedules/pipedream.dps", (Simulation){.stages = ranks, .microbatches = microbatches, .group = 1, .rule = stashed},
+            compare("schedules/pipedream.dps",
+                    (Simulation){.stages = ranks, .microbatches = microbatches, .group = 1, .rule = stashed},
                     models[ranks % 2], clips[ranks / 2 % 2]);
 }
 
@@ -360,7 +388,8 @@ static void pipedream_2bw_is_double_buffering(void **state)
         for (uint32_t group = ranks; group <= ranks + 2; group += 2) {
             char schedule[64];
             snprintf(schedule, sizeof schedule, "-D G=%u schedules/pipedream-2bw.dps", group);
-            compare(schedule, (Simulation){.stages = ranks, .microbatches = 4 * group + 1, .group = group, .rule = buffered},
+            compare(schedule,
+                    (Simulation){.stages = ranks, .microbatches = 4 * group + 1, .group = group, .rule = buffered},
                     models[ranks % 2], clips[ranks / 2 % 2]);
         }
 }
@@ -383,7 +412,8 @@ static void a_pipe_names_vertical_sync(void **state)
                      "pipe a: P stages, stage s on s, M microbatches, microbatch m on version max(m-P+1, 0);\n"
                      "let w = min(P-1-r, M);\n"
                      "nF : w; nFIWU : M-w; nIWU : w;\n",
-                     (Simulation){.stages = ranks, .microbatches = 10, .group = 1, .rule = synced}, models[ranks % 2], clips[0]);
+                     (Simulation){.stages = ranks, .microbatches = 10, .group = 1, .rule = synced}, models[ranks % 2],
+                     clips[0]);
 }
 
 /* 1F1B-RR: replicas take the microbatches in turns and make each version together. */
@@ -394,9 +424,15 @@ static void replicas_update_together(void **state)
         for (uint32_t shared = 1; shared <= 2; shared++)
             for (uint32_t single = 0; single <= 2; single += 2) {
                 char schedule[80];
-                snprintf(schedule, sizeof schedule, "-D replicas=%u -D replicated=%u schedules/pipedream-rr.dps", copies, shared);
-                compare(schedule, (Simulation){.stages = shared + single, .shared = shared, .copies = copies, .microbatches = 10 + single,
-                                               .group = 1, .rule = stashed},
+                snprintf(schedule, sizeof schedule, "-D replicas=%u -D replicated=%u schedules/pipedream-rr.dps",
+                         copies, shared);
+                compare(schedule,
+                        (Simulation){.stages = shared + single,
+                                     .shared = shared,
+                                     .copies = copies,
+                                     .microbatches = 10 + single,
+                                     .group = 1,
+                                     .rule = stashed},
                         models[copies % 2], clips[shared % 2]);
             }
 }
@@ -414,7 +450,11 @@ static void copies_in_two_pipes_update_together(void **state)
                      "    nB0B1;\n"
                      "    if r < P/2 { nU0U1; } else { nU1U0; }\n"
                      "}\n",
-                     (Simulation){.stages = ranks, .shared = ranks, .copies = 2, .two_pipes = true, .microbatches = 10,
+                     (Simulation){.stages = ranks,
+                                  .shared = ranks,
+                                  .copies = 2,
+                                  .two_pipes = true,
+                                  .microbatches = 10,
                                   .rule = in_both_pipes},
                      models[ranks / 2 % 2], clips[ranks / 2 % 2]);
 }
@@ -422,10 +462,8 @@ static void copies_in_two_pipes_update_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pipedream_is_weight_stashing),
-        cmocka_unit_test(pipedream_2bw_is_double_buffering),
-        cmocka_unit_test(a_pipe_names_vertical_sync),
-        cmocka_unit_test(replicas_update_together),
+        cmocka_unit_test(pipedream_is_weight_stashing),        cmocka_unit_test(pipedream_2bw_is_double_buffering),
+        cmocka_unit_test(a_pipe_names_vertical_sync),          cmocka_unit_test(replicas_update_together),
         cmocka_unit_test(copies_in_two_pipes_update_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

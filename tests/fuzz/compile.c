@@ -1,5 +1,6 @@
-/* The first door: any bytes as a schedule, .dps or .csv (by the first byte), through every pass. Either there is a diagnostic
-   or a program that passes its verification; never a crash, a leak or a hang. And formatting keeps what it formats. */
+/* The first door: any bytes as a schedule, .dps or .csv (by the first byte), through every pass. Either there is a
+   diagnostic or a program that passes its verification; never a crash, a leak or a hang. And formatting keeps what it
+   formats. */
 
 #include "compiler/command/format.h"
 #include "compiler/compile.h"
@@ -24,7 +25,8 @@ static void demand(bool good, const char *what)
 
 static Status stop_large(const Compilation *c, Form form)
 {
-    const bool large = form == FORM_SCHEDULE && (uint64_t)c->schedule.microbatches * c->schedule.pipes[0].stages > PASSES_MAX;
+    const bool large =
+        form == FORM_SCHEDULE && (uint64_t)c->schedule.microbatches * c->schedule.pipes[0].stages > PASSES_MAX;
     return large ? STATUS_RUN_FAILED : STATUS_OK;
 }
 
@@ -41,8 +43,11 @@ static void check_format(const Source *source, Arena *arena)
     demand(count == formatted_count, "formatting changes the number of tokens");
     for (uint32_t i = 0; i < count; i++) {
         const Span old = tokens[i].span, new = kept[i].span;
-        demand(tokens[i].kind == kept[i].kind && old.end - old.begin == new.end - new.begin &&
-                   memcmp(source->text + old.begin, formatted.text + new.begin, old.end - old.begin) == 0,
+        demand(tokens[i].kind == kept[i].kind &&
+                   old.end - old.begin ==
+                       new.end - new.begin &&memcmp(source->text + old.begin, formatted.text + new.begin,
+                                                    old.end - old.begin) ==
+                       0,
                "formatting changes a token");
     }
     again.text = format_source(&formatted, arena, diagnostics, &again.size);
@@ -54,10 +59,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     Arena arena = {0};
     const bool is_order = size && (isdigit(*data) || strchr("p(,", *data));
-    Source source = {.path = is_order ? "fuzz.csv" : "fuzz.dps", .text = arena_text(&arena, (const char *)data, size), .size = size};
+    Source source = {
+        .path = is_order ? "fuzz.csv" : "fuzz.dps", .text = arena_text(&arena, (const char *)data, size), .size = size};
     source_lines(&source, &arena);
     const Parameters parameters = {0};
-    Compilation compilation = {.arena = &arena, .source = &source, .parameters = &parameters, .reached = stop_large,
+    Compilation compilation = {.arena = &arena,
+                               .source = &source,
+                               .parameters = &parameters,
+                               .reached = stop_large,
                                .search = &(const SearchControl){.stop = &(const atomic_int){1}}};
     Error error = {""};
     const Status status = compile(&compilation, &error);

@@ -1,5 +1,5 @@
-/* Runs a fuzz target without libFuzzer: on every file that is named, and on changes of each that are the same in every run.
-   Link it with one target. Usage: PROGRAM FILE... */
+/* Runs a fuzz target without libFuzzer: on every file that is named, and on changes of each that are the same in every
+   run. Link it with one target. Usage: PROGRAM FILE... */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,21 +25,18 @@ static size_t below(size_t limit)
 /* One to four small changes: a byte, a cut, a piece copied elsewhere, a number. */
 static size_t change(uint8_t *data, size_t size, size_t capacity)
 {
-    static const char *const words[] = {"9223372036854775807", "-1", "0", "nF0B1", "overlap", "{", "}", "repeat i < 9 {", ";", "\xff", "(", "I0"};
+    static const char *const words[] = {"9223372036854775807", "-1", "0",    "nF0B1", "overlap", "{", "}",
+                                        "repeat i < 9 {",      ";",  "\xff", "(",     "I0"};
     for (size_t count = 1 + below(4); count && size > 1; count--) {
         const size_t place = below(size);
         size_t length = 1 + below(size - place < 40 ? size - place : 40);
         switch (below(4)) {
-        case 0:
-            data[place] = (uint8_t)below(256);
-            break;
+        case 0: data[place] = (uint8_t)below(256); break;
         case 1:
             memmove(data + place, data + place + length, size - place - length);
             size -= length;
             break;
-        case 2:
-            memmove(data + below(size - length + 1), data + place, length);
-            break;
+        case 2: memmove(data + below(size - length + 1), data + place, length); break;
         default: {
             const char *word = words[below(sizeof words / sizeof *words)];
             length = strlen(word);

@@ -1,6 +1,6 @@
 /* The door of the decoder. Any bytes are taken twice: as they are, and as what stands between a good version and a good
-   checksum, so that random changes get past the frame. What decodes is verified, written out and run through all that takes
-   programs. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
+   checksum, so that random changes get past the frame. What decodes is verified, written out and run through all that
+   takes programs. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
 
 #include "runtime/program/operands.h"
 
@@ -22,10 +22,12 @@ static void try_verified(const Program *program, Arena *arena)
 {
     Error error = {""};
     Program *forward = NULL, *reference = NULL;
-    if (program_forward_only(program, arena, &forward, &error) != STATUS_OK || program_verify(forward, &error) != STATUS_OK)
+    if (program_forward_only(program, arena, &forward, &error) != STATUS_OK ||
+        program_verify(forward, &error) != STATUS_OK)
         fail(error.text);
     if (program->stages <= PROGRAM_CHUNKS_MAX && (uint64_t)program->stages * program->microbatches < 100000)
-        if (program_reference(program, arena, &reference, &error) != STATUS_OK || program_verify(reference, &error) != STATUS_OK)
+        if (program_reference(program, arena, &reference, &error) != STATUS_OK ||
+            program_verify(reference, &error) != STATUS_OK)
             fail(error.text);
 }
 

@@ -1,4 +1,5 @@
-/* Golden tests: every tests/FOLDER/NAME.test is one test, in the folder of the stage that it tests. A file is a list of sections:
+/* Golden tests: every tests/FOLDER/NAME.test is one test, in the folder of the stage that it tests. A file is a list of
+   sections:
 
      # words about the test
      --- file NAME          a file that the command finds in its folder; any number of them
@@ -110,8 +111,9 @@ static void golden(void **state)
     const char *build = getenv("BUILD");
     char *absolute = realpath(build ? build : "build", NULL);
     assert_non_null(absolute);
-    snprintf(command, sizeof command, "cd %s && TOP=%s PATH=%s:$PATH && export TOP PATH && { %s\n} >.stdout 2>.stderr </dev/null",
-             folder, top, absolute, expected.command);
+    snprintf(command, sizeof command,
+             "cd %s && TOP=%s PATH=%s:$PATH && export TOP PATH && { %s\n} >.stdout 2>.stderr </dev/null", folder, top,
+             absolute, expected.command);
     const int ended = system(command);
     const int status = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
     snprintf(output, sizeof output, "%s/.stdout", folder);
@@ -156,7 +158,8 @@ int main(void)
     if (!tests)
         return 1;
     for (size_t i = 0; i < found.gl_pathc; i++)
-        tests[i] = (struct CMUnitTest){.name = found.gl_pathv[i], .test_func = golden, .initial_state = found.gl_pathv[i]};
+        tests[i] =
+            (struct CMUnitTest){.name = found.gl_pathv[i], .test_func = golden, .initial_state = found.gl_pathv[i]};
     const int failures = _cmocka_run_group_tests("golden", tests, found.gl_pathc, NULL, NULL);
     free(tests);
     globfree(&found);

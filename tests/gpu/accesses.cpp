@@ -1,4 +1,5 @@
-/* The functions that -fsanitize=thread calls for each access, here without its runtime. Linked where no sanitizer is. */
+/* The functions that -fsanitize=thread calls for each access, here without its runtime. Linked where no sanitizer
+   is. */
 
 #include "tests/gpu/simt.h"
 
@@ -20,15 +21,19 @@ void *__tsan_memset(void *to, int byte, unsigned long bytes);
 void *__tsan_memcpy(void *to, const void *from, unsigned long bytes);
 void *__tsan_memmove(void *to, const void *from, unsigned long bytes);
 }
-#define DECLARE(bytes)                                                                           \
-    extern "C" void __tsan_read##bytes(void *);                                                  \
-    extern "C" void __tsan_write##bytes(void *);                                                 \
-    extern "C" void __tsan_unaligned_read##bytes(void *);                                        \
+#define DECLARE(bytes)                                    \
+    extern "C" void __tsan_read##bytes(void *);           \
+    extern "C" void __tsan_write##bytes(void *);          \
+    extern "C" void __tsan_unaligned_read##bytes(void *); \
     extern "C" void __tsan_unaligned_write##bytes(void *);
-DECLARE(1) DECLARE(2) DECLARE(4) DECLARE(8) DECLARE(16)
+DECLARE(1) /* clang-format off */
+DECLARE(2) DECLARE(4) DECLARE(8) DECLARE(16)
 ACCESS(1) ACCESS(2) ACCESS(4) ACCESS(8) ACCESS(16)
+    /* clang-format on */
 
-void __tsan_init() {}
+    void __tsan_init()
+{
+}
 void __tsan_func_entry(void *) {}
 void __tsan_func_exit() {}
 void __tsan_read_range(void *address, unsigned long bytes) { simt_read(address, bytes); }

@@ -120,16 +120,16 @@ static void test_group_products(void **state)
         for (size_t k = 0; k < DEPTH; k++)
             expected += values[at / columns * DEPTH + k] * values[ROWS * DEPTH + k * COLUMNS + at % columns];
         if (sums[i] != expected)
-            fail_msg("product %zu, row %zu, column %zu: %g, should be %g", which, at / columns, at % columns, (double)sums[i],
-                     (double)expected);
+            fail_msg("product %zu, row %zu, column %zu: %g, should be %g", which, at / columns, at % columns,
+                     (double)sums[i], (double)expected);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_accesses), cmocka_unit_test(test_clusters), cmocka_unit_test(test_bank_conflicts),
-        cmocka_unit_test(test_group_products),
+        cmocka_unit_test(test_faults),         cmocka_unit_test(test_accesses),       cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_bank_conflicts), cmocka_unit_test(test_group_products),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

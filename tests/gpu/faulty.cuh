@@ -80,10 +80,10 @@ DEVICE void faulty_box(const Copy &p, char *shared, bool acquired, bool written,
     *(unsigned *)p.to = *(unsigned *)shared;
 }
 
-#define FAULTY_BOX(name, ...)             \
-    KERNEL name(KERNEL_PARAMETER Copy p)  \
-    {                                     \
-        KERNEL_SHARED(shared);            \
+#define FAULTY_BOX(name, ...)               \
+    KERNEL name(KERNEL_PARAMETER Copy p)    \
+    {                                       \
+        KERNEL_SHARED(shared);              \
         faulty_box(p, shared, __VA_ARGS__); \
     }
 FAULTY_BOX(faulty_map, false, false, false)
@@ -91,7 +91,8 @@ FAULTY_BOX(faulty_fence, true, true, false)
 FAULTY_BOX(faulty_count, true, false, true)
 FAULTY_BOX(faulty_wait, true, false, false)
 
-/* Clusters of two, each block with arrivals that the other one's threads arrive at, and a box to both by the map at `from`. */
+/* Clusters of two, each block with arrivals that the other one's threads arrive at, and a box to both by the map at
+   `from`. */
 DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, unsigned missing, bool stays)
 {
     Arrivals *full = (Arrivals *)(shared + 1024), *empty = full + 1;
@@ -117,10 +118,10 @@ DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, un
         arrivals_wait(empty, 0);
 }
 
-#define FAULTY_CLUSTER(name, ...)             \
-    KERNEL name(KERNEL_PARAMETER Copy p)      \
-    {                                         \
-        KERNEL_SHARED(shared);                \
+#define FAULTY_CLUSTER(name, ...)               \
+    KERNEL name(KERNEL_PARAMETER Copy p)        \
+    {                                           \
+        KERNEL_SHARED(shared);                  \
         faulty_cluster(p, shared, __VA_ARGS__); \
     }
 FAULTY_CLUSTER(faulty_not, true, 0, true) /* the one without a fault */
@@ -188,8 +189,8 @@ template <unsigned COUNT> DEVICE void store_sums(float *to, const float (&sum)[C
         to[(row + i / 2 % 2 * 8) * (COUNT * 2) + i / 4 * 8 + column + i % 2] = sum[i];
 }
 
-/* No fault: of a[64, 16] and b[16, 128] at `from`, row by row, the product, with a and b by k in shared memory; with a in registers
-   as ldmatrix brings them; and of b's first 64 columns. Each onto ones, but for the first. */
+/* No fault: of a[64, 16] and b[16, 128] at `from`, row by row, the product, with a and b by k in shared memory; with a
+   in registers as ldmatrix brings them; and of b's first 64 columns. Each onto ones, but for the first. */
 KERNEL group_fragments(KERNEL_PARAMETER Copy p)
 {
     KERNEL_SHARED(shared);

@@ -1,5 +1,5 @@
-/* A fused launch gives the bits of its operations run one after another, however many blocks work on it; tables that lose a
-   tile or wait in a circle are found on the host. */
+/* A fused launch gives the bits of its operations run one after another, however many blocks work on it; tables that
+   lose a tile or wait in a circle are found on the host. */
 
 #include "runtime/device/fused.h"
 #include "runtime/model/random.h"
@@ -16,10 +16,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The second half of a block forward, of one microbatch, and backward, of another; a message; rows x hidden, wide inside. */
+/* The second half of a block forward, of one microbatch, and backward, of another; a message; rows x hidden, wide
+   inside. */
 enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68, TOKENS = 40, HEAD = 64 };
-enum { NORM, UP, DOWN, DWIDE, DX, DNORM, DW_DOWN, DW_UP, DGAIN, ATTEND, DELTA, DATTEND, SEND,
-       EMBED, DEMBED, LOSS, LOSS_SUM, SQUARES, FLOATS, ELEMENTS, QKV, ATTEND_WIDE, OPERATIONS };
+enum {
+    NORM,
+    UP,
+    DOWN,
+    DWIDE,
+    DX,
+    DNORM,
+    DW_DOWN,
+    DW_UP,
+    DGAIN,
+    ATTEND,
+    DELTA,
+    DATTEND,
+    SEND,
+    EMBED,
+    DEMBED,
+    LOSS,
+    LOSS_SUM,
+    SQUARES,
+    FLOATS,
+    ELEMENTS,
+    QKV,
+    ATTEND_WIDE,
+    OPERATIONS
+};
 enum { ARENA = 1 << 21, SHARED_BYTES = 99 << 10 };
 
 /* The same places in both runs. */
@@ -48,16 +72,14 @@ static void *elements(Memory *memory, size_t count, bool random)
     return take(memory, count, memory->element_size, random);
 }
 
-static float *floats(Memory *memory, size_t count, bool random)
-{
-    return take(memory, count, sizeof(float), random);
-}
+static float *floats(Memory *memory, size_t count, bool random) { return take(memory, count, sizeof(float), random); }
 
 /* What stands before and behind a model's blocks. */
 static void lay_out_ends(Memory *m, Operation *o)
 {
     void *table = elements(m, TOKENS * HIDDEN, true), *positions = elements(m, SEQUENCE * HIDDEN, true);
-    void *y = elements(m, ROWS * HIDDEN, false), *dy = elements(m, ROWS * HIDDEN, true), *dx = elements(m, ROWS * HIDDEN, false);
+    void *y = elements(m, ROWS * HIDDEN, false), *dy = elements(m, ROWS * HIDDEN, true),
+         *dx = elements(m, ROWS * HIDDEN, false);
     float *dtable = floats(m, TOKENS * HIDDEN, true), *dpositions = floats(m, SEQUENCE * HIDDEN, true);
     float *rows = floats(m, ROWS * HIDDEN, true), *as_floats = floats(m, ROWS * TOKENS, false);
     void *logits = elements(m, ROWS * TOKENS, true), *as_elements = elements(m, ROWS * HIDDEN, false);
@@ -66,33 +88,58 @@ static void lay_out_ends(Memory *m, Operation *o)
     int *tokens = (int *)(void *)floats(m, ROWS, false);
     for (int i = 0; i < ROWS; i++)
         tokens[i] = i * i % TOKENS;
-    const Embedding embedding = {.tokens = tokens, .token_table = table, .position_table = positions, .dy = dy, .y = y,
-                                 .dtoken_table = dtable, .dposition_table = dpositions, .rows = ROWS, .columns = HIDDEN,
+    const Embedding embedding = {.tokens = tokens,
+                                 .token_table = table,
+                                 .position_table = positions,
+                                 .dy = dy,
+                                 .y = y,
+                                 .dtoken_table = dtable,
+                                 .dposition_table = dpositions,
+                                 .rows = ROWS,
+                                 .columns = HIDDEN,
                                  .sequence = SEQUENCE};
     o[EMBED] = (Operation){.kind = FUSED_embedding_forward, .of.embedding = embedding};
     o[DEMBED] = (Operation){.kind = FUSED_embedding_backward, .of.embedding = embedding};
-    o[LOSS] = (Operation){.kind = FUSED_cross_entropy, .of.cross_entropy = {.logits = logits, .targets = tokens,
-                          .row_losses = row_losses, .scale = 0.5f, .rows = ROWS, .columns = TOKENS}};
-    o[LOSS_SUM] = (Operation){.kind = FUSED_finish_sum, .after_count = 1, .after = {LOSS},
+    o[LOSS] = (Operation){.kind = FUSED_cross_entropy,
+                          .of.cross_entropy = {.logits = logits,
+                                               .targets = tokens,
+                                               .row_losses = row_losses,
+                                               .scale = 0.5f,
+                                               .rows = ROWS,
+                                               .columns = TOKENS}};
+    o[LOSS_SUM] = (Operation){.kind = FUSED_finish_sum,
+                              .after_count = 1,
+                              .after = {LOSS},
                               .of.sum = {.partial = row_losses, .result = loss, .scale = 1.0 / ROWS, .count = ROWS}};
-    o[SQUARES] = (Operation){.kind = FUSED_squared_error, .of.squared_error = {.y = dy, .targets = rows, .dy = dx,
-                             .partial = partial, .scale = 0.5f, .count = ROWS * HIDDEN}};
-    o[FLOATS] = (Operation){.kind = FUSED_to_float, .after_count = 1, .after = {LOSS},
+    o[SQUARES] =
+        (Operation){.kind = FUSED_squared_error,
+                    .of.squared_error = {
+                        .y = dy, .targets = rows, .dy = dx, .partial = partial, .scale = 0.5f, .count = ROWS * HIDDEN}};
+    o[FLOATS] = (Operation){.kind = FUSED_to_float,
+                            .after_count = 1,
+                            .after = {LOSS},
                             .of.elementwise = {.from = logits, .to = as_floats, .count = ROWS * TOKENS}};
-    o[ELEMENTS] = (Operation){.kind = FUSED_from_float, .of.elementwise = {.from = rows, .to = as_elements, .count = ROWS * HIDDEN}};
+    o[ELEMENTS] = (Operation){.kind = FUSED_from_float,
+                              .of.elementwise = {.from = rows, .to = as_elements, .count = ROWS * HIDDEN}};
 }
 
 /* Heads for TMA and wgmma. */
 static void lay_out_wide_attention(Memory *m, Operation *o)
 {
     float *values = floats(m, 3 * ROWS * HEADS * HEAD, true);
-    Attention attention = {.qkv = elements(m, 3 * ROWS * HEADS * HEAD, false), .y = elements(m, ROWS * HEADS * HEAD, false),
-                           .logsumexp = floats(m, ROWS * HEADS, false), .rows = ROWS, .columns = HEADS * HEAD,
-                           .sequence = ROWS, .heads = HEADS};
-    o[QKV] = (Operation){.kind = FUSED_from_float,
-                         .of.elementwise = {.from = values, .to = (void *)(uintptr_t)attention.qkv, .count = 3 * ROWS * HEADS * HEAD}};
+    Attention attention = {.qkv = elements(m, 3 * ROWS * HEADS * HEAD, false),
+                           .y = elements(m, ROWS * HEADS * HEAD, false),
+                           .logsumexp = floats(m, ROWS * HEADS, false),
+                           .rows = ROWS,
+                           .columns = HEADS * HEAD,
+                           .sequence = ROWS,
+                           .heads = HEADS};
+    o[QKV] = (Operation){
+        .kind = FUSED_from_float,
+        .of.elementwise = {.from = values, .to = (void *)(uintptr_t)attention.qkv, .count = 3 * ROWS * HEADS * HEAD}};
     attention_fit(&attention, (unsigned)m->element_size, 0, SHARED_BYTES - FUSED_HEAD);
-    o[ATTEND_WIDE] = (Operation){.kind = FUSED_attention_forward, .after_count = 1, .after = {QKV}, .of.attention = attention};
+    o[ATTEND_WIDE] =
+        (Operation){.kind = FUSED_attention_forward, .after_count = 1, .after = {QKV}, .of.attention = attention};
 }
 
 static Memory lay_out(Operation *o, size_t element_size)
@@ -100,8 +147,10 @@ static Memory lay_out(Operation *o, size_t element_size)
     Memory m = {NULL, 0, element_size};
     assert_int_equal(posix_memalign((void **)&m.at, 64, ARENA), 0);
     memset(m.at, 0, ARENA);
-    void *x = elements(&m, ROWS * HIDDEN, true), *gain = elements(&m, HIDDEN, true), *shift = elements(&m, HIDDEN, true);
-    void *up = elements(&m, HIDDEN * WIDE, true), *down = elements(&m, WIDE * HIDDEN, true), *bias = elements(&m, WIDE, true);
+    void *x = elements(&m, ROWS * HIDDEN, true), *gain = elements(&m, HIDDEN, true),
+         *shift = elements(&m, HIDDEN, true);
+    void *up = elements(&m, HIDDEN * WIDE, true), *down = elements(&m, WIDE * HIDDEN, true),
+         *bias = elements(&m, WIDE, true);
     void *normed = elements(&m, ROWS * HIDDEN, false), *wide = elements(&m, ROWS * WIDE, false);
     void *active = elements(&m, ROWS * WIDE, false), *y = elements(&m, ROWS * HIDDEN, false);
     void *old_x = elements(&m, ROWS * HIDDEN, true), *old_normed = elements(&m, ROWS * HIDDEN, true);
@@ -111,46 +160,79 @@ static Memory lay_out(Operation *o, size_t element_size)
     void *qkv = elements(&m, 3 * ROWS * HIDDEN, true), *mixed = elements(&m, ROWS * HIDDEN, false);
     void *dqkv = elements(&m, 3 * ROWS * HIDDEN, false), *sent = elements(&m, ROWS * HIDDEN, false);
     float *statistics = floats(&m, 2 * ROWS, false), *old_statistics = floats(&m, 2 * ROWS, true);
-    float *dup = floats(&m, HIDDEN * WIDE, true), *ddown = floats(&m, WIDE * HIDDEN, true), *dbias = floats(&m, WIDE, true);
+    float *dup = floats(&m, HIDDEN * WIDE, true), *ddown = floats(&m, WIDE * HIDDEN, true),
+          *dbias = floats(&m, WIDE, true);
     float *dgain = floats(&m, HIDDEN, true), *dshift = floats(&m, HIDDEN, true);
     float *logsumexp = floats(&m, ROWS * HEADS, false), *delta = floats(&m, ROWS * HEADS, false);
 
-    const Norm norm = {.x = x, .gain = gain, .shift = shift, .y = normed, .statistics = statistics, .rows = ROWS,
-                       .columns = HIDDEN};
-    const Norm old_norm = {.x = old_x, .gain = gain, .dy = dnormed, .residual = dy, .dx = dx, .statistics = old_statistics,
-                           .dgain = dgain, .dshift = dshift, .rows = ROWS, .columns = HIDDEN};
-    Attention attention = {.qkv = qkv, .y = mixed, .dy = dy, .dqkv = dqkv, .logsumexp = logsumexp, .delta = delta,
-                                 .rows = ROWS, .columns = HIDDEN, .sequence = SEQUENCE, .heads = HEADS};
+    const Norm norm = {
+        .x = x, .gain = gain, .shift = shift, .y = normed, .statistics = statistics, .rows = ROWS, .columns = HIDDEN};
+    const Norm old_norm = {.x = old_x,
+                           .gain = gain,
+                           .dy = dnormed,
+                           .residual = dy,
+                           .dx = dx,
+                           .statistics = old_statistics,
+                           .dgain = dgain,
+                           .dshift = dshift,
+                           .rows = ROWS,
+                           .columns = HIDDEN};
+    Attention attention = {.qkv = qkv,
+                           .y = mixed,
+                           .dy = dy,
+                           .dqkv = dqkv,
+                           .logsumexp = logsumexp,
+                           .delta = delta,
+                           .rows = ROWS,
+                           .columns = HIDDEN,
+                           .sequence = SEQUENCE,
+                           .heads = HEADS};
     o[NORM] = (Operation){.kind = FUSED_norm_forward, .of.norm = norm};
-    o[DWIDE] = (Operation){.kind = FUSED_product_input, .of.product = {.a = dy, .b = down, .c = dwide, .gelu_input = old_wide,
-                                                                      .m = ROWS, .n = WIDE, .k = HIDDEN}};
-    o[UP] = (Operation){.kind = FUSED_product_forward, .after_count = 1, .after = {NORM},
-                        .of.product = {.a = normed, .b = up, .c = wide, .bias = bias, .gelu = active, .m = ROWS, .n = WIDE,
-                                       .k = HIDDEN}};
-    o[DX] = (Operation){.kind = FUSED_product_input, .after_count = 1, .after = {DWIDE},
+    o[DWIDE] = (Operation){
+        .kind = FUSED_product_input,
+        .of.product = {.a = dy, .b = down, .c = dwide, .gelu_input = old_wide, .m = ROWS, .n = WIDE, .k = HIDDEN}};
+    o[UP] = (Operation){
+        .kind = FUSED_product_forward,
+        .after_count = 1,
+        .after = {NORM},
+        .of.product = {
+            .a = normed, .b = up, .c = wide, .bias = bias, .gelu = active, .m = ROWS, .n = WIDE, .k = HIDDEN}};
+    o[DX] = (Operation){.kind = FUSED_product_input,
+                        .after_count = 1,
+                        .after = {DWIDE},
                         .of.product = {.a = dwide, .b = up, .c = dnormed, .m = ROWS, .n = HIDDEN, .k = WIDE}};
-    o[DOWN] = (Operation){.kind = FUSED_product_forward, .after_count = 1, .after = {UP},
-                          .of.product = {.a = active, .b = down, .c = y, .residual = x, .m = ROWS, .n = HIDDEN, .k = WIDE}};
+    o[DOWN] =
+        (Operation){.kind = FUSED_product_forward,
+                    .after_count = 1,
+                    .after = {UP},
+                    .of.product = {.a = active, .b = down, .c = y, .residual = x, .m = ROWS, .n = HIDDEN, .k = WIDE}};
     o[DNORM] = (Operation){.kind = FUSED_norm_backward_input, .after_count = 1, .after = {DX}, .of.norm = old_norm};
-    o[SEND] = (Operation){.kind = FUSED_copy_bytes, .queue = 1, .after_count = 1, .after = {DNORM},
+    o[SEND] = (Operation){.kind = FUSED_copy_bytes,
+                          .queue = 1,
+                          .after_count = 1,
+                          .after = {DNORM},
                           .of.copy = {dx, sent, ROWS * HIDDEN * element_size}};
     o[DW_DOWN] = (Operation){.kind = FUSED_product_weight,
                              .of.product = {.a = old_active, .b = dy, .c = ddown, .m = WIDE, .n = HIDDEN, .k = ROWS}};
-    o[DW_UP] = (Operation){.kind = FUSED_product_weight, .after_count = 1, .after = {DWIDE},
-                           .of.product = {.a = old_normed, .b = dwide, .c = dup, .column_sums = dbias, .m = HIDDEN, .n = WIDE,
-                                          .k = ROWS}};
+    o[DW_UP] = (Operation){
+        .kind = FUSED_product_weight,
+        .after_count = 1,
+        .after = {DWIDE},
+        .of.product = {.a = old_normed, .b = dwide, .c = dup, .column_sums = dbias, .m = HIDDEN, .n = WIDE, .k = ROWS}};
     o[DGAIN] = (Operation){.kind = FUSED_norm_backward_weight, .after_count = 1, .after = {DX}, .of.norm = old_norm};
     attention_fit(&attention, (unsigned)element_size, 1, SHARED_BYTES - FUSED_HEAD);
     o[ATTEND] = (Operation){.kind = FUSED_attention_forward, .of.attention = attention};
-    o[DELTA] = (Operation){.kind = FUSED_attention_delta, .after_count = 1, .after = {ATTEND}, .of.attention = attention};
-    o[DATTEND] = (Operation){.kind = FUSED_attention_backward, .after_count = 2, .after = {DELTA, ATTEND},
-                             .of.attention = attention};
+    o[DELTA] =
+        (Operation){.kind = FUSED_attention_delta, .after_count = 1, .after = {ATTEND}, .of.attention = attention};
+    o[DATTEND] = (Operation){
+        .kind = FUSED_attention_backward, .after_count = 2, .after = {DELTA, ATTEND}, .of.attention = attention};
     lay_out_ends(&m, o);
     lay_out_wide_attention(&m, o);
     return m;
 }
 
-/* The products for TMA and wgmma, but one, as if its rows had a length that TMA cannot take; attention where heads are wide. */
+/* The products for TMA and wgmma, but one, as if its rows had a length that TMA cannot take; attention where heads are
+   wide. */
 static void use_hopper(Operation *operations)
 {
     Operation *wide = &operations[ATTEND_WIDE];
@@ -181,15 +263,20 @@ static void run_apart(const Operation *o, unsigned element_size)
 {
     static const char *const names[] = {
 #define NAME(name, field) #name,
-        FUSED_OPERATIONS(NAME) FUSED_OPERATIONS_OF_HOPPER(NAME)
-    };
+        FUSED_OPERATIONS(NAME) FUSED_OPERATIONS_OF_HOPPER(NAME)};
     char name[64];
     const bool hopper = o->kind >= FUSED_hopper_forward;
     const bool plain = hopper || o->kind == FUSED_copy_bytes || o->kind == FUSED_finish_sum;
-    snprintf(name, sizeof name, "%s%s", names[o->kind], plain ? "" : element_size == 2 && o->kind != FUSED_accumulate ? "_bf16" : "_f32");
-    const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS, fused_launch(1, element_size, SHARED_BYTES).shared, 1};
-    const Launch launch = o->kind == FUSED_hopper_attention_forward ? hopper_attention_launch(&o->of.hopper_attention.attention, 2)
-                          : hopper ? hopper_launch(&o->of.hopper.product, 2, 1) : tiles;
+    snprintf(name, sizeof name, "%s%s", names[o->kind],
+             plain                                              ? ""
+             : element_size == 2 && o->kind != FUSED_accumulate ? "_bf16"
+                                                                : "_f32");
+    const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS,
+                          fused_launch(1, element_size, SHARED_BYTES).shared, 1};
+    const Launch launch = o->kind == FUSED_hopper_attention_forward
+                              ? hopper_attention_launch(&o->of.hopper_attention.attention, 2)
+                          : hopper ? hopper_launch(&o->of.hopper.product, 2, 1)
+                                   : tiles;
     const char *problem = emulate(name, &o->of, launch);
     if (problem)
         fail_msg("%s: %s", name, problem);
@@ -198,7 +285,8 @@ static void run_apart(const Operation *o, unsigned element_size)
 static FusedShapes shapes;
 static FusedPlan plan;
 
-static Status make_table(Operation *operations, unsigned element_size, unsigned blocks, unsigned reserved, Fused *table, Error *error)
+static Status make_table(Operation *operations, unsigned element_size, unsigned blocks, unsigned reserved, Fused *table,
+                         Error *error)
 {
     TRY(fused_shapes(operations, OPERATIONS, element_size, blocks, reserved, &shapes, error));
     fused_plan(&shapes, &plan);
@@ -227,8 +315,8 @@ static void assert_same_bits(const char *kernel, unsigned element_size, bool hop
         assert_int_equal(fused_check(&table, OPERATIONS, blocks, &error), STATUS_OK);
         table.drawn = counters[set], table.done = counters[set] + FUSED_QUEUES;
         table.cleared = counters[1 - set], table.cleared_count = FUSED_QUEUES + OPERATIONS;
-        const char *problem =
-            emulate_together(kernel, &table, hopper ? fused_hopper_launch(blocks) : fused_launch(blocks, element_size, SHARED_BYTES));
+        const char *problem = emulate_together(
+            kernel, &table, hopper ? fused_hopper_launch(blocks) : fused_launch(blocks, element_size, SHARED_BYTES));
         if (problem)
             fail_msg("%u blocks: %s", blocks, problem);
         assert_int_equal(apart.used, together.used);
@@ -313,7 +401,10 @@ static void test_circle_hangs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_bits_hopper), cmocka_unit_test(test_wrong_tables), cmocka_unit_test(test_circle_hangs),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_same_bits_hopper),
+        cmocka_unit_test(test_wrong_tables),
+        cmocka_unit_test(test_circle_hangs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* All kernels as plain C++. Built without a sanitizer, this file alone is compiled with -fsanitize=thread: every access then
-   calls a function of accesses.cpp. */
+/* All kernels as plain C++. Built without a sanitizer, this file alone is compiled with -fsanitize=thread: every access
+   then calls a function of accesses.cpp. */
 
 #include "runtime/device/kernels/attention.cu"
 #include "runtime/device/kernels/fused.cu"
@@ -11,7 +11,8 @@
 #include "tests/gpu/faulty.cuh"
 #include "tests/gpu/simt_run.h"
 
-namespace {
+namespace
+{
 
 struct Named {
     const char *name;
@@ -23,9 +24,9 @@ template <typename Parameters, void (*KERNEL_OF)(const Parameters)> void call(co
     KERNEL_OF(*(const Parameters *)parameters);
 }
 
-#define ELEMENTS(file, name, Parameters)                     \
-    {#name "_f32", call<Parameters, name##_f32>},            \
-    {#name "_bf16", call<Parameters, name##_bf16>},
+#define ELEMENTS(file, name, Parameters) \
+    {#name "_f32", call<Parameters, name##_f32>}, {#name "_bf16", call<Parameters, name##_bf16>},
+/* clang-format off */
 #define FAULTY(X)                                                                                          \
     X(, faulty_barrier, Copy) X(, faulty_warp, Copy) X(, faulty_race, Copy) X(, faulty_bounds, Copy)       \
     X(, faulty_copy, Copy) X(, faulty_address, Copy) X(, faulty_banks, Copy) X(, faulty_registers, Copy)  \
@@ -33,9 +34,11 @@ template <typename Parameters, void (*KERNEL_OF)(const Parameters)> void call(co
     X(, faulty_not, Copy) X(, faulty_begin, Copy) X(, faulty_arrival, Copy) X(, faulty_end, Copy)          \
     X(, faulty_early, Copy) X(, faulty_slot, Copy) X(, faulty_products, Copy) X(, faulty_operand, Copy)    \
     X(, group_fragments, Copy)
+/* clang-format on */
 #define FLOATS(file, name, Parameters) {#name, call<Parameters, name>},
 
-const Named kernels[] = {KERNELS_OF_ELEMENTS(ELEMENTS) KERNELS_OF_TABLES(ELEMENTS) KERNELS_OF_FLOATS(FLOATS) KERNELS_OF_HOPPER(FLOATS) KERNELS_OF_HOPPER_TABLES(FLOATS) FAULTY(FLOATS)};
+const Named kernels[] = {KERNELS_OF_ELEMENTS(ELEMENTS) KERNELS_OF_TABLES(ELEMENTS) KERNELS_OF_FLOATS(FLOATS)
+                             KERNELS_OF_HOPPER(FLOATS) KERNELS_OF_HOPPER_TABLES(FLOATS) FAULTY(FLOATS)};
 
 } // namespace
 

@@ -1,7 +1,7 @@
-/* What the machine code of the fused kernels says of their loads. A tile reads what others of the same launch wrote. A compiler
-   that takes memory for constant during a launch reads it through a cache that sees no store (LDG…CONSTANT); and whoever waits
-   for a counter has to empty the ordinary cache afterwards (CCTL.IVALL), for loads that stand behind. Read with nvdisasm, of
-   the CUDA toolkit; where it or nvcc was not there is nothing to read. */
+/* What the machine code of the fused kernels says of their loads. A tile reads what others of the same launch wrote. A
+   compiler that takes memory for constant during a launch reads it through a cache that sees no store (LDG…CONSTANT);
+   and whoever waits for a counter has to empty the ordinary cache afterwards (CCTL.IVALL), for loads that stand behind.
+   Read with nvdisasm, of the CUDA toolkit; where it or nvcc was not there is nothing to read. */
 
 #include "runtime/device/jit.h"
 #include "runtime/device/kernels/kernels.h"
@@ -28,7 +28,8 @@ typedef struct Loads {
 static void fault(Loads *loads, const char *what, const char *line)
 {
     if (loads->faults++ == 0)
-        snprintf(loads->first, sizeof loads->first, "%s: %.*s", what, (int)strcspn(line, ";"), line + strspn(line, " "));
+        snprintf(loads->first, sizeof loads->first, "%s: %.*s", what, (int)strcspn(line, ";"),
+                 line + strspn(line, " "));
 }
 
 static void read_instruction(Loads *loads, const char *line, bool *stale)
@@ -94,7 +95,8 @@ static void assert_fresh(const char *unit, const char *architecture, const char 
     if (loads.faults > 0)
         fail_msg("%s, %s: %u loads may be stale; %s", architecture, kernel, loads.faults, loads.first);
     if (loads.all < 100 || loads.waits == 0)
-        fail_msg("%s, %s: %u loads, %u of counters: that is not its code", architecture, kernel, loads.all, loads.waits);
+        fail_msg("%s, %s: %u loads, %u of counters: that is not its code", architecture, kernel, loads.all,
+                 loads.waits);
 }
 
 static void test_fused(void **state)
@@ -112,10 +114,13 @@ static void test_fused(void **state)
 
 /* That there is something to find, and that it is found. */
 static const char faulty[] =
-    "#define WAIT(order) unsigned n; do asm volatile(\"ld.\" order \".gpu.global.u32 %0, [%1];\" : \"=r\"(n) : \"l\"(p) : \"memory\"); while (!n)\n"
+    "#define WAIT(order) unsigned n; do asm volatile(\"ld.\" order \".gpu.global.u32 %0, [%1];\" : \"=r\"(n) : "
+    "\"l\"(p) : \"memory\"); while (!n)\n"
     "extern \"C\" __global__ void constant(const float *__restrict__ from, float *__restrict__ to) { *to = *from; }\n"
-    "extern \"C\" __global__ void stale(const unsigned *p, const float *from, float *to) { WAIT(\"relaxed\"); *to = *from; }\n"
-    "extern \"C\" __global__ void fresh(const unsigned *p, const float *from, float *to) { WAIT(\"acquire\"); *to = *from; }\n";
+    "extern \"C\" __global__ void stale(const unsigned *p, const float *from, float *to) { WAIT(\"relaxed\"); *to = "
+    "*from; }\n"
+    "extern \"C\" __global__ void fresh(const unsigned *p, const float *from, float *to) { WAIT(\"acquire\"); *to = "
+    "*from; }\n";
 
 static void test_faults_are_found(void **state)
 {
@@ -139,7 +144,8 @@ static void test_faults_are_found(void **state)
         assert_int_equal(write(descriptor, image.code, image.bytes), image.bytes);
         close(descriptor);
         free(image.code);
-        const Loads constant = loads_of(file, "constant"), stale = loads_of(file, "stale"), fresh = loads_of(file, "fresh");
+        const Loads constant = loads_of(file, "constant"), stale = loads_of(file, "stale"),
+                    fresh = loads_of(file, "fresh");
         const Loads none = loads_of(file, "fused_f32");
         unlink(file);
         assert_int_equal(constant.faults, 1);

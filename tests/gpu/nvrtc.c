@@ -1,7 +1,7 @@
-/* The sources that are embedded in the program are whole: NVRTC, where it is installed, makes of them what nvcc makes of the
-   files, without a GPU and without any header of its own. A quick one stands for all here; units on the command line
-   (attention.bf16 hopper ...) are made instead, together, for another architecture where one is among them: that says how
-   long a first start takes. */
+/* The sources that are embedded in the program are whole: NVRTC, where it is installed, makes of them what nvcc makes
+   of the files, without a GPU and without any header of its own. A quick one stands for all here; units on the command
+   line (attention.bf16 hopper ...) are made instead, together, for another architecture where one is among them: that
+   says how long a first start takes. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cuda.h"
@@ -61,9 +61,15 @@ static void test_sources(void **state)
         char *type = strchr(files[i], '.');
         if (type)
             *type++ = '\0';
-        sources[i] = (JitSource){.name = wanted[i], .text = text_of(files[i]), .headers = headers, .header_names = names,
-                                 .header_texts = texts, .architecture = architecture,
-                                 .macro = !type ? NULL : strcmp(type, "f32") == 0 ? "ONLY_f32" : "ONLY_bf16"};
+        sources[i] = (JitSource){.name = wanted[i],
+                                 .text = text_of(files[i]),
+                                 .headers = headers,
+                                 .header_names = names,
+                                 .header_texts = texts,
+                                 .architecture = architecture,
+                                 .macro = !type                      ? NULL
+                                          : strcmp(type, "f32") == 0 ? "ONLY_f32"
+                                                                     : "ONLY_bf16"};
     }
     const int64_t begun = clock_nanoseconds();
     const double used = processor_seconds();

@@ -1,5 +1,5 @@
-/* Every kernel, emulated, against the oracle's operation: on random data, on outputs that are NaN before, in shapes that fit
-   no tile, twice with the same bits. */
+/* Every kernel, emulated, against the oracle's operation: on random data, on outputs that are NaN before, in shapes
+   that fit no tile, twice with the same bits. */
 
 #include "runtime/device/device.h"
 #include "runtime/model/random.h"
@@ -19,10 +19,10 @@ static Device *oracle;
 static Error error;
 static uint64_t next_key;
 
-#define OK(call)                                          \
-    do {                                                  \
-        error.text[0] = '\0';                             \
-        if ((call) != STATUS_OK)                          \
+#define OK(call)                                                \
+    do {                                                        \
+        error.text[0] = '\0';                                   \
+        if ((call) != STATUS_OK)                                \
             fail_msg("%s:%d: %s", #call, __LINE__, error.text); \
     } while (0)
 #define ORACLE(...) OK(oracle->run->__VA_ARGS__)
@@ -36,7 +36,7 @@ static const double bounds[] = {1e-5, 1e-2}; /* of |x - y| / |y| */
 typedef struct Tensor {
     Type type;
     size_t count;
-    void *device;   /* float or bfloat16 */
+    void *device; /* float or bfloat16 */
     double *exact;
 } Tensor;
 
@@ -136,19 +136,27 @@ static const Kernel *kernel_of(KernelShape shape)
 
 static void test_products(Type type)
 {
-    static const unsigned shapes[][3] = {{1, 1, 1}, {3, 5, 7}, {33, 17, 65}, {130, 128, 136}, {7, 304, 200}, {128, 72, 264}};
+    static const unsigned shapes[][3] = {{1, 1, 1},       {3, 5, 7},     {33, 17, 65},
+                                         {130, 128, 136}, {7, 304, 200}, {128, 72, 264}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const unsigned rows = shapes[s][0], columns = shapes[s][1], outputs = shapes[s][2];
         const Kernel *linear =
             kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs});
         const Kernel *gelu_out = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = outputs});
         const Kernel *gelu_in = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns});
-        const Tensor x = normal(type, rows * columns), w = normal(type, columns * outputs), bias = normal(type, outputs);
+        const Tensor x = normal(type, rows * columns), w = normal(type, columns * outputs),
+                     bias = normal(type, outputs);
         const Tensor residual = normal(type, rows * outputs), dy = normal(type, rows * outputs);
         for (int with = 0; with < 8; with += s == 1 ? 1 : 7) {
             Tensor y = poisoned(type, rows * outputs), active = poisoned(type, rows * outputs);
-            const Product p = {.a = x.device, .b = w.device, .c = y.device, .m = rows, .n = outputs, .k = columns,
-                               .bias = with & 1 ? bias.device : NULL, .residual = with & 2 ? residual.device : NULL,
+            const Product p = {.a = x.device,
+                               .b = w.device,
+                               .c = y.device,
+                               .m = rows,
+                               .n = outputs,
+                               .k = columns,
+                               .bias = with & 1 ? bias.device : NULL,
+                               .residual = with & 2 ? residual.device : NULL,
                                .gelu = with & 4 ? active.device : NULL};
             run("product_forward", type, &p, product_launch(&p));
             ORACLE(linear_forward(oracle, linear, x.exact, w.exact, with & 1 ? bias.exact : NULL,
@@ -162,7 +170,12 @@ static void test_products(Type type)
         }
         for (int with = 0; with < 2; with++) {
             Tensor dx = poisoned(type, rows * columns);
-            const Product p = {.a = dy.device, .b = w.device, .c = dx.device, .m = rows, .n = columns, .k = outputs,
+            const Product p = {.a = dy.device,
+                               .b = w.device,
+                               .c = dx.device,
+                               .m = rows,
+                               .n = columns,
+                               .k = outputs,
                                .gelu_input = with ? x.device : NULL};
             run("product_input", type, &p, product_launch(&p));
             ORACLE(linear_backward_input(oracle, linear, dy.exact, w.exact, dx.exact, &error));
@@ -172,10 +185,16 @@ static void test_products(Type type)
         }
         for (int with = 0; with < 2; with++) {
             const Tensor dw = normal(F32, columns * outputs), dbias = normal(F32, outputs);
-            const Product p = {.a = x.device, .b = dy.device, .c = dw.device, .m = columns, .n = outputs, .k = rows,
+            const Product p = {.a = x.device,
+                               .b = dy.device,
+                               .c = dw.device,
+                               .m = columns,
+                               .n = outputs,
+                               .k = rows,
                                .column_sums = with ? dbias.device : NULL};
             run("product_weight", type, &p, product_launch(&p));
-            ORACLE(linear_backward_weight(oracle, linear, x.exact, dy.exact, dw.exact, with ? dbias.exact : NULL, &error));
+            ORACLE(
+                linear_backward_weight(oracle, linear, x.exact, dy.exact, dw.exact, with ? dbias.exact : NULL, &error));
             assert_near_and_release(dw, "dw"); /* float: exact inputs, float sums in both modes */
             assert_near_and_release(dbias, "dbias");
         }
@@ -185,7 +204,8 @@ static void test_products(Type type)
 }
 
 /* TMA and wgmma, bfloat16: on few multiprocessors, so that a block goes on to a second tile. */
-static void run_hopper(const char *name, ProductLayout layout, const Product *p, unsigned multiprocessors, unsigned cluster)
+static void run_hopper(const char *name, ProductLayout layout, const Product *p, unsigned multiprocessors,
+                       unsigned cluster)
 {
     assert_true(hopper_takes(layout, p));
     HopperProduct with_maps = {.product = *p, .band = hopper_band(p, multiprocessors, cluster)};
@@ -195,7 +215,8 @@ static void run_hopper(const char *name, ProductLayout layout, const Product *p,
     run_named(name, &with_maps, hopper_launch(p, multiprocessors, cluster));
 }
 
-/* Rows of tiles, of products and weights: 1, 1; 2, 3 and with it a cluster with a block that has nothing; 2, 1; 3, 1. */
+/* Rows of tiles, of products and weights: 1, 1; 2, 3 and with it a cluster with a block that has nothing; 2, 1; 3,
+   1. */
 static void test_hopper(void **state)
 {
     (void)state;
@@ -204,21 +225,35 @@ static void test_hopper(void **state)
         const unsigned rows = shapes[s][0], columns = shapes[s][1], outputs = shapes[s][2];
         const Kernel *linear =
             kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = rows, .columns = columns, .outputs = outputs});
-        const Tensor x = normal(BF16, rows * columns), w = normal(BF16, columns * outputs), bias = normal(BF16, outputs);
+        const Tensor x = normal(BF16, rows * columns), w = normal(BF16, columns * outputs),
+                     bias = normal(BF16, outputs);
         const Tensor residual = normal(BF16, rows * outputs), dy = normal(BF16, rows * outputs);
         for (unsigned cluster = 1; cluster <= 2; cluster++) {
             const unsigned multiprocessors = s % 2 ? 2 : 5;
             const Tensor y = poisoned(BF16, rows * outputs), dx = poisoned(BF16, rows * columns);
             const Tensor dw = normal(F32, columns * outputs), dbias = normal(F32, outputs);
             run_hopper("hopper_forward", PRODUCT_FORWARD,
-                       &(Product){.a = x.device, .b = w.device, .c = y.device, .bias = bias.device, .residual = residual.device,
-                                  .m = rows, .n = outputs, .k = columns}, multiprocessors, cluster);
+                       &(Product){.a = x.device,
+                                  .b = w.device,
+                                  .c = y.device,
+                                  .bias = bias.device,
+                                  .residual = residual.device,
+                                  .m = rows,
+                                  .n = outputs,
+                                  .k = columns},
+                       multiprocessors, cluster);
             run_hopper("hopper_input", PRODUCT_INPUT,
                        &(Product){.a = dy.device, .b = w.device, .c = dx.device, .m = rows, .n = columns, .k = outputs},
                        multiprocessors, cluster);
             run_hopper("hopper_weight", PRODUCT_WEIGHT,
-                       &(Product){.a = x.device, .b = dy.device, .c = dw.device, .column_sums = dbias.device, .m = columns,
-                                  .n = outputs, .k = rows}, multiprocessors, cluster);
+                       &(Product){.a = x.device,
+                                  .b = dy.device,
+                                  .c = dw.device,
+                                  .column_sums = dbias.device,
+                                  .m = columns,
+                                  .n = outputs,
+                                  .k = rows},
+                       multiprocessors, cluster);
             ORACLE(linear_forward(oracle, linear, x.exact, w.exact, bias.exact, residual.exact, y.exact, &error));
             ORACLE(linear_backward_input(oracle, linear, dy.exact, w.exact, dx.exact, &error));
             ORACLE(linear_backward_weight(oracle, linear, x.exact, dy.exact, dw.exact, dbias.exact, &error));
@@ -240,8 +275,14 @@ static void test_norm(Type type)
         const Tensor x = filled(type, count, 3, 5), gain = normal(type, columns), shift = normal(type, columns);
         const Tensor dy = normal(type, count), residual = normal(type, count), statistics = poisoned(F32, 2 * rows);
         Tensor y = poisoned(type, count);
-        Norm p = {.x = x.device, .gain = gain.device, .shift = shift.device, .dy = dy.device, .y = y.device,
-                  .statistics = statistics.device, .rows = rows, .columns = columns};
+        Norm p = {.x = x.device,
+                  .gain = gain.device,
+                  .shift = shift.device,
+                  .dy = dy.device,
+                  .y = y.device,
+                  .statistics = statistics.device,
+                  .rows = rows,
+                  .columns = columns};
         run("norm_forward", type, &p, norm_rows_launch(&p));
         ORACLE(norm_forward(oracle, norm, x.exact, gain.exact, shift.exact, y.exact, statistics.exact, &error));
         assert_near_and_release(y, "norm");
@@ -257,7 +298,8 @@ static void test_norm(Type type)
         const Tensor dgain = normal(F32, columns), dshift = normal(F32, columns);
         p.dgain = dgain.device, p.dshift = dshift.device;
         run("norm_backward_weight", type, &p, norm_columns_launch(&p));
-        ORACLE(norm_backward_weight(oracle, norm, x.exact, statistics.exact, dy.exact, dgain.exact, dshift.exact, &error));
+        ORACLE(
+            norm_backward_weight(oracle, norm, x.exact, statistics.exact, dy.exact, dgain.exact, dshift.exact, &error));
         assert_near_and_release(dgain, "dgain");
         assert_near_and_release(dshift, "dshift");
         release(x), release(gain), release(shift), release(dy), release(residual), release(statistics);
@@ -298,19 +340,29 @@ static void attention_within(Type type, unsigned most)
 {
     static const struct {
         unsigned samples, sequence, heads, width;
-    } shapes[] = {{1, 1, 1, 1}, {2, 5, 3, 4}, {1, 64, 2, 24}, {2, 130, 2, 16}, {1, 129, 1, 40}, {1, 140, 2, 13},
-                  {1, 200, 1, 128}, {1, 60, 2, 128}};
+    } shapes[] = {{1, 1, 1, 1},    {2, 5, 3, 4},    {1, 64, 2, 24},   {2, 130, 2, 16},
+                  {1, 129, 1, 40}, {1, 140, 2, 13}, {1, 200, 1, 128}, {1, 60, 2, 128}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const unsigned columns = shapes[s].heads * shapes[s].width, rows = shapes[s].samples * shapes[s].sequence;
-        const Kernel *attention = kernel_of((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns,
-                                                          .sequence = shapes[s].sequence, .heads = shapes[s].heads});
+        const Kernel *attention = kernel_of((KernelShape){.kind = KERNEL_ATTENTION,
+                                                          .rows = rows,
+                                                          .columns = columns,
+                                                          .sequence = shapes[s].sequence,
+                                                          .heads = shapes[s].heads});
         const Tensor qkv = normal(type, 3 * rows * columns), dy = normal(type, rows * columns);
         Tensor y = poisoned(type, rows * columns), dqkv = poisoned(type, 3 * rows * columns);
         const Tensor logsumexp = poisoned(F32, rows * shapes[s].heads), delta = poisoned(F32, rows * shapes[s].heads);
         double *probabilities = malloc(attention->context * sizeof *probabilities);
-        const Attention p = {.qkv = qkv.device, .y = y.device, .dy = dy.device, .dqkv = dqkv.device,
-                             .logsumexp = logsumexp.device, .delta = delta.device, .rows = rows, .columns = columns,
-                             .sequence = shapes[s].sequence, .heads = shapes[s].heads};
+        const Attention p = {.qkv = qkv.device,
+                             .y = y.device,
+                             .dy = dy.device,
+                             .dqkv = dqkv.device,
+                             .logsumexp = logsumexp.device,
+                             .delta = delta.device,
+                             .rows = rows,
+                             .columns = columns,
+                             .sequence = shapes[s].sequence,
+                             .heads = shapes[s].heads};
         run_attention("attention_forward", type, p, 0, most);
         run("attention_delta", type, &p, attention_delta_launch(&p));
         run_attention("attention_backward", type, p, 1, most);
@@ -331,7 +383,8 @@ static void test_attention(Type type)
     attention_within(type, (99 << 10) - FUSED_HEAD);
 }
 
-/* By TMA and wgmma; what it leaves is what the portable backward needs. Tiles: 1; 2 of a few rows, in 2 blocks; 4 in 3; 6 and 9 in 2. */
+/* By TMA and wgmma; what it leaves is what the portable backward needs. Tiles: 1; 2 of a few rows, in 2 blocks; 4 in 3;
+   6 and 9 in 2. */
 static void test_hopper_attention(void **state)
 {
     (void)state;
@@ -340,15 +393,25 @@ static void test_hopper_attention(void **state)
     } shapes[] = {{1, 1, 1, 64, 3}, {2, 5, 1, 128, 2}, {2, 130, 1, 128, 3}, {1, 300, 2, 64, 2}, {3, 257, 1, 128, 2}};
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         const unsigned columns = shapes[s].heads * shapes[s].width, rows = shapes[s].samples * shapes[s].sequence;
-        const Kernel *attention = kernel_of((KernelShape){.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns,
-                                                          .sequence = shapes[s].sequence, .heads = shapes[s].heads});
+        const Kernel *attention = kernel_of((KernelShape){.kind = KERNEL_ATTENTION,
+                                                          .rows = rows,
+                                                          .columns = columns,
+                                                          .sequence = shapes[s].sequence,
+                                                          .heads = shapes[s].heads});
         const Tensor qkv = filled(BF16, 3 * rows * columns, s == 3 ? 8 : 1, 0), dy = normal(BF16, rows * columns);
         Tensor y = poisoned(BF16, rows * columns), dqkv = poisoned(BF16, 3 * rows * columns);
         const Tensor logsumexp = poisoned(F32, rows * shapes[s].heads), delta = poisoned(F32, rows * shapes[s].heads);
         double *probabilities = malloc(attention->context * sizeof *probabilities);
-        HopperAttention p = {.attention = {.qkv = qkv.device, .y = y.device, .dy = dy.device, .dqkv = dqkv.device,
-                                           .logsumexp = logsumexp.device, .delta = delta.device, .rows = rows,
-                                           .columns = columns, .sequence = shapes[s].sequence, .heads = shapes[s].heads,
+        HopperAttention p = {.attention = {.qkv = qkv.device,
+                                           .y = y.device,
+                                           .dy = dy.device,
+                                           .dqkv = dqkv.device,
+                                           .logsumexp = logsumexp.device,
+                                           .delta = delta.device,
+                                           .rows = rows,
+                                           .columns = columns,
+                                           .sequence = shapes[s].sequence,
+                                           .heads = shapes[s].heads,
                                            .tile = ATTENTION_TILE}};
         const TensorMapShape shape = attention_map_shape(&p.attention);
         assert_true(hopper_attention_takes(&p.attention));
@@ -377,13 +440,22 @@ static void test_embedding(Type type)
         const Tensor by_token = normal(type, VOCABULARY * columns), by_position = normal(type, SEQUENCE * columns);
         const Tensor y = poisoned(type, ROWS * columns), dy = normal(type, ROWS * columns);
         const Tensor dtoken = normal(F32, VOCABULARY * columns), dposition = normal(F32, SEQUENCE * columns);
-        const Embedding p = {.tokens = tokens, .token_table = by_token.device, .position_table = by_position.device,
-                             .dy = dy.device, .y = y.device, .dtoken_table = dtoken.device, .dposition_table = dposition.device,
-                             .rows = ROWS, .columns = columns, .sequence = SEQUENCE};
+        const Embedding p = {.tokens = tokens,
+                             .token_table = by_token.device,
+                             .position_table = by_position.device,
+                             .dy = dy.device,
+                             .y = y.device,
+                             .dtoken_table = dtoken.device,
+                             .dposition_table = dposition.device,
+                             .rows = ROWS,
+                             .columns = columns,
+                             .sequence = SEQUENCE};
         run("embedding_forward", type, &p, embedding_forward_launch(&p));
         run("embedding_backward", type, &p, embedding_backward_launch(&p));
-        ORACLE(embedding_forward(oracle, ROWS, columns, SEQUENCE, tokens, by_token.exact, by_position.exact, y.exact, &error));
-        ORACLE(embedding_backward(oracle, ROWS, columns, SEQUENCE, tokens, dy.exact, dtoken.exact, dposition.exact, &error));
+        ORACLE(embedding_forward(oracle, ROWS, columns, SEQUENCE, tokens, by_token.exact, by_position.exact, y.exact,
+                                 &error));
+        ORACLE(embedding_backward(oracle, ROWS, columns, SEQUENCE, tokens, dy.exact, dtoken.exact, dposition.exact,
+                                  &error));
         assert_near_and_release(y, "embedding");
         assert_near_and_release(dtoken, "embedding dtokens");
         assert_near_and_release(dposition, "embedding dpositions");
@@ -397,14 +469,19 @@ static void test_cross_entropy(Type type)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (double deviation = 0.1; deviation < 20000; deviation *= 100) { /* also where most probabilities are 0 */
             const unsigned rows = shapes[s][0], columns = shapes[s][1];
-            const Kernel *kernel = kernel_of((KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = rows, .columns = columns});
+            const Kernel *kernel =
+                kernel_of((KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = rows, .columns = columns});
             int32_t targets[64];
             for (size_t i = 0; i < rows; i++)
                 targets[i] = (int32_t)(random_bits(6, i) % columns);
             const Tensor logits = filled(type, rows * columns, deviation, deviation);
             double row_losses[64], loss = (double)NAN, expected = (double)NAN;
-            const CrossEntropy p = {.logits = logits.device, .targets = targets, .row_losses = row_losses, .scale = 0.05f,
-                                    .rows = rows, .columns = columns};
+            const CrossEntropy p = {.logits = logits.device,
+                                    .targets = targets,
+                                    .row_losses = row_losses,
+                                    .scale = 0.05f,
+                                    .rows = rows,
+                                    .columns = columns};
             const Sum sum = {.partial = row_losses, .result = &loss, .scale = 1 / (double)rows, .count = rows};
             run("cross_entropy", type, &p, cross_entropy_launch(&p));
             run_named("finish_sum", &sum, finish_sum_launch());
@@ -422,8 +499,8 @@ static void test_squared_error(Type type)
     enum { COUNT = 17003 };
     const Tensor y = normal(type, COUNT), dy = poisoned(type, COUNT), targets = normal(F32, COUNT);
     double partial[2], loss = (double)NAN, expected = (double)NAN;
-    const SquaredError p = {.y = y.device, .targets = targets.device, .dy = dy.device, .partial = partial, .scale = 0.25f,
-                            .count = COUNT};
+    const SquaredError p = {
+        .y = y.device, .targets = targets.device, .dy = dy.device, .partial = partial, .scale = 0.25f, .count = COUNT};
     const Sum sum = {.partial = partial, .result = &loss, .scale = 1.0 / COUNT, .count = sum_partials(COUNT)};
     run("squared_error", type, &p, sum_launch(COUNT));
     run_named("finish_sum", &sum, finish_sum_launch());
@@ -489,11 +566,22 @@ static void test_adamw(void **state)
     const Tensor copy = poisoned(BF16, COUNT);
     const double step = (double)s.step;
     const AdamWStep step_of = {
-        .parameters = p.device, .gradients = g.device, .moment1 = m.device, .moment2 = v.device, .bf16_copy = copy.device,
-        .rate = (float)s.rate, .rate_corrected = (float)(s.rate / (1 - pow(s.beta1, step))), .beta1 = (float)s.beta1,
-        .beta2 = (float)s.beta2, .one_minus_beta1 = (float)(1 - s.beta1), .one_minus_beta2 = (float)(1 - s.beta2),
-        .inverse_root_correction = (float)(1 / sqrt(1 - pow(s.beta2, step))), .epsilon = (float)s.epsilon,
-        .decay = (float)s.decay, .clip = (float)s.clip, .count = COUNT,
+        .parameters = p.device,
+        .gradients = g.device,
+        .moment1 = m.device,
+        .moment2 = v.device,
+        .bf16_copy = copy.device,
+        .rate = (float)s.rate,
+        .rate_corrected = (float)(s.rate / (1 - pow(s.beta1, step))),
+        .beta1 = (float)s.beta1,
+        .beta2 = (float)s.beta2,
+        .one_minus_beta1 = (float)(1 - s.beta1),
+        .one_minus_beta2 = (float)(1 - s.beta2),
+        .inverse_root_correction = (float)(1 / sqrt(1 - pow(s.beta2, step))),
+        .epsilon = (float)s.epsilon,
+        .decay = (float)s.decay,
+        .clip = (float)s.clip,
+        .count = COUNT,
     };
     run_named("adamw", &step_of, elementwise_launch(COUNT));
     ORACLE(adamw(oracle, &s, COUNT, p.exact, g.exact, m.exact, v.exact, NULL, &error));
@@ -505,8 +593,8 @@ static void test_adamw(void **state)
     release(g), release(copy);
 }
 
-#define BOTH_TYPES(name)                                              \
-    static void name##_f32(void **state) { (void)state, name(F32); }  \
+#define BOTH_TYPES(name)                                             \
+    static void name##_f32(void **state) { (void)state, name(F32); } \
     static void name##_bf16(void **state) { (void)state, name(BF16); }
 BOTH_TYPES(test_products)
 BOTH_TYPES(test_norm)
@@ -534,9 +622,17 @@ static int close_oracle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        UNIT(test_products), cmocka_unit_test(test_hopper), UNIT(test_norm), UNIT(test_gelu), UNIT(test_attention),
+        UNIT(test_products),
+        cmocka_unit_test(test_hopper),
+        UNIT(test_norm),
+        UNIT(test_gelu),
+        UNIT(test_attention),
         cmocka_unit_test(test_hopper_attention),
-        UNIT(test_embedding), UNIT(test_cross_entropy), UNIT(test_squared_error), UNIT(test_memory), cmocka_unit_test(test_sum_of_squares),
+        UNIT(test_embedding),
+        UNIT(test_cross_entropy),
+        UNIT(test_squared_error),
+        UNIT(test_memory),
+        cmocka_unit_test(test_sum_of_squares),
         cmocka_unit_test(test_adamw),
     };
     return cmocka_run_group_tests(tests, open_oracle, close_oracle);

@@ -1,5 +1,6 @@
-/* The order of a product's tiles: each comes once, and what tiles at work at the same time read is nearly the least that any
-   height of bands gives. That is what the L2 cache has to get from memory, as far as it holds it while a wave is at work. */
+/* The order of a product's tiles: each comes once, and what tiles at work at the same time read is nearly the least
+   that any height of bands gives. That is what the L2 cache has to get from memory, as far as it holds it while a wave
+   is at work. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -42,8 +43,9 @@ static double band_bytes(Raster r, unsigned band)
     return wave_bytes(&r);
 }
 
-/* Square, and what a GPT of hidden 4096 and sequences of 4096 has: attention's projections, the MLP's, forward and for weights. */
-static const unsigned shapes[][3] = {{8192, 8192, 8192}, {4096, 12288, 4096}, {4096, 4096, 4096}, {4096, 16384, 4096},
+/* Square, and what a GPT of hidden 4096 and sequences of 4096 has: attention's projections, the MLP's, forward and for
+   weights. */
+static const unsigned shapes[][3] = {{8192, 8192, 8192},  {4096, 12288, 4096}, {4096, 4096, 4096}, {4096, 16384, 4096},
                                      {4096, 4096, 16384}, {16384, 4096, 4096}, {2560, 8192, 2048}, {1024, 4096, 1024}};
 
 static void test_every_tile_once(void **state)
@@ -57,7 +59,8 @@ static void test_every_tile_once(void **state)
                 assert_in_range(band, 1, down);
                 for (unsigned tile = 0; tile < down * across; tile++) {
                     const ProductTile at = product_tile(down * 128 - 7, across * 256 - 1, 128, 256, band, tile);
-                    assert_true(at.row / 128 < down && at.column / 256 < across && !seen[at.row / 128][at.column / 256]);
+                    assert_true(at.row / 128 < down && at.column / 256 < across &&
+                                !seen[at.row / 128][at.column / 256]);
                     seen[at.row / 128][at.column / 256] = 1;
                 }
             }
@@ -75,8 +78,8 @@ static void test_few_bytes(void **state)
         for (unsigned band = 1; band <= tiles_of(r.m, r.tile_m); band++)
             if (band_bytes(r, band) < least)
                 least = band_bytes(r, best = band);
-        printf("%u x %u x %u: bands of %u, %.0f MB; of 8, %.0f MB; of %u, %.0f MB\n", r.m, r.n, r.k, r.band, bytes * 1e-6,
-               band_bytes(r, 8) * 1e-6, best, least * 1e-6);
+        printf("%u x %u x %u: bands of %u, %.0f MB; of 8, %.0f MB; of %u, %.0f MB\n", r.m, r.n, r.k, r.band,
+               bytes * 1e-6, band_bytes(r, 8) * 1e-6, best, least * 1e-6);
         if (bytes > 1.1 * least)
             fail_msg("bands of %u tiles read %.0f MB, of %u %.0f MB", r.band, bytes * 1e-6, best, least * 1e-6);
     }

@@ -1,5 +1,5 @@
-/* What the compiler says of every kernel in the ready-made machine code: there for each architecture, and no register spilled
-   to memory, neither by it nor by the functions that it calls. Skipped where `make gpu-code` has not run. */
+/* What the compiler says of every kernel in the ready-made machine code: there for each architecture, and no register
+   spilled to memory, neither by it nor by the functions that it calls. Skipped where `make gpu-code` has not run. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -36,7 +36,8 @@ static void assert_there(const char *file, const char *architecture, const char 
         fail_msg("%s: no %s in the compiler's log", architecture, kernel);
     const char *before = "";
     for (char *rest, *line = strtok_r(text, "\n", &rest); line; before = line, line = strtok_r(NULL, "\n", &rest))
-        if (strstr(line, " bytes stack frame") && strcmp(line, "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"))
+        if (strstr(line, " bytes stack frame") &&
+            strcmp(line, "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"))
             fail_msg("%s, %s: %s: %s", file, architecture, before, line);
         else if (strstr(line, "warning")) /* setmaxnreg ignored, wgmma serialized */
             fail_msg("%s, %s: %s", file, architecture, line);
@@ -58,8 +59,8 @@ static void test_no_spills(void **state)
 #define ONE(file, name, parameters) assert_there(#file, architectures[a], #name);
 #define OF_FLOATS(file, name, parameters) assert_there(#file ".f32", architectures[a], #name);
 #define IN_FLOAT(file, name, parameters) assert_there(#file ".f32", architectures[a], #name "_f32");
-#define BOTH(file, name, parameters)                                     \
-    IN_FLOAT(file, name, parameters)                                 \
+#define BOTH(file, name, parameters) \
+    IN_FLOAT(file, name, parameters) \
     assert_there(#file ".bf16", architectures[a], #name "_bf16");
         KERNELS_OF_ELEMENTS(BOTH)
         KERNELS_OF_FLOATS(OF_FLOATS)

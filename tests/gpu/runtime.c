@@ -1,5 +1,5 @@
-/* What the table of cuda_runtime.h asks of the CUDA runtime: its functions are caught by the linker (--wrap) and say what came.
-   Where the build has no toolkit there is nothing to ask. */
+/* What the table of cuda_runtime.h asks of the CUDA runtime: its functions are caught by the linker (--wrap) and say
+   what came. Where the build has no toolkit there is nothing to ask. */
 
 #include "runtime/device/cuda_runtime.h"
 
@@ -52,9 +52,10 @@ static struct {
 } encoded;
 static CUresult encoder_says;
 
-static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *matrix, const cuuint64_t *sizes,
-                       const cuuint64_t *pitches, const cuuint32_t *box, const cuuint32_t *steps, CUtensorMapInterleave interleave,
-                       CUtensorMapSwizzle swizzle, CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill outside)
+static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *matrix,
+                       const cuuint64_t *sizes, const cuuint64_t *pitches, const cuuint32_t *box,
+                       const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                       CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill outside)
 {
     (void)promotion;
     encoded.type = type, encoded.rank = rank, encoded.matrix = matrix, encoded.pitch = pitches[0];
@@ -67,9 +68,11 @@ static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t ra
 
 static enum cudaDriverEntryPointQueryResult driver_says;
 
-cudaError_t __wrap_cudaGetDriverEntryPointByVersion(const char *name, void **entry, unsigned version, unsigned long long flags,
+cudaError_t __wrap_cudaGetDriverEntryPointByVersion(const char *name, void **entry, unsigned version,
+                                                    unsigned long long flags,
                                                     enum cudaDriverEntryPointQueryResult *result);
-cudaError_t __wrap_cudaGetDriverEntryPointByVersion(const char *name, void **entry, unsigned version, unsigned long long flags,
+cudaError_t __wrap_cudaGetDriverEntryPointByVersion(const char *name, void **entry, unsigned version,
+                                                    unsigned long long flags,
                                                     enum cudaDriverEntryPointQueryResult *result)
 {
     assert_string_equal(name, "cuTensorMapEncodeTiled");
@@ -83,8 +86,10 @@ cudaError_t __wrap_cudaGetDriverEntryPointByVersion(const char *name, void **ent
 static enum cudaFuncAttribute asked;
 static int asked_value, asked_device;
 
-cudaError_t __wrap_cudaKernelSetAttributeForDevice(cudaKernel_t function, enum cudaFuncAttribute which, int value, int device);
-cudaError_t __wrap_cudaKernelSetAttributeForDevice(cudaKernel_t function, enum cudaFuncAttribute which, int value, int device)
+cudaError_t __wrap_cudaKernelSetAttributeForDevice(cudaKernel_t function, enum cudaFuncAttribute which, int value,
+                                                   int device);
+cudaError_t __wrap_cudaKernelSetAttributeForDevice(cudaKernel_t function, enum cudaFuncAttribute which, int value,
+                                                   int device)
 {
     kernel = function, asked = which, asked_value = value, asked_device = device;
     return cudaSuccess;

@@ -1,5 +1,5 @@
-/* Blocks of threads on one processor. A thread is a fiber that runs until a barrier or a collective instruction makes it
-   wait; a barrier or warp goes on when the last one has come. */
+/* Blocks of threads on one processor. A thread is a fiber that runs until a barrier or a collective instruction makes
+   it wait; a barrier or warp goes on when the last one has come. */
 
 #include "tests/gpu/simt.h"
 #include "tests/gpu/emulation.h"
@@ -21,7 +21,8 @@
 
 SimtIndex threadIdx, blockIdx, blockDim, gridDim;
 
-namespace {
+namespace
+{
 
 constexpr std::size_t stack_bytes = 64 * 1024, guard_bytes = 4096;
 
@@ -41,11 +42,12 @@ struct TensorCopy {
 struct Block;
 
 struct ArrivalState {
-    Block *block; /* whose shared memory it is in */
+    Block *block;   /* whose shared memory it is in */
     unsigned since; /* barriers of its cluster before it was initialised */
     unsigned count, missing, phase;
-    unsigned unseen; /* the phase, +1, in which another block last arrived or sent a box, if nobody has waited for its end */
-    long bytes;      /* announced and not come */
+    /* the phase, +1, in which another block last arrived or sent a box, if nobody has waited for its end */
+    unsigned unseen;
+    long bytes; /* announced and not come */
     std::vector<TensorCopy> copies;
 };
 
@@ -62,16 +64,16 @@ struct Fiber {
     Block *block = nullptr;
     unsigned number = 0;
     bool waits = false, ended = false;
-    const char *at = "";          /* what it waits for */
+    const char *at = ""; /* what it waits for */
     void *operands = nullptr;
     std::vector<AsyncCopy> copies;
     unsigned groups = 0;
     std::vector<GroupProduct> products;
     unsigned product_groups = 0;
-    bool products_begun = false;  /* and waited for none since: registers are in order before products */
-    unsigned fences = 0;          /* between its accesses and those of the copy engine */
-    bool counted = false;         /* has seen others' counts, and no fence since */
-    unsigned polls = 0;           /* looks at something that others change, in vain so far */
+    bool products_begun = false; /* and waited for none since: registers are in order before products */
+    unsigned fences = 0;         /* between its accesses and those of the copy engine */
+    bool counted = false;        /* has seen others' counts, and no fence since */
+    unsigned polls = 0;          /* looks at something that others change, in vain so far */
     unsigned registers = 0;
     void *fake_stack = nullptr;
 };
@@ -181,10 +183,7 @@ void resume(Fiber *fiber)
 }
 
 /* Of a thread of a kernel whose compiler takes all that it may, as with setmaxnreg. */
-unsigned registers_at_launch()
-{
-    return std::min(65536 / machine.launch.block / 8 * 8, 255u);
-}
+unsigned registers_at_launch() { return std::min(65536 / machine.launch.block / 8 * 8, 255u); }
 
 void start(Block *block, unsigned number, std::size_t first_fiber)
 {
@@ -267,8 +266,8 @@ const char *run(const char *name, const void *parameters, Launch launch, unsigne
     return machine.error.empty() ? nullptr : machine.error.c_str();
 }
 
-/* Where shared memory is concerned: orders what threads do between the block's barriers, within a warp by its collective
-   instructions, and finds what has no order. */
+/* Where shared memory is concerned: orders what threads do between the block's barriers, within a warp by its
+   collective instructions, and finds what has no order. */
 void touch(Fiber *fiber, const void *address, std::size_t bytes, bool write)
 {
     Block *block = fiber->block;
@@ -284,14 +283,14 @@ void touch(Fiber *fiber, const void *address, std::size_t bytes, bool write)
     const unsigned epoch = block->epoch, warp_epoch = block->warps[fiber->number / 32].epoch;
     for (std::size_t word = offset / 4; word <= (offset + bytes - 1) / 4; word++) {
         Touched &t = block->touched[word];
-        const bool written = t.write_epoch == epoch && t.writer != me &&
-                             (t.writer / 32 != me / 32 || t.write_warp_epoch == warp_epoch);
-        const bool was_read = t.read_epoch == epoch &&
-                              (t.warps || t.reader / 32 != me / 32 ||
-                               (t.read_warp_epoch == warp_epoch && (t.lanes || t.reader != me)));
+        const bool written =
+            t.write_epoch == epoch && t.writer != me && (t.writer / 32 != me / 32 || t.write_warp_epoch == warp_epoch);
+        const bool was_read =
+            t.read_epoch == epoch &&
+            (t.warps || t.reader / 32 != me / 32 || (t.read_warp_epoch == warp_epoch && (t.lanes || t.reader != me)));
         if (bytes >= 4 && (written || (write && was_read))) {
-            simt_fail("%s byte %zu of shared memory, which thread %d %s with no barrier between", write ? "writes" : "reads",
-                      word * 4, written ? t.writer : t.reader, written ? "wrote" : "reads");
+            simt_fail("%s byte %zu of shared memory, which thread %d %s with no barrier between",
+                      write ? "writes" : "reads", word * 4, written ? t.writer : t.reader, written ? "wrote" : "reads");
             return;
         }
         if (t.loading) {
@@ -312,10 +311,7 @@ void touch(Fiber *fiber, const void *address, std::size_t bytes, bool write)
 
 } // namespace
 
-char *simt_shared()
-{
-    return machine.running->block->shared;
-}
+char *simt_shared() { return machine.running->block->shared; }
 
 void simt_fail(const char *format, ...)
 {
@@ -350,15 +346,9 @@ void simt_poll(const char *at)
     yield();
 }
 
-void simt_poll_ended()
-{
-    machine.running->polls = 0;
-}
+void simt_poll_ended() { machine.running->polls = 0; }
 
-void simt_counted()
-{
-    machine.running->counted = true;
-}
+void simt_counted() { machine.running->counted = true; }
 
 void simt_barrier(unsigned barrier, unsigned threads)
 {
@@ -413,10 +403,7 @@ void simt_copy_async(void *to, const void *from, unsigned bytes)
     machine.running->copies.push_back({to, from, bytes, machine.running->groups});
 }
 
-void simt_copy_async_commit()
-{
-    machine.running->groups++;
-}
+void simt_copy_async_commit() { machine.running->groups++; }
 
 void simt_copy_async_wait(unsigned groups)
 {
@@ -436,7 +423,8 @@ void simt_copy_async_wait(unsigned groups)
 
 /* ---- matrices ---- */
 
-namespace {
+namespace
+{
 
 struct LoadMatrices {
     unsigned *r;
@@ -523,7 +511,8 @@ void simt_multiply_fragments(float *c, const unsigned *a, unsigned b0, unsigned 
 
 /* ---- Hopper: boxes of tensors, arrivals, products of warpgroups ---- */
 
-namespace {
+namespace
+{
 
 struct EmulatedTensorMap {
     const char *base;
@@ -531,11 +520,9 @@ struct EmulatedTensorMap {
 };
 static_assert(sizeof(EmulatedTensorMap) <= sizeof(TensorMap), "a map has room for ours");
 
-/* The swizzle of 128 bytes: 16-byte chunks of a row exchanged by the row's number of eight, both taken from the address. */
-unsigned swizzled(unsigned address)
-{
-    return address ^ (address >> 7 & 7) << 4;
-}
+/* The swizzle of 128 bytes: 16-byte chunks of a row exchanged by the row's number of eight, both taken from the
+   address. */
+unsigned swizzled(unsigned address) { return address ^ (address >> 7 & 7) << 4; }
 
 /* The words of shared memory that a box takes. */
 struct Words {
@@ -575,10 +562,7 @@ void perform(const TensorCopy &copy)
 }
 
 /* In a block of the running one's cluster, there where `own` lies in its own shared memory. */
-char *in_block(Block *block, const void *own)
-{
-    return block->shared + shared_address(own);
-}
+char *in_block(Block *block, const void *own) { return block->shared + shared_address(own); }
 
 ArrivalState &arrivals_of(Block *block, const void *own)
 {
@@ -588,7 +572,8 @@ ArrivalState &arrivals_of(Block *block, const void *own)
     else if (!block->arrivals.count(arrivals))
         simt_fail("uses arrivals that nobody has initialised");
     else if (block != machine.running->block && block->arrivals[arrivals].since == block->cluster->barriers)
-        simt_fail("uses arrivals of block %u with no barrier of their cluster since they were initialised", block->number);
+        simt_fail("uses arrivals of block %u with no barrier of their cluster since they were initialised",
+                  block->number);
     return block->arrivals[arrivals];
 }
 
@@ -653,9 +638,11 @@ float descriptor_element(unsigned long long descriptor, bool by_k, unsigned othe
     if (word.loading)
         simt_fail("multiplies what byte %u of shared memory held, where a box is to come", address);
     if (word.writer >= 0 && word.fences == block->threads[(std::size_t)word.writer]->fences)
-        simt_fail("multiplies what thread %d wrote to byte %u of shared memory, with no fence between", word.writer, address);
+        simt_fail("multiplies what thread %d wrote to byte %u of shared memory, with no fence between", word.writer,
+                  address);
     if (word.writer >= 0 && word.write_epoch == block->epoch)
-        simt_fail("multiplies what thread %d wrote to byte %u of shared memory, with no barrier between", word.writer, address);
+        simt_fail("multiplies what thread %d wrote to byte %u of shared memory, with no barrier between", word.writer,
+                  address);
     std::uint16_t bits;
     std::memcpy(&bits, simt_shared() + address, 2);
     return __uint_as_float((unsigned)bits << 16);
@@ -702,10 +689,7 @@ void perform(const GroupProduct &product)
 
 } // namespace
 
-unsigned shared_address(const void *shared)
-{
-    return (unsigned)((const char *)shared - simt_shared());
-}
+unsigned shared_address(const void *shared) { return (unsigned)((const char *)shared - simt_shared()); }
 
 void simt_arrivals_init(const void *arrivals, unsigned count)
 {
@@ -713,10 +697,7 @@ void simt_arrivals_init(const void *arrivals, unsigned count)
     block->arrivals[arrivals] = ArrivalState{block, block->cluster->barriers, count, count, 0, 0, 0, {}};
 }
 
-void simt_arrive(const void *arrivals, unsigned bytes)
-{
-    arrive(arrivals_of(machine.running->block, arrivals), bytes);
-}
+void simt_arrive(const void *arrivals, unsigned bytes) { arrive(arrivals_of(machine.running->block, arrivals), bytes); }
 
 void simt_arrive_at(const void *arrivals, unsigned number)
 {
@@ -726,10 +707,7 @@ void simt_arrive_at(const void *arrivals, unsigned number)
     arrive(state, 0);
 }
 
-unsigned simt_cluster_blocks()
-{
-    return (unsigned)machine.running->block->cluster->blocks.size();
-}
+unsigned simt_cluster_blocks() { return (unsigned)machine.running->block->cluster->blocks.size(); }
 
 void simt_cluster_barrier()
 {
@@ -792,10 +770,7 @@ static bool is_parameter(const TensorMap *map)
 #endif
 }
 
-void simt_tensor_map_acquire(const TensorMap *map)
-{
-    machine.running->block->maps.insert(map);
-}
+void simt_tensor_map_acquire(const TensorMap *map) { machine.running->block->maps.insert(map); }
 
 void simt_async_fence(bool of_global)
 {
@@ -835,7 +810,8 @@ static void check_load(const void *shared, const TensorMap *map)
         simt_fail("loads by a map in global memory that its block has not acquired");
 }
 
-void simt_tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals, unsigned blocks)
+void simt_tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals,
+                             unsigned blocks)
 {
     check_load(shared, map);
     for (unsigned number = 0; number < blocks && machine.error.empty(); number++)
@@ -862,15 +838,9 @@ void simt_group_product(const SimtGroupProduct &product)
     me->products.push_back({product, me->product_groups, {}});
 }
 
-void simt_group_products_begin()
-{
-    machine.running->products_begun = true;
-}
+void simt_group_products_begin() { machine.running->products_begun = true; }
 
-void simt_group_products_commit()
-{
-    machine.running->product_groups++;
-}
+void simt_group_products_commit() { machine.running->product_groups++; }
 
 /* But for the last `groups` groups. */
 static void perform_products(Fiber &me, unsigned groups)

@@ -1,7 +1,8 @@
 #ifndef TESTS_GPU_SIMT_H
 #define TESTS_GPU_SIMT_H
 
-/* What stands in for CUDA C++ and for runtime/device/kernels/instructions.cuh when kernels are compiled as plain C++. */
+/* What stands in for CUDA C++ and for runtime/device/kernels/instructions.cuh when kernels are compiled as plain
+   C++. */
 
 #include <cmath>
 #include <cstddef>
@@ -22,10 +23,18 @@ struct SimtIndex {
 };
 extern SimtIndex threadIdx, blockIdx, blockDim, gridDim;
 
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(8) float2 { float x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
 inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return float2{x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return uint4{x, y, z, w}; }
@@ -142,7 +151,8 @@ void simt_tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y
 unsigned simt_cluster_blocks();
 void simt_cluster_barrier();
 void simt_arrive_at(const void *arrivals, unsigned number);
-void simt_tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals, unsigned blocks);
+void simt_tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals,
+                             unsigned blocks);
 /* A product of a warpgroup, as one thread sees it. */
 struct SimtGroupProduct {
     float *d;

@@ -185,8 +185,8 @@ static void test_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_microbatches), cmocka_unit_test(test_held_out_windows), cmocka_unit_test(test_held_out), cmocka_unit_test(test_shortest_file),
-        cmocka_unit_test(test_entropy), cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_microbatches),  cmocka_unit_test(test_held_out_windows), cmocka_unit_test(test_held_out),
+        cmocka_unit_test(test_shortest_file), cmocka_unit_test(test_entropy),          cmocka_unit_test(test_noise),
     };
     return cmocka_run_group_tests(tests, name_file, remove_file);
 }

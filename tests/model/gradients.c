@@ -1,5 +1,6 @@
-/* F, I and W of every component and of whole stages against central differences, in double on the oracle device. Outputs and
-   what passes leave for each other are NaN before, so that what is read without having been written shows. */
+/* F, I and W of every component and of whole stages against central differences, in double on the oracle device.
+   Outputs and what passes leave for each other are NaN before, so that what is read without having been written
+   shows. */
 
 #include "tests/model/harness.h"
 
@@ -33,7 +34,8 @@ static double objective(const Subject *subject)
     return sum;
 }
 
-static void check_tensor(const Subject *subject, const char *tensor, double *values, const double *gradient, size_t count)
+static void check_tensor(const Subject *subject, const char *tensor, double *values, const double *gradient,
+                         size_t count)
 {
     const size_t stride = count / ELEMENTS_A_TENSOR + 1;
     double largest = 1e-3;
@@ -51,7 +53,8 @@ static void check_tensor(const Subject *subject, const char *tensor, double *val
         values[i] = value;
         const double expected = (above - below) / (2 * step_width);
         if (!(fabs(gradient[i] - expected) <= 1e-7 * largest))
-            fail_msg("%s: gradient %zu of %s is %.12g, should be %.12g", subject->name, i, tensor, gradient[i], expected);
+            fail_msg("%s: gradient %zu of %s is %.12g, should be %.12g", subject->name, i, tensor, gradient[i],
+                     expected);
     }
 }
 
@@ -162,9 +165,14 @@ static void check_component(const ComponentKind *kind, const char *model, const 
     OK(kind->open(component, error));
     const size_t data = config.kind == MODEL_GPT ? rows * sizeof(int32_t) : rows * config.hidden * sizeof(float);
     stage->sizes = (StageSizes){
-        .parameters = component_offset(component, component->parameter_count), .message = rows * config.hidden,
-        .context = component->context, .stash = component->stash, .gradient = component->gradient,
-        .workspace = component->workspace, .inputs = first ? data : 0, .targets = last ? data : 0,
+        .parameters = component_offset(component, component->parameter_count),
+        .message = rows * config.hidden,
+        .context = component->context,
+        .stash = component->stash,
+        .gradient = component->gradient,
+        .workspace = component->workspace,
+        .inputs = first ? data : 0,
+        .targets = last ? data : 0,
     };
     const StageWeights weights = weights_of(oracle, stage);
     randomize(oracle, weights.parameters, stage->sizes.parameters, 4, 0.5);
@@ -221,7 +229,9 @@ static int close_oracle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_components), cmocka_unit_test(test_gpt_stages), cmocka_unit_test(test_whole_gpt),
+        cmocka_unit_test(test_components),
+        cmocka_unit_test(test_gpt_stages),
+        cmocka_unit_test(test_whole_gpt),
         cmocka_unit_test(test_mlp_stages),
     };
     return cmocka_run_group_tests(tests, open_oracle, close_oracle);

@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OK(call)                                                    \
-    do {                                                            \
-        Error ok_error = {""};                                      \
-        Error *error = &ok_error;                                   \
-        if ((call) != STATUS_OK)                                    \
-            fail_msg("%s:%d: %s", #call, __LINE__, error->text);    \
+#define OK(call)                                                 \
+    do {                                                         \
+        Error ok_error = {""};                                   \
+        Error *error = &ok_error;                                \
+        if ((call) != STATUS_OK)                                 \
+            fail_msg("%s:%d: %s", #call, __LINE__, error->text); \
     } while (0)
 
 static inline void *elements(Device *device, size_t count)
@@ -40,7 +40,8 @@ static inline void randomize(Device *device, void *memory, size_t count, uint64_
 {
     for (size_t i = 0; memory && i < count; i++) {
         const float value = (float)deviation * random_normal(key, i);
-        OK(device->run->load_floats(device, ELEMENTS, 1, &value, (char *)memory + i * device->run->size[ELEMENTS], error));
+        OK(device->run->load_floats(device, ELEMENTS, 1, &value, (char *)memory + i * device->run->size[ELEMENTS],
+                                    error));
     }
 }
 
@@ -93,20 +94,33 @@ static inline void poison_slots(Device *device, const StageSizes *sizes, Slots *
 }
 
 /* Poisoned; x and dy are random. `slots` stays where it is. */
-static inline void make_slots(Device *device, const StageSizes *sizes, bool first, bool last, StageWeights weights, Slots *slots)
+static inline void make_slots(Device *device, const StageSizes *sizes, bool first, bool last, StageWeights weights,
+                              Slots *slots)
 {
     *slots = (Slots){
-        .x = first ? NULL : elements(device, sizes->message), .y = last ? NULL : elements(device, sizes->message),
-        .dx = first ? NULL : elements(device, sizes->message), .dy = last ? NULL : elements(device, sizes->message),
+        .x = first ? NULL : elements(device, sizes->message),
+        .y = last ? NULL : elements(device, sizes->message),
+        .dx = first ? NULL : elements(device, sizes->message),
+        .dy = last ? NULL : elements(device, sizes->message),
         .inputs = sizes->inputs ? calloc(1, sizes->inputs) : NULL,
         .targets = sizes->targets ? calloc(1, sizes->targets) : NULL,
         .outputs = sizes->outputs ? calloc(sizes->outputs, sizeof(float)) : NULL,
     };
     slots->buffers = (PassBuffers){
-        .parameters = weights.parameters, .parameter_gradients = weights.gradients, .x = slots->x, .y = slots->y,
-        .dx = slots->dx, .dy = slots->dy, .context = elements(device, sizes->context), .stash = elements(device, sizes->stash),
-        .gradient = elements(device, sizes->gradient), .workspace = elements(device, sizes->workspace), .inputs = slots->inputs,
-        .targets = slots->targets, .outputs = slots->outputs, .loss = last ? &slots->loss : NULL,
+        .parameters = weights.parameters,
+        .parameter_gradients = weights.gradients,
+        .x = slots->x,
+        .y = slots->y,
+        .dx = slots->dx,
+        .dy = slots->dy,
+        .context = elements(device, sizes->context),
+        .stash = elements(device, sizes->stash),
+        .gradient = elements(device, sizes->gradient),
+        .workspace = elements(device, sizes->workspace),
+        .inputs = slots->inputs,
+        .targets = slots->targets,
+        .outputs = slots->outputs,
+        .loss = last ? &slots->loss : NULL,
     };
     randomize(device, slots->x, sizes->message, 1, 1);
     randomize(device, slots->dy, sizes->message, 2, 1);

@@ -7,7 +7,8 @@ static uint32_t heard_share, heard_whole;
 static char heard_name[FUSION_NAME];
 static size_t heard_bytes;
 
-static Status begin(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again, Error *error)
+static Status begin(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again,
+                    Error *error)
 {
     (void)device, (void)error;
     assert_string_equal(heard, "");
@@ -37,18 +38,29 @@ static Status end(Device *device, Error *error)
 
 /* Attention, then experts: as published. */
 static const Recipe published = {
-    .entries = {{{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, {RECIPE_MLP, RECIPE_F},
-                 {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}},
-                {{RECIPE_COMBINE, RECIPE_B}, {RECIPE_DISPATCH, RECIPE_F}, {RECIPE_DISPATCH, RECIPE_B}, {RECIPE_COMBINE, RECIPE_F}}},
-    .counts = {6, 4}, .share = 20, .whole = 132,
+    .entries = {{{RECIPE_ATTENTION, RECIPE_F},
+                 {RECIPE_MLP, RECIPE_B},
+                 {RECIPE_MLP, RECIPE_W},
+                 {RECIPE_MLP, RECIPE_F},
+                 {RECIPE_ATTENTION, RECIPE_B},
+                 {RECIPE_ATTENTION, RECIPE_W}},
+                {{RECIPE_COMBINE, RECIPE_B},
+                 {RECIPE_DISPATCH, RECIPE_F},
+                 {RECIPE_DISPATCH, RECIPE_B},
+                 {RECIPE_COMBINE, RECIPE_F}}},
+    .counts = {6, 4},
+    .share = 20,
+    .whole = 132,
 };
 /* Of one component only, the backward first. */
 static const Recipe partial = {
-    .entries = {{{RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_F}, {RECIPE_MLP, RECIPE_W}}}, .counts = {3, 0},
+    .entries = {{{RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_F}, {RECIPE_MLP, RECIPE_W}}},
+    .counts = {3, 0},
 };
 /* What the model has nothing of. */
 static const Recipe foreign = {
-    .entries = {{{RECIPE_PERCEPTRON, RECIPE_F}, {RECIPE_PERCEPTRON, RECIPE_B}, {RECIPE_PERCEPTRON, RECIPE_W}}}, .counts = {3, 0},
+    .entries = {{{RECIPE_PERCEPTRON, RECIPE_F}, {RECIPE_PERCEPTRON, RECIPE_B}, {RECIPE_PERCEPTRON, RECIPE_W}}},
+    .counts = {3, 0},
 };
 
 static void the_parts_come_in_the_recipe_s_order(void **state)
@@ -62,8 +74,9 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         bool weights;
         const char *order;
     } cases[] = {
-        {&published, 1, true, "(F BW F BW  BW BW  F BW)"},   /* one layer of the F, two of the backward; head; embedding */
-        {&published, 0, true, "(FF BW BW F BW  F F)"},       /* the head's backward before the first layer's */
+        /* one layer of the F, two of the backward; head; embedding */
+        {&published, 1, true, "(F BW F BW  BW BW  F BW)"},
+        {&published, 0, true, "(FF BW BW F BW  F F)"}, /* the head's backward before the first layer's */
         {&published, 1, false, "(F B F B  B B  F B)"},
         {&partial, 1, true, "(B FF W  BW B W  F BW BW)"},
         {&foreign, 1, true, "(FFF BW BW BW BW BW)"},
@@ -87,8 +100,10 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         for (int s = 0; s < 2; s++)
             make_slots(device, stage_sizes(stages[s]), s == 0, s == 1, weights[s], &slots[s]);
         OK(stage_forward(stages[backward], &slots[backward].buffers, error));
-        const StagePair pair = {.forward = stages[forward], .backward = stages[backward],
-                                .forward_buffers = slots[forward].buffers, .backward_buffers = slots[backward].buffers,
+        const StagePair pair = {.forward = stages[forward],
+                                .backward = stages[backward],
+                                .forward_buffers = slots[forward].buffers,
+                                .backward_buffers = slots[backward].buffers,
                                 .weights = cases[i].weights};
         *heard = '\0';
         device->run = &table;

@@ -1,4 +1,5 @@
-/* Passes of whole stages on the CPU device: what may be moved in time, what may run side by side, and that it learns. */
+/* Passes of whole stages on the CPU device: what may be moved in time, what may run side by side, and that it
+   learns. */
 
 #include "tests/model/harness.h"
 
@@ -26,8 +27,8 @@ static void open_pipeline(Pipeline *pipeline, const char *device, const char *mo
         OK(stage_open(&pipeline->config, pipeline->device, s, STAGES, MICROBATCHES, &pipeline->stages[s], error));
         pipeline->weights[s] = weights_of(pipeline->device, pipeline->stages[s]);
         for (uint32_t m = 0; m < MICROBATCHES; m++)
-            make_slots(pipeline->device, stage_sizes(pipeline->stages[s]), s == 0, s + 1 == STAGES, pipeline->weights[s],
-                       &pipeline->slots[s][m]);
+            make_slots(pipeline->device, stage_sizes(pipeline->stages[s]), s == 0, s + 1 == STAGES,
+                       pipeline->weights[s], &pipeline->slots[s][m]);
     }
     for (uint32_t m = 0; m < MICROBATCHES; m++) { /* hand-overs copy nothing */
         pipeline->slots[1][m].buffers.x = pipeline->slots[0][m].y;
@@ -144,7 +145,8 @@ static void test_cut_does_not_matter(void **state)
     OK(stage_backward_weight(whole, &slots.buffers, error));
     assert_true(slots.loss == pipeline.slots[1][0].loss);
     assert_memory_equal(slots.outputs, pipeline.slots[1][0].outputs, stage_sizes(whole)->outputs * sizeof(float));
-    const size_t first = stage_sizes(pipeline.stages[0])->parameters, second = stage_sizes(pipeline.stages[1])->parameters;
+    const size_t first = stage_sizes(pipeline.stages[0])->parameters,
+                 second = stage_sizes(pipeline.stages[1])->parameters;
     assert_int_equal(stage_sizes(whole)->parameters, first + second);
     const float *parameters = weights.parameters, *gradients = weights.gradients;
     assert_memory_equal(parameters, pipeline.weights[0].parameters, first * sizeof(float));
@@ -182,7 +184,8 @@ static void test_outputs(void **state)
         double sum = 0;
         for (size_t j = 0; j < vocabulary; j++)
             sum += exp((double)slots->outputs[i * vocabulary + j]);
-        loss += (log(sum) - (double)slots->outputs[i * vocabulary + (size_t)((int32_t *)slots->targets)[i]]) / (double)rows;
+        loss +=
+            (log(sum) - (double)slots->outputs[i * vocabulary + (size_t)((int32_t *)slots->targets)[i]]) / (double)rows;
     }
     assert_true(fabs(loss - slots->loss) < 1e-5);
     dataset_close(data);
@@ -273,8 +276,9 @@ static void test_cpu_computes_what_the_oracle_computes(void **state)
 static void test_overfits(void **state)
 {
     (void)state;
-    static const char *const settings[] = {"hidden=32", "heads=2", "sequence=16", "microbatch_size=4", "layers=2",
-                                           "learning_rate=1e-2", "warmup_steps=5", NULL};
+    static const char *const settings[] = {"hidden=32",         "heads=2",  "sequence=16",
+                                           "microbatch_size=4", "layers=2", "learning_rate=1e-2",
+                                           "warmup_steps=5",    NULL};
     static const char text[] = "A schedule is a program in a tiny language. Nothing runs unproven. ";
     const char *build = getenv("BUILD");
     char path[4096];
@@ -308,9 +312,12 @@ static void test_overfits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_moving_passes_changes_no_bit), cmocka_unit_test(test_input_pass_leaves_weight_gradient_alone),
-        cmocka_unit_test(test_cut_does_not_matter), cmocka_unit_test(test_outputs),
-        cmocka_unit_test(test_threads_compute_the_same_bits), cmocka_unit_test(test_cpu_computes_what_the_oracle_computes),
+        cmocka_unit_test(test_moving_passes_changes_no_bit),
+        cmocka_unit_test(test_input_pass_leaves_weight_gradient_alone),
+        cmocka_unit_test(test_cut_does_not_matter),
+        cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_threads_compute_the_same_bits),
+        cmocka_unit_test(test_cpu_computes_what_the_oracle_computes),
         cmocka_unit_test(test_overfits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

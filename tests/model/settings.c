@@ -51,8 +51,9 @@ static void test_file(void **state)
 {
     (void)state;
     ModelConfig config;
-    OK(load_text("# a comment\n\nmodel = mlp # another\n  hidden=48\r\nlearning_rate = 2.5e-3\nseed = 18446744073709551615\n",
-                 &config, error));
+    OK(load_text(
+        "# a comment\n\nmodel = mlp # another\n  hidden=48\r\nlearning_rate = 2.5e-3\nseed = 18446744073709551615\n",
+        &config, error));
     assert_int_equal(config.kind, MODEL_MLP);
     assert_int_equal(config.hidden, 48);
     assert_true(config.learning_rate == 2.5e-3);
@@ -87,7 +88,8 @@ static void test_file_errors(void **state)
     assert_refused("hidden = 8x", "1: hidden = 8x: it must be a whole number from 1 to 65536");
     assert_refused("hidden = 99999999999999999999",
                    "1: hidden = 99999999999999999999: it must be a whole number from 1 to 65536");
-    assert_refused("seed = 18446744073709551616", "1: seed = 18446744073709551616: it must be a whole number below 2^64");
+    assert_refused("seed = 18446744073709551616",
+                   "1: seed = 18446744073709551616: it must be a whole number below 2^64");
     assert_refused("beta1 = 1", "1: beta1 = 1: it must be a number from 0 to 0.9999999");
     assert_refused("learning_rate = nan", "1: learning_rate = nan: it must be a number from 0 to 1000000");
     assert_refused("learning_rate = 1e999", "1: learning_rate = 1e999: it must be a number from 0 to 1000000");
@@ -151,7 +153,8 @@ static void test_check(void **state)
         assert_non_null(strstr(failure.text, "4294967296"));
     }
     /* within every single limit, and yet the sizes of its stages would not fit 64 bits */
-    static const char *const deep[] = {"hidden=1", "heads=1", "sequence=65536", "microbatch_size=65536", "layers=1048576"};
+    static const char *const deep[] = {"hidden=1", "heads=1", "sequence=65536", "microbatch_size=65536",
+                                       "layers=1048576"};
     ModelConfig config;
     Error failure;
     OK(model_config_load("gpt", &config, error));
@@ -230,12 +233,13 @@ static void test_initialization(void **state)
     device_close(device);
 }
 
-/* The first step of AdamW moves every weight by the rate against the gradient's sign, whatever its size, after the decay. */
+/* The first step of AdamW moves every weight by the rate against the gradient's sign, whatever its size, after the
+   decay. */
 static void test_update(void **state)
 {
     (void)state;
-    static const char *const settings[] = {"hidden=8", "sequence=4", "heads=2", "learning_rate=0.1", "warmup_steps=4",
-                                           "weight_decay=0.5", "epsilon=1e-30", NULL};
+    static const char *const settings[] = {"hidden=8",       "sequence=4",       "heads=2",       "learning_rate=0.1",
+                                           "warmup_steps=4", "weight_decay=0.5", "epsilon=1e-30", NULL};
     const ModelConfig config = config_of("gpt", settings, 1);
     for (uint64_t step = 1; step < 20; step += 6) {
         Device *device;
@@ -277,8 +281,8 @@ static void test_update(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_built_in), cmocka_unit_test(test_file), cmocka_unit_test(test_file_errors),
-        cmocka_unit_test(test_assignments), cmocka_unit_test(test_check), cmocka_unit_test(test_layers_of_stages),
+        cmocka_unit_test(test_built_in),       cmocka_unit_test(test_file),   cmocka_unit_test(test_file_errors),
+        cmocka_unit_test(test_assignments),    cmocka_unit_test(test_check),  cmocka_unit_test(test_layers_of_stages),
         cmocka_unit_test(test_initialization), cmocka_unit_test(test_update),
     };
     return cmocka_run_group_tests(tests, name_file, remove_file);

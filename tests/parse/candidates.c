@@ -119,9 +119,11 @@ static void several(void **state)
 static void searched(void **state)
 {
     (void)state;
-    static const char steps[] = "pipe all: P stages, stage s on s, M microbatches; order auto(memory = m, effort = 2*e);";
+    static const char steps[] =
+        "pipe all: P stages, stage s on s, M microbatches; order auto(memory = m, effort = 2*e);";
     Tried tried;
-    try_with("param e = 1; param m = 2*P; param chunks = 1; require chunks == 1, \"x\";\n", steps, (Parameters){0}, &tried);
+    try_with("param e = 1; param m = 2*P; param chunks = 1; require chunks == 1, \"x\";\n", steps, (Parameters){0},
+             &tried);
     assert_int_equal(tried.candidates.count, 1);
     assert_string_equal(text_of(&tried, 0), "chunks=1");
     assert_string_equal(memory_parameter(tried.tree)->name.symbol->text, "m");
@@ -143,8 +145,8 @@ static void odd(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(none),    cmocka_unit_test(a_number), cmocka_unit_test(a_formula),
-                                       cmocka_unit_test(refused), cmocka_unit_test(several),  cmocka_unit_test(searched),
-                                       cmocka_unit_test(odd)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(none),    cmocka_unit_test(a_number), cmocka_unit_test(a_formula), cmocka_unit_test(refused),
+        cmocka_unit_test(several), cmocka_unit_test(searched), cmocka_unit_test(odd)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,8 @@ static void form_of_a_report(void **state)
     (void)state;
     Front front;
     front_run(&front, TWO "let ä\n");
-    assert_string_equal(front.report, "t.dps:2:4: error: expected a name, but the file ends\n" /* behind the last token */
+    /* behind the last token */
+    assert_string_equal(front.report, "t.dps:2:4: error: expected a name, but the file ends\n"
                                       "    let ä\n"
                                       "       ^\n"
                                       "  help: write it like this: let w = P-1-r;\n"
@@ -76,8 +77,9 @@ static void habits(void **state)
     (void)state;
     REPORTS(TWO "nf0 : M; if r == 0 { nF : M; } elif r == 1 { nF : M; }\n// all", "2:1: error: expected", "not `nf0`",
             "passes are written with capital letters", "not `elif`", "} else if r == 1 {", "a comment begins with #");
-    REPORTS(TWO "repeat i < 2 { repeat i < 2 { F&F; } } nB : M + mm;", "`i` is declared twice", "call one of them something else",
-            "an F&B joins one F", "such as F0&B1", "unknown name `mm`", "known here: a, M, P, r");
+    REPORTS(TWO "repeat i < 2 { repeat i < 2 { F&F; } } nB : M + mm;", "`i` is declared twice",
+            "call one of them something else", "an F&B joins one F", "such as F0&B1", "unknown name `mm`",
+            "known here: a, M, P, r");
     REPORTS(TWO, "t.dps:1:1: error: the schedule has no steps", "nF : M; nB : M;");
     REPORTS(TWO "nFIW : M; W;", "2:11: error: rank 0 (and 1 more): no weight pass is waiting for this W");
     REPORTS(TWO "at 0: F; nB : M;", "this pass has no slot", "write `at SLOT:` in front of its step");
@@ -86,9 +88,10 @@ static void habits(void **state)
 static void syntax(void **state)
 {
     (void)state;
-    REPORTS("schedule t\nranks P = 4;\nlet a = 2P;\nlet F = 3;\nlet stage = 2;\nlet b = 1 < 2 < 3;\nlet c = (1 + 2;\nnF0X1 : 3;\nlett x = 3;\n"
+    REPORTS("schedule t\nranks P = 4;\nlet a = 2P;\nlet F = 3;\nlet stage = 2;\nlet b = 1 < 2 < 3;\nlet c = (1 + "
+            "2;\nnF0X1 : 3;\nlett x = 3;\n"
             "if P = 3 { F; }\nF : B;\n",
-            "t.dps:1:11: error: expected `;`, not `ranks`",                       /* behind what it is missing */
+            "t.dps:1:11: error: expected `;`, not `ranks`", /* behind what it is missing */
             "t.dps:3:10: error: expected `;`, not `P`", "help: a product is written with *",
             "t.dps:4:5: error: `F` is a pass and cannot be a name",
             "t.dps:5:5: error: `stage` is a word of the language and cannot be a name",
@@ -98,9 +101,11 @@ static void syntax(void **state)
             "t.dps:9:1: error: expected an item of the schedule, not `lett`", "help: did you mean `let`?",
             "t.dps:10:6: error: expected `{`, not `=`", "help: write == to compare",
             "t.dps:11:5: error: `B` is a pass: it has no value");
-    REPORTS("ranks P = 4;", "t.dps:1:1: error: expected `schedule NAME;`, not `ranks`", "help: the file begins with its name");
+    REPORTS("ranks P = 4;", "t.dps:1:1: error: expected `schedule NAME;`, not `ranks`",
+            "help: the file begins with its name");
     REPORTS("", "t.dps:1:1: error: expected `schedule NAME;`, but the file ends");
-    REPORTS(TWO "}", "error: expected an item of the schedule or the end of the file, not `}`", "help: this } closes nothing");
+    REPORTS(TWO "}", "error: expected an item of the schedule or the end of the file, not `}`",
+            "help: this } closes nothing");
     REPORTS(TWO "repeat i < 3 { F;", "t.dps:2:18: error: expected an item of the schedule or `}`, but the file ends",
             "t.dps:2:14: note: this `{` is not closed");
     REPORTS(TWO "F : M overlap overlap split from 1 split from 1;", "`overlap` stands twice", "`split` stands twice");
@@ -113,18 +118,25 @@ static void searched(void **state)
 {
     (void)state;
     REPORTS(TWO "order auto;", "error: expected `(`, not `;`");
-    REPORTS(TWO "ordr auto(memory = 2);", "error: expected an item of the schedule, not `ordr`", "help: did you mean `order`?");
-    REPORTS(TWO "order auto(memory = 2, memory = 3, memroy = 4, x = 5);", "`memory` stands twice", "has no setting `memroy`",
-            "help: did you mean `memory`?", "has no setting `x`", "help: there are memory, input, weight and effort");
-    REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has", "help: in halves", "no rank r here: this setting is");
-    REPORTS(TWO "nFB : M;\norder auto(memory = 4);", "t.dps:2:2: error: `order auto` stands in place of all steps", "t.dps:3:1: note: here");
+    REPORTS(TWO "ordr auto(memory = 2);", "error: expected an item of the schedule, not `ordr`",
+            "help: did you mean `order`?");
+    REPORTS(TWO "order auto(memory = 2, memory = 3, memroy = 4, x = 5);", "`memory` stands twice",
+            "has no setting `memroy`", "help: did you mean `memory`?", "has no setting `x`",
+            "help: there are memory, input, weight and effort");
+    REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has", "help: in halves",
+            "no rank r here: this setting is");
+    REPORTS(TWO "nFB : M;\norder auto(memory = 4);", "t.dps:2:2: error: `order auto` stands in place of all steps",
+            "t.dps:3:1: note: here");
     REPORTS(TWO "if P { order auto(memory = 4); }", "this belongs at the top of the file");
     REPORTS(TWO "order auto(memory = 4); order auto(memory = 4);", "a second `order`");
-    REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M of 4 microbatches;\norder auto(memory = 4);",
+    REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M of 4 microbatches;\norder "
+            "auto(memory = 4);",
             "`of` is for steps");
-    REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: 1 stages, stage s of m on m, M microbatches;\norder auto(memory = 4);",
+    REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: 1 stages, stage s of m on m, M microbatches;\norder "
+            "auto(memory = 4);",
             "t.dps:1:", "`order auto` finds no orders for stages that live on several ranks");
-    REPORTS(TWO "order auto(memory = 2-r);", "t.dps:2:21: error: rank 1: memory 1 does not hold one microbatch: that takes 2",
+    REPORTS(TWO "order auto(memory = 2-r);",
+            "t.dps:2:21: error: rank 1: memory 1 does not hold one microbatch: that takes 2",
             "help: here r = 1; the least that works on this rank is 2");
     REPORTS(TWO "order auto(memory = 4/r);", "t.dps:2:21: error: rank 0: division by zero");
     REPORTS(TWO "order auto(memory = 4, effort = 0);", "effort = 0: there can be 1 to 100000");
@@ -134,11 +146,15 @@ static void searched(void **state)
 static void first_steps(void **state)
 {
     (void)state;
-    REPORTS("schedule my schedule;\nranks 4;\nmicrobatches = 8;\nnf0b1 : 3;\nlet w = 2;\nw = 3;\nrepeat 3 { F; }\nrepeat M { F; }",
-            "expected `;`, not `schedule`", "help: the name of a schedule is one word: my-schedule", "expected a name, not `4`",
-            "help: write it like this: ranks P = 4;", "expected a name, not `=`", "help: write it like this: microbatches M = 8;", "not `nf0b1`",
-            "help: passes are written with capital letters: nF0B1", "not `w`", "help: a name has its value from where it is declared: let w = ...;",
-            "expected a name, not `3`", "help: write it like this: repeat i < M { ... }", "expected `<`, not `{`", "help: write it like this: repeat i < M { ... }");
+    REPORTS("schedule my schedule;\nranks 4;\nmicrobatches = 8;\nnf0b1 : 3;\nlet w = 2;\nw = 3;\nrepeat 3 { F; "
+            "}\nrepeat M { F; }",
+            "expected `;`, not `schedule`", "help: the name of a schedule is one word: my-schedule",
+            "expected a name, not `4`", "help: write it like this: ranks P = 4;", "expected a name, not `=`",
+            "help: write it like this: microbatches M = 8;", "not `nf0b1`",
+            "help: passes are written with capital letters: nF0B1", "not `w`",
+            "help: a name has its value from where it is declared: let w = ...;", "expected a name, not `3`",
+            "help: write it like this: repeat i < M { ... }", "expected `<`, not `{`",
+            "help: write it like this: repeat i < M { ... }");
     REPORTS(TWO "let w = P-1-rank;", "unknown name `rank`", "help: r is the rank");
 }
 
@@ -147,10 +163,13 @@ static void syntax_everywhere(void **state)
 {
     (void)state;
     static const char whole[] =
-        "schedule t; ranks P = 4; microbatches M = 8; param k = 2; let a = min(P, -k) + (M > 3 && !k ? 1 : P % 2); require M >= P, \"m\"; squeeze; "
+        "schedule t; ranks P = 4; microbatches M = 8; param k = 2; let a = min(P, -k) + (M > 3 && !k ? 1 : P % 2); "
+        "require M >= P, \"m\"; squeeze; "
         "pipe a: P stages, stage s of m on s, M of 2*M microbatches, microbatch m on version m/2; chunk 0 = a; "
-        "overlap F&B { compute: attention(F) mlp(B); comm: combine(B) on 20 of 132; } order auto(memory = 2*P, effort = 3); "
-        "repeat i < M { at i: F0{1-i}[i] : 2; let b = i; } if k == 1 { nF0B1 : k overlap from 1 split from 2; } else if k { F0 & B1; }";
+        "overlap F&B { compute: attention(F) mlp(B); comm: combine(B) on 20 of 132; } order auto(memory = 2*P, effort "
+        "= 3); "
+        "repeat i < M { at i: F0{1-i}[i] : 2; let b = i; } if k == 1 { nF0B1 : k overlap from 1 split from 2; } else "
+        "if k { F0 & B1; }";
     static const char *const others[] = {")", "}", "else", "version", "3", "x", "F0", ";", "<", "\"s\""};
     Front good;
     front_run(&good, whole);
@@ -177,8 +196,8 @@ static void characters(void **state)
     (void)state;
     REPORTS(TWO "let x = 3 @ 4;", "t.dps:2:11: error: the language has no `@`");
     REPORTS(TWO "let x = 3 ≤ 4;", "the language has no `≤`", "help: write <=");
-    REPORTS(TWO "require 1, \"never;\nlet x = 99999999999999999999;", "t.dps:2:12: error: this message does not end on its line",
-            "t.dps:3:9: error: this number is too large");
+    REPORTS(TWO "require 1, \"never;\nlet x = 99999999999999999999;",
+            "t.dps:2:12: error: this message does not end on its line", "t.dps:3:9: error: this number is too large");
     static const char zero[] = TWO "F\0 : 2;";
     Front front;
     front_run_bytes(&front, "t.dps", zero, sizeof zero - 1, NULL);
@@ -192,22 +211,28 @@ static void characters(void **state)
 static void names(void **state)
 {
     (void)state;
-    REPORTS("schedule t;\nranks P = r;\nmicrobatches M = h;\nlet h = min(r, P-1-r);\npipe a: P+h stages, stage s on s+r, mm microbatches;\n",
+    REPORTS("schedule t;\nranks P = r;\nmicrobatches M = h;\nlet h = min(r, P-1-r);\npipe a: P+h stages, stage s on "
+            "s+r, mm microbatches;\n",
             "t.dps:2:11: error: there is no rank r here: the number of ranks is the same for all ranks",
             "t.dps:3:18: error: unknown name `h`", "t.dps:4:5: note: it is declared below its use",
-            "t.dps:5:11: error: `h` differs from rank to rank, but the number of stages is the same for all", "t.dps:4:5: note: it is computed from r here",
-            "t.dps:5:34: error: there is no rank r here: where a stage lives is", "t.dps:5:37: error: unknown name `mm`");
+            "t.dps:5:11: error: `h` differs from rank to rank, but the number of stages is the same for all",
+            "t.dps:4:5: note: it is computed from r here",
+            "t.dps:5:34: error: there is no rank r here: where a stage lives is",
+            "t.dps:5:37: error: unknown name `mm`");
     REPORTS(TWO "let warmup = 1; F : warmpu;", "unknown name `warmpu`", "help: did you mean `warmup`?");
     REPORTS(TWO "ranks Q = 3; microbatches N = 2;", "a second `ranks`", "note: the first", "a second `microbatches`");
     REPORTS(TWO "nFIW : M; squeeze; squeeze;", "t.dps:2:20: error: a second `squeeze`", "note: the first");
     REPORTS(TWO "nFIW : M; if 1 { squeeze; }", "this belongs at the top of the file");
-    REPORTS(TWO "let r = 3; let max = 2; let P = 3;", "`r` is declared twice", "help: r is the rank", "`max` is a function",
-            "`P` is declared twice", "t.dps:1:19: note: first here");
-    REPORTS(TWO "let x = abs(1, 2) + mx(1, 2) + min(3) + M(2);", "abs takes one value", "unknown function `mx`", "help: did you mean `max`?",
-            "min takes two values or more", "unknown function `M`", "help: a product is written with *: M*(...)");
+    REPORTS(TWO "let r = 3; let max = 2; let P = 3;", "`r` is declared twice", "help: r is the rank",
+            "`max` is a function", "`P` is declared twice", "t.dps:1:19: note: first here");
+    REPORTS(TWO "let x = abs(1, 2) + mx(1, 2) + min(3) + M(2);", "abs takes one value", "unknown function `mx`",
+            "help: did you mean `max`?", "min takes two values or more", "unknown function `M`",
+            "help: a product is written with *: M*(...)");
     REPORTS(TWO "repeat k < 3 { let z = k; } F : z + k;", "unknown name `z`", "unknown name `k`");
-    REPORTS(TWO "repeat k < 3 { ranks Q = 3; repeat k < 2 { F; } }", "this belongs at the top of the file", "`k` is declared twice");
-    REPORTS("schedule t;", "does not say its number of ranks", "does not say its number of microbatches", "has no pipe");
+    REPORTS(TWO "repeat k < 3 { ranks Q = 3; repeat k < 2 { F; } }", "this belongs at the top of the file",
+            "`k` is declared twice");
+    REPORTS("schedule t;", "does not say its number of ranks", "does not say its number of microbatches",
+            "has no pipe");
 }
 
 static void steps(void **state)
@@ -219,7 +244,8 @@ static void steps(void **state)
     REPORTS(TWO "F W overlap;", "`overlap` needs an F directly followed by a B or I");
     REPORTS(TWO "F W split from 0; W B split from 0;", "`split` needs a backward pass", "`split` says nothing here");
     REPORTS(TWO "F300; F0{1};", "chunk 300: a rank holds at most 255", "has its chunk twice");
-    REPORTS(TWO "chunk 0 = a; chunk 0 = a; chunk 3 = a;", "chunk 0 is declared twice", "chunk 3, but no chunk 1: the numbers go from 0 on");
+    REPORTS(TWO "chunk 0 = a; chunk 0 = a; chunk 3 = a;", "chunk 0 is declared twice",
+            "chunk 3, but no chunk 1: the numbers go from 0 on");
 }
 
 static void placement(void **state)
@@ -229,37 +255,48 @@ static void placement(void **state)
             "1:75: error: stage 3 would live on rank 4: the ranks are 0 to 3", "help: here s = 3");
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P stages, stage s on 1-s, M/2 microbatches;",
-            "the microbatches of all pipes are 2 together, not the schedule's 3", "note: declared here", "the pipes share them: M/2");
+            "the microbatches of all pipes are 2 together, not the schedule's 3", "note: declared here",
+            "the pipes share them: M/2");
     REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M/2 microbatches;\n"
             "pipe b: P+1 stages, stage s on 0, M/2 microbatches;",
             "pipe b has 3 stages", "note: pipe a has 2: all pipes are copies of the same stages");
     REPORTS("schedule t; ranks P = 3; microbatches M = 2; pipe a: P stages, stage s on 2*(s/2), M microbatches;",
-            "rank 1: no stage lives here", "help: every rank needs one: fewer ranks, more stages, or another place for one of them");
-    REPORTS("schedule t; ranks P = 0; microbatches M = 2; pipe a: 2 stages, stage s on s, M microbatches;", "0 ranks: there can be 1 to 4096");
-    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 65536 stages, stage s on 0, M microbatches;", "65536 stages: there can be");
+            "rank 1: no stage lives here",
+            "help: every rank needs one: fewer ranks, more stages, or another place for one of them");
+    REPORTS("schedule t; ranks P = 0; microbatches M = 2; pipe a: 2 stages, stage s on s, M microbatches;",
+            "0 ranks: there can be 1 to 4096");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 65536 stages, stage s on 0, M microbatches;",
+            "65536 stages: there can be");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 256 stages, stage s on 0, M microbatches;",
             "rank 0: 256 stages live here: a rank holds at most 255");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 1 microbatches;",
             "1 microbatches written in a pipe: there can be 2 to");
     REPORTS(TWO "chunk 0 = r; ", "rank 1: chunk 0 is no pipe: 1");
     REPORTS(TWO "chunk 0 = a; chunk 1 = a;", "rank 0 (and 1 more): chunk 1 has no stage: pipe a has 1 stage here");
-    REPORTS("schedule t; ranks P = 2; microbatches M = 2; pipe a: 2*P stages, stage s on s%P, M microbatches; chunk 0 = a;",
-            "rank 0 (and 1 more): stage 2 of pipe a lives here, but is none of the 1 declared chunks");
+    REPORTS(
+        "schedule t; ranks P = 2; microbatches M = 2; pipe a: 2*P stages, stage s on s%P, M microbatches; chunk 0 = a;",
+        "rank 0 (and 1 more): stage 2 of pipe a lives here, but is none of the 1 declared chunks");
 }
 
 static void requirements(void **state)
 {
     (void)state;
-    const char *const folds = "schedule t; ranks P = 7; microbatches M = 4; require P % 2 == 0, \"fold\"; require M % 2 == 0 && M >= P, \"more\";\n"
+    const char *const folds = "schedule t; ranks P = 7; microbatches M = 4; require P % 2 == 0, \"fold\"; require M % "
+                              "2 == 0 && M >= P, \"more\";\n"
                               "pipe a: P stages, stage s on s, M microbatches; nFB : M;";
-    REPORTS(folds, "t.dps:1:54: error: fold", "help: here P = 7", "help: nearest: --ranks 4", "error: more", "help: here M = 4, P = 7");
-    REPORTS("schedule t; ranks P = 7; microbatches M = 4; require P % 2 == 0, \"fold\";", "t.dps:1:1: error: the schedule has no pipe");
-    REPORTS("schedule t; ranks P = 7; require P % 2 == 0, \"fold\"; microbatches M = P+1; pipe a: P stages, stage s on s, M microbatches;",
+    REPORTS(folds, "t.dps:1:54: error: fold", "help: here P = 7", "help: nearest: --ranks 4", "error: more",
+            "help: here M = 4, P = 7");
+    REPORTS("schedule t; ranks P = 7; microbatches M = 4; require P % 2 == 0, \"fold\";",
+            "t.dps:1:1: error: the schedule has no pipe");
+    REPORTS("schedule t; ranks P = 7; require P % 2 == 0, \"fold\"; microbatches M = P+1; pipe a: P stages, stage s on "
+            "s, M microbatches;",
             "fold", "help: nearest: --ranks 6 or 8");
-    REPORTS("schedule t; ranks P = 4; microbatches M = 9; let q = M/P; require M % q == 0, \"whole\"; pipe a: P stages, stage s on s, M microbatches;",
+    REPORTS("schedule t; ranks P = 4; microbatches M = 9; let q = M/P; require M % q == 0, \"whole\"; pipe a: P "
+            "stages, stage s on s, M microbatches;",
             "whole", "help: here M = 9, q = 2", "help: nearest: --microbatches 8 or 10");
     REPORTS(TWO "require r < 1, \"only rank 0\";", "rank 1: only rank 0", "help: here r = 1");
-    REPORTS(TWO "require P > 2, \"first\"; let x = 1/(P-2);", "error: first"); /* what it keeps out is not reported beside it */
+    /* what it keeps out is not reported beside it */
+    REPORTS(TWO "require P > 2, \"first\"; let x = 1/(P-2);", "error: first");
     Front front;
     front_run(&front, TWO "require P > 2, \"first\"; let x = 1/(P-2);");
     assert_null(strstr(front.report, "division"));
@@ -291,7 +328,13 @@ static void depth_is_bounded(void **state)
     (void)state;
     static const struct {
         const char *before, *middle, *after;
-    } nests[] = {{"(", "1", ")"}, {"-", "1", ""}, {"1+", "1", ""}, {"1?", "1", ":1"}, {"min(1,", "1", ")"}, {"if 1 {", "", "}"}, {"if 1 {} else ", "{}", ""}};
+    } nests[] = {{"(", "1", ")"},
+                 {"-", "1", ""},
+                 {"1+", "1", ""},
+                 {"1?", "1", ":1"},
+                 {"min(1,", "1", ")"},
+                 {"if 1 {", "", "}"},
+                 {"if 1 {} else ", "{}", ""}};
     enum { LEVELS = 100000 };
     char *text = malloc(LEVELS * 32);
     for (size_t i = 0; i < sizeof nests / sizeof *nests; i++) {
@@ -340,11 +383,23 @@ static void the_page_is_true(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(form_of_a_report), cmocka_unit_test(long_lines_are_cut), cmocka_unit_test(no_control_characters_reach_the_terminal),
-        cmocka_unit_test(many_errors),      cmocka_unit_test(habits),             cmocka_unit_test(syntax),             cmocka_unit_test(first_steps),        cmocka_unit_test(syntax_everywhere), cmocka_unit_test(characters),
-        cmocka_unit_test(names),            cmocka_unit_test(steps),              cmocka_unit_test(placement),
-        cmocka_unit_test(requirements),     cmocka_unit_test(parameters),         cmocka_unit_test(depth_is_bounded),
-        cmocka_unit_test(the_page_is_true), cmocka_unit_test(searched),
+        cmocka_unit_test(form_of_a_report),
+        cmocka_unit_test(long_lines_are_cut),
+        cmocka_unit_test(no_control_characters_reach_the_terminal),
+        cmocka_unit_test(many_errors),
+        cmocka_unit_test(habits),
+        cmocka_unit_test(syntax),
+        cmocka_unit_test(first_steps),
+        cmocka_unit_test(syntax_everywhere),
+        cmocka_unit_test(characters),
+        cmocka_unit_test(names),
+        cmocka_unit_test(steps),
+        cmocka_unit_test(placement),
+        cmocka_unit_test(requirements),
+        cmocka_unit_test(parameters),
+        cmocka_unit_test(depth_is_bounded),
+        cmocka_unit_test(the_page_is_true),
+        cmocka_unit_test(searched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,8 @@ static void orders_equal_pytorch(void **state)
     assert_equals_fixture("schedules/interleaved-zb.dps", 2, 8, "tests/parse/zb1p_2rank_2stagep_compute.csv");
 }
 
-#define ONE(stages) "schedule t; ranks P = 1; microbatches M = 3; pipe a: " #stages " stages, stage s on 0, M microbatches;\n"
+#define ONE(stages) \
+    "schedule t; ranks P = 1; microbatches M = 3; pipe a: " #stages " stages, stage s on 0, M microbatches;\n"
 
 static void words(void **state)
 {
@@ -96,7 +97,8 @@ static void overlaps_and_splits(void **state)
     assert_order(ONE(1) "F; nFB : 2 overlap; B;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
     assert_order(ONE(1) "F; nFB : 2 overlap from 1; B;", "0F0,0F1,0B0,(0F2;0B1)OVERLAP_F_B,0B2\n");
     assert_order(ONE(1) "F; F&B : 2; B;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
-    assert_order(ONE(1) "F; nFB : 2 split from 1 overlap; B; W;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0I1)OVERLAP_F_B,0B2,0W1\n");
+    assert_order(ONE(1) "F; nFB : 2 split from 1 overlap; B; W;",
+                 "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0I1)OVERLAP_F_B,0B2,0W1\n");
     /* the second F of F0F1B0 is the pair; the k-th backward is counted through the word's repetitions */
     assert_order(ONE(2) "F0F1; nF0F1B1B0 : 2 overlap from 1 split from 1; B1B0; W : 3;",
                  "0F0,1F0,0F1,1F1,1B0,0I0,0F2,(1F2;1I1)OVERLAP_F_B,0I1,1B2,0B2,0W0,1W1,0W1\n");
@@ -106,8 +108,9 @@ static void overlaps_and_splits(void **state)
 static void microbatches_that_do_not_exist(void **state)
 {
     (void)state;
-    const char *const text = "schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 4 microbatches;\n"
-                             "nF : 2; nFI : 2 overlap; nI : 2; nW : 4;";
+    const char *const text =
+        "schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 4 microbatches;\n"
+        "nF : 2; nFI : 2 overlap; nI : 2; nW : 4;";
     assert_order(text, "0F0,0F1,0I0,0I1,0W0,0W1\n");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 4 microbatches; F : 5;",
             "rank 0: 5 F of 4 microbatches");
@@ -137,11 +140,13 @@ static void slots(void **state)
 static void slots_that_are_wrong(void **state)
 {
     (void)state;
-    REPORTS(ONE(1) "F; at 0 : F : 2; at 1 : B : 3;", "t.dps:2:1: error: rank 0: this pass has no slot: beside passes that have one, only W can");
+    REPORTS(ONE(1) "F; at 0 : F : 2; at 1 : B : 3;",
+            "t.dps:2:1: error: rank 0: this pass has no slot: beside passes that have one, only W can");
     REPORTS(ONE(1) "at 4 : F; at 1/(M-3) : F;", "division by zero");
-    REPORTS(ONE(1) "at 4 : F : 3; at 7 : F; at 5 : B : 3;", "2:22: error: rank 0: 3 + 1 = 4 F of 3 microbatches", "2:8: note: 3 of them",
-            "help: here in slot 7");
-    REPORTS(ONE(1) "at 4 : F; at 3 : W; at 5 : I;", "2:18: error: rank 0: no weight pass is waiting for this W", "help: here in slot 3");
+    REPORTS(ONE(1) "at 4 : F : 3; at 7 : F; at 5 : B : 3;", "2:22: error: rank 0: 3 + 1 = 4 F of 3 microbatches",
+            "2:8: note: 3 of them", "help: here in slot 7");
+    REPORTS(ONE(1) "at 4 : F; at 3 : W; at 5 : I;", "2:18: error: rank 0: no weight pass is waiting for this W",
+            "help: here in slot 3");
     REPORTS(ONE(1) "at 4 : F : 2; W : 3; at 5 : I : 2;", "rank 0: no weight pass is waiting for this W");
     REPORTS(ONE(1) "at 0 F;", "expected `:`, not `F`");
     REPORTS(ONE(1) "at 0 : repeat i < 2 { F; }", "expected a pass, not `repeat`");
@@ -181,7 +186,8 @@ static void blocks(void **state)
 {
     (void)state;
     assert_order("schedule t; ranks P = 3; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
-                 "let late = r > 0; if !late { F : M; B : M; } else if r == 1 { let n = M; repeat i < n { let j = 1; FB : j; } }\n"
+                 "let late = r > 0; if !late { F : M; B : M; } else if r == 1 { let n = M; repeat i < n { let j = 1; "
+                 "FB : j; } }\n"
                  "else { FIW : M; }",
                  "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n2F0,2I0,2W0,2F1,2I1,2W1\n");
 }
@@ -190,9 +196,11 @@ static void pipes_and_messages(void **state)
 {
     (void)state;
     Front front;
-    front_run(&front, "schedule t; ranks P = 2; microbatches M = 2; pipe down: P stages, stage s on s, 1 microbatches;\n"
-                      "pipe up: P stages, stage s on P-1-s, 1 microbatches; chunk 0 = r == 0 ? down : up; chunk 1 = r == 0 ? up : down;\n"
-                      "nF0F1 : 1; nB1B0 : 1;");
+    front_run(&front,
+              "schedule t; ranks P = 2; microbatches M = 2; pipe down: P stages, stage s on s, 1 microbatches;\n"
+              "pipe up: P stages, stage s on P-1-s, 1 microbatches; chunk 0 = r == 0 ? down : up; chunk 1 = r == 0 ? "
+              "up : down;\n"
+              "nF0F1 : 1; nB1B0 : 1;");
     assert_true(front.good);
     const Schedule *schedule = &front.schedule;
     char *order = csv_of(schedule, false);
@@ -218,17 +226,22 @@ static void pipes_and_messages(void **state)
 /* --- stages on several ranks --- */
 
 /* The first stage on ranks 0 and 1, the second on rank 2. */
-#define REPLICAS "schedule t; ranks P = 3; microbatches M = 5; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : 2, M microbatches;\n"
+#define REPLICAS                                                                                          \
+    "schedule t; ranks P = 3; microbatches M = 5; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : 2, M " \
+    "microbatches;\n"
 
 static void replicas(void **state)
 {
     (void)state;
     assert_order(REPLICAS "nF : r == 2 ? M : 3-r; nB : r == 2 ? M : 3-r;", /* each its own, in order */
                  "0F0,0F2,0F4,0B0,0B2,0B4\n0F1,0F3,0B1,0B3\n1F0,1F1,1F2,1F3,1F4,1B0,1B1,1B2,1B3,1B4\n");
-    assert_order(REPLICAS "if r == 2 { nFB : M; } else { let n = 3-r; repeat k < n { F[2*k+r]; } nBW : n; }", /* by their numbers in the pipe */
-                 "0F0,0F2,0F4,0I0,0W0,0I2,0W2,0I4,0W4\n0F1,0F3,0I1,0W1,0I3,0W3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4\n");
+    /* by their numbers in the pipe */
+    assert_order(
+        REPLICAS "if r == 2 { nFB : M; } else { let n = 3-r; repeat k < n { F[2*k+r]; } nBW : n; }",
+        "0F0,0F2,0F4,0I0,0W0,0I2,0W2,0I4,0W4\n0F1,0F3,0I1,0W1,0I3,0W3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4\n");
     /* as far as they exist; a stage whose next is on the same rank for some microbatches only */
-    assert_order("schedule t; ranks P = 2; microbatches M = 3; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : m/2%2, M of 4 microbatches;\n"
+    assert_order("schedule t; ranks P = 2; microbatches M = 3; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : m/2%2, "
+                 "M of 4 microbatches;\n"
                  "nF0 : 2; nF1 : 2; nB1 : 2; nB0 : 2;",
                  "0F0,0F2,1F0,1F1,1B0,1B1,0B0,0B2\n0F1,1F2,1B2,0B1\n");
     /* with chunks as declared, and another pipe */
@@ -237,7 +250,8 @@ static void replicas(void **state)
                  "p0:0F0,p0:0B0,p0:0F2,p0:0B2\np0:0F1,p0:0B1\np1:0F0,p1:0B0\n");
     /* an expression that names the microbatch and does not depend on it */
     Front front;
-    front_run(&front, "schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s of m on s + 0*m, M microbatches; nFB : M;");
+    front_run(&front, "schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s of m on s + 0*m, M "
+                      "microbatches; nFB : M;");
     assert_true(front.good);
     assert_false(front.schedule.pipes[0].replicated);
     front_close(&front);
@@ -248,23 +262,27 @@ static void replicas_that_are_wrong(void **state)
     (void)state;
     REPORTS(REPLICAS "F[1]; nFB : M;", "2:1: error: rank 0: microbatch 1 of pipe a passes stage 0 on rank 1",
             "stage 0 has microbatches 0, 2, 4 here", "rank 1: 5 F of 2 microbatches on this rank");
-    REPORTS(REPLICAS "nF : 3;", "2:2: error: rank 1: 3 F of 2 microbatches on this rank",
-            "repetition 3 of 3");
-    REPORTS("schedule t; ranks P = 2; microbatches M = 1; pipe a: 1 stages, stage s of m on m%2, M microbatches; nF : 1;",
-            "rank 1: no stage lives here");
-    REPORTS("schedule t; ranks P = 2; microbatches M = 1; pipe a: 1 stages, stage s of m on m%2, M of 2 microbatches; nF : 1;",
+    REPORTS(REPLICAS "nF : 3;", "2:2: error: rank 1: 3 F of 2 microbatches on this rank", "repetition 3 of 3");
+    REPORTS(
+        "schedule t; ranks P = 2; microbatches M = 1; pipe a: 1 stages, stage s of m on m%2, M microbatches; nF : 1;",
+        "rank 1: no stage lives here");
+    REPORTS("schedule t; ranks P = 2; microbatches M = 1; pipe a: 1 stages, stage s of m on m%2, M of 2 microbatches; "
+            "nF : 1;",
             "rank 1: no microbatch of pipe a passes stage 0 here");
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on m, M microbatches; nF : 1;",
             "stage 0 would live on rank 2: the ranks are 0 to 1", "here m = 2");
-    REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on 1/m, M microbatches; nF : 1;",
-            "division by zero: 1 / 0", "here m = 0");
+    REPORTS(
+        "schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on 1/m, M microbatches; nF : 1;",
+        "division by zero: 1 / 0", "here m = 0");
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of s on s, M microbatches; nF : 1;",
             "`s` is declared twice");
     REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on r, M microbatches; nF : 1;",
             "there is no rank r here");
-    REPORTS("schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on m%2, M microbatches; nF : m;",
-            "unknown name `m`");
-    REPORTS("schedule t; ranks P = 1; microbatches M = 1048576; pipe a: 65535 stages, stage s of m on 0, M microbatches; nF : 1;",
+    REPORTS(
+        "schedule t; ranks P = 2; microbatches M = 3; pipe a: 1 stages, stage s of m on m%2, M microbatches; nF : m;",
+        "unknown name `m`");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 1048576; pipe a: 65535 stages, stage s of m on 0, M "
+            "microbatches; nF : 1;",
             "137436856320 forward and backward passes: there can be 134217728");
 }
 
@@ -273,7 +291,8 @@ static void replicas_that_are_wrong(void **state)
 static void assert_value(const char *expression, int64_t expected)
 {
     char text[512];
-    snprintf(text, sizeof text, TWO "let x = %s; require x == %lld, \"wrong\"; nFB : M;", expression, (long long)expected);
+    snprintf(text, sizeof text, TWO "let x = %s; require x == %lld, \"wrong\"; nFB : M;", expression,
+             (long long)expected);
     Front front;
     front_run(&front, text);
     if (!front.good)
@@ -288,11 +307,37 @@ static void values(void **state)
         const char *expression;
         int64_t value;
     } cases[] = {
-        {"1+2*3", 7}, {"(1+2)*3", 9}, {"7/2", 3}, {"-7/2", -3}, {"-7%3", -1}, {"7-3-2", 2}, {"2*-3", -6}, {"!3", 0}, {"!!3", 1},
-        {"1 < 2 && 2 < 3", 1}, {"0 || 5", 1}, {"0 && 1/0", 0}, {"1 || 1/0", 1}, {"1 ? 2 : 1/0", 2}, {"0 ? 1/0 : 3", 3},
-        {"0 ? 1 : 0 ? 2 : 3", 3}, {"1 ? 2 : 0 ? 3 : 4", 2}, {"1 ? 0 ? 5 : 6 : 7", 6}, {"1 || 0 && 0", 1}, {"1 + 1 == 2", 1}, {"3 != 3", 0},
-        {"2 >= 2", 1}, {"2 <= 1", 0}, {"min(3,1,2)", 1}, {"max(3,1,7,2)", 7}, {"abs(-4)", 4}, {"abs(4)", 4},
-        {"9223372036854775807", INT64_MAX}, {"-9223372036854775807 - 1 < 0", 1}, {"- - 3", 3}, {"P*M + 1", 5},
+        {"1+2*3", 7},
+        {"(1+2)*3", 9},
+        {"7/2", 3},
+        {"-7/2", -3},
+        {"-7%3", -1},
+        {"7-3-2", 2},
+        {"2*-3", -6},
+        {"!3", 0},
+        {"!!3", 1},
+        {"1 < 2 && 2 < 3", 1},
+        {"0 || 5", 1},
+        {"0 && 1/0", 0},
+        {"1 || 1/0", 1},
+        {"1 ? 2 : 1/0", 2},
+        {"0 ? 1/0 : 3", 3},
+        {"0 ? 1 : 0 ? 2 : 3", 3},
+        {"1 ? 2 : 0 ? 3 : 4", 2},
+        {"1 ? 0 ? 5 : 6 : 7", 6},
+        {"1 || 0 && 0", 1},
+        {"1 + 1 == 2", 1},
+        {"3 != 3", 0},
+        {"2 >= 2", 1},
+        {"2 <= 1", 0},
+        {"min(3,1,2)", 1},
+        {"max(3,1,7,2)", 7},
+        {"abs(-4)", 4},
+        {"abs(4)", 4},
+        {"9223372036854775807", INT64_MAX},
+        {"-9223372036854775807 - 1 < 0", 1},
+        {"- - 3", 3},
+        {"P*M + 1", 5},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_value(cases[i].expression, cases[i].value);
@@ -301,7 +346,8 @@ static void values(void **state)
 static void expressions_without_value(void **state)
 {
     (void)state;
-    REPORTS(TWO "let x = 9223372036854775807 + P;", "2:9: error: 9223372036854775807 + 2 does not fit in 64 bits", "P = 2");
+    REPORTS(TWO "let x = 9223372036854775807 + P;", "2:9: error: 9223372036854775807 + 2 does not fit in 64 bits",
+            "P = 2");
     REPORTS(TWO "let x = -9223372036854775807 - P;", "-9223372036854775807 - 2 does not fit in 64 bits");
     REPORTS(TWO "let x = 4611686018427387904 * P;", "4611686018427387904 * 2 does not fit");
     REPORTS(TWO "let low = -9223372036854775807 - 1; let x = low / -1;", "-9223372036854775808 / -1 does not fit");
@@ -311,9 +357,12 @@ static void expressions_without_value(void **state)
     REPORTS(TWO "let x = 10 / (P-2);", "2:9: error: division by zero: 10 / 0", "P = 2");
     REPORTS(TWO "let x = 10 % (r-1);", "rank 1: division by zero: 10 % 0", "here r = 1");
     REPORTS(TWO "F : M/(r-r);", "rank 0 (and 1 more): division by zero: 2 / 0");
-    REPORTS("schedule t; ranks P = 1/0; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;", "1:23: error: division by zero");
-    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: P/0 stages, stage s on s, M microbatches;", "division by zero: 1 / 0");
-    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: P stages, stage s on s/s, M microbatches;", "division by zero: 0 / 0", "here s = 0");
+    REPORTS("schedule t; ranks P = 1/0; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;",
+            "1:23: error: division by zero");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: P/0 stages, stage s on s, M microbatches;",
+            "division by zero: 1 / 0");
+    REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: P stages, stage s on s/s, M microbatches;",
+            "division by zero: 0 / 0", "here s = 0");
 }
 
 /* --- steps that cannot be --- */
@@ -324,20 +373,27 @@ static void wrong_steps(void **state)
     REPORTS(TWO "nF : M+r; nB : M;", "t.dps:2:2: error: rank 1: 3 F of 2 microbatches",
             "help: here M = 2, r = 1, in the step's repetition 3 of 3");
     REPORTS(TWO "nF : M; nB : M+1;", "2:10: error: rank 0 (and 1 more): 3 B of 2 microbatches");
-    REPORTS(TWO "nF : M; B; nI : M;", "2:13: error: rank 0 (and 1 more): 1 + 2 = 3 B and I of 2 microbatches", "2:9: note: 1 of them");
-    REPORTS(TWO "F; if 1 { F; repeat i < M { F; nB : i; } }", "2:29: error: rank 0 (and 1 more): 1 + 1 + 2 = 4 F of 2 microbatches",
-            "2:1: note: 1 of them", "2:11: note: 1 of them", "help: here i = 0");
-    REPORTS(TWO "F; F; F; F; F; F; F; F;", "2:7: error: rank 0 (and 1 more): 1 + 1 + 1 + 1 + 1 + 1 + 2 = 8 F of 2 microbatches");
+    REPORTS(TWO "nF : M; B; nI : M;", "2:13: error: rank 0 (and 1 more): 1 + 2 = 3 B and I of 2 microbatches",
+            "2:9: note: 1 of them");
+    REPORTS(TWO "F; if 1 { F; repeat i < M { F; nB : i; } }",
+            "2:29: error: rank 0 (and 1 more): 1 + 1 + 2 = 4 F of 2 microbatches", "2:1: note: 1 of them",
+            "2:11: note: 1 of them", "help: here i = 0");
+    REPORTS(TWO "F; F; F; F; F; F; F; F;",
+            "2:7: error: rank 0 (and 1 more): 1 + 1 + 1 + 1 + 1 + 1 + 2 = 8 F of 2 microbatches");
     REPORTS(ONE(2) "nF1 : M; nF0F1 : 2;", "2:13: error: rank 0: 3 + 2 = 5 F of chunk 1, of 3 microbatches");
-    REPORTS(TWO "nF : M-3;", "2:6: error: rank 0 (and 1 more): the count is negative: -1", "help: here M = 2; max(0, ...)");
+    REPORTS(TWO "nF : M-3;", "2:6: error: rank 0 (and 1 more): the count is negative: -1",
+            "help: here M = 2; max(0, ...)");
     REPORTS(TWO "repeat i < r-1 { F; }", "rank 0: the count is negative: -1");
     REPORTS(TWO "nFB : M overlap from -1;", "`from` is negative: -1");
-    REPORTS(TWO "nF : M; I; W : 1+r;", "2:12: error: rank 1: no weight pass is waiting for this W", "help: here r = 1, in the step's repetition 2 of 2");
+    REPORTS(TWO "nF : M; I; W : 1+r;", "2:12: error: rank 1: no weight pass is waiting for this W",
+            "help: here r = 1, in the step's repetition 2 of 2");
     REPORTS(TWO "nF : M; nI : M; W[1]; W0[1];", "no weight pass of chunk 0, microbatch 1 is waiting");
     REPORTS(TWO "nF : M; W0;", "no weight pass of chunk 0 is waiting");
     REPORTS(ONE(2) "F;", "rank 0: F does not say which of the 2 chunks: write F0 or F1");
-    REPORTS(ONE(2) "F2;", "rank 0: F2 is of chunk 2, but this rank holds 2 chunks", "help: the digit is the chunk: microbatch 2 is F[2], and nF : 2; repeats it");
-    REPORTS(TWO "nF1 : M;", "rank 0 (and 1 more): F1 is of chunk 1, but this rank holds only chunk 0", "microbatch 1 is F[1]");
+    REPORTS(ONE(2) "F2;", "rank 0: F2 is of chunk 2, but this rank holds 2 chunks",
+            "help: the digit is the chunk: microbatch 2 is F[2], and nF : 2; repeats it");
+    REPORTS(TWO "nF1 : M;", "rank 0 (and 1 more): F1 is of chunk 1, but this rank holds only chunk 0",
+            "microbatch 1 is F[1]");
     REPORTS(ONE(2) "repeat k < 3 { F{k}; }", "rank 0: there is no chunk 2: this rank holds 2", "help: here k = 2");
     REPORTS(ONE(1) "F[3];", "there is no microbatch 3: pipe a has 3");
     REPORTS(ONE(1) "F[0-1];", "there is no microbatch -1");
@@ -347,10 +403,12 @@ static void loops_that_run_away(void **state)
 {
     (void)state;
     REPORTS(TWO "repeat i < 2000000000 { }", "rank 0: this loop goes on and on: 2000000000 times");
-    REPORTS(TWO "repeat i < 2000000000 { repeat j < 1000000 { if i > 3 { F; } } }", "this loop goes on and on: 1000000 times");
+    REPORTS(TWO "repeat i < 2000000000 { repeat j < 1000000 { if i > 3 { F; } } }",
+            "this loop goes on and on: 1000000 times");
     REPORTS(TWO "F[0] : 2000000000;", "rank 0: more passes than every microbatch can have: 6");
     REPORTS(TWO "F : 2000000000;", "at least 1025 F of 2 microbatches");
-    REPORTS("schedule t; ranks P = 4096; microbatches M = 1048576; pipe a: P stages, stage s on s, M microbatches; nFB : M;",
+    REPORTS("schedule t; ranks P = 4096; microbatches M = 1048576; pipe a: P stages, stage s on s, M microbatches; nFB "
+            ": M;",
             "8589934592 forward and backward passes: there can be 134217728");
 }
 

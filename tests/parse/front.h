@@ -41,7 +41,8 @@ static inline bool front_squeeze(Front *front, Diagnostics *diagnostics)
            squeeze(front->ast->squeeze, &front->schedule, &table, &times, &front->arena, diagnostics);
 }
 
-static inline void front_run_bytes(Front *front, const char *path, const char *bytes, size_t size, const Parameters *parameters)
+static inline void front_run_bytes(Front *front, const char *path, const char *bytes, size_t size,
+                                   const Parameters *parameters)
 {
     static const Parameters none = {0};
     parameters = parameters ? parameters : &none;
@@ -62,7 +63,10 @@ static inline void front_run_bytes(Front *front, const char *path, const char *b
     assert_int_equal(front->good, !diag_failed(diagnostics));
 }
 
-static inline void front_run(Front *front, const char *text) { front_run_bytes(front, "t.dps", text, strlen(text), NULL); }
+static inline void front_run(Front *front, const char *text)
+{
+    front_run_bytes(front, "t.dps", text, strlen(text), NULL);
+}
 
 static inline void front_run_file(Front *front, const char *path, const Parameters *parameters)
 {

@@ -158,9 +158,8 @@ static void foreign_words_may_be_names(void **state)
 {
     (void)state;
     Front front;
-    run_after_head(
-        &front,
-        "let and = 1; let or = 2; let not = 3; let is = 4; let mod = not - and*or; let x = !not; let G = 2*x; nFB : M*and;");
+    run_after_head(&front, "let and = 1; let or = 2; let not = 3; let is = 4; let mod = not - and*or; let x = !not; "
+                           "let G = 2*x; nFB : M*and;");
     assert_string_equal(front.report, "");
     front_close(&front);
 }

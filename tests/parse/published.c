@@ -1,9 +1,11 @@
-/* The orders are those of the published generators, at every size from 1 to 8 ranks: a CRC-32 for each number of ranks, over the
-   orders as text (--emit=csv, idle cells left out) of all sizes one after another, those of 1, 2 and 3 chunks in turn.
+/* The orders are those of the published generators, at every size from 1 to 8 ranks: a CRC-32 for each number of ranks,
+   over the orders as text (--emit=csv, idle cells left out) of all sizes one after another, those of 1, 2 and 3 chunks
+   in turn.
 
-   From PyTorch 2.11.0, torch/distributed/pipelining/schedules.py: pipeline_order of ScheduleLoopedBFS, ScheduleInterleaved1F1B,
-   ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble and ScheduleDualPipeV, and _get_pipeline_order of ScheduleGPipe and
-   Schedule1F1B without its REDUCE_GRAD cells (2.15.0 gives the same, WAIT_REDUCE_GRAD left out, too). From DeepSeek's DualPipe at 3da1bbe: the passes in the order in which step() of
+   From PyTorch 2.11.0, torch/distributed/pipelining/schedules.py: pipeline_order of ScheduleLoopedBFS,
+   ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble and ScheduleDualPipeV, and
+   _get_pipeline_order of ScheduleGPipe and Schedule1F1B without its REDUCE_GRAD cells (2.15.0 gives the same,
+   WAIT_REDUCE_GRAD left out, too). From DeepSeek's DualPipe at 3da1bbe: the passes in the order in which step() of
    DualPipe and DualPipeV calls for them; for DualPipeV both sources give the same. */
 
 #include "compiler/output/emit.h"
@@ -23,8 +25,8 @@ static bool every(Size size)
     return true;
 }
 
-/* What PyTorch lists for fewer microbatches has passes that do not exist, and its last rank's counts microbatches from 1: its step
-   runs neither. */
+/* What PyTorch lists for fewer microbatches has passes that do not exist, and its last rank's counts microbatches from
+   1: its step runs neither. */
 static bool warms_up(Size size) { return size.ranks >= 2 && size.microbatches >= size.ranks - 1; }
 
 /* The number of rounds that PyTorch makes has to divide the microbatches. */
@@ -44,30 +46,46 @@ static const struct Published {
     uint32_t rows_left_out;    /* the last ranks' */
     uint32_t crc[RANKS];       /* of 1, 2, ... ranks; 0: no size */
 } published[] = {
-    {"gpipe", every, false, 0,
-     {0xbe6f7bc6, 0x709517e7, 0xeaadcb15, 0xf8409239,
-      0x7426a63e, 0xf3a63e3a, 0x13e3ea2d, 0x31fba242}},
-    {"1f1b", warms_up, false, 1,
-     {0x00000000, 0x340dde78, 0xd36fb9de, 0xeb8323af,
-      0xe6348b76, 0xe286b815, 0xc7d4516d, 0xee59e4a2}},
-    {"looped-bfs", every, true, 0,
-     {0x8bbee831, 0xb00f20f6, 0x72ad4b66, 0xc8469ff8,
-      0x94104e00, 0xbe8a0b7d, 0x62845e2d, 0xcac03cd9}},
-    {"interleaved-1f1b", even_rounds, true, 0,
-     {0x74407d8b, 0x9a60e585, 0xe0d80c12, 0xaa566d8b,
-      0x73c3b4b3, 0x662b70e4, 0x5ae8dec6, 0xfab5f481}},
-    {"interleaved-zb", even_rounds, true, 0,
-     {0x3616d9b3, 0x408a6efa, 0x1fd3584f, 0x0f357520,
-      0x1f017942, 0xe9ea85ff, 0x5d9fcc1a, 0xcb5fa031}},
-    {"zb-v", every, false, 0,
-     {0x380ce64e, 0xafd1312d, 0xc2034bb6, 0xb8805b3e,
-      0x1fc5638e, 0xa01fc277, 0xc150617e, 0xd3d047f9}},
-    {"dualpipev", enough, false, 0,
-     {0x98b669e2, 0x207f72fc, 0x8264b08e, 0xc83eaf25,
-      0x6371ffb0, 0xd666e36b, 0x8e295116, 0x9cbef629}},
-    {"dualpipe", enough_and_even, false, 0,
-     {0x00000000, 0x4e0fd6a7, 0x00000000, 0x3955b7de,
-      0x00000000, 0x6d72141a, 0x00000000, 0x3c0b3807}},
+    {"gpipe",
+     every,
+     false,
+     0,
+     {0xbe6f7bc6, 0x709517e7, 0xeaadcb15, 0xf8409239, 0x7426a63e, 0xf3a63e3a, 0x13e3ea2d, 0x31fba242}},
+    {"1f1b",
+     warms_up,
+     false,
+     1,
+     {0x00000000, 0x340dde78, 0xd36fb9de, 0xeb8323af, 0xe6348b76, 0xe286b815, 0xc7d4516d, 0xee59e4a2}},
+    {"looped-bfs",
+     every,
+     true,
+     0,
+     {0x8bbee831, 0xb00f20f6, 0x72ad4b66, 0xc8469ff8, 0x94104e00, 0xbe8a0b7d, 0x62845e2d, 0xcac03cd9}},
+    {"interleaved-1f1b",
+     even_rounds,
+     true,
+     0,
+     {0x74407d8b, 0x9a60e585, 0xe0d80c12, 0xaa566d8b, 0x73c3b4b3, 0x662b70e4, 0x5ae8dec6, 0xfab5f481}},
+    {"interleaved-zb",
+     even_rounds,
+     true,
+     0,
+     {0x3616d9b3, 0x408a6efa, 0x1fd3584f, 0x0f357520, 0x1f017942, 0xe9ea85ff, 0x5d9fcc1a, 0xcb5fa031}},
+    {"zb-v",
+     every,
+     false,
+     0,
+     {0x380ce64e, 0xafd1312d, 0xc2034bb6, 0xb8805b3e, 0x1fc5638e, 0xa01fc277, 0xc150617e, 0xd3d047f9}},
+    {"dualpipev",
+     enough,
+     false,
+     0,
+     {0x98b669e2, 0x207f72fc, 0x8264b08e, 0xc83eaf25, 0x6371ffb0, 0xd666e36b, 0x8e295116, 0x9cbef629}},
+    {"dualpipe",
+     enough_and_even,
+     false,
+     0,
+     {0x00000000, 0x4e0fd6a7, 0x00000000, 0x3955b7de, 0x00000000, 0x6d72141a, 0x00000000, 0x3c0b3807}},
 };
 
 static uint32_t add_order(uint32_t crc, const struct Published *of, Size size, int chunks)
@@ -107,7 +125,8 @@ static void orders_are_the_published_ones(void **state)
                     if (published[i].admits((Size){ranks, microbatches}))
                         crc = add_order(crc, &published[i], (Size){ranks, microbatches}, chunks);
             if (crc != published[i].crc[ranks - 1])
-                fail_msg("%s, %d ranks: 0x%08x, published 0x%08x", published[i].schedule, ranks, crc, published[i].crc[ranks - 1]);
+                fail_msg("%s, %d ranks: 0x%08x, published 0x%08x", published[i].schedule, ranks, crc,
+                         published[i].crc[ranks - 1]);
         }
 }
 

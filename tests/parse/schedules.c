@@ -1,5 +1,5 @@
-/* Every schedule of schedules/ at many sizes: legal by an independent check, and with the bubble and the peaks that its source
-   states. */
+/* Every schedule of schedules/ at many sizes: legal by an independent check, and with the bubble and the peaks that its
+   source states. */
 
 #include "tests/parse/front.h"
 
@@ -10,10 +10,11 @@ typedef struct Run {
     int *forward, *backward; /* [pipe][stage][microbatch] one after another: when it ended; 0: not yet */
     unsigned char *seen;     /* the same: bits of ActionKind */
     size_t per_pipe;
-    int makespan, cost;      /* cost: the largest end-start of a rank */
-    uint32_t *peak;          /* [rank] activations, held from F to B or W */
-    uint32_t *used;          /* [pipe][stage][microbatch] as above: the version of the weights at its F; there is one chunk */
-    uint32_t *versions;      /* [rank]: made by its U */
+    int makespan, cost; /* cost: the largest end-start of a rank */
+    uint32_t *peak;     /* [rank] activations, held from F to B or W */
+    /* [pipe][stage][microbatch] as above: the version of the weights at its F; there is one chunk */
+    uint32_t *used;
+    uint32_t *versions; /* [rank]: made by its U */
 } Run;
 
 static size_t place_of(const Run *run, const Action *action, uint32_t stage)
@@ -68,7 +69,8 @@ static bool meet(Run *run, const Action *update, uint32_t *next, int *now)
             for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
                 if (schedule->chunks[r][c].stage != update->stage)
                     continue;
-                const Action *other = next[r] < schedule->orders[r].count ? &schedule->orders[r].actions[next[r]] : NULL;
+                const Action *other =
+                    next[r] < schedule->orders[r].count ? &schedule->orders[r].actions[next[r]] : NULL;
                 if (!together && (!other || other->kind != ACTION_U || other->stage != update->stage))
                     return false;
                 if (together) {
@@ -163,12 +165,12 @@ typedef struct Size {
 
 typedef struct Case {
     const char *name;
-    bool (*fits)(Size size);                    /* NULL: always */
-    void (*facts)(const Run *run, Size size);   /* of the source, with B = 2F and with B = F; NULL: none */
-    const char *parameter;                      /* NULL: none; from 1 to 4 */
-    const char *other;                          /* another parameter, NULL: none, and its value */
+    bool (*fits)(Size size);                  /* NULL: always */
+    void (*facts)(const Run *run, Size size); /* of the source, with B = 2F and with B = F; NULL: none */
+    const char *parameter;                    /* NULL: none; from 1 to 4 */
+    const char *other;                        /* another parameter, NULL: none, and its value */
     int value;
-    bool around_ranks;                          /* the parameter is, rather: from one less to two more */
+    bool around_ranks; /* the parameter is, rather: from one less to two more */
 } Case;
 
 static void check_run(const Case *of, const Schedule *schedule, Size size, int backward_time)
@@ -209,8 +211,8 @@ static void check_size(const Case *of, Size size)
     front_run_file(&front, path, &parameters);
     const bool fits = !of->fits || of->fits(size);
     if (fits != front.good)
-        fail_msg("%s with %d ranks, %d microbatches, parameter %d: %s", of->name, size.ranks, size.microbatches, size.parameter,
-                 fits ? front.report : "should have been refused");
+        fail_msg("%s with %d ranks, %d microbatches, parameter %d: %s", of->name, size.ranks, size.microbatches,
+                 size.parameter, fits ? front.report : "should have been refused");
     for (int backward_time = 1; fits && backward_time <= 2; backward_time++)
         check_run(of, &front.schedule, size, backward_time);
     front_close(&front);
@@ -405,9 +407,15 @@ static void replicas_facts(const Run *run, Size size, int replicated)
     }
 }
 
-static bool one_replicated_fits(Size size) { return size.parameter <= size.ranks && size.parameter <= size.microbatches; }
+static bool one_replicated_fits(Size size)
+{
+    return size.parameter <= size.ranks && size.parameter <= size.microbatches;
+}
 static void one_replicated_facts(const Run *run, Size size) { replicas_facts(run, size, 1); }
-static bool two_replicated_fits(Size size) { return 2 * size.parameter <= size.ranks && size.parameter <= size.microbatches; }
+static bool two_replicated_fits(Size size)
+{
+    return 2 * size.parameter <= size.ranks && size.parameter <= size.microbatches;
+}
 static void two_replicated_facts(const Run *run, Size size) { replicas_facts(run, size, 2); }
 
 /* --- asynchronous: which version of the weights each microbatch uses --- */
@@ -429,11 +437,13 @@ static void rr_facts(const Run *run, Size size, int replicated)
     const int shared = replicated * size.parameter, stages = size.ranks - shared + replicated;
     replicas_facts(run, size, replicated);
     for (int s = 0; s < stages; s++) {
-        const int copies = s < replicated ? size.parameter : 1, first = s < replicated ? s * copies : s - replicated + shared;
+        const int copies = s < replicated ? size.parameter : 1,
+                  first = s < replicated ? s * copies : s - replicated + shared;
         for (int r = first; r < first + copies; r++)
             assert_int_equal(run->versions[r], (size.microbatches + copies - 1) / copies);
         for (int m = 0; m < size.microbatches; m++)
-            assert_int_equal(run->used[s * size.microbatches + m], most(m / copies - (size.ranks - 1 - first) / copies, 0));
+            assert_int_equal(run->used[s * size.microbatches + m],
+                             most(m / copies - (size.ranks - 1 - first) / copies, 0));
     }
 }
 
@@ -486,7 +496,8 @@ static void check_sizes(int ranks, int microbatches)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int parameter = 1; parameter <= (cases[i].parameter ? 4 : 1); parameter++)
-            check_size(&cases[i], (Size){ranks, microbatches, cases[i].around_ranks ? most(ranks + parameter - 2, 1) : parameter});
+            check_size(&cases[i],
+                       (Size){ranks, microbatches, cases[i].around_ranks ? most(ranks + parameter - 2, 1) : parameter});
 }
 
 static void small_sizes(void **state)

@@ -93,12 +93,15 @@ static void orders(void **state)
 static void what_cannot_be_squeezed(void **state)
 {
     (void)state;
-    REPORTS("schedule t; ranks P = 4000; microbatches M = 50; pipe a: P stages, stage s on s, M microbatches; nFIW : M; squeeze;",
+    REPORTS("schedule t; ranks P = 4000; microbatches M = 50; pipe a: P stages, stage s on s, M microbatches; nFIW : "
+            "M; squeeze;",
             "1:108: error: too much to squeeze: 4000 ranks of 40", "fewer microbatches need fewer slots");
-    REPORTS(TWO "order auto(memory = 2*P); squeeze;", "2:27: error: `squeeze` is for steps: `order auto` leaves nothing to move");
-    REPORTS(TWO "nFB : M; squeeze;", "t.dps:2:3: error: `squeeze` moves passes of one slot, and a B is two", "t.dps:2:10: note: squeezed here",
-            "help: write I, and W for the other half");
-    REPORTS(TWO "if r { F; F&I; I; } else { F : 2; I : 2; } W : 2; squeeze;", "2:11: error: `squeeze` moves passes of one slot, and an F&B is several");
+    REPORTS(TWO "order auto(memory = 2*P); squeeze;",
+            "2:27: error: `squeeze` is for steps: `order auto` leaves nothing to move");
+    REPORTS(TWO "nFB : M; squeeze;", "t.dps:2:3: error: `squeeze` moves passes of one slot, and a B is two",
+            "t.dps:2:10: note: squeezed here", "help: write I, and W for the other half");
+    REPORTS(TWO "if r { F; F&I; I; } else { F : 2; I : 2; } W : 2; squeeze;",
+            "2:11: error: `squeeze` moves passes of one slot, and an F&B is several");
 }
 
 /* --- random orders --- */
@@ -119,7 +122,8 @@ static char *random_file(bool squeezed)
     char *text = NULL, *steps[RANKS_MAX];
     size_t size, sizes[RANKS_MAX];
     FILE *stream = open_memstream(&text, &size), *of_rank[RANKS_MAX];
-    const int ranks = 1 + below(RANKS_MAX), chunks = 1 + below(STAGES_MAX / ranks), microbatches = 1 + below(MICROBATCHES_MAX);
+    const int ranks = 1 + below(RANKS_MAX), chunks = 1 + below(STAGES_MAX / ranks),
+              microbatches = 1 + below(MICROBATCHES_MAX);
     const int stages = ranks * chunks;
     bool done[3][STAGES_MAX][MICROBATCHES_MAX] = {{{false}}};
     for (int r = 0; r < ranks; r++)
@@ -135,8 +139,9 @@ static char *random_file(bool squeezed)
         left--;
         fprintf(of_rank[s % ranks], " %c%d[%d];", "FIW"[kind], s / ranks, m);
     }
-    fprintf(stream, "schedule t; ranks P = %d; microbatches M = %d; pipe a: %d*P stages, stage s on s %% P, M microbatches;\n", ranks,
-            microbatches, chunks);
+    fprintf(stream,
+            "schedule t; ranks P = %d; microbatches M = %d; pipe a: %d*P stages, stage s on s %% P, M microbatches;\n",
+            ranks, microbatches, chunks);
     for (int r = 0; r < ranks; r++) {
         fclose(of_rank[r]);
         fprintf(stream, "if r == %d {%s }\n", r, steps[r]);
@@ -180,16 +185,16 @@ static void random_orders(void **state)
    zbv_greedy.py at 39f2c186, run at these sizes): P from 2 on; M = P/2, P, 3P/2. */
 enum { PUBLISHED_RANKS = 24 };
 static const short published_half[PUBLISHED_RANKS - 1][3] = {
-        {10, 15, 19}, {14, 23, 29}, {22, 34, 41}, {26, 44, 53}, {35, 48, 65}, {39, 66, 77}, {48, 65, 89},
-        {52, 82, 101}, {61, 83, 113}, {65, 104, 125}, {74, 101, 137}, {78, 126, 149}, {87, 119, 161}, {91, 142, 173},
-        {99, 137, 185}, {103, 164, 197}, {112, 155, 209}, {116, 186, 221}, {125, 173, 233}, {129, 202, 245},
-        {138, 191, 257}, {142, 224, 269}, {151, 209, 281},
+    {10, 15, 19},    {14, 23, 29},    {22, 34, 41},    {26, 44, 53},    {35, 48, 65},    {39, 66, 77},
+    {48, 65, 89},    {52, 82, 101},   {61, 83, 113},   {65, 104, 125},  {74, 101, 137},  {78, 126, 149},
+    {87, 119, 161},  {91, 142, 173},  {99, 137, 185},  {103, 164, 197}, {112, 155, 209}, {116, 186, 221},
+    {125, 173, 233}, {129, 202, 245}, {138, 191, 257}, {142, 224, 269}, {151, 209, 281},
 };
 static const short published_min[PUBLISHED_RANKS - 1][3] = {
-        {9, 15, 21}, {13, 26, 29}, {23, 35, 47}, {26, 45, 57}, {37, 53, 71}, {41, 65, 83}, {51, 75, 99},
-        {55, 83, 107}, {65, 95, 125}, {69, 105, 135}, {79, 113, 149}, {83, 125, 161}, {93, 135, 177}, {97, 143, 185},
-        {107, 155, 203}, {111, 165, 213}, {121, 173, 227}, {125, 185, 239}, {135, 195, 255}, {139, 203, 263},
-        {149, 215, 281}, {153, 225, 291}, {163, 233, 305},
+    {9, 15, 21},     {13, 26, 29},    {23, 35, 47},    {26, 45, 57},    {37, 53, 71},    {41, 65, 83},
+    {51, 75, 99},    {55, 83, 107},   {65, 95, 125},   {69, 105, 135},  {79, 113, 149},  {83, 125, 161},
+    {93, 135, 177},  {97, 143, 185},  {107, 155, 203}, {111, 165, 213}, {121, 173, 227}, {125, 185, 239},
+    {135, 195, 255}, {139, 203, 263}, {149, 215, 281}, {153, 225, 291}, {163, 233, 305},
 };
 
 static Measure measure_schedule(const char *path, int ranks, int microbatches)

@@ -1,7 +1,8 @@
 #ifndef TESTS_PICTURE_JSON_H
 #define TESTS_PICTURE_JSON_H
 
-/* Reading JSON in place: a value is where it begins in the text. Every function fails the test on text that is not JSON. */
+/* Reading JSON in place: a value is where it begins in the text. Every function fails the test on text that is not
+   JSON. */
 
 #include "tests/picture/run.h"
 

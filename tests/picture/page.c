@@ -1,4 +1,5 @@
-/* The page of --emit=html: its data are the schedule's passes, it loads nothing, and it runs, where there is a Chromium. */
+/* The page of --emit=html: its data are the schedule's passes, it loads nothing, and it runs, where there is a
+   Chromium. */
 #include "tests/picture/json.h"
 
 #include <math.h>
@@ -23,8 +24,8 @@ enum { PASSES_MAX = 4096, RANKS_MAX = 16, LISTS = 9 };
 typedef struct Rank {
     char kinds[PASSES_MAX];
     uint32_t count;
-    double microbatch[PASSES_MAX], chunk[PASSES_MAX], start[PASSES_MAX], end[PASSES_MAX], line[PASSES_MAX], pair[PASSES_MAX],
-        from[PASSES_MAX], at[PASSES_MAX], ready[PASSES_MAX];
+    double microbatch[PASSES_MAX], chunk[PASSES_MAX], start[PASSES_MAX], end[PASSES_MAX], line[PASSES_MAX],
+        pair[PASSES_MAX], from[PASSES_MAX], at[PASSES_MAX], ready[PASSES_MAX];
     double pipe_of[16], stage_of[16];
 } Rank;
 
@@ -41,7 +42,8 @@ static int read_ranks(const char *data)
         read->count = (uint32_t)strlen(read->kinds);
         double *const lists[LISTS] = {read->microbatch, read->chunk, read->start, read->end,  read->line,
                                       read->pair,       read->from,  read->at,    read->ready};
-        static const char *const names[LISTS] = {"microbatch", "chunk", "start", "end", "line", "pair", "from", "at", "ready"};
+        static const char *const names[LISTS] = {"microbatch", "chunk", "start", "end",  "line",
+                                                 "pair",       "from",  "at",    "ready"};
         for (int i = 0; i < LISTS; i++)
             assert_int_equal(read_list(rank, names[i], lists[i], PASSES_MAX), read->count);
     }
@@ -72,7 +74,8 @@ static char *order_of(int count, bool pipes)
             fputs(rank->pair[i] == 1 ? "(" : "", stream);
             if (pipes)
                 fprintf(stream, "p%g:", rank->pipe_of[chunk]);
-            fprintf(stream, "%g%c%g%s", rank->stage_of[chunk], rank->kinds[i], rank->microbatch[i], rank->pair[i] == 2 ? ")OVERLAP_F_B" : "");
+            fprintf(stream, "%g%c%g%s", rank->stage_of[chunk], rank->kinds[i], rank->microbatch[i],
+                    rank->pair[i] == 2 ? ")OVERLAP_F_B" : "");
         }
         putc('\n', stream);
     }
@@ -83,7 +86,8 @@ static char *order_of(int count, bool pipes)
 static double whole_start(const Rank *rank, uint32_t i) { return rank->start[rank->pair[i] == 2 ? i - 1 : i]; }
 static double whole_end(const Rank *rank, uint32_t i) { return rank->end[rank->pair[i] == 1 ? i + 1 : i]; }
 
-/* What a pass waits for is the pass of the neighbouring stage, of the same pipe and microbatch, and has ended before. */
+/* What a pass waits for is the pass of the neighbouring stage, of the same pipe and microbatch, and has ended
+   before. */
 static void check_needs(int count, double latency)
 {
     for (int r = 0; r < count; r++)
@@ -97,7 +101,8 @@ static void check_needs(int count, double latency)
             assert_true(at < other->count && other->microbatch[at] == rank->microbatch[i]);
             assert_true(other->pipe_of[there] == rank->pipe_of[here]);
             assert_true(other->stage_of[there] == rank->stage_of[here] + (rank->kinds[i] == 'F' ? -1 : 1));
-            const double sent = (int)rank->from[i] == r ? 0 : latency, late = rank->ready[i] - whole_end(other, at) - sent;
+            const double sent = (int)rank->from[i] == r ? 0 : latency,
+                         late = rank->ready[i] - whole_end(other, at) - sent;
             assert_true(late > -1e-6 && late < 1e-6);
             assert_true(rank->ready[i] <= whole_start(rank, i) + 1e-6);
         }
@@ -177,8 +182,10 @@ static void test_hostile_source(void **state)
     (void)state;
     char folder[] = "/tmp/picture.XXXXXX";
     assert_non_null(mkdtemp(folder));
-    char *page = run("{ printf '# </script><script>alert(1)</script> \"\\\\ \\001\\n'; cat schedules/1f1b.dps; } > %s/x.dps && "
-                     "dpc --emit=html %s/x.dps; rm -r %s", folder, folder, folder);
+    char *page =
+        run("{ printf '# </script><script>alert(1)</script> \"\\\\ \\001\\n'; cat schedules/1f1b.dps; } > %s/x.dps && "
+            "dpc --emit=html %s/x.dps; rm -r %s",
+            folder, folder, folder);
     const char *data = strstr(page, begin) + strlen(begin);
     assert_true(strncmp(json_skip(data), "</script>", 9) == 0);
     assert_null(strstr(page, "<script>alert"));
@@ -232,15 +239,16 @@ static char *in_chromium(const char *make, const char *hash, const char *script)
     char *tree = run("F=%s; %s && { cat $F/x.html; echo '<script>'; cat %s; echo '</script>'; } > $F/y.html && "
                      "chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --window-size=1500,700 "
                      "--user-data-dir=$F/profile --dump-dom "
-                     "\"file://$F/y.html#%s\" 2>$F/err; code=$?; rm -rf $F; exit $code", folder, make, script, hash);
+                     "\"file://$F/y.html#%s\" 2>$F/err; code=$?; rm -rf $F; exit $code",
+                     folder, make, script, hash);
     return tree;
 }
 
 static void test_runs_in_chromium(void **state)
 {
     (void)state;
-    char *tree = in_chromium("dpc --emit=html:$F/x.html schedules/dualpipe.dps", "critical,messages,memory,rank=3,pass=20",
-                             "/dev/null");
+    char *tree = in_chromium("dpc --emit=html:$F/x.html schedules/dualpipe.dps",
+                             "critical,messages,memory,rank=3,pass=20", "/dev/null");
     if (!tree)
         skip();
     assert_non_null(strstr(tree, "data-passes=\"364\""));
@@ -248,8 +256,10 @@ static void test_runs_in_chromium(void **state)
     assert_non_null(strstr(tree, "dualpipe.dps:")); /* the line of the selected pass */
     free(tree);
     tree = in_chromium("dpc --emit=trace:$F/x.json schedules/dualpipe.dps && "
-                       "dpc diff --emit=html:$F/x.html schedules/dualpipe.dps $F/x.json", "", "/dev/null");
-    const char *predicted = strstr(tree, "<h1>dualpipe, predicted"), *measured = strstr(tree, "<h1>dualpipe, measured (step 1)");
+                       "dpc diff --emit=html:$F/x.html schedules/dualpipe.dps $F/x.json",
+                       "", "/dev/null");
+    const char *predicted = strstr(tree, "<h1>dualpipe, predicted"),
+               *measured = strstr(tree, "<h1>dualpipe, measured (step 1)");
     assert_non_null(predicted);
     assert_true(measured > predicted);
     assert_non_null(strstr(tree, "\"unit\":\"ms\""));

@@ -99,7 +99,7 @@ static void test_terminal(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text_is_legible), cmocka_unit_test(test_kinds_look_different),
-                                       cmocka_unit_test(test_terminal)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text_is_legible),
+                                       cmocka_unit_test(test_kinds_look_different), cmocka_unit_test(test_terminal)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,12 +16,12 @@ static double attribute(const char *tag, const char *name)
 static bool is_tag(const char *tag, const char *begin) { return strncmp(tag, begin, strlen(begin)) == 0; }
 
 typedef struct Reading {
-    FILE *order;       /* what the picture says, in the form of --emit=csv */
+    FILE *order; /* what the picture says, in the form of --emit=csv */
     bool in_pair, first_cell, first_of_pair;
-    double edge;       /* right edge of the cell before, pixels */
+    double edge; /* right edge of the cell before, pixels */
     double pair_left, pair_right;
-    double scale;      /* pixels a unit of time, from the first cell */
-    double left;       /* x of time 0 */
+    double scale; /* pixels a unit of time, from the first cell */
+    double left;  /* x of time 0 */
     double last_end;
 } Reading;
 
@@ -127,15 +127,16 @@ static void test_well_formed(void **state)
     (void)state;
     char folder[] = "/tmp/picture.XXXXXX";
     assert_non_null(mkdtemp(folder));
-    char *svg = run("dpc --emit=csv schedules/dualpipe.dps > '%s/a&b<\"c>.csv' && dpc --emit=svg '%s/a&b<\"c>.csv'; rm -r %s", folder,
-                    folder, folder);
+    char *svg =
+        run("dpc --emit=csv schedules/dualpipe.dps > '%s/a&b<\"c>.csv' && dpc --emit=svg '%s/a&b<\"c>.csv'; rm -r %s",
+            folder, folder, folder);
     check_well_formed(svg);
     assert_non_null(strstr(svg, "a&amp;b&lt;&quot;c&gt;"));
     free(svg);
 }
 
-/* Numbers fit into their cells, and all other text into the picture, in a font with wide digits (DejaVu Sans has 0.64). Returns how
-   many numbers there are. */
+/* Numbers fit into their cells, and all other text into the picture, in a font with wide digits (DejaVu Sans has 0.64).
+   Returns how many numbers there are. */
 static int check_texts(const char *svg)
 {
     const double right = attribute(svg, "width");
@@ -173,7 +174,8 @@ static void test_texts_fit(void **state)
             assert_true(check_texts(svg) > 0);
             free(svg);
         }
-    char *svg = run("sed 's/^schedule .*/schedule a-name-that-is-much-longer-than-what-there-is-to-be-seen-under-it;/' schedules/1f1b.dps > /tmp/picture.$$.dps; "
+    char *svg = run("sed 's/^schedule .*/schedule a-name-that-is-much-longer-than-what-there-is-to-be-seen-under-it;/' "
+                    "schedules/1f1b.dps > /tmp/picture.$$.dps; "
                     "dpc --emit=svg --ranks 1 --microbatches 1 /tmp/picture.$$.dps; rm /tmp/picture.$$.dps");
     assert_true(check_texts(svg) > 0);
     free(svg);
@@ -200,7 +202,8 @@ static void check_inside(const char *svg)
     const double right = attribute(svg, "width"), bottom = attribute(svg, "height");
     for (const char *tag = strstr(svg, "</style>"); tag; tag = strchr(tag + 1, '<')) {
         if (is_tag(tag, "<rect class"))
-            assert_true(attribute(tag, "x") + attribute(tag, "width") < right && attribute(tag, "y") + attribute(tag, "height") < bottom);
+            assert_true(attribute(tag, "x") + attribute(tag, "width") < right &&
+                        attribute(tag, "y") + attribute(tag, "height") < bottom);
         if (is_tag(tag, "<text"))
             assert_true(attribute(tag, "y") < bottom);
     }
@@ -229,7 +232,8 @@ static void test_width(void **state)
         free(csv);
     }
     free(run("dpc --emit=trace --cost unit=1e-3 schedules/dualpipe.dps > /tmp/picture.$$.json && "
-             "dpc diff --emit=svg --width 500 schedules/dualpipe.dps /tmp/picture.$$.json | grep -q '^<svg [^>]* width=\"500\"'; "
+             "dpc diff --emit=svg --width 500 schedules/dualpipe.dps /tmp/picture.$$.json | grep -q '^<svg [^>]* "
+             "width=\"500\"'; "
              "code=$?; rm /tmp/picture.$$.json; exit $code"));
 }
 
@@ -251,14 +255,15 @@ static void test_two_timelines(void **state)
     for (int i = 0; i < PICTURED; i++)
         for (int measured = 0; measured < 2; measured++) {
             char *alone = run("dpc --emit=svg %s", pictured[i]);
-            char *both = run("dpc --emit=trace:%s/x.json --cost %s %s && dpc diff --emit=svg --cost %s %s %s/x.json", folder, costs[measured],
-                             pictured[i], costs[!measured], pictured[i], folder);
+            char *both = run("dpc --emit=trace:%s/x.json --cost %s %s && dpc diff --emit=svg --cost %s %s %s/x.json",
+                             folder, costs[measured], pictured[i], costs[!measured], pictured[i], folder);
             check_well_formed(both);
             assert_true(check_texts(both) > 0);
             assert_int_equal(count_of(both, "data-pass="), 2 * count_of(alone, "data-pass="));
             assert_int_equal(count_of(both, "data-error="), count_of(alone, "class=\"rank\""));
             const double right = attribute(both, "width");
-            for (const char *pass = strstr(both, "<rect class=\"pass"); pass; pass = strstr(pass + 1, "<rect class=\"pass"))
+            for (const char *pass = strstr(both, "<rect class=\"pass"); pass;
+                 pass = strstr(pass + 1, "<rect class=\"pass"))
                 assert_true(attribute(pass, "x") + attribute(pass, "width") < right);
             free(alone);
             free(both);
@@ -278,7 +283,9 @@ static void test_chunks_have_shades(void **state)
             chunks = number >= chunks ? number + 1 : chunks;
         }
         char class[64];
-        for (; snprintf(class, sizeof class, "<rect class=\"pass F%u\"", shades), strstr(strstr(svg, "<g class=\"rank\""), class); shades++)
+        for (; snprintf(class, sizeof class, "<rect class=\"pass F%u\"", shades),
+               strstr(strstr(svg, "<g class=\"rank\""), class);
+             shades++)
             continue;
         assert_int_equal(shades, chunks);
         free(svg);
@@ -296,7 +303,8 @@ static void test_updates_are_seen(void **state)
     for (const char *tag = strchr(svg, '<'); tag; tag = strchr(tag + 1, '<')) {
         if (is_tag(tag, "<g class=\"rank\""))
             edge = 0;
-        if (!is_tag(tag, "<rect class=\"pass") || !strstr(tag, "data-pass") || strstr(tag, "data-pass") > strchr(tag, '>'))
+        if (!is_tag(tag, "<rect class=\"pass") || !strstr(tag, "data-pass") ||
+            strstr(tag, "data-pass") > strchr(tag, '>'))
             continue;
         const bool is_update = is_tag(tag, "<rect class=\"pass U");
         assert_true(is_update || attribute(tag, "x") > edge - 0.02); /* later in the file, and so above it */
@@ -309,8 +317,13 @@ static void test_updates_are_seen(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells_are_passes), cmocka_unit_test(test_well_formed),
-                                       cmocka_unit_test(test_texts_fit), cmocka_unit_test(test_large), cmocka_unit_test(test_width), cmocka_unit_test(test_two_timelines),
-                                       cmocka_unit_test(test_chunks_have_shades), cmocka_unit_test(test_updates_are_seen)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells_are_passes),
+                                       cmocka_unit_test(test_well_formed),
+                                       cmocka_unit_test(test_texts_fit),
+                                       cmocka_unit_test(test_large),
+                                       cmocka_unit_test(test_width),
+                                       cmocka_unit_test(test_two_timelines),
+                                       cmocka_unit_test(test_chunks_have_shades),
+                                       cmocka_unit_test(test_updates_are_seen)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

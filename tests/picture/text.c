@@ -1,4 +1,5 @@
-/* The timeline in characters: the picture in the head of every file in schedules/, at any width, with colours and without. */
+/* The timeline in characters: the picture in the head of every file in schedules/, at any width, with colours and
+   without. */
 #include "compiler/output/terminal.h"
 #include "tests/picture/run.h"
 
@@ -41,7 +42,8 @@ static bool head_options(const char *text, char *options, size_t size)
     const char *slots = strstr(line, "one slot a pass");
     if (slots && slots < line + length)
         snprintf(options + used, size - used, " --cost B=1");
-    const char *chunks = strstr(line, "its chunk, its microbatch"); /* a form for more than two chunks that dpc does not have */
+    /* a form for more than two chunks that dpc does not have */
+    const char *chunks = strstr(line, "its chunk, its microbatch");
     return !chunks || chunks > line + length;
 }
 
@@ -174,7 +176,7 @@ static void test_width(void **state)
     (void)state;
     glob_t files;
     size_t widest = 0;
-    assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
+    assert_int_equal(glob("schedules/* .dps", 0, NULL, &files), 0);
     for (size_t i = 0; i < files.gl_pathc; i++) {
         char *shown = run("unset COLUMNS; dpc show --ranks 4 --microbatches 24 %s", files.gl_pathv[i]);
         const size_t longest = longest_line(shown);
@@ -187,10 +189,14 @@ static void test_width(void **state)
     static const struct {
         const char *environment, *option;
         size_t least, most;
-    } cases[] = {{"unset COLUMNS", "--width 90", 70, 90}, {"export COLUMNS=100", "", 70, 100}, {"export COLUMNS=100", "--width 300", 250, 300}};
+    } cases[] = {{"unset COLUMNS", "--width 90", 70, 90},
+                 {"export COLUMNS=100", "", 70, 100},
+                 {"export COLUMNS=100", "--width 300", 250, 300}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *shown = run("%s; dpc show %s --microbatches 60 schedules/1f1b.dps", cases[i].environment, cases[i].option);
-        char *written = run("%s; dpc --emit=text %s --microbatches 60 schedules/1f1b.dps | cat", cases[i].environment, cases[i].option);
+        char *shown =
+            run("%s; dpc show %s --microbatches 60 schedules/1f1b.dps", cases[i].environment, cases[i].option);
+        char *written = run("%s; dpc --emit=text %s --microbatches 60 schedules/1f1b.dps | cat", cases[i].environment,
+                            cases[i].option);
         assert_in_range(longest_line(shown), cases[i].least, cases[i].most);
         assert_string_equal(shown, written);
         free(shown);
@@ -263,7 +269,7 @@ static void test_colours(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_heads), cmocka_unit_test(test_narrow), cmocka_unit_test(test_width),
-                                       cmocka_unit_test(test_colours)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_heads), cmocka_unit_test(test_narrow),
+                                       cmocka_unit_test(test_width), cmocka_unit_test(test_colours)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* dpc --emit=trace and dprun --trace keep to the documented form of Chrome trace events, and to one form of it: the same events in
-   the same order. What dpc shows is what --dump=times says. */
+/* dpc --emit=trace and dprun --trace keep to the documented form of Chrome trace events, and to one form of it: the
+   same events in the same order. What dpc shows is what --dump=times says. */
 #include "runtime/program/trace.h"
 #include "tests/picture/json.h"
 
@@ -160,8 +160,8 @@ static const Event *around(int count, const Event *arrow)
     return NULL;
 }
 
-/* Of each rank in order, none over another; whatever the lane: a rank does one thing at a time. In the model only passes are
-   waited for: without a gap. */
+/* Of each rank in order, none over another; whatever the lane: a rank does one thing at a time. In the model only
+   passes are waited for: without a gap. */
 static void check_order(int count, bool modelled)
 {
     double clock[RANKS_MAX] = {0};
@@ -196,8 +196,8 @@ static bool holds(const Event *pass, int stage, char kinds[2], int microbatch)
     return false;
 }
 
-/* Of `count` events. Each has two ends, in the pass of a stage and in that of a stage beside it for the same microbatch, and takes
-   no less than the latency. */
+/* Of `count` events. Each has two ends, in the pass of a stage and in that of a stage beside it for the same
+   microbatch, and takes no less than the latency. */
 static int check_arrows(int count, double latency)
 {
     int arrows = 0;
@@ -266,8 +266,8 @@ static char *instructions(int count, int step)
     FILE *stream = open_memstream(&text, &size);
     for (int i = 0; i < count; i++)
         if (events[i].phase == 'X' && events[i].step == step)
-            fprintf(stream, "%d %d %.15s %s %s %s\n", events[i].rank, events[i].lane, events[i].category, events[i].name,
-                    events[i].pass, events[i].message);
+            fprintf(stream, "%d %d %.15s %s %s %s\n", events[i].rank, events[i].lane, events[i].category,
+                    events[i].name, events[i].pass, events[i].message);
     fclose(stream);
     return text;
 }
@@ -275,15 +275,17 @@ static char *instructions(int count, int step)
 static void test_measured_has_the_same_form(void **state)
 {
     (void)state;
-    static const char *const schedules[] = {"--ranks 4 --microbatches 8 schedules/dualpipe.dps", "--ranks 3 schedules/zb-v.dps"};
+    static const char *const schedules[] = {"--ranks 4 --microbatches 8 schedules/dualpipe.dps",
+                                            "--ranks 3 schedules/zb-v.dps"};
     const char *build = getenv("BUILD");
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++) {
         char folder[] = "/tmp/picture.XXXXXX";
         assert_non_null(mkdtemp(folder));
-        char *measured = run("dpc -o %s/prog.bin %s && "
-                             "%s/dprun --steps 3 --model mlp --set hidden=8 --trace %s/trace.json %s/prog.bin > %s/out && "
-                             "cat %s/trace.json; rm -r %s",
-                             folder, schedules[i], build ? build : "build", folder, folder, folder, folder, folder);
+        char *measured =
+            run("dpc -o %s/prog.bin %s && "
+                "%s/dprun --steps 3 --model mlp --set hidden=8 --trace %s/trace.json %s/prog.bin > %s/out && "
+                "cat %s/trace.json; rm -r %s",
+                folder, schedules[i], build ? build : "build", folder, folder, folder, folder, folder);
         char *modelled = run("dpc --emit=trace %s", schedules[i]);
         int count = read_events(modelled);
         const int arrows = check_arrows(count, 0);

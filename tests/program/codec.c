@@ -82,8 +82,14 @@ static void assert_refused(const uint8_t *bytes, size_t size, const char *why)
 
 static Program *small_program(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 2, .microbatches = 2, .preference = PREFER_BACKWARD,
-                                   .split = 50, .overlap = 50, .seed = 7});
+    return generate(arena, (Shape){.ranks = 2,
+                                   .stages = 2,
+                                   .pipes = 2,
+                                   .microbatches = 2,
+                                   .preference = PREFER_BACKWARD,
+                                   .split = 50,
+                                   .overlap = 50,
+                                   .seed = 7});
 }
 
 static void decode_gives_back_what_was_encoded(void **state)
@@ -118,15 +124,16 @@ static void decode_gives_back_extremes(void **state)
     program->schedule = arena_format(&arena, "%s", "");
     program->source = arena_format(&arena, "%s", "größe\n.dps");
     for (uint32_t i = 0; i + 1 < program->ranks[0].instruction_count; i++) {
-        instructions[i] = (Instruction){.opcode = OP_SEND_FORWARD,
-                                        .chunk = PROGRAM_CHUNKS_MAX - 1,
-                                        .peer = PROGRAM_RANKS_MAX - 1,
-                                        .microbatch = PROGRAM_MICROBATCHES_MAX - 1,
-                                        .slot = {SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE},
-                                        .line = i % 2 ? UINT32_MAX : 0};
+        instructions[i] =
+            (Instruction){.opcode = OP_SEND_FORWARD,
+                          .chunk = PROGRAM_CHUNKS_MAX - 1,
+                          .peer = PROGRAM_RANKS_MAX - 1,
+                          .microbatch = PROGRAM_MICROBATCHES_MAX - 1,
+                          .slot = {SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE},
+                          .line = i % 2 ? UINT32_MAX : 0};
         instructions[i].slot[0] = i % 3 ? PROGRAM_SLOTS_MAX - 1 : SLOT_NONE;
     }
-    for (int class = 0; class < SLOT_CLASSES; class++)
+    for (int class = 0; class < SLOT_CLASSES; class ++)
         program->ranks[1].slots[class] = PROGRAM_SLOTS_MAX;
     program->ranks[1].peak_activations = UINT32_MAX;
     ByteWriter writer = encoded(program);
@@ -142,9 +149,16 @@ static void decode_gives_back_extremes(void **state)
 static void an_instruction_takes_ten_bytes(void **state)
 {
     (void)state;
-    const Shape shapes[] = {{.ranks = 8, .stages = 8, .pipes = 1, .microbatches = 300, .preference = PREFER_BACKWARD, .seed = 3},
-                            {.ranks = 8, .stages = 8, .pipes = 2, .microbatches = 100, .preference = PREFER_BACKWARD, .split = 50,
-                             .overlap = 50, .seed = 4}};
+    const Shape shapes[] = {
+        {.ranks = 8, .stages = 8, .pipes = 1, .microbatches = 300, .preference = PREFER_BACKWARD, .seed = 3},
+        {.ranks = 8,
+         .stages = 8,
+         .pipes = 2,
+         .microbatches = 100,
+         .preference = PREFER_BACKWARD,
+         .split = 50,
+         .overlap = 50,
+         .seed = 4}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         Arena arena = {0};
         const Program *program = generate(&arena, shapes[i]);
@@ -177,7 +191,9 @@ static void every_flipped_bit_is_refused(void **state)
     for (size_t bit = 0; bit < 8 * writer.size; bit++) {
         writer.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
         assert_refused(writer.bytes, writer.size,
-                       bit < 64 ? "not a dpc program" : bit < 96 ? "made by another version of dpc: format" : "checksum");
+                       bit < 64   ? "not a dpc program"
+                       : bit < 96 ? "made by another version of dpc: format"
+                                  : "checksum");
         writer.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
     }
     bytes_free(&writer);
@@ -210,11 +226,13 @@ typedef struct Forgery {
 static void forgeries_are_refused(void **state)
 {
     (void)state;
-    /* name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no recipe, no group, 1 rank of 1 chunk (pipe 0 stage 0) with no
-       slots, peak 0, 1 instruction, which is END on line 1: good, though it proves nothing. Then each with one thing changed. */
+    /* name "", source "", full, 1 stage, 1 microbatch, 1 pipe of 1 from 0 without versions, no recipe, no group, 1 rank
+       of 1 chunk (pipe 0 stage 0) with no slots, peak 0, 1 instruction, which is END on line 1: good, though it proves
+       nothing. Then each with one thing changed. */
     static const Forgery forgeries[] = {
         {NULL, 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"something follows its end", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
+        {"something follows its end", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0,      0, 1, 1,
+                                           0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
         {"a name", 6, {5, 'a', 'b', 'c', 'd', 0}},
         {"a name", 24, {1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"a name", 11, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 0}},
@@ -226,10 +244,12 @@ static void forgeries_are_refused(void **state)
         {"groups", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0, 60, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},
         {"ranks", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0xff, 0x1f, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"a rank's chunks", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 100, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
-        {"a rank's chunks", 28, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 15, OP_END, 2}},
+        {"a rank's chunks", 28, {0, 0, 0, 1, 1, 1, 1, 0,    0,    0,    0,    1,  1,      0,
+                                 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 15, OP_END, 2}},
         {"an instruction", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OPCODE_COUNT, 2}},
         {"an instruction", 24, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 1}},
-        {"an instruction", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
+        {"an instruction", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0,       0,    0,    1, 1, 0,
+                                0, 0, 0, 0, 0, 0, 0, 1, OP_WAIT, 0xff, 0xff, 3, 2}},
         {"its recipe", 25, {0, 0, 0, 1, 1, 1, 1, 0, 0, 2, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"its recipe", 27, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 16, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, OP_END, 2}},
         {"its recipe", 28, {0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 15, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, OP_END, 2, 0}},

@@ -32,11 +32,14 @@ static void test_defaults(void **state)
 {
     (void)state;
     const Costs unit = costs_unit, other = costs_of(2, 3, 4, 5);
-    assert_true(costs_pass(&other, 0, COST_F) == 2 && costs_pass(&other, 1, COST_I) == 3 && costs_pass(&other, 2, COST_W) == 4);
+    assert_true(costs_pass(&other, 0, COST_F) == 2 && costs_pass(&other, 1, COST_I) == 3 &&
+                costs_pass(&other, 2, COST_W) == 4);
     assert_true(costs_pass(&other, 0, COST_B) == 7 && costs_message(&other, 1, 0) == 5);
-    assert_true(costs_pass(&unit, 5, COST_F) == 1 && costs_pass(&unit, 5, COST_B) == 2 && costs_pass(&unit, 0, COST_U) == 0);
+    assert_true(costs_pass(&unit, 5, COST_F) == 1 && costs_pass(&unit, 5, COST_B) == 2 &&
+                costs_pass(&unit, 0, COST_U) == 0);
     assert_true(costs_pair(&unit, 0, 0, COST_B) == 3 && costs_pair(&unit, 0, 1, COST_I) == 2);
-    assert_true(costs_message(&unit, 0, 1) == 0 && costs_memory(&unit, 0, COST_MEMORY_I) == 0 && costs_seconds(&unit) == 1e-3);
+    assert_true(costs_message(&unit, 0, 1) == 0 && costs_memory(&unit, 0, COST_MEMORY_I) == 0 &&
+                costs_seconds(&unit) == 1e-3);
 }
 
 static void test_stages(void **state)
@@ -51,7 +54,8 @@ static void test_stages(void **state)
         assert_true(costs_memory(&costs, stage, COST_MEMORY_W) == (stage == 1 ? 2 : 1536));
     }
     const Costs later = costs_from("F[1]=3,F=2,F[1]=4,B=3,I=9"); /* the last counts, a stage's own before that of all */
-    assert_true(costs_pass(&later, 1, COST_F) == 4 && costs_pass(&later, 0, COST_F) == 2 && costs_pass(&later, 0, COST_B) == 3);
+    assert_true(costs_pass(&later, 1, COST_F) == 4 && costs_pass(&later, 0, COST_F) == 2 &&
+                costs_pass(&later, 0, COST_B) == 3);
 }
 
 static void test_pairs(void **state)
@@ -64,7 +68,8 @@ static void test_pairs(void **state)
     assert_true(costs_pair(&factor, 0, 2, COST_B) == 4.5);
     assert_true(costs_pair(&factor, 1, 0, COST_B) == 6);
     assert_true(costs_pair(&factor, 0, 1, COST_I) == 0.75 * 5);
-    const Costs both = costs_from("F=2,I=1,W=1,FB=3,FB[1]=2"); /* stage 0 takes 3/4 of the time of its halves, stage 1 half of it */
+    /* stage 0 takes 3/4 of the time of its halves, stage 1 half of it */
+    const Costs both = costs_from("F=2,I=1,W=1,FB=3,FB[1]=2");
     assert_true(costs_pair(&both, 0, 1, COST_B) == 0.75 * 2 + 0.5 * 2);
     assert_true(costs_pair(&both, 1, 0, COST_I) == 0.5 * 2 + 0.75 * 1);
     const Costs nothing = costs_from("F=0,I=0,W=0,FB=3");
@@ -74,7 +79,8 @@ static void test_pairs(void **state)
 static void test_links(void **state)
 {
     (void)state;
-    const Costs costs = costs_from("comm=1,comm[2->1]=5,comm[0->1]=2,bytes=100,bandwidth=50,bandwidth[1->2]=25,comm[0->3]=4,comm[0->1]=3");
+    const Costs costs = costs_from(
+        "comm=1,comm[2->1]=5,comm[0->1]=2,bytes=100,bandwidth=50,bandwidth[1->2]=25,comm[0->3]=4,comm[0->1]=3");
     assert_true(costs_message(&costs, 0, 1) == 3 + 2);
     assert_true(costs_message(&costs, 1, 0) == 1 + 2);
     assert_true(costs_message(&costs, 1, 2) == 1 + 4);
@@ -92,7 +98,8 @@ static void test_links(void **state)
         assert_int_equal(costs_set(&many, text, &arena, &error), STATUS_OK);
     }
     for (uint32_t from = 0; from < 1000; from++)
-        assert_true(costs_message(&many, from, from * 31 % 997 + 1000) == from && costs_message(&many, from, 999 - from) == 0);
+        assert_true(costs_message(&many, from, from * 31 % 997 + 1000) == from &&
+                    costs_message(&many, from, 999 - from) == 0);
 }
 
 static void test_recut(void **state)
@@ -102,11 +109,14 @@ static void test_recut(void **state)
     const Costs finer = costs_resolve(&costs, 8, NULL, &arena), coarser = costs_resolve(&costs, 2, NULL, &arena),
                 same = costs_resolve(&costs, 4, NULL, &arena), third = costs_resolve(&costs, 3, NULL, &arena);
     for (uint32_t s = 0; s < 8; s++) {
-        assert_true(costs_pass(&finer, s, COST_F) == (s / 2 == 1 ? 3 : 1) && costs_pass(&finer, s, COST_W) == (s / 2 == 3 ? 2 : 1.5));
-        assert_true(costs_pass(&finer, s, COST_B) == (s / 2 == 3 ? 4 : 2) && costs_memory(&finer, s, COST_MEMORY_I) == 2);
+        assert_true(costs_pass(&finer, s, COST_F) == (s / 2 == 1 ? 3 : 1) &&
+                    costs_pass(&finer, s, COST_W) == (s / 2 == 3 ? 2 : 1.5));
+        assert_true(costs_pass(&finer, s, COST_B) == (s / 2 == 3 ? 4 : 2) &&
+                    costs_memory(&finer, s, COST_MEMORY_I) == 2);
         assert_true(costs_pair(&finer, s, s, COST_B) == (s < 2 ? 2.5 : s < 4 ? 2.5 : s < 6 ? 1.5 : 2.5));
     }
-    assert_true(costs_pass(&coarser, 0, COST_F) == 8 && costs_pass(&coarser, 1, COST_F) == 4 && costs_pass(&coarser, 1, COST_B) == 12);
+    assert_true(costs_pass(&coarser, 0, COST_F) == 8 && costs_pass(&coarser, 1, COST_F) == 4 &&
+                costs_pass(&coarser, 1, COST_B) == 12);
     assert_true(costs_pass(&third, 0, COST_F) == 4 && fabs(costs_pass(&third, 1, COST_F) - 16.0 / 3) < 1e-12 &&
                 fabs(costs_pass(&third, 2, COST_F) - 8.0 / 3) < 1e-12);
     assert_true(costs_pass(&same, 1, COST_F) == 6 && finer.bytes == 9 && costs_seconds(&finer) == 1e-3);
@@ -120,8 +130,8 @@ static Costs resolved_from(const char *text, uint32_t stages)
 
 enum { ALL_USED = (1 << STAGE_COSTS) - 1 };
 
-/* The halves of a backward: each stage's own; else B of the stage minus the other; else in the ratio of the stages that have both; else
-   half each. What holds for all stages counts only where a stage has no B of its own. */
+/* The halves of a backward: each stage's own; else B of the stage minus the other; else in the ratio of the stages that
+   have both; else half each. What holds for all stages counts only where a stage has no B of its own. */
 static void test_halves(void **state)
 {
     (void)state;
@@ -134,7 +144,8 @@ static void test_halves(void **state)
         {"B[1]=9,I[1]=3", 3, 6, "W[1]: B - I\n"},
         {"B[1]=9,W[1]=3", 6, 3, "I[1]: B - W\n"},
         {"B[1]=9,W[1]=10", 0, 10, "I[1]: 0, as W takes more than B\n"},
-        {"B[1]=9,I[0]=2,W[0]=1,I[2]=4,W[2]=2", 6, 3, "I[1] and W[1]: B in the ratio of I to W of the stages that have both\n"},
+        {"B[1]=9,I[0]=2,W[0]=1,I[2]=4,W[2]=2", 6, 3,
+         "I[1] and W[1]: B in the ratio of I to W of the stages that have both\n"},
         {"B[1]=9,I[0]=5", 4.5, 4.5, "I[1] and W[1]: half of B, as no stage has both I and W\n"},
         {"B[1]=9,I=1,W=2", 4.5, 4.5, "I[1] and W[1]: half of B, as no stage has both I and W\n"},
         {"B[0]=9,I=1,W=2", 1, 2, "I[0] and W[0]: half of B"},
@@ -165,7 +176,8 @@ static void test_derived(void **state)
 {
     (void)state;
     const Costs costs = resolved_from("F[0]=2,F[1]=3,I[0]=4,W[0]=5,B[1]=18", 2);
-    assert_true(costs_pass(&costs, 0, COST_B) == 9 && costs_pass(&costs, 1, COST_I) == 8 && costs_pass(&costs, 1, COST_W) == 10);
+    assert_true(costs_pass(&costs, 0, COST_B) == 9 && costs_pass(&costs, 1, COST_I) == 8 &&
+                costs_pass(&costs, 1, COST_W) == 10);
     assert_true(costs_has_derived(&costs, 1 << COST_B) && costs_has_derived(&costs, 1 << COST_W) &&
                 !costs_has_derived(&costs, 1 << COST_F | 1 << COST_U));
     char *text;
@@ -174,11 +186,14 @@ static void test_derived(void **state)
     costs_put_derived_json(&costs, 1 << COST_B | 1 << COST_FB | 1 << COST_W, stream);
     fclose(stream);
     assert_string_equal(text, "[\n"
-        "  {\"cost\": \"W\", \"stages\": [1], \"values\": [10], \"rule\": \"B in the ratio of I to W of the stages that have both\"},\n"
-        "  {\"cost\": \"B\", \"stages\": [0], \"values\": [9], \"rule\": \"I + W\"},\n"
-        "  {\"cost\": \"FB\", \"stages\": [0, 1], \"values\": [11, 21], \"rule\": \"F + B, as neither FB nor overlap is given\"}]");
+                              "  {\"cost\": \"W\", \"stages\": [1], \"values\": [10], \"rule\": \"B in the ratio of I "
+                              "to W of the stages that have both\"},\n"
+                              "  {\"cost\": \"B\", \"stages\": [0], \"values\": [9], \"rule\": \"I + W\"},\n"
+                              "  {\"cost\": \"FB\", \"stages\": [0, 1], \"values\": [11, 21], \"rule\": \"F + B, as "
+                              "neither FB nor overlap is given\"}]");
     free(text);
-    const Costs defaults = resolved_from("F[0]=2,F[1]=3", 2), some = resolved_from("F[0]=2", 2), overlap = resolved_from("F[0]=2,F[1]=3,overlap=1", 2);
+    const Costs defaults = resolved_from("F[0]=2,F[1]=3", 2), some = resolved_from("F[0]=2", 2),
+                overlap = resolved_from("F[0]=2,F[1]=3,overlap=1", 2);
     assert_true(costs_has_derived(&defaults, 1 << COST_B) && costs_has_derived(&defaults, 1 << COST_I));
     assert_true(!costs_has_derived(&some, 1 << COST_B) && costs_has_derived(&some, 1 << COST_F));
     assert_true(!costs_has_derived(&overlap, 1 << COST_FB) && costs_has_derived(&defaults, 1 << COST_FB));
@@ -190,8 +205,10 @@ static void test_derived_then_recut(void **state)
     (void)state;
     const Costs costs = resolved_from("stages=2,F[0]=2,F[1]=4,B[0]=6,B[1]=12,I[1]=8", 4);
     for (uint32_t s = 0; s < 4; s++) {
-        assert_true(costs_pass(&costs, s, COST_F) == (s < 2 ? 1 : 2) && costs_pass(&costs, s, COST_B) == (s < 2 ? 3 : 6));
-        assert_true(costs_pass(&costs, s, COST_I) == (s < 2 ? 1.5 : 4) && costs_pass(&costs, s, COST_W) == (s < 2 ? 1.5 : 2));
+        assert_true(costs_pass(&costs, s, COST_F) == (s < 2 ? 1 : 2) &&
+                    costs_pass(&costs, s, COST_B) == (s < 2 ? 3 : 6));
+        assert_true(costs_pass(&costs, s, COST_I) == (s < 2 ? 1.5 : 4) &&
+                    costs_pass(&costs, s, COST_W) == (s < 2 ? 1.5 : 2));
     }
     assert_int_equal(costs.stage_count, 4);
     assert_string_equal(costs.derived[0].where, "[1]");
@@ -205,9 +222,11 @@ static void test_unused(void **state)
     assert_true(costs_unused(&stage, 4, 4, text, sizeof text));
     assert_string_equal(text, "F[4] is for no stage: the stages are 0..3");
     assert_true(!costs_unused(&stage, 5, 4, text, sizeof text) && costs_unused(&fewer, 8, 4, text, sizeof text));
-    const Costs overruled = costs_from("I=1,B[0]=2,B[1]=2"), own = costs_from("I=1,B[0]=2,I[0]=1"), some = costs_from("I=1,B[0]=2");
+    const Costs overruled = costs_from("I=1,B[0]=2,B[1]=2"), own = costs_from("I=1,B[0]=2,I[0]=1"),
+                some = costs_from("I=1,B[0]=2");
     assert_true(costs_unused(&overruled, 2, 2, text, sizeof text));
-    assert_string_equal(text, "I counts for no stage: each has a B of its own, from which I follows; say I[0] = ... and so on");
+    assert_string_equal(
+        text, "I counts for no stage: each has a B of its own, from which I follows; say I[0] = ... and so on");
     assert_true(!costs_unused(&own, 1, 1, text, sizeof text) && !costs_unused(&some, 2, 2, text, sizeof text));
     assert_true(costs_unused(&link, 4, 3, text, sizeof text) && !costs_unused(&link, 4, 4, text, sizeof text));
 }
@@ -233,13 +252,18 @@ static void test_dealing(void **state)
 static void test_parts(void **state)
 {
     (void)state;
-    static const char model[] = "model_layers=7,attention.F=1,attention.B=2,attention.W=3,attention.U=4,mlp.F=10,mlp.B=20,mlp.W=30,mlp.U=40,"
-                                "embedding.F=100,embedding.W=300,embedding.U=400,head.F=1000,head.B=2000,head.W=3000,head.U=4000";
+    static const char model[] =
+        "model_layers=7,attention.F=1,attention.B=2,attention.W=3,attention.U=4,mlp.F=10,mlp.B=20,mlp.W=30,mlp.U=40,"
+        "embedding.F=100,embedding.W=300,embedding.U=400,head.F=1000,head.B=2000,head.W=3000,head.U=4000";
     static const uint32_t layers[][4] = {{7}, {4, 3}, {3, 2, 2}, {2, 2, 2, 1}};
     static const struct {
         StageCost cost;
         double layer, first, last;
-    } passes[] = {{COST_F, 11, 100, 1000}, {COST_I, 22, 0, 2000}, {COST_W, 33, 300, 3000}, {COST_B, 55, 300, 5000}, {COST_U, 44, 400, 4000}};
+    } passes[] = {{COST_F, 11, 100, 1000},
+                  {COST_I, 22, 0, 2000},
+                  {COST_W, 33, 300, 3000},
+                  {COST_B, 55, 300, 5000},
+                  {COST_U, 44, 400, 4000}};
     for (uint32_t stages = 1; stages <= 4; stages++)
         for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
             const Costs costs = resolved_from(model, stages);
@@ -258,14 +282,19 @@ static void test_parts(void **state)
 static void test_parts_and_others(void **state)
 {
     (void)state;
-    const Costs mlp = resolved_from("model_layers=5,rows.F=1,perceptron.F=2,perceptron.B=8,first_layer.B=3,squared_error.B=100", 2);
+    const Costs mlp =
+        resolved_from("model_layers=5,rows.F=1,perceptron.F=2,perceptron.B=8,first_layer.B=3,squared_error.B=100", 2);
     assert_true(costs_pass(&mlp, 0, COST_I) == 2 * 8 + 3 && costs_pass(&mlp, 1, COST_I) == 2 * 8 + 100);
-    assert_true(costs_pass(&mlp, 0, COST_F) == 1 + 3 * 2 && costs_pass(&mlp, 1, COST_F) == 2 * 2 && costs_pass(&mlp, 0, COST_U) == 0);
+    assert_true(costs_pass(&mlp, 0, COST_F) == 1 + 3 * 2 && costs_pass(&mlp, 1, COST_F) == 2 * 2 &&
+                costs_pass(&mlp, 0, COST_U) == 0);
     const Costs own = resolved_from("model_layers=4,mlp.F=2,mlp.B=1,head.F=1,F[1]=50,W=7,stages=8", 2);
-    assert_true(costs_pass(&own, 0, COST_F) == 4 && costs_pass(&own, 1, COST_F) == 50 && costs_pass(&own, 1, COST_W) == 7);
+    assert_true(costs_pass(&own, 0, COST_F) == 4 && costs_pass(&own, 1, COST_F) == 50 &&
+                costs_pass(&own, 1, COST_W) == 7);
     assert_int_equal(own.stage_count, 2);
-    const Recipe recipe = {.entries = {{{RECIPE_MLP, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}}}, .counts = {3},
-                           .share = 1, .whole = 2};
+    const Recipe recipe = {.entries = {{{RECIPE_MLP, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}}},
+                           .counts = {3},
+                           .share = 1,
+                           .whole = 2};
     Costs costs = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,head.F=10");
     const Costs shared = costs_resolve(&costs, 2, &recipe, &arena);
     assert_true(costs_pair(&shared, 0, 0, COST_B) == 2 * 2 * 6 && costs_pair(&shared, 1, 1, COST_B) == 2 * 6 + 10);
@@ -295,10 +324,13 @@ static void test_refused(void **state)
         {"F", "'F' is not 'key = value'"},
         {"F=1,,I=1", "'' is not 'key = value'"},
         {"memry_I=1", "no cost 'memry_I'; did you mean memory_I?"},
-        {"xyzzy=1", "no cost 'xyzzy'; there are F, I, W, B, FB, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, layers, "
-         "multiprocessors, model_layers, attention.F, attention.B, attention.W, attention.U, mlp.F, mlp.B, mlp.W, mlp.U, "
+        {"xyzzy=1",
+         "no cost 'xyzzy'; there are F, I, W, B, FB, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, layers, "
+         "multiprocessors, model_layers, attention.F, attention.B, attention.W, attention.U, mlp.F, mlp.B, mlp.W, "
+         "mlp.U, "
          "dispatch.F, dispatch.B, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, perceptron.U, "
-         "embedding.F, embedding.W, embedding.U, rows.F, first_layer.B, head.F, head.B, head.W, head.U, squared_error.F, "
+         "embedding.F, embedding.W, embedding.U, rows.F, first_layer.B, head.F, head.B, head.W, head.U, "
+         "squared_error.F, "
          "squared_error.B, unit, stages"},
         {"memory_w=1", "no cost 'memory_w'; did you mean memory_W?"},
         {"bandwith[0->1]=1", "no cost 'bandwith'; did you mean bandwidth?"},
@@ -318,8 +350,10 @@ static void test_refused(void **state)
         {"F[65536]=1", "F[65536]: in the brackets stands a stage, from 0 to 65535: F[3]"},
         {"F[99999999999999999999]=1", "F[99999999999999999999]: in the brackets stands a stage, from 0 to 65535: F[3]"},
         {"comm[1]=1", "comm[1]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
-        {"comm[1->]=1", "comm[1->]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
-        {"comm[0->1->2]=1", "comm[0->1->2]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
+        {"comm[1->]=1",
+         "comm[1->]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
+        {"comm[0->1->2]=1",
+         "comm[0->1->2]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
         {"comm[1->1]=1", "comm[1->1]: on one rank there is no message"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -335,8 +369,9 @@ static void test_refused(void **state)
 static void test_any_text(void **state)
 {
     (void)state;
-    static const char *const words[] = {"F", "FB", "comm", "bandwidth", "bytes", "unit", "memory_W", "[", "]", "->", "=", ",", "0", "3",
-                                        "70000", "1e9", "-", ".5", "K", " ", "#", "\t", "\377", "nan"};
+    static const char *const words[] = {"F", "FB", "comm", "bandwidth", "bytes", "unit", "memory_W", "[",
+                                        "]", "->", "=",    ",",         "0",     "3",    "70000",    "1e9",
+                                        "-", ".5", "K",    " ",         "#",     "\t",   "\377",     "nan"};
     uint32_t random = 1, taken = 0, refused = 0;
     for (int i = 0; i < 20000; i++) {
         char text[200] = "F";
@@ -356,11 +391,20 @@ static void test_any_text(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_stages), cmocka_unit_test(test_pairs),
-                                       cmocka_unit_test(test_links), cmocka_unit_test(test_recut), cmocka_unit_test(test_halves),
-                                       cmocka_unit_test(test_derived), cmocka_unit_test(test_derived_then_recut), cmocka_unit_test(test_unused),
-                                       cmocka_unit_test(test_dealing), cmocka_unit_test(test_part_names), cmocka_unit_test(test_parts),
-                                       cmocka_unit_test(test_parts_and_others), cmocka_unit_test(test_refused),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults),
+                                       cmocka_unit_test(test_stages),
+                                       cmocka_unit_test(test_pairs),
+                                       cmocka_unit_test(test_links),
+                                       cmocka_unit_test(test_recut),
+                                       cmocka_unit_test(test_halves),
+                                       cmocka_unit_test(test_derived),
+                                       cmocka_unit_test(test_derived_then_recut),
+                                       cmocka_unit_test(test_unused),
+                                       cmocka_unit_test(test_dealing),
+                                       cmocka_unit_test(test_part_names),
+                                       cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_parts_and_others),
+                                       cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_any_text)};
     return cmocka_run_group_tests(tests, NULL, free_arena);
 }

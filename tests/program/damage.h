@@ -33,14 +33,24 @@ static inline void assert_refused(const Program *program, const char *words)
 
 static inline Program *two_ranks(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 3, .preference = PREFER_BACKWARD,
-                                   .split = 100, .seed = 3});
+    return generate(arena, (Shape){.ranks = 2,
+                                   .stages = 2,
+                                   .pipes = 1,
+                                   .microbatches = 3,
+                                   .preference = PREFER_BACKWARD,
+                                   .split = 100,
+                                   .seed = 3});
 }
 
 static inline Program *bidirectional(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 2, .microbatches = 2, .preference = PREFER_FORWARD,
-                                   .overlap = 100, .seed = 6});
+    return generate(arena, (Shape){.ranks = 2,
+                                   .stages = 2,
+                                   .pipes = 2,
+                                   .microbatches = 2,
+                                   .preference = PREFER_FORWARD,
+                                   .overlap = 100,
+                                   .seed = 6});
 }
 
 static inline uint32_t find(const Program *program, uint32_t rank, Opcode opcode, uint32_t number)

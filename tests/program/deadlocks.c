@@ -24,7 +24,8 @@ static void a_circle_of_two_is_shown(void **state)
     arena_free(&arena);
 }
 
-/* In a ring of ranks each waits for the one before: a circle longer than what is printed of it, and one rank beside it. */
+/* In a ring of ranks each waits for the one before: a circle longer than what is printed of it, and one rank beside
+   it. */
 static void a_long_circle_is_cut_short(void **state)
 {
     (void)state;
@@ -45,11 +46,14 @@ static void a_long_circle_is_cut_short(void **state)
         rank->instructions = arena_array(&arena, 4, sizeof *rank->instructions);
         rank->chunk_count = rank->slots[SLOT_WEIGHTS] = r < RING ? 2 : 1;
         rank->chunks = arena_array(&arena, 2, sizeof *rank->chunks);
-        /* stages 0..7 round the ring, then 8..15 once more, so that rank 0 too has somebody before it; 16 on the ninth */
+        /* stages 0..7 round the ring, then 8..15 once more, so that rank 0 too has somebody before it; 16 on the
+           ninth */
         for (uint32_t c = 0; c < rank->chunk_count; c++)
             rank->chunks[c].stage = (uint16_t)(r < RING ? r + c * RING : 2 * RING);
         rank->slots[SLOT_MESSAGE] = 1;
-        rank->instructions[0] = (Instruction){.opcode = OP_RECEIVE_FORWARD, .chunk = r ? 0 : 1, .line = 40 + r,
+        rank->instructions[0] = (Instruction){.opcode = OP_RECEIVE_FORWARD,
+                                              .chunk = r ? 0 : 1,
+                                              .line = 40 + r,
                                               .peer = (uint16_t)((r + RING - 1) % RING)};
         rank->instructions[1] = rank->instructions[0]; /* as many instructions as passes */
         rank->instructions[2].opcode = OP_END;
@@ -65,7 +69,8 @@ static void waiting_for_a_rank_that_ends_is_shown(void **state)
 {
     (void)state;
     Arena arena = {0};
-    const Shape shape = {.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD, .seed = 1};
+    const Shape shape = {
+        .ranks = 2, .stages = 2, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD, .seed = 1};
     Program *program = copy_program(&arena, generate(&arena, shape));
     assert_verified(program);
     drop(program, 1, find(program, 1, OP_NORM, 0));

@@ -82,8 +82,13 @@ static void forward_only_keeps_order_and_lines_and_fewer_slots(void **state)
 {
     (void)state;
     Arena arena = {0};
-    const Program *program = generate(&arena, (Shape){.ranks = 4, .stages = 4, .pipes = 2, .microbatches = 9,
-                                                      .preference = PREFER_FORWARD, .split = 50, .seed = 2});
+    const Program *program = generate(&arena, (Shape){.ranks = 4,
+                                                      .stages = 4,
+                                                      .pipes = 2,
+                                                      .microbatches = 9,
+                                                      .preference = PREFER_FORWARD,
+                                                      .split = 50,
+                                                      .seed = 2});
     const Program *forward = forward_only(program, &arena);
     assert_true(forward->forward_only);
     for (uint32_t r = 0; r < 4; r++) {
@@ -117,7 +122,8 @@ static void forward_only_of_forward_only_is_the_same(void **state)
     (void)state;
     uint64_t seed = 4;
     Arena arena = {0};
-    const Program *once = forward_only(generate(&arena, random_shape(&seed)), &arena), *twice = forward_only(once, &arena);
+    const Program *once = forward_only(generate(&arena, random_shape(&seed)), &arena),
+                  *twice = forward_only(once, &arena);
     for (uint32_t r = 0; r < once->rank_count; r++) {
         assert_int_equal(once->ranks[r].instruction_count, twice->ranks[r].instruction_count);
         assert_memory_equal(once->ranks[r].slots, twice->ranks[r].slots, sizeof once->ranks[r].slots);
@@ -131,11 +137,11 @@ static void the_reference_is_one_microbatch_after_the_other(void **state)
 {
     (void)state;
     Arena arena = {0};
-    const Program *program = generate(&arena, (Shape){.ranks = 2, .stages = 3, .pipes = 2, .microbatches = 2,
-                                                      .split = 100, .seed = 2});
+    const Program *program =
+        generate(&arena, (Shape){.ranks = 2, .stages = 3, .pipes = 2, .microbatches = 2, .split = 100, .seed = 2});
     const Program *one = reference(program, &arena);
     static const char *const texts[] = {
-        "F0 m2 x- y2 c0 t0", "F1 m2 x2 y0 c1 t1", "F2 m2 x0 y- c2 t2",
+        "F0 m2 x- y2 c0 t0",         "F1 m2 x2 y0 c1 t1",         "F2 m2 x0 y- c2 t2",
         "B2 m2 x0 dx1 c2 t2 dy- g0", "B1 m2 x2 dx0 c1 t1 dy1 g0", "B0 m2 x- dx- c0 t0 dy0 g0",
     };
     assert_int_equal(one->rank_count, 1);
@@ -149,9 +155,10 @@ static void the_reference_is_one_microbatch_after_the_other(void **state)
     arena_free(&arena);
 }
 
-/* The microbatches whose W, or B, a rank runs on a chunk, in their order; of those alone that pass `copy`, unless NULL. */
-static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chunk, const StageCopies *copies, uint32_t copy,
-                             uint32_t *order)
+/* The microbatches whose W, or B, a rank runs on a chunk, in their order; of those alone that pass `copy`, unless
+   NULL. */
+static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chunk, const StageCopies *copies,
+                             uint32_t copy, uint32_t *order)
 {
     const RankProgram *own = &program->ranks[rank];
     uint32_t count = 0;
@@ -204,8 +211,8 @@ static void a_reference_of_too_many_stages_is_refused(void **state)
     Program *derived = NULL;
     Error error = {""};
     for (uint32_t stages = PROGRAM_CHUNKS_MAX; stages <= PROGRAM_CHUNKS_MAX + 1; stages++) {
-        const Program *program = generate(&arena, (Shape){.ranks = 4, .stages = stages, .pipes = 1,
-                                                          .microbatches = 2, .seed = 2});
+        const Program *program =
+            generate(&arena, (Shape){.ranks = 4, .stages = stages, .pipes = 1, .microbatches = 2, .seed = 2});
         if (stages == PROGRAM_CHUNKS_MAX) {
             assert_good(reference(program, &arena));
         } else {

@@ -8,7 +8,8 @@
 static void instructions_have_one_text(void **state)
 {
     (void)state;
-    RankProgram ranks[] = {{.chunk_count = 2, .slots = {[SLOT_WEIGHTS] = 2}}, {.chunk_count = 1, .slots = {[SLOT_WEIGHTS] = 1}},
+    RankProgram ranks[] = {{.chunk_count = 2, .slots = {[SLOT_WEIGHTS] = 2}},
+                           {.chunk_count = 1, .slots = {[SLOT_WEIGHTS] = 1}},
                            {.chunk_count = 1, .slots = {[SLOT_WEIGHTS] = 3}}};
     const Program program = {.ranks = ranks, .rank_count = 3};
     static const struct {
@@ -16,13 +17,18 @@ static void instructions_have_one_text(void **state)
         Instruction instruction;
         const char *text;
     } cases[] = {
-        {0, {.opcode = OP_FORWARD, .chunk = 1, .microbatch = 3, .slot = {2, SLOT_NONE, 0, 4, 0, 0, 1}}, "F1 m3 x2 y- c0 t4"},
+        {0,
+         {.opcode = OP_FORWARD, .chunk = 1, .microbatch = 3, .slot = {2, SLOT_NONE, 0, 4, 0, 0, 1}},
+         "F1 m3 x2 y- c0 t4"},
         {1, {.opcode = OP_FORWARD, .microbatch = 3, .slot = {2, SLOT_NONE, 0, 4}}, "F m3 x2 y- c0 t4"},
-        {0, {.opcode = OP_FORWARD_ONLY, .chunk = 1, .microbatch = 3, .slot = {2, 1, 0, 4, 0, 0, 1}}, "FO1 m3 x2 y1 c0 t4"},
+        {0,
+         {.opcode = OP_FORWARD_ONLY, .chunk = 1, .microbatch = 3, .slot = {2, 1, 0, 4, 0, 0, 1}},
+         "FO1 m3 x2 y1 c0 t4"},
         {0, {.opcode = OP_BACKWARD, .microbatch = 70000, .slot = {1, 2, 3, 4, 5, 6}}, "B0 m70000 x1 dx2 c3 t4 dy5 g6"},
         {1, {.opcode = OP_BACKWARD_INPUT, .slot = {1, 2, 3, 4, 5, 6}}, "I m0 x1 dx2 c3 t4 dy5 g6"},
         {1, {.opcode = OP_BACKWARD_WEIGHT, .slot = {1, 2, 3, 4, 5, 6}}, "W m0 x1 t4 dy5 g6"},
-        {0, {.opcode = OP_FORWARD, .chunk = 1, .slot = {2, 1, 0, 4, 0, 0, 0}}, "F1 m0 x2 y1 c0 t4 w0"}, /* not its own */
+        /* not its own */
+        {0, {.opcode = OP_FORWARD, .chunk = 1, .slot = {2, 1, 0, 4, 0, 0, 0}}, "F1 m0 x2 y1 c0 t4 w0"},
         {2, {.opcode = OP_FORWARD, .microbatch = 3, .slot = {2, SLOT_NONE, 0, 4, 0, 0, 2}}, "F m3 x2 y- c0 t4 w2"},
         {2, {.opcode = OP_RENEW, .microbatch = 8, .slot = {2, 0}}, "U n8 w2 w0"},
         {0, {.opcode = OP_RENEW, .chunk = 1, .microbatch = 8, .slot = {1, 1}}, "U1 n8"},
@@ -43,7 +49,8 @@ static void instructions_have_one_text(void **state)
         const int length = program_instruction_text(&program, cases[i].rank, &cases[i].instruction, text, sizeof text);
         assert_string_equal(text, cases[i].text);
         assert_int_equal(length, strlen(text));
-        assert_int_equal(program_instruction_text(&program, cases[i].rank, &cases[i].instruction, small, sizeof small), length);
+        assert_int_equal(program_instruction_text(&program, cases[i].rank, &cases[i].instruction, small, sizeof small),
+                         length);
         assert_int_equal(strncmp(small, text, sizeof small - 1), 0);
     }
 }
@@ -126,7 +133,7 @@ static void the_table_is_in_order(void **state)
                                      operand->kind == OPERAND_POST_RECEIVE;
         }
         assert_true(count <= OPERANDS_MAX);
-        for (int class = 0; class < SLOT_CLASSES; class++) /* two would have to be told apart */
+        for (int class = 0; class < SLOT_CLASSES; class ++) /* two would have to be told apart */
             assert_true(fills[class] <= 1);
     }
 }

@@ -5,27 +5,44 @@
 
 static Program *three_ranks(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 3, .stages = 3, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD,
-                                   .seed = 3});
+    return generate(
+        arena,
+        (Shape){.ranks = 3, .stages = 3, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD, .seed = 3});
 }
 
 /* Several versions of the weights of rank 0's stage. */
 static Program *pipedream(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 5, .preference = PREFER_BACKWARD, .update = 1,
+    return generate(arena, (Shape){.ranks = 2,
+                                   .stages = 2,
+                                   .pipes = 1,
+                                   .microbatches = 5,
+                                   .preference = PREFER_BACKWARD,
+                                   .update = 1,
                                    .seed = 3});
 }
 
 static Program *pipedream_2bw(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 1, .microbatches = 8, .preference = PREFER_BACKWARD, .update = 2,
-                                   .delayed = true, .seed = 3});
+    return generate(arena, (Shape){.ranks = 2,
+                                   .stages = 2,
+                                   .pipes = 1,
+                                   .microbatches = 8,
+                                   .preference = PREFER_BACKWARD,
+                                   .update = 2,
+                                   .delayed = true,
+                                   .seed = 3});
 }
 
 /* The copies of both stages, one in each pipe, update together. */
 static Program *pipedream_copies(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 2, .stages = 2, .pipes = 2, .microbatches = 4, .preference = PREFER_BACKWARD, .update = 2,
+    return generate(arena, (Shape){.ranks = 2,
+                                   .stages = 2,
+                                   .pipes = 2,
+                                   .microbatches = 4,
+                                   .preference = PREFER_BACKWARD,
+                                   .update = 2,
                                    .seed = 3});
 }
 
@@ -41,8 +58,15 @@ static Program *ends_with_a_send(Arena *arena)
 /* Two stages, the first on three of four ranks. */
 static Program *replicated(Arena *arena)
 {
-    return generate(arena, (Shape){.ranks = 4, .stages = 2, .pipes = 1, .microbatches = 6, .placement = PLACE_RANDOM, .replicas = 3,
-                                   .preference = PREFER_BACKWARD, .split = 100, .seed = 16});
+    return generate(arena, (Shape){.ranks = 4,
+                                   .stages = 2,
+                                   .pipes = 1,
+                                   .microbatches = 6,
+                                   .placement = PLACE_RANDOM,
+                                   .replicas = 3,
+                                   .preference = PREFER_BACKWARD,
+                                   .split = 100,
+                                   .seed = 16});
 }
 
 typedef struct Fault {
@@ -85,17 +109,24 @@ static void copies_on_one_rank(Program *program)
         for (uint32_t p = 0; p < 2; p++)
             for (uint16_t r = 0; r < 2; r++)
                 for (uint8_t c = 0; c < 2; c++)
-                    if (program->ranks[r].chunks[c].pipe == p && program->ranks[r].chunks[c].stage == program->groups[g].stage)
+                    if (program->ranks[r].chunks[c].pipe == p &&
+                        program->ranks[r].chunks[c].stage == program->groups[g].stage)
                         program->groups[g].members[p] = (GroupMember){r, c};
 }
 static Recipe damaged_recipe;
 static void give_recipe(Program *program)
 {
     damaged_recipe = (Recipe){
-        .entries = {{{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, {RECIPE_MLP, RECIPE_F},
-                     {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}},
+        .entries = {{{RECIPE_ATTENTION, RECIPE_F},
+                     {RECIPE_MLP, RECIPE_B},
+                     {RECIPE_MLP, RECIPE_W},
+                     {RECIPE_MLP, RECIPE_F},
+                     {RECIPE_ATTENTION, RECIPE_B},
+                     {RECIPE_ATTENTION, RECIPE_W}},
                     {{RECIPE_COMBINE, RECIPE_B}, {RECIPE_COMBINE, RECIPE_F}}},
-        .counts = {6, 2}, .share = 20, .whole = 132,
+        .counts = {6, 2},
+        .share = 20,
+        .whole = 132,
     };
     program->recipe = &damaged_recipe;
 }
@@ -216,7 +247,10 @@ static void two_norms(Program *program)
         insert(program, r, find(program, r, OP_NORM, 0), *at(program, r, OP_NORM, 0));
 }
 static void no_update(Program *program) { drop(program, 0, find(program, 0, OP_UPDATE, 0)); }
-static void two_updates(Program *program) { insert(program, 0, find(program, 0, OP_UPDATE, 0), *at(program, 0, OP_UPDATE, 0)); }
+static void two_updates(Program *program)
+{
+    insert(program, 0, find(program, 0, OP_UPDATE, 0), *at(program, 0, OP_UPDATE, 0));
+}
 static void no_reduce(Program *program)
 {
     for (uint32_t r = 0; r < 2; r++)
@@ -346,7 +380,8 @@ static void copy_without_microbatches(Program *program)
     const uint32_t rank = copy_of(program, 0).rank, other = copy_of(program, 1).rank;
     RankProgram *stream = &program->ranks[rank];
     for (uint32_t i = 0; i < stream->instruction_count; i++)
-        if (stream->instructions[i].opcode == OP_FORWARD && stream->instructions[i].chunk == copy_of(program, 0).chunk) {
+        if (stream->instructions[i].opcode == OP_FORWARD &&
+            stream->instructions[i].chunk == copy_of(program, 0).chunk) {
             Instruction forward = stream->instructions[i];
             forward.chunk = copy_of(program, 1).chunk;
             insert(program, other, 0, forward);
@@ -360,7 +395,8 @@ static void sent_to_the_other_copy(Program *program)
             Instruction *receive = &program->ranks[r].instructions[i];
             if (receive->opcode != OP_RECEIVE_FORWARD)
                 continue;
-            receive->peer = receive->peer == copy_of(program, 0).rank ? copy_of(program, 1).rank : copy_of(program, 0).rank;
+            receive->peer =
+                receive->peer == copy_of(program, 0).rank ? copy_of(program, 1).rank : copy_of(program, 0).rank;
             receive->peer = receive->peer == r ? copy_of(program, 2).rank : receive->peer;
             return;
         }
@@ -409,7 +445,8 @@ static void faults_are_named(void **state)
         {two_ranks, recipe_twice, "compute entry 3|attention(F) stands twice"},
         {two_ranks, recipe_incomplete, "attention(W) is missing"},
         {two_ranks, recipe_backwards, "compute entry 1|mlp(W) needs mlp(B), which comes behind it"},
-        {two_ranks, recipe_circle, "wait for each other: compute at mlp(B) for combine(B), comm at combine(F) for mlp(F)"},
+        {two_ranks, recipe_circle,
+         "wait for each other: compute at mlp(B) for combine(B), comm at combine(F) for mlp(F)"},
         {two_ranks, recipe_computes_in_comm, "comm entry 1|mlp computes"},
         {two_ranks, recipe_of_all, "comm takes 132 of 132"},
         {two_ranks, recipe_unknown, "no component 5"},
@@ -441,8 +478,10 @@ static void faults_are_named(void **state)
         {two_ranks, peer_itself, "rank 0|rank 0 is not another rank of 2"},
         {two_ranks, peer_nobody, "rank 0|rank 2 is not another rank of 2"},
         {three_ranks, peer_elsewhere, "rank 0|`SEND_F m0 r2|stage 1 is on rank 1"},
-        {ends_with_a_send, send_not_waited, "rank 0|`END`|message slot|still holds in flight the activation made by stage 0"},
-        {two_ranks, swapped_messages, "RECV_F m1|SEND_F m0|by stage 0 microbatch 1|by stage 0 microbatch 0|rank 0|rank 1"},
+        {ends_with_a_send, send_not_waited,
+         "rank 0|`END`|message slot|still holds in flight the activation made by stage 0"},
+        {two_ranks, swapped_messages,
+         "RECV_F m1|SEND_F m0|by stage 0 microbatch 1|by stage 0 microbatch 0|rank 0|rank 1"},
         {two_ranks, no_norm, "NORM must come first"},
         {two_ranks, two_norms, "a second NORM"},
         {two_ranks, no_update, "rank 0|`END`|chunk 0 has not been updated"},
@@ -458,12 +497,14 @@ static void faults_are_named(void **state)
         {pipedream, no_version, "rank 0|`F m1|slot w is missing"},
         {pipedream, version_out_of_range, "rank 0|`F m1|slot w9 does not exist"},
         {pipedream, version_of_nobody, "rank 0|`F m1|slot w1 holds nothing, needs weights of stage 0"},
-        {pipedream, version_overwritten, "rank 0|`U n1 w0 w0`|holds version 0, with which 1 microbatch must still run backward"},
+        {pipedream, version_overwritten,
+         "rank 0|`U n1 w0 w0`|holds version 0, with which 1 microbatch must still run backward"},
         {pipedream_2bw, version_missing, "rank 0|`F m4|slot w1 holds nothing, needs weights of stage 0"},
         {pipedream, update_missing, "rank 0|`END`|no U takes the gradients of the last 1 microbatch of stage 0"},
         {pipedream, wrong_count, "`U n2|takes the gradients of 2 microbatches; what is there is of 1"},
         {pipedream, update_twice, "`U n1|takes the gradients of 1 microbatch; what is there is of 0"},
-        {pipedream, newest_elsewhere, "rank 0|`END`|slot w0 holds version|of the weights of stage 0, the newest is version 5"},
+        {pipedream, newest_elsewhere,
+         "rank 0|`END`|slot w0 holds version|of the weights of stage 0, the newest is version 5"},
         {two_ranks, versions_in_a_synchronous_program, "only an asynchronous program has several"},
         {two_ranks, update_in_a_synchronous_program, "`U|has no place in a full program"},
         {pipedream, norm_inside, "`NORM`|has no place in an asynchronous program"},
@@ -472,7 +513,8 @@ static void faults_are_named(void **state)
         {pipedream_copies, copy_not_updated, "rank 0|`REDUCE|the U of chunk|must follow"},
         {pipedream_copies, copy_counts_its_own, "rank 0|`U|takes the gradients of 1 microbatch; what is there is of 2"},
         {pipedream_copies, copy_updates_alone, "deadlock: rank 0|`REDUCE|waits for rank 1, which has ended"},
-        {pipedream_copies, one_pipe_names_versions, "pipe 1 says which versions of the weights its microbatches use, pipe 0 does not"},
+        {pipedream_copies, one_pipe_names_versions,
+         "pipe 1 says which versions of the weights its microbatches use, pipe 0 does not"},
         {pipedream, too_few_weights, "rank 0 has 0 weights slots for 1 chunk"},
         {pipedream, too_many_weights, "rank 0 has 9000 weights slots for 1 chunk"},
         {pipedream, unused_weights, "rank 0|weights slots and uses"},

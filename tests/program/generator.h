@@ -1,8 +1,9 @@
 #ifndef TESTS_PROGRAM_GENERATOR_H
 #define TESTS_PROGRAM_GENERATOR_H
 
-/* Well-formed programs of many shapes. A list scheduler picks one ready pass after the other, anywhere; a message is written
-   into both ranks' streams at once, so that the order in which things were picked proves that nobody waits for ever. */
+/* Well-formed programs of many shapes. A list scheduler picks one ready pass after the other, anywhere; a message is
+   written into both ranks' streams at once, so that the order in which things were picked proves that nobody waits for
+   ever. */
 
 #include "runtime/program/program.h"
 
@@ -14,13 +15,14 @@ typedef enum Preference { PREFER_FORWARD, PREFER_BACKWARD, PREFER_ANY } Preferen
 
 typedef struct Shape {
     uint32_t ranks, stages, pipes, microbatches; /* of each pipe; at least as many stages as ranks */
-    Placement placement; /* LOOP: stage s on s % ranks, odd pipes mirrored; V: there and back */
-    uint32_t replicas;   /* RANDOM: most copies of a stage in a pipe; 0 is 1 */
+    Placement placement;                         /* LOOP: stage s on s % ranks, odd pipes mirrored; V: there and back */
+    uint32_t replicas;                           /* RANDOM: most copies of a stage in a pipe; 0 is 1 */
     Preference preference;
-    uint32_t split;      /* of 100 backwards so many are I and W */
-    uint32_t overlap;    /* of 100 chances so many are taken */
-    uint32_t update;     /* asynchronous: a U behind so many backwards of a stage, on all of its copies; 0: synchronous */
-    bool delayed;        /* asynchronous: microbatch m uses version max(m / update - 1, 0), not the newest */
+    uint32_t split;   /* of 100 backwards so many are I and W */
+    uint32_t overlap; /* of 100 chances so many are taken */
+    /* asynchronous: a U behind so many backwards of a stage, on all of its copies; 0: synchronous */
+    uint32_t update;
+    bool delayed; /* asynchronous: microbatch m uses version max(m / update - 1, 0), not the newest */
     uint64_t seed;
 } Shape;
 
@@ -33,14 +35,11 @@ static inline uint64_t random_next(uint64_t *state)
     return z ^ z >> 31;
 }
 
-static inline uint32_t random_below(uint64_t *state, uint32_t limit)
-{
-    return (uint32_t)(random_next(state) % limit);
-}
+static inline uint32_t random_below(uint64_t *state, uint32_t limit) { return (uint32_t)(random_next(state) % limit); }
 
 typedef struct PassState {
     uint16_t x, y, dx, dy, context, stash, gradient; /* slots on the rank of the stage */
-    uint32_t version; /* of the weights that its F has used */
+    uint32_t version;                                /* of the weights that its F has used */
     bool f, i, w, x_in_flight, dy_in_flight;
 } PassState;
 
@@ -68,9 +67,9 @@ typedef struct Generator {
     Shape shape;
     Arena *arena;
     Program *program;
-    PassState *passes; /* [pipe][stage][microbatch] */
-    GroupMember *places; /* [pipe][stage][microbatch] */
-    WeightState *weights; /* [rank][chunk] */
+    PassState *passes;              /* [pipe][stage][microbatch] */
+    GroupMember *places;            /* [pipe][stage][microbatch] */
+    WeightState *weights;           /* [rank][chunk] */
     uint32_t *gathered, *completed; /* [stage]: backwards since the last U, in all */
     Stream *streams;
 } Generator;
@@ -263,8 +262,9 @@ static inline void gather(Generator *generator, Pass pass)
 static inline void use_weights(Generator *generator, Pass pass, Instruction *instruction)
 {
     const WeightState *weights = weight_state(generator, pass);
-    instruction->slot[6] = generator->shape.update ? weights->slots[slot_of_version(weights, pass_state(generator, pass)->version)]
-                                                   : instruction->chunk;
+    instruction->slot[6] = generator->shape.update
+                               ? weights->slots[slot_of_version(weights, pass_state(generator, pass)->version)]
+                               : instruction->chunk;
 }
 
 static inline void compute_forward(Generator *generator, Pass pass)
@@ -331,7 +331,8 @@ typedef enum PassKind { PASS_KIND_FORWARD, PASS_KIND_BACKWARD, PASS_KIND_WEIGHT,
 static inline bool is_ready(const Generator *generator, PassKind kind, Pass pass)
 {
     const PassState *state = pass_state(generator, pass);
-    const Pass before = {pass.pipe, pass.stage - 1, pass.microbatch}, after = {pass.pipe, pass.stage + 1, pass.microbatch};
+    const Pass before = {pass.pipe, pass.stage - 1, pass.microbatch},
+               after = {pass.pipe, pass.stage + 1, pass.microbatch};
     switch (kind) {
     case PASS_KIND_FORWARD:
         return !state->f && (pass.stage == 0 || pass_state(generator, before)->f) &&
@@ -429,7 +430,8 @@ static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t 
 {
     const Shape *shape = &generator->shape;
     const uint32_t around = stage % (2 * shape->ranks);
-    uint32_t rank = shape->placement == PLACE_V && around >= shape->ranks ? 2 * shape->ranks - 1 - around : stage % shape->ranks;
+    uint32_t rank =
+        shape->placement == PLACE_V && around >= shape->ranks ? 2 * shape->ranks - 1 - around : stage % shape->ranks;
     if (shape->placement != PLACE_RANDOM)
         return pipe % 2 ? shape->ranks - 1 - rank : rank;
     const bool empty = has_empty_rank(generator->program);
@@ -472,7 +474,8 @@ static inline void place_stage(Generator *generator, uint32_t p, uint32_t s)
 static inline void make_group(Generator *generator, uint32_t stage)
 {
     Program *program = generator->program;
-    Group group = {.stage = (uint16_t)stage, .members = arena_array(generator->arena, program->rank_count, sizeof(GroupMember))};
+    Group group = {.stage = (uint16_t)stage,
+                   .members = arena_array(generator->arena, program->rank_count, sizeof(GroupMember))};
     for (uint32_t p = 0; p < program->pipe_count; p++)
         for (uint32_t r = 0; r < program->rank_count; r++)
             for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++)
@@ -489,7 +492,8 @@ static inline void place_stages(Generator *generator)
     for (uint32_t p = 0; p < shape->pipes; p++) {
         program->pipes[p] = (Pipe){shape->microbatches, p * shape->microbatches, NULL};
         if (shape->delayed)
-            program->pipes[p].versions = arena_array(generator->arena, shape->microbatches, sizeof *program->pipes[p].versions);
+            program->pipes[p].versions =
+                arena_array(generator->arena, shape->microbatches, sizeof *program->pipes[p].versions);
         for (uint32_t m = 0; shape->delayed && m < shape->microbatches; m++)
             program->pipes[p].versions[m] = wanted_version(shape, m);
         for (uint32_t s = 0; s < shape->stages; s++)
@@ -532,13 +536,13 @@ static inline void finish(Generator *generator)
         rank->instructions = stream->instructions;
         rank->instruction_count = stream->count;
         rank->peak_activations = stream->peak;
-        for (int class = 0; class < SLOT_CLASSES; class++)
+        for (int class = 0; class < SLOT_CLASSES; class ++)
             rank->slots[class] = stream->pools[class].count;
     }
 }
 
-/* One that is right: components of any choice, in an order in which each comes behind what it needs, communication in comm or
-   in compute. */
+/* One that is right: components of any choice, in an order in which each comes behind what it needs, communication in
+   comm or in compute. */
 static inline Recipe random_recipe(uint64_t *seed)
 {
     Recipe recipe = {.counts = {0}};
@@ -598,13 +602,14 @@ static inline Program *generate(Arena *arena, Shape shape)
         Stream *stream = &generator.streams[r];
         program->ranks[r].chunks = arena_array(arena, (size_t)shape.pipes * shape.stages, sizeof(Chunk));
         stream->sending = arena_array(arena, 2 * passes, sizeof *stream->sending);
-        for (int class = 0; class < SLOT_CLASSES; class++)
+        for (int class = 0; class < SLOT_CLASSES; class ++)
             stream->pools[class].free = arena_array(arena, 2 * passes, sizeof(uint16_t));
         stream->line = 1;
     }
     place_stages(&generator);
     for (uint32_t idle = 0, rank = 0; idle < 8 * shape.ranks; idle++) {
-        rank = shape.preference == PREFER_ANY ? random_below(&generator.shape.seed, shape.ranks) : (rank + 1) % shape.ranks;
+        rank = shape.preference == PREFER_ANY ? random_below(&generator.shape.seed, shape.ranks)
+                                              : (rank + 1) % shape.ranks;
         if (step_rank(&generator, rank))
             idle = 0;
     }
@@ -633,7 +638,9 @@ static inline Shape random_shape(uint64_t *seed)
                    .split = random_below(seed, 3) * 50,
                    .overlap = random_below(seed, 3) * 50,
                    .seed = random_next(seed)};
-    shape.pipes = 1 + random_below(seed, shape.ranks < 2 ? 1 : shape.ranks % 2 && shape.placement != PLACE_RANDOM ? 1 : 2);
+    shape.pipes = 1 + random_below(seed, shape.ranks < 2                                      ? 1
+                                         : shape.ranks % 2 && shape.placement != PLACE_RANDOM ? 1
+                                                                                              : 2);
     if (shape.pipes == 2 && shape.placement == PLACE_RANDOM && shape.ranks > 2)
         shape.pipes += random_below(seed, 2);
     if (random_below(seed, 2)) {
@@ -655,8 +662,10 @@ static inline Program *copy_program(Arena *arena, const Program *program)
     for (uint32_t r = 0; r < program->rank_count; r++) {
         RankProgram *rank = &copy->ranks[r];
         *rank = program->ranks[r];
-        rank->instructions = arena_array(arena, rank->instruction_count + 8, sizeof *rank->instructions); /* a few may be added */
-        memcpy(rank->instructions, program->ranks[r].instructions, rank->instruction_count * sizeof *rank->instructions);
+        /* a few may be added */
+        rank->instructions = arena_array(arena, rank->instruction_count + 8, sizeof *rank->instructions);
+        memcpy(rank->instructions, program->ranks[r].instructions,
+               rank->instruction_count * sizeof *rank->instructions);
     }
     return copy;
 }

@@ -16,12 +16,8 @@ static void change(uint8_t *bytes, size_t *size, uint64_t *seed)
     case 0: bytes[place] = (uint8_t)random_next(seed); break;
     case 1: bytes[place] = (uint8_t)(bytes[place] + 1); break;
     case 2: bytes[place] ^= (uint8_t)(1 << random_below(seed, 8)); break;
-    case 3: /* one byte less */
-        memmove(&bytes[place], &bytes[place + 1], --*size - place);
-        break;
-    default: /* some bytes twice */
-        memmove(&bytes[place + 1], &bytes[place], (*size)++ - place);
-        break;
+    case 3: /* one byte less */ memmove(&bytes[place], &bytes[place + 1], --*size - place); break;
+    default: /* some bytes twice */ memmove(&bytes[place + 1], &bytes[place], (*size)++ - place); break;
     }
 }
 

@@ -1,4 +1,5 @@
-/* Programs rewritten for transports that do not block: the same step, everything posted no later, nothing else moved. */
+/* Programs rewritten for transports that do not block: the same step, everything posted no later, nothing else
+   moved. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +14,8 @@ static bool is_message(const Instruction *instruction)
            instruction->opcode == OP_SEND_BACKWARD || instruction->opcode == OP_RECEIVE_BACKWARD;
 }
 
-/* Every instruction once; those that are no messages in their order, as far behind as before or less; counts the moved. */
+/* Every instruction once; those that are no messages in their order, as far behind as before or less; counts the
+   moved. */
 static uint32_t check_rank(const RankProgram *before, const RankProgram *after)
 {
     bool *seen = calloc(before->instruction_count, sizeof *seen);
@@ -100,6 +102,7 @@ static void a_send_follows_its_pass(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_step_stays_the_same), cmocka_unit_test(a_send_follows_its_pass)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_step_stays_the_same),
+                                       cmocka_unit_test(a_send_follows_its_pass)};
     return cmocka_run_group_tests_name("post_early", tests, NULL, NULL);
 }

@@ -46,7 +46,8 @@ static void what_is_right_can_be_issued(void **state)
         const uint32_t count = recipe_order(&recipe, order);
         assert_int_equal(count, recipe.counts[RECIPE_COMPUTE] + recipe.counts[RECIPE_COMM]);
         assert_true(in_order(order, count));
-        assert_true(keeps_stream(&recipe, RECIPE_COMPUTE, order, count) && keeps_stream(&recipe, RECIPE_COMM, order, count));
+        assert_true(keeps_stream(&recipe, RECIPE_COMPUTE, order, count) &&
+                    keeps_stream(&recipe, RECIPE_COMM, order, count));
     }
 }
 
@@ -117,7 +118,8 @@ static double end_of_layer(const RecipeTimes *times, uint32_t layer, RecipePass 
     return end;
 }
 
-/* The time of an entry in an F&B: the multiprocessors that communication keeps do not compute, and on too few it takes longer. */
+/* The time of an entry in an F&B: the multiprocessors that communication keeps do not compute, and on too few it takes
+   longer. */
 static double slowed(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry)
 {
     const double time = costs->parts[entry.component][entry.pass], others = recipe->whole - recipe->share;
@@ -144,7 +146,8 @@ static void nothing_waits_for_nothing(void **state)
         for (int c = 0; c < RECIPE_COMPONENTS; c++)
             for (int pass = 0; pass < RECIPE_PASSES; pass++) {
                 costs.parts[c][pass] = random_below(&seed, 9);
-                in_turn += costs.layers * costs.parts[c][pass] * recipe_has(&recipe, (RecipeComponent)c, (RecipePass)pass);
+                in_turn +=
+                    costs.layers * costs.parts[c][pass] * recipe_has(&recipe, (RecipeComponent)c, (RecipePass)pass);
             }
         const RecipeTimes times = recipe_times(&recipe, &costs, &arena);
         double last = 0;
@@ -165,7 +168,8 @@ static void nothing_waits_for_nothing(void **state)
             }
         assert_true(times.makespan == last && times.in_turn == in_turn);
         assert_true(fabs(times.busy[RECIPE_COMPUTE] + times.busy[RECIPE_COMM] - work) < 1e-6);
-        assert_true(times.hidden >= 0 && times.hidden <= times.busy[RECIPE_COMM] && times.hidden <= times.busy[RECIPE_COMPUTE]);
+        assert_true(times.hidden >= 0 && times.hidden <= times.busy[RECIPE_COMM] &&
+                    times.hidden <= times.busy[RECIPE_COMPUTE]);
         assert_true(times.makespan >= work - times.hidden - 1e-6); /* idle times of both streams come on top */
         arena_free(&arena);
     }

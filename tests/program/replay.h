@@ -1,9 +1,10 @@
 #ifndef TESTS_PROGRAM_REPLAY_H
 #define TESTS_PROGRAM_REPLAY_H
 
-/* Runs a program on numbers, as a runtime would that never checks anything, and says whether the step came out right. It shares
-   nothing with the verifier: passes are hashes of what their slots happen to hold, what is not there is garbage, messages are
-   matched by order alone and move as late as they can. What the verifier accepts must come out right here. */
+/* Runs a program on numbers, as a runtime would that never checks anything, and says whether the step came out right.
+   It shares nothing with the verifier: passes are hashes of what their slots happen to hold, what is not there is
+   garbage, messages are matched by order alone and move as late as they can. What the verifier accepts must come out
+   right here. */
 
 #include "tests/program/generator.h"
 
@@ -17,9 +18,9 @@ typedef struct ReplayRank {
     const RankProgram *program;
     uint32_t next;
     uint64_t *slots[SLOT_CLASSES];
-    ReplayMessage **in_flight;  /* [message slot] */
-    ReplayMessage **posted;     /* [peer]: the messages of the channel to it and from it that have no other end yet, */
-    uint32_t *first, *last;     /* [2 * peer + sends]: posted[...][first..last) */
+    ReplayMessage **in_flight; /* [message slot] */
+    ReplayMessage **posted;    /* [peer]: the messages of the channel to it and from it that have no other end yet, */
+    uint32_t *first, *last;    /* [2 * peer + sends]: posted[...][first..last) */
     uint64_t *gradients, *reduced; /* [chunk] */
     uint32_t *updates;
     bool at_meeting, met, ended; /* at a REDUCE of an asynchronous program; the others have come, too */
@@ -68,21 +69,22 @@ static inline uint64_t next_weights(uint64_t weights, uint32_t count, uint64_t g
     return mix(mix(weights, count), gradient);
 }
 
-/* Of an asynchronous program the passes' results depend on which version of the weights they use, and so on where in its stage's
-   order a U stands. The stages' orders are run on tables by microbatch, slots unseen; the U of all copies of a stage are one. */
+/* Of an asynchronous program the passes' results depend on which version of the weights they use, and so on where in
+   its stage's order a U stands. The stages' orders are run on tables by microbatch, slots unseen; the U of all copies
+   of a stage are one. */
 typedef struct Spot {
     uint64_t y, context, stash, weights, gradient, dx;
     bool f, i;
 } Spot;
 
 typedef struct Recurrence {
-    Spot *spots;                         /* [stage][microbatch of the step] */
-    uint64_t *versions;                  /* [stage][microbatches + 1] */
-    uint32_t *newest, *count;            /* [stage] */
-    uint64_t *sum;                       /* [stage]: of the gradients since the last U */
-    uint32_t *copies, *arrivals;         /* [stage]: at U, of all versions */
-    uint32_t *own;                       /* [rank][stage]: which version the copy has */
-    bool *waiting;                       /* [rank][stage]: at U */
+    Spot *spots;                 /* [stage][microbatch of the step] */
+    uint64_t *versions;          /* [stage][microbatches + 1] */
+    uint32_t *newest, *count;    /* [stage] */
+    uint64_t *sum;               /* [stage]: of the gradients since the last U */
+    uint32_t *copies, *arrivals; /* [stage]: at U, of all versions */
+    uint32_t *own;               /* [rank][stage]: which version the copy has */
+    bool *waiting;               /* [rank][stage]: at U */
 } Recurrence;
 
 /* False: not all copies are there. */
@@ -164,7 +166,8 @@ static inline Recurrence recurrence(const Program *program, Arena *arena)
         moved = false;
         for (uint32_t r = 0; r < program->rank_count; r++) {
             const RankProgram *rank = &program->ranks[r];
-            for (; next[r] + 1 < rank->instruction_count && recur(program, &tables, r, &rank->instructions[next[r]]); moved = true)
+            for (; next[r] + 1 < rank->instruction_count && recur(program, &tables, r, &rank->instructions[next[r]]);
+                 moved = true)
                 next[r]++;
         }
     }
@@ -191,8 +194,8 @@ static inline void move_message(ReplayMessage *message)
 
 static inline void replay_post(Replay *replay, ReplayRank *rank, const Instruction *instruction, bool sends)
 {
-    if (instruction->peer >= replay->program->rank_count || instruction->slot[0] >= rank->program->slots[SLOT_MESSAGE] ||
-        rank->in_flight[instruction->slot[0]]) {
+    if (instruction->peer >= replay->program->rank_count ||
+        instruction->slot[0] >= rank->program->slots[SLOT_MESSAGE] || rank->in_flight[instruction->slot[0]]) {
         replay->wrong = true;
         return;
     }
@@ -360,7 +363,7 @@ static inline bool replay(const Program *program, uint64_t seed)
     for (uint32_t r = 0; r < program->rank_count; r++) {
         ReplayRank *rank = &run.ranks[r];
         rank->program = &program->ranks[r];
-        for (int class = 0; class < SLOT_CLASSES; class++)
+        for (int class = 0; class < SLOT_CLASSES; class ++)
             rank->slots[class] = arena_array(&arena, rank->program->slots[class], sizeof(uint64_t));
         rank->in_flight = arena_array(&arena, rank->program->slots[SLOT_MESSAGE], sizeof *rank->in_flight);
         const size_t channels = 2 * (size_t)program->rank_count;
@@ -389,7 +392,8 @@ static inline bool replay(const Program *program, uint64_t seed)
         const Recurrence tables = recurrence(program, &arena);
         for (uint32_t c = 0; c < run.ranks[r].program->chunk_count; c++) {
             const uint32_t s = run.ranks[r].program->chunks[c].stage;
-            good &= run.ranks[r].slots[SLOT_WEIGHTS][c] == tables.versions[(size_t)s * (program->microbatches + 1) + tables.newest[s]];
+            good &= run.ranks[r].slots[SLOT_WEIGHTS][c] ==
+                    tables.versions[(size_t)s * (program->microbatches + 1) + tables.newest[s]];
         }
         for (uint32_t m = 0; m < program->microbatches; m++)
             good &= run.losses[m] == tables.spots[(size_t)(program->stages - 1) * program->microbatches + m].y;
@@ -407,7 +411,8 @@ static inline bool replay(const Program *program, uint64_t seed)
                 }
             for (uint32_t p = 0; p < program->pipe_count; p++)
                 for (uint32_t m = 0; m < program->pipes[p].microbatches; m++) {
-                    const uint64_t gradient = expected_gradient(program, chunk.stage, program->pipes[p].first + m, &loss);
+                    const uint64_t gradient =
+                        expected_gradient(program, chunk.stage, program->pipes[p].first + m, &loss);
                     own += p == chunk.pipe ? gradient : 0;
                     all += gradient;
                     good &= run.losses[program->pipes[p].first + m] == loss;

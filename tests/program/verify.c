@@ -1,4 +1,5 @@
-/* What is well-formed is verified, and computes the step; whatever is done to it at random, it is refused or still does. */
+/* What is well-formed is verified, and computes the step; whatever is done to it at random, it is refused or still
+   does. */
 
 #include "runtime/program/program.h"
 #include "tests/program/damage.h"

@@ -1,5 +1,5 @@
-/* Where messages stand: receives right before the passes that need them, and what that is worth where ranks handle messages
-   strictly in order and a rank blocks at each until its partner is there. */
+/* Where messages stand: receives right before the passes that need them, and what that is worth where ranks handle
+   messages strictly in order and a rank blocks at each until its partner is there. */
 
 #include "tests/parse/front.h"
 
@@ -32,13 +32,17 @@ static bool is_message(const Action *action) { return action_is_message(action);
 /* Whether both are ends of one message. */
 static bool meet(const Action *a, const Action *b)
 {
-    static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F, [ACTION_RECV_F] = ACTION_SEND_F,
-                                       [ACTION_SEND_B] = ACTION_RECV_B, [ACTION_RECV_B] = ACTION_SEND_B};
+    static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F,
+                                       [ACTION_RECV_F] = ACTION_SEND_F,
+                                       [ACTION_SEND_B] = ACTION_RECV_B,
+                                       [ACTION_RECV_B] = ACTION_SEND_B};
     const int up = a->kind == ACTION_SEND_F || a->kind == ACTION_RECV_B ? 1 : -1;
-    return b->kind == opposite[a->kind] && b->pipe == a->pipe && b->stage == a->stage + up && b->microbatch == a->microbatch;
+    return b->kind == opposite[a->kind] && b->pipe == a->pipe && b->stage == a->stage + up &&
+           b->microbatch == a->microbatch;
 }
 
-/* Steps of a run in which a rank takes one for a pass, an F&B, or a message together with its partner, which it waits for. */
+/* Steps of a run in which a rank takes one for a pass, an F&B, or a message together with its partner, which it waits
+   for. */
 static unsigned steps(const Schedule *schedule)
 {
     uint32_t *next = calloc(schedule->ranks, sizeof *next), *acted = calloc(schedule->ranks, sizeof *acted);
@@ -89,8 +93,8 @@ static unsigned steps_of(const char *path, int ranks, int microbatches, int chun
     return count;
 }
 
-/* A rank in the middle has 768 actions here, and the last but one can neither start before step 11 nor end less than 11 before
-   the others: 790 is the least. (Messages right behind the passes that make them would take 1060.) */
+/* A rank in the middle has 768 actions here, and the last but one can neither start before step 11 nor end less than 11
+   before the others: 790 is the least. (Messages right behind the passes that make them would take 1060.) */
 static void test_steps(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* Random placements and random legal orders, in one pipe or several, with stages on one rank or on several, with messages of their
-   own or without, are accepted, all the way to a verified program and those derived from it, and are the same when a .dps spells them; mutations of them are accepted or rejected as an independent, naive check of the same rules
-   says. */
+/* Random placements and random legal orders, in one pipe or several, with stages on one rank or on several, with
+   messages of their own or without, are accepted, all the way to a verified program and those derived from it, and are
+   the same when a .dps spells them; mutations of them are accepted or rejected as an independent, naive check of the
+   same rules says. */
 
 #include "compiler/lower/lower.h"
 #include "compiler/order/csv.h"
@@ -66,7 +67,10 @@ static Cell other_end(const Cell *message)
 {
     Cell other = *message;
     other.stage += message->kind == SEND_F || message->kind == RECEIVE_B ? 1 : -1;
-    other.kind = message->kind == SEND_F ? RECEIVE_F : message->kind == RECEIVE_F ? SEND_F : message->kind == SEND_B ? RECEIVE_B : SEND_B;
+    other.kind = message->kind == SEND_F      ? RECEIVE_F
+                 : message->kind == RECEIVE_F ? SEND_F
+                 : message->kind == SEND_B    ? RECEIVE_B
+                                              : SEND_B;
     return other;
 }
 
@@ -74,15 +78,11 @@ static bool ready(const Orders *orders, const Done *done, const Cell *cell)
 {
     const int p = cell->pipe, s = cell->stage, m = cell->microbatch;
     switch (cell->kind) {
-    case 'F':
-        return s == 0 || done->forward_here[p][s - 1][m];
+    case 'F': return s == 0 || done->forward_here[p][s - 1][m];
     case 'W':
-    case SEND_B:
-        return done->input[p][s][m];
-    case SEND_F:
-        return done->forward[p][s][m];
-    default:
-        return done->forward[p][s][m] && (s == orders->stages - 1 || done->input_here[p][s + 1][m]);
+    case SEND_B: return done->input[p][s][m];
+    case SEND_F: return done->forward[p][s][m];
+    default: return done->forward[p][s][m] && (s == orders->stages - 1 || done->input_here[p][s + 1][m]);
     }
 }
 
@@ -152,8 +152,8 @@ static bool messages_complete(const Orders *orders, const Done *done)
             if (!is_message(cell))
                 continue;
             const Cell other = other_end(cell);
-            if (other.stage < 0 || other.stage >= orders->stages || home_of(done, cell) != r || home_of(done, &other) == r ||
-                home_of(done, &other) < 0)
+            if (other.stage < 0 || other.stage >= orders->stages || home_of(done, cell) != r ||
+                home_of(done, &other) == r || home_of(done, &other) < 0)
                 return false;
             for (int k = 0; k < i; k++)
                 if (same_cell(&orders->cells[r][k], cell))
@@ -215,7 +215,8 @@ static bool is_legal(const Orders *given)
                         done.home[p][s][pair / MICROBATCH_LIMIT] == done.home[q][s][pair % MICROBATCH_LIMIT])
                         return false;
             for (int m = 0; m < MICROBATCH_LIMIT; m++) {
-                const int f = counts[0][p][s][m], b = counts[1][p][s][m], i = counts[2][p][s][m], w = counts[3][p][s][m];
+                const int f = counts[0][p][s][m], b = counts[1][p][s][m], i = counts[2][p][s][m],
+                          w = counts[3][p][s][m];
                 const bool whole = f == 1 && ((b == 1 && !i && !w) || (!b && i == 1 && w == 1));
                 if (m < microbatches[p] ? !whole : f + b + i + w > 0)
                     return false;
@@ -234,15 +235,18 @@ static char *as_csv(const Orders *orders)
     FILE *stream = open_memstream(&text, &size);
     for (int r = 0; r < orders->ranks; r++) {
         for (int i = 0; i < orders->counts[r]; i++) {
-            static const char *const names[] = {['F'] = "F", ['B'] = "B", ['I'] = "I", ['W'] = "W", [SEND_F] = "SEND_F",
-                                                [RECEIVE_F] = "RECV_F", [SEND_B] = "SEND_B", [RECEIVE_B] = "RECV_B"};
+            static const char *const names[] = {['F'] = "F",         ['B'] = "B",           ['I'] = "I",
+                                                ['W'] = "W",         [SEND_F] = "SEND_F",   [RECEIVE_F] = "RECV_F",
+                                                [SEND_B] = "SEND_B", [RECEIVE_B] = "RECV_B"};
             const Cell *cell = &orders->cells[r][i];
             const bool second = i > 0 && cell[-1].overlap;
             fprintf(stream, "%s%s", i && !second ? "," : "", cell->overlap ? "(" : "");
             if (orders->pipes > 1)
                 fprintf(stream, "p%d:", cell->pipe);
             fprintf(stream, "%d%s%d%s", cell->stage, names[(int)cell->kind], cell->microbatch,
-                    cell->overlap ? ";" : second ? ")OVERLAP_F_B" : "");
+                    cell->overlap ? ";"
+                    : second      ? ")OVERLAP_F_B"
+                                  : "");
         }
         putc('\n', stream);
     }
@@ -250,10 +254,7 @@ static char *as_csv(const Orders *orders)
     return text;
 }
 
-static bool same_instruction(const Instruction *a, const Instruction *b)
-{
-    return memcmp(a, b, sizeof *a) == 0;
-}
+static bool same_instruction(const Instruction *a, const Instruction *b) { return memcmp(a, b, sizeof *a) == 0; }
 
 static void check_derived(const Program *program, Arena *arena)
 {
@@ -297,7 +298,8 @@ static bool accepts(const char *text)
         good = prove_messages(&schedule, &table, &arena, diagnostics);
     } else if (good) {
         communicate(&schedule, &table, &arena);
-        assert_true(prove_messages(&schedule, &table, &arena, diagnostics)); /* what we derive ourselves always passes */
+        /* what we derive ourselves always passes */
+        assert_true(prove_messages(&schedule, &table, &arena, diagnostics));
     }
     if (good) {
         RankPlan plans[RANKS];
@@ -335,7 +337,8 @@ static char *as_dps(const Orders *orders, const Done *done)
     char *text = NULL;
     size_t size;
     FILE *stream = open_memstream(&text, &size);
-    fprintf(stream, "schedule t;\nranks P = %d;\nmicrobatches M = %d;\n", orders->ranks, orders->pipes * orders->microbatches);
+    fprintf(stream, "schedule t;\nranks P = %d;\nmicrobatches M = %d;\n", orders->ranks,
+            orders->pipes * orders->microbatches);
     for (int p = 0; p < orders->pipes; p++) {
         fprintf(stream, "pipe p%d: %d stages, stage s of m on ", p, orders->stages);
         for (int s = 0; s < orders->stages; s++)
@@ -347,7 +350,8 @@ static char *as_dps(const Orders *orders, const Done *done)
         fprintf(stream, "if r == %d {", r);
         for (int i = 0; i < orders->counts[r]; i++) {
             const Cell *cell = &orders->cells[r][i];
-            fprintf(stream, " %c%d[%d]%s", cell->kind, chunk_of(orders, r, cell), cell->microbatch, cell->overlap ? " &" : ";");
+            fprintf(stream, " %c%d[%d]%s", cell->kind, chunk_of(orders, r, cell), cell->microbatch,
+                    cell->overlap ? " &" : ";");
         }
         fputs(" }\n", stream);
     }
@@ -380,7 +384,9 @@ static void check_dps(const Orders *orders, const Done *done, const char *expect
             const bool second = i && action[-1].overlap;
             action_text(&schedule, action, cell, sizeof cell);
             fprintf(stream, "%s%s%s%s", i && !second ? "," : "", action->overlap ? "(" : "", cell,
-                    action->overlap ? ";" : second ? ")OVERLAP_F_B" : "");
+                    action->overlap ? ";"
+                    : second        ? ")OVERLAP_F_B"
+                                    : "");
         }
         putc('\n', stream);
     }
@@ -393,7 +399,8 @@ static void check_dps(const Orders *orders, const Done *done, const char *expect
 
 /* --- random orders --- */
 
-/* The microbatches go to `first`, the first one always, or to every pipes-th rank behind it, where no other pipe has the stage. */
+/* The microbatches go to `first`, the first one always, or to every pipes-th rank behind it, where no other pipe has
+   the stage. */
 static void place_copies(const Orders *orders, int first, int home[MICROBATCH_LIMIT])
 {
     const int copies = orders->replicas ? 1 + below(orders->ranks / orders->pipes) : 1;
@@ -502,8 +509,8 @@ static void move_microbatch(Orders *orders, Cell of)
         }
 }
 
-/* Drops, doubles, swaps, moves, renumbers or pairs one cell, or moves all of a microbatch. The first half of an F&B takes its
-   partner's bracket along: it then overlaps with whatever comes next, or with nothing. */
+/* Drops, doubles, swaps, moves, renumbers or pairs one cell, or moves all of a microbatch. The first half of an F&B
+   takes its partner's bracket along: it then overlaps with whatever comes next, or with nothing. */
 static void mutate(Orders *orders)
 {
     const int rank = below(orders->ranks);
@@ -511,12 +518,8 @@ static void mutate(Orders *orders)
     Cell *cell = &orders->cells[rank][place];
     const Cell kept = *cell;
     switch (below(8)) {
-    case 0:
-        remove_cell(orders, rank, place);
-        break;
-    case 1:
-        insert_cell(orders, rank, below(orders->counts[rank] + 1), kept);
-        break;
+    case 0: remove_cell(orders, rank, place); break;
+    case 1: insert_cell(orders, rank, below(orders->counts[rank] + 1), kept); break;
     case 2: {
         Cell *other = &orders->cells[rank][below(orders->counts[rank])];
         *cell = *other;
@@ -537,9 +540,7 @@ static void mutate(Orders *orders)
         remove_cell(orders, rank, place);
         insert_cell(orders, (rank + 1) % orders->ranks, below(orders->counts[(rank + 1) % orders->ranks] + 1), kept);
         break;
-    case 6:
-        move_microbatch(orders, kept);
-        break;
+    case 6: move_microbatch(orders, kept); break;
     default:
         if (place + 1 < orders->counts[rank] && (kept.kind == 'F' || cell[1].kind == 'B' || cell[1].kind == 'I'))
             cell->overlap = true;
@@ -582,7 +583,8 @@ static void random_orders_and_mutations(void **state)
         }
     }
     for (int kind = 0; kind < 8; kind++) /* both happen */
-        assert_true(accepted[kind / 4][kind / 2 % 2][kind % 2] > 30 && rejected[kind / 4][kind / 2 % 2][kind % 2] > 300);
+        assert_true(accepted[kind / 4][kind / 2 % 2][kind % 2] > 30 &&
+                    rejected[kind / 4][kind / 2 % 2][kind % 2] > 300);
 }
 
 int main(void)

@@ -1,6 +1,6 @@
-/* A rank keeps exactly as many versions of weights as are alive: the newest, and those on which a microbatch has run forward and
-   not yet backward, or is still to run forward. And an order is refused where U is missing, too many, in a wrong place or numbered
-   wrongly, or a version is not there. */
+/* A rank keeps exactly as many versions of weights as are alive: the newest, and those on which a microbatch has run
+   forward and not yet backward, or is still to run forward. And an order is refused where U is missing, too many, in a
+   wrong place or numbered wrongly, or a version is not there. */
 
 #include "compiler/compile.h"
 
@@ -17,7 +17,8 @@ static uint32_t most_alive(const Schedule *schedule, uint32_t rank)
     const Order *order = &schedule->orders[rank];
     const PlacedPipe *pipe = &schedule->pipes[0];
     uint32_t *used = calloc(pipe->microbatches, sizeof *used), newest = 0, most = 1;
-    bool *forward = calloc(pipe->microbatches, sizeof *forward), *backward = calloc(pipe->microbatches, sizeof *backward);
+    bool *forward = calloc(pipe->microbatches, sizeof *forward),
+         *backward = calloc(pipe->microbatches, sizeof *backward);
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];
         if (action->kind == ACTION_F) {
@@ -31,7 +32,8 @@ static uint32_t most_alive(const Schedule *schedule, uint32_t rank)
         for (uint32_t version = 0; version < newest; version++) {
             bool needed = false;
             for (uint32_t m = 0; m < pipe->microbatches; m++)
-                needed |= !backward[m] && (forward[m] ? used[m] == version : pipe->versions && pipe->versions[m] == version);
+                needed |=
+                    !backward[m] && (forward[m] ? used[m] == version : pipe->versions && pipe->versions[m] == version);
             alive += needed;
         }
         most = alive > most ? alive : most;
@@ -42,7 +44,8 @@ static uint32_t most_alive(const Schedule *schedule, uint32_t rank)
     return most;
 }
 
-static void check(const char *text, const char *path, uint32_t ranks, uint32_t microbatches, uint32_t group, uint32_t *most)
+static void check(const char *text, const char *path, uint32_t ranks, uint32_t microbatches, uint32_t group,
+                  uint32_t *most)
 {
     Arena arena = {0};
     Error error = {""};
@@ -106,15 +109,17 @@ static void double_buffering_keeps_two(void **state)
             }
 }
 
-/* SOSP 2019, section 3.3: with vertical sync every stage keeps as many as the first. A split backward needs its version until I. */
+/* SOSP 2019, section 3.3: with vertical sync every stage keeps as many as the first. A split backward needs its version
+   until I. */
 static void versions_named_by_the_pipe_are_kept(void **state)
 {
     (void)state;
     uint32_t most[64];
-    static const char vertical[] = "schedule vertical; ranks P = 4; microbatches M = 8;\n"
-                                   "pipe a: P stages, stage s on s, M microbatches, microbatch m on version max(m-P+1, 0);\n"
-                                   "let w = min(P-1-r, M);\n"
-                                   "nF : w; nFBU : M-w; nBU : w;\n";
+    static const char vertical[] =
+        "schedule vertical; ranks P = 4; microbatches M = 8;\n"
+        "pipe a: P stages, stage s on s, M microbatches, microbatch m on version max(m-P+1, 0);\n"
+        "let w = min(P-1-r, M);\n"
+        "nF : w; nFBU : M-w; nBU : w;\n";
     static const char split[] = "schedule split; ranks P = 4; microbatches M = 8;\n"
                                 "pipe a: P stages, stage s on s, M microbatches;\n"
                                 "let w = min(P-r, M);\n"
@@ -213,9 +218,7 @@ static void mutate(Orders *orders)
         memmove(&cells[j + 1], &cells[j], (*count)++ * sizeof *cells - j * sizeof *cells);
         cells[j] = update;
         break;
-    case 2: /* it goes */
-        memmove(&cells[i], &cells[i + 1], (--*count - i) * sizeof *cells);
-        break;
+    case 2: /* it goes */ memmove(&cells[i], &cells[i + 1], (--*count - i) * sizeof *cells); break;
     case 3: /* elsewhere */
         memmove(&cells[i], &cells[i + 1], (*count - 1 - i) * sizeof *cells);
         memmove(&cells[j + 1], &cells[j], (*count - 1 - j) * sizeof *cells);

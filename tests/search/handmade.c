@@ -1,5 +1,5 @@
-/* What the search finds is never longer than a published order of the same placement, whatever the times, with the memory that this
-   one takes: over random times and many sizes, and long before the search is at its end. */
+/* What the search finds is never longer than a published order of the same placement, whatever the times, with the
+   memory that this one takes: over random times and many sizes, and long before the search is at its end. */
 
 #include "tests/search/placement.h"
 #include "tests/timeline/compiled.h"
@@ -61,7 +61,9 @@ static int64_t *memory_of(const Schedule *schedule, Unit unit, bool shared, Aren
         int64_t held = 0;
         memory[r] = search_least_memory(schedule, r, unit.forward);
         for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
-            const int64_t changes[ACTION_KINDS] = {[ACTION_F] = unit.forward, [ACTION_B] = -unit.forward, [ACTION_I] = unit.input,
+            const int64_t changes[ACTION_KINDS] = {[ACTION_F] = unit.forward,
+                                                   [ACTION_B] = -unit.forward,
+                                                   [ACTION_I] = unit.input,
                                                    [ACTION_W] = -unit.forward - unit.input};
             held += changes[schedule->orders[r].actions[i].kind];
             memory[r] = held > memory[r] ? held : memory[r];
@@ -76,8 +78,9 @@ static int64_t *memory_of(const Schedule *schedule, Unit unit, bool shared, Aren
 static void never_longer_than_a_published_order(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpipe", "1f1b",  "eager-1f1b", "interleaved-1f1b", "interleaved-zb", "hanayo",   "zb-h1",    "zb-h2",
-                                        "zb-v",  "v-half", "v-min",     "chimera",          "bitpipe",        "dualpipe", "dualpipev"};
+    static const char *const names[] = {
+        "gpipe", "1f1b",   "eager-1f1b", "interleaved-1f1b", "interleaved-zb", "hanayo",   "zb-h1",    "zb-h2",
+        "zb-v",  "v-half", "v-min",      "chimera",          "bitpipe",        "dualpipe", "dualpipev"};
     uint64_t seed = 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[100];
@@ -94,10 +97,12 @@ static void never_longer_than_a_published_order(void **state)
                     assert_true(timeline_run(&c.schedule, &c.table, &costs, &arena, &timeline));
                     const double written = timeline_bubble(&c.schedule, &timeline).cost;
                     const Unit unit = round % 4 < 2 ? halves : until_weight;
-                    const double found = searched(&c.schedule, &costs, unit, memory_of(&c.schedule, unit, round % 2, &arena), &arena);
+                    const double found =
+                        searched(&c.schedule, &costs, unit, memory_of(&c.schedule, unit, round % 2, &arena), &arena);
                     if (found > written + 1e-6)
-                        fail_msg("%s: %u ranks, %u microbatches, F=%g I=%g W=%g comm=%g: %g, found %g", names[i], c.schedule.ranks,
-                                 c.schedule.microbatches, times.forward, times.input, times.weight, times.message, written, found);
+                        fail_msg("%s: %u ranks, %u microbatches, F=%g I=%g W=%g comm=%g: %g, found %g", names[i],
+                                 c.schedule.ranks, c.schedule.microbatches, times.forward, times.input, times.weight,
+                                 times.message, written, found);
                     cases++;
                     shorter += found < written - 1e-6;
                 }
@@ -129,8 +134,10 @@ static void never_longer_with_twice_the_memory(void **state)
                     found[twice] = searched(&schedule, &costs, halves, memory, &arena);
                 }
                 if (found[1] > found[0] + 1e-6)
-                    fail_msg("%u ranks of %u chunks, %u microbatches, F=%g I=%g W=%g comm=%g: %g, with twice the memory %g", ranks, chunks,
-                             microbatches, times.forward, times.input, times.weight, times.message, found[0], found[1]);
+                    fail_msg(
+                        "%u ranks of %u chunks, %u microbatches, F=%g I=%g W=%g comm=%g: %g, with twice the memory %g",
+                        ranks, chunks, microbatches, times.forward, times.input, times.weight, times.message, found[0],
+                        found[1]);
                 arena_free(&arena);
             }
 }

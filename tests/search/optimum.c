@@ -1,6 +1,6 @@
-/* Small cases against the proven optimum. Whether there are orders of a cost is a question for a SAT solver (CaDiCaL): every pass has a
-   start among a few whole times, every two passes of a rank an order. The search's own cost has to be possible, which holds the two
-   models together, and is compared with the least that is. */
+/* Small cases against the proven optimum. Whether there are orders of a cost is a question for a SAT solver (CaDiCaL):
+   every pass has a start among a few whole times, every two passes of a rank an order. The search's own cost has to be
+   possible, which holds the two models together, and is compared with the least that is. */
 
 #include "compiler/search/search.h"
 #include "tests/search/placement.h"
@@ -21,7 +21,7 @@ typedef struct Case {
     int head;                            /* how much longer an F of the last stage takes */
     int frees_input, frees_weight;       /* what I and W give back of a microbatch's memory */
     int memory;
-    int gap;                             /* how much more than the optimum the search is known to find: measured */
+    int gap; /* how much more than the optimum the search is known to find: measured */
 } Case;
 
 typedef struct Pass {
@@ -107,7 +107,8 @@ static void make_passes(Model *model, int cost)
         for (uint32_t k = 0; k < 3; k++)
             for (uint32_t m = 0; m < of->microbatches; m++) {
                 Pass *pass = pass_at(model, s, kinds[k], m);
-                *pass = (Pass){.rank = rank, .stage = s, .microbatch = m, .kind = kinds[k], .time = times[k], .first = path};
+                *pass = (Pass){
+                    .rank = rank, .stage = s, .microbatch = m, .kind = kinds[k], .time = times[k], .first = path};
                 pass->last = s < of->ranks && k == 0 && m == 0 ? path : model->path[rank] + cost - times[k];
                 pass->starts = new_variables(model, pass->last - pass->first);
                 for (int time = pass->first; time < pass->last; time++)
@@ -191,7 +192,8 @@ static void add_rank(Model *model, uint32_t rank)
             if (i == f)
                 continue;
             const bool takes = mine[i]->kind == ACTION_F;
-            literals[others] = takes ? before[i * count + f] : before[f * count + i]; /* what comes later gives nothing back */
+            /* what comes later gives nothing back */
+            literals[others] = takes ? before[i * count + f] : before[f * count + i];
             weights[others] = takes ? whole : mine[i]->kind == ACTION_I ? of->frees_input : of->frees_weight;
             most += takes ? 0 : weights[others];
             others++;
@@ -237,7 +239,8 @@ static int search_cost(const Case *of)
     for (uint32_t r = 0; r < of->ranks; r++)
         memory[r] = of->memory;
     placement_usual(&arena, of->ranks, of->chunks, of->waves, 1, of->microbatches, &schedule);
-    const SearchTask task = {&costs, of->frees_input + of->frees_weight, -of->frees_input, -of->frees_weight, memory, 1};
+    const SearchTask task = {&costs, of->frees_input + of->frees_weight, -of->frees_input, -of->frees_weight, memory,
+                             1};
     SearchProgress found;
     search_order(&schedule, &task, NULL, (Span){0, 0}, &arena, &found);
     arena_free(&arena);
@@ -307,15 +310,16 @@ static void near_the_optimum(void **state)
     double most = 0, sum = 0;
     for (size_t i = 0; i < CASES; i++) {
         const int cost = search_cost(&cases[i]), least = optimum(&cases[i], cost);
-        print_message("%s, %u microbatches, F=%d I=%d W=%d comm=%d head=%d, memory %d: %d, proven optimum %d\n", cases[i].name,
-                      cases[i].microbatches, cases[i].forward, cases[i].input, cases[i].weight, cases[i].message, cases[i].head, cases[i].memory, cost,
-                      least);
+        print_message("%s, %u microbatches, F=%d I=%d W=%d comm=%d head=%d, memory %d: %d, proven optimum %d\n",
+                      cases[i].name, cases[i].microbatches, cases[i].forward, cases[i].input, cases[i].weight,
+                      cases[i].message, cases[i].head, cases[i].memory, cost, least);
         assert_in_range(cost, least, least + cases[i].gap);
         found += cost == least;
         sum += 100.0 * (cost - least) / least;
         most = fmax(most, 100.0 * (cost - least) / least);
     }
-    print_message("the optimum in %d of %d cases; above it by %.2f %% on average, %.2f %% at most\n", found, CASES, sum / CASES, most);
+    print_message("the optimum in %d of %d cases; above it by %.2f %% on average, %.2f %% at most\n", found, CASES,
+                  sum / CASES, most);
 }
 
 int main(void)

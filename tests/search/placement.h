@@ -5,7 +5,8 @@
 
 #include "compiler/schedule/schedule.h"
 
-/* `microbatches` of each pipe; stage s of pipe p lives on rank home[p * stages + s], which has to leave no rank empty. */
+/* `microbatches` of each pipe; stage s of pipe p lives on rank home[p * stages + s], which has to leave no rank
+   empty. */
 static inline void placement_make(Arena *arena, uint32_t ranks, uint32_t pipes, uint32_t stages, uint32_t microbatches,
                                   const uint16_t *home, Schedule *schedule)
 {
@@ -18,8 +19,12 @@ static inline void placement_make(Arena *arena, uint32_t ranks, uint32_t pipes, 
         schedule->chunks[r] = arena_array(arena, pipes * stages, sizeof **schedule->chunks);
     for (uint32_t p = 0; p < pipes; p++) {
         PlacedPipe *pipe = &schedule->pipes[p];
-        *pipe = (PlacedPipe){.name = "p", .stages = stages, .microbatches = microbatches, .written = microbatches,
-                              .first = p * microbatches, .homes = arena_array(arena, stages, sizeof *pipe->homes)};
+        *pipe = (PlacedPipe){.name = "p",
+                             .stages = stages,
+                             .microbatches = microbatches,
+                             .written = microbatches,
+                             .first = p * microbatches,
+                             .homes = arena_array(arena, stages, sizeof *pipe->homes)};
         for (uint32_t s = 0; s < stages; s++) {
             const uint16_t rank = home[p * stages + s];
             pipe->homes[s] = (Home){rank, (uint8_t)schedule->chunk_counts[rank]};
@@ -29,19 +34,20 @@ static inline void placement_make(Arena *arena, uint32_t ranks, uint32_t pipes, 
 }
 
 /* `chunks` a rank, the stages in a loop (0 1 2 0 1 2) or in waves (0 1 2 2 1 0); a second pipe runs the other way. */
-static inline void placement_usual(Arena *arena, uint32_t ranks, uint32_t chunks, bool waves, uint32_t pipes, uint32_t microbatches,
-                                   Schedule *schedule)
+static inline void placement_usual(Arena *arena, uint32_t ranks, uint32_t chunks, bool waves, uint32_t pipes,
+                                   uint32_t microbatches, Schedule *schedule)
 {
     const uint32_t stages = ranks * chunks;
     uint16_t *home = arena_array(arena, pipes * stages, sizeof *home);
     for (uint32_t p = 0; p < pipes; p++)
         for (uint32_t s = 0; s < stages; s++)
-            home[p * stages + s] = (uint16_t)(((s / ranks) % 2 && waves) != (p % 2) ? ranks - 1 - s % ranks : s % ranks);
+            home[p * stages + s] =
+                (uint16_t)(((s / ranks) % 2 && waves) != (p % 2) ? ranks - 1 - s % ranks : s % ranks);
     placement_make(arena, ranks, pipes, stages, microbatches, home, schedule);
 }
 
-/* The costs of the zero-bubble paper's models, in ms (Qi et al., ICLR 2024, table 9), and its bubble rates (table 5): its schedulers
-   with the memory of 1F1B, and with twice that. */
+/* The costs of the zero-bubble paper's models, in ms (Qi et al., ICLR 2024, table 9), and its bubble rates (table 5):
+   its schedulers with the memory of 1F1B, and with twice that. */
 static const struct {
     const char *model;
     uint32_t ranks, microbatches;

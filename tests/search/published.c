@@ -1,5 +1,5 @@
-/* The orders that the search finds: legal, within the memory, the same in every run, and with a bubble rate not above that of the
-   zero-bubble paper's schedulers for its models. */
+/* The orders that the search finds: legal, within the memory, the same in every run, and with a bubble rate not above
+   that of the zero-bubble paper's schedulers for its models. */
 
 #include "compiler/prove/legal.h"
 #include "compiler/search/search.h"
@@ -50,7 +50,8 @@ static void never_above_the_published_rate(void **state)
         for (uint32_t times = 1; times <= 2; times++) {
             Arena arena = {0};
             Schedule schedule;
-            const Costs costs = costs_of(published[i].forward, published[i].input, published[i].weight, published[i].message);
+            const Costs costs =
+                costs_of(published[i].forward, published[i].input, published[i].weight, published[i].message);
             const int64_t memory = 2 * (int64_t)times * published[i].ranks;
             placement_usual(&arena, published[i].ranks, 1, false, 1, published[i].microbatches, &schedule);
             search(&schedule, &costs, memory, 1, &arena);
@@ -82,7 +83,8 @@ static void any_placement_and_always_the_same(void **state)
                     assert_int_equal(one.orders[r].count, two.orders[r].count);
                     for (uint32_t i = 0; i < one.orders[r].count; i++) {
                         const Action *a = &one.orders[r].actions[i], *b = &two.orders[r].actions[i];
-                        assert_true(a->kind == b->kind && a->pipe == b->pipe && a->stage == b->stage && a->microbatch == b->microbatch);
+                        assert_true(a->kind == b->kind && a->pipe == b->pipe && a->stage == b->stage &&
+                                    a->microbatch == b->microbatch);
                     }
                 }
                 arena_free(&arena);
@@ -126,7 +128,8 @@ static void the_least_memory_is_enough(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(never_above_the_published_rate), cmocka_unit_test(any_placement_and_always_the_same),
-                                       cmocka_unit_test(more_effort_never_finds_less), cmocka_unit_test(the_least_memory_is_enough)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(never_above_the_published_rate), cmocka_unit_test(any_placement_and_always_the_same),
+        cmocka_unit_test(more_effort_never_finds_less), cmocka_unit_test(the_least_memory_is_enough)};
     return cmocka_run_group_tests_name("search", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Every pass starts when its rank is free and all that it needs is there, and takes what the costs say of its stage; the critical path
-   has no gap; memory is what the papers say. */
+/* Every pass starts when its rank is free and all that it needs is there, and takes what the costs say of its stage;
+   the critical path has no gap; memory is what the papers say. */
 
 #include "compiler/schedule/critical_path.h"
 #include "compiler/schedule/rank_load.h"
@@ -13,11 +13,13 @@ static const struct {
     const char *path;
     int64_t ranks, microbatches;
 } cases[] = {
-    {"schedules/1f1b.dps", 5, 9},       {"schedules/interleaved-1f1b.dps", 4, 8}, {"schedules/interleaved-zb.dps", 4, 8},
-    {"schedules/zb-h2.dps", 4, 9},      {"schedules/zb-v.dps", 4, 9},             {"schedules/v-half.dps", 4, 8},
-    {"schedules/chimera.dps", 4, 8},    {"schedules/bitpipe.dps", 4, 8},          {"schedules/hanayo.dps", 4, 8},
-    {"schedules/dualpipe.dps", 6, 14},  {"schedules/dualpipev.dps", 3, 8},
-    {"schedules/1f1b-rr.dps", 5, 9},    {"schedules/pipedream.dps", 4, 9},            {"schedules/pipedream-2bw.dps", 4, 8},
+    {"schedules/1f1b.dps", 5, 9},           {"schedules/interleaved-1f1b.dps", 4, 8},
+    {"schedules/interleaved-zb.dps", 4, 8}, {"schedules/zb-h2.dps", 4, 9},
+    {"schedules/zb-v.dps", 4, 9},           {"schedules/v-half.dps", 4, 8},
+    {"schedules/chimera.dps", 4, 8},        {"schedules/bitpipe.dps", 4, 8},
+    {"schedules/hanayo.dps", 4, 8},         {"schedules/dualpipe.dps", 6, 14},
+    {"schedules/dualpipev.dps", 3, 8},      {"schedules/1f1b-rr.dps", 5, 9},
+    {"schedules/pipedream.dps", 4, 9},      {"schedules/pipedream-2bw.dps", 4, 8},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -34,7 +36,8 @@ static Costs random_costs(uint64_t *seed, const Schedule *schedule, Arena *arena
         char text[100], index[60] = "";
         const unsigned from = (unsigned)random_below(seed, schedule->ranks);
         if (one && link)
-            snprintf(index, sizeof index, "[%u->%u]", from, (from + 1 + (unsigned)random_below(seed, schedule->ranks - 1)) % schedule->ranks);
+            snprintf(index, sizeof index, "[%u->%u]", from,
+                     (from + 1 + (unsigned)random_below(seed, schedule->ranks - 1)) % schedule->ranks);
         else if (one)
             snprintf(index, sizeof index, "[%u]", (unsigned)random_below(seed, schedule->pipes[0].stages));
         const double value = i == NAMES - 1 ? 0.5 : (double)random_below(seed, 40) / 4;
@@ -45,7 +48,8 @@ static Costs random_costs(uint64_t *seed, const Schedule *schedule, Arena *arena
     return costs;
 }
 
-static void check_pass(const Compilation *c, const Timeline *times, uint32_t rank, uint32_t first, uint32_t second, double free_at)
+static void check_pass(const Compilation *c, const Timeline *times, uint32_t rank, uint32_t first, uint32_t second,
+                       double free_at)
 {
     const Action *actions = c->schedule.orders[rank].actions;
     double ready = free_at;
@@ -53,12 +57,16 @@ static void check_pass(const Compilation *c, const Timeline *times, uint32_t ran
         Dependence needed;
         if (!pass_dependence(&c->schedule, &c->table, &actions[i], &needed))
             continue;
-        const double arrival = times->end[needed.rank][needed.position] + costs_message(times->costs, needed.rank, rank);
+        const double arrival =
+            times->end[needed.rank][needed.position] + costs_message(times->costs, needed.rank, rank);
         ready = arrival > ready ? arrival : ready;
-        assert_true(times->start[rank][i] == times->start[rank][first] && times->end[rank][i] == times->end[rank][first]);
+        assert_true(times->start[rank][i] == times->start[rank][first] &&
+                    times->end[rank][i] == times->end[rank][first]);
     }
-    const double takes = second > first ? costs_pair(times->costs, actions[first].stage, actions[second].stage, (StageCost)actions[second].kind)
-                                        : costs_pass(times->costs, actions[first].stage, (StageCost)actions[first].kind);
+    const double takes =
+        second > first
+            ? costs_pair(times->costs, actions[first].stage, actions[second].stage, (StageCost)actions[second].kind)
+            : costs_pass(times->costs, actions[first].stage, (StageCost)actions[first].kind);
     assert_true(times->start[rank][first] == ready);
     assert_true(times->end[rank][first] == ready + takes);
 }
@@ -168,8 +176,8 @@ static void test_one_stage(void **state)
     arena_free(&arena);
 }
 
-/* Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, table 2: at rank r of p ZB-H1 holds p-r times what I needs and r times
-   what remains for W, ZB-H2 2p-2r-1 and 2r. */
+/* Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, table 2: at rank r of p ZB-H1 holds p-r times what I needs
+   and r times what remains for W, ZB-H2 2p-2r-1 and 2r. */
 static void test_memory(void **state)
 {
     (void)state;
@@ -183,7 +191,8 @@ static void test_memory(void **state)
             assert_int_equal(costs_set(&costs, "memory_I=5,memory_W=3,bytes=7", &arena, &error), STATUS_OK);
             for (uint32_t r = 0; r < p; r++) {
                 const RankLoad load = rank_load(&c.schedule, &costs, r);
-                assert_true(load.peak_memory == (k == 1 ? 5.0 * (p - r) + 3.0 * r : 5.0 * (2 * p - 2 * r - 1) + 6.0 * r));
+                assert_true(load.peak_memory ==
+                            (k == 1 ? 5.0 * (p - r) + 3.0 * r : 5.0 * (2 * p - 2 * r - 1) + 6.0 * r));
                 assert_int_equal(load.messages, 3 * p * (r > 0 ? 1u : 0) + 3 * p * (r + 1 < p ? 1u : 0));
                 assert_true(load.bytes_sent == 7.0 * (double)load.messages);
             }
@@ -194,8 +203,8 @@ static void test_memory(void **state)
         }
 }
 
-/* Costs of a 1F1B trace have a B for each stage and neither I nor W: ZB-H1 takes as long as with half of B for each, and 1F1B's B is
-   I + W where only these are given. */
+/* Costs of a 1F1B trace have a B for each stage and neither I nor W: ZB-H1 takes as long as with half of B for each,
+   and 1F1B's B is I + W where only these are given. */
 static void test_halves(void **state)
 {
     (void)state;
@@ -224,13 +233,15 @@ static void test_halves(void **state)
         for (uint32_t r = 0; r < 4; r++)
             for (uint32_t p = 0; p < c.schedule.orders[r].count; p++)
                 if (!action_is_message(&c.schedule.orders[r].actions[p]))
-                    assert_true(times[0].start[r][p] == times[1].start[r][p] && times[0].end[r][p] == times[1].end[r][p]);
+                    assert_true(times[0].start[r][p] == times[1].start[r][p] &&
+                                times[0].end[r][p] == times[1].end[r][p]);
         arena_free(&arena);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_one_stage), cmocka_unit_test(test_halves), cmocka_unit_test(test_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_one_stage),
+                                       cmocka_unit_test(test_halves), cmocka_unit_test(test_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Published closed forms of bubbles, over random times and many sizes: in its domain every one holds exactly, outside of it the
-   timeline shows something else at least once. */
+/* Published closed forms of bubbles, over random times and many sizes: in its domain every one holds exactly, outside
+   of it the timeline shows something else at least once. */
 
 #include "compiler/command/published.h"
 #include "tests/timeline/compiled.h"
@@ -46,9 +46,10 @@ static void hold(const Compilation *c, const Costs *costs, Count *count)
     const double above = bubble.cost - bubble.work - published.value;
     const bool same = published.is_bound ? above > -1e-9 : fabs(above) < 1e-9;
     if (!*published.breach && !same)
-        fail_msg("%s: %u ranks, %u microbatches, F=%g I=%g W=%g: %g, published %s = %g", c->schedule.name, c->schedule.ranks,
-                 c->schedule.microbatches, costs_pass(costs, 0, COST_F), costs_pass(costs, 0, COST_I), costs_pass(costs, 0, COST_W),
-                 bubble.cost - bubble.work, published.formula, published.value);
+        fail_msg("%s: %u ranks, %u microbatches, F=%g I=%g W=%g: %g, published %s = %g", c->schedule.name,
+                 c->schedule.ranks, c->schedule.microbatches, costs_pass(costs, 0, COST_F),
+                 costs_pass(costs, 0, COST_I), costs_pass(costs, 0, COST_W), bubble.cost - bubble.work,
+                 published.formula, published.value);
     if (*published.breach)
         count->outside++;
     else
@@ -60,8 +61,9 @@ static void hold(const Compilation *c, const Costs *costs, Count *count)
 static void test_domains(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpipe", "1f1b",  "eager-1f1b", "interleaved-1f1b", "looped-bfs", "hanayo", "zb-h1",   "zb-h2",
-                                        "zb-v",  "v-half", "v-min",     "chimera",          "bitpipe",    "dualpipe", "dualpipev"};
+    static const char *const names[] = {
+        "gpipe", "1f1b",   "eager-1f1b", "interleaved-1f1b", "looped-bfs", "hanayo",   "zb-h1",    "zb-h2",
+        "zb-v",  "v-half", "v-min",      "chimera",          "bitpipe",    "dualpipe", "dualpipev"};
     uint64_t seed = 1;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         Count count = {0, 0, 0};
@@ -78,7 +80,8 @@ static void test_domains(void **state)
                 }
                 arena_free(&arena);
             }
-        print_message("%s: holds %u times; outside %u, differs in %u of them\n", names[i], count.holds, count.outside, count.differs);
+        print_message("%s: holds %u times; outside %u, differs in %u of them\n", names[i], count.holds, count.outside,
+                      count.differs);
         assert_true(count.holds >= 20 && count.differs >= 20);
     }
 }

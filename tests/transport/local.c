@@ -128,10 +128,7 @@ static void the_order_of_a_sum_shows(void **state)
     assert_true(differences > 5);
 }
 
-static bool vain_body(Rank *rank)
-{
-    return wait_in_vain(&transport_local, rank->endpoint, rank->rank, "0.05");
-}
+static bool vain_body(Rank *rank) { return wait_in_vain(&transport_local, rank->endpoint, rank->rank, "0.05"); }
 
 /* Nobody receives: a send is a rendezvous. */
 static bool unreceived_body(Rank *self)
@@ -181,10 +178,7 @@ static bool abort_body(Rank *rank)
     return be_aborted(&transport_local, rank->endpoint, rank->rank, rank->ranks);
 }
 
-static bool aborted_body(Rank *rank)
-{
-    return be_aborted(&transport_local, rank->endpoint, rank->rank, rank->ranks);
-}
+static bool aborted_body(Rank *rank) { return be_aborted(&transport_local, rank->endpoint, rank->rank, rank->ranks); }
 
 static void abort_for_rank_1(Rank *ranks)
 {
@@ -226,7 +220,8 @@ static void too_many_messages_are_refused(void **state)
     void *block = &word;
     for (int i = 0; i < 5; i++) {
         messages[i] = (Message){.block = &block, .bytes = sizeof word, .peer = 1, .is_send = true};
-        assert_int_equal(transport_local.send(endpoints[0], &messages[i], &error), i < 4 ? STATUS_OK : STATUS_RUN_FAILED);
+        assert_int_equal(transport_local.send(endpoints[0], &messages[i], &error),
+                         i < 4 ? STATUS_OK : STATUS_RUN_FAILED);
     }
     assert_string_equal(error.text, "rank 0 has more messages in flight than it announced");
     transport_local.close(endpoints[0]);

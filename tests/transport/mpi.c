@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-/* The scenarios under mpirun: without arguments this is the cmocka program, with arguments it is one of the processes that
-   the tests start: SCENARIO RANKS FOLDER. FOLDER is where processes leave notes for each other. */
+/* The scenarios under mpirun: without arguments this is the cmocka program, with arguments it is one of the processes
+   that the tests start: SCENARIO RANKS FOLDER. FOLDER is where processes leave notes for each other. */
 
 /* --- as a process --- */
 
@@ -131,7 +131,8 @@ static bool stop_and_go_on(const Transport *transport, Endpoint *endpoint, int r
     EXPECT(waker > 0);
     if (rank == 1)
         EXPECT(waitpid(waker, NULL, 0) == waker);
-    EXPECT_GOOD(rank == 1 ? transport->send(endpoint, &message, &error) : transport->receive(endpoint, &message, &error));
+    EXPECT_GOOD(rank == 1 ? transport->send(endpoint, &message, &error)
+                          : transport->receive(endpoint, &message, &error));
     EXPECT_GOOD(transport->wait(endpoint, &message, &error));
     if (rank == 0)
         EXPECT(waitpid(waker, NULL, 0) == waker);
@@ -249,8 +250,8 @@ static int run_mpi(int processes, const char *scenario, int ranks)
     char launcher[160] = "";
     if (processes > 0)
         snprintf(launcher, sizeof launcher, "%s -n %d", mpirun_command(), processes);
-    snprintf(command, sizeof command, "timeout -k 5 120 %s %s %s %d %s >%s/output 2>&1", launcher, program, scenario, ranks,
-             folder, folder);
+    snprintf(command, sizeof command, "timeout -k 5 120 %s %s %s %d %s >%s/output 2>&1", launcher, program, scenario,
+             ranks, folder, folder);
     const int status = system(command);
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/output", folder);
@@ -263,9 +264,9 @@ static int run_mpi(int processes, const char *scenario, int ranks)
     return WIFEXITED(status) && WEXITSTATUS(status) != 124 ? WEXITSTATUS(status) : -1;
 }
 
-/* Where a process is stopped OpenMPI's mpirun sometimes crashes, or kills itself, when it ends the others, when all has been said:
-   4.1.4 in 11 of 160 runs of ends-in-finalize (without odls_base_sigkill_timeout 0 in 20 of 80 of ends-before-close), 5.0.7, too. Of a
-   rank that ended so it says so. */
+/* Where a process is stopped OpenMPI's mpirun sometimes crashes, or kills itself, when it ends the others, when all has
+   been said: 4.1.4 in 11 of 160 runs of ends-in-finalize (without odls_base_sigkill_timeout 0 in 20 of 80 of
+   ends-before-close), 5.0.7, too. Of a rank that ended so it says so. */
 enum { MPIRUN_CRASHES = 4 };
 static bool mpirun_crashed(int ended)
 {
@@ -355,9 +356,12 @@ static void a_stopped_process_ends_the_run(void **state)
 static void who_stops_at_either_end_keeps_nobody(void **state)
 {
     (void)state;
-    expect_run(3, "ends-before-open", 3, 3, "not all processes have started within 4 s (--deadline): rank 1 is stopped (process ");
+    expect_run(3, "ends-before-open", 3, 3,
+               "not all processes have started within 4 s (--deadline): rank 1 is stopped (process ");
     expect_run(3, "ends-before-close", 3, 3, "is through, but no answer from rank 1 within 2 s (--deadline)");
-    expect_run(3, "ends-in-finalize", 3, 3, "is through, but not all ranks have come to their end within 4 s (--deadline): rank 1 is stopped (process ");
+    expect_run(
+        3, "ends-in-finalize", 3, 3,
+        "is through, but not all ranks have come to their end within 4 s (--deadline): rank 1 is stopped (process ");
     expect_run(3, "ends-killed", 3, 128 + SIGKILL, "ends-killed: good");
 }
 

@@ -8,14 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static inline bool mpirun_is_there(void)
-{
-    return system("command -v mpirun >/dev/null 2>&1") == 0;
-}
+static inline bool mpirun_is_there(void) { return system("command -v mpirun >/dev/null 2>&1") == 0; }
 
-/* mpirun as a shell starts it: more ranks than processors are allowed, and a job that fails ends at once instead of after
-   seconds. mpirun ignores SIGPIPE here: while it ends, Open MPI 4.1 writes to ranks that are gone, dies of the signal,
-   and reports status 141 instead of the rank's. Its ranks have the default action. */
+/* mpirun as a shell starts it: more ranks than processors are allowed, and a job that fails ends at once instead of
+   after seconds. mpirun ignores SIGPIPE here: while it ends, Open MPI 4.1 writes to ranks that are gone, dies of the
+   signal, and reports status 141 instead of the rank's. Its ranks have the default action. */
 static inline const char *mpirun_command(void)
 {
     return geteuid() == 0

@@ -1,8 +1,8 @@
 #ifndef TESTS_TRANSPORT_SCENARIOS_H
 #define TESTS_TRANSPORT_SCENARIOS_H
 
-/* What every transport must do, as one rank sees it. The same bodies run on threads (local.c) and on processes (mpi.c), where
-   cmocka's assertions cannot be used; they print what is wrong and return false. */
+/* What every transport must do, as one rank sees it. The same bodies run on threads (local.c) and on processes (mpi.c),
+   where cmocka's assertions cannot be used; they print what is wrong and return false. */
 
 #include "runtime/transport/transport.h"
 
@@ -10,20 +10,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPECT(condition)                                                                       \
-    do {                                                                                        \
-        if (!(condition)) {                                                                     \
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
             fprintf(stderr, "%s:%d: rank %d: not so: %s\n", __FILE__, __LINE__, rank, #condition); \
-            return false;                                                                       \
-        }                                                                                       \
+            return false;                                                                          \
+        }                                                                                          \
     } while (0)
 
-#define EXPECT_GOOD(call)                                                                           \
-    do {                                                                                            \
-        if ((call) != STATUS_OK) {                                                                  \
-            fprintf(stderr, "%s:%d: rank %d: %s: %s\n", __FILE__, __LINE__, rank, #call, error.text);   \
-            return false;                                                                           \
-        }                                                                                           \
+#define EXPECT_GOOD(call)                                                                             \
+    do {                                                                                              \
+        if ((call) != STATUS_OK) {                                                                    \
+            fprintf(stderr, "%s:%d: rank %d: %s: %s\n", __FILE__, __LINE__, rank, #call, error.text); \
+            return false;                                                                             \
+        }                                                                                             \
     } while (0)
 
 static inline uint64_t random_next(uint64_t *state)
@@ -34,10 +34,7 @@ static inline uint64_t random_next(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-static inline int random_below(uint64_t *state, int limit)
-{
-    return (int)(random_next(state) % (uint64_t)limit);
-}
+static inline int random_below(uint64_t *state, int limit) { return (int)(random_next(state) % (uint64_t)limit); }
 
 /* --- messages --- */
 
@@ -77,10 +74,10 @@ static inline bool settle_one_of(const Transport *transport, Endpoint *endpoint,
     return settle(transport, endpoint, rank, &flights[chosen]);
 }
 
-/* Every rank draws the same messages from `seed`, posts its own in that order and waits in an order of its own; the one in
-   flights[0] of each rank it lets lie for most of the run. `blocks` are the rank's; it holds as many afterwards. */
-static inline bool exchange_at_random(const Transport *transport, Endpoint *endpoint, int rank, int ranks, uint64_t seed,
-                                      void *blocks[IN_FLIGHT])
+/* Every rank draws the same messages from `seed`, posts its own in that order and waits in an order of its own; the one
+   in flights[0] of each rank it lets lie for most of the run. `blocks` are the rank's; it holds as many afterwards. */
+static inline bool exchange_at_random(const Transport *transport, Endpoint *endpoint, int rank, int ranks,
+                                      uint64_t seed, void *blocks[IN_FLIGHT])
 {
     Error error;
     Flight flights[IN_FLIGHT] = {0};
@@ -155,12 +152,13 @@ static inline void add_up(void *sums, const void *addends, bool doubles, size_t 
             ((float *)sums)[i] += ((const float *)addends)[i];
 }
 
-static inline bool reduce_and_compare(const Transport *transport, Endpoint *endpoint, int rank, const int *members, int count,
-                                      size_t elements, bool doubles, uint64_t seed)
+static inline bool reduce_and_compare(const Transport *transport, Endpoint *endpoint, int rank, const int *members,
+                                      int count, size_t elements, bool doubles, uint64_t seed)
 {
     Error error;
     const size_t size = doubles ? sizeof(double) : sizeof(float);
-    char *buffer = malloc(elements * size + 1), *expected = malloc(elements * size + 1), *addend = malloc(elements * size + 1);
+    char *buffer = malloc(elements * size + 1), *expected = malloc(elements * size + 1),
+         *addend = malloc(elements * size + 1);
     EXPECT(buffer && expected && addend);
     for (int i = 0; i < count; i++) {
         fill(i == 0 ? expected : addend, doubles, elements, seed + (uint64_t)members[i]);
@@ -212,7 +210,8 @@ static inline bool meet_and_compare(const Transport *transport, Endpoint *endpoi
                 members[0] = first + 1;
                 members[1] = first + 2;
                 members[2] = first;
-                EXPECT(reduce_and_compare(transport, endpoint, rank, members, 3, elements % 5000, round % 2, 4000 + round));
+                EXPECT(reduce_and_compare(transport, endpoint, rank, members, 3, elements % 5000, round % 2,
+                                          4000 + round));
             }
     }
     free(members);

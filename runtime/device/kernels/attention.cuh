@@ -1,9 +1,9 @@
 #ifndef DEVICE_KERNELS_ATTENTION_CUH
 #define DEVICE_KERNELS_ATTENTION_CUH
 
-/* Causal attention without a matrix of sequence x sequence in memory (Dao et al., 2022; Dao, 2023). A tile owns 128 queries
-   of a head, or in one half of the backward pass 128 keys, or 64 (attention_fit); each of its warps 16 of them. It goes through the
-   others in blocks. With x1, x2 the tile's two matrices and z1, z2 the block's,
+/* Causal attention without a matrix of sequence x sequence in memory (Dao et al., 2022; Dao, 2023). A tile owns 128
+   queries of a head, or in one half of the backward pass 128 keys, or 64 (attention_fit); each of its warps 16 of them.
+   It goes through the others in blocks. With x1, x2 the tile's two matrices and z1, z2 the block's,
 
      forward             x1 = Q           z = K, V    s = x1 z1^T, p = softmax(s), sum2 += p z2
      backward, queries   x = Q, dY        z = K, V    s = x1 z1^T, dp = x2 z2^T, ds = p (dp - delta), sum1 += ds z1
@@ -17,10 +17,15 @@
 #include "elements.cuh"
 
 template <typename T> struct AttentionBlock;
-template <> struct AttentionBlock<Bf16> { enum { FORWARD = 64, BACKWARD = 32, STAGES = 2 }; };
-template <> struct AttentionBlock<float> { enum { FORWARD = 16, BACKWARD = 16, STAGES = 1 }; };
+template <> struct AttentionBlock<Bf16> {
+    enum { FORWARD = 64, BACKWARD = 32, STAGES = 2 };
+};
+template <> struct AttentionBlock<float> {
+    enum { FORWARD = 16, BACKWARD = 16, STAGES = 1 };
+};
 
-/* What attention_fit says. On data centres' GPUs everything fits, and the compiler knows; other code is for several kinds. */
+/* What attention_fit says. On data centres' GPUs everything fits, and the compiler knows; other code is for several
+   kinds. */
 #if __CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000
 DEVICE unsigned attention_rows(const Attention &) { return ATTENTION_TILE; }
 template <typename T> DEVICE unsigned attention_stages(const Attention &) { return AttentionBlock<T>::STAGES; }
@@ -31,8 +36,8 @@ template <typename T> DEVICE unsigned attention_stages(const Attention &p) { ret
 
 /* `rows` rows of a head into shared memory, zero where there are none and behind its width. */
 template <typename T, int WIDTH>
-DEVICE void attention_load(T *shared, unsigned rows, const T *from, unsigned pitch, unsigned valid_rows, unsigned valid_columns,
-                           bool aligned)
+DEVICE void attention_load(T *shared, unsigned rows, const T *from, unsigned pitch, unsigned valid_rows,
+                           unsigned valid_columns, bool aligned)
 {
     constexpr unsigned chunk = 16 / sizeof(T), chunks = WIDTH / chunk, shared_pitch = WIDTH + chunk;
     for (unsigned at = threadIdx.x; at < rows * chunks; at += TILE_THREADS) {
@@ -43,8 +48,7 @@ DEVICE void attention_load(T *shared, unsigned rows, const T *from, unsigned pit
         if (aligned)
             copy_async(to, valid ? source : from, valid * (unsigned)sizeof(T));
         else
-            UNROLL for (unsigned i = 0; i < chunk; i++)
-                to[i] = i < valid ? source[i] : T{};
+            UNROLL for (unsigned i = 0; i < chunk; i++) to[i] = i < valid ? source[i] : T{};
     }
 }
 
@@ -53,13 +57,13 @@ template <int WIDTH, int BLOCKS> DEVICE void attention_scores(float (&s)[BLOCKS]
 {
     constexpr unsigned pitch = WIDTH + 8;
     const unsigned lane = lane_of_warp(), inner = lane % 8, first = lane / 8 % 2 * 8, second = lane / 16 * 8;
-    UNROLL for (int j = 0; j < BLOCKS; j++)
-        UNROLL for (int i = 0; i < 4; i++)
-            s[j][i] = 0;
-    UNROLL for (unsigned k = 0; k < WIDTH; k += 16) {
+    UNROLL for (int j = 0; j < BLOCKS; j++) UNROLL for (int i = 0; i < 4; i++) s[j][i] = 0;
+    UNROLL for (unsigned k = 0; k < WIDTH; k += 16)
+    {
         unsigned a[4], b[4];
         load_matrices(a, x + (inner + first) * pitch + k + second);
-        UNROLL for (unsigned j = 0; j < BLOCKS; j += 2) {
+        UNROLL for (unsigned j = 0; j < BLOCKS; j += 2)
+        {
             load_matrices(b, z + (j * 8 + inner + second) * pitch + k + first);
             multiply_fragments(s[j], a, b[0], b[1]);
             multiply_fragments(s[j + 1], a, b[2], b[3]);
@@ -73,10 +77,12 @@ DEVICE void attention_mix(float (&sum)[WIDTH / 8][4], const float (&p)[BLOCKS][4
 {
     constexpr unsigned pitch = WIDTH + 8;
     const unsigned lane = lane_of_warp(), inner = lane % 8, first = lane / 8 % 2 * 8, second = lane / 16 * 8;
-    UNROLL for (unsigned j = 0; j < BLOCKS; j += 2) {
-        const unsigned a[4] = {pack_bf16(p[j][0], p[j][1]), pack_bf16(p[j][2], p[j][3]), pack_bf16(p[j + 1][0], p[j + 1][1]),
-                               pack_bf16(p[j + 1][2], p[j + 1][3])};
-        UNROLL for (unsigned column = 0; column < WIDTH; column += 16) {
+    UNROLL for (unsigned j = 0; j < BLOCKS; j += 2)
+    {
+        const unsigned a[4] = {pack_bf16(p[j][0], p[j][1]), pack_bf16(p[j][2], p[j][3]),
+                               pack_bf16(p[j + 1][0], p[j + 1][1]), pack_bf16(p[j + 1][2], p[j + 1][3])};
+        UNROLL for (unsigned column = 0; column < WIDTH; column += 16)
+        {
             unsigned b[4];
             load_matrices_transposed(b, z + (j * 8 + inner + first) * pitch + column + second);
             multiply_fragments(sum[column / 8], a, b[0], b[1]);
@@ -89,11 +95,12 @@ template <int WIDTH, int BLOCKS> DEVICE void attention_scores(float (&s)[BLOCKS]
 {
     constexpr unsigned pitch = WIDTH + 4;
     const unsigned row = lane_of_warp() / 4, column = lane_of_warp() % 4 * 2;
-    UNROLL for (unsigned j = 0; j < BLOCKS; j++) {
-        UNROLL for (int i = 0; i < 4; i++)
-            s[j][i] = 0;
+    UNROLL for (unsigned j = 0; j < BLOCKS; j++)
+    {
+        UNROLL for (int i = 0; i < 4; i++) s[j][i] = 0;
         const float *x0 = x + row * pitch, *x1 = x0 + 8 * pitch, *z0 = z + (j * 8 + column) * pitch, *z1 = z0 + pitch;
-        ROLL for (unsigned k = 0; k < WIDTH; k++) {
+        ROLL for (unsigned k = 0; k < WIDTH; k++)
+        {
             s[j][0] += x0[k] * z0[k], s[j][1] += x0[k] * z1[k];
             s[j][2] += x1[k] * z0[k], s[j][3] += x1[k] * z1[k];
         }
@@ -105,30 +112,32 @@ DEVICE void attention_mix(float (&sum)[WIDTH / 8][4], const float (&p)[BLOCKS][4
 {
     constexpr unsigned pitch = WIDTH + 4;
     const unsigned lane = lane_of_warp(), column = lane % 4 * 2;
-    UNROLL for (unsigned j = 0; j < BLOCKS; j++)
-        ROLL for (unsigned pair = 0; pair < 4; pair++)
-            UNROLL for (unsigned k = 0; k < 2; k++) {
-                const int owner = (int)(lane / 4 * 4 + pair); /* of p at this thread's rows */
-                const float p0 = __shfl_sync(0xffffffffu, p[j][k], owner), p1 = __shfl_sync(0xffffffffu, p[j][2 + k], owner);
-                UNROLL for (unsigned c = 0; c < WIDTH / 8; c++) {
-                    const float2 v = *(const float2 *)(z + (j * 8 + pair * 2 + k) * pitch + c * 8 + column);
-                    sum[c][0] += p0 * v.x, sum[c][1] += p0 * v.y;
-                    sum[c][2] += p1 * v.x, sum[c][3] += p1 * v.y;
-                }
-            }
+    UNROLL for (unsigned j = 0; j < BLOCKS; j++) ROLL for (unsigned pair = 0; pair < 4; pair++)
+        UNROLL for (unsigned k = 0; k < 2; k++)
+    {
+        const int owner = (int)(lane / 4 * 4 + pair); /* of p at this thread's rows */
+        const float p0 = __shfl_sync(0xffffffffu, p[j][k], owner), p1 = __shfl_sync(0xffffffffu, p[j][2 + k], owner);
+        UNROLL for (unsigned c = 0; c < WIDTH / 8; c++)
+        {
+            const float2 v = *(const float2 *)(z + (j * 8 + pair * 2 + k) * pitch + c * 8 + column);
+            sum[c][0] += p0 * v.x, sum[c][1] += p0 * v.y;
+            sum[c][2] += p1 * v.x, sum[c][3] += p1 * v.y;
+        }
+    }
 }
 
 /* A head of a sequence, and a tile of it. */
 struct AttentionHead {
-    size_t first_row;             /* of its sequence */
-    unsigned head, width, begin;  /* begin: the tile's first row in the sequence */
+    size_t first_row;            /* of its sequence */
+    unsigned head, width, begin; /* begin: the tile's first row in the sequence */
 };
 
 /* Tiles with most to do come first: those of the last queries, those of the first keys. */
 DEVICE AttentionHead attention_head(const Attention &p, unsigned tile, bool keys)
 {
     const unsigned rows = attention_rows(p), tiles = (p.sequence + rows - 1) / rows;
-    const unsigned heads = p.rows / p.sequence * p.heads, which = tile % heads, place = keys ? tile / heads : tiles - 1 - tile / heads;
+    const unsigned heads = p.rows / p.sequence * p.heads, which = tile % heads,
+                   place = keys ? tile / heads : tiles - 1 - tile / heads;
     return AttentionHead{(size_t)(which / p.heads) * p.sequence, which % p.heads, p.columns / p.heads, place * rows};
 }
 
@@ -136,17 +145,17 @@ DEVICE AttentionHead attention_head(const Attention &p, unsigned tile, bool keys
 #define ATTENTION_LOG2_E 1.4426950408889634f
 
 template <typename T, int WIDTH>
-DEVICE void attention_store(T *to, size_t pitch, const float (&sum)[WIDTH / 8][4], const float (&scale)[2], unsigned row,
-                            unsigned rows, unsigned columns)
+DEVICE void attention_store(T *to, size_t pitch, const float (&sum)[WIDTH / 8][4], const float (&scale)[2],
+                            unsigned row, unsigned rows, unsigned columns)
 {
     const unsigned first_column = lane_of_warp() % 4 * 2;
-    UNROLL for (unsigned half = 0; half < 2; half++)
-        UNROLL for (unsigned c = 0; c < WIDTH / 8; c++)
-            UNROLL for (unsigned e = 0; e < 2; e++) {
-                const unsigned at = row + half * 8, column = c * 8 + first_column + e;
-                if (at < rows && column < columns)
-                    to[at * pitch + column] = Elements<T>::of(sum[c][half * 2 + e] * scale[half]);
-            }
+    UNROLL for (unsigned half = 0; half < 2; half++) UNROLL for (unsigned c = 0; c < WIDTH / 8; c++)
+        UNROLL for (unsigned e = 0; e < 2; e++)
+    {
+        const unsigned at = row + half * 8, column = c * 8 + first_column + e;
+        if (at < rows && column < columns)
+            to[at * pitch + column] = Elements<T>::of(sum[c][half * 2 + e] * scale[half]);
+    }
 }
 
 template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attention &p, unsigned tile, char *shared)
@@ -168,7 +177,8 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
         if (block < blocks) {
             const unsigned first = block * BLOCK, valid = end - first;
             attention_load<T, WIDTH>(to, BLOCK, k + (size_t)first * row_pitch, row_pitch, valid, h.width, aligned);
-            attention_load<T, WIDTH>(to + block_size, BLOCK, v + (size_t)first * row_pitch, row_pitch, valid, h.width, aligned);
+            attention_load<T, WIDTH>(to + block_size, BLOCK, v + (size_t)first * row_pitch, row_pitch, valid, h.width,
+                                     aligned);
         }
         copy_async_commit();
     };
@@ -183,29 +193,31 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
             copy_async_commit(); /* of nothing */
         copy_async_wait<1>();
         tile_barrier();
-        if ((rows == ATTENTION_TILE || own < rows) && block * BLOCK <= h.begin + own + 15) { /* else all of it is behind this warp's queries */
+        /* else all of it is behind this warp's queries */
+        if ((rows == ATTENTION_TILE || own < rows) && block * BLOCK <= h.begin + own + 15) {
             float s[BLOCKS][4];
             attention_scores<WIDTH, BLOCKS>(s, x + own * pitch, z1);
-            UNROLL for (unsigned half = 0; half < 2; half++) {
+            UNROLL for (unsigned half = 0; half < 2; half++)
+            {
                 const unsigned query = row + half * 8;
                 float now = largest[half];
-                UNROLL for (unsigned j = 0; j < BLOCKS; j++)
-                    UNROLL for (unsigned e = 0; e < 2; e++) {
-                        const unsigned key = block * BLOCK + j * 8 + lane % 4 * 2 + e;
-                        float &score = s[j][half * 2 + e];
-                        score = key <= query && key < end ? score * scale : -INFINITY;
-                        now = fmaxf(now, score);
-                    }
+                UNROLL for (unsigned j = 0; j < BLOCKS; j++) UNROLL for (unsigned e = 0; e < 2; e++)
+                {
+                    const unsigned key = block * BLOCK + j * 8 + lane % 4 * 2 + e;
+                    float &score = s[j][half * 2 + e];
+                    score = key <= query && key < end ? score * scale : -INFINITY;
+                    now = fmaxf(now, score);
+                }
                 now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
                 now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
-                const float keep = exp2f(largest[half] - now); /* a row's first key is in the first block: now is finite */
+                /* a row's first key is in the first block: now is finite */
+                const float keep = exp2f(largest[half] - now);
                 largest[half] = now;
                 total[half] *= keep;
-                UNROLL for (unsigned c = 0; c < WIDTH / 8; c++)
-                    mixed[c][half * 2] *= keep, mixed[c][half * 2 + 1] *= keep;
-                UNROLL for (unsigned j = 0; j < BLOCKS; j++)
-                    UNROLL for (unsigned e = 0; e < 2; e++)
-                        total[half] += s[j][half * 2 + e] = exp2f(s[j][half * 2 + e] - now);
+                UNROLL for (unsigned c = 0; c < WIDTH / 8; c++) mixed[c][half * 2] *= keep,
+                    mixed[c][half * 2 + 1] *= keep;
+                UNROLL for (unsigned j = 0; j < BLOCKS; j++) UNROLL for (unsigned e = 0; e < 2; e++) total[half] +=
+                    s[j][half * 2 + e] = exp2f(s[j][half * 2 + e] - now);
             }
             attention_mix<WIDTH, BLOCKS>(mixed, s, z2);
         }
@@ -214,15 +226,16 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
             load(block + 1);
     }
     float inverse[2];
-    UNROLL for (unsigned half = 0; half < 2; half++) {
+    UNROLL for (unsigned half = 0; half < 2; half++)
+    {
         total[half] += __shfl_xor_sync(0xffffffffu, total[half], 1);
         total[half] += __shfl_xor_sync(0xffffffffu, total[half], 2);
         inverse[half] = 1 / total[half];
         if (lane % 4 == 0 && row + half * 8 < end)
             p.logsumexp[(h.first_row + row + half * 8) * p.heads + h.head] = largest[half] + log2f(total[half]);
     }
-    attention_store<T, WIDTH>((T *)p.y + h.first_row * p.columns + h.head * h.width, p.columns, mixed, inverse, row, end,
-                              h.width);
+    attention_store<T, WIDTH>((T *)p.y + h.first_row * p.columns + h.head * h.width, p.columns, mixed, inverse, row,
+                              end, h.width);
     copy_async_wait<0>();
     tile_barrier();
 }
@@ -243,7 +256,8 @@ template <typename T> DEVICE void attention_delta_tile(const Attention &p, unsig
     }
 }
 
-template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *shared)
+template <typename T, int WIDTH, bool KEYS>
+DEVICE void attention_backward_tile(const Attention &p, unsigned tile, char *shared)
 {
     constexpr int BLOCK = AttentionBlock<T>::BACKWARD, BLOCKS = BLOCK / 8;
     constexpr unsigned pitch = WIDTH + 16 / sizeof(T), block_size = BLOCK * pitch;
@@ -253,7 +267,8 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
     const unsigned row_pitch = 3 * p.columns;
     const T *q = (const T *)p.qkv + h.first_row * row_pitch + h.head * h.width, *k = q + p.columns, *v = k + p.columns;
     const T *dy = (const T *)p.dy + h.first_row * p.columns + h.head * h.width;
-    const float *logsumexp = p.logsumexp + h.first_row * p.heads + h.head, *delta = p.delta + h.first_row * p.heads + h.head;
+    const float *logsumexp = p.logsumexp + h.first_row * p.heads + h.head,
+                *delta = p.delta + h.first_row * p.heads + h.head;
     const float *of_query = threadIdx.x < BLOCK ? logsumexp : delta; /* keys: what this thread loads for a block */
     T *x1 = (T *)shared, *x2 = x1 + rows * pitch, *z = x2 + rows * pitch;
     float *of_block = (float *)(z + stages * 2 * block_size); /* keys: logsumexp and delta of the block's queries */
@@ -268,12 +283,14 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
         const unsigned stage = block & (stages - 1), first = block * BLOCK, valid = z_end - first;
         T *to = z + stage * (2 * block_size);
         if (block < blocks) {
-            attention_load<T, WIDTH>(to, BLOCK, (KEYS ? q : k) + (size_t)first * row_pitch, row_pitch, valid, h.width, aligned);
-            attention_load<T, WIDTH>(to + block_size, BLOCK, (KEYS ? dy : v) + (size_t)first * z2_pitch, z2_pitch, valid, h.width,
+            attention_load<T, WIDTH>(to, BLOCK, (KEYS ? q : k) + (size_t)first * row_pitch, row_pitch, valid, h.width,
                                      aligned);
+            attention_load<T, WIDTH>(to + block_size, BLOCK, (KEYS ? dy : v) + (size_t)first * z2_pitch, z2_pitch,
+                                     valid, h.width, aligned);
             if (KEYS && threadIdx.x < 2 * BLOCK) {
                 const unsigned query = threadIdx.x % BLOCK;
-                of_block[stage * 2 * BLOCK + threadIdx.x] = query < valid ? of_query[(size_t)(first + query) * p.heads] : 0;
+                of_block[stage * 2 * BLOCK + threadIdx.x] =
+                    query < valid ? of_query[(size_t)(first + query) * p.heads] : 0;
             }
         }
         copy_async_commit();
@@ -284,11 +301,11 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
                              aligned);
     float of_row[2][2] = {}; /* queries: the logsumexp and delta of this thread's rows */
     if (!KEYS)
-        UNROLL for (unsigned half = 0; half < 2; half++)
-            if (row + half * 8 < end) {
-                of_row[half][0] = logsumexp[(size_t)(row + half * 8) * p.heads];
-                of_row[half][1] = delta[(size_t)(row + half * 8) * p.heads];
-            }
+        UNROLL for (unsigned half = 0; half < 2; half++) if (row + half * 8 < end)
+        {
+            of_row[half][0] = logsumexp[(size_t)(row + half * 8) * p.heads];
+            of_row[half][1] = delta[(size_t)(row + half * 8) * p.heads];
+        }
     load(first_block);
     float sum1[WIDTH / 8][4] = {}, sum2[KEYS ? WIDTH / 8 : 1][4] = {};
     for (unsigned block = first_block; block < blocks; block++) {
@@ -305,20 +322,19 @@ template <typename T, int WIDTH, bool KEYS> DEVICE void attention_backward_tile(
             (KEYS ? first + BLOCK > h.begin + own : first <= h.begin + own + 15)) {
             float s[BLOCKS][4], ds[BLOCKS][4];
             attention_scores<WIDTH, BLOCKS>(s, x1 + own * pitch, z1);
-            UNROLL for (unsigned j = 0; j < BLOCKS; j++)
-                UNROLL for (unsigned i = 0; i < 4; i++) {
-                    const unsigned mine = row + i / 2 * 8, place = j * 8 + lane % 4 * 2 + i % 2, other = first + place;
-                    const unsigned query = KEYS ? other : mine, key = KEYS ? mine : other;
-                    const float exponent = KEYS ? exponents[place] : of_row[i / 2][0];
-                    const bool seen = key <= query && query < z_end;
-                    s[j][i] = seen ? exp2f(s[j][i] * (scale * ATTENTION_LOG2_E) - exponent) : 0;
-                }
+            UNROLL for (unsigned j = 0; j < BLOCKS; j++) UNROLL for (unsigned i = 0; i < 4; i++)
+            {
+                const unsigned mine = row + i / 2 * 8, place = j * 8 + lane % 4 * 2 + i % 2, other = first + place;
+                const unsigned query = KEYS ? other : mine, key = KEYS ? mine : other;
+                const float exponent = KEYS ? exponents[place] : of_row[i / 2][0];
+                const bool seen = key <= query && query < z_end;
+                s[j][i] = seen ? exp2f(s[j][i] * (scale * ATTENTION_LOG2_E) - exponent) : 0;
+            }
             if constexpr (KEYS)
                 attention_mix<WIDTH, BLOCKS>(sum2, s, z2);
             attention_scores<WIDTH, BLOCKS>(ds, x2 + own * pitch, z2);
-            UNROLL for (unsigned j = 0; j < BLOCKS; j++)
-                UNROLL for (unsigned i = 0; i < 4; i++)
-                    ds[j][i] = s[j][i] * (ds[j][i] - (KEYS ? means[j * 8 + lane % 4 * 2 + i % 2] : of_row[i / 2][1]));
+            UNROLL for (unsigned j = 0; j < BLOCKS; j++) UNROLL for (unsigned i = 0; i < 4; i++) ds[j][i] =
+                s[j][i] * (ds[j][i] - (KEYS ? means[j * 8 + lane % 4 * 2 + i % 2] : of_row[i / 2][1]));
             attention_mix<WIDTH, BLOCKS>(sum1, ds, z1);
         }
         tile_barrier();

@@ -1,10 +1,11 @@
 #ifndef DEVICE_KERNELS_ATTENTION_HOPPER_CUH
 #define DEVICE_KERNELS_ATTENTION_HOPPER_CUH
 
-/* Causal attention in bfloat16 by TMA and wgmma, for heads of 64 and 128 columns; tiles, statistics and order of tiles are those of
-   attention.cuh. The stages of the ring hold a matrix of 128 rows of a head each: the tile's queries, and then, of one block of
-   keys after the other, K, and V behind the next block's K. Of the two computing warpgroups each has 64 queries. While it makes
-   exponentials of one block's scores, the tensor cores mix the values of the block before (Shah et al., FlashAttention-3, 2024). */
+/* Causal attention in bfloat16 by TMA and wgmma, for heads of 64 and 128 columns; tiles, statistics and order of tiles
+   are those of attention.cuh. The stages of the ring hold a matrix of 128 rows of a head each: the tile's queries, and
+   then, of one block of keys after the other, K, and V behind the next block's K. Of the two computing warpgroups each
+   has 64 queries. While it makes exponentials of one block's scores, the tensor cores mix the values of the block
+   before (Shah et al., FlashAttention-3, 2024). */
 
 #include "attention.cuh"
 #include "hopper.cuh"
@@ -12,22 +13,22 @@
 enum { ATTENTION_BOX_BYTES = ATTENTION_TILE * 128 }; /* 64 columns */
 static_assert(ATTENTION_TILE == TILE_THREADS / 128 * 64, "a warpgroup has 64 rows of a tile");
 static_assert(ATTENTION_TILE * ATTENTION_WIDTH * 2 <= HOPPER_STAGE_BYTES, "a stage holds a matrix");
-static_assert(ATTENTION_TILE * ATTENTION_WIDTH * 2 <= HOPPER_SUM_BYTES, "the queries find room where products keep sums");
+static_assert(ATTENTION_TILE * ATTENTION_WIDTH * 2 <= HOPPER_SUM_BYTES,
+              "the queries find room where products keep sums");
 
 /* Of a tile of queries, all blocks of keys that one of them sees; the last one is on the diagonal. */
-DEVICE unsigned attention_key_blocks(const AttentionHead &h)
-{
-    return h.begin / ATTENTION_TILE + 1;
-}
+DEVICE unsigned attention_key_blocks(const AttentionHead &h) { return h.begin / ATTENTION_TILE + 1; }
 
-/* Q, K of block 0, K of 1, V of 0, K of 2, V of 1, ... V of the last. Rows behind the sequence are the next one's, or zero behind
-   all: keys that no query sees, and queries whose results are not stored. */
+/* Q, K of block 0, K of 1, V of 0, K of 2, V of 1, ... V of the last. Rows behind the sequence are the next one's, or
+   zero behind all: keys that no query sees, and queries whose results are not stored. */
 DEVICE void attention_produce(const HopperAttention &p, HopperRing &ring, unsigned tile)
 {
     const AttentionHead h = attention_head(p.attention, tile, false);
-    const unsigned first_row = (unsigned)h.first_row, first_column = h.head * h.width, last = 2 * attention_key_blocks(h);
+    const unsigned first_row = (unsigned)h.first_row, first_column = h.head * h.width,
+                   last = 2 * attention_key_blocks(h);
     const bool wide = h.width > 64;
-    ROLL for (unsigned matrix = 0; matrix <= last; matrix++) {
+    ROLL for (unsigned matrix = 0; matrix <= last; matrix++)
+    {
         const unsigned part = matrix == 0 ? 0 : matrix == last || (matrix > 1 && matrix % 2) ? 2 : 1;
         const unsigned block = (part == 0 ? last - 2 : part == 1 ? matrix : matrix - 2) / 2;
         const unsigned column = part * p.attention.columns + first_column, row = first_row + block * ATTENTION_TILE;
@@ -66,8 +67,8 @@ template <unsigned SUMS> DEVICE void attention_group_mix(float (&sum)[SUMS], con
         group_product(sum, p[i], matrix_descriptor(v + i * 16 * 128, ATTENTION_BOX_BYTES, HOPPER_SWIZZLE_ATOM));
 }
 
-/* Of a thread's two rows: the largest score so far, the sum of its own exponentials, both before and, of the sum and what was mixed
-   before, what is kept. */
+/* Of a thread's two rows: the largest score so far, the sum of its own exponentials, both before and, of the sum and
+   what was mixed before, what is kept. */
 struct AttentionRows {
     float largest[2], total[2], keep[2];
 };
@@ -77,20 +78,19 @@ DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, b
 {
     const unsigned lane = lane_of_warp(), row = threadIdx.x / 32 * 16 + lane / 4;
     if (diagonal)
-        UNROLL for (unsigned i = 0; i < 64; i++)
-            if (i / 4 * 8 + lane % 4 * 2 + i % 2 > row + i / 2 % 2 * 8)
-                s[i] = -INFINITY;
-    UNROLL for (unsigned half = 0; half < 2; half++) {
+        UNROLL for (unsigned i = 0; i < 64; i++) if (i / 4 * 8 + lane % 4 * 2 + i % 2 > row + i / 2 % 2 * 8) s[i] =
+            -INFINITY;
+    UNROLL for (unsigned half = 0; half < 2; half++)
+    {
         float now = rows.largest[half], sum = 0;
-        UNROLL for (unsigned j = 0; j < 16; j++)
-            now = fmaxf(now, fmaxf(s[j * 4 + half * 2], s[j * 4 + half * 2 + 1]));
+        UNROLL for (unsigned j = 0; j < 16; j++) now = fmaxf(now, fmaxf(s[j * 4 + half * 2], s[j * 4 + half * 2 + 1]));
         now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 1));
-        now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2)); /* finite: a row sees its own key, and the first block's first */
+        /* finite: a row sees its own key, and the first block's first */
+        now = fmaxf(now, __shfl_xor_sync(0xffffffffu, now, 2));
         rows.keep[half] = power_of_two((rows.largest[half] - now) * scale);
         rows.largest[half] = now;
-        UNROLL for (unsigned j = 0; j < 16; j++)
-            UNROLL for (unsigned e = 0; e < 2; e++)
-                sum += s[j * 4 + half * 2 + e] = power_of_two(s[j * 4 + half * 2 + e] * scale - now * scale);
+        UNROLL for (unsigned j = 0; j < 16; j++) UNROLL for (unsigned e = 0; e < 2; e++) sum +=
+            s[j * 4 + half * 2 + e] = power_of_two(s[j * 4 + half * 2 + e] * scale - now * scale);
         rows.total[half] = rows.total[half] * rows.keep[half] + sum;
     }
 }
@@ -98,12 +98,12 @@ DEVICE void attention_soften(float (&s)[64], AttentionRows &rows, float scale, b
 /* Sums of a warpgroup's product as fragments of its next one's a: both have a thread's elements in the same places. */
 DEVICE void attention_fragments(unsigned (&fragments)[8][4], const float (&s)[64])
 {
-    UNROLL for (unsigned i = 0; i < 32; i++)
-        fragments[i / 4][i % 4] = pack_bf16(s[i * 2], s[i * 2 + 1]);
+    UNROLL for (unsigned i = 0; i < 32; i++) fragments[i / 4][i % 4] = pack_bf16(s[i * 2], s[i * 2 + 1]);
 }
 
 /* `queries`: memory of the tile's own. */
-template <unsigned WIDTH> DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned tile, char *queries)
+template <unsigned WIDTH>
+DEVICE void attention_consume(const Attention &p, HopperRing &ring, unsigned tile, char *queries)
 {
     const AttentionHead h = attention_head(p, tile, false);
     const unsigned blocks = attention_key_blocks(h), group = threadIdx.x / 128, lane = lane_of_warp();
@@ -111,9 +111,9 @@ template <unsigned WIDTH> DEVICE void attention_consume(const Attention &p, Hopp
     char *q = queries + group * (64 * WIDTH * 2);
     const char *own = attention_take(ring) + group * HOPPER_BOX_BYTES;
     UNROLL for (unsigned box = 0; box < WIDTH / 64; box++)
-        UNROLL for (unsigned i = 0; i < HOPPER_BOX_BYTES; i += 128 * 16)
-            *(uint4 *)(q + box * HOPPER_BOX_BYTES + i + threadIdx.x % 128 * 16) =
-                *(const uint4 *)(own + box * ATTENTION_BOX_BYTES + i + threadIdx.x % 128 * 16);
+            UNROLL for (unsigned i = 0; i < HOPPER_BOX_BYTES; i += 128 * 16) *
+        (uint4 *)(q + box * HOPPER_BOX_BYTES + i + threadIdx.x % 128 * 16) =
+        *(const uint4 *)(own + box * ATTENTION_BOX_BYTES + i + threadIdx.x % 128 * 16);
     __syncwarp();
     hopper_release(ring, ring.position - 1);
     async_fence_of_shared();
@@ -147,13 +147,13 @@ template <unsigned WIDTH> DEVICE void attention_consume(const Attention &p, Hopp
         hopper_release(ring, ring.position - 2);
         attention_soften(s, rows, scale, block == blocks - 1);
         hold_sums(s);
-        next = attention_take(ring); /* here, since the compiler would wait for the products before it makes exponentials */
+        /* here, since the compiler would wait for the products before it makes exponentials */
+        next = attention_take(ring);
         group_products_wait<0>();
         hold_sums(mixed);
         hold_fragments(weights);
         hopper_release(ring, ring.position - 2);
-        UNROLL for (unsigned i = 0; i < WIDTH / 2; i++)
-            mixed[i] *= rows.keep[i / 2 % 2];
+        UNROLL for (unsigned i = 0; i < WIDTH / 2; i++) mixed[i] *= rows.keep[i / 2 % 2];
         attention_fragments(weights, s);
     }
     hold_sums(mixed);
@@ -165,7 +165,8 @@ template <unsigned WIDTH> DEVICE void attention_consume(const Attention &p, Hopp
     hold_sums(mixed);
     hopper_release(ring, ring.position - 1);
 
-    UNROLL for (unsigned half = 0; half < 2; half++) {
+    UNROLL for (unsigned half = 0; half < 2; half++)
+    {
         const unsigned row = h.begin + threadIdx.x / 32 * 16 + lane / 4 + half * 8;
         float total = rows.total[half];
         total += __shfl_xor_sync(0xffffffffu, total, 1);
@@ -176,8 +177,8 @@ template <unsigned WIDTH> DEVICE void attention_consume(const Attention &p, Hopp
             p.logsumexp[(h.first_row + row) * p.heads + h.head] = rows.largest[half] * scale + log2f(total);
         Bf16 *y = (Bf16 *)p.y + (h.first_row + row) * p.columns + h.head * WIDTH + lane % 4 * 2;
         const float inverse = 1 / total;
-        UNROLL for (unsigned j = 0; j < WIDTH / 8; j++)
-            *(unsigned *)(y + j * 8) = pack_bf16(mixed[j * 4 + half * 2] * inverse, mixed[j * 4 + half * 2 + 1] * inverse);
+        UNROLL for (unsigned j = 0; j < WIDTH / 8; j++) * (unsigned *)(y + j * 8) =
+            pack_bf16(mixed[j * 4 + half * 2] * inverse, mixed[j * 4 + half * 2 + 1] * inverse);
     }
 }
 

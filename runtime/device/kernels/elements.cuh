@@ -6,21 +6,23 @@
 #include "instructions.cuh"
 #include "kernels.h"
 
-/* A kernel of which each block does a tile: (TILE_THREADS) or, with so many blocks a multiprocessor, (TILE_THREADS, BLOCKS). */
-#define TILE_KERNEL(bounds, name, Parameters, ...)                                                             \
-    KERNEL __launch_bounds__ bounds name(KERNEL_PARAMETER Parameters p)                                        \
-    {                                                                                                          \
-        KERNEL_SHARED(shared);                                                                                 \
-        const unsigned tile = blockIdx.x;                                                                      \
-        (void)shared, (void)tile;                                                                              \
-        __VA_ARGS__;                                                                                           \
+/* A kernel of which each block does a tile: (TILE_THREADS) or, with so many blocks a multiprocessor, (TILE_THREADS,
+   BLOCKS). */
+#define TILE_KERNEL(bounds, name, Parameters, ...)                      \
+    KERNEL __launch_bounds__ bounds name(KERNEL_PARAMETER Parameters p) \
+    {                                                                   \
+        KERNEL_SHARED(shared);                                          \
+        const unsigned tile = blockIdx.x;                               \
+        (void)shared, (void)tile;                                       \
+        __VA_ARGS__;                                                    \
     }
 
 struct Bf16 {
     unsigned short bits;
 };
 
-/* X(suffix, T) for the types of elements. A source is compiled for each alone, side by side: a device needs one of them. */
+/* X(suffix, T) for the types of elements. A source is compiled for each alone, side by side: a device needs one of
+   them. */
 #if defined ONLY_f32
 #define OF_ELEMENTS(X) X(f32, float)
 #elif defined ONLY_bf16
@@ -54,31 +56,30 @@ template <> struct Elements<Bf16> {
     {
         const uint4 words = *(const uint4 *)from;
         const unsigned w[4] = {words.x, words.y, words.z, words.w};
-        UNROLL for (int i = 0; i < 4; i++) {
+        UNROLL for (int i = 0; i < 4; i++)
+        {
             v[2 * i] = __uint_as_float(w[i] << 16);
             v[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
         }
     }
     DEVICE void store8(Bf16 *to, const float (&v)[8])
     {
-        *(uint4 *)to = make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
+        *(uint4 *)to =
+            make_uint4(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7]));
     }
 };
 
 /* Rows of `length` elements begin where eight can be read at once, if the matrix does. */
-DEVICE bool rows_are_aligned(size_t length)
-{
-    return length % 8 == 0;
-}
+DEVICE bool rows_are_aligned(size_t length) { return length % 8 == 0; }
 
-/* Elements [at, at + 8) of a row (or of anything) of `length`; zero behind its end. `aligned`: rows_are_aligned(length). */
+/* Elements [at, at + 8) of a row (or of anything) of `length`; zero behind its end. `aligned`:
+   rows_are_aligned(length). */
 template <typename T> DEVICE void load8(const T *row, size_t at, size_t length, bool aligned, float (&v)[8])
 {
     if (aligned && at < length)
         Elements<T>::load8(row + at, v);
     else
-        UNROLL for (unsigned i = 0; i < 8; i++)
-            v[i] = at + i < length ? to_float(row[at + i]) : 0;
+        UNROLL for (unsigned i = 0; i < 8; i++) v[i] = at + i < length ? to_float(row[at + i]) : 0;
 }
 
 template <typename T> DEVICE void store8(T *row, size_t at, size_t length, bool aligned, const float (&v)[8])
@@ -86,57 +87,37 @@ template <typename T> DEVICE void store8(T *row, size_t at, size_t length, bool 
     if (aligned && at < length)
         Elements<T>::store8(row + at, v);
     else
-        UNROLL for (unsigned i = 0; i < 8; i++)
-            if (at + i < length)
-                row[at + i] = Elements<T>::of(v[i]);
+        UNROLL for (unsigned i = 0; i < 8; i++) if (at + i < length) row[at + i] = Elements<T>::of(v[i]);
 }
 
-DEVICE unsigned smaller(unsigned a, unsigned b)
-{
-    return a < b ? a : b;
-}
+DEVICE unsigned smaller(unsigned a, unsigned b) { return a < b ? a : b; }
 
-DEVICE unsigned lane_of_warp()
-{
-    return threadIdx.x % 32;
-}
+DEVICE unsigned lane_of_warp() { return threadIdx.x % 32; }
 
 DEVICE float warp_sum(float value)
 {
-    UNROLL for (int distance = 16; distance > 0; distance /= 2)
-        value += __shfl_xor_sync(0xffffffffu, value, distance);
+    UNROLL for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
     return value;
 }
 
 /* The tile's sum, in every thread. `scratch`: a double a warp. */
 DEVICE double tile_sum(double value, double *scratch)
 {
-    UNROLL for (int distance = 16; distance > 0; distance /= 2)
-        value += __shfl_xor_sync(0xffffffffu, value, distance);
+    UNROLL for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
     tile_barrier();
     if (lane_of_warp() == 0)
         scratch[threadIdx.x / 32] = value;
     tile_barrier();
     value = 0;
-    UNROLL for (int warp = 0; warp < TILE_THREADS / 32; warp++)
-        value += scratch[warp];
+    UNROLL for (int warp = 0; warp < TILE_THREADS / 32; warp++) value += scratch[warp];
     return value;
 }
 
 /* The normal distribution's integral and density. */
-DEVICE float normal_integral(float x)
-{
-    return 0.5f * erfcf(-0.70710678118654752f * x);
-}
+DEVICE float normal_integral(float x) { return 0.5f * erfcf(-0.70710678118654752f * x); }
 
-DEVICE float gelu(float x)
-{
-    return x * normal_integral(x);
-}
+DEVICE float gelu(float x) { return x * normal_integral(x); }
 
-DEVICE float gelu_derivative(float x)
-{
-    return normal_integral(x) + x * 0.39894228040143268f * expf(-0.5f * x * x);
-}
+DEVICE float gelu_derivative(float x) { return normal_integral(x) + x * 0.39894228040143268f * expf(-0.5f * x * x); }
 
 #endif

@@ -1,9 +1,9 @@
 #ifndef DEVICE_KERNELS_FUSED_CUH
 #define DEVICE_KERNELS_FUSED_CUH
 
-/* One persistent launch for the tiles of many operations, such as a forward and a backward of different microbatches: where
-   one half waits for itself or fills no wave, the other half's tiles go on. Which tile a block works on depends on time, what
-   a tile computes does not. */
+/* One persistent launch for the tiles of many operations, such as a forward and a backward of different microbatches:
+   where one half waits for itself or fills no wave, the other half's tiles go on. Which tile a block works on depends
+   on time, what a tile computes does not. */
 
 #include "attention.cuh"
 #include "product.cuh"
@@ -12,48 +12,27 @@
 template <typename T> DEVICE void fused_tile(const Operation &o, unsigned tile, char *shared)
 {
     switch (o.kind) {
-    case FUSED_product_forward:
-        return product_work<T, PRODUCT_FORWARD>(o.of.product, tile, shared);
-    case FUSED_product_input:
-        return product_work<T, PRODUCT_INPUT>(o.of.product, tile, shared);
-    case FUSED_product_weight:
-        return product_work<T, PRODUCT_WEIGHT>(o.of.product, tile, shared);
-    case FUSED_attention_forward:
-        return attention_forward_work<T>(o.of.attention, tile, shared);
-    case FUSED_attention_delta:
-        return attention_delta_tile<T>(o.of.attention, tile);
-    case FUSED_attention_backward:
-        return attention_backward_work<T>(o.of.attention, tile, shared);
-    case FUSED_norm_forward:
-        return norm_forward_tile<T>(o.of.norm, tile);
-    case FUSED_norm_backward_input:
-        return norm_backward_input_tile<T>(o.of.norm, tile);
-    case FUSED_norm_backward_weight:
-        return norm_backward_weight_tile<T>(o.of.norm, tile, shared);
-    case FUSED_gelu_forward:
-        return gelu_forward_tile<T>(o.of.elementwise, tile);
-    case FUSED_gelu_backward:
-        return gelu_backward_tile<T>(o.of.elementwise, tile);
-    case FUSED_accumulate:
-        return accumulate_tile<float>(o.of.elementwise, tile);
-    case FUSED_to_float:
-        return convert_tile<T, float>(o.of.elementwise, tile);
-    case FUSED_from_float:
-        return convert_tile<float, T>(o.of.elementwise, tile);
-    case FUSED_embedding_forward:
-        return embedding_forward_tile<T>(o.of.embedding, tile);
-    case FUSED_embedding_backward:
-        return embedding_backward_tile<T>(o.of.embedding, tile, shared);
-    case FUSED_cross_entropy:
-        return cross_entropy_tile<T>(o.of.cross_entropy, tile, shared);
-    case FUSED_squared_error:
-        return squared_error_tile<T>(o.of.squared_error, tile, shared);
-    case FUSED_finish_sum:
-        return finish_sum_tile(o.of.sum, shared);
-    case FUSED_copy_bytes:
-        return copy_tile(o.of.copy, tile);
-    default:
-        return;
+    case FUSED_product_forward: return product_work<T, PRODUCT_FORWARD>(o.of.product, tile, shared);
+    case FUSED_product_input: return product_work<T, PRODUCT_INPUT>(o.of.product, tile, shared);
+    case FUSED_product_weight: return product_work<T, PRODUCT_WEIGHT>(o.of.product, tile, shared);
+    case FUSED_attention_forward: return attention_forward_work<T>(o.of.attention, tile, shared);
+    case FUSED_attention_delta: return attention_delta_tile<T>(o.of.attention, tile);
+    case FUSED_attention_backward: return attention_backward_work<T>(o.of.attention, tile, shared);
+    case FUSED_norm_forward: return norm_forward_tile<T>(o.of.norm, tile);
+    case FUSED_norm_backward_input: return norm_backward_input_tile<T>(o.of.norm, tile);
+    case FUSED_norm_backward_weight: return norm_backward_weight_tile<T>(o.of.norm, tile, shared);
+    case FUSED_gelu_forward: return gelu_forward_tile<T>(o.of.elementwise, tile);
+    case FUSED_gelu_backward: return gelu_backward_tile<T>(o.of.elementwise, tile);
+    case FUSED_accumulate: return accumulate_tile<float>(o.of.elementwise, tile);
+    case FUSED_to_float: return convert_tile<T, float>(o.of.elementwise, tile);
+    case FUSED_from_float: return convert_tile<float, T>(o.of.elementwise, tile);
+    case FUSED_embedding_forward: return embedding_forward_tile<T>(o.of.embedding, tile);
+    case FUSED_embedding_backward: return embedding_backward_tile<T>(o.of.embedding, tile, shared);
+    case FUSED_cross_entropy: return cross_entropy_tile<T>(o.of.cross_entropy, tile, shared);
+    case FUSED_squared_error: return squared_error_tile<T>(o.of.squared_error, tile, shared);
+    case FUSED_finish_sum: return finish_sum_tile(o.of.sum, shared);
+    case FUSED_copy_bytes: return copy_tile(o.of.copy, tile);
+    default: return;
     }
 }
 

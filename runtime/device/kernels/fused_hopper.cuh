@@ -1,9 +1,9 @@
 #ifndef DEVICE_KERNELS_FUSED_HOPPER_CUH
 #define DEVICE_KERNELS_FUSED_HOPPER_CUH
 
-/* The fused launch in bfloat16 with products and attention by TMA and wgmma. One warp draws tiles, waits for what they come after
-   and loads what those read; the other 256 threads do the tiles. The ring of stages goes on from one to the next; tiles of other
-   kinds have its memory to themselves. */
+/* The fused launch in bfloat16 with products and attention by TMA and wgmma. One warp draws tiles, waits for what they
+   come after and loads what those read; the other 256 threads do the tiles. The ring of stages goes on from one to the
+   next; tiles of other kinds have its memory to themselves. */
 
 #include "attention_hopper.cuh"
 #include "fused.cuh"
@@ -21,7 +21,7 @@ struct FusedHead {
     Arrivals drawn[FUSED_AHEAD], done[FUSED_AHEAD];
     FusedDrawn tiles[FUSED_AHEAD];
     unsigned acquired[FUSED_OPERATIONS_MOST / 32]; /* a bit an operation: its maps */
-    unsigned turn; /* fused_next; here, as the thread that draws has few registers */
+    unsigned turn;                                 /* fused_next; here, as the thread that draws has few registers */
 };
 static_assert(sizeof(FusedHead) <= FUSED_HEAD, "the stages begin behind it");
 
@@ -43,8 +43,8 @@ DEVICE void fused_acquire(const Operation &o)
     tensor_map_acquire(&o.of.hopper.b);
 }
 
-/* By one thread. It may be a tile ahead of the others: what the drawn tile comes after is done by then, so that the block's
-   own tiles before it have come to their end whoever waits. */
+/* By one thread. It may be a tile ahead of the others: what the drawn tile comes after is done by then, so that the
+   block's own tiles before it have come to their end whoever waits. */
 DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
 {
     head.turn = 0;

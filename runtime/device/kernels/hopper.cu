@@ -1,6 +1,7 @@
 #include "fused_hopper.cuh"
 
-#define HOPPER(name, layout) TILE_KERNEL((HOPPER_THREADS, 1), hopper_##name, HopperProduct, hopper_work<layout>(p, shared))
+#define HOPPER(name, layout) \
+    TILE_KERNEL((HOPPER_THREADS, 1), hopper_##name, HopperProduct, hopper_work<layout>(p, shared))
 
 HOPPER(forward, PRODUCT_FORWARD)
 HOPPER(input, PRODUCT_INPUT)

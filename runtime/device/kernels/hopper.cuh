@@ -1,32 +1,35 @@
 #ifndef DEVICE_KERNELS_HOPPER_CUH
 #define DEVICE_KERNELS_HOPPER_CUH
 
-/* bfloat16 products by TMA and wgmma: one persistent block a multiprocessor, in which one warpgroup fills a ring of stages
-   and two others multiply, 64 rows of the tile each. The ring goes on from tile to tile, so that the next tile's operands come
-   while the last one's sums are written. Two blocks may form a cluster: they have tiles one below the other, and each loads half
-   of what both read of b, into its own shared memory and the other's. */
+/* bfloat16 products by TMA and wgmma: one persistent block a multiprocessor, in which one warpgroup fills a ring of
+   stages and two others multiply, 64 rows of the tile each. The ring goes on from tile to tile, so that the next tile's
+   operands come while the last one's sums are written. Two blocks may form a cluster: they have tiles one below the
+   other, and each loads half of what both read of b, into its own shared memory and the other's. */
 
 #include "instructions_hopper.cuh"
 #include "product.cuh"
 
 enum {
     HOPPER_BOX_BYTES = 64 * HOPPER_TILE_K * 2, /* 64 of the contiguous index, 64 rows */
-    HOPPER_PART_BYTES = HOPPER_PART * HOPPER_TILE_K * 2, HOPPER_PARTS_OF_B = HOPPER_TILE_N / HOPPER_PART,
+    HOPPER_PART_BYTES = HOPPER_PART * HOPPER_TILE_K * 2,
+    HOPPER_PARTS_OF_B = HOPPER_TILE_N / HOPPER_PART,
     HOPPER_SWIZZLE_ATOM = 1024
 };
 static_assert(HOPPER_TILE_M == HOPPER_PART, "a is one part");
 
-/* Registers of a thread: as launched, and as warpgroups share them out then. A block has no others: whoever asks for more waits
-   until they are given up (PTX ISA, setmaxnreg). */
+/* Registers of a thread: as launched, and as warpgroups share them out then. A block has no others: whoever asks for
+   more waits until they are given up (PTX ISA, setmaxnreg). */
 enum { HOPPER_REGISTERS = 65536 / HOPPER_THREADS / 8 * 8, LOADING_REGISTERS = 24, COMPUTING_REGISTERS = 240 };
-static_assert(LOADING_REGISTERS + 2 * COMPUTING_REGISTERS <= 3 * HOPPER_REGISTERS, "the warpgroups' registers are there");
+static_assert(LOADING_REGISTERS + 2 * COMPUTING_REGISTERS <= 3 * HOPPER_REGISTERS,
+              "the warpgroups' registers are there");
 
 /* The ring, alike in producers and consumers. */
 struct HopperRing {
     char *stages;
-    Arrivals *full, *empty; /* a stage's bytes have come; the cluster's consuming warps, eight a block, are done with it */
-    unsigned position;      /* stages filled or read so far */
-    unsigned blocks;        /* of the cluster */
+    /* a stage's bytes have come; the cluster's consuming warps, eight a block, are done with it */
+    Arrivals *full, *empty;
+    unsigned position; /* stages filled or read so far */
+    unsigned blocks;   /* of the cluster */
 
     DEVICE HopperRing of(char *stages, Arrivals *arrivals, unsigned position, unsigned blocks)
     {
@@ -48,7 +51,8 @@ DEVICE void hopper_begin(const HopperRing &ring)
 template <bool BY_K>
 DEVICE void hopper_load(char *to, const TensorMap *map, unsigned first, unsigned k, Arrivals *full, unsigned blocks)
 {
-    UNROLL for (unsigned box = 0; box < (BY_K ? 1 : HOPPER_PART / 64); box++) {
+    UNROLL for (unsigned box = 0; box < (BY_K ? 1 : HOPPER_PART / 64); box++)
+    {
         const unsigned other = first + box * 64, x = BY_K ? k : other, y = BY_K ? other : k;
         if (blocks > 1)
             tensor_load_to_all(to + box * HOPPER_BOX_BYTES, map, x, y, full, blocks);
@@ -75,10 +79,9 @@ template <ProductLayout LAYOUT> DEVICE void hopper_produce(const HopperProduct &
         arrivals_wait(ring.empty + number, HopperRing::parity_of(ring.position) ^ 1);
         arrive_expecting(full, HOPPER_STAGE_BYTES);
         hopper_load<Layout::a_by_k>(stage, &p.a, place.row, k, full, 1);
-        UNROLL for (unsigned part = 0; part < HOPPER_PARTS_OF_B; part++)
-            if (part % ring.blocks == tile % ring.blocks)
-                hopper_load<Layout::b_by_k>(stage + (1 + part) * HOPPER_PART_BYTES, &p.b, place.column + part * HOPPER_PART, k, full,
-                                            ring.blocks);
+        UNROLL for (unsigned part = 0; part < HOPPER_PARTS_OF_B; part++) if (part % ring.blocks == tile % ring.blocks)
+            hopper_load<Layout::b_by_k>(stage + (1 + part) * HOPPER_PART_BYTES, &p.b, place.column + part * HOPPER_PART,
+                                        k, full, ring.blocks);
         ring.position++;
     }
 }
@@ -108,7 +111,8 @@ template <bool BY_K> DEVICE unsigned long long hopper_operand(const char *slab, 
                 : matrix_descriptor(slab + k * 128, HOPPER_BOX_BYTES, HOPPER_SWIZZLE_ATOM);
 }
 
-template <ProductLayout LAYOUT> DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigned tile, char *shared_sums)
+template <ProductLayout LAYOUT>
+DEVICE void hopper_consume(const HopperProduct &whole, HopperRing &ring, unsigned tile, char *shared_sums)
 {
     using Layout = ProductOperands<LAYOUT>;
     const Product &p = whole.product;
@@ -141,19 +145,20 @@ template <ProductLayout LAYOUT> DEVICE void hopper_consume(const HopperProduct &
     constexpr unsigned columns = HOPPER_SUM_COLUMNS;
     const unsigned warp_row = threadIdx.x / 32 * 16;
     float *own = (float *)shared_sums + warp_row * columns;
-    ROLL for (unsigned part = 0; part < HOPPER_TILE_N / columns; part++) {
-        UNROLL for (unsigned which = 0; which < HOPPER_TILE_N / columns; which++)
-            if (which == part)
-                UNROLL for (unsigned i = 0; i < columns / 8 * 2; i++)
-                    *(float2 *)product_sum_at<columns>(own, lane / 4 + i % 2 * 8, i / 2 * 8 + lane % 4 * 2) =
-                        make_float2(sum[which * columns / 2 + i * 2], sum[which * columns / 2 + i * 2 + 1]);
+    ROLL for (unsigned part = 0; part < HOPPER_TILE_N / columns; part++)
+    {
+        UNROLL for (unsigned which = 0; which < HOPPER_TILE_N / columns; which++) if (which == part)
+                UNROLL for (unsigned i = 0; i < columns / 8 * 2; i++) *
+            (float2 *)product_sum_at<columns>(own, lane / 4 + i % 2 * 8, i / 2 * 8 + lane % 4 * 2) =
+            make_float2(sum[which * columns / 2 + i * 2], sum[which * columns / 2 + i * 2 + 1]);
         __syncwarp();
         const unsigned row = lane / 8, column = lane % 8 * 8;
         if (place.column + part * columns + column < p.n)
-            product_finish<Bf16, LAYOUT, 4>(p, place.row + warp_row + row, 4, place.column + part * columns + column, true,
-                                            [&](unsigned i, float (&v)[8]) {
-                Elements<float>::load8(product_sum_at<columns>(own, row + i * 4, column), v);
-            });
+            product_finish<Bf16, LAYOUT, 4>(p, place.row + warp_row + row, 4, place.column + part * columns + column,
+                                            true, [&](unsigned i, float(&v)[8]) {
+                                                Elements<float>::load8(
+                                                    product_sum_at<columns>(own, row + i * 4, column), v);
+                                            });
         __syncwarp();
     }
 }
@@ -162,7 +167,8 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
 {
     char *behind = shared + HOPPER_STAGES * HOPPER_STAGE_BYTES;
     HopperRing ring = HopperRing::of(shared, (Arrivals *)behind, 0, cluster_blocks());
-    const unsigned products = hopper_product_tiles(&p.product, ring.blocks), tiles = hopper_tiles(&p.product, ring.blocks);
+    const unsigned products = hopper_product_tiles(&p.product, ring.blocks),
+                   tiles = hopper_tiles(&p.product, ring.blocks);
     if (threadIdx.x == 0) {
         hopper_begin(ring);
         arrivals_publish();
@@ -184,8 +190,8 @@ template <ProductLayout LAYOUT> DEVICE void hopper_work(const HopperProduct &p, 
                 hopper_consume<LAYOUT>(p, ring, tile, behind + 1024);
             } else {
                 tile_barrier(); /* other warps' sums are out of there */
-                column_sum_tile((const Bf16 *)p.product.b, p.product.column_sums, p.product.k, p.product.n, tile - products,
-                                behind + 1024);
+                column_sum_tile((const Bf16 *)p.product.b, p.product.column_sums, p.product.k, p.product.n,
+                                tile - products, behind + 1024);
             }
     }
 }

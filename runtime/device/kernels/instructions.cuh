@@ -1,8 +1,9 @@
 #ifndef DEVICE_KERNELS_INSTRUCTIONS_CUH
 #define DEVICE_KERNELS_INSTRUCTIONS_CUH
 
-/* Every instruction that CUDA C++ has no word for, each with the name of what it does. Whoever compiles the kernels as plain
-   C++ defines KERNELS_EMULATED and brings the same functions (tests/gpu/simt.h); nothing else in the kernels knows. */
+/* Every instruction that CUDA C++ has no word for, each with the name of what it does. Whoever compiles the kernels as
+   plain C++ defines KERNELS_EMULATED and brings the same functions (tests/gpu/simt.h); nothing else in the kernels
+   knows. */
 
 #ifdef KERNELS_EMULATED
 #include "simt.h"
@@ -22,10 +23,7 @@
 #define KERNEL_SHARED(name) extern __shared__ __align__(1024) char name[]
 
 /* The compiler sees through it: what is added to the address becomes part of the instruction. */
-DEVICE unsigned shared_address(const void *shared)
-{
-    return (unsigned)__cvta_generic_to_shared(shared);
-}
+DEVICE unsigned shared_address(const void *shared) { return (unsigned)__cvta_generic_to_shared(shared); }
 
 /* The same value, of which the compiler knows nothing. */
 DEVICE unsigned forget(unsigned value)
@@ -35,10 +33,7 @@ DEVICE unsigned forget(unsigned value)
 }
 
 /* The 256 threads that share a tile: all of a plain block, all but the producers of a specialised one. */
-DEVICE void tile_barrier()
-{
-    asm volatile("bar.sync 1, 256;" ::: "memory");
-}
+DEVICE void tile_barrier() { asm volatile("bar.sync 1, 256;" ::: "memory"); }
 
 /* 16 bytes from global to shared memory, of which the first `bytes` are read and the rest is zero. */
 DEVICE void copy_async(void *shared, const void *global, unsigned bytes)
@@ -47,10 +42,7 @@ DEVICE void copy_async(void *shared, const void *global, unsigned bytes)
                  : "memory");
 }
 
-DEVICE void copy_async_commit()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
+DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 /* Until at most GROUPS of this thread's groups are under way. */
 template <int GROUPS> DEVICE void copy_async_wait()
@@ -62,22 +54,26 @@ template <int GROUPS> DEVICE void copy_async_wait()
 DEVICE void load_matrices(unsigned (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
 }
 
 DEVICE void load_matrices_transposed(unsigned (&r)[4], const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
 }
 
 /* c[16, 8] += a[16, 16] b[16, 8], bfloat16 into float (PTX ISA, fragments of mma.m16n8k16). */
 DEVICE void multiply_fragments(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-                 "{%0, %1, %2, %3};"
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* Two bfloat16 in a word, `low` in its lower half; rounded to nearest even. */

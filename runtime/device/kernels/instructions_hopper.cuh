@@ -1,9 +1,10 @@
 #ifndef DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
 #define DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
 
-/* The instructions that sm_90a alone has: copies of tensors' boxes (TMA), arrivals that they complete, clusters of blocks, and
-   products of warpgroups (wgmma). As in instructions.cuh, the emulation brings the same functions. The layouts are the PTX ISA's,
-   "Asynchronous Warpgroup Level Matrix Instructions", shared memory layouts of 128-byte swizzle. */
+/* The instructions that sm_90a alone has: copies of tensors' boxes (TMA), arrivals that they complete, clusters of
+   blocks, and products of warpgroups (wgmma). As in instructions.cuh, the emulation brings the same functions. The
+   layouts are the PTX ISA's, "Asynchronous Warpgroup Level Matrix Instructions", shared memory layouts of 128-byte
+   swizzle. */
 
 #include "instructions.cuh"
 #include "kernels.h"
@@ -13,10 +14,7 @@ typedef unsigned long long Arrivals;
 
 #ifndef KERNELS_EMULATED
 
-DEVICE void block_barrier()
-{
-    asm volatile("bar.sync 0;" ::: "memory");
-}
+DEVICE void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 
 DEVICE void arrivals_init(Arrivals *arrivals, unsigned count)
 {
@@ -37,7 +35,8 @@ DEVICE void arrive(Arrivals *arrivals)
 /* One arrival, and `bytes` that the copy engine is going to bring. */
 DEVICE void arrive_expecting(Arrivals *arrivals, unsigned bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(arrivals)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(arrivals)), "r"(bytes)
+                 : "memory");
 }
 
 /* Until the phase of that parity has ended; of a fresh Arrivals, the phase before the first has parity 1. */
@@ -48,14 +47,13 @@ DEVICE void arrivals_wait(Arrivals *arrivals, unsigned parity)
         asm volatile("{\n.reg .pred ended;\n"
                      "mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2;\n"
                      "selp.u32 %0, 1, 0, ended;\n}"
-                     : "=r"(done) : "r"(shared_address(arrivals)), "r"(parity) : "memory");
+                     : "=r"(done)
+                     : "r"(shared_address(arrivals)), "r"(parity)
+                     : "memory");
     while (!done);
 }
 
-DEVICE void tensor_prefetch(const TensorMap *map)
-{
-    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
+DEVICE void tensor_prefetch(const TensorMap *map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 
 /* Once a block before it loads by a map that lies in global memory. */
 DEVICE void tensor_map_acquire(const TensorMap *map)
@@ -64,24 +62,19 @@ DEVICE void tensor_map_acquire(const TensorMap *map)
 }
 
 /* Ordinary accesses before it come before what copy engine and warpgroups' products do afterwards. */
-DEVICE void async_fence()
-{
-    asm volatile("fence.proxy.async;" ::: "memory");
-}
+DEVICE void async_fence() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
 /* The same of shared memory alone. */
-DEVICE void async_fence_of_shared()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
+DEVICE void async_fence_of_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /* The map's box that begins at element x of row y, to shared memory at 1024 bytes; zeros outside of the tensor. */
 DEVICE void tensor_load(void *shared, const TensorMap *map, unsigned x, unsigned y, Arrivals *arrivals)
 {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
-                     shared_address(shared)),
-                 "l"(map), "r"(shared_address(arrivals)), "r"(x), "r"(y)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" ::"r"(
+            shared_address(shared)),
+        "l"(map), "r"(shared_address(arrivals)), "r"(x), "r"(y)
+        : "memory");
 }
 
 /* ---- clusters: neighbouring blocks that run together, numbered by blockIdx.x; one alone is a cluster, too ---- */
@@ -104,38 +97,30 @@ DEVICE void arrive_at(Arrivals *arrivals, unsigned number)
 {
     asm volatile("{\n.reg .b32 there;\n"
                  "mapa.shared::cluster.u32 there, %0, %1;\n"
-                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(arrivals)), "r"(number) : "memory");
+                 "mbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(shared_address(arrivals)),
+                 "r"(number)
+                 : "memory");
 }
 
 /* tensor_load to the first `blocks` of the cluster, in each to the same place with bytes for its own arrivals. */
-DEVICE void tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, Arrivals *arrivals, unsigned blocks)
+DEVICE void tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, Arrivals *arrivals,
+                               unsigned blocks)
 {
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
-                 "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(shared)), "l"(map), "r"(shared_address(arrivals)), "r"(x),
-                 "r"(y), "h"((unsigned short)((1u << blocks) - 1)) : "memory");
+                 "[%0], [%1, {%3, %4}], [%2], %5;" ::"r"(shared_address(shared)),
+                 "l"(map), "r"(shared_address(arrivals)), "r"(x), "r"(y), "h"((unsigned short)((1u << blocks) - 1))
+                 : "memory");
 }
 
 /* Registers of a thread, from its warpgroup's branch on. */
-template <int COUNT> DEVICE void registers_more()
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
-}
+template <int COUNT> DEVICE void registers_more() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 
-template <int COUNT> DEVICE void registers_less()
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
-}
+template <int COUNT> DEVICE void registers_less() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT)); }
 
 /* Before the first product of a group: what threads did to the sums' registers comes first. */
-DEVICE void group_products_begin()
-{
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
+DEVICE void group_products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
-DEVICE void group_products_commit()
-{
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
+DEVICE void group_products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 /* Until at most GROUPS of this warpgroup's committed groups of products are under way. */
 template <int GROUPS> DEVICE void group_products_wait()
@@ -146,14 +131,12 @@ template <int GROUPS> DEVICE void group_products_wait()
 /* The compiler moves no access to the sums, or to fragments of an operand, across this. */
 template <unsigned COUNT> DEVICE void hold_sums(float (&sum)[COUNT])
 {
-    UNROLL for (unsigned i = 0; i < COUNT; i++)
-        asm volatile("" : "+f"(sum[i])::"memory");
+    UNROLL for (unsigned i = 0; i < COUNT; i++) asm volatile("" : "+f"(sum[i])::"memory");
 }
 
 template <unsigned COUNT> DEVICE void hold_fragments(unsigned (&fragments)[COUNT][4])
 {
-    UNROLL for (unsigned i = 0; i < COUNT * 4; i++)
-        asm volatile("" : "+r"(fragments[i / 4][i % 4])::"memory");
+    UNROLL for (unsigned i = 0; i < COUNT * 4; i++) asm volatile("" : "+r"(fragments[i / 4][i % 4])::"memory");
 }
 
 /* Two to the power, to 2 ulp; of -infinity 0. */
@@ -164,36 +147,40 @@ DEVICE float power_of_two(float exponent)
     return power;
 }
 
-#define WGMMA_SUMS(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-                      "+f"(d[i + 6]), "+f"(d[i + 7])
+#define WGMMA_SUMS(i)                                                                                           \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+        "+f"(d[i + 7])
 
 /* d[64, 256] += a[64, 16] b[16, 256]. A_BY_K, B_BY_K: k is the contiguous index of the operand. Thread t of
    the warpgroup holds, of row t / 32 * 16 + t % 32 / 4 + 8 h and columns 8 j + t % 4 * 2 + e, d[4 j + 2 h + e]. */
 template <bool A_BY_K, bool B_BY_K>
 DEVICE void group_product(float (&d)[128], unsigned long long a, unsigned long long b)
 {
-    asm volatile("{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
-                 "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
-                 "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
-                 "%62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
-                 "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, "
-                 "%102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "
-                 "%119, %120, %121, %122, %123, %124, %125, %126, %127},  "
-                 "%128, %129, onto, 1, 1, %130, %131;\n}"
-                 : WGMMA_SUMS(0), WGMMA_SUMS(8), WGMMA_SUMS(16), WGMMA_SUMS(24), WGMMA_SUMS(32), WGMMA_SUMS(40),
-                   WGMMA_SUMS(48), WGMMA_SUMS(56), WGMMA_SUMS(64), WGMMA_SUMS(72), WGMMA_SUMS(80), WGMMA_SUMS(88),
-                   WGMMA_SUMS(96), WGMMA_SUMS(104), WGMMA_SUMS(112), WGMMA_SUMS(120)
-                 : "l"(a), "l"(b), "n"(A_BY_K ? 0 : 1), "n"(B_BY_K ? 0 : 1));
+    asm volatile(
+        "{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
+        "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+        "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "
+        "%62, %63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, "
+        "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, "
+        "%102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "
+        "%119, %120, %121, %122, %123, %124, %125, %126, %127},  "
+        "%128, %129, onto, 1, 1, %130, %131;\n}"
+        : WGMMA_SUMS(0), WGMMA_SUMS(8), WGMMA_SUMS(16), WGMMA_SUMS(24), WGMMA_SUMS(32), WGMMA_SUMS(40), WGMMA_SUMS(48),
+          WGMMA_SUMS(56), WGMMA_SUMS(64), WGMMA_SUMS(72), WGMMA_SUMS(80), WGMMA_SUMS(88), WGMMA_SUMS(96),
+          WGMMA_SUMS(104), WGMMA_SUMS(112), WGMMA_SUMS(120)
+        : "l"(a), "l"(b), "n"(A_BY_K ? 0 : 1), "n"(B_BY_K ? 0 : 1));
 }
 
-#define WGMMA_32 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
-                 "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
-#define WGMMA_64 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
-                 "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, " \
-                 "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, " \
-                 "%62, %63}"
+#define WGMMA_32                                                                                            \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+    "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define WGMMA_64                                                                                            \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
+    "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "  \
+    "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "  \
+    "%62, %63}"
 #define WGMMA_SUMS_32 WGMMA_SUMS(0), WGMMA_SUMS(8), WGMMA_SUMS(16), WGMMA_SUMS(24)
 #define WGMMA_SUMS_64 WGMMA_SUMS_32, WGMMA_SUMS(32), WGMMA_SUMS(40), WGMMA_SUMS(48), WGMMA_SUMS(56)
 
@@ -202,31 +189,36 @@ DEVICE void group_product(float (&d)[64], unsigned long long a, unsigned long lo
 {
     asm volatile("{\n.reg .pred onto;\nsetp.ne.u32 onto, %66, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " WGMMA_64 ", %64, %65, onto, 1, 1, 0, 0;\n}"
-                 : WGMMA_SUMS_64 : "l"(a), "l"(b), "r"((unsigned)onto));
+                 : WGMMA_SUMS_64
+                 : "l"(a), "l"(b), "r"((unsigned)onto));
 }
 
-/* The same with a from registers, as a fragment of multiply_fragments in each warp, and b's rows k. a may not change until the
-   product is done. */
+/* The same with a from registers, as a fragment of multiply_fragments in each warp, and b's rows k. a may not change
+   until the product is done. */
 DEVICE void group_product(float (&d)[64], const unsigned (&a)[4], unsigned long long b)
 {
     asm volatile("{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " WGMMA_64 ", {%64, %65, %66, %67}, %68, onto, 1, 1, 1;\n}"
-                 : WGMMA_SUMS_64 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " WGMMA_64
+                 ", {%64, %65, %66, %67}, %68, onto, 1, 1, 1;\n}"
+                 : WGMMA_SUMS_64
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
 /* The same of 64 columns. */
 DEVICE void group_product(float (&d)[32], const unsigned (&a)[4], unsigned long long b)
 {
     asm volatile("{\n.reg .pred onto;\nsetp.eq.u32 onto, 0, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_32 ", {%32, %33, %34, %35}, %36, onto, 1, 1, 1;\n}"
-                 : WGMMA_SUMS_32 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " WGMMA_32
+                 ", {%32, %33, %34, %35}, %36, onto, 1, 1, 1;\n}"
+                 : WGMMA_SUMS_32
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
 #endif
 
-/* A matrix in shared memory for group_product, in atoms of 8 x 128 swizzled bytes. By k: rows of 64 elements of k, `stride`
-   bytes from eight rows to the next eight. Else: a row for each k with 64 elements of the other index, `stride` from eight k
-   to the next, `leading` from 64 elements of the other index to the next. */
+/* A matrix in shared memory for group_product, in atoms of 8 x 128 swizzled bytes. By k: rows of 64 elements of k,
+   `stride` bytes from eight rows to the next eight. Else: a row for each k with 64 elements of the other index,
+   `stride` from eight k to the next, `leading` from 64 elements of the other index to the next. */
 DEVICE unsigned long long matrix_descriptor(const void *shared, unsigned leading, unsigned stride)
 {
     const unsigned long long swizzle_128 = 1ull << 62;

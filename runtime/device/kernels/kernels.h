@@ -4,14 +4,14 @@
 /* The kernels' names, parameters and launches: the one header that the host (C11) and the kernels (CUDA C++, compiled
    without any include path, so nothing is included here) share.
 
-   Each operation is a set of independent tiles. A plain kernel NAME takes the operation's parameters by value as its only
-   argument and works on tile blockIdx.x with TILE_THREADS threads; all its shared memory is dynamic. NAME ends in _f32 or
-   _bf16 where elements ("T" below) may be either: see KERNELS. Weight gradients, moments, statistics and master weights are
-   float in both modes, losses and sums double.
+   Each operation is a set of independent tiles. A plain kernel NAME takes the operation's parameters by value as its
+   only argument and works on tile blockIdx.x with TILE_THREADS threads; all its shared memory is dynamic. NAME ends in
+   _f32 or _bf16 where elements ("T" below) may be either: see KERNELS. Weight gradients, moments, statistics and master
+   weights are float in both modes, losses and sums double.
 
-   Pointers are to device memory, at 16 bytes or more; rows are dense, of any length (a length that is a multiple of 16 bytes
-   is fast). Unless it says otherwise an output overlaps no input. Same inputs, same bits: no sum depends on the order in
-   which blocks run. */
+   Pointers are to device memory, at 16 bytes or more; rows are dense, of any length (a length that is a multiple of 16
+   bytes is fast). Unless it says otherwise an output overlaps no input. Same inputs, same bits: no sum depends on the
+   order in which blocks run. */
 
 enum { TILE_THREADS = 256 };
 
@@ -25,58 +25,58 @@ enum { TILE_THREADS = 256 };
 
 typedef struct Launch {
     unsigned grid, block, shared; /* blocks; threads a block; bytes of dynamic shared memory (above 48 KiB: opt in) */
-    unsigned cluster;             /* so many neighbouring blocks run together and reach each other's shared memory; mostly 1 */
+    /* so many neighbouring blocks run together and reach each other's shared memory; mostly 1 */
+    unsigned cluster;
 } Launch;
 
 /* file.cu, name, parameters. _f32 and _bf16 of each. */
-#define KERNELS_OF_ELEMENTS(X)                                   \
-    X(product, product_forward, Product)                         \
-    X(product, product_input, Product)                           \
-    X(product, product_weight, Product)                          \
-    X(attention, attention_forward, Attention)                   \
-    X(attention, attention_delta, Attention)                     \
-    X(attention, attention_backward, Attention)                  \
-    X(layers, norm_forward, Norm)                                \
-    X(layers, norm_backward_input, Norm)                         \
-    X(layers, norm_backward_weight, Norm)                        \
-    X(layers, gelu_forward, Elementwise)                         \
-    X(layers, gelu_backward, Elementwise)                        \
-    X(layers, embedding_forward, Embedding)                      \
-    X(layers, embedding_backward, Embedding)                     \
-    X(training, cross_entropy, CrossEntropy)                     \
-    X(training, squared_error, SquaredError)                     \
-    X(training, accumulate, Elementwise)                         \
-    X(training, fill, Elementwise)                               \
-    X(training, to_float, Elementwise)                           \
+#define KERNELS_OF_ELEMENTS(X)                  \
+    X(product, product_forward, Product)        \
+    X(product, product_input, Product)          \
+    X(product, product_weight, Product)         \
+    X(attention, attention_forward, Attention)  \
+    X(attention, attention_delta, Attention)    \
+    X(attention, attention_backward, Attention) \
+    X(layers, norm_forward, Norm)               \
+    X(layers, norm_backward_input, Norm)        \
+    X(layers, norm_backward_weight, Norm)       \
+    X(layers, gelu_forward, Elementwise)        \
+    X(layers, gelu_backward, Elementwise)       \
+    X(layers, embedding_forward, Embedding)     \
+    X(layers, embedding_backward, Embedding)    \
+    X(training, cross_entropy, CrossEntropy)    \
+    X(training, squared_error, SquaredError)    \
+    X(training, accumulate, Elementwise)        \
+    X(training, fill, Elementwise)              \
+    X(training, to_float, Elementwise)          \
     X(training, from_float, Elementwise)
 
 /* These have one form. */
-#define KERNELS_OF_FLOATS(X)                                     \
-    X(training, sum_of_squares, Sum)                             \
-    X(training, finish_sum, Sum)                                 \
-    X(training, adamw, AdamWStep)                                \
+#define KERNELS_OF_FLOATS(X)         \
+    X(training, sum_of_squares, Sum) \
+    X(training, finish_sum, Sum)     \
+    X(training, adamw, AdamWStep)    \
     X(training, copy_bytes, Copy)
 
-/* sm_90a only, bfloat16 only, grid and block of hopper_launch or hopper_attention_launch; see HopperProduct, HopperAttention. */
-#define KERNELS_OF_HOPPER(X)                                     \
-    X(hopper, hopper_forward, HopperProduct)                     \
-    X(hopper, hopper_input, HopperProduct)                       \
-    X(hopper, hopper_weight, HopperProduct)                      \
+/* sm_90a only, bfloat16 only, grid and block of hopper_launch or hopper_attention_launch; see HopperProduct,
+   HopperAttention. */
+#define KERNELS_OF_HOPPER(X)                 \
+    X(hopper, hopper_forward, HopperProduct) \
+    X(hopper, hopper_input, HopperProduct)   \
+    X(hopper, hopper_weight, HopperProduct)  \
     X(hopper, hopper_attention_forward, HopperAttention)
 
 /* Persistent: works through a table of other operations' tiles; see Fused. _f32 and _bf16. */
-#define KERNELS_OF_TABLES(X)                                     \
-    X(fused, fused, Fused)
+#define KERNELS_OF_TABLES(X) X(fused, fused, Fused)
 
 /* The same with products by TMA and wgmma, too; sm_90a only, bfloat16 only. */
-#define KERNELS_OF_HOPPER_TABLES(X)                              \
-    X(hopper, fused_hopper, Fused)
+#define KERNELS_OF_HOPPER_TABLES(X) X(hopper, fused_hopper, Fused)
 
 /* ---- matrix products ---- */
 
 /* product_forward  c[m, n]  = a[m, k] b[k, n] + bias + residual;  gelu = GELU(c)   y = x w
    product_input    c[m, n]  = a[m, k] b[n, k]^T, times the GELU's derivative at `gelu_input`   dx = dy w^T
-   product_weight   c[m, n] += a[k, m]^T b[k, n];  column_sums[n] += the sum of b's rows   dw += x^T dy, dbias += sums of dy
+   product_weight   c[m, n] += a[k, m]^T b[k, n];  column_sums[n] += sums of b's rows  dw += x^T dy, dbias += sums of dy
    c is T, for product_weight float; what is NULL is left out. */
 typedef struct Product {
     const void *a, *b;
@@ -93,16 +93,16 @@ typedef struct Product {
 /* attention_forward   writes y and logsumexp
    attention_delta     writes delta from y and dy; before
    attention_backward  writes dqkv from all others
-   columns / heads is at most ATTENTION_WIDTH. attention_fit gives the tile's rows, queries or keys, and how many blocks of
-   what it goes through are in shared memory at once. */
+   columns / heads is at most ATTENTION_WIDTH. attention_fit gives the tile's rows, queries or keys, and how many blocks
+   of what it goes through are in shared memory at once. */
 enum { ATTENTION_WIDTH = 128 };
 
 typedef struct Attention {
-    const void *qkv;            /* T[rows, 3 columns] */
-    void *y;                    /* T[rows, columns] */
-    const void *dy;             /* T[rows, columns] */
-    void *dqkv;                 /* T[rows, 3 columns] */
-    float *logsumexp, *delta;   /* [rows, heads] each */
+    const void *qkv;          /* T[rows, 3 columns] */
+    void *y;                  /* T[rows, columns] */
+    const void *dy;           /* T[rows, columns] */
+    void *dqkv;               /* T[rows, 3 columns] */
+    float *logsumexp, *delta; /* [rows, heads] each */
     unsigned rows, columns, sequence, heads;
     unsigned tile, stages;
 } Attention;
@@ -181,7 +181,8 @@ enum { SUM_CHUNK = 16384 }; /* elements a partial sum */
 typedef struct AdamWStep {
     float *parameters, *gradients, *moment1, *moment2;
     void *bf16_copy; /* of the parameters; NULL in float mode */
-    float rate, rate_corrected, beta1, beta2, one_minus_beta1, one_minus_beta2, inverse_root_correction, epsilon, decay, clip;
+    float rate, rate_corrected, beta1, beta2, one_minus_beta1, one_minus_beta2, inverse_root_correction, epsilon, decay,
+        clip;
     unsigned long long count;
 } AdamWStep;
 
@@ -193,13 +194,14 @@ typedef struct Copy {
 
 /* ---- Hopper: products and attention by TMA and wgmma ---- */
 
-/* CUtensorMap's bytes, where CUDA 13 wants them; filled in by cuTensorMapEncodeTiled on the host from tensor_map_shape. */
+/* CUtensorMap's bytes, where CUDA 13 wants them; filled in by cuTensorMapEncodeTiled on the host from
+   tensor_map_shape. */
 typedef struct TensorMap {
     KERNELS_ALIGNED(128) unsigned char bytes[128];
 } TensorMap;
 
-/* Persistent: hopper_launch gives at most a block for each multiprocessor. The blocks of a cluster have tiles below each other
-   and read b once for all. */
+/* Persistent: hopper_launch gives at most a block for each multiprocessor. The blocks of a cluster have tiles below
+   each other and read b once for all. */
 typedef struct HopperProduct {
     TensorMap a, b;
     Product product;
@@ -208,10 +210,16 @@ typedef struct HopperProduct {
 KERNELS_ASSERT(sizeof(HopperProduct) == 2 * sizeof(TensorMap) + 128, "the maps side by side, for host and GPU alike");
 
 enum {
-    HOPPER_TILE_M = 128, HOPPER_TILE_N = 256, HOPPER_TILE_K = 64, HOPPER_THREADS = 384,
-    HOPPER_PART = 128, /* of m or n, in shared memory at once: one of a, two of b, each by one block of a cluster of two */
-    HOPPER_STAGES = 4, HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2,
-    HOPPER_SUM_COLUMNS = 64, HOPPER_SUM_BYTES = HOPPER_TILE_M * HOPPER_SUM_COLUMNS * 4 /* on their way out */
+    HOPPER_TILE_M = 128,
+    HOPPER_TILE_N = 256,
+    HOPPER_TILE_K = 64,
+    HOPPER_THREADS = 384,
+    /* of m or n, in shared memory at once: one of a, two of b, each by one block of a cluster of two */
+    HOPPER_PART = 128,
+    HOPPER_STAGES = 4,
+    HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2,
+    HOPPER_SUM_COLUMNS = 64,
+    HOPPER_SUM_BYTES = HOPPER_TILE_M * HOPPER_SUM_COLUMNS * 4 /* on their way out */
 };
 
 /* attention_forward where hopper_attention_takes it. Persistent, too. */
@@ -223,12 +231,12 @@ KERNELS_ASSERT(sizeof(HopperAttention) == sizeof(TensorMap) + 128, "as above");
 
 typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
 
-/* What cuTensorMapEncodeTiled takes, of a product for operand 0 (a) or 1 (b): bfloat16, rank 2, element strides 1, no interleave, swizzle
-   128B, promotion to 256 bytes, out of bounds filled with zeros. */
+/* What cuTensorMapEncodeTiled takes, of a product for operand 0 (a) or 1 (b): bfloat16, rank 2, element strides 1, no
+   interleave, swizzle 128B, promotion to 256 bytes, out of bounds filled with zeros. */
 typedef struct TensorMapShape {
-    unsigned long long sizes[2];   /* elements, the contiguous one first */
-    unsigned long long pitch;      /* bytes from row to row */
-    unsigned box[2];               /* elements */
+    unsigned long long sizes[2]; /* elements, the contiguous one first */
+    unsigned long long pitch;    /* bytes from row to row */
+    unsigned box[2];             /* elements */
 } TensorMapShape;
 
 /* ---- launches ---- */
@@ -245,26 +253,28 @@ KERNELS_BOTH unsigned tiles_of(unsigned long long count, unsigned tile)
 }
 
 enum {
-    PRODUCT_TILE = 128,          /* rows and columns */
-    PRODUCT_BAND = 8,            /* tiles down, for the kernels that do not know how many blocks run */
-    PRODUCT_SUM_COLUMNS = 32,    /* of a tile that sums columns */
+    PRODUCT_TILE = 128,       /* rows and columns */
+    PRODUCT_BAND = 8,         /* tiles down, for the kernels that do not know how many blocks run */
+    PRODUCT_SUM_COLUMNS = 32, /* of a tile that sums columns */
     PRODUCT_SHARED = 64 * 1024,
-    ATTENTION_TILE = 128,        /* queries or keys, 16 a warp; where they do not fit, half as many by half of the warps */
-    ATTENTION_DELTAS = 8,        /* rows of heads, a warp each */
+    /* queries or keys, 16 a warp; where they do not fit, half as many by half of the warps */
+    ATTENTION_TILE = 128,
+    ATTENTION_DELTAS = 8, /* rows of heads, a warp each */
     NORM_TILE_ROWS = 8,
     NORM_TILE_COLUMNS = 32,
     ELEMENTWISE_TILE = 4096,
     EMBEDDING_TILE_COLUMNS = 256,
-    COPY_TILE = 32768            /* bytes */
+    COPY_TILE = 32768 /* bytes */
 };
 
-/* Where a tile begins. `band` rows of tiles go together, down its columns of tiles one after the other, so that blocks at work
-   at once share operands in the L2 cache. */
+/* Where a tile begins. `band` rows of tiles go together, down its columns of tiles one after the other, so that blocks
+   at work at once share operands in the L2 cache. */
 typedef struct ProductTile {
     unsigned row, column;
 } ProductTile;
 
-KERNELS_BOTH ProductTile product_tile(unsigned m, unsigned n, unsigned tile_m, unsigned tile_n, unsigned band, unsigned tile)
+KERNELS_BOTH ProductTile product_tile(unsigned m, unsigned n, unsigned tile_m, unsigned tile_n, unsigned band,
+                                      unsigned tile)
 {
     const unsigned down = tiles_of(m, tile_m), across = tiles_of(n, tile_n), whole = band * across;
     const unsigned first = tile / whole * band, height = down - first < band ? down - first : band;
@@ -302,8 +312,8 @@ KERNELS_BOTH unsigned attention_blocks(const Attention *p, unsigned tile)
     return (p->sequence + tile - 1) / tile * (p->rows / p->sequence) * p->heads;
 }
 
-/* Rows of 16 bytes more than a head, against bank conflicts: a tile's own rows (queries; backward also the others of their
-   tokens) and the blocks of what it goes through; then a block's two floats a row. */
+/* Rows of 16 bytes more than a head, against bank conflicts: a tile's own rows (queries; backward also the others of
+   their tokens) and the blocks of what it goes through; then a block's two floats a row. */
 KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size, int backward)
 {
     const unsigned head = p->columns / p->heads, width = head <= 64 ? 64 : 128;
@@ -381,10 +391,7 @@ KERNELS_BOTH Launch cross_entropy_launch(const CrossEntropy *p)
     return launch;
 }
 
-KERNELS_BOTH unsigned sum_partials(unsigned long long count)
-{
-    return tiles_of(count, SUM_CHUNK);
-}
+KERNELS_BOTH unsigned sum_partials(unsigned long long count) { return tiles_of(count, SUM_CHUNK); }
 
 KERNELS_BOTH Launch sum_launch(unsigned long long count) /* sum_of_squares, squared_error */
 {
@@ -423,8 +430,8 @@ KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned cluster)
     return hopper_product_tiles(p, cluster) + (p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0);
 }
 
-/* In a cluster of two a block reads 32 KiB a stage from the L2 cache, alone 48: at 790 TFLOP/s that is 6.2 TB/s of the whole GPU
-   instead of 9.3, which is more than its cache gives. So two, unless clusters take more waves. */
+/* In a cluster of two a block reads 32 KiB a stage from the L2 cache, alone 48: at 790 TFLOP/s that is 6.2 TB/s of the
+   whole GPU instead of 9.3, which is more than its cache gives. So two, unless clusters take more waves. */
 KERNELS_BOTH unsigned hopper_cluster(const Product *p, unsigned multiprocessors)
 {
     if (multiprocessors < 2 || p->m <= HOPPER_TILE_M)
@@ -484,51 +491,53 @@ KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p)
 /* ---- fused: many operations in one launch ---- */
 
 /* What a table may hold; the field of Operation.of that has the parameters. */
-#define FUSED_OPERATIONS(X)                                      \
-    X(product_forward, product)                                  \
-    X(product_input, product)                                    \
-    X(product_weight, product)                                   \
-    X(attention_forward, attention)                              \
-    X(attention_delta, attention)                                \
-    X(attention_backward, attention)                             \
-    X(norm_forward, norm)                                        \
-    X(norm_backward_input, norm)                                 \
-    X(norm_backward_weight, norm)                                \
-    X(gelu_forward, elementwise)                                 \
-    X(gelu_backward, elementwise)                                \
-    X(accumulate, elementwise)                                   \
-    X(to_float, elementwise)                                     \
-    X(from_float, elementwise)                                   \
-    X(embedding_forward, embedding)                              \
-    X(embedding_backward, embedding)                             \
-    X(cross_entropy, cross_entropy)                              \
-    X(squared_error, squared_error)                              \
-    X(finish_sum, sum)                                           \
+#define FUSED_OPERATIONS(X)          \
+    X(product_forward, product)      \
+    X(product_input, product)        \
+    X(product_weight, product)       \
+    X(attention_forward, attention)  \
+    X(attention_delta, attention)    \
+    X(attention_backward, attention) \
+    X(norm_forward, norm)            \
+    X(norm_backward_input, norm)     \
+    X(norm_backward_weight, norm)    \
+    X(gelu_forward, elementwise)     \
+    X(gelu_backward, elementwise)    \
+    X(accumulate, elementwise)       \
+    X(to_float, elementwise)         \
+    X(from_float, elementwise)       \
+    X(embedding_forward, embedding)  \
+    X(embedding_backward, embedding) \
+    X(cross_entropy, cross_entropy)  \
+    X(squared_error, squared_error)  \
+    X(finish_sum, sum)               \
     X(copy_bytes, copy)
 
 /* And what fused_hopper's may hold besides. */
-#define FUSED_OPERATIONS_OF_HOPPER(X)                            \
-    X(hopper_forward, hopper)                                    \
-    X(hopper_input, hopper)                                      \
-    X(hopper_weight, hopper)                                     \
+#define FUSED_OPERATIONS_OF_HOPPER(X) \
+    X(hopper_forward, hopper)         \
+    X(hopper_input, hopper)           \
+    X(hopper_weight, hopper)          \
     X(hopper_attention_forward, hopper_attention)
 
 typedef enum OperationKind {
+/* clang-format off */
 #define KIND(name, field) FUSED_##name,
     FUSED_OPERATIONS(KIND)
     FUSED_OPERATIONS_OF_HOPPER(KIND)
 #undef KIND
     FUSED_KINDS
 } OperationKind;
+/* clang-format on */
 
 /* Compute and communication: who works on one goes to the other when it is done. */
 enum { FUSED_QUEUES = 2, OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
 
 typedef struct Operation { /* at 128 bytes, for maps */
     OperationKind kind;
-    unsigned tiles;                  /* operation_tiles */
+    unsigned tiles; /* operation_tiles */
     unsigned queue;
-    unsigned after_count;            /* begins when these operations are done */
+    unsigned after_count; /* begins when these operations are done */
     unsigned after[OPERATION_AFTER];
     union {
         Product product;
@@ -551,17 +560,17 @@ typedef struct TileRun {
     unsigned operation, first_tile, tiles, ticket;
 } TileRun;
 
-/* Blocks draw tickets of a queue in order, so that whatever a tile waits for is done or at work, however many blocks there
-   are, if the runs' order is one in which a single block a queue comes through (fused_check). */
+/* Blocks draw tickets of a queue in order, so that whatever a tile waits for is done or at work, however many blocks
+   there are, if the runs' order is one in which a single block a queue comes through (fused_check). */
 typedef struct Fused {
     const Operation *operations;
     const TileRun *runs[FUSED_QUEUES];
     unsigned run_count[FUSED_QUEUES], tickets[FUSED_QUEUES];
-    unsigned *drawn;    /* [FUSED_QUEUES], zero before the launch */
-    unsigned *done;     /* [operations], tiles; zero before the launch */
-    unsigned *cleared;  /* [cleared_count], zero after it: the counters of the table's next launch, perhaps */
+    unsigned *drawn;   /* [FUSED_QUEUES], zero before the launch */
+    unsigned *done;    /* [operations], tiles; zero before the launch */
+    unsigned *cleared; /* [cleared_count], zero after it: the counters of the table's next launch, perhaps */
     unsigned cleared_count;
-    unsigned reserved;  /* blocks that begin with queue 1 */
+    unsigned reserved; /* blocks that begin with queue 1 */
 } Fused;
 
 KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
@@ -569,51 +578,35 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     switch (o->kind) {
     case FUSED_product_forward:
     case FUSED_product_input:
-    case FUSED_product_weight:
-        return product_launch(&o->of.product).grid;
-    case FUSED_attention_forward:
-        return attention_forward_launch(&o->of.attention, element_size).grid;
-    case FUSED_attention_delta:
-        return attention_delta_launch(&o->of.attention).grid;
-    case FUSED_attention_backward:
-        return attention_backward_launch(&o->of.attention, element_size).grid;
+    case FUSED_product_weight: return product_launch(&o->of.product).grid;
+    case FUSED_attention_forward: return attention_forward_launch(&o->of.attention, element_size).grid;
+    case FUSED_attention_delta: return attention_delta_launch(&o->of.attention).grid;
+    case FUSED_attention_backward: return attention_backward_launch(&o->of.attention, element_size).grid;
     case FUSED_norm_forward:
-    case FUSED_norm_backward_input:
-        return norm_rows_launch(&o->of.norm).grid;
-    case FUSED_norm_backward_weight:
-        return norm_columns_launch(&o->of.norm).grid;
+    case FUSED_norm_backward_input: return norm_rows_launch(&o->of.norm).grid;
+    case FUSED_norm_backward_weight: return norm_columns_launch(&o->of.norm).grid;
     case FUSED_gelu_forward:
     case FUSED_gelu_backward:
     case FUSED_accumulate:
     case FUSED_to_float:
-    case FUSED_from_float:
-        return elementwise_launch(o->of.elementwise.count).grid;
-    case FUSED_embedding_forward:
-        return embedding_forward_launch(&o->of.embedding).grid;
-    case FUSED_embedding_backward:
-        return embedding_backward_launch(&o->of.embedding).grid;
-    case FUSED_cross_entropy:
-        return cross_entropy_launch(&o->of.cross_entropy).grid;
-    case FUSED_squared_error:
-        return sum_launch(o->of.squared_error.count).grid;
-    case FUSED_finish_sum:
-        return finish_sum_launch().grid;
-    case FUSED_copy_bytes:
-        return copy_launch(o->of.copy.bytes).grid;
+    case FUSED_from_float: return elementwise_launch(o->of.elementwise.count).grid;
+    case FUSED_embedding_forward: return embedding_forward_launch(&o->of.embedding).grid;
+    case FUSED_embedding_backward: return embedding_backward_launch(&o->of.embedding).grid;
+    case FUSED_cross_entropy: return cross_entropy_launch(&o->of.cross_entropy).grid;
+    case FUSED_squared_error: return sum_launch(o->of.squared_error.count).grid;
+    case FUSED_finish_sum: return finish_sum_launch().grid;
+    case FUSED_copy_bytes: return copy_launch(o->of.copy.bytes).grid;
     case FUSED_hopper_forward:
     case FUSED_hopper_input:
-    case FUSED_hopper_weight:
-        return hopper_tiles(&o->of.hopper.product, 1);
-    case FUSED_hopper_attention_forward:
-        return attention_blocks(&o->of.hopper_attention.attention, ATTENTION_TILE);
-    case FUSED_KINDS:
-        break;
+    case FUSED_hopper_weight: return hopper_tiles(&o->of.hopper.product, 1);
+    case FUSED_hopper_attention_forward: return attention_blocks(&o->of.hopper_attention.attention, ATTENTION_TILE);
+    case FUSED_KINDS: break;
     }
     return 0;
 }
 
-/* As many blocks as run at once: one a multiprocessor. Shared memory for any operation, whatever the table holds: of `most`
-   bytes at a block's disposal FUSED_HEAD are the launch's own. */
+/* As many blocks as run at once: one a multiprocessor. Shared memory for any operation, whatever the table holds: of
+   `most` bytes at a block's disposal FUSED_HEAD are the launch's own. */
 enum { FUSED_HEAD = 1024 };
 KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size, unsigned most)
 {
@@ -628,7 +621,8 @@ KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size
 /* A warpgroup more, of which one thread draws tiles and loads what products and attention read. */
 KERNELS_BOTH Launch fused_hopper_launch(unsigned multiprocessors)
 {
-    const Launch launch = {multiprocessors, HOPPER_THREADS, FUSED_HEAD + HOPPER_STAGES * HOPPER_STAGE_BYTES + HOPPER_SUM_BYTES, 1};
+    const Launch launch = {multiprocessors, HOPPER_THREADS,
+                           FUSED_HEAD + HOPPER_STAGES * HOPPER_STAGE_BYTES + HOPPER_SUM_BYTES, 1};
     return launch;
 }
 

@@ -1,7 +1,8 @@
 #ifndef DEVICE_KERNELS_LAYERS_CUH
 #define DEVICE_KERNELS_LAYERS_CUH
 
-/* What stands between the products: layer norm, GELU, embedding. All are bound by memory: eight elements a thread at once. */
+/* What stands between the products: layer norm, GELU, embedding. All are bound by memory: eight elements a thread at
+   once. */
 
 #include "elements.cuh"
 
@@ -18,10 +19,7 @@ template <typename T, typename Visit> DEVICE void norm_row(const T *row, unsigne
     }
 }
 
-DEVICE unsigned norm_row_of(unsigned tile)
-{
-    return tile * NORM_TILE_ROWS + threadIdx.x / 32;
-}
+DEVICE unsigned norm_row_of(unsigned tile) { return tile * NORM_TILE_ROWS + threadIdx.x / 32; }
 
 template <typename T> DEVICE void norm_forward_tile(const Norm &p, unsigned tile)
 {
@@ -31,22 +29,17 @@ template <typename T> DEVICE void norm_forward_tile(const Norm &p, unsigned tile
     const bool aligned = rows_are_aligned(columns);
     const T *x = (const T *)p.x + (size_t)number * columns;
     float mean = 0, variance = 0;
-    norm_row(x, columns, [&](unsigned, const float (&v)[8]) {
-        UNROLL for (int i = 0; i < 8; i++)
-            mean += v[i];
-    });
+    norm_row(x, columns, [&](unsigned, const float(&v)[8]) { UNROLL for (int i = 0; i < 8; i++) mean += v[i]; });
     mean = warp_sum(mean) / (float)columns;
-    norm_row(x, columns, [&](unsigned column, const float (&v)[8]) {
-        UNROLL for (unsigned i = 0; i < 8; i++)
-            variance += column + i < columns ? (v[i] - mean) * (v[i] - mean) : 0;
+    norm_row(x, columns, [&](unsigned column, const float(&v)[8]) {
+        UNROLL for (unsigned i = 0; i < 8; i++) variance += column + i < columns ? (v[i] - mean) * (v[i] - mean) : 0;
     });
     const float inverse = 1 / sqrtf(warp_sum(variance) / (float)columns + 1e-5f);
-    norm_row(x, columns, [&](unsigned column, float (&v)[8]) {
+    norm_row(x, columns, [&](unsigned column, float(&v)[8]) {
         float gain[8], shift[8];
         load8((const T *)p.gain, column, columns, aligned, gain);
         load8((const T *)p.shift, column, columns, aligned, shift);
-        UNROLL for (int i = 0; i < 8; i++)
-            v[i] = (v[i] - mean) * inverse * gain[i] + shift[i];
+        UNROLL for (int i = 0; i < 8; i++) v[i] = (v[i] - mean) * inverse * gain[i] + shift[i];
         store8((T *)p.y + (size_t)number * columns, column, columns, aligned, v);
     });
     if (lane_of_warp() == 0) {
@@ -65,32 +58,33 @@ template <typename T> DEVICE void norm_backward_input_tile(const Norm &p, unsign
     const T *x = (const T *)p.x + at;
     const float mean = p.statistics[2 * (size_t)number], inverse = p.statistics[2 * (size_t)number + 1];
     float mean_d = 0, mean_dn = 0; /* of d = dy * gain and of d * normalised x */
-    const auto read = [&](unsigned column, float (&d)[8], float (&normalised)[8]) {
+    const auto read = [&](unsigned column, float(&d)[8], float(&normalised)[8]) {
         float gain[8];
         load8((const T *)p.dy + at, column, columns, aligned, d);
         load8((const T *)p.gain, column, columns, aligned, gain);
-        UNROLL for (int i = 0; i < 8; i++) {
+        UNROLL for (int i = 0; i < 8; i++)
+        {
             d[i] *= gain[i];
             normalised[i] = (normalised[i] - mean) * inverse;
         }
     };
-    norm_row(x, columns, [&](unsigned column, float (&v)[8]) {
+    norm_row(x, columns, [&](unsigned column, float(&v)[8]) {
         float d[8];
         read(column, d, v);
-        UNROLL for (int i = 0; i < 8; i++) {
+        UNROLL for (int i = 0; i < 8; i++)
+        {
             mean_d += d[i];
             mean_dn += d[i] * v[i];
         }
     });
     mean_d = warp_sum(mean_d) / (float)columns;
     mean_dn = warp_sum(mean_dn) / (float)columns;
-    norm_row(x, columns, [&](unsigned column, float (&v)[8]) {
+    norm_row(x, columns, [&](unsigned column, float(&v)[8]) {
         float d[8], residual[8] = {};
         read(column, d, v);
         if (p.residual)
             load8((const T *)p.residual + at, column, columns, aligned, residual);
-        UNROLL for (int i = 0; i < 8; i++)
-            v[i] = inverse * (d[i] - mean_d - v[i] * mean_dn) + residual[i];
+        UNROLL for (int i = 0; i < 8; i++) v[i] = inverse * (d[i] - mean_d - v[i] * mean_dn) + residual[i];
         store8((T *)p.dx + at, column, columns, aligned, v);
     });
 }
@@ -108,12 +102,14 @@ template <typename T> DEVICE void norm_backward_weight_tile(const Norm &p, unsig
         load8((const T *)p.x + (size_t)row * columns, column, columns, aligned, x);
         load8((const T *)p.dy + (size_t)row * columns, column, columns, aligned, d);
         const float mean = p.statistics[2 * (size_t)row], inverse = p.statistics[2 * (size_t)row + 1];
-        UNROLL for (int i = 0; i < 8; i++) {
+        UNROLL for (int i = 0; i < 8; i++)
+        {
             gain[i] += d[i] * (x[i] - mean) * inverse;
             shift[i] += d[i];
         }
     }
-    UNROLL for (unsigned i = 0; i < 8; i++) {
+    UNROLL for (unsigned i = 0; i < 8; i++)
+    {
         partial_gain[lane * (NORM_TILE_COLUMNS + 1) + part * 8 + i] = gain[i];
         partial_shift[lane * (NORM_TILE_COLUMNS + 1) + part * 8 + i] = shift[i];
     }
@@ -154,8 +150,7 @@ template <typename T> DEVICE void gelu_forward_tile(const Elementwise &p, unsign
     elementwise_tile(p.count, tile, [&](size_t i) {
         float v[8];
         load8((const T *)p.from, i, p.count, i + 8 <= p.count, v);
-        UNROLL for (int e = 0; e < 8; e++)
-            v[e] = gelu(v[e]);
+        UNROLL for (int e = 0; e < 8; e++) v[e] = gelu(v[e]);
         store8((T *)p.to, i, p.count, i + 8 <= p.count, v);
     });
 }
@@ -166,8 +161,7 @@ template <typename T> DEVICE void gelu_backward_tile(const Elementwise &p, unsig
         float v[8], d[8];
         load8((const T *)p.from, i, p.count, i + 8 <= p.count, v);
         load8((const T *)p.other, i, p.count, i + 8 <= p.count, d);
-        UNROLL for (int e = 0; e < 8; e++)
-            v[e] = d[e] * gelu_derivative(v[e]);
+        UNROLL for (int e = 0; e < 8; e++) v[e] = d[e] * gelu_derivative(v[e]);
         store8((T *)p.to, i, p.count, i + 8 <= p.count, v);
     });
 }
@@ -178,8 +172,7 @@ template <typename T> DEVICE void accumulate_tile(const Elementwise &p, unsigned
         float v[8], sum[8];
         load8((const T *)p.from, i, p.count, i + 8 <= p.count, v);
         load8((const T *)p.to, i, p.count, i + 8 <= p.count, sum);
-        UNROLL for (int e = 0; e < 8; e++)
-            sum[e] += v[e];
+        UNROLL for (int e = 0; e < 8; e++) sum[e] += v[e];
         store8((T *)p.to, i, p.count, i + 8 <= p.count, sum);
     });
 }
@@ -188,8 +181,7 @@ template <typename T> DEVICE void fill_tile(const Elementwise &p, unsigned tile)
 {
     elementwise_tile(p.count, tile, [&](size_t i) {
         float v[8];
-        UNROLL for (int e = 0; e < 8; e++)
-            v[e] = p.value;
+        UNROLL for (int e = 0; e < 8; e++) v[e] = p.value;
         store8((T *)p.to, i, p.count, i + 8 <= p.count, v);
     });
 }
@@ -205,14 +197,13 @@ template <typename T> DEVICE void embedding_forward_tile(const Embedding &p, uns
         float v[8], position[8];
         load8((const T *)p.token_table + (size_t)p.tokens[row] * p.columns, column, p.columns, aligned, v);
         load8((const T *)p.position_table + row % p.sequence * p.columns, column, p.columns, aligned, position);
-        UNROLL for (int e = 0; e < 8; e++)
-            v[e] += position[e];
+        UNROLL for (int e = 0; e < 8; e++) v[e] += position[e];
         store8((T *)p.y + row * p.columns, column, p.columns, aligned, v);
     }
 }
 
-/* The tile of the first row with a token adds up all rows with it, in their order: no two tiles add to one place. Rows are
-   looked at 256 at a time; those that match are listed in shared memory. */
+/* The tile of the first row with a token adds up all rows with it, in their order: no two tiles add to one place. Rows
+   are looked at 256 at a time; those that match are listed in shared memory. */
 template <typename T> DEVICE void embedding_token_tile(const Embedding &p, unsigned row, unsigned column, char *shared)
 {
     unsigned *matches = (unsigned *)shared, *counts = matches + TILE_THREADS;
@@ -236,8 +227,8 @@ template <typename T> DEVICE void embedding_token_tile(const Embedding &p, unsig
         tile_barrier();
         if (count && matches[0] < row)
             return; /* the tile of an earlier row does it; all threads see so together */
-        UNROLL4 for (unsigned i = 0; i < count; i++)
-            sum += column < p.columns ? to_float(((const T *)p.dy)[(size_t)matches[i] * p.columns + column]) : 0;
+        UNROLL4 for (unsigned i = 0; i < count; i++) sum +=
+            column < p.columns ? to_float(((const T *)p.dy)[(size_t)matches[i] * p.columns + column]) : 0;
         tile_barrier();
     }
     if (column < p.columns)

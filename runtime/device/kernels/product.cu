@@ -1,8 +1,9 @@
 #include "product.cuh"
 
 /* One block a multiprocessor of float, two of bfloat16. */
-#define PRODUCT_OF(name, layout, suffix, T) \
-    TILE_KERNEL((TILE_THREADS, sizeof(T) == 4 ? 1 : 2), product_##name##_##suffix, Product, product_work<T, layout>(p, tile, shared))
+#define PRODUCT_OF(name, layout, suffix, T)                                                 \
+    TILE_KERNEL((TILE_THREADS, sizeof(T) == 4 ? 1 : 2), product_##name##_##suffix, Product, \
+                product_work<T, layout>(p, tile, shared))
 #define PRODUCT(suffix, T)                          \
     PRODUCT_OF(forward, PRODUCT_FORWARD, suffix, T) \
     PRODUCT_OF(input, PRODUCT_INPUT, suffix, T)     \

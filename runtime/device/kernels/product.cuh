@@ -1,9 +1,9 @@
 #ifndef DEVICE_KERNELS_PRODUCT_CUH
 #define DEVICE_KERNELS_PRODUCT_CUH
 
-/* Matrix products in the three layouts, tiles of 128 x 128: bfloat16 by mma.sync from a pipeline of asynchronous copies, float
-   by plain multiply-adds. What differs between the layouts is which index of an operand is contiguous, and what is done with
-   a finished tile. */
+/* Matrix products in the three layouts, tiles of 128 x 128: bfloat16 by mma.sync from a pipeline of asynchronous
+   copies, float by plain multiply-adds. What differs between the layouts is which index of an operand is contiguous,
+   and what is done with a finished tile. */
 
 #include "elements.cuh"
 
@@ -12,38 +12,41 @@ template <ProductLayout LAYOUT> struct ProductOperands {
 };
 
 /* The elements of the result and of what it is finished with. */
-template <typename T, ProductLayout LAYOUT> struct ProductResult { using Type = T; };
-template <typename T> struct ProductResult<T, PRODUCT_WEIGHT> { using Type = float; };
+template <typename T, ProductLayout LAYOUT> struct ProductResult {
+    using Type = T;
+};
+template <typename T> struct ProductResult<T, PRODUCT_WEIGHT> {
+    using Type = float;
+};
 
-/* ROWS times eight elements of the result, `stride` rows from each to the next; SUMS(i, v) gives the i-th. What they are
-   finished with is read before any is written: the compiler cannot know that these are different matrices. */
+/* ROWS times eight elements of the result, `stride` rows from each to the next; SUMS(i, v) gives the i-th. What they
+   are finished with is read before any is written: the compiler cannot know that these are different matrices. */
 template <typename T, ProductLayout LAYOUT, int ROWS, typename Sums>
-DEVICE void product_finish(const Product &p, unsigned first_row, unsigned stride, unsigned column, bool aligned, Sums sums)
+DEVICE void product_finish(const Product &p, unsigned first_row, unsigned stride, unsigned column, bool aligned,
+                           Sums sums)
 {
     using Result = typename ProductResult<T, LAYOUT>::Type;
-    const Result *others = (const Result *)(LAYOUT == PRODUCT_FORWARD ? p.residual : LAYOUT == PRODUCT_INPUT ? p.gelu_input : p.c);
+    const Result *others = (const Result *)(LAYOUT == PRODUCT_FORWARD ? p.residual
+                                            : LAYOUT == PRODUCT_INPUT ? p.gelu_input
+                                                                      : p.c);
     float other[ROWS][8] = {}, bias[8] = {};
     if (others)
-        UNROLL for (unsigned i = 0; i < ROWS; i++)
-            if (first_row + i * stride < p.m)
-                load8(others + (size_t)(first_row + i * stride) * p.n, column, p.n, aligned, other[i]);
+        UNROLL for (unsigned i = 0; i < ROWS; i++) if (first_row + i * stride < p.m)
+            load8(others + (size_t)(first_row + i * stride) * p.n, column, p.n, aligned, other[i]);
     if (LAYOUT == PRODUCT_FORWARD && p.bias)
         load8((const T *)p.bias, column, p.n, aligned, bias);
-    UNROLL for (unsigned i = 0; i < ROWS; i++) {
+    UNROLL for (unsigned i = 0; i < ROWS; i++)
+    {
         const size_t row = first_row + i * stride, at = row * p.n;
         float v[8];
         if (row >= p.m)
             break;
         sums(i, v);
-        UNROLL for (int e = 0; e < 8; e++)
-            if (LAYOUT != PRODUCT_INPUT)
-                v[e] = v[e] + bias[e] + other[i][e];
-            else if (others)
-                v[e] *= gelu_derivative(other[i][e]);
+        UNROLL for (int e = 0; e < 8; e++) if (LAYOUT != PRODUCT_INPUT) v[e] = v[e] + bias[e] + other[i][e];
+        else if (others) v[e] *= gelu_derivative(other[i][e]);
         store8((Result *)p.c + at, column, p.n, aligned, v);
         if (LAYOUT == PRODUCT_FORWARD && p.gelu) {
-            UNROLL for (int e = 0; e < 8; e++)
-                v[e] = gelu(to_float(Elements<T>::of(v[e])));
+            UNROLL for (int e = 0; e < 8; e++) v[e] = gelu(to_float(Elements<T>::of(v[e])));
             store8((T *)p.gelu + at, column, p.n, aligned, v);
         }
     }
@@ -63,10 +66,10 @@ DEVICE void product_finish_tile(const Product &p, ProductTile tile, float *sums)
     const unsigned column = threadIdx.x % 16 * 8;
     if (tile.column + column < p.n)
         ROLL for (unsigned row = threadIdx.x / 16; row < PRODUCT_TILE && tile.row + row < p.m; row += batch * stride)
-            product_finish<T, LAYOUT, batch>(p, tile.row + row, stride, tile.column + column, rows_are_aligned(p.n),
-                                             [&](unsigned i, float (&v)[8]) {
-                Elements<float>::load8(product_sum_at<PRODUCT_TILE>(sums, row + i * stride, column), v);
-            });
+            product_finish<T, LAYOUT, batch>(
+                p, tile.row + row, stride, tile.column + column, rows_are_aligned(p.n), [&](unsigned i, float(&v)[8]) {
+                    Elements<float>::load8(product_sum_at<PRODUCT_TILE>(sums, row + i * stride, column), v);
+                });
 }
 
 /* ---- bfloat16 ---- */
@@ -75,8 +78,8 @@ enum { SLAB = 32, SLAB_BYTES = PRODUCT_TILE * SLAB * 2, SLAB_STAGES = 4 }; /* of
 static_assert(SLAB_STAGES * 2 * SLAB_BYTES <= PRODUCT_SHARED && PRODUCT_TILE * PRODUCT_TILE * 4 <= PRODUCT_SHARED,
               "a tile's stages and its sums fit in shared memory");
 
-/* An operand's slab in shared memory: 16-byte chunks, exchanged within a row so that the eight rows that ldmatrix reads at
-   once lie in different banks. By k: 128 rows of 4 chunks; else 32 rows, one for each k, of 16 chunks. */
+/* An operand's slab in shared memory: 16-byte chunks, exchanged within a row so that the eight rows that ldmatrix reads
+   at once lie in different banks. By k: 128 rows of 4 chunks; else 32 rows, one for each k, of 16 chunks. */
 template <bool BY_K> DEVICE unsigned slab_chunk(unsigned row, unsigned chunk)
 {
     return BY_K ? (row * 4 + (chunk ^ (row / 2 % 4))) * 16 : (row * 16 + (chunk ^ (row % 8))) * 16;
@@ -87,7 +90,8 @@ DEVICE void slab_load(char *slab, const Bf16 *operand, unsigned first, unsigned 
 {
     const unsigned length = BY_K ? k : extent, chunks = BY_K ? 4 : 16;
     const unsigned first_row = BY_K ? first : first_k, first_column = BY_K ? first_k : first, rows = BY_K ? extent : k;
-    UNROLL for (unsigned i = 0; i < PRODUCT_TILE * SLAB / 8 / TILE_THREADS; i++) {
+    UNROLL for (unsigned i = 0; i < PRODUCT_TILE * SLAB / 8 / TILE_THREADS; i++)
+    {
         const unsigned at = threadIdx.x + i * TILE_THREADS, row = at / chunks, chunk = at % chunks;
         const unsigned column = first_column + chunk * 8;
         char *to = slab + slab_chunk<BY_K>(row, chunk);
@@ -97,16 +101,16 @@ DEVICE void slab_load(char *slab, const Bf16 *operand, unsigned first, unsigned 
             copy_async(to, inside ? from + column : operand, inside ? 16 : 0);
         } else {
             unsigned short bits[8];
-            UNROLL for (unsigned e = 0; e < 8; e++)
-                bits[e] = inside && column + e < length ? from[column + e].bits : (unsigned short)0;
+            UNROLL for (unsigned e = 0; e < 8; e++) bits[e] =
+                inside && column + e < length ? from[column + e].bits : (unsigned short)0;
             *(uint4 *)to = make_uint4(bits[0] | (unsigned)bits[1] << 16, bits[2] | (unsigned)bits[3] << 16,
                                       bits[4] | (unsigned)bits[5] << 16, bits[6] | (unsigned)bits[7] << 16);
         }
     }
 }
 
-/* The 16 x 16 elements at (row, k) of an operand. As `a` of an mma: its four registers. As `b`: two of columns row..row+7, two
-   of the next eight. `as_b` says in which order the four 8 x 8 matrices stand. */
+/* The 16 x 16 elements at (row, k) of an operand. As `a` of an mma: its four registers. As `b`: two of columns
+   row..row+7, two of the next eight. `as_b` says in which order the four 8 x 8 matrices stand. */
 template <bool BY_K, bool AS_B> DEVICE void slab_fragment(unsigned (&r)[4], const char *slab, unsigned row, unsigned k)
 {
     const unsigned lane = lane_of_warp(), inner = lane % 8, first = lane / 8 % 2, second = lane / 16;
@@ -117,11 +121,13 @@ template <bool BY_K, bool AS_B> DEVICE void slab_fragment(unsigned (&r)[4], cons
         load_matrices_transposed(r, slab + slab_chunk<false>(k + k_half * 8 + inner, row / 8 + row_half));
 }
 
-template <ProductLayout LAYOUT> DEVICE void product_tile_of(const Product &p, const Bf16 *, unsigned number, char *shared)
+template <ProductLayout LAYOUT>
+DEVICE void product_tile_of(const Product &p, const Bf16 *, unsigned number, char *shared)
 {
     using Layout = ProductOperands<LAYOUT>;
     const ProductTile tile = product_tile(p.m, p.n, PRODUCT_TILE, PRODUCT_TILE, PRODUCT_BAND, number);
-    const unsigned slabs = tiles_of(p.k, SLAB), warp = threadIdx.x / 32, warp_row = warp % 2 * 64, warp_column = warp / 2 * 32;
+    const unsigned slabs = tiles_of(p.k, SLAB), warp = threadIdx.x / 32, warp_row = warp % 2 * 64,
+                   warp_column = warp / 2 * 32;
     float sum[4][4][4] = {};
 
     const auto load = [&](unsigned slab) {
@@ -139,27 +145,28 @@ template <ProductLayout LAYOUT> DEVICE void product_tile_of(const Product &p, co
         tile_barrier();
         load(slab + SLAB_STAGES - 1);
         const char *a_slab = shared + slab % SLAB_STAGES * (2 * SLAB_BYTES), *b_slab = a_slab + SLAB_BYTES;
-        UNROLL for (unsigned k = 0; k < SLAB; k += 16) {
+        UNROLL for (unsigned k = 0; k < SLAB; k += 16)
+        {
             unsigned a[4][4], b[2][4];
             UNROLL for (unsigned i = 0; i < 4; i++)
                 slab_fragment<Layout::a_by_k, false>(a[i], a_slab, warp_row + i * 16, k);
             UNROLL for (unsigned j = 0; j < 2; j++)
                 slab_fragment<Layout::b_by_k, true>(b[j], b_slab, warp_column + j * 16, k);
-            UNROLL for (unsigned i = 0; i < 4; i++)
-                UNROLL for (unsigned j = 0; j < 4; j++)
-                    multiply_fragments(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+            UNROLL for (unsigned i = 0; i < 4; i++) UNROLL for (unsigned j = 0; j < 4; j++)
+                multiply_fragments(sum[i][j], a[i], b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
         }
     }
     copy_async_wait<0>();
     tile_barrier();
     float *sums = (float *)shared;
     const unsigned lane = lane_of_warp();
-    UNROLL for (unsigned i = 0; i < 4; i++)
-        UNROLL for (unsigned j = 0; j < 4; j++)
-            UNROLL for (unsigned half = 0; half < 2; half++) {
-                const unsigned row = warp_row + i * 16 + half * 8 + lane / 4, column = warp_column + j * 8 + lane % 4 * 2;
-                *(float2 *)product_sum_at<PRODUCT_TILE>(sums, row, column) = make_float2(sum[i][j][half * 2], sum[i][j][half * 2 + 1]);
-            }
+    UNROLL for (unsigned i = 0; i < 4; i++) UNROLL for (unsigned j = 0; j < 4; j++)
+        UNROLL for (unsigned half = 0; half < 2; half++)
+    {
+        const unsigned row = warp_row + i * 16 + half * 8 + lane / 4, column = warp_column + j * 8 + lane % 4 * 2;
+        *(float2 *)product_sum_at<PRODUCT_TILE>(sums, row, column) =
+            make_float2(sum[i][j][half * 2], sum[i][j][half * 2 + 1]);
+    }
     tile_barrier();
     product_finish_tile<Bf16, LAYOUT>(p, tile, sums);
     tile_barrier();
@@ -171,24 +178,26 @@ enum { FLOAT_SLAB = 16, FLOAT_PITCH = PRODUCT_TILE + 4, FLOAT_SLAB_SIZE = FLOAT_
 
 /* Eight elements of a slab, through registers: [k][row] in shared memory. */
 template <bool BY_K>
-DEVICE void float_slab_read(float (&v)[8], const float *operand, unsigned first, unsigned extent, unsigned first_k, unsigned k)
+DEVICE void float_slab_read(float (&v)[8], const float *operand, unsigned first, unsigned extent, unsigned first_k,
+                            unsigned k)
 {
     const unsigned length = BY_K ? k : extent, rows = BY_K ? extent : k;
     const unsigned row = BY_K ? first + threadIdx.x / 2 : first_k + threadIdx.x / 16;
     const unsigned column = BY_K ? first_k + threadIdx.x % 2 * 8 : first + threadIdx.x % 16 * 8;
-    load8(operand + (row < rows ? (size_t)row * length : 0), column, row < rows ? length : 0, rows_are_aligned(length), v);
+    load8(operand + (row < rows ? (size_t)row * length : 0), column, row < rows ? length : 0, rows_are_aligned(length),
+          v);
 }
 
 template <bool BY_K> DEVICE void float_slab_write(float *slab, const float (&v)[8])
 {
     if (BY_K)
-        UNROLL for (unsigned i = 0; i < 8; i++)
-            slab[(threadIdx.x % 2 * 8 + i) * FLOAT_PITCH + threadIdx.x / 2] = v[i];
+        UNROLL for (unsigned i = 0; i < 8; i++) slab[(threadIdx.x % 2 * 8 + i) * FLOAT_PITCH + threadIdx.x / 2] = v[i];
     else
         Elements<float>::store8(slab + threadIdx.x / 16 * FLOAT_PITCH + threadIdx.x % 16 * 8, v);
 }
 
-template <ProductLayout LAYOUT> DEVICE void product_tile_of(const Product &p, const float *, unsigned number, char *shared)
+template <ProductLayout LAYOUT>
+DEVICE void product_tile_of(const Product &p, const float *, unsigned number, char *shared)
 {
     using Layout = ProductOperands<LAYOUT>;
     const ProductTile tile = product_tile(p.m, p.n, PRODUCT_TILE, PRODUCT_TILE, PRODUCT_BAND, number);
@@ -204,7 +213,8 @@ template <ProductLayout LAYOUT> DEVICE void product_tile_of(const Product &p, co
         tile_barrier();
         float_slab_read<Layout::a_by_k>(next_a, (const float *)p.a, tile.row, p.m, (slab + 1) * FLOAT_SLAB, p.k);
         float_slab_read<Layout::b_by_k>(next_b, (const float *)p.b, tile.column, p.n, (slab + 1) * FLOAT_SLAB, p.k);
-        UNROLL for (unsigned k = 0; k < FLOAT_SLAB; k++) {
+        UNROLL for (unsigned k = 0; k < FLOAT_SLAB; k++)
+        {
             float a[8], b[8];
             const float4 a0 = *(const float4 *)(a_slab + k * FLOAT_PITCH + down);
             const float4 a1 = *(const float4 *)(a_slab + k * FLOAT_PITCH + 64 + down);
@@ -212,17 +222,14 @@ template <ProductLayout LAYOUT> DEVICE void product_tile_of(const Product &p, co
             const float4 b1 = *(const float4 *)(b_slab + k * FLOAT_PITCH + 64 + across);
             a[0] = a0.x, a[1] = a0.y, a[2] = a0.z, a[3] = a0.w, a[4] = a1.x, a[5] = a1.y, a[6] = a1.z, a[7] = a1.w;
             b[0] = b0.x, b[1] = b0.y, b[2] = b0.z, b[3] = b0.w, b[4] = b1.x, b[5] = b1.y, b[6] = b1.z, b[7] = b1.w;
-            UNROLL for (int i = 0; i < 8; i++)
-                UNROLL for (int j = 0; j < 8; j++)
-                    sum[i][j] += a[i] * b[j];
+            UNROLL for (int i = 0; i < 8; i++) UNROLL for (int j = 0; j < 8; j++) sum[i][j] += a[i] * b[j];
         }
     }
     tile_barrier();
     float *sums = (float *)shared;
-    UNROLL for (unsigned i = 0; i < 8; i++)
-        UNROLL for (unsigned j = 0; j < 2; j++)
-            *(float4 *)product_sum_at<PRODUCT_TILE>(sums, i / 4 * 64 + down + i % 4, j * 64 + across) =
-                make_float4(sum[i][j * 4], sum[i][j * 4 + 1], sum[i][j * 4 + 2], sum[i][j * 4 + 3]);
+    UNROLL for (unsigned i = 0; i < 8; i++) UNROLL for (unsigned j = 0; j < 2; j++) *
+        (float4 *)product_sum_at<PRODUCT_TILE>(sums, i / 4 * 64 + down + i % 4, j * 64 + across) =
+        make_float4(sum[i][j * 4], sum[i][j * 4 + 1], sum[i][j * 4 + 2], sum[i][j * 4 + 3]);
     tile_barrier();
     product_finish_tile<float, LAYOUT>(p, tile, sums);
     tile_barrier();
@@ -239,11 +246,9 @@ DEVICE void column_sum_tile(const T *matrix, float *sum, unsigned rows, unsigned
     const unsigned part = threadIdx.x % 4, lane = threadIdx.x / 4, column = strip * PRODUCT_SUM_COLUMNS + part * 8;
     for (unsigned row = lane; row < rows; row += TILE_THREADS / 4) {
         load8(matrix + (size_t)row * columns, column, columns, aligned, v);
-        UNROLL for (int i = 0; i < 8; i++)
-            total[i] += v[i];
+        UNROLL for (int i = 0; i < 8; i++) total[i] += v[i];
     }
-    UNROLL for (unsigned i = 0; i < 8; i++)
-        partial[lane * (PRODUCT_SUM_COLUMNS + 1) + part * 8 + i] = total[i];
+    UNROLL for (unsigned i = 0; i < 8; i++) partial[lane * (PRODUCT_SUM_COLUMNS + 1) + part * 8 + i] = total[i];
     tile_barrier();
     const unsigned mine = strip * PRODUCT_SUM_COLUMNS + threadIdx.x;
     if (threadIdx.x < PRODUCT_SUM_COLUMNS && mine < columns) {

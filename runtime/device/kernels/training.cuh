@@ -16,21 +16,18 @@ template <typename T> DEVICE void cross_entropy_tile(const CrossEntropy &p, unsi
     for (unsigned column = threadIdx.x * 8; column < columns; column += TILE_THREADS * 8) {
         load8((const T *)logits, column, columns, aligned, v);
         float now = largest;
-        UNROLL for (unsigned i = 0; i < 8; i++)
-            now = column + i < columns ? fmaxf(now, v[i]) : now;
+        UNROLL for (unsigned i = 0; i < 8; i++) now = column + i < columns ? fmaxf(now, v[i]) : now;
         sum *= expf(largest - now);
-        UNROLL for (unsigned i = 0; i < 8; i++)
-            sum += column + i < columns ? expf(v[i] - now) : 0;
+        UNROLL for (unsigned i = 0; i < 8; i++) sum += column + i < columns ? expf(v[i] - now) : 0;
         largest = now;
     }
     float *maxima = (float *)shared, whole = largest;
-    UNROLL for (int distance = 16; distance > 0; distance /= 2)
-        whole = fmaxf(whole, __shfl_xor_sync(0xffffffffu, whole, distance));
+    UNROLL for (int distance = 16; distance > 0; distance /= 2) whole =
+        fmaxf(whole, __shfl_xor_sync(0xffffffffu, whole, distance));
     if (lane_of_warp() == 0)
         maxima[threadIdx.x / 32] = whole;
     tile_barrier();
-    UNROLL for (int warp = 0; warp < TILE_THREADS / 32; warp++)
-        whole = fmaxf(whole, maxima[warp]);
+    UNROLL for (int warp = 0; warp < TILE_THREADS / 32; warp++) whole = fmaxf(whole, maxima[warp]);
     const float of_target = to_float(logits[target]);
     sum = largest > -INFINITY ? sum * expf(largest - whole) : 0; /* threads without elements have none */
     const double total = tile_sum((double)sum, scratch);
@@ -39,8 +36,8 @@ template <typename T> DEVICE void cross_entropy_tile(const CrossEntropy &p, unsi
         p.row_losses[row] = (double)whole - (double)of_target + log(total);
     for (unsigned column = threadIdx.x * 8; column < columns; column += TILE_THREADS * 8) {
         load8((const T *)logits, column, columns, aligned, v);
-        UNROLL for (unsigned i = 0; i < 8; i++)
-            v[i] = (expf(v[i] - whole) * inverse - (column + i == target ? 1.f : 0.f)) * scale;
+        UNROLL for (unsigned i = 0; i < 8; i++) v[i] =
+            (expf(v[i] - whole) * inverse - (column + i == target ? 1.f : 0.f)) * scale;
         store8(logits, column, columns, aligned, v);
     }
     tile_barrier();
@@ -55,7 +52,8 @@ template <typename T> DEVICE void squared_error_tile(const SquaredError &p, unsi
         float y[8], target[8];
         load8((const T *)p.y, i, p.count, i + 8 <= p.count, y);
         load8(p.targets, i, p.count, i + 8 <= p.count, target);
-        UNROLL for (int e = 0; e < 8; e++) {
+        UNROLL for (int e = 0; e < 8; e++)
+        {
             y[e] -= target[e];
             sum += (double)y[e] * (double)y[e];
             y[e] *= scale;
@@ -75,8 +73,7 @@ DEVICE void sum_of_squares_tile(const Sum &p, unsigned tile, char *shared)
     for (size_t i = begin + threadIdx.x * 8; i < begin + SUM_CHUNK && i < p.count; i += TILE_THREADS * 8) {
         float v[8];
         load8(p.values, i, p.count, i + 8 <= p.count, v);
-        UNROLL for (int e = 0; e < 8; e++)
-            sum += (double)v[e] * (double)v[e];
+        UNROLL for (int e = 0; e < 8; e++) sum += (double)v[e] * (double)v[e];
     }
     sum = tile_sum(sum, (double *)shared);
     if (threadIdx.x == 0)
@@ -104,7 +101,8 @@ DEVICE void adamw_tile(const AdamWStep &p, unsigned tile)
         load8((const float *)p.gradients, i, p.count, whole, gradient);
         load8((const float *)p.moment1, i, p.count, whole, moment1);
         load8((const float *)p.moment2, i, p.count, whole, moment2);
-        UNROLL for (int e = 0; e < 8; e++) {
+        UNROLL for (int e = 0; e < 8; e++)
+        {
             const float g = gradient[e] * p.clip;
             moment1[e] = p.beta1 * moment1[e] + p.one_minus_beta1 * g;
             moment2[e] = p.beta2 * moment2[e] + p.one_minus_beta2 * g * g;

@@ -1,4 +1,5 @@
-/* dprun on the stand-ins, as a program: what they shall be is in the environment, and what they noticed is said at the end. */
+/* dprun on the stand-ins, as a program: what they shall be is in the environment, and what they noticed is said at the
+   end. */
 
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/standin/standin.h"
@@ -17,7 +18,8 @@ static int number(const char *name, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-/* STANDIN_ALONE: of the machine's GPUs every process sees its own one only. FAKE_NCCL_FAILS: in process FAKE_NCCL_RANK. */
+/* STANDIN_ALONE: of the machine's GPUs every process sees its own one only. FAKE_NCCL_FAILS: in process
+   FAKE_NCCL_RANK. */
 __attribute__((constructor)) static void begin(void)
 {
     const int process = number("OMPI_COMM_WORLD_RANK", 0);
@@ -54,7 +56,8 @@ __attribute__((destructor)) static void end(void)
         return;
     const FakeNcclReport nccl = fake_report();
     if (nccl.communicators || nccl.late_connections || nccl.mismatches || nccl.early_uses || nccl.early_ends)
-        fprintf(stderr, "stand-in: %d communicators, %d late connections, %d mismatches, %d early uses, %d early ends\n",
+        fprintf(stderr,
+                "stand-in: %d communicators, %d late connections, %d mismatches, %d early uses, %d early ends\n",
                 nccl.communicators, nccl.late_connections, nccl.mismatches, nccl.early_uses, nccl.early_ends);
     standin_kernels_end();
     standin_begin(&(StandinSetting){0});

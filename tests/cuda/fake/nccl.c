@@ -40,8 +40,8 @@ typedef struct Ring {
     char data[RING];
 } Ring;
 
-/* Memory that all ranks share, threads or processes. It has no name that could be left behind: others open it through the
-   process that made it. */
+/* Memory that all ranks share, threads or processes. It has no name that could be left behind: others open it through
+   the process that made it. */
 typedef struct Clique {
     _Atomic int joined, finalized;
     Ring rings[RANKS_MAX][RANKS_MAX]; /* [from][to] */
@@ -50,8 +50,8 @@ typedef struct Clique {
 struct ncclComm {
     Clique *clique;
     int ranks, rank, groups;
-    unsigned asked;  /* since the last call */
-    Group *waiting;  /* ended and not enqueued yet */
+    unsigned asked; /* since the last call */
+    Group *waiting; /* ended and not enqueued yet */
     bool aborted, finalizes;
     int async;
 };
@@ -184,7 +184,8 @@ static void submit(Comm *comm)
     if (!group)
         return;
     for (int i = 0; i < group->count; i++)
-        accesses[i] = (StandinAccess){group->transfers[i].memory, group->transfers[i].bytes, !group->transfers[i].is_send};
+        accesses[i] =
+            (StandinAccess){group->transfers[i].memory, group->transfers[i].bytes, !group->transfers[i].is_send};
     standin_enqueue(group->stream, attempt, group, accesses, (size_t)group->count);
 }
 

@@ -9,7 +9,7 @@
 enum { PROBLEM = 256 };
 
 struct StandinFused {
-    Fused table;             /* as launched */
+    Fused table; /* as launched */
     unsigned count;
     size_t element_size;
     Operation *operations;
@@ -17,11 +17,13 @@ struct StandinFused {
     size_t forget;
 };
 
+/* clang-format off */
 static const char *const names[FUSED_KINDS] = {
 #define NAME(name, field) [FUSED_##name] = #name,
     FUSED_OPERATIONS(NAME) FUSED_OPERATIONS_OF_HOPPER(NAME)
 #undef NAME
 };
+/* clang-format on */
 
 static const StandinKernel *kernel_of(OperationKind kind, size_t *element_size)
 {
@@ -39,10 +41,7 @@ static const StandinKernel *kernel_of(OperationKind kind, size_t *element_size)
     return NULL;
 }
 
-unsigned standin_fused_count(const StandinFused *fused)
-{
-    return fused->count;
-}
+unsigned standin_fused_count(const StandinFused *fused) { return fused->count; }
 
 const StandinKernel *standin_fused_operation(const StandinFused *fused, unsigned index, const void **parameters,
                                              size_t *element_size)
@@ -101,8 +100,9 @@ static size_t ranges_of(const StandinFused *fused, unsigned index, Range *ranges
         const char *memory;
         memcpy(&memory, (const char *)parameters + operands[i].offset, sizeof memory);
         if (memory)
-            ranges[found++] = (Range){memory, memory + operands[i].count * (operands[i].size ? operands[i].size : element_size),
-                                      operands[i].read, operands[i].written};
+            ranges[found++] =
+                (Range){memory, memory + operands[i].count * (operands[i].size ? operands[i].size : element_size),
+                        operands[i].read, operands[i].written};
     }
     return found;
 }
@@ -120,7 +120,7 @@ static void find_races(const StandinFused *fused, char *problem)
 {
     const unsigned count = fused->count;
     bool *before = order_of(fused);
-    Range (*ranges)[STANDIN_OPERANDS] = calloc((size_t)count + 1, sizeof *ranges);
+    Range(*ranges)[STANDIN_OPERANDS] = calloc((size_t)count + 1, sizeof *ranges);
     size_t *counts = calloc((size_t)count + 1, sizeof *counts);
     for (unsigned i = 0; i < count; i++) {
         counts[i] = ranges_of(fused, i, ranges[i]);
@@ -136,8 +136,8 @@ static void find_races(const StandinFused *fused, char *problem)
 
 /* --- a launch --- */
 
-StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t element_size, unsigned blocks, size_t forget,
-                                 char *problem)
+StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t element_size, unsigned blocks,
+                                 size_t forget, char *problem)
 {
     StandinFused *fused = calloc(1, sizeof *fused);
     Fused here = *table;
@@ -180,7 +180,8 @@ static bool is_same(const StandinFused *fused)
 {
     bool same = memcmp(fused->table.operations, fused->operations, fused->count * sizeof(Operation)) == 0;
     for (int queue = 0; queue < FUSED_QUEUES; queue++)
-        same = same && memcmp(fused->table.runs[queue], fused->runs[queue], fused->table.run_count[queue] * sizeof(TileRun)) == 0;
+        same = same && memcmp(fused->table.runs[queue], fused->runs[queue],
+                              fused->table.run_count[queue] * sizeof(TileRun)) == 0;
     return same;
 }
 

@@ -19,11 +19,11 @@ static void must(Status status, const Error *error)
     }
 }
 
-#define MUST(call)                 \
-    do {                           \
-        Error must_error = {""};   \
+#define MUST(call)                  \
+    do {                            \
+        Error must_error = {""};    \
         Error *error = &must_error; \
-        must(call, error);         \
+        must(call, error);          \
     } while (0)
 
 static const Kernel *kernel_of(KernelShape shape)
@@ -48,25 +48,43 @@ void standin_kernels_end(void)
     cpu = NULL;
 }
 
-#define READ(type, field, its_count) {offsetof(type, field), its_count, 0, true, false}
-#define WRITE(type, field, its_count) {offsetof(type, field), its_count, 0, false, true}
-#define UPDATE(type, field, its_count) {offsetof(type, field), its_count, 0, true, true}
-#define READ_OF(type, field, its_count, its_size) {offsetof(type, field), its_count, its_size, true, false}
-#define WRITE_OF(type, field, its_count, its_size) {offsetof(type, field), its_count, its_size, false, true}
-#define UPDATE_OF(type, field, its_count, its_size) {offsetof(type, field), its_count, its_size, true, true}
+#define READ(type, field, its_count)                     \
+    {                                                    \
+        offsetof(type, field), its_count, 0, true, false \
+    }
+#define WRITE(type, field, its_count)                    \
+    {                                                    \
+        offsetof(type, field), its_count, 0, false, true \
+    }
+#define UPDATE(type, field, its_count)                  \
+    {                                                   \
+        offsetof(type, field), its_count, 0, true, true \
+    }
+#define READ_OF(type, field, its_count, its_size)               \
+    {                                                           \
+        offsetof(type, field), its_count, its_size, true, false \
+    }
+#define WRITE_OF(type, field, its_count, its_size)              \
+    {                                                           \
+        offsetof(type, field), its_count, its_size, false, true \
+    }
+#define UPDATE_OF(type, field, its_count, its_size)            \
+    {                                                          \
+        offsetof(type, field), its_count, its_size, true, true \
+    }
 
-#define OPERANDS(name, type, ...)                                                            \
-    static size_t name##_operands(const void *parameters, StandinOperand *operands)          \
-    {                                                                                        \
-        const type *p = parameters;                                                          \
-        const StandinOperand all[] = {__VA_ARGS__};                                          \
-        _Static_assert(sizeof all / sizeof *all <= STANDIN_OPERANDS, "");                    \
-        (void)p;                                                                             \
-        memcpy(operands, all, sizeof all);                                                   \
-        return sizeof all / sizeof *all;                                                     \
-    }                                                                                        \
-    static void name##_run(const void *parameters)                                           \
-    {                                                                                        \
+#define OPERANDS(name, type, ...)                                                   \
+    static size_t name##_operands(const void *parameters, StandinOperand *operands) \
+    {                                                                               \
+        const type *p = parameters;                                                 \
+        const StandinOperand all[] = {__VA_ARGS__};                                 \
+        _Static_assert(sizeof all / sizeof *all <= STANDIN_OPERANDS, "");           \
+        (void)p;                                                                    \
+        memcpy(operands, all, sizeof all);                                          \
+        return sizeof all / sizeof *all;                                            \
+    }                                                                               \
+    static void name##_run(const void *parameters)                                  \
+    {                                                                               \
         const type *p = parameters;
 
 #define MN ((size_t)p->m * p->n)
@@ -74,62 +92,62 @@ void standin_kernels_end(void)
 
 OPERANDS(product_forward, Product, READ(Product, a, (size_t)p->m * p->k), READ(Product, b, (size_t)p->k * p->n),
          READ(Product, bias, p->n), READ(Product, residual, MN), WRITE(Product, c, MN), WRITE(Product, gelu, MN))
-    const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = p->m, .columns = p->k, .outputs = p->n});
-    const Kernel *gelu = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = p->m, .columns = p->n});
-    MUST(device()->run->linear_forward(cpu, linear, p->a, p->b, p->bias, p->residual, p->c, error));
-    if (p->gelu)
-        MUST(cpu->run->gelu_forward(cpu, gelu, p->c, p->gelu, error));
+const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = p->m, .columns = p->k, .outputs = p->n});
+const Kernel *gelu = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = p->m, .columns = p->n});
+MUST(device()->run->linear_forward(cpu, linear, p->a, p->b, p->bias, p->residual, p->c, error));
+if (p->gelu)
+    MUST(cpu->run->gelu_forward(cpu, gelu, p->c, p->gelu, error));
 }
 
 OPERANDS(product_input, Product, READ(Product, a, (size_t)p->m * p->k), READ(Product, b, (size_t)p->k * p->n),
          READ(Product, gelu_input, MN), WRITE(Product, c, MN))
-    const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = p->m, .columns = p->n, .outputs = p->k});
-    const Kernel *gelu = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = p->m, .columns = p->n});
-    MUST(device()->run->linear_backward_input(cpu, linear, p->a, p->b, p->c, error));
-    if (p->gelu_input)
-        MUST(cpu->run->gelu_backward(cpu, gelu, p->gelu_input, p->c, p->c, error));
+const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = p->m, .columns = p->n, .outputs = p->k});
+const Kernel *gelu = kernel_of((KernelShape){.kind = KERNEL_GELU, .rows = p->m, .columns = p->n});
+MUST(device()->run->linear_backward_input(cpu, linear, p->a, p->b, p->c, error));
+if (p->gelu_input)
+    MUST(cpu->run->gelu_backward(cpu, gelu, p->gelu_input, p->c, p->c, error));
 }
 
 OPERANDS(product_weight, Product, READ(Product, a, (size_t)p->m * p->k), READ(Product, b, (size_t)p->k * p->n),
          UPDATE_OF(Product, c, MN, 4), UPDATE_OF(Product, column_sums, p->n, 4))
-    const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = p->k, .columns = p->m, .outputs = p->n});
-    MUST(device()->run->linear_backward_weight(cpu, linear, p->a, p->b, p->c, p->column_sums, error));
+const Kernel *linear = kernel_of((KernelShape){.kind = KERNEL_LINEAR, .rows = p->k, .columns = p->m, .outputs = p->n});
+MUST(device()->run->linear_backward_weight(cpu, linear, p->a, p->b, p->c, p->column_sums, error));
 }
 
 static const Kernel *attention_kernel(const Attention *p)
 {
-    return kernel_of((KernelShape){.kind = KERNEL_ATTENTION, .rows = p->rows, .columns = p->columns, .sequence = p->sequence,
-                                   .heads = p->heads});
+    return kernel_of((KernelShape){
+        .kind = KERNEL_ATTENTION, .rows = p->rows, .columns = p->columns, .sequence = p->sequence, .heads = p->heads});
 }
 
 OPERANDS(attention_forward, Attention, READ(Attention, qkv, 3 * RC), WRITE(Attention, y, RC),
          WRITE_OF(Attention, logsumexp, (size_t)p->rows * p->heads, 4))
-    const Kernel *attention = attention_kernel(p);
-    void *context = malloc(attention->context * sizeof(float) + 1);
-    MUST(device()->run->attention_forward(cpu, attention, p->qkv, p->y, context, error));
-    for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
-        p->logsumexp[i] = 1;
-    free(context);
+const Kernel *attention = attention_kernel(p);
+void *context = malloc(attention->context * sizeof(float) + 1);
+MUST(device()->run->attention_forward(cpu, attention, p->qkv, p->y, context, error));
+for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
+    p->logsumexp[i] = 1;
+free(context);
 }
 
 OPERANDS(attention_delta, Attention, READ(Attention, y, RC), READ(Attention, dy, RC),
          WRITE_OF(Attention, delta, (size_t)p->rows * p->heads, 4))
-    for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
-        p->delta[i] = 2;
+for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
+    p->delta[i] = 2;
 }
 
 OPERANDS(attention_backward, Attention, READ(Attention, qkv, 3 * RC), READ(Attention, y, RC), READ(Attention, dy, RC),
-         READ_OF(Attention, logsumexp, (size_t)p->rows * p->heads, 4), READ_OF(Attention, delta, (size_t)p->rows * p->heads, 4),
-         WRITE(Attention, dqkv, 3 * RC))
-    const Kernel *attention = attention_kernel(p);
-    float *context = malloc(attention->context * sizeof(float) + 1), *y = malloc(RC * sizeof *y + 1);
-    for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
-        if (!(p->logsumexp[i] == 1 && p->delta[i] == 2)) /* not what the two before left there */
-            abort();
-    MUST(device()->run->attention_forward(cpu, attention, p->qkv, y, context, error));
-    MUST(cpu->run->attention_backward(cpu, attention, p->qkv, p->y, context, p->dy, p->dqkv, error));
-    free(context);
-    free(y);
+         READ_OF(Attention, logsumexp, (size_t)p->rows * p->heads, 4),
+         READ_OF(Attention, delta, (size_t)p->rows * p->heads, 4), WRITE(Attention, dqkv, 3 * RC))
+const Kernel *attention = attention_kernel(p);
+float *context = malloc(attention->context * sizeof(float) + 1), *y = malloc(RC * sizeof *y + 1);
+for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
+    if (!(p->logsumexp[i] == 1 && p->delta[i] == 2)) /* not what the two before left there */
+        abort();
+MUST(device()->run->attention_forward(cpu, attention, p->qkv, y, context, error));
+MUST(cpu->run->attention_backward(cpu, attention, p->qkv, p->y, context, p->dy, p->dqkv, error));
+free(context);
+free(y);
 }
 
 static const Kernel *norm_kernel(const Norm *p)
@@ -137,20 +155,20 @@ static const Kernel *norm_kernel(const Norm *p)
     return kernel_of((KernelShape){.kind = KERNEL_NORM, .rows = p->rows, .columns = p->columns});
 }
 
-OPERANDS(norm_forward, Norm, READ(Norm, x, RC), READ(Norm, gain, p->columns), READ(Norm, shift, p->columns), WRITE(Norm, y, RC),
-         WRITE_OF(Norm, statistics, 2 * (size_t)p->rows, 4))
-    MUST(device()->run->norm_forward(cpu, norm_kernel(p), p->x, p->gain, p->shift, p->y, p->statistics, error));
+OPERANDS(norm_forward, Norm, READ(Norm, x, RC), READ(Norm, gain, p->columns), READ(Norm, shift, p->columns),
+         WRITE(Norm, y, RC), WRITE_OF(Norm, statistics, 2 * (size_t)p->rows, 4))
+MUST(device()->run->norm_forward(cpu, norm_kernel(p), p->x, p->gain, p->shift, p->y, p->statistics, error));
 }
 
 OPERANDS(norm_backward_input, Norm, READ(Norm, x, RC), READ_OF(Norm, statistics, 2 * (size_t)p->rows, 4),
          READ(Norm, gain, p->columns), READ(Norm, dy, RC), READ(Norm, residual, RC), WRITE(Norm, dx, RC))
-    MUST(device()->run->norm_backward_input(cpu, norm_kernel(p), p->x, p->statistics, p->gain, p->dy, p->residual, p->dx,
-                                            error));
+MUST(device()->run->norm_backward_input(cpu, norm_kernel(p), p->x, p->statistics, p->gain, p->dy, p->residual, p->dx,
+                                        error));
 }
 
-OPERANDS(norm_backward_weight, Norm, READ(Norm, x, RC), READ_OF(Norm, statistics, 2 * (size_t)p->rows, 4), READ(Norm, dy, RC),
-         UPDATE_OF(Norm, dgain, p->columns, 4), UPDATE_OF(Norm, dshift, p->columns, 4))
-    MUST(device()->run->norm_backward_weight(cpu, norm_kernel(p), p->x, p->statistics, p->dy, p->dgain, p->dshift, error));
+OPERANDS(norm_backward_weight, Norm, READ(Norm, x, RC), READ_OF(Norm, statistics, 2 * (size_t)p->rows, 4),
+         READ(Norm, dy, RC), UPDATE_OF(Norm, dgain, p->columns, 4), UPDATE_OF(Norm, dshift, p->columns, 4))
+MUST(device()->run->norm_backward_weight(cpu, norm_kernel(p), p->x, p->statistics, p->dy, p->dgain, p->dshift, error));
 }
 
 static const Kernel *gelu_kernel(const Elementwise *p)
@@ -159,28 +177,28 @@ static const Kernel *gelu_kernel(const Elementwise *p)
 }
 
 OPERANDS(gelu_forward, Elementwise, READ(Elementwise, from, p->count), WRITE(Elementwise, to, p->count))
-    MUST(device()->run->gelu_forward(cpu, gelu_kernel(p), p->from, p->to, error));
+MUST(device()->run->gelu_forward(cpu, gelu_kernel(p), p->from, p->to, error));
 }
 
 OPERANDS(gelu_backward, Elementwise, READ(Elementwise, from, p->count), READ(Elementwise, other, p->count),
          WRITE(Elementwise, to, p->count))
-    MUST(device()->run->gelu_backward(cpu, gelu_kernel(p), p->from, p->other, p->to, error));
+MUST(device()->run->gelu_backward(cpu, gelu_kernel(p), p->from, p->other, p->to, error));
 }
 
 OPERANDS(accumulate, Elementwise, READ(Elementwise, from, p->count), UPDATE(Elementwise, to, p->count))
-    MUST(device()->run->accumulate(cpu, p->count, p->from, p->to, error));
+MUST(device()->run->accumulate(cpu, p->count, p->from, p->to, error));
 }
 
 OPERANDS(fill, Elementwise, WRITE(Elementwise, to, p->count))
-    MUST(device()->run->fill(cpu, ELEMENTS, p->count, (double)p->value, p->to, error));
+MUST(device()->run->fill(cpu, ELEMENTS, p->count, (double)p->value, p->to, error));
 }
 
 OPERANDS(to_float, Elementwise, READ(Elementwise, from, p->count), WRITE_OF(Elementwise, to, p->count, 4))
-    memcpy(p->to, p->from, p->count * sizeof(float));
+memcpy(p->to, p->from, p->count * sizeof(float));
 }
 
 OPERANDS(from_float, Elementwise, READ_OF(Elementwise, from, p->count, 4), WRITE(Elementwise, to, p->count))
-    memcpy(p->to, p->from, p->count * sizeof(float));
+memcpy(p->to, p->from, p->count * sizeof(float));
 }
 
 static size_t largest_token(const Embedding *p)
@@ -194,82 +212,80 @@ static size_t largest_token(const Embedding *p)
 /* How many rows of the token table are touched is not known when it is enqueued: the first one stands for all. */
 OPERANDS(embedding_forward, Embedding, READ_OF(Embedding, tokens, p->rows, 4), READ(Embedding, token_table, p->columns),
          READ(Embedding, position_table, (size_t)p->sequence * p->columns), WRITE(Embedding, y, RC))
-    MUST(device()->run->embedding_forward(cpu, p->rows, p->columns, p->sequence, p->tokens, p->token_table, p->position_table,
-                                          p->y, error));
+MUST(device()->run->embedding_forward(cpu, p->rows, p->columns, p->sequence, p->tokens, p->token_table,
+                                      p->position_table, p->y, error));
 }
 
 OPERANDS(embedding_backward, Embedding, READ_OF(Embedding, tokens, p->rows, 4), READ(Embedding, dy, RC),
          UPDATE_OF(Embedding, dtoken_table, p->columns, 4),
          UPDATE_OF(Embedding, dposition_table, (size_t)p->sequence * p->columns, 4))
-    MUST(device()->run->embedding_backward(cpu, p->rows, p->columns, p->sequence, p->tokens, p->dy, p->dtoken_table,
-                                           p->dposition_table, error));
+MUST(device()->run->embedding_backward(cpu, p->rows, p->columns, p->sequence, p->tokens, p->dy, p->dtoken_table,
+                                       p->dposition_table, error));
 }
 
 OPERANDS(cross_entropy, CrossEntropy, UPDATE(CrossEntropy, logits, RC), READ_OF(CrossEntropy, targets, p->rows, 4),
          WRITE_OF(CrossEntropy, row_losses, p->rows, 8))
-    const Kernel *kernel = kernel_of((KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = p->rows, .columns = p->columns});
-    double loss;
-    MUST(device()->run->cross_entropy(cpu, kernel, p->targets, (double)p->scale, p->logits, &loss, error));
-    for (unsigned i = 0; i < p->rows; i++)
-        p->row_losses[i] = loss;
+const Kernel *kernel = kernel_of((KernelShape){.kind = KERNEL_CROSS_ENTROPY, .rows = p->rows, .columns = p->columns});
+double loss;
+MUST(device()->run->cross_entropy(cpu, kernel, p->targets, (double)p->scale, p->logits, &loss, error));
+for (unsigned i = 0; i < p->rows; i++)
+    p->row_losses[i] = loss;
 }
 
 OPERANDS(squared_error, SquaredError, READ(SquaredError, y, p->count), READ_OF(SquaredError, targets, p->count, 4),
          WRITE(SquaredError, dy, p->count), WRITE_OF(SquaredError, partial, sum_partials(p->count), 8))
-    double loss;
-    MUST(device()->run->squared_error(cpu, p->count, p->y, p->targets, (double)p->scale, p->dy, &loss, error));
-    memset(p->partial, 0, sum_partials(p->count) * sizeof *p->partial);
-    p->partial[0] = loss * (double)p->count;
+double loss;
+MUST(device()->run->squared_error(cpu, p->count, p->y, p->targets, (double)p->scale, p->dy, &loss, error));
+memset(p->partial, 0, sum_partials(p->count) * sizeof *p->partial);
+p->partial[0] = loss * (double)p->count;
 }
 
 OPERANDS(sum_of_squares, Sum, READ_OF(Sum, values, p->count, 4), WRITE_OF(Sum, partial, sum_partials(p->count), 8))
-    memset(p->partial, 0, sum_partials(p->count) * sizeof *p->partial);
-    MUST(device()->run->sum_of_squares(cpu, p->count, p->values, p->partial, error));
+memset(p->partial, 0, sum_partials(p->count) * sizeof *p->partial);
+MUST(device()->run->sum_of_squares(cpu, p->count, p->values, p->partial, error));
 }
 
 OPERANDS(finish_sum, Sum, READ_OF(Sum, partial, p->count, 8), WRITE_OF(Sum, result, 1, 8))
-    double sum = 0;
-    for (size_t i = 0; i < p->count; i++)
-        sum += p->partial[i];
-    *p->result = sum * p->scale;
+double sum = 0;
+for (size_t i = 0; i < p->count; i++)
+    sum += p->partial[i];
+*p->result = sum * p->scale;
 }
 
 OPERANDS(adamw, AdamWStep, UPDATE_OF(AdamWStep, parameters, p->count, 4), UPDATE_OF(AdamWStep, gradients, p->count, 4),
          UPDATE_OF(AdamWStep, moment1, p->count, 4), UPDATE_OF(AdamWStep, moment2, p->count, 4),
          WRITE_OF(AdamWStep, bf16_copy, p->count, 2))
-    for (size_t i = 0; i < p->count; i++) {
-        const float gradient = p->clip * p->gradients[i];
-        p->moment1[i] = p->beta1 * p->moment1[i] + p->one_minus_beta1 * gradient;
-        p->moment2[i] = p->beta2 * p->moment2[i] + p->one_minus_beta2 * (gradient * gradient);
-        p->parameters[i] -= p->rate * p->decay * p->parameters[i];
-        p->parameters[i] -= p->rate_corrected * p->moment1[i] / (sqrtf(p->moment2[i]) * p->inverse_root_correction + p->epsilon);
-        p->gradients[i] = 0;
-        if (p->bf16_copy) {
-            uint32_t bits;
-            memcpy(&bits, &p->parameters[i], sizeof bits);
-            ((uint16_t *)p->bf16_copy)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-        }
+for (size_t i = 0; i < p->count; i++) {
+    const float gradient = p->clip * p->gradients[i];
+    p->moment1[i] = p->beta1 * p->moment1[i] + p->one_minus_beta1 * gradient;
+    p->moment2[i] = p->beta2 * p->moment2[i] + p->one_minus_beta2 * (gradient * gradient);
+    p->parameters[i] -= p->rate * p->decay * p->parameters[i];
+    p->parameters[i] -=
+        p->rate_corrected * p->moment1[i] / (sqrtf(p->moment2[i]) * p->inverse_root_correction + p->epsilon);
+    p->gradients[i] = 0;
+    if (p->bf16_copy) {
+        uint32_t bits;
+        memcpy(&bits, &p->parameters[i], sizeof bits);
+        ((uint16_t *)p->bf16_copy)[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
     }
+}
 }
 
 OPERANDS(copy_bytes, Copy, READ_OF(Copy, from, p->bytes, 1), WRITE_OF(Copy, to, p->bytes, 1))
-    memcpy(p->to, p->from, p->bytes);
+memcpy(p->to, p->from, p->bytes);
 }
 
 /* The Hopper kernels get their matrices as maps and as pointers; the maps are not looked at here. */
-#define HOPPER(name, of, Parameters, field)                                                                  \
-    static size_t name##_operands(const void *parameters, StandinOperand *operands)                          \
-    {                                                                                                        \
-        const Parameters *p = parameters;                                                                    \
-        const size_t count = of##_operands(&p->field, operands);                                             \
-        for (size_t i = 0; i < count; i++)                                                                   \
-            operands[i].offset += offsetof(Parameters, field);                                               \
-        return count;                                                                                        \
-    }                                                                                                        \
-    static void name##_run(const void *parameters)                                                           \
-    {                                                                                                        \
-        of##_run(&((const Parameters *)parameters)->field);                                                  \
-    }
+#define HOPPER(name, of, Parameters, field)                                         \
+    static size_t name##_operands(const void *parameters, StandinOperand *operands) \
+    {                                                                               \
+        const Parameters *p = parameters;                                           \
+        const size_t count = of##_operands(&p->field, operands);                    \
+        for (size_t i = 0; i < count; i++)                                          \
+            operands[i].offset += offsetof(Parameters, field);                      \
+        return count;                                                               \
+    }                                                                               \
+    static void name##_run(const void *parameters) { of##_run(&((const Parameters *)parameters)->field); }
 HOPPER(hopper_forward, product_forward, HopperProduct, product)
 HOPPER(hopper_input, product_input, HopperProduct, product)
 HOPPER(hopper_weight, product_weight, HopperProduct, product)

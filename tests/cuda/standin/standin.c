@@ -25,7 +25,7 @@ typedef struct Work Work;
 struct Work {
     WorkKind kind;
     Work *next;
-    uint64_t number;       /* in its stream, from 1 */
+    uint64_t number; /* in its stream, from 1 */
     const StandinKernel *kernel;
     size_t element_size;
     void *parameters;
@@ -34,8 +34,8 @@ struct Work {
     const void *source;
     size_t bytes;
     int value;
-    CudaEvent *event;      /* RECORD */
-    CudaStream *other;     /* WAIT for this stream to have run up to */
+    CudaEvent *event;  /* RECORD */
+    CudaStream *other; /* WAIT for this stream to have run up to */
     uint64_t other_number;
     bool (*attempt)(void *data); /* ATTEMPT */
 };
@@ -50,7 +50,7 @@ struct CUstream_st {
 struct CUevent_st {
     CudaStream *stream; /* of the last record; NULL: none */
     uint64_t number;
-    unsigned looks;     /* of EventQuery since the record */
+    unsigned looks; /* of EventQuery since the record */
     Clock clock;
     int64_t time;
 };
@@ -140,20 +140,20 @@ static bool fails(const char *name)
     return true;
 }
 
-#define ENTER(name)                     \
-    pthread_mutex_lock(&lock);          \
-    if (fails(#name)) {                 \
-        pthread_mutex_unlock(&lock);    \
-        return FAILED;                  \
+#define ENTER(name)                  \
+    pthread_mutex_lock(&lock);       \
+    if (fails(#name)) {              \
+        pthread_mutex_unlock(&lock); \
+        return FAILED;               \
     }
 /* What gives something back does so even when it fails: so a leak is the caller's. */
-#define ENTER_TO_TIDY(name)                                       \
-    pthread_mutex_lock(&lock);                                    \
+#define ENTER_TO_TIDY(name)    \
+    pthread_mutex_lock(&lock); \
     const CudaError tidied = fails(#name) ? FAILED : CUDA_OK;
-#define LEAVE(code)                     \
-    do {                                \
-        pthread_mutex_unlock(&lock);    \
-        return code;                    \
+#define LEAVE(code)                  \
+    do {                             \
+        pthread_mutex_unlock(&lock); \
+        return code;                 \
     } while (0)
 
 /* --- what happened before what --- */
@@ -198,7 +198,8 @@ static void note(const char *problem)
 static bool is_ours(const void *memory, size_t bytes)
 {
     for (size_t i = 0; i < block_count; i++)
-        if ((const char *)memory >= blocks[i].memory && (const char *)memory + bytes <= blocks[i].memory + blocks[i].bytes)
+        if ((const char *)memory >= blocks[i].memory &&
+            (const char *)memory + bytes <= blocks[i].memory + blocks[i].bytes)
             return true;
     return false;
 }
@@ -227,7 +228,8 @@ static void touch(const CudaStream *stream, const char *name, const void *memory
     }
 }
 
-static void note_accesses(const CudaStream *stream, const StandinKernel *kernel, size_t element_size, const void *parameters)
+static void note_accesses(const CudaStream *stream, const StandinKernel *kernel, size_t element_size,
+                          const void *parameters)
 {
     StandinOperand operands[STANDIN_OPERANDS];
     const size_t count = kernel->operands(parameters, operands);
@@ -331,7 +333,8 @@ static void advance(CudaStream *stream)
     stream->clock.of[stream->id]++;
 }
 
-void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const StandinAccess *accesses, size_t count)
+void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const StandinAccess *accesses,
+                     size_t count)
 {
     pthread_mutex_lock(&lock);
     fails("a library's operation");
@@ -354,7 +357,9 @@ void standin_at_end(void *memory)
 
 static const char *GetErrorString(CudaError error)
 {
-    return error == FAILED ? "unspecified launch failure" : error == CUDA_DRIVER_TOO_OLD ? "driver too old" : "no device";
+    return error == FAILED                ? "unspecified launch failure"
+           : error == CUDA_DRIVER_TOO_OLD ? "driver too old"
+                                          : "no device";
 }
 
 static CudaError DriverGetVersion(int *version)
@@ -373,7 +378,9 @@ static CudaError GetDeviceCount(int *count)
 static CudaError GetDeviceProperties(CudaProperties *properties, int device)
 {
     ENTER(GetDeviceProperties)
-    *properties = (CudaProperties){.name = "stand-in", .major = setting.major ? setting.major : 8, .minor = setting.minor,
+    *properties = (CudaProperties){.name = "stand-in",
+                                   .major = setting.major ? setting.major : 8,
+                                   .minor = setting.minor,
                                    .multiprocessors = setting.multiprocessors ? setting.multiprocessors : 4,
                                    .shared_bytes = setting.shared_bytes ? setting.shared_bytes : 227 << 10};
     properties->uuid[0] = (unsigned char)(1 + setting.first_device + device);
@@ -604,7 +611,8 @@ void standin_read(const CudaStream *stream, const void *memory, size_t bytes, vo
         const char *const to = work->destination, *const from = memory;
         if ((work->kind != COPY && work->kind != SET) || to >= from + bytes || from >= to + work->bytes)
             continue;
-        const char *const begin = to > from ? to : from, *const end = to + work->bytes < from + bytes ? to + work->bytes : from + bytes;
+        const char *const begin = to > from ? to : from, *const end = to + work->bytes < from + bytes ? to + work->bytes
+                                                                                                      : from + bytes;
         if (work->kind == COPY)
             memcpy((char *)copy + (begin - from), (const char *)work->source + (begin - to), (size_t)(end - begin));
         else
@@ -624,7 +632,8 @@ static void launch_fused(const CudaKernel *kernel, unsigned grid, const Fused *t
     report.blocks = grid;
     touch(stream, "a fused launch", table->operations, report.operations * sizeof *table->operations, false);
     for (int queue = 0; queue < FUSED_QUEUES; queue++)
-        touch(stream, "a fused launch", table->runs[queue], table->run_count[queue] * sizeof *table->runs[queue], false);
+        touch(stream, "a fused launch", table->runs[queue], table->run_count[queue] * sizeof *table->runs[queue],
+              false);
     touch(stream, "a fused launch", table->drawn, FUSED_QUEUES * sizeof *table->drawn, true);
     touch(stream, "a fused launch", table->done, report.operations * sizeof *table->done, true);
     touch(stream, "a fused launch", table->cleared, table->cleared_count * sizeof *table->cleared, true);
@@ -642,7 +651,8 @@ static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *par
     ENTER(LaunchKernel)
     if (launch.grid == 0 || launch.block == 0 || launch.block > 1024 || launch.shared > (unsigned)kernel->shared)
         LEAVE(9);
-    if (launch.cluster == 0 || launch.cluster > 8 || launch.grid % launch.cluster || (launch.cluster > 1 && setting.major < 9))
+    if (launch.cluster == 0 || launch.cluster > 8 || launch.grid % launch.cluster ||
+        (launch.cluster > 1 && setting.major < 9))
         LEAVE(912); /* cudaErrorInvalidClusterSize */
     report.launches++;
     report.clustered += launch.cluster > 1;
@@ -654,8 +664,8 @@ static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *par
     memcpy(copy, parameters, kernel->kernel->parameter_bytes);
     advance(stream);
     note_accesses(stream, kernel->kernel, kernel->element_size, copy);
-    enqueue(stream, (Work){.kind = LAUNCH, .kernel = kernel->kernel, .element_size = kernel->element_size,
-                                .parameters = copy});
+    enqueue(stream,
+            (Work){.kind = LAUNCH, .kernel = kernel->kernel, .element_size = kernel->element_size, .parameters = copy});
     LEAVE(CUDA_OK);
 }
 
@@ -663,7 +673,9 @@ static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const Tenso
 {
     ENTER(TensorMapEncodeTiled)
     memcpy(map->bytes, &matrix, sizeof matrix);
-    LEAVE((uintptr_t)matrix % 16 == 0 && shape->pitch % 16 == 0 && shape->box[0] <= 256 && shape->box[1] <= 256 ? CUDA_OK : 1);
+    LEAVE((uintptr_t)matrix % 16 == 0 && shape->pitch % 16 == 0 && shape->box[0] <= 256 && shape->box[1] <= 256
+              ? CUDA_OK
+              : 1);
 }
 
 static const CudaRuntime table = {
@@ -698,11 +710,16 @@ static const CudaRuntime table = {
 
 const CudaRuntime *const cuda_runtime = &table;
 
-#define UNITS(file, architecture) {file ".f32", architecture, file ".f32"}, {file ".bf16", architecture, file ".bf16"}
-#define IMAGES(architecture)                                                                              \
-    UNITS("product", architecture), UNITS("attention", architecture), UNITS("layers", architecture),      \
-    UNITS("training", architecture)
+#define UNITS(file, architecture) \
+    {file ".f32", architecture, file ".f32"}, { file ".bf16", architecture, file ".bf16" }
+#define IMAGES(architecture)                                                                         \
+    UNITS("product", architecture), UNITS("attention", architecture), UNITS("layers", architecture), \
+        UNITS("training", architecture)
 const CudaImage cuda_images[] = {
-    IMAGES("sm_80"), UNITS("fused", "sm_80"), IMAGES("sm_90a"), {"fused.f32", "sm_90a", "fused.f32"},
-    {"hopper", "sm_90a", "hopper"}, {NULL, NULL, NULL},
+    IMAGES("sm_80"),
+    UNITS("fused", "sm_80"),
+    IMAGES("sm_90a"),
+    {"fused.f32", "sm_90a", "fused.f32"},
+    {"hopper", "sm_90a", "hopper"},
+    {NULL, NULL, NULL},
 };

@@ -1,10 +1,10 @@
 #ifndef TESTS_CUDA_STANDIN_H
 #define TESTS_CUDA_STANDIN_H
 
-/* A CUDA runtime without a GPU, linked in the place of the real one (`cuda_runtime`, `cuda_images`). Its streams are lists of
-   operations that run when somebody waits for them, in any order that streams and events allow; its kernels are the CPU
-   device's functions. It notes every access of every operation: two of them, one a write, that neither stream order nor events
-   put one after the other are a race, in whatever order they ran. */
+/* A CUDA runtime without a GPU, linked in the place of the real one (`cuda_runtime`, `cuda_images`). Its streams are
+   lists of operations that run when somebody waits for them, in any order that streams and events allow; its kernels
+   are the CPU device's functions. It notes every access of every operation: two of them, one a write, that neither
+   stream order nor events put one after the other are a race, in whatever order they ran. */
 
 #include "runtime/device/cuda_runtime.h"
 
@@ -40,13 +40,13 @@ void standin_begin(const StandinSetting *setting);
 
 typedef struct StandinReport {
     size_t calls;
-    size_t live;          /* memory, streams, events, libraries not given back */
+    size_t live; /* memory, streams, events, libraries not given back */
     size_t launches, copies;
-    size_t clustered;     /* of them, in clusters of several blocks */
-    size_t fused;         /* of them, fused ones; */
+    size_t clustered;            /* of them, in clusters of several blocks */
+    size_t fused;                /* of them, fused ones; */
     unsigned operations, blocks; /* of the last of these */
-    const char *failed;   /* the call that was made to fail, without its "cuda"; NULL: none */
-    size_t races;         /* and other breaches of order */
+    const char *failed;          /* the call that was made to fail, without its "cuda"; NULL: none */
+    size_t races;                /* and other breaches of order */
     char first_race[256];
 } StandinReport;
 StandinReport standin_report(void);
@@ -60,7 +60,8 @@ typedef struct StandinAccess {
 } StandinAccess;
 
 /* Tried when it is the first of its stream, perhaps often, until it returns true. `data` is freed afterwards. */
-void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const StandinAccess *accesses, size_t count);
+void standin_enqueue(CudaStream *stream, bool (*attempt)(void *data), void *data, const StandinAccess *accesses,
+                     size_t count);
 /* Freed when the next run begins. */
 void standin_at_end(void *memory);
 
@@ -69,14 +70,14 @@ void standin_at_end(void *memory);
 enum { STANDIN_OPERANDS = 12 };
 
 typedef struct StandinOperand {
-    size_t offset;     /* of the pointer in the parameters */
+    size_t offset; /* of the pointer in the parameters */
     size_t count;
-    size_t size;       /* of one; 0: of an element, 2 or 4 */
+    size_t size; /* of one; 0: of an element, 2 or 4 */
     bool read, written;
 } StandinOperand;
 
 typedef struct StandinKernel {
-    const char *name;  /* without suffix */
+    const char *name; /* without suffix */
     size_t parameter_bytes;
     /* What it touches; `parameters` may have NULL there. Returns how many. NULL: a fused launch. */
     size_t (*operands)(const void *parameters, StandinOperand *operands);

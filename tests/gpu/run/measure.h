@@ -9,13 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define OK(call)                                                                \
-    do {                                                                        \
-        Error error = {""};                                                     \
-        if ((call) != STATUS_OK) {                                              \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, error.text);     \
-            exit(1);                                                            \
-        }                                                                       \
+#define OK(call)                                                            \
+    do {                                                                    \
+        Error error = {""};                                                 \
+        if ((call) != STATUS_OK) {                                          \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, error.text); \
+            exit(1);                                                        \
+        }                                                                   \
     } while (0)
 
 static inline void wait_for_mark(Device *device, size_t number)
@@ -35,7 +35,8 @@ static inline void *random_elements(Device *device, NumberKind kind, size_t coun
         values[i] = 0.1f * random_normal(key, i);
     for (size_t done = 0; done < count; done += PIECE) {
         const size_t length = count - done < PIECE ? count - done : PIECE;
-        OK(device->run->load_floats(device, kind, length, values, (char *)memory + done * device->run->size[kind], &error));
+        OK(device->run->load_floats(device, kind, length, values, (char *)memory + done * device->run->size[kind],
+                                    &error));
     }
     free(values);
     return memory;

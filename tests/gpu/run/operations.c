@@ -1,6 +1,6 @@
-/* The operations of a GPU against the oracle: operations DEVICE BOUND [small [NAME [CLUSTER]]]. NAME: those of one test, or none
-   at all, each call said before it is made; CLUSTER: products on Hopper in clusters of so many blocks, whatever the device would
-   take, or `fused`: each call by a launch of a table. */
+/* The operations of a GPU against the oracle: operations DEVICE BOUND [small [NAME [CLUSTER]]]. NAME: those of one
+   test, or none at all, each call said before it is made; CLUSTER: products on Hopper in clusters of so many blocks,
+   whatever the device would take, or `fused`: each call by a launch of a table. */
 
 #include <stdio.h>
 
@@ -19,7 +19,10 @@ int main(int argc, char **argv)
         cmocka_set_test_filter(name);
     }
     const bool fused = argc > 5 && strcmp(argv[5], "fused") == 0;
-    return run_operations((OperationsRun){.device = argv[1], .bound = strtod(argv[2], NULL), .large = argc == 3, .fused = fused,
+    return run_operations((OperationsRun){.device = argv[1],
+                                          .bound = strtod(argv[2], NULL),
+                                          .large = argc == 3,
+                                          .fused = fused,
                                           .cluster = argc > 5 && !fused ? (unsigned)strtoul(argv[5], NULL, 10) : 0,
                                           .says = argc > 4});
 }

@@ -13,8 +13,13 @@ static const char *const names[WAYS] = {"in_turn", "two_streams", "alone", "fuse
 
 /* As in schedules/dualpipe.dps. */
 static const Recipe recipe = {
-    .entries = {{{RECIPE_ATTENTION, RECIPE_F}, {RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_W}, {RECIPE_MLP, RECIPE_F},
-                 {RECIPE_ATTENTION, RECIPE_B}, {RECIPE_ATTENTION, RECIPE_W}}}, .counts = {6},
+    .entries = {{{RECIPE_ATTENTION, RECIPE_F},
+                 {RECIPE_MLP, RECIPE_B},
+                 {RECIPE_MLP, RECIPE_W},
+                 {RECIPE_MLP, RECIPE_F},
+                 {RECIPE_ATTENTION, RECIPE_B},
+                 {RECIPE_ATTENTION, RECIPE_W}}},
+    .counts = {6},
 };
 
 typedef struct Work {
@@ -39,10 +44,15 @@ static PassBuffers buffers_of(Device *device, const Stage *stage, void *paramete
 {
     const StageSizes *sizes = stage_sizes(stage);
     return (PassBuffers){
-        .parameters = parameters, .parameter_gradients = gradients, .x = memory(device, ELEMENTS, sizes->message),
-        .y = memory(device, ELEMENTS, sizes->message), .dx = memory(device, ELEMENTS, sizes->message),
-        .dy = memory(device, ELEMENTS, sizes->message), .context = memory(device, ELEMENTS, sizes->context),
-        .stash = memory(device, ELEMENTS, sizes->stash), .gradient = memory(device, ELEMENTS, sizes->gradient),
+        .parameters = parameters,
+        .parameter_gradients = gradients,
+        .x = memory(device, ELEMENTS, sizes->message),
+        .y = memory(device, ELEMENTS, sizes->message),
+        .dx = memory(device, ELEMENTS, sizes->message),
+        .dy = memory(device, ELEMENTS, sizes->message),
+        .context = memory(device, ELEMENTS, sizes->context),
+        .stash = memory(device, ELEMENTS, sizes->stash),
+        .gradient = memory(device, ELEMENTS, sizes->gradient),
         .workspace = memory(device, ELEMENTS, sizes->workspace),
     };
 }
@@ -90,7 +100,8 @@ static void measure(unsigned hidden, unsigned sequence)
     Work work = {.begun = NULL};
     ModelConfig config;
     OK(model_config_load("gpt", &config, &error));
-    config.layers = 3, config.hidden = hidden, config.sequence = sequence, config.heads = hidden / 128, config.microbatch_size = 1;
+    config.layers = 3, config.hidden = hidden, config.sequence = sequence, config.heads = hidden / 128,
+    config.microbatch_size = 1;
     for (int d = 0; d < STREAMS; d++) {
         OK(device_open("cuda", 0, &work.devices[d], &error));
         OK(stage_open(&config, work.devices[d], 1, 3, 1, &work.stages[d], &error));
@@ -103,7 +114,9 @@ static void measure(unsigned hidden, unsigned sequence)
     const size_t parameters = stage_sizes(work.stages[0])->parameters;
     void *weights = memory(device, ELEMENTS, parameters), *gradients = memory(device, MASTERS, parameters);
     work.pair = (StagePair){
-        .forward = work.stages[0], .backward = work.stages[0], .weights = true,
+        .forward = work.stages[0],
+        .backward = work.stages[0],
+        .weights = true,
         .forward_buffers = buffers_of(device, work.stages[0], weights, gradients),
         .backward_buffers = buffers_of(device, work.stages[0], weights, gradients),
     };

@@ -1,6 +1,6 @@
-/* Matrix products of the CUDA device beside cuBLAS, in one process on the same random data: name, value, unit a line. Where
-   TMA and wgmma do them, also with blocks alone and in clusters of two, whichever the device would take. Then causal attention,
-   of which half of all pairs count, and where TMA and wgmma do it, beside the portable tiles. */
+/* Matrix products of the CUDA device beside cuBLAS, in one process on the same random data: name, value, unit a line.
+   Where TMA and wgmma do them, also with blocks alone and in clusters of two, whichever the device would take. Then
+   causal attention, of which half of all pairs count, and where TMA and wgmma do it, beside the portable tiles. */
 
 #include "runtime/device/cuda.h"
 #include "tests/gpu/run/measure.h"
@@ -16,9 +16,9 @@ typedef struct Blas {
     void *handle;
     int (*create)(void **handle);
     int (*set_stream)(void *handle, void *stream);
-    int (*gemm)(void *handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a, int a_type,
-                int a_pitch, const void *b, int b_type, int b_pitch, const void *beta, void *c, int c_type, int c_pitch,
-                int compute, int algorithm);
+    int (*gemm)(void *handle, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha, const void *a,
+                int a_type, int a_pitch, const void *b, int b_type, int b_pitch, const void *beta, void *c, int c_type,
+                int c_pitch, int compute, int algorithm);
 } Blas;
 
 static bool open_blas(Blas *blas, void *stream)
@@ -62,22 +62,22 @@ static void multiply(const void *product)
         if (!work->blas)
             OK(run->linear_forward(work->device, work->kernel, work->x, work->w, NULL, NULL, work->y, &error));
         else
-            code = work->blas->gemm(work->blas->handle, NORMAL, NORMAL, n, m, k, &one, work->w, BF16, n, work->x, BF16, k, &zero,
-                                    work->y, BF16, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
+            code = work->blas->gemm(work->blas->handle, NORMAL, NORMAL, n, m, k, &one, work->w, BF16, n, work->x, BF16,
+                                    k, &zero, work->y, BF16, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
         break;
     case INPUT:
         if (!work->blas)
             OK(run->linear_backward_input(work->device, work->kernel, work->y, work->w, work->x, &error));
         else
-            code = work->blas->gemm(work->blas->handle, TRANSPOSED, NORMAL, k, m, n, &one, work->w, BF16, n, work->y, BF16, n,
-                                    &zero, work->x, BF16, k, SUMS_IN_FLOAT, ANY_ALGORITHM);
+            code = work->blas->gemm(work->blas->handle, TRANSPOSED, NORMAL, k, m, n, &one, work->w, BF16, n, work->y,
+                                    BF16, n, &zero, work->x, BF16, k, SUMS_IN_FLOAT, ANY_ALGORITHM);
         break;
     default:
         if (!work->blas)
             OK(run->linear_backward_weight(work->device, work->kernel, work->x, work->y, work->dw, NULL, &error));
         else
-            code = work->blas->gemm(work->blas->handle, NORMAL, TRANSPOSED, n, k, m, &one, work->y, BF16, n, work->x, BF16, k,
-                                    &one, work->dw, FLOAT, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
+            code = work->blas->gemm(work->blas->handle, NORMAL, TRANSPOSED, n, k, m, &one, work->y, BF16, n, work->x,
+                                    BF16, k, &one, work->dw, FLOAT, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
     }
     if (code != 0) {
         fprintf(stderr, "cuBLAS: error %d\n", code);
@@ -134,7 +134,8 @@ static void print_attention(Device *device, size_t samples, size_t sequence, siz
 {
     const size_t rows = samples * sequence, columns = heads * width;
     const double product = (double)rows * (double)sequence * (double)columns * 1e-12;
-    const KernelShape shape = {.kind = KERNEL_ATTENTION, .rows = rows, .columns = columns, .sequence = sequence, .heads = heads};
+    const KernelShape shape = {
+        .kind = KERNEL_ATTENTION, .rows = rows, .columns = columns, .sequence = sequence, .heads = heads};
     CudaDevice *cuda = (CudaDevice *)device;
     Attend a = {.device = device};
     char name[96];
@@ -160,8 +161,8 @@ static void print_attention(Device *device, size_t samples, size_t sequence, siz
 int main(void)
 {
     setvbuf(stdout, NULL, _IOLBF, 0); /* whatever becomes of it, what is known is written */
-    static const size_t shapes[][3] = {{8192, 8192, 8192}, {4096, 4096, 16384}, {4096, 16384, 4096}, {4096, 4096, 12288},
-                                       {1024, 1024, 4096}, {512, 512, 2048}};
+    static const size_t shapes[][3] = {{8192, 8192, 8192},  {4096, 4096, 16384}, {4096, 16384, 4096},
+                                       {4096, 4096, 12288}, {1024, 1024, 4096},  {512, 512, 2048}};
     Device *device;
     Blas blas = {0};
     OK(device_open("cuda", 0, &device, &error));
@@ -169,7 +170,8 @@ int main(void)
     const bool has_blas = open_blas(&blas, device->run->async->native_queue(device, QUEUE_COMPUTE));
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         Work work = {.device = device, .rows = shapes[s][0], .columns = shapes[s][1], .outputs = shapes[s][2]};
-        const KernelShape shape = {.kind = KERNEL_LINEAR, .rows = work.rows, .columns = work.columns, .outputs = work.outputs};
+        const KernelShape shape = {
+            .kind = KERNEL_LINEAR, .rows = work.rows, .columns = work.columns, .outputs = work.outputs};
         OK(device_kernel(device, &shape, &work.kernel, &error));
         work.x = random_elements(device, ELEMENTS, work.rows * work.columns, 1);
         work.w = random_elements(device, ELEMENTS, work.columns * work.outputs, 2);
@@ -177,7 +179,8 @@ int main(void)
         work.dw = random_elements(device, MASTERS, work.columns * work.outputs, 4);
         for (work.layout = FORWARD; work.layout < LAYOUTS; work.layout++) {
             char name[96];
-            snprintf(name, sizeof name, "product.%s.%zux%zux%zu", layout_names[work.layout], work.rows, work.columns, work.outputs);
+            snprintf(name, sizeof name, "product.%s.%zux%zux%zu", layout_names[work.layout], work.rows, work.columns,
+                     work.outputs);
             work.blas = NULL;
             const double ours = rate(&work);
             printf("%s %.1f TFLOP/s\n", name, ours * 1e-12);
@@ -198,7 +201,8 @@ int main(void)
     }
     if (!has_blas)
         fprintf(stderr, "cuBLAS is not installed: no ratios\n");
-    static const size_t attentions[][4] = {{1, 4096, 32, 128}, {4, 2048, 16, 128}, {1, 16384, 16, 128}, {4, 2048, 32, 64}};
+    static const size_t attentions[][4] = {
+        {1, 4096, 32, 128}, {4, 2048, 16, 128}, {1, 16384, 16, 128}, {4, 2048, 32, 64}};
     for (size_t s = 0; s < sizeof attentions / sizeof *attentions; s++)
         print_attention(device, attentions[s][0], attentions[s][1], attentions[s][2], attentions[s][3]);
     device_close(device);
