@@ -8,7 +8,8 @@
 #   make gpu-code  compiles the kernels for GPUs (nvcc); install, gpu-kit and a machine with a GPU do it by themselves
 #   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs it here
 #   make bench     prints the figures of HACKING.md                                make fuzz       runs both fuzz targets
-#   make rebase    rewrites golden tests and the README's picture                  make clean
+#   make rebase    rewrites golden tests and the README's picture                  make format    lays out the sources
+#   make clean     removes build/
 #   make install PREFIX=/usr/local DESTDIR=   installs dpc, dprun and the schedules; make uninstall removes them
 
 .DEFAULT_GOAL := all
@@ -288,9 +289,21 @@ gpu-kit: all $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%)
 bench-gpu: gpu-kit
 	sh $(GPU_KIT)/run.sh tests/gpu/results
 
+# --- layout: .clang-format for C, C++ and CUDA; flex and bison by hand. Versions of clang-format differ in what they make ---
+LAID_OUT := $(shell find compiler runtime tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
+.PHONY: format check-format
+format:
+	clang-format -i $(LAID_OUT)
+check-format:
+	@case "$$(clang-format --version 2>&1)" in \
+	*" 14."*) clang-format --dry-run -Werror $(LAID_OUT) ;; \
+	*) echo "no clang-format 14 here: the layout is not checked" ;; \
+	esac
+	@! LC_ALL=C.UTF-8 grep -nE '^.{121}' $(LAID_OUT) grammar/*.[ly] || { echo "lines of more than 120 columns" >&2; exit 1; }
+
 # --- the two commands ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libyajl-dev libdnnl-dev
-TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-dev
+TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-dev clang-format
 
 .PHONY: demo
 demo:
@@ -308,6 +321,7 @@ UNDER_TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang
 .PHONY: test test-sanitized
 test:
 	@.ci/packages $(TEST_PACKAGES)
+	$(TESTING) check-format
 	$(TESTING) all tests
 	$(TESTING) -Otarget check
 test-sanitized:
