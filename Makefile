@@ -49,6 +49,7 @@ sources = $(filter-out %/main.c,$(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
 BASE      := $(call objects,$(call sources,runtime/base))
+BALANCE   := $(call objects,$(call sources,balance))
 PROGRAM   := $(call objects,$(call sources,runtime/program))
 DEVICE    := $(filter-out %/$(if $(CUDART),cuda_absent.o,cuda_runtime.o),$(call objects,$(call sources,runtime/device))) \
              $(BUILD)/runtime/device/cuda_images.o
@@ -58,9 +59,10 @@ VM        := $(call objects,$(call sources,runtime/vm))
 GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
 COMPILER  := $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*))
 
-LIBRARIES := base program device transport model vm compiler standin
+LIBRARIES := base balance program device transport model vm compiler standin
 library    = $(BUILD)/lib$(1).a
 $(call library,base):      $(BASE)
+$(call library,balance):   $(BALANCE)
 $(call library,program):   $(PROGRAM)
 $(call library,device):    $(DEVICE)
 $(call library,transport): $(TRANSPORT)
@@ -73,7 +75,7 @@ $(BUILD)/lib%.a:
 	$(AR) rcs $@ $^
 
 # Who may link whom, lowest last.
-COMPILER_LIBRARIES := compiler program base
+COMPILER_LIBRARIES := compiler balance program base
 DPRUN_LIBRARIES    := vm model device transport program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
 
@@ -155,12 +157,13 @@ $(BUILD)/%.o: $(BUILD)/%.c
 	$(CC) $(COMPILING) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment; GPUs are hidden ---
-TEST_FOLDERS := exec cuda transport golden search parse picture program model prove timeline device base # the longest first
+TEST_FOLDERS := exec cuda transport golden search parse picture program model prove timeline device balance base # the longest first
 # one thread, and switching stacks is not for this sanitizer
 ifeq ($(filter thread,$(SANITIZE)),)
 TEST_FOLDERS := gpu $(TEST_FOLDERS)
 endif
 TEST_LIBRARIES_base      := base
+TEST_LIBRARIES_balance   := balance base
 TEST_LIBRARIES_program   := program base
 TEST_LIBRARIES_parse     := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_prove     := $(COMPILER_LIBRARIES)
@@ -171,8 +174,8 @@ TEST_LIBRARIES_golden    := base
 TEST_LIBRARIES_device    := device base
 TEST_LIBRARIES_model     := model device base
 TEST_LIBRARIES_transport := transport base
-TEST_LIBRARIES_exec      := compiler $(DPRUN_LIBRARIES)
-TEST_LIBRARIES_cuda      := standin compiler $(DPRUN_LIBRARIES)
+TEST_LIBRARIES_exec      := compiler balance $(DPRUN_LIBRARIES)
+TEST_LIBRARIES_cuda      := standin compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_gpu       := device base
 TEST_LINK_search         := -lcadical -lstdc++
 TEST_LINK_gpu            := -lstdc++
@@ -263,7 +266,7 @@ rebase: all $(BUILD)/tests/golden/golden
 
 # --- figures: name, value, unit a line. Ratios come from one run; absolute times are this machine's ---
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
-$(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler $(DPRUN_LIBRARIES))
+$(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler balance $(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS) -lyajl
 .PHONY: bench
 bench:
@@ -290,7 +293,7 @@ bench-gpu: gpu-kit
 	sh $(GPU_KIT)/run.sh tests/gpu/results
 
 # --- layout: .clang-format for C, C++ and CUDA; flex and bison by hand. Versions of clang-format differ in what they make ---
-LAID_OUT := $(shell find compiler runtime tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
+LAID_OUT := $(shell find balance compiler runtime tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
 .PHONY: format check-format
 format:
 	clang-format -i $(LAID_OUT)

@@ -11,6 +11,7 @@
 #include "compiler/output/emit.h"
 #include "compiler/output/explain.h"
 #include "compiler/output/terminal.h"
+#include "compiler/placement/balance_command.h"
 #include "compiler/tree/parse.h"
 #include "runtime/base/file.h"
 #include "runtime/base/version.h"
@@ -277,6 +278,8 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
     Arena *arena = job->compilation.arena;
     if (argc > 1 && strcmp(argv[1], "fmt") == 0)
         return format_command(argc - 2, argv + 2, arena, error);
+    if (argc > 1 && strcmp(argv[1], "balance") == 0)
+        return balance_command(argc - 1, argv + 1, arena, error);
     Options *options = &job->options;
     TRY(command_line_parse(argc, argv, arena, options, error));
     if (options->help)

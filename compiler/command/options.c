@@ -33,6 +33,8 @@ const char command_line_help[] =
     "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and "
     "--fastest N\n"
     "                                               where others disturb the machine: of the N shortest steps only\n"
+    "       dpc balance --replicas R --gpus N [options] LOADS.csv    replicas of experts placed on GPUs; dpc balance "
+    "--help\n"
     "  -o FILE                 writes the program that dprun executes\n"
     "  --ranks N               ranks, instead of the file's own number\n"
     "  --microbatches N        microbatches of a step, all pipes together\n"
@@ -120,13 +122,14 @@ static Status parse_allow(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* show is --emit=text, and fmt has a command line of its own. */
+/* show is --emit=text; fmt and balance have command lines of their own. */
 static const char *const commands[] = {[COMMAND_COMPARE] = "compare",
                                        [COMMAND_ADVISE] = "advise",
                                        [COMMAND_DIFF] = "diff",
                                        [COMMAND_CALIBRATE] = "calibrate",
                                        "show",
-                                       "fmt"};
+                                       "fmt",
+                                       "balance"};
 
 static Status unknown_option(const char *written, const struct option *known, Error *error)
 {

@@ -1,0 +1,140 @@
+#include "balance/balance.h"
+
+#include <string.h>
+
+bool balance_is_hierarchical(const BalanceShape *shape)
+{
+    return shape->nodes > 1 && shape->groups % shape->nodes == 0;
+}
+
+uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu)
+{
+    const uint32_t each = shape->replicas / shape->gpus, longer = shape->replicas % shape->gpus;
+    return gpu * each + (gpu < longer ? gpu : longer);
+}
+
+static Status check_hierarchical(const BalanceShape *shape, Error *error)
+{
+    const uint32_t experts = shape->experts / shape->nodes, gpus = shape->gpus / shape->nodes;
+    const uint32_t slots =
+        shape->replicas - balance_first_slot(shape, shape->gpus - gpus); /* of the last node, the smallest */
+    if (shape->gpus % shape->nodes)
+        return error_set(error, STATUS_BAD_USAGE, "--gpus %u is not a multiple of --nodes %u", shape->gpus,
+                         shape->nodes);
+    if (slots < experts)
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--replicas %u: the last node has room for %u physical experts, but its groups have %u experts; "
+            "use a multiple of --gpus %u",
+            shape->replicas, slots, experts, shape->gpus);
+    return STATUS_OK;
+}
+
+Status balance_check(const BalanceShape *shape, bool eplb, Error *error)
+{
+    if (!shape->experts || !shape->gpus || !shape->groups || !shape->nodes)
+        return error_set(error, STATUS_BAD_USAGE, "experts, GPUs, groups and nodes are at least 1 each");
+    if (shape->replicas < shape->experts || shape->replicas > BALANCE_REPLICAS_MAX)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--replicas %u: physical experts are at least the %u experts and at most %d", shape->replicas,
+                         shape->experts, BALANCE_REPLICAS_MAX);
+    if (shape->replicas < shape->gpus)
+        return error_set(error, STATUS_BAD_USAGE, "--replicas %u: fewer physical experts than --gpus %u",
+                         shape->replicas, shape->gpus);
+    if (shape->groups % shape->nodes == 0 && shape->experts % shape->groups)
+        return error_set(error, STATUS_BAD_USAGE, "%u experts do not divide into --groups %u", shape->experts,
+                         shape->groups);
+    if (eplb && shape->replicas % shape->gpus)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--replicas %u: eplb wants a multiple of --gpus %u; --method best takes any number",
+                         shape->replicas, shape->gpus);
+    return balance_is_hierarchical(shape) ? check_hierarchical(shape, error) : STATUS_OK;
+}
+
+void balance_in_order(const BalanceShape *shape, uint32_t *placement)
+{
+    const uint32_t nodes = balance_is_hierarchical(shape) ? shape->nodes : 1;
+    const uint32_t experts = shape->experts / nodes, gpus = shape->gpus / nodes;
+    for (uint32_t node = 0; node < nodes; node++) {
+        const uint32_t first = balance_first_slot(shape, node * gpus),
+                       end = balance_first_slot(shape, (node + 1) * gpus);
+        for (uint32_t slot = first; slot < end; slot++)
+            placement[slot] = node * experts + (slot - first) % experts;
+    }
+}
+
+void balance_counts(const BalanceShape *shape, const uint32_t *placement, uint32_t *count)
+{
+    memset(count, 0, shape->experts * sizeof *count);
+    for (uint32_t slot = 0; slot < shape->replicas; slot++)
+        count[placement[slot]]++;
+}
+
+void balance_gpu_loads(const BalanceShape *shape, const double *loads, const uint32_t *placement, double *gpu_loads,
+                       Arena *arena)
+{
+    uint32_t *count = arena_array(arena, shape->experts, sizeof *count);
+    balance_counts(shape, placement, count);
+    for (uint32_t gpu = 0; gpu < shape->gpus; gpu++) {
+        gpu_loads[gpu] = 0;
+        for (uint32_t slot = balance_first_slot(shape, gpu); slot < balance_first_slot(shape, gpu + 1); slot++)
+            gpu_loads[gpu] += loads[placement[slot]] / count[placement[slot]];
+    }
+}
+
+double balance_of(const BalanceShape *shape, const double *gpu_loads)
+{
+    double sum = 0, largest = 0;
+    for (uint32_t gpu = 0; gpu < shape->gpus; gpu++) {
+        sum += gpu_loads[gpu];
+        largest = gpu_loads[gpu] > largest ? gpu_loads[gpu] : largest;
+    }
+    const double balance = largest > 0 ? sum / shape->gpus / largest : 1;
+    return balance < 1 ? balance : 1; /* sums round */
+}
+
+/* Calls of `held` for the slots of a GPU count how often each expert has been seen there. */
+typedef struct Seen {
+    uint32_t *gpu, *times; /* [experts] */
+} Seen;
+
+static Seen seen_new(const BalanceShape *shape, Arena *arena)
+{
+    Seen seen = {arena_array(arena, shape->experts, sizeof *seen.gpu),
+                 arena_array(arena, shape->experts, sizeof *seen.times)};
+    memset(seen.gpu, 0xff, shape->experts * sizeof *seen.gpu);
+    return seen;
+}
+
+/* How often `expert` has been seen on the GPU before. */
+static uint32_t *times_seen(Seen *seen, uint32_t gpu, uint32_t expert)
+{
+    if (seen->gpu[expert] != gpu)
+        seen->times[expert] = 0;
+    seen->gpu[expert] = gpu;
+    return &seen->times[expert];
+}
+
+uint32_t balance_moves(const BalanceShape *shape, const uint32_t *from, const uint32_t *to, Arena *arena)
+{
+    Seen held = seen_new(shape, arena);
+    uint32_t moves = 0;
+    for (uint32_t gpu = 0; gpu < shape->gpus; gpu++) {
+        const uint32_t first = balance_first_slot(shape, gpu), end = balance_first_slot(shape, gpu + 1);
+        for (uint32_t slot = first; slot < end; slot++)
+            *times_seen(&held, gpu, from[slot]) += 1;
+        for (uint32_t slot = first; slot < end; slot++)
+            moves += *times_seen(&held, gpu, to[slot]) == 0;
+    }
+    return moves;
+}
+
+uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement, Arena *arena)
+{
+    Seen held = seen_new(shape, arena);
+    uint32_t duplicates = 0;
+    for (uint32_t gpu = 0; gpu < shape->gpus; gpu++)
+        for (uint32_t slot = balance_first_slot(shape, gpu); slot < balance_first_slot(shape, gpu + 1); slot++)
+            duplicates += (*times_seen(&held, gpu, placement[slot]))++ > 0;
+    return duplicates;
+}

@@ -1,0 +1,201 @@
+/* EPLB as DeepSeek published it. Its three steps, in a global placement with one group and one node:
+
+     1. pack the groups to the nodes (balanced_packing),
+     2. on each node give further replicas to the experts with the largest load a replica (replicate_experts),
+     3. pack the replicas of a node to its GPUs (balanced_packing).
+
+   Loads are not negative, so the bits of their floats order as the floats do: a key of 64 bits has a load in its upper half and an
+   index, which decides between equal loads, in its lower half. */
+
+#include "balance/balance.h"
+
+#include <string.h>
+
+typedef struct Workspace {
+    uint64_t *keys, *spare, *heap; /* [replicas] */
+    uint32_t *held;                /* [packs]: items so far */
+    uint32_t *groups;              /* [groups]: node after node */
+    uint32_t *experts;             /* [experts]: node after node, its groups after each other */
+    uint32_t *items;               /* [replicas]: the position in `experts` of a node's replica */
+    uint32_t *count;               /* [experts], by position */
+    uint32_t *packed;              /* [replicas]: a node's replicas, GPU after GPU */
+    float *weights;                /* [replicas] */
+    float *loads;                  /* [experts] of the layer */
+} Workspace;
+
+static uint32_t bits_of(float weight)
+{
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof bits);
+    return bits;
+}
+
+static uint64_t key_of(float weight, uint32_t index) { return (uint64_t)bits_of(weight) << 32 | index; }
+
+static float weight_of(uint64_t key)
+{
+    const uint32_t bits = (uint32_t)(key >> 32);
+    float weight;
+    memcpy(&weight, &bits, sizeof weight);
+    return weight;
+}
+
+/* --- heaps: the smallest key on top --- */
+
+static void sift_down(uint64_t *heap, uint32_t size, uint32_t at, uint64_t key)
+{
+    for (uint32_t child; (child = 2 * at + 1) < size; at = child) {
+        if (child + 1 < size)
+            child += heap[child + 1] < heap[child];
+        if (key <= heap[child])
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = key;
+}
+
+static void make_heap(uint64_t *heap, uint32_t size)
+{
+    for (uint32_t at = size / 2; at-- > 0;)
+        sift_down(heap, size, at, heap[at]);
+}
+
+/* --- sorting --- */
+
+enum { DIGIT_BITS = 8, DIGITS = 32 / DIGIT_BITS, DIGIT_VALUES = 1 << DIGIT_BITS, FEW = 48 };
+
+static void insertion_sort(uint64_t *keys, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        const uint64_t key = keys[i];
+        uint32_t at = i;
+        for (; at && keys[at - 1] > key; at--)
+            keys[at] = keys[at - 1];
+        keys[at] = key;
+    }
+}
+
+/* By the upper half, digit by digit from the lowest; keys that are equal there keep their order. */
+static void radix_sort(uint64_t *keys, uint64_t *spare, uint32_t count)
+{
+    uint32_t starts[DIGITS][DIGIT_VALUES] = {{0}};
+    for (uint32_t i = 0; i < count; i++)
+        for (int d = 0; d < DIGITS; d++)
+            starts[d][keys[i] >> (32 + DIGIT_BITS * d) & (DIGIT_VALUES - 1)]++;
+    for (int d = 0; d < DIGITS; d++) {
+        uint32_t start = 0;
+        for (int value = 0; value < DIGIT_VALUES; value++) {
+            const uint32_t times = starts[d][value];
+            starts[d][value] = start;
+            start += times;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            spare[starts[d][keys[i] >> (32 + DIGIT_BITS * d) & (DIGIT_VALUES - 1)]++] = keys[i];
+        uint64_t *sorted = spare;
+        spare = keys;
+        keys = sorted;
+    }
+}
+
+/* --- the steps --- */
+
+/* Items by falling weight, each to the lightest pack that has room. out: [count], pack after pack. */
+static void pack(const Workspace *w, const float *weights, uint32_t count, uint32_t packs, uint32_t *out)
+{
+    const uint32_t each = count / packs;
+    if (each == 1) {
+        for (uint32_t i = 0; i < count; i++)
+            out[i] = i;
+        return;
+    }
+    for (uint32_t i = 0; i < count; i++) /* complements, so that the largest comes first */
+        w->keys[i] = (uint64_t)~bits_of(weights[i]) << 32 | i;
+    if (count <= FEW)
+        insertion_sort(w->keys, count);
+    else
+        radix_sort(w->keys, w->spare, count);
+    for (uint32_t p = 0; p < packs; p++) {
+        w->heap[p] = key_of(0, p);
+        w->held[p] = 0;
+    }
+    for (uint32_t i = 0, open = packs; i < count; i++) {
+        const uint64_t lightest = w->heap[0];
+        const uint32_t item = (uint32_t)w->keys[i], p = (uint32_t)lightest;
+        out[p * each + w->held[p]++] = item;
+        if (w->held[p] < each)
+            sift_down(w->heap, open, 0, key_of(weight_of(lightest) + weights[item], p));
+        else if (--open)
+            sift_down(w->heap, open, 0, w->heap[open]);
+    }
+}
+
+/* Which expert is at which position: those of a node's groups lie side by side. */
+static void place_groups(const Workspace *w, const BalanceShape *shape, uint32_t nodes, uint32_t groups)
+{
+    const uint32_t size = shape->experts / groups;
+    for (uint32_t g = 0; g < groups; g++) {
+        w->weights[g] = 0;
+        for (uint32_t i = 0; i < size; i++)
+            w->weights[g] += w->loads[g * size + i];
+    }
+    pack(w, w->weights, groups, nodes, w->groups);
+    for (uint32_t g = 0; g < groups; g++)
+        for (uint32_t i = 0; i < size; i++)
+            w->experts[g * size + i] = w->groups[g] * size + i;
+}
+
+/* One replica for each of the `experts` experts from position `first` on, each further one to the largest load a replica. */
+static void replicate(const Workspace *w, uint32_t first, uint32_t experts, uint32_t replicas)
+{
+    for (uint32_t i = 0; i < experts; i++) {
+        w->items[i] = first + i;
+        w->count[first + i] = 1;
+        w->heap[i] = ~key_of(w->loads[w->experts[first + i]],
+                             UINT32_MAX - i); /* complements: the largest on top, the first of equals */
+    }
+    make_heap(w->heap, experts);
+    for (uint32_t r = experts; r < replicas; r++) {
+        const uint32_t i = (uint32_t)w->heap[0];
+        w->items[r] = first + i;
+        const float share = w->loads[w->experts[first + i]] / (float)++w->count[first + i];
+        sift_down(w->heap, experts, 0, ~key_of(share, UINT32_MAX - i));
+    }
+}
+
+static void place_layer(const Workspace *w, const BalanceShape *shape, uint32_t nodes, uint32_t groups,
+                        uint32_t *placement)
+{
+    const uint32_t experts = shape->experts / nodes, replicas = shape->replicas / nodes;
+    place_groups(w, shape, nodes, groups);
+    for (uint32_t node = 0; node < nodes; node++) {
+        replicate(w, node * experts, experts, replicas);
+        for (uint32_t r = 0; r < replicas; r++)
+            w->weights[r] = w->loads[w->experts[w->items[r]]] / (float)w->count[w->items[r]];
+        pack(w, w->weights, replicas, shape->gpus / nodes, w->packed);
+        for (uint32_t slot = 0; slot < replicas; slot++)
+            placement[node * replicas + slot] = w->experts[w->items[w->packed[slot]]];
+    }
+}
+
+void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *loads, uint32_t *placement, Arena *arena)
+{
+    const bool hierarchical = shape->groups % shape->nodes == 0;
+    const uint32_t n = shape->replicas, nodes = hierarchical ? shape->nodes : 1,
+                   groups = hierarchical ? shape->groups : 1;
+    const Workspace w = {.keys = arena_array(arena, n, sizeof *w.keys),
+                         .spare = arena_array(arena, n, sizeof *w.spare),
+                         .heap = arena_array(arena, n, sizeof *w.heap),
+                         .held = arena_array(arena, n, sizeof *w.held),
+                         .groups = arena_array(arena, n, sizeof *w.groups),
+                         .experts = arena_array(arena, n, sizeof *w.experts),
+                         .items = arena_array(arena, n, sizeof *w.items),
+                         .count = arena_array(arena, n, sizeof *w.count),
+                         .packed = arena_array(arena, n, sizeof *w.packed),
+                         .weights = arena_array(arena, n, sizeof *w.weights),
+                         .loads = arena_array(arena, n, sizeof *w.loads)};
+    for (uint32_t layer = 0; layer < layers; layer++) {
+        for (uint32_t e = 0; e < shape->experts; e++)
+            w.loads[e] = (float)loads[(size_t)layer * shape->experts + e];
+        place_layer(&w, shape, nodes, groups, placement + (size_t)layer * n);
+    }
+}

@@ -1,0 +1,23 @@
+#ifndef PLACEMENT_BALANCE_OPTIONS_H
+#define PLACEMENT_BALANCE_OPTIONS_H
+
+/* The command line of `dpc balance`. */
+
+#include "balance/balance.h"
+
+typedef enum BalanceFormat { BALANCE_TEXT, BALANCE_CSV, BALANCE_JSON } BalanceFormat;
+
+typedef struct BalanceOptions {
+    bool help;
+    BalanceShape shape; /* experts: 0 until the loads are read */
+    bool eplb;          /* --method */
+    BalanceFormat format;
+    const char *loads;
+} BalanceOptions;
+
+extern const char balance_help[];
+
+/* STATUS_BAD_USAGE: what is wrong, in words. With `help` nothing else counts. */
+Status balance_options_parse(int argc, char **argv, BalanceOptions *options, Error *error);
+
+#endif

@@ -1,0 +1,93 @@
+#include "compiler/placement/balance_report.h"
+
+#include "runtime/base/counted.h"
+
+#include <inttypes.h>
+
+/* --- the table --- */
+
+static void put_head(const BalancePlan *plan, FILE *stream)
+{
+    const BalanceShape *shape = &plan->shape;
+    fprintf(stream, "%s, ", counted(plan->layers, "layer").text);
+    fprintf(stream, "%s: ", counted(shape->experts, "expert").text);
+    fprintf(stream, "%s on ", counted(shape->replicas, "replica").text);
+    fprintf(stream, "%s", counted(shape->gpus, "GPU").text);
+    if (balance_is_hierarchical(shape)) {
+        fprintf(stream, " of %s, ", counted(shape->nodes, "node").text);
+        fprintf(stream, "%s on each", counted(shape->groups / shape->nodes, "group").text);
+    }
+    fputs("\n", stream);
+}
+
+static void put_row(const char *name, double before, double after, uint64_t moves, FILE *stream)
+{
+    fprintf(stream, "%5s  %8.4f  %6.4f  %5" PRIu64 "\n", name, before, after, moves);
+}
+
+void balance_put_text(const BalancePlan *plan, FILE *stream)
+{
+    double before = 0, after = 0;
+    uint64_t moves = 0;
+    char name[16];
+    put_head(plan, stream);
+    fprintf(stream, "%5s  %8s  %6s  %5s\n", "layer", "in order", "eplb", "moves");
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        const LayerBalance *layer = &plan->layer[l];
+        snprintf(name, sizeof name, "%u", l);
+        put_row(name, layer->before, layer->after, layer->moves, stream);
+        before += layer->before / plan->layers;
+        after += layer->after / plan->layers;
+        moves += layer->moves;
+    }
+    if (plan->layers > 1)
+        put_row("mean", before, after, moves / plan->layers, stream);
+    fputs("\nbalance of a layer: mean load of a GPU over the largest; 1: all are equal\n"
+          "in order: experts 0, 1, 2, ... again and again, GPU after GPU, as frameworks start\n"
+          "moves: physical experts that their GPU did not hold before\n",
+          stream);
+}
+
+/* --- for programs --- */
+
+static void put_numbers(const uint32_t *numbers, uint32_t count, FILE *stream)
+{
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(stream, "%s%u", i ? "," : "", numbers[i]);
+}
+
+void balance_put_csv(const BalancePlan *plan, FILE *stream)
+{
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        put_numbers(plan->placement + (size_t)l * plan->shape.replicas, plan->shape.replicas, stream);
+        putc('\n', stream);
+    }
+}
+
+static const char *separator(uint32_t layer) { return layer ? ",\n  " : "\n  "; }
+
+void balance_put_json(const BalancePlan *plan, Arena *arena, FILE *stream)
+{
+    const BalanceShape *shape = &plan->shape;
+    uint32_t *count = arena_array(arena, shape->experts, sizeof *count);
+    fputs("{\"placement\": [", stream);
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        fprintf(stream, "%s[", separator(l));
+        put_numbers(plan->placement + (size_t)l * shape->replicas, shape->replicas, stream);
+        putc(']', stream);
+    }
+    fputs("],\n \"count\": [", stream);
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        balance_counts(shape, plan->placement + (size_t)l * shape->replicas, count);
+        fprintf(stream, "%s[", separator(l));
+        put_numbers(count, shape->experts, stream);
+        putc(']', stream);
+    }
+    fputs("],\n \"balance\": [", stream);
+    for (uint32_t l = 0; l < plan->layers; l++)
+        fprintf(stream, "%s%.17g", l ? ", " : "", plan->layer[l].after);
+    fputs("],\n \"moves\": [", stream);
+    for (uint32_t l = 0; l < plan->layers; l++)
+        fprintf(stream, "%s%u", l ? ", " : "", plan->layer[l].moves);
+    fputs("]}\n", stream);
+}

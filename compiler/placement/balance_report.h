@@ -1,0 +1,29 @@
+#ifndef PLACEMENT_BALANCE_REPORT_H
+#define PLACEMENT_BALANCE_REPORT_H
+
+/* What `dpc balance` prints. */
+
+#include "balance/balance.h"
+
+#include <stdio.h>
+
+typedef struct LayerBalance {
+    double before, after;
+    uint32_t moves;
+} LayerBalance;
+
+typedef struct BalancePlan {
+    BalanceShape shape;
+    bool eplb;
+    uint32_t layers;
+    const double *loads;       /* [layers][experts] */
+    const uint32_t *before;    /* [layers][replicas] */
+    const uint32_t *placement; /* the same */
+    const LayerBalance *layer; /* [layers] */
+} BalancePlan;
+
+void balance_put_text(const BalancePlan *plan, FILE *stream);
+void balance_put_csv(const BalancePlan *plan, FILE *stream);
+void balance_put_json(const BalancePlan *plan, Arena *arena, FILE *stream);
+
+#endif
