@@ -25,14 +25,14 @@ int recipe_entry_text(RecipeEntry entry, char *text, size_t size)
     return snprintf(text, size, "%s(%c)", recipe_component_names[entry.component], recipe_pass_letters[entry.pass]);
 }
 
-static bool same(RecipeEntry a, RecipeEntry b) { return a.component == b.component && a.pass == b.pass; }
+bool recipe_entry_same(RecipeEntry a, RecipeEntry b) { return a.component == b.component && a.pass == b.pass; }
 
 static uint32_t count_of(const Recipe *recipe, RecipeEntry entry)
 {
     uint32_t count = 0;
     for (int s = 0; s < RECIPE_STREAMS; s++)
         for (uint32_t i = 0; i < recipe->counts[s]; i++)
-            count += same(recipe->entries[s][i], entry);
+            count += recipe_entry_same(recipe->entries[s][i], entry);
     return count;
 }
 
@@ -111,7 +111,7 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
     }
     for (int s = 0; s <= (int)stream; s++)
         for (uint32_t i = 0; i < ((RecipeStream)s == stream ? index : recipe->counts[s]); i++)
-            if (same(recipe->entries[s][i], entry)) {
+            if (recipe_entry_same(recipe->entries[s][i], entry)) {
                 snprintf(fault->text, sizeof fault->text, "%s stands twice", text);
                 snprintf(fault->help, sizeof fault->help,
                          "a recipe is of one layer, in which every component runs once");
@@ -157,7 +157,7 @@ static void explain_stop(const Recipe *recipe, const uint32_t *next, RecipeFault
         recipe_entry_text(needed, wants[s], sizeof wants[s]);
         *fault = (RecipeFault){.stream = (RecipeStream)s, .index = next[s]};
         for (uint32_t i = next[s]; i < recipe->counts[s]; i++)
-            if (same(recipe->entries[s][i], needed)) {
+            if (recipe_entry_same(recipe->entries[s][i], needed)) {
                 snprintf(fault->text, sizeof fault->text, "%s needs %s, which comes behind it", at[s], wants[s]);
                 snprintf(fault->help, sizeof fault->help, "write %s further up", wants[s]);
                 return;

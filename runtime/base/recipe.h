@@ -56,6 +56,7 @@ typedef struct Recipe {
 
 /* The component of that name, or RECIPE_COMPONENTS. */
 RecipeComponent recipe_component(const char *name);
+bool recipe_entry_same(RecipeEntry a, RecipeEntry b);
 /* "mlp(B)". Returns what snprintf returns. */
 int recipe_entry_text(RecipeEntry entry, char *text, size_t size);
 

@@ -9,8 +9,7 @@ double recipe_time(const Costs *costs, RecipeEntry entry) { return fmax(costs->p
 static RecipeStream stream_of(const Recipe *recipe, RecipeEntry entry)
 {
     for (uint32_t i = 0; i < recipe->counts[RECIPE_COMM]; i++)
-        if (recipe->entries[RECIPE_COMM][i].component == entry.component &&
-            recipe->entries[RECIPE_COMM][i].pass == entry.pass)
+        if (recipe_entry_same(recipe->entries[RECIPE_COMM][i], entry))
             return RECIPE_COMM;
     return RECIPE_COMPUTE;
 }
@@ -40,32 +39,45 @@ static double both_busy(const RecipeTimes *times)
     return both;
 }
 
+RecipeStep recipe_step(const Recipe *recipe, const Costs *costs, RecipeEntry entry)
+{
+    RecipeStep step = {.entry = entry, .stream = stream_of(recipe, entry)};
+    step.needs = recipe_needs(recipe, entry, &step.needed);
+    step.time = recipe_time(costs, entry) * recipe_slowdown(recipe, costs, step.stream, entry);
+    return step;
+}
+
+double recipe_advance(RecipeClock *clock, const RecipeStep *step)
+{
+    const RecipeEntry entry = step->entry;
+    const double ready =
+        step->needs ? clock->ends[step->needed.component][step->needed.pass] : clock->chain[entry.pass];
+    const double start = fmax(clock->free[step->stream], ready);
+    clock->ends[entry.component][entry.pass] = clock->free[step->stream] = clock->chain[entry.pass] =
+        start + step->time;
+    return start;
+}
+
 RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena)
 {
-    RecipeEntry order[RECIPE_ENTRIES], needed;
-    const uint32_t count = recipe_order(recipe, order);
+    RecipeEntry order[RECIPE_ENTRIES];
+    RecipeStep steps[RECIPE_ENTRIES];
     RecipeTimes times = {.layers = recipe_layers(costs)};
-    /* chain: the last end of F, and of B, also of the layer before */
-    double free[RECIPE_STREAMS] = {0}, chain[RECIPE_PASSES] = {0};
+    RecipeClock clock = {.chain = {0}};
+    const uint32_t count = recipe_order(recipe, order);
+    for (uint32_t i = 0; i < count; i++)
+        steps[i] = recipe_step(recipe, costs, order[i]);
     for (int s = 0; s < RECIPE_STREAMS; s++)
         times.spans[s] = arena_array(arena, (size_t)times.layers * recipe->counts[s], sizeof *times.spans[s]);
-    for (uint32_t layer = 0; layer < times.layers; layer++) {
-        double ends[RECIPE_COMPONENTS][RECIPE_PASSES] = {{0}};
+    for (uint32_t layer = 0; layer < times.layers; layer++)
         for (uint32_t i = 0; i < count; i++) {
-            const RecipeEntry entry = order[i];
-            const RecipeStream stream = stream_of(recipe, entry);
-            const double ready =
-                recipe_needs(recipe, entry, &needed) ? ends[needed.component][needed.pass] : chain[entry.pass];
-            const double time = recipe_time(costs, entry);
-            const double start = fmax(free[stream], ready),
-                         end = start + time * recipe_slowdown(recipe, costs, stream, entry);
-            times.spans[stream][times.counts[stream]++] = (RecipeSpan){entry, layer, start, end};
+            const RecipeStream stream = steps[i].stream;
+            const double start = recipe_advance(&clock, &steps[i]), end = clock.free[stream];
+            times.spans[stream][times.counts[stream]++] = (RecipeSpan){order[i], layer, start, end};
             times.busy[stream] += end - start;
-            times.in_turn += time;
+            times.in_turn += recipe_time(costs, order[i]);
             times.makespan = fmax(times.makespan, end);
-            ends[entry.component][entry.pass] = free[stream] = chain[entry.pass] = end;
         }
-    }
     times.hidden = both_busy(&times);
     return times;
 }

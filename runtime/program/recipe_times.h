@@ -31,6 +31,27 @@ uint32_t recipe_layers(const Costs *costs);
 double recipe_time(const Costs *costs, RecipeEntry entry);
 /* How much longer entries of a stream take in an F&B: at least 1. */
 double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry);
+
+/* An entry with what it waits for in its layer and what it takes, share included. */
+typedef struct RecipeStep {
+    RecipeEntry entry, needed;
+    RecipeStream stream;
+    bool needs; /* false: nothing in its layer, but the last of its pass in the layer before */
+    double time;
+} RecipeStep;
+
+/* The state of a simulated F&B; all zero at its begin. */
+typedef struct RecipeClock {
+    double free[RECIPE_STREAMS];                   /* since when a stream is free */
+    double chain[RECIPE_PASSES];                   /* the end of the last F, and of the last B */
+    double ends[RECIPE_COMPONENTS][RECIPE_PASSES]; /* of the entries of this layer */
+} RecipeClock;
+
+RecipeStep recipe_step(const Recipe *recipe, const Costs *costs, RecipeEntry entry);
+/* Runs the next entry as soon as its stream is free and what it needs has ended. Steps come layer by layer, in an order
+   in which they can be issued. Returns the start; the end is in clock->free[step->stream]. */
+double recipe_advance(RecipeClock *clock, const RecipeStep *step);
+/* A whole F&B. The spans are the arena's. */
 RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena);
 
 #endif
