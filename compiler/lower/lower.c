@@ -14,17 +14,10 @@ static const uint8_t opcode_of[ACTION_KINDS] = {
     [ACTION_RECV_B] = OP_RECEIVE_BACKWARD,
 };
 
-static Instruction blank(Opcode opcode, uint32_t line)
-{
-    Instruction instruction = {.opcode = (uint8_t)opcode, .line = line};
-    memset(instruction.slot, 0xff, sizeof instruction.slot);
-    return instruction;
-}
-
 static Instruction lower_step(const PlannedStep *step, const Action *action, uint32_t line)
 {
-    Instruction instruction = blank(step->waits ? OP_WAIT : opcode_of[action->kind], line);
-    memcpy(instruction.slot, step->slot, sizeof instruction.slot);
+    Instruction instruction = instruction_blank(step->waits ? OP_WAIT : opcode_of[action->kind], line);
+    memcpy(instruction.slot, step->slots.slot, sizeof instruction.slot);
     if (!step->waits) {
         instruction.chunk = action->chunk;
         instruction.microbatch = action->microbatch;
@@ -64,7 +57,7 @@ static void lower_groups(const Schedule *schedule, Arena *arena, Program *progra
 /* The copies of the chunk's stage sum their gradients. */
 static Instruction lower_reduce(const Program *program, const RankProgram *rank, uint32_t chunk, uint32_t line)
 {
-    Instruction reduce = blank(OP_REDUCE, line);
+    Instruction reduce = instruction_blank(OP_REDUCE, line);
     reduce.chunk = (uint8_t)chunk;
     while (program->groups[reduce.peer].stage != rank->chunks[chunk].stage)
         reduce.peer++;
@@ -80,9 +73,9 @@ static Instruction *lower_updates(const Schedule *schedule, const Program *progr
             if (rank->chunks[c].stage == program->groups[g].stage)
                 *next++ = lower_reduce(program, rank, c,
                                        source_line(source, schedule->pipes[rank->chunks[c].pipe].span.begin));
-    *next++ = blank(OP_NORM, line);
+    *next++ = instruction_blank(OP_NORM, line);
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
-        *next = blank(OP_UPDATE, line);
+        *next = instruction_blank(OP_UPDATE, line);
         next++->chunk = (uint8_t)c;
     }
     return next;
@@ -112,7 +105,7 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
         if (action->span.begin != line_of || i == 0)
             line = source_line(source, line_of = action->span.begin);
         if (action->overlap && !step->waits)
-            *next++ = blank(OP_OVERLAP, line);
+            *next++ = instruction_blank(OP_OVERLAP, line);
         if (action->kind == ACTION_U && !step->waits && schedule->copies[action->stage].count > 1)
             *next++ = lower_reduce(program, lowered, action->chunk, line);
         *next = lower_step(step, action, line);
@@ -122,7 +115,7 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
     }
     if (!schedule->asynchronous)
         next = lower_updates(schedule, program, lowered, source, line, next);
-    *next++ = blank(OP_END, line);
+    *next++ = instruction_blank(OP_END, line);
     lowered->instruction_count = (uint32_t)(next - lowered->instructions);
 }
 

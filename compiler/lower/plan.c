@@ -21,7 +21,7 @@ typedef struct Pending {
 typedef struct Versions {
     uint32_t *used;     /* [microbatches]: by which of them */
     uint32_t *uses_end; /* [updates + 1]: the position behind the last backward on it; 0: none */
-    uint16_t *slot;     /* [updates + 1] */
+    uint16_t *slots;    /* [updates + 1] */
     uint32_t newest, updates;
     FreeSlots free;
 } Versions;
@@ -41,21 +41,19 @@ typedef struct Planner {
     const Action *action; /* that it is at */
 } Planner;
 
-static PlannedStep *add_step(Planner *planner, const Action *action)
+static Instruction *add_step(Planner *planner, const Action *action)
 {
     RankPlan *plan = planner->plan;
     PlannedStep *step = &plan->steps[plan->count++];
     step->action = (uint32_t)(action - planner->schedule->orders[planner->rank].actions);
-    for (int i = 0; i < SLOT_OPERANDS; i++)
-        step->slot[i] = SLOT_NONE;
-    return step;
+    step->slots = instruction_blank(OP_END, 0);
+    return &step->slots;
 }
 
 static void add_wait(Planner *planner, uint16_t slot)
 {
-    PlannedStep *step = add_step(planner, planner->action);
-    step->waits = true;
-    step->slot[0] = slot;
+    add_step(planner, planner->action)->message = slot;
+    planner->plan->steps[planner->plan->count - 1].waits = true;
 }
 
 static uint16_t new_slot(Planner *planner, SlotClass class)
@@ -136,17 +134,17 @@ static void prepare_pass(Planner *planner, const Action *pass)
 static void run_pass(Planner *planner, const Action *pass)
 {
     Live *live = &planner->live[pass->chunk][pass->microbatch];
-    PlannedStep *step = add_step(planner, pass);
+    Instruction *step = add_step(planner, pass);
     planner->passes++;
     if (pass->kind != ACTION_W) {
         const Versions *versions = planner->versions ? &planner->versions[pass->chunk] : NULL;
-        step->slot[6] = versions ? versions->slot[versions->used[pass->microbatch]] : pass->chunk;
+        step->weights = versions ? versions->slots[versions->used[pass->microbatch]] : pass->chunk;
     }
-    step->slot[0] = live->x;
-    step->slot[3] = live->stash;
+    step->x = live->x;
+    step->stash = live->stash;
     if (pass->kind == ACTION_F) {
-        step->slot[1] = live->y;
-        step->slot[2] = live->context;
+        step->y = live->y;
+        step->context = live->context;
         Live *next = neighbour(planner, pass, 1);
         if (next) {
             next->x = live->y;
@@ -154,11 +152,11 @@ static void run_pass(Planner *planner, const Action *pass)
         }
         return;
     }
-    step->slot[4] = live->dy;
-    step->slot[5] = live->gradient;
+    step->dy = live->dy;
+    step->gradient = live->gradient;
     if (pass->kind != ACTION_W) {
-        step->slot[1] = live->dx;
-        step->slot[2] = live->context;
+        step->dx = live->dx;
+        step->context = live->context;
         Live *previous = neighbour(planner, pass, -1);
         if (previous) {
             previous->dy = live->dx;
@@ -180,9 +178,9 @@ static void open_versions(Planner *planner, uint32_t chunks)
         const PlacedPipe *pipe = &planner->schedule->pipes[planner->schedule->chunks[planner->rank][c].pipe];
         versions->used = arena_array(planner->arena, pipe->microbatches, sizeof *versions->used);
         versions->uses_end = arena_array(planner->arena, versions->updates + 1, sizeof *versions->uses_end);
-        versions->slot = arena_array(planner->arena, versions->updates + 1, sizeof *versions->slot);
+        versions->slots = arena_array(planner->arena, versions->updates + 1, sizeof *versions->slots);
         versions->free.slots = arena_array(planner->arena, versions->updates + 1, sizeof *versions->free.slots);
-        versions->slot[0] = (uint16_t)c;
+        versions->slots[0] = (uint16_t)c;
     }
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];
@@ -206,7 +204,7 @@ static void release_version(Planner *planner, const Action *backward)
     const uint32_t version = versions->used[backward->microbatch];
     const Action *end = planner->schedule->orders[planner->rank].actions + versions->uses_end[version];
     if (backward + 1 == end && version != versions->newest)
-        versions->free.slots[versions->free.count++] = versions->slot[version];
+        versions->free.slots[versions->free.count++] = versions->slots[version];
 }
 
 /* In place where nobody needs the version before any more. The last goes where the step found the first: no microbatch
@@ -215,16 +213,17 @@ static void plan_update(Planner *planner, const Action *update)
 {
     planner->action = update;
     Versions *versions = &planner->versions[update->chunk];
-    PlannedStep *step = add_step(planner, update);
+    Instruction *step = add_step(planner, update);
     const uint32_t before = versions->newest++;
-    uint16_t slot = versions->slot[before];
+    const uint32_t position = planner->plan->steps[planner->plan->count - 1].action;
+    uint16_t slot = versions->slots[before];
     if (versions->newest == versions->updates)
         slot = update->chunk;
-    else if (versions->uses_end[before] > step->action)
+    else if (versions->uses_end[before] > position)
         slot = versions->free.count ? versions->free.slots[--versions->free.count] : new_slot(planner, SLOT_WEIGHTS);
-    versions->slot[versions->newest] = slot;
-    step->slot[0] = versions->slot[before];
-    step->slot[1] = slot;
+    versions->slots[versions->newest] = slot;
+    step->newest = versions->slots[before];
+    step->next = slot;
 }
 
 /* Frees what the pass was the last to need. The halves of an F&B run at once: both are freed behind both. */
@@ -256,7 +255,7 @@ static void plan_message(Planner *planner, const Action *message)
         *slot = take_message(planner);
         planner->receiving[*slot] = true;
     }
-    add_step(planner, message)->slot[0] = *slot;
+    add_step(planner, message)->message = *slot;
     if (message->kind == ACTION_SEND_F || message->kind == ACTION_SEND_B) {
         planner->pending[planner->pending_count++] = (Pending){*slot, planner->passes};
         *slot = SLOT_NONE;

@@ -6,12 +6,11 @@
 #include "compiler/schedule/schedule.h"
 #include "runtime/program/program.h"
 
-/* One step of a rank: an action of its order, or a wait for the message of a slot. Slots as in
-   runtime/program/opcodes.def. */
+/* One step of a rank: an action of its order, or a wait for the message of a slot. */
 typedef struct PlannedStep {
-    uint32_t action; /* its position in the rank's order */
-    bool waits;      /* it is no action, but a WAIT on slot[0]; the action that it stands before, or the last one */
-    uint16_t slot[SLOT_OPERANDS];
+    uint32_t action;   /* its position in the rank's order */
+    bool waits;        /* it is no action, but a WAIT; the action that it stands before, or the last one */
+    Instruction slots; /* only its slots are set */
 } PlannedStep;
 
 typedef struct RankPlan {

@@ -60,13 +60,13 @@ void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream)
                        update = !step->waits && action->kind == ACTION_U;
             const bool backward = action->kind == ACTION_B || action->kind == ACTION_I;
             for (int k = 0; k < SLOT_OPERANDS; k++)
-                if (step->slot[k] != SLOT_NONE)
+                if (step->slots.slot[k] != SLOT_NONE)
                     fprintf(stream, " %s=%u",
                             !pass                ? "slot"
                             : update             ? updates[k]
                             : backward && k == 1 ? "dx"
                                                  : names[k],
-                            step->slot[k]);
+                            step->slots.slot[k]);
             fputs(pass && action->overlap ? "  overlaps the next\n" : "\n", stream);
         }
     }

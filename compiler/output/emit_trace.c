@@ -44,7 +44,7 @@ static bool waits_again(const Replay *replay, uint32_t i)
 {
     for (const Instruction *next = &replay->program->instructions[i + 1]; trace_lane(next->opcode) != LANE_COMPUTE;
          next++)
-        if (next->opcode == OP_WAIT && replay->arrivals[next->slot[0]].expected)
+        if (next->opcode == OP_WAIT && replay->arrivals[next->message].expected)
             return true;
     return false;
 }
@@ -52,7 +52,7 @@ static bool waits_again(const Replay *replay, uint32_t i)
 /* The wait for a message lasts until it is there; the last one before a pass, until the pass starts. */
 static double wait_end(Replay *replay, uint32_t i, double next_start)
 {
-    Arrival *arrival = &replay->arrivals[replay->program->instructions[i].slot[0]];
+    Arrival *arrival = &replay->arrivals[replay->program->instructions[i].message];
     if (!arrival->expected)
         return replay->clock;
     arrival->expected = false;
@@ -81,7 +81,7 @@ static void replay_rank(Replay *replay)
             break;
         case OP_RECEIVE_FORWARD:
         case OP_RECEIVE_BACKWARD:
-            replay->arrivals[instruction->slot[0]] =
+            replay->arrivals[instruction->message] =
                 (Arrival){.expected = true, .time = arrival_of(replay, instruction)};
             break;
         case OP_WAIT: end = wait_end(replay, i, more ? cell.start : replay->clock); break;

@@ -71,8 +71,7 @@ static inline void get_instruction(ByteReader *reader, Instruction *instruction,
         reader->failed = true;
         return;
     }
-    *instruction = (Instruction){.opcode = opcode,
-                                 .slot = {SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE}};
+    *instruction = instruction_blank(opcode, 0);
     for (const Operand *operand = opcode_table[opcode].operands; operand->kind; operand++) {
         switch ((OperandKind)operand->kind) {
         case OPERAND_CHUNK: instruction->chunk = (uint8_t)get_up_to(reader, PROGRAM_CHUNKS_MAX - 1); break;

@@ -47,31 +47,31 @@ static uint16_t release(Replan *plan, uint16_t old) { return plan->free[plan->fr
 /* The instruction as it is in the forward-only program; false when it is not there. */
 static bool keep_forward(Replan *plan, Instruction *instruction)
 {
-    uint16_t *slot = instruction->slot;
+    uint16_t *slot = &instruction->message;
     switch ((Opcode)instruction->opcode) {
     case OP_FORWARD:
     case OP_FORWARD_ONLY:
         instruction->opcode = OP_FORWARD_ONLY;
-        slot[1] = slot[1] == SLOT_NONE ? SLOT_NONE : fill(plan, slot[1]);
-        slot[0] = slot[0] == SLOT_NONE ? SLOT_NONE : release(plan, slot[0]);
-        slot[2] = slot[3] = 0; /* scratch: free between any two passes */
-        slot[6] = instruction->chunk;
+        instruction->y = instruction->y == SLOT_NONE ? SLOT_NONE : fill(plan, instruction->y);
+        instruction->x = instruction->x == SLOT_NONE ? SLOT_NONE : release(plan, instruction->x);
+        instruction->context = instruction->stash = 0; /* scratch: free between any two passes */
+        instruction->weights = instruction->chunk;
         return true;
     case OP_SEND_FORWARD:
-        plan->is_send[slot[0]] = true;
-        plan->is_gradient[slot[0]] = false;
-        slot[0] = plan->renamed[slot[0]];
+        plan->is_send[*slot] = true;
+        plan->is_gradient[*slot] = false;
+        *slot = plan->renamed[*slot];
         return true;
     case OP_RECEIVE_FORWARD:
-        plan->is_send[slot[0]] = plan->is_gradient[slot[0]] = false;
-        slot[0] = fill(plan, slot[0]);
+        plan->is_send[*slot] = plan->is_gradient[*slot] = false;
+        *slot = fill(plan, *slot);
         return true;
     case OP_SEND_BACKWARD:
-    case OP_RECEIVE_BACKWARD: plan->is_gradient[slot[0]] = true; return false;
+    case OP_RECEIVE_BACKWARD: plan->is_gradient[*slot] = true; return false;
     case OP_WAIT:
-        if (plan->is_gradient[slot[0]])
+        if (plan->is_gradient[*slot])
             return false;
-        slot[0] = plan->is_send[slot[0]] ? release(plan, slot[0]) : plan->renamed[slot[0]];
+        *slot = plan->is_send[*slot] ? release(plan, *slot) : plan->renamed[*slot];
         return true;
     default: return opcode_is_forward_only(instruction->opcode);
     }

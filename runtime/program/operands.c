@@ -1,20 +1,23 @@
 #include "runtime/program/operands.h"
 
+#include <string.h>
+
+#define SLOT_INDEX(name) ((offsetof(Instruction, name) - offsetof(Instruction, slot)) / sizeof(uint16_t))
 #define CHUNK {OPERAND_CHUNK, 0, 0, 0},
 #define MICROBATCH {OPERAND_MICROBATCH, 0, 0, 0},
 #define PEER {OPERAND_PEER, 0, 0, 0},
 #define GROUP {OPERAND_GROUP, 0, 0, 0},
 #define COUNT {OPERAND_COUNT, 0, 0, 0},
-#define READ(index, class, content) {OPERAND_READ, index, SLOT_##class, CONTENT_##content},
-#define FILL(index, class, content) {OPERAND_FILL, index, SLOT_##class, CONTENT_##content},
-#define TAKE(index, class, content) {OPERAND_TAKE, index, SLOT_##class, CONTENT_##content},
-#define SCRATCH(index, class) {OPERAND_SCRATCH, index, SLOT_##class, CONTENT_NONE},
-#define POST_SEND(index, class, content) {OPERAND_POST_SEND, index, SLOT_##class, CONTENT_##content},
-#define POST_RECEIVE(index, class, content) {OPERAND_POST_RECEIVE, index, SLOT_##class, CONTENT_##content},
-#define SETTLE(index, class) {OPERAND_SETTLE, index, SLOT_##class, CONTENT_NONE},
-#define VERSION(index) {OPERAND_VERSION, index, SLOT_WEIGHTS, CONTENT_NONE},
-#define NEWEST(index) {OPERAND_NEWEST, index, SLOT_WEIGHTS, CONTENT_NONE},
-#define RENEW(index) {OPERAND_RENEW, index, SLOT_WEIGHTS, CONTENT_NONE},
+#define READ(name, class, content) {OPERAND_READ, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},
+#define FILL(name, class, content) {OPERAND_FILL, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},
+#define TAKE(name, class, content) {OPERAND_TAKE, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},
+#define SCRATCH(name, class) {OPERAND_SCRATCH, SLOT_INDEX(name), SLOT_##class, CONTENT_NONE},
+#define POST_SEND(name, class, content) {OPERAND_POST_SEND, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},
+#define POST_RECEIVE(name, class, content) {OPERAND_POST_RECEIVE, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},
+#define SETTLE(name, class) {OPERAND_SETTLE, SLOT_INDEX(name), SLOT_##class, CONTENT_NONE},
+#define VERSION(name) {OPERAND_VERSION, SLOT_INDEX(name), SLOT_WEIGHTS, CONTENT_NONE},
+#define NEWEST(name) {OPERAND_NEWEST, SLOT_INDEX(name), SLOT_WEIGHTS, CONTENT_NONE},
+#define RENEW(name) {OPERAND_RENEW, SLOT_INDEX(name), SLOT_WEIGHTS, CONTENT_NONE},
 #define OPCODE(name, opcode_text, list, does) [OP_##name] = {opcode_text, does, {list{OPERAND_NONE, 0, 0, 0}}},
 
 const OpcodeInfo opcode_table[OPCODE_COUNT] = {
@@ -42,4 +45,11 @@ const char *operand_letters(const Operand *operand)
     static const char *const class_letters[SLOT_CLASSES] = {
         [SLOT_MESSAGE] = "s", [SLOT_CONTEXT] = "c", [SLOT_STASH] = "t", [SLOT_GRADIENT] = "g", [SLOT_WEIGHTS] = "w"};
     return operand->content == CONTENT_NONE ? class_letters[operand->class] : content_table[operand->content].letters;
+}
+
+Instruction instruction_blank(Opcode opcode, uint32_t line)
+{
+    Instruction instruction = {.opcode = (uint8_t)opcode, .line = line};
+    memset(instruction.slot, 0xff, sizeof instruction.slot); /* SLOT_NONE */
+    return instruction;
 }

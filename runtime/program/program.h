@@ -42,13 +42,33 @@ enum {
     PROGRAM_SLOTS_MAX = 65534,          /* a class and rank */
 };
 
-/* What an opcode does not have is 0, a slot SLOT_NONE. */
+/* One instruction. An operand that its opcode does not have is 0, or SLOT_NONE if it is a slot. opcodes.def says which
+   slots an opcode has and what it does to them. */
 typedef struct Instruction {
     uint8_t opcode;
     uint8_t chunk;
     uint16_t peer;       /* or group */
     uint32_t microbatch; /* or count */
-    uint16_t slot[SLOT_OPERANDS];
+    union {
+        struct {
+            union {
+                uint16_t x;       /* passes: the input activation */
+                uint16_t message; /* SEND, RECEIVE, WAIT */
+                uint16_t newest;  /* RENEW: the newest weights */
+            };
+            union {
+                uint16_t y;    /* F: the output activation */
+                uint16_t dx;   /* B, I: the gradient of x */
+                uint16_t next; /* RENEW: the weights that it makes */
+            };
+            uint16_t context;  /* activations that F saves for the input gradient */
+            uint16_t stash;    /* activations that F saves for the weight gradient */
+            uint16_t dy;       /* the gradient of y */
+            uint16_t gradient; /* what I leaves for the deferred weight gradient */
+            uint16_t weights;  /* the version of the weights that F, B, I use */
+        };
+        uint16_t slot[SLOT_OPERANDS]; /* the same by Operand.slot, for code that walks the table */
+    };
     uint32_t line; /* of the source, from 1; 0: none */
 } Instruction;
 _Static_assert(sizeof(Instruction) == 28, "the interpreter walks these: keep them small");
@@ -145,6 +165,9 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
    rank, instruction (as the disassembler writes it) and source line; STATUS_RUN_FAILED: no memory. Linear in the
    instructions. */
 Status program_verify(const Program *program, Error *error);
+
+/* An instruction without operands. */
+Instruction instruction_blank(Opcode opcode, uint32_t line);
 
 /* --- disassemble.c: the one text of an instruction, in listings, traces, messages and golden tests --- */
 

@@ -8,14 +8,6 @@
 
 static Status no_memory(Error *error) { return error_set(error, STATUS_RUN_FAILED, "no memory for the program"); }
 
-static Instruction blank(Opcode opcode, uint32_t line)
-{
-    Instruction instruction = {.opcode = (uint8_t)opcode, .line = line};
-    for (int k = 0; k < SLOT_OPERANDS; k++)
-        instruction.slot[k] = SLOT_NONE;
-    return instruction;
-}
-
 /* What a microbatch holds on a stage. */
 typedef struct Held {
     uint16_t activation, derivative, context, stash, gradient; /* slots */
@@ -41,7 +33,7 @@ enum { NOBODY = UINT32_MAX };
 typedef struct Weights {
     uint32_t copies, arrivals; /* at REDUCE, of all copies and versions */
     uint32_t newest, versions; /* that are made; in all */
-    uint16_t *slot;            /* [versions + 1] */
+    uint16_t *slots;           /* [versions + 1] */
     uint32_t *uses;            /* [versions + 1]: backward passes that are still to come on it */
     uint16_t *free;            /* slots of this stage; a stack */
     uint32_t free_count;
@@ -149,12 +141,12 @@ static bool count_versions(Line *line, Arena *arena)
     const Program *program = line->program;
     for (uint32_t s = 0; s < program->stages; s++) {
         Weights *weights = &line->weights[s];
-        weights->slot = arena_array(arena, weights->versions + 1, sizeof *weights->slot);
+        weights->slots = arena_array(arena, weights->versions + 1, sizeof *weights->slots);
         weights->uses = arena_array(arena, weights->versions + 1, sizeof *weights->uses);
         weights->free = arena_array(arena, weights->versions + 1, sizeof *weights->free);
-        if (!weights->slot || !weights->uses || !weights->free)
+        if (!weights->slots || !weights->uses || !weights->free)
             return false;
-        weights->slot[0] = (uint16_t)s;
+        weights->slots[0] = (uint16_t)s;
         for (uint32_t m = 0; m < program->microbatches; m++)
             weights->uses[held_by(line, s, m)->version]++;
     }
@@ -217,34 +209,34 @@ static bool add_pass(Line *line, Instruction *pass, uint32_t stage)
         held->forward = true;
         if (++line->activations > line->rank->peak_activations)
             line->rank->peak_activations = line->activations;
-        pass->slot[1] = held->activation;
+        pass->y = held->activation;
     } else if (!weight) {
         if (after && !after->backward)
             return false;
         held->derivative = before ? take(line, SLOT_MESSAGE) : SLOT_NONE;
         held->gradient = take(line, SLOT_GRADIENT);
         held->backward = true;
-        pass->slot[1] = held->derivative;
+        pass->dx = held->derivative;
     }
-    pass->slot[0] = before ? before->activation : SLOT_NONE;
-    pass->slot[2] = weight ? SLOT_NONE : held->context;
-    pass->slot[3] = held->stash;
+    pass->x = before ? before->activation : SLOT_NONE;
+    pass->context = weight ? SLOT_NONE : held->context;
+    pass->stash = held->stash;
     if (!weight)
-        pass->slot[6] = line->weights[stage].slot[held->version];
+        pass->weights = line->weights[stage].slots[held->version];
     if (pass->opcode == OP_FORWARD)
         return true;
-    pass->slot[4] = after ? after->derivative : SLOT_NONE;
-    pass->slot[5] = held->gradient;
+    pass->dy = after ? after->derivative : SLOT_NONE;
+    pass->gradient = held->gradient;
     if (!weight) {
         release(line, SLOT_CONTEXT, held->context);
         Weights *weights = &line->weights[stage];
         if (--weights->uses[held->version] == 0 && held->version != weights->newest)
-            weights->free[weights->free_count++] = weights->slot[held->version];
+            weights->free[weights->free_count++] = weights->slots[held->version];
     }
     if (pass->opcode == OP_BACKWARD_INPUT)
         return true;
-    release(line, SLOT_MESSAGE, pass->slot[0]);
-    release(line, SLOT_MESSAGE, pass->slot[4]);
+    release(line, SLOT_MESSAGE, pass->x);
+    release(line, SLOT_MESSAGE, pass->dy);
     release(line, SLOT_STASH, held->stash);
     release(line, SLOT_GRADIENT, held->gradient);
     line->activations--;
@@ -256,7 +248,7 @@ static bool add_pass(Line *line, Instruction *pass, uint32_t stage)
 static void add_own(Line *line, Opcode opcode, uint32_t stage, uint32_t microbatch)
 {
     const Held *held = held_by(line, stage, microbatch);
-    Instruction pass = blank(opcode, opcode == OP_FORWARD ? held->forward_line : held->weight_line);
+    Instruction pass = instruction_blank(opcode, opcode == OP_FORWARD ? held->forward_line : held->weight_line);
     pass.chunk = (uint8_t)stage;
     pass.microbatch = microbatch;
     add_pass(line, &pass, stage);
@@ -289,9 +281,9 @@ static void synchronous(Line *line)
         for (uint32_t s = stages; s-- > 0;)
             add_backward(line, s, m);
     }
-    append(line, blank(OP_NORM, line->lines[OP_NORM]));
+    append(line, instruction_blank(OP_NORM, line->lines[OP_NORM]));
     for (uint32_t s = 0; s < stages; s++) {
-        Instruction update = blank(OP_UPDATE, line->lines[OP_UPDATE]);
+        Instruction update = instruction_blank(OP_UPDATE, line->lines[OP_UPDATE]);
         update.chunk = (uint8_t)s;
         append(line, update);
     }
@@ -304,14 +296,14 @@ static void add_renewal(Line *line, Instruction renew, uint32_t stage)
 {
     Weights *weights = &line->weights[stage];
     const uint32_t before = weights->newest++;
-    uint16_t slot = weights->slot[before];
+    uint16_t slot = weights->slots[before];
     if (weights->newest == weights->versions)
         slot = (uint16_t)stage;
     else if (weights->uses[before])
         slot = weights->free_count ? weights->free[--weights->free_count] : (uint16_t)line->rank->slots[SLOT_WEIGHTS]++;
-    weights->slot[weights->newest] = slot;
-    renew.slot[0] = weights->slot[before];
-    renew.slot[1] = slot;
+    weights->slots[weights->newest] = slot;
+    renew.newest = weights->slots[before];
+    renew.next = slot;
     renew.chunk = (uint8_t)stage;
     append(line, renew);
 }
@@ -372,7 +364,7 @@ static Status fill_in(Line *line, Arena *arena, Error *error)
         TRY(asynchronous(line, arena, error));
     else
         synchronous(line);
-    append(line, blank(OP_END, line->lines[OP_END]));
+    append(line, instruction_blank(OP_END, line->lines[OP_END]));
     for (int class = 0; class < SLOT_CLASSES; class ++)
         if (line->rank->slots[class] > PROGRAM_SLOTS_MAX)
             return error_set(error, STATUS_BAD_INPUT,

@@ -86,12 +86,12 @@ static void put_version(const Writer *writer, const Instruction *instruction)
     if (!writer->program->asynchronous)
         return;
     if (instruction->opcode == OP_OVERLAP)
-        fprintf(writer->stream, ",\"version\":[%u,%u]", versions[instruction[1].slot[6]],
-                versions[instruction[2].slot[6]]);
+        fprintf(writer->stream, ",\"version\":[%u,%u]", versions[instruction[1].weights],
+                versions[instruction[2].weights]);
     else if (instruction->opcode == OP_RENEW)
         fprintf(writer->stream, ",\"version\":%u", writer->renewals[instruction->chunk] + 1);
-    else if (instruction->slot[6] != SLOT_NONE)
-        fprintf(writer->stream, ",\"version\":%u", versions[instruction->slot[6]]);
+    else if (instruction->weights != SLOT_NONE)
+        fprintf(writer->stream, ",\"version\":%u", versions[instruction->weights]);
 }
 
 /* A pass as 3F5, an F&B as 3F5&7B2, a message as 3SEND_F5; false for what the compiler has no name for. */
@@ -116,7 +116,7 @@ static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
     const Instruction *instruction = &writer->own->instructions[i];
     const TraceLane lane = trace_lane(instruction->opcode);
     char name[NAME_BYTES];
-    const bool named = pass_name(writer, lane == LANE_WAITS ? writer->posted[instruction->slot[0]] : instruction, name);
+    const bool named = pass_name(writer, lane == LANE_WAITS ? writer->posted[instruction->message] : instruction, name);
     if (!named)
         program_instruction_text(writer->program, writer->rank, instruction, name, NAME_BYTES);
     fprintf(writer->stream,
@@ -164,17 +164,17 @@ static void put_held(Writer *writer, const Instruction *pass, TraceSpan span)
 
 static void note_pass(Writer *writer, const Instruction *pass, TraceSpan span)
 {
-    static const int read[] = {0, 4}; /* x and dy */
+    const uint16_t read[] = {pass->x, pass->dy};
     put_held(writer, pass, span);
     for (size_t k = 0; k < sizeof read / sizeof *read; k++) {
-        const uint16_t slot = pass->slot[read[k]];
+        const uint16_t slot = read[k];
         if (slot == SLOT_NONE || !writer->unread[slot])
             continue;
         writer->unread[slot] = false;
         put_arrow(writer, writer->posted[slot], span);
     }
-    if (pass->slot[1] != SLOT_NONE)
-        writer->made[pass->slot[1]] = span;
+    if (pass->y != SLOT_NONE) /* or dx */
+        writer->made[pass->y] = span;
 }
 
 static void put_step(Writer *writer)
@@ -183,7 +183,7 @@ static void put_step(Writer *writer)
     for (uint32_t i = 0; instructions[i].opcode != OP_END; i++) {
         const Instruction *instruction = &instructions[i];
         TraceSpan span = writer->spans[i];
-        const uint16_t slot = instruction->slot[0];
+        const uint16_t slot = instruction->message;
         if (instruction->opcode == OP_OVERLAP)
             span.end = writer->spans[i + 2].end;
         put_event(writer, i, span);
@@ -200,7 +200,7 @@ static void put_step(Writer *writer)
                 note_pass(writer, instruction + 2, span);
                 i += 2;
             } else if (instruction->opcode == OP_RENEW) {
-                writer->versions[instruction->slot[1]] = ++writer->renewals[instruction->chunk];
+                writer->versions[instruction->next] = ++writer->renewals[instruction->chunk];
             } else if (letters_of(instruction->opcode)) {
                 note_pass(writer, instruction, span);
             }

@@ -288,7 +288,7 @@ static void record_pass(const Verifier *verifier, RankState *state, const Instru
     ChunkState *chunk = &state->chunks[instruction->chunk];
     chunk->passes[instruction->microbatch] |= does;
     if (chunk->versions && does & (PASS_F | PASS_I)) {
-        WeightSlot *weights = &state->weights[instruction->slot[6]];
+        WeightSlot *weights = &state->weights[instruction->weights];
         chunk->versions[instruction->microbatch] = weights->version;
         if (does & PASS_F)
             weights->readers++;
@@ -414,7 +414,7 @@ static Status update(const Verifier *verifier, uint32_t rank, ChunkState *chunk)
 static void renew(RankState *state, const Instruction *instruction)
 {
     ChunkState *chunk = &state->chunks[instruction->chunk];
-    WeightSlot *weights = &state->weights[instruction->slot[1]];
+    WeightSlot *weights = &state->weights[instruction->next];
     state->used[SLOT_WEIGHTS] += weights->chunk == CHUNK_NONE;
     weights->chunk = instruction->chunk;
     weights->version = ++chunk->newest;

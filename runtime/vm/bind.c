@@ -60,9 +60,9 @@ static void place_versions(const Rank *rank, Layout *layout)
         rank->weights[w] = NULL;
     for (uint32_t i = 0; i < own->instruction_count; i++) {
         const Instruction *instruction = &own->instructions[i];
-        if (instruction->opcode == OP_RENEW && instruction->slot[1] >= rank->chunk_count &&
-            !rank->weights[instruction->slot[1]])
-            rank->weights[instruction->slot[1]] =
+        if (instruction->opcode == OP_RENEW && instruction->next >= rank->chunk_count &&
+            !rank->weights[instruction->next])
+            rank->weights[instruction->next] =
                 place(layout, rank->chunks[instruction->chunk].sizes->parameters * rank->device->run->size[ELEMENTS]);
     }
 }

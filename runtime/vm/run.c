@@ -25,14 +25,14 @@ static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk
 {
     const uint32_t place = chunk->places ? chunk->places[instruction->microbatch] : PLACE_NONE;
     return (PassBuffers){
-        .parameters = instruction->slot[6] == SLOT_NONE ? NULL : rank->weights[instruction->slot[6]],
+        .parameters = instruction->weights == SLOT_NONE ? NULL : rank->weights[instruction->weights],
         .parameter_gradients =
             chunk->copies ? gradient_of(chunk, chunk->copies->of[instruction->microbatch]) : chunk->weights.gradients,
-        .x = message_block(rank, instruction->slot[0]),
-        .context = slot_memory(rank->contexts, rank->context_bytes, instruction->slot[2]),
-        .stash = slot_memory(rank->stashes, rank->stash_bytes, instruction->slot[3]),
-        .dy = message_block(rank, instruction->slot[4]),
-        .gradient = slot_memory(rank->gradients, rank->gradient_bytes, instruction->slot[5]),
+        .x = message_block(rank, instruction->x),
+        .context = slot_memory(rank->contexts, rank->context_bytes, instruction->context),
+        .stash = slot_memory(rank->stashes, rank->stash_bytes, instruction->stash),
+        .dy = message_block(rank, instruction->dy),
+        .gradient = slot_memory(rank->gradients, rank->gradient_bytes, instruction->gradient),
         .workspace = rank->workspace,
         .inputs = chunk->inputs ? chunk->inputs + place * chunk->sizes->inputs : NULL,
         .targets = chunk->targets ? chunk->targets + place * chunk->sizes->targets : NULL,
@@ -46,14 +46,14 @@ static inline PassBuffers pass_buffers(const Rank *rank, const BoundChunk *chunk
 static PassBuffers forward_buffers(const Rank *rank, const Instruction *instruction)
 {
     PassBuffers buffers = pass_buffers(rank, &rank->chunks[instruction->chunk], instruction);
-    buffers.y = message_block(rank, instruction->slot[1]);
+    buffers.y = message_block(rank, instruction->y);
     return buffers;
 }
 
 static PassBuffers backward_buffers(const Rank *rank, const Instruction *instruction)
 {
     PassBuffers buffers = pass_buffers(rank, &rank->chunks[instruction->chunk], instruction);
-    buffers.dx = message_block(rank, instruction->slot[1]);
+    buffers.dx = message_block(rank, instruction->dx);
     return buffers;
 }
 
@@ -122,7 +122,7 @@ EXECUTE(OVERLAP)
 
 static Message *message_to_post(const Rank *rank, const Instruction *instruction, bool is_send)
 {
-    Message *message = &rank->messages[instruction->slot[0]];
+    Message *message = &rank->messages[instruction->message];
     message->peer = instruction->peer;
     message->is_send = is_send;
     return message;
@@ -139,7 +139,7 @@ EXECUTE(SEND_BACKWARD) { return execute_SEND_FORWARD(rank, instruction, error); 
 
 EXECUTE(RECEIVE_BACKWARD) { return execute_RECEIVE_FORWARD(rank, instruction, error); }
 
-EXECUTE(WAIT) { return rank->transport->wait(rank->endpoint, &rank->messages[instruction->slot[0]], error); }
+EXECUTE(WAIT) { return rank->transport->wait(rank->endpoint, &rank->messages[instruction->message], error); }
 
 Status rank_reduce(Rank *rank, const Instruction *reduce, void *buffer, size_t elements, Error *error)
 {
@@ -252,7 +252,7 @@ EXECUTE(RENEW)
     BoundChunk *chunk = &rank->chunks[instruction->chunk];
     const DeviceTable *run = rank->device->run;
     const size_t bytes = chunk->sizes->parameters * run->size[ELEMENTS];
-    char *const newest = rank->weights[instruction->slot[0]], *const next = rank->weights[instruction->slot[1]];
+    char *const newest = rank->weights[instruction->newest], *const next = rank->weights[instruction->next];
     const double limit = rank->session->model.clip_norm, scale = 1.0 / instruction->microbatch;
     double squares;
     TRY(sum_copies(rank, chunk, error));
@@ -317,11 +317,11 @@ static Status failure(const Rank *rank, const Program *program, size_t instructi
 /* It is the other end of the last one that was posted in its slot. */
 int awaited_rank(const Instruction *instructions, size_t place)
 {
-    const uint16_t slot = instructions[place].slot[0];
+    const uint16_t slot = instructions[place].message;
     if (instructions[place].opcode != OP_WAIT)
         return -1;
     for (size_t i = place; i-- > 0;)
-        if (opcode_is_post(instructions[i].opcode) && instructions[i].slot[0] == slot)
+        if (opcode_is_post(instructions[i].opcode) && instructions[i].message == slot)
             return instructions[i].peer;
     return -1;
 }

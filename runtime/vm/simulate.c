@@ -55,8 +55,8 @@ static Status sleep_for(const Rank *rank, int64_t begun, double units, Error *er
 static void stamp(const Rank *rank, const Instruction *pass)
 {
     const int64_t now = clock_common(rank->compared, clock_nanoseconds());
-    if (pass->slot[1] != SLOT_NONE)
-        memcpy(rank->blocks[pass->slot[1]], &now, sizeof now);
+    if (pass->y != SLOT_NONE) /* or dx */
+        memcpy(rank->blocks[pass->y], &now, sizeof now);
 }
 
 static const StageCost kinds[OPCODE_COUNT] = {
@@ -112,7 +112,7 @@ static Status run_message(Rank *rank, const Instruction *instruction, Error *err
 static Status run_wait(Rank *rank, const Instruction *wait, Error *error)
 {
     TRY(run_message(rank, wait, error));
-    const Message *message = &rank->messages[wait->slot[0]];
+    const Message *message = &rank->messages[wait->message];
     if (message->is_send)
         return STATUS_OK;
     int64_t sent;

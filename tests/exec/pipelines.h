@@ -25,12 +25,12 @@ static inline Instruction *pipeline_message(Instruction *next, uint8_t opcode, u
     next->chunk = (uint8_t)chunk;
     next->microbatch = microbatch;
     next->peer = (uint16_t)peer;
-    next->slot[0] = slot;
+    next->message = slot;
     next->line = line;
     next++;
     memset(next->slot, 0xff, sizeof next->slot);
     next->opcode = OP_WAIT;
-    next->slot[0] = slot;
+    next->message = slot;
     next->line = line;
     return next + 1;
 }
@@ -54,17 +54,17 @@ static inline Instruction *pipeline_pass(Instruction *next, bool forward, uint32
     next->line = line;
     memset(next->slot, 0xff, sizeof next->slot);
     if (stage > 0)
-        next->slot[0] = slot[SLOT_X];
+        next->x = slot[SLOT_X];
     if (forward && stage + 1 < stages)
-        next->slot[1] = slot[SLOT_Y];
+        next->y = slot[SLOT_Y];
     if (!forward && stage > 0)
-        next->slot[1] = slot[SLOT_DX];
+        next->dx = slot[SLOT_DX];
     if (!forward && stage + 1 < stages)
-        next->slot[4] = slot[SLOT_DY];
-    next->slot[2] = next->slot[3] = (uint16_t)(chunk * microbatches + microbatch);
-    next->slot[6] = (uint16_t)chunk;
+        next->dy = slot[SLOT_DY];
+    next->context = next->stash = (uint16_t)(chunk * microbatches + microbatch);
+    next->weights = (uint16_t)chunk;
     if (!forward)
-        next->slot[5] = 0;
+        next->gradient = 0;
     next++;
     if (forward && stage + 1 < stages)
         next = pipeline_message(next, OP_SEND_FORWARD, chunk, microbatch, after, slot[SLOT_Y], line);

@@ -131,7 +131,7 @@ static void decode_gives_back_extremes(void **state)
                           .microbatch = PROGRAM_MICROBATCHES_MAX - 1,
                           .slot = {SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE, SLOT_NONE},
                           .line = i % 2 ? UINT32_MAX : 0};
-        instructions[i].slot[0] = i % 3 ? PROGRAM_SLOTS_MAX - 1 : SLOT_NONE;
+        instructions[i].x = i % 3 ? PROGRAM_SLOTS_MAX - 1 : SLOT_NONE;
     }
     for (int class = 0; class < SLOT_CLASSES; class ++)
         program->ranks[1].slots[class] = PROGRAM_SLOTS_MAX;

@@ -85,7 +85,7 @@ static void waiting_for_a_rank_that_ends_is_shown(void **state)
     forward = copy_program(&arena, forward);
     const Instruction receive = *at(forward, 1, OP_RECEIVE_FORWARD, 1);
     insert(forward, 1, find(forward, 1, OP_RECEIVE_FORWARD, 1), receive);
-    at(forward, 1, OP_RECEIVE_FORWARD, 2)->slot[0] = (uint16_t)forward->ranks[1].slots[SLOT_MESSAGE]++;
+    at(forward, 1, OP_RECEIVE_FORWARD, 2)->message = (uint16_t)forward->ranks[1].slots[SLOT_MESSAGE]++;
     assert_refused(forward, "deadlock: rank 1, instruction|RECV_F m1|waits for rank 0, which has ended");
     arena_free(&arena);
 }

@@ -201,8 +201,8 @@ static void backward_first(Program *program)
     insert(program, 0, 0, backward);
 }
 static void weight_missing(Program *program) { drop(program, 0, find(program, 0, OP_BACKWARD_WEIGHT, 2)); }
-static void output_missing(Program *program) { at(program, 0, OP_FORWARD, 0)->slot[1] = SLOT_NONE; }
-static void output_at_last(Program *program) { at(program, 1, OP_FORWARD, 0)->slot[1] = 0; }
+static void output_missing(Program *program) { at(program, 0, OP_FORWARD, 0)->y = SLOT_NONE; }
+static void output_at_last(Program *program) { at(program, 1, OP_FORWARD, 0)->y = 0; }
 static void send_at_last(Program *program)
 {
     Instruction send = *at(program, 0, OP_SEND_FORWARD, 0);
@@ -218,7 +218,7 @@ static void waited_twice(Program *program)
 static void overwritten(Program *program)
 {
     Instruction *second = at(program, 0, OP_FORWARD, 1);
-    second->slot[2] = at(program, 0, OP_FORWARD, 0)->slot[2];
+    second->context = at(program, 0, OP_FORWARD, 0)->context;
 }
 static void peer_itself(Program *program) { at(program, 0, OP_SEND_FORWARD, 0)->peer = 0; }
 static void peer_nobody(Program *program) { at(program, 0, OP_SEND_FORWARD, 0)->peer = 2; }
@@ -287,16 +287,16 @@ static void other_version(Program *program)
 {
     for (uint32_t i = 0;; i++) {
         Instruction *backward = at(program, 0, OP_BACKWARD, i);
-        if (backward->slot[6] != backward->chunk) {
-            backward->slot[6] = backward->chunk;
+        if (backward->weights != backward->chunk) {
+            backward->weights = backward->chunk;
             return;
         }
     }
 }
-static void no_version(Program *program) { at(program, 0, OP_FORWARD, 1)->slot[6] = SLOT_NONE; }
-static void version_out_of_range(Program *program) { at(program, 0, OP_FORWARD, 1)->slot[6] = 9; }
-static void version_of_nobody(Program *program) { at(program, 0, OP_FORWARD, 1)->slot[6] = 1; }
-static void version_overwritten(Program *program) { renew(program)->slot[1] = renew(program)->slot[0]; }
+static void no_version(Program *program) { at(program, 0, OP_FORWARD, 1)->weights = SLOT_NONE; }
+static void version_out_of_range(Program *program) { at(program, 0, OP_FORWARD, 1)->weights = 9; }
+static void version_of_nobody(Program *program) { at(program, 0, OP_FORWARD, 1)->weights = 1; }
+static void version_overwritten(Program *program) { renew(program)->next = renew(program)->newest; }
 static void version_missing(Program *program)
 {
     drop(program, 0, find(program, 0, OP_RENEW, 0));
@@ -316,7 +316,7 @@ static void newest_elsewhere(Program *program)
     uint32_t last = find(program, 0, OP_END, 0);
     while (program->ranks[0].instructions[last].opcode != OP_RENEW)
         last--;
-    program->ranks[0].instructions[last].slot[1] = 1;
+    program->ranks[0].instructions[last].next = 1;
 }
 static void versions_in_a_synchronous_program(Program *program) { newest_is_not_wanted(program); }
 static void update_in_a_synchronous_program(Program *program) { at(program, 0, OP_UPDATE, 0)->opcode = OP_RENEW; }

@@ -102,9 +102,7 @@ static inline Instruction *emit(Generator *generator, uint32_t rank, Opcode opco
     if (random_below(&generator->shape.seed, 4) == 0)
         stream->line = 1 + random_below(&generator->shape.seed, 60);
     Instruction *instruction = &stream->instructions[stream->count++];
-    *instruction = (Instruction){.opcode = (uint8_t)opcode, .line = stream->line};
-    for (int i = 0; i < SLOT_OPERANDS; i++)
-        instruction->slot[i] = SLOT_NONE;
+    *instruction = instruction_blank(opcode, stream->line);
     return instruction;
 }
 
@@ -125,7 +123,7 @@ static inline void settle_sends(Generator *generator, uint32_t rank)
 {
     Stream *stream = &generator->streams[rank];
     for (uint32_t i = 0; i < stream->sending_count; i++) {
-        emit(generator, rank, OP_WAIT)->slot[0] = stream->sending[i];
+        emit(generator, rank, OP_WAIT)->message = stream->sending[i];
         slot_give(generator, rank, SLOT_MESSAGE, stream->sending[i]);
     }
     stream->sending_count = 0;
@@ -150,12 +148,12 @@ static inline void hand_over(Generator *generator, Pass from, uint32_t to, bool 
     if (sender != receiver) {
         Instruction *send = emit_pass(generator, forward ? OP_SEND_FORWARD : OP_SEND_BACKWARD, from);
         send->peer = receiver;
-        send->slot[0] = slot;
+        send->message = slot;
         generator->streams[sender].sending[generator->streams[sender].sending_count++] = slot;
         arrives = slot_take(generator, receiver, SLOT_MESSAGE);
         Instruction *receive = emit_pass(generator, forward ? OP_RECEIVE_FORWARD : OP_RECEIVE_BACKWARD, target);
         receive->peer = sender;
-        receive->slot[0] = arrives;
+        receive->message = arrives;
     }
     PassState *state = pass_state(generator, target);
     *(forward ? &state->x : &state->dy) = arrives;
@@ -167,7 +165,7 @@ static inline void await(Generator *generator, Pass pass, bool forward)
     PassState *state = pass_state(generator, pass);
     bool *in_flight = forward ? &state->x_in_flight : &state->dy_in_flight;
     if (*in_flight)
-        emit(generator, place_of(generator, pass).rank, OP_WAIT)->slot[0] = forward ? state->x : state->dy;
+        emit(generator, place_of(generator, pass).rank, OP_WAIT)->message = forward ? state->x : state->dy;
     *in_flight = false;
 }
 
@@ -223,8 +221,8 @@ static inline void emit_renew(Generator *generator, GroupMember place, uint32_t 
     Instruction *renew = emit(generator, place.rank, OP_RENEW);
     renew->chunk = place.chunk;
     renew->microbatch = gathered;
-    renew->slot[0] = weights->slots[newest];
-    renew->slot[1] = weights->slots[i];
+    renew->newest = weights->slots[newest];
+    renew->next = weights->slots[i];
     weights->versions[i] = ++weights->newest;
 }
 
@@ -262,7 +260,7 @@ static inline void gather(Generator *generator, Pass pass)
 static inline void use_weights(Generator *generator, Pass pass, Instruction *instruction)
 {
     const WeightState *weights = weight_state(generator, pass);
-    instruction->slot[6] = generator->shape.update
+    instruction->weights = generator->shape.update
                                ? weights->slots[slot_of_version(weights, pass_state(generator, pass)->version)]
                                : instruction->chunk;
 }
@@ -276,8 +274,10 @@ static inline void compute_forward(Generator *generator, Pass pass)
     state->context = slot_take(generator, rank, SLOT_CONTEXT);
     state->stash = slot_take(generator, rank, SLOT_STASH);
     Instruction *instruction = emit_pass(generator, OP_FORWARD, pass);
-    const uint16_t slots[4] = {state->x, state->y, state->context, state->stash};
-    memcpy(instruction->slot, slots, sizeof slots);
+    instruction->x = state->x;
+    instruction->y = state->y;
+    instruction->context = state->context;
+    instruction->stash = state->stash;
     if (generator->shape.update)
         state->version = generator->shape.delayed ? wanted_version(&generator->shape, pass.microbatch)
                                                   : weight_state(generator, pass)->newest;
@@ -294,8 +294,12 @@ static inline void compute_backward(Generator *generator, Pass pass, bool split)
     state->dx = pass.stage > 0 ? slot_take(generator, rank, SLOT_MESSAGE) : SLOT_NONE;
     state->gradient = slot_take(generator, rank, SLOT_GRADIENT);
     Instruction *instruction = emit_pass(generator, split ? OP_BACKWARD_INPUT : OP_BACKWARD, pass);
-    const uint16_t slots[6] = {state->x, state->dx, state->context, state->stash, state->dy, state->gradient};
-    memcpy(instruction->slot, slots, sizeof slots);
+    instruction->x = state->x;
+    instruction->dx = state->dx;
+    instruction->context = state->context;
+    instruction->stash = state->stash;
+    instruction->dy = state->dy;
+    instruction->gradient = state->gradient;
     use_weights(generator, pass, instruction);
     slot_give(generator, rank, SLOT_CONTEXT, state->context);
     state->i = true;
@@ -314,10 +318,10 @@ static inline void compute_weight(Generator *generator, Pass pass)
     const uint32_t rank = place_of(generator, pass).rank;
     PassState *state = pass_state(generator, pass);
     Instruction *instruction = emit_pass(generator, OP_BACKWARD_WEIGHT, pass);
-    instruction->slot[0] = state->x;
-    instruction->slot[3] = state->stash;
-    instruction->slot[4] = state->dy;
-    instruction->slot[5] = state->gradient;
+    instruction->x = state->x;
+    instruction->stash = state->stash;
+    instruction->dy = state->dy;
+    instruction->gradient = state->gradient;
     slot_give(generator, rank, SLOT_MESSAGE, state->x);
     slot_give(generator, rank, SLOT_MESSAGE, state->dy);
     slot_give(generator, rank, SLOT_STASH, state->stash);

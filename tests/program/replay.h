@@ -195,15 +195,15 @@ static inline void move_message(ReplayMessage *message)
 static inline void replay_post(Replay *replay, ReplayRank *rank, const Instruction *instruction, bool sends)
 {
     if (instruction->peer >= replay->program->rank_count ||
-        instruction->slot[0] >= rank->program->slots[SLOT_MESSAGE] || rank->in_flight[instruction->slot[0]]) {
+        instruction->message >= rank->program->slots[SLOT_MESSAGE] || rank->in_flight[instruction->message]) {
         replay->wrong = true;
         return;
     }
     ReplayRank *peer = &replay->ranks[instruction->peer];
     const uint32_t me = (uint32_t)(rank - replay->ranks);
     ReplayMessage *message = arena_allocate(replay->arena, sizeof *message);
-    *message = (ReplayMessage){.slot = &rank->slots[SLOT_MESSAGE][instruction->slot[0]], .sends = sends};
-    rank->in_flight[instruction->slot[0]] = message;
+    *message = (ReplayMessage){.slot = &rank->slots[SLOT_MESSAGE][instruction->message], .sends = sends};
+    rank->in_flight[instruction->message] = message;
     if (!sends)
         *message->slot = replay->garbage++;
     const uint32_t theirs = 2 * me + !sends, mine = 2u * instruction->peer + sends;
@@ -244,14 +244,14 @@ static inline void replay_pass(Replay *replay, ReplayRank *rank, const Instructi
     }
     const bool forward = instruction->opcode == OP_FORWARD || instruction->opcode == OP_FORWARD_ONLY;
     const bool weight = instruction->opcode == OP_BACKWARD_WEIGHT;
-    uint64_t *x = replay_slot(replay, rank, SLOT_MESSAGE, instruction->slot[0]);
+    uint64_t *x = replay_slot(replay, rank, SLOT_MESSAGE, instruction->x);
     const uint64_t input = s ? *x : 0;
-    uint64_t *made = replay_slot(replay, rank, SLOT_MESSAGE, weight ? SLOT_NONE : instruction->slot[1]);
-    uint64_t *context = replay_slot(replay, rank, SLOT_CONTEXT, weight ? SLOT_NONE : instruction->slot[2]);
-    uint64_t *stash = replay_slot(replay, rank, SLOT_STASH, instruction->slot[3]);
-    uint64_t *dy = replay_slot(replay, rank, SLOT_MESSAGE, forward ? SLOT_NONE : instruction->slot[4]);
-    uint64_t *gradient = replay_slot(replay, rank, SLOT_GRADIENT, forward ? SLOT_NONE : instruction->slot[5]);
-    const uint64_t weights = *replay_slot(replay, rank, SLOT_WEIGHTS, weight ? SLOT_NONE : instruction->slot[6]);
+    uint64_t *made = replay_slot(replay, rank, SLOT_MESSAGE, weight ? SLOT_NONE : instruction->y);
+    uint64_t *context = replay_slot(replay, rank, SLOT_CONTEXT, weight ? SLOT_NONE : instruction->context);
+    uint64_t *stash = replay_slot(replay, rank, SLOT_STASH, instruction->stash);
+    uint64_t *dy = replay_slot(replay, rank, SLOT_MESSAGE, forward ? SLOT_NONE : instruction->dy);
+    uint64_t *gradient = replay_slot(replay, rank, SLOT_GRADIENT, forward ? SLOT_NONE : instruction->gradient);
+    const uint64_t weights = *replay_slot(replay, rank, SLOT_WEIGHTS, weight ? SLOT_NONE : instruction->weights);
     const uint64_t derivative = s + 1 < program->stages ? *dy : 0;
     if (forward) {
         const uint64_t y = pass_value(1, s, data, input, weights);
@@ -318,7 +318,7 @@ static inline bool replay_step(Replay *replay, ReplayRank *rank)
     case OP_SEND_BACKWARD: replay_post(replay, rank, instruction, true); return true;
     case OP_RECEIVE_FORWARD:
     case OP_RECEIVE_BACKWARD: replay_post(replay, rank, instruction, false); return true;
-    case OP_WAIT: return replay_wait(replay, rank, instruction->slot[0]);
+    case OP_WAIT: return replay_wait(replay, rank, instruction->message);
     case OP_OVERLAP: return true;
     case OP_REDUCE:
         if (replay->program->asynchronous)
@@ -342,8 +342,8 @@ static inline bool replay_step(Replay *replay, ReplayRank *rank)
         if (instruction->chunk >= rank->program->chunk_count) {
             replay->wrong = true;
         } else {
-            const uint64_t newest = *replay_slot(replay, rank, SLOT_WEIGHTS, instruction->slot[0]);
-            *replay_slot(replay, rank, SLOT_WEIGHTS, instruction->slot[1]) =
+            const uint64_t newest = *replay_slot(replay, rank, SLOT_WEIGHTS, instruction->newest);
+            *replay_slot(replay, rank, SLOT_WEIGHTS, instruction->next) =
                 next_weights(newest, instruction->microbatch, rank->gradients[instruction->chunk]);
             rank->gradients[instruction->chunk] = 0;
         }
