@@ -20,7 +20,6 @@ typedef enum Form {
     FORM_ORDER,
     FORM_COMMS,
     FORM_PLAN,
-    FORM_PROGRAM,
 } Form;
 
 typedef struct Compilation Compilation;

@@ -110,7 +110,7 @@ static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *
             *next++ = lower_reduce(program, lowered, action->chunk, line);
         *next = lower_step(step, action, line);
         if (next->opcode == OP_RENEW)
-            next->microbatch = schedule->gradients[action->stage][action->microbatch - 1];
+            next->microbatch = schedule->copies[action->stage].gradients[action->microbatch - 1];
         next++;
     }
     if (!schedule->asynchronous)

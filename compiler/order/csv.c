@@ -459,7 +459,7 @@ static void complete_actions(Reader *reader)
                 continue;
             }
             if (action->microbatch >= pipe->microbatches)
-                continue; /* legal or prove says so */
+                continue; /* a proof says so */
             action->chunk = stage_home(pipe, action->stage, action->microbatch).chunk;
             const bool upwards = action->kind == ACTION_SEND_F || action->kind == ACTION_RECV_B;
             const uint32_t other = upwards ? action->stage + 1u : action->stage - 1u;
@@ -486,7 +486,7 @@ static void place_versions(Reader *reader)
         const NamedVersion **first = arena_array(reader->arena, pipe->microbatches, sizeof *first);
         for (uint32_t i = 0; i < reader->version_count; i++) {
             const NamedVersion *named = &reader->versions[i];
-            if (named->pipe != p || named->microbatch >= pipe->microbatches) /* legal says so */
+            if (named->pipe != p || named->microbatch >= pipe->microbatches) /* prove_passes says so */
                 continue;
             if (first[named->microbatch] && pipe->versions[named->microbatch] != named->version) {
                 diag_error(reader->diagnostics, named->span, "microbatch %u uses version %u of the weights here",

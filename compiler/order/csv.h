@@ -11,7 +11,7 @@
 
 /* Pipes, stages and placement are what the cells say; a pipe has as many microbatches as it has different numbers.
    False, with diagnostics, when a cell is not understood or a stage is on two ranks; the order itself is checked by
-   legal(). */
+   prove_passes. */
 bool csv_read(const Source *source, Arena *arena, Diagnostics *diagnostics, Schedule *schedule);
 
 #endif

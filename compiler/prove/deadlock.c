@@ -83,17 +83,16 @@ Waits deadlock_waits_of_update(const Schedule *schedule, const PassTable *table,
     return waits;
 }
 
-void prove_report_circle(const Schedule *schedule, const PassTable *table, const Timeline *timeline, Arena *arena,
-                         Diagnostics *diagnostics)
+/* What each rank waits for where the passes of the orders cannot go on. */
+static Waits *waits_of_passes(const Schedule *schedule, const PassTable *table, const uint32_t *at, Arena *arena)
 {
     Waits *waits = arena_array(arena, schedule->ranks, sizeof *waits);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const Order *order = &schedule->orders[r];
-        uint32_t position = timeline->position[r];
+        uint32_t position = at[r];
         bool more = position < order->count;
         if (more && order->actions[position].kind == ACTION_U) {
-            waits[r] = deadlock_waits_of_update(schedule, table, timeline->position, &order->actions[position],
-                                                position, arena);
+            waits[r] = deadlock_waits_of_update(schedule, table, at, &order->actions[position], position, arena);
             continue;
         }
         waits[r].on = arena_array(arena, 2, sizeof *waits[r].on);
@@ -101,14 +100,22 @@ void prove_report_circle(const Schedule *schedule, const PassTable *table, const
             const Action *pass = &order->actions[position];
             Dependence needed;
             if (!action_is_message(pass)) {
-                if (pass_dependence(schedule, table, pass, &needed) &&
-                    timeline->position[needed.rank] <= needed.position)
+                if (pass_dependence(schedule, table, pass, &needed) && at[needed.rank] <= needed.position)
                     waits[r].on[waits[r].count++] = (Wait){needed.rank, needed.position, position};
                 more = pass->overlap;
             }
             more = more && ++position < order->count;
         }
     }
-    deadlock_report(schedule, waits, arena, diagnostics);
+    return waits;
+}
+
+bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics,
+                 Timeline *times)
+{
+    if (timeline_run(schedule, table, &costs_unit, arena, times))
+        return true;
+    deadlock_report(schedule, waits_of_passes(schedule, table, times->position, arena), arena, diagnostics);
     diag_help(diagnostics, "one of these must come earlier in its rank's order");
+    return false;
 }

@@ -1,4 +1,4 @@
-#include "compiler/prove/legal.h"
+#include "compiler/prove/prove.h"
 
 #include "runtime/program/program.h"
 
@@ -139,7 +139,7 @@ static void check_all_before(Check *check)
 static void take_pass(Check *check, uint32_t position)
 {
     const Action *pass = &check->order->actions[position];
-    if (!in_place(check, pass) || pass->kind == ACTION_U) /* versions_check looks at it */
+    if (!in_place(check, pass) || pass->kind == ACTION_U) /* prove_versions looks at it */
         return;
     const PlacedPipe *pipe = &check->schedule->pipes[pass->pipe];
     const size_t index = pass_index(pipe, pass->stage, pass->microbatch);
@@ -250,7 +250,7 @@ static void check_copies(Check *check)
             }
 }
 
-bool legal(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table)
+bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table)
 {
     *table = pass_table_new(schedule, arena);
     Check check = {.schedule = schedule, .diagnostics = diagnostics, .table = table, .good = true};

@@ -1,14 +1,24 @@
 #ifndef PROVE_PROVE_H
 #define PROVE_PROVE_H
 
-/* Nothing runs unproven. What fails is a diagnostic naming ranks, passes and source lines; for ranks that wait for each
-   other it is the shortest circle of waits. */
+/* Nothing runs unproven. A proof reads the schedule and changes nothing in it; each needs those before it in this file.
+   What fails is a diagnostic that names ranks, passes and source lines. */
 
 #include "compiler/schedule/timeline.h"
 
-/* Reports the circle of passes that made timeline_run fail. */
-void prove_report_circle(const Schedule *schedule, const PassTable *table, const Timeline *timeline, Arena *arena,
-                         Diagnostics *diagnostics);
+/* Every order is legal as far as one rank can tell: microbatches and stages in range; every F, and every B or I and W,
+   exactly once and on the rank of its stage; F before its backward, I before its W; the halves of an F&B are an F and a
+   B or I of different microbatches. Makes the table. */
+bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table);
+
+/* Of a schedule with U (updates_find): every F finds the version of the weights that its microbatch is to use (the
+   backward keeps it: that is the plan's), every version is made on all copies of the stage, of at least one gradient,
+   and every gradient is taken by one U. */
+bool prove_versions(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);
+
+/* All passes can run: no ranks wait for each other's passes. Makes the times in costs_unit. */
+bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics,
+                 Timeline *times);
 
 /* The communication in the orders, derived or written by hand: every value that another rank needs is sent once, after
    the pass that makes it, and received once, before the pass that needs it, and nothing else is; both ends of each

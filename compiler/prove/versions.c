@@ -1,4 +1,4 @@
-#include "compiler/prove/versions.h"
+#include "compiler/prove/prove.h"
 
 enum { TEXT = 48 };
 
@@ -12,6 +12,7 @@ typedef struct Weights {
 
 typedef struct Check {
     const Schedule *schedule;
+    const PassTable *table;
     Diagnostics *diagnostics;
     uint32_t rank;
     Weights *chunks;
@@ -73,7 +74,7 @@ static void take_update(Check *check, const Action *update)
                    weights->newest + 1);
         diag_help(check->diagnostics, "the U's of a stage are numbered from 1");
     }
-    check->schedule->gradients[update->stage][weights->newest++] += weights->gathered;
+    weights->newest++;
     weights->gathered = 0;
 }
 
@@ -111,76 +112,31 @@ static void check_rank(Check *check, uint32_t chunks)
 
 /* --- copies of a stage: they make each version together --- */
 
-static bool has_updates(const Schedule *schedule)
-{
-    for (uint32_t r = 0; r < schedule->ranks; r++)
-        for (uint32_t i = 0; i < schedule->orders[r].count; i++)
-            if (schedule->orders[r].actions[i].kind == ACTION_U)
-                return true;
-    return false;
-}
-
-/* How many U every chunk has, [rank][chunk]. */
-static uint32_t **count_updates(const Schedule *schedule, Arena *arena)
-{
-    uint32_t **counts = arena_array(arena, schedule->ranks, sizeof *counts);
-    for (uint32_t r = 0; r < schedule->ranks; r++) {
-        counts[r] = arena_array(arena, schedule->chunk_counts[r], sizeof **counts);
-        for (uint32_t i = 0; i < schedule->orders[r].count; i++)
-            counts[r][schedule->orders[r].actions[i].chunk] += schedule->orders[r].actions[i].kind == ACTION_U;
-    }
-    return counts;
-}
-
-static void find_copies(Schedule *schedule, uint32_t *const *updates, Arena *arena)
-{
-    const uint32_t stages = schedule->pipes[0].stages;
-    uint32_t *most = arena_array(arena, stages, sizeof *most);
-    schedule->copies = arena_array(arena, stages, sizeof *schedule->copies);
-    schedule->gradients = arena_array(arena, stages, sizeof *schedule->gradients);
-    for (int filling = 0; filling < 2; filling++)
-        for (uint32_t r = 0; r < schedule->ranks; r++)
-            for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
-                const uint32_t stage = schedule->chunks[r][c].stage;
-                Copies *copies = &schedule->copies[stage];
-                most[stage] = updates[r][c] > most[stage] ? updates[r][c] : most[stage];
-                if (filling && !copies->homes) {
-                    copies->homes = arena_array(arena, copies->count, sizeof *copies->homes);
-                    copies->count = 0;
-                    schedule->gradients[stage] = arena_array(arena, most[stage], sizeof **schedule->gradients);
-                }
-                if (filling)
-                    copies->homes[copies->count] = (Home){(uint16_t)r, (uint8_t)c};
-                copies->count++;
-            }
-}
-
 /* The chunk's U that makes a version, from 1; NULL: it makes fewer. */
-static const Action *update_of(const Schedule *schedule, Home home, uint32_t version)
+static const Action *update_of(const Check *check, Home home, uint32_t version)
 {
-    const Order *order = &schedule->orders[home.rank];
-    for (uint32_t i = 0; version && i < order->count; i++)
-        if (order->actions[i].kind == ACTION_U && order->actions[i].chunk == home.chunk && --version == 0)
-            return &order->actions[i];
-    return NULL;
+    const Updates *updates = &check->table->updates[home.rank][home.chunk];
+    return version && version <= updates->count ? &check->schedule->orders[home.rank].actions[updates->at[version - 1]]
+                                                : NULL;
 }
 
 /* Every version is made by a U on each copy: one without would keep older weights, or the others would wait for it for
    ever. Where a stage is replicated its gradients are summed before each update (SOSP 2019, section 4). */
-static void check_copies(Check *check, uint32_t stage, uint32_t *const *updates)
+static void check_copies(Check *check, uint32_t stage)
 {
     const Schedule *schedule = check->schedule;
     const Copies *copies = &schedule->copies[stage];
+    Updates *const *updates = check->table->updates;
     Home most = copies->homes[0], fewest = most;
     for (uint32_t i = 1; i < copies->count; i++) {
         const Home home = copies->homes[i];
-        const uint32_t count = updates[home.rank][home.chunk];
-        most = count > updates[most.rank][most.chunk] ? home : most;
-        fewest = count < updates[fewest.rank][fewest.chunk] ? home : fewest;
+        const uint32_t count = updates[home.rank][home.chunk].count;
+        most = count > updates[most.rank][most.chunk].count ? home : most;
+        fewest = count < updates[fewest.rank][fewest.chunk].count ? home : fewest;
     }
-    const uint32_t versions = updates[fewest.rank][fewest.chunk];
-    if (updates[most.rank][most.chunk] != versions) {
-        const Action *alone = update_of(schedule, most, versions + 1), *last = update_of(schedule, fewest, versions);
+    const uint32_t versions = updates[fewest.rank][fewest.chunk].count;
+    if (updates[most.rank][most.chunk].count != versions) {
+        const Action *alone = update_of(check, most, versions + 1), *last = update_of(check, fewest, versions);
         char here[TEXT], there[TEXT];
         action_text(schedule, alone, here, sizeof here);
         check->good = false;
@@ -197,8 +153,8 @@ static void check_copies(Check *check, uint32_t stage, uint32_t *const *updates)
         return;
     }
     for (uint32_t k = 0; k < versions && copies->count > 1; k++)
-        if (!schedule->gradients[stage][k])
-            report_no_gradient(check, copies->homes[0].rank, update_of(schedule, copies->homes[0], k + 1));
+        if (!copies->gradients[k])
+            report_no_gradient(check, copies->homes[0].rank, update_of(check, copies->homes[0], k + 1));
 }
 
 /* All pipes are one where all stages are on one rank (program_reference), and its microbatches use the same
@@ -218,21 +174,9 @@ static bool pipes_agree(const Schedule *schedule, Diagnostics *diagnostics)
     return false;
 }
 
-static void index_updates(const Schedule *schedule, uint32_t *const *updates, PassTable *table, Arena *arena)
+bool prove_versions(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics)
 {
-    table->update = arena_array(arena, schedule->ranks, sizeof *table->update);
-    for (uint32_t r = 0; r < schedule->ranks; r++) {
-        table->update[r] = arena_array(arena, schedule->chunk_counts[r], sizeof **table->update);
-        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
-            table->update[r][c] = arena_array(arena, updates[r][c], sizeof ***table->update);
-    }
-    passes_index(schedule, table);
-}
-
-bool versions_check(Schedule *schedule, PassTable *table, Arena *arena, Diagnostics *diagnostics)
-{
-    Check check = {.schedule = schedule, .diagnostics = diagnostics, .good = true};
-    schedule->asynchronous = has_updates(schedule);
+    Check check = {.schedule = schedule, .table = table, .diagnostics = diagnostics, .good = true};
     for (uint32_t p = 0; p < schedule->pipe_count && !schedule->asynchronous; p++)
         if (schedule->pipes[p].versions) {
             diag_error(diagnostics, schedule->pipes[p].version_span,
@@ -244,16 +188,12 @@ bool versions_check(Schedule *schedule, PassTable *table, Arena *arena, Diagnost
         return true;
     if (!pipes_agree(schedule, diagnostics))
         return false;
-    uint32_t **updates = count_updates(schedule, arena);
-    find_copies(schedule, updates, arena);
     for (check.rank = 0; check.rank < schedule->ranks; check.rank++) {
         const uint32_t chunks = schedule->chunk_counts[check.rank];
         check.chunks = arena_array(arena, chunks, sizeof *check.chunks);
         check_rank(&check, chunks);
     }
     for (uint32_t s = 0; s < schedule->pipes[0].stages && check.good; s++)
-        check_copies(&check, s, updates);
-    if (check.good)
-        index_updates(schedule, updates, table, arena);
+        check_copies(&check, s);
     return check.good;
 }

@@ -34,6 +34,65 @@ bool pass_dependence(const Schedule *schedule, const PassTable *table, const Act
     return true;
 }
 
+static void find_copies(Schedule *schedule, const PassTable *table, Arena *arena)
+{
+    schedule->copies = arena_array(arena, schedule->pipes[0].stages, sizeof *schedule->copies);
+    for (int filling = 0; filling < 2; filling++)
+        for (uint32_t r = 0; r < schedule->ranks; r++)
+            for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
+                Copies *copies = &schedule->copies[schedule->chunks[r][c].stage];
+                const uint32_t versions = table->updates[r][c].count;
+                copies->versions = versions > copies->versions ? versions : copies->versions;
+                if (filling && !copies->homes) {
+                    copies->homes = arena_array(arena, copies->count, sizeof *copies->homes);
+                    copies->gradients = arena_array(arena, copies->versions, sizeof *copies->gradients);
+                    copies->count = 0;
+                }
+                if (filling)
+                    copies->homes[copies->count] = (Home){(uint16_t)r, (uint8_t)c};
+                copies->count++;
+            }
+}
+
+/* The positions of a rank's U, and the gradients that they take. */
+static void take_updates(const Schedule *schedule, uint32_t rank, Updates *updates, Arena *arena)
+{
+    const Order *order = &schedule->orders[rank];
+    uint32_t *gathered = arena_array(arena, schedule->chunk_counts[rank], sizeof *gathered);
+    for (uint32_t c = 0; c < schedule->chunk_counts[rank]; c++)
+        updates[c] = (Updates){.at = arena_array(arena, updates[c].count, sizeof *updates->at)};
+    for (uint32_t i = 0; i < order->count; i++) {
+        const Action *action = &order->actions[i];
+        Updates *of = &updates[action->chunk];
+        gathered[action->chunk] += action->kind == ACTION_B || action->kind == ACTION_W;
+        if (action->kind != ACTION_U)
+            continue;
+        schedule->copies[action->stage].gradients[of->count] += gathered[action->chunk];
+        gathered[action->chunk] = 0;
+        of->at[of->count++] = i;
+    }
+}
+
+void updates_find(Schedule *schedule, PassTable *table, Arena *arena)
+{
+    schedule->asynchronous = false;
+    table->updates = arena_array(arena, schedule->ranks, sizeof *table->updates);
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const Order *order = &schedule->orders[r];
+        table->updates[r] = arena_array(arena, schedule->chunk_counts[r], sizeof **table->updates);
+        for (uint32_t i = 0; i < order->count; i++)
+            if (order->actions[i].kind == ACTION_U) {
+                table->updates[r][order->actions[i].chunk].count++;
+                schedule->asynchronous = true;
+            }
+    }
+    if (!schedule->asynchronous)
+        return;
+    find_copies(schedule, table, arena);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        take_updates(schedule, r, table->updates[r], arena);
+}
+
 void passes_index(const Schedule *schedule, PassTable *table)
 {
     for (uint32_t r = 0; r < schedule->ranks; r++)
@@ -47,6 +106,6 @@ void passes_index(const Schedule *schedule, PassTable *table)
             if (pass->kind == ACTION_B || pass->kind == ACTION_W)
                 table->weight[pass->pipe][index] = i;
             if (pass->kind == ACTION_U)
-                table->update[r][pass->chunk][pass->microbatch - 1] = i;
+                table->updates[r][pass->chunk].at[pass->microbatch - 1] = i;
         }
 }

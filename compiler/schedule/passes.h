@@ -8,13 +8,18 @@
 
 enum { POSITION_NONE = UINT32_MAX };
 
-/* Made by legal() (prove/legal.h). */
+/* The U of a chunk, in the order in which they run: number k makes version k + 1. */
+typedef struct Updates {
+    uint32_t count;
+    uint32_t *at;
+} Updates;
+
+/* Made by prove_passes and updates_find. */
 typedef struct PassTable {
     uint32_t **forward;  /* [pipe][stage * microbatches + microbatch] */
     uint32_t **backward; /* the B or the I */
     uint32_t **weight;   /* the W; for a B the same position as in `backward` */
-    /* [rank][chunk][version - 1] of an asynchronous schedule: the U that makes it. Filled in by versions_check */
-    uint32_t ***update;
+    Updates **updates;   /* [rank][chunk] */
 } PassTable;
 
 static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t microbatch)
@@ -44,9 +49,13 @@ static inline bool pass_meets(const Schedule *schedule, const PassTable *table, 
     if (pass->kind != ACTION_U || i >= schedule->copies[pass->stage].count)
         return false;
     const Home home = schedule->copies[pass->stage].homes[i];
-    *there = (Dependence){home.rank, table->update[home.rank][home.chunk][pass->microbatch - 1]};
+    *there = (Dependence){home.rank, table->updates[home.rank][home.chunk].at[pass->microbatch - 1]};
     return true;
 }
+
+/* For an order that prove_passes has accepted: whether it has U, into Schedule.asynchronous; if so, the copies that make
+   each version together, of how many gradients each is made, and the table's updates. */
+void updates_find(Schedule *schedule, PassTable *table, Arena *arena);
 
 /* Fills in the positions again after the orders of a legal schedule have grown. */
 void passes_index(const Schedule *schedule, PassTable *table);

@@ -66,10 +66,12 @@ typedef struct PlacedChunk {
     uint16_t pipe, stage;
 } PlacedChunk;
 
-/* The copies of a stage, of all pipes, in the order of their ranks. */
+/* The copies of a stage that is updated within the step, of all pipes, in the order of their ranks. They make each
+   version of its weights together. */
 typedef struct Copies {
     Home *homes;
-    uint32_t count;
+    uint32_t count, versions;
+    uint32_t *gradients; /* [version - 1]: of how many microbatches it is made, over all copies */
 } Copies;
 
 /* Says at which iteration or slot of its step the author wrote an action: "here m = 3". NULL: the source says nothing
@@ -100,11 +102,9 @@ typedef struct Schedule {
     Recipe *recipe;            /* of every F&B; NULL: not said */
     const Origin *origin;      /* of the orders as expand wrote them; NULL: of none */
     SharedSlots *shared_slots; /* [ranks] where steps have slots; NULL: they have none */
-    /* Filled in by versions_check: */
+    /* Filled in by updates_find: */
     bool asynchronous; /* it has U: weights are updated within the step */
-    Copies *copies;    /* [stages] of an asynchronous schedule: they make each version together */
-    /* [stage][version - 1] of an asynchronous schedule: of how many microbatches it is made, over all copies */
-    uint32_t **gradients;
+    Copies *copies;    /* [stages] of an asynchronous schedule */
 } Schedule;
 
 /* The costs on which its times and its memory depend, as bits 1 << StageCost: it may run no B, or no F&B. */

@@ -3,7 +3,7 @@
    happened. */
 
 #include "compiler/order/csv.h"
-#include "compiler/prove/legal.h"
+#include "compiler/prove/prove.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/schedule/timeline.h"
 #include "runtime/base/file.h"
@@ -79,7 +79,7 @@ static int measure(const char *folder, Arena *arena)
     Diagnostics *diagnostics = diag_new(arena, &source);
     Schedule schedule;
     PassTable table;
-    if (!csv_read(&source, arena, diagnostics, &schedule) || !legal(&schedule, arena, diagnostics, &table))
+    if (!csv_read(&source, arena, diagnostics, &schedule) || !prove_passes(&schedule, arena, diagnostics, &table))
         return 1;
     snprintf(path, sizeof path, "%s/trace.json", folder);
     if (file_read(path, arena, &trace, &size, &error) != STATUS_OK)

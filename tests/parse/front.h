@@ -14,7 +14,7 @@
 #include "compiler/order/order_auto.h"
 #include "compiler/order/place.h"
 #include "compiler/order/squeeze.h"
-#include "compiler/prove/legal.h"
+#include "compiler/prove/prove.h"
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
 #include "runtime/base/file.h"
@@ -36,7 +36,7 @@ static inline bool front_squeeze(Front *front, Diagnostics *diagnostics)
 {
     PassTable table;
     Timeline times;
-    return legal(&front->schedule, &front->arena, diagnostics, &table) &&
+    return prove_passes(&front->schedule, &front->arena, diagnostics, &table) &&
            timeline_run(&front->schedule, &table, &costs_unit, &front->arena, &times) &&
            squeeze(front->ast->squeeze, &front->schedule, &table, &times, &front->arena, diagnostics);
 }

@@ -3,9 +3,8 @@
 
 #include "tests/parse/front.h"
 
-#include "compiler/prove/communicate.h"
-#include "compiler/prove/legal.h"
-#include "compiler/prove/versions.h"
+#include "compiler/order/communicate.h"
+#include "compiler/prove/prove.h"
 
 #include <glob.h>
 
@@ -16,8 +15,9 @@ static void with_messages(Front *front, const char *path, const Parameters *para
         return;
     PassTable table;
     Diagnostics *diagnostics = diag_new(&front->arena, &front->source);
-    assert_true(legal(&front->schedule, &front->arena, diagnostics, &table));
-    assert_true(versions_check(&front->schedule, &table, &front->arena, diagnostics));
+    assert_true(prove_passes(&front->schedule, &front->arena, diagnostics, &table));
+    updates_find(&front->schedule, &table, &front->arena);
+    assert_true(prove_versions(&front->schedule, &table, &front->arena, diagnostics));
     communicate(&front->schedule, &table, &front->arena);
 }
 

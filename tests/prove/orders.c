@@ -7,8 +7,7 @@
 #include "compiler/order/csv.h"
 #include "compiler/order/expand.h"
 #include "compiler/order/place.h"
-#include "compiler/prove/communicate.h"
-#include "compiler/prove/legal.h"
+#include "compiler/order/communicate.h"
 #include "compiler/prove/prove.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/tree/check.h"
@@ -289,11 +288,9 @@ static bool accepts(const char *text)
     Schedule schedule;
     PassTable table;
     Timeline timeline;
-    bool good = csv_read(&source, &arena, diagnostics, &schedule) && legal(&schedule, &arena, diagnostics, &table);
-    if (good && !timeline_run(&schedule, &table, &costs_unit, &arena, &timeline)) {
-        prove_report_circle(&schedule, &table, &timeline, &arena, diagnostics);
-        good = false;
-    }
+    bool good =
+        csv_read(&source, &arena, diagnostics, &schedule) && prove_passes(&schedule, &arena, diagnostics, &table);
+    good = good && prove_order(&schedule, &table, &arena, diagnostics, &timeline);
     if (good && schedule.has_messages) {
         good = prove_messages(&schedule, &table, &arena, diagnostics);
     } else if (good) {
@@ -372,7 +369,8 @@ static void check_dps(const Orders *orders, const Done *done, const char *expect
     PassTable table;
     Ast *tree = parse(&source, &arena, diagnostics);
     if (!tree || !check(tree, &arena, diagnostics) || !place(tree, &parameters, &arena, diagnostics, &schedule) ||
-        !expand(tree, &parameters, &arena, diagnostics, &schedule) || !legal(&schedule, &arena, diagnostics, &table)) {
+        !expand(tree, &parameters, &arena, diagnostics, &schedule) ||
+        !prove_passes(&schedule, &arena, diagnostics, &table)) {
         diag_print(diagnostics, stderr);
         fail_msg("rejected:\n%s", text);
     }

@@ -1,7 +1,7 @@
 /* The orders that the search finds: legal, within the memory, the same in every run, and with a bubble rate not above
    that of the zero-bubble paper's schedulers for its models. */
 
-#include "compiler/prove/legal.h"
+#include "compiler/prove/prove.h"
 #include "compiler/search/search.h"
 #include "tests/search/placement.h"
 
@@ -17,7 +17,7 @@ static double checked_rate(Schedule *schedule, const Costs *costs, int64_t memor
     Diagnostics *diagnostics = diag_new(arena, &source);
     PassTable table;
     Timeline timeline;
-    assert_true(legal(schedule, arena, diagnostics, &table));
+    assert_true(prove_passes(schedule, arena, diagnostics, &table));
     assert_true(timeline_run(schedule, &table, costs, arena, &timeline));
     double cost = 0, work = 0;
     for (uint32_t r = 0; r < schedule->ranks; r++) {

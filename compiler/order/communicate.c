@@ -1,4 +1,4 @@
-#include "compiler/prove/communicate.h"
+#include "compiler/order/communicate.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-#ifndef PROVE_COMMUNICATE_H
-#define PROVE_COMMUNICATE_H
+#ifndef ORDER_COMMUNICATE_H
+#define ORDER_COMMUNICATE_H
 
 /* Messages between ranks, derived from the placement and the dependences. */
 
