@@ -7,6 +7,7 @@
 #include "compiler/compile.h"
 #include "compiler/measured/calibrate.h"
 #include "compiler/measured/diff.h"
+#include "compiler/measured/kineto_costs.h"
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
 #include "compiler/output/explain.h"
@@ -294,6 +295,9 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
         return advise(options, arena, stdout, error);
     else if (options->command == COMMAND_DIFF)
         return run_diff(job, error);
+    else if (options->command == COMMAND_CALIBRATE && options->map)
+        return kineto_calibrate(options->map, options->input_count, options->inputs,
+                                options->output ? options->output : "-", arena, error);
     else if (options->command == COMMAND_CALIBRATE)
         return calibrate(options->input_count, options->inputs, (uint32_t)options->fastest,
                          options->output ? options->output : "-", arena, error);

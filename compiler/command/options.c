@@ -33,6 +33,9 @@ const char command_line_help[] =
     "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and "
     "--fastest N\n"
     "                                               where others disturb the machine: of the N shortest steps only\n"
+    "       dpc calibrate --map FILE TRACE...       the same for components of layers, from traces of the PyTorch "
+    "profiler;\n"
+    "                                               FILE says what the names in them mean (maps/)\n"
     "       dpc balance --replicas R --gpus N [options] LOADS.csv    replicas of experts placed on GPUs; dpc balance "
     "--help\n"
     "  -o FILE                 writes the program that dprun executes\n"
@@ -192,6 +195,7 @@ enum {
     JSON,
     STEP,
     FASTEST,
+    MAP,
     SORT,
     WIDTH,
     ALLOW,
@@ -255,8 +259,8 @@ static Status check_given(Command command, OptionSet given, Error *error)
                              "--emit=svg only");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
-        if (given & ~(bit(OUTPUT) | bit(FASTEST)))
-            return error_set(error, STATUS_BAD_USAGE, "dpc calibrate goes with -o and --fastest only");
+        if (given & ~(bit(OUTPUT) | bit(FASTEST) | bit(MAP)))
+            return error_set(error, STATUS_BAD_USAGE, "dpc calibrate goes with -o, --fastest and --map only");
         return STATUS_OK;
     default:
         if (given & (bit(STAGES) | bit(SORT)))
@@ -269,6 +273,8 @@ static Status check_given(Command command, OptionSet given, Error *error)
             return error_set(error, STATUS_BAD_USAGE, "--step goes with dpc diff");
         if (given & bit(FASTEST))
             return error_set(error, STATUS_BAD_USAGE, "--fastest goes with dpc calibrate");
+        if (given & bit(MAP))
+            return error_set(error, STATUS_BAD_USAGE, "--map goes with dpc calibrate");
         if (given & bit(SWEEP) && given & (bit(OUTPUT) | bit(EMIT) | bit(EXPLAIN) | bit(DUMP)))
             return error_set(error, STATUS_BAD_USAGE, "--sweep only proves: it goes with no -o, --emit or --dump");
         return STATUS_OK;
@@ -300,7 +306,8 @@ static Status check_inputs(const Options *options, Error *error)
         if (options->input_count < 1)
             return error_set(
                 error, STATUS_BAD_USAGE,
-                "no trace given: dpc calibrate [-o FILE] [--fastest N] TRACE..., a trace being one of dprun --trace");
+                "no trace given: dpc calibrate [-o FILE] [--fastest N] TRACE..., a trace being one of dprun --trace; "
+                "or, of the PyTorch profiler, dpc calibrate --map FILE [-o FILE] TRACE...");
         return STATUS_OK;
     default:
         return options->input_count == 1 ? STATUS_OK : not_one_schedule(options->inputs, options->input_count, error);
@@ -321,6 +328,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
                                           {"json", no_argument, NULL, JSON},
                                           {"step", required_argument, NULL, STEP},
                                           {"fastest", required_argument, NULL, FASTEST},
+                                          {"map", required_argument, NULL, MAP},
                                           {"width", required_argument, NULL, WIDTH},
                                           {"sort", required_argument, NULL, SORT},
                                           {"allow", required_argument, NULL, ALLOW},
@@ -409,6 +417,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         case SLOT_BYTES: TRY(memory_set_sizes(&options->memory, optarg, error)); break;
         case MEMORY_LIMIT: TRY(memory_set_limit(&options->memory, optarg, error)); break;
         case STEP: TRY(option_number("--step", optarg, &options->step, error)); break;
+        case MAP: options->map = optarg; break;
         case FASTEST:
             TRY(option_number("--fastest", optarg, &options->fastest, error));
             if (options->fastest < 1 || options->fastest > UINT32_MAX)

@@ -62,6 +62,7 @@ typedef struct Options {
     const char *output;            /* -o */
     int64_t step;                  /* diff: of the trace; 0: the typical one */
     int64_t fastest;               /* calibrate: so many steps of each trace; 0: all */
+    const char *map;               /* calibrate: what names in a trace of the PyTorch profiler mean; NULL: of dprun */
     struct {
         EmitKind kind;
         const char *file; /* "-": stdout */

@@ -86,8 +86,10 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
     const double slower = recipe_slowdown(recipe, costs, RECIPE_COMM, communicates);
     if (!recipe->share)
         return;
-    fprintf(stream, "%u of %u multiprocessors communicate: computation takes %u/%u = %.4g times as long", recipe->share,
-            recipe->whole, recipe->whole, recipe->whole - recipe->share,
+    fprintf(stream, "%u of %u multiprocessors communicate: computation takes ", recipe->share, recipe->whole);
+    if (costs->compute_share > 0)
+        fprintf(stream, "%.4g (the share that it had when it was measured) * ", costs->compute_share);
+    fprintf(stream, "%u/%u = %.4g times as long", recipe->whole, recipe->whole - recipe->share,
             recipe_slowdown(recipe, costs, RECIPE_COMPUTE, computes));
     if (slower > 1)
         fprintf(stream, ", communication, which needs %g, %.4g times", costs->multiprocessors, slower);

@@ -93,6 +93,7 @@ static const Key keys[] = {
      offsetof(LinkCost, bandwidth)},
     {"layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, layers), 0},
     {"multiprocessors", INDEX_NONE, NUMBER_WHOLE, 0, RECIPE_SHARE_MAX, offsetof(Costs, multiprocessors), 0},
+    {"compute_share", INDEX_NONE, NUMBER_ANY, 1e-6, 1, offsetof(Costs, compute_share), 0},
     {"model_layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, model_layers), 0},
     PART_TIMES("attention", RECIPE_ATTENTION),
     PART_TIMES("mlp", RECIPE_MLP),

@@ -20,6 +20,8 @@
                            given, the others take none
      layers = 4            layers of a stage: F, I, W of the stage follow from its components, and FB from the recipe
                            of F&Bs if there is one
+     compute_share = 0.85  of the multiprocessors, on which the times of components that compute were measured: beside
+                           communication
      multiprocessors = 20  that communication within a layer needs for its time, where the recipe keeps a share for it;
                            on fewer it takes longer (recipe_times.h)
 
@@ -81,6 +83,7 @@ typedef struct Costs {
     double model_stages;        /* how many stages the costs are of; 0: not given, as many as the schedule has */
     double model_layers;        /* of the whole model; < 1: not given */
     double multiprocessors;     /* that communication within a layer needs; 0: any share is enough */
+    double compute_share;       /* of the multiprocessors, that computing had when it was measured; 0: all */
     uint32_t said;              /* bits 1 << StageCost: given for all stages, not by default */
     const DerivedCost *derived; /* [derived_count], the arena's; of costs_resolve */
     uint32_t derived_count;

@@ -20,7 +20,7 @@ double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream st
     if (!recipe->share)
         return 1;
     if (!recipe_communicates[entry.component])
-        return whole / (whole - share);
+        return (costs->compute_share > 0 ? costs->compute_share : 1) * whole / (whole - share);
     return fmax(costs->multiprocessors / (stream == RECIPE_COMM ? share : whole - share), 1);
 }
 

@@ -4,7 +4,7 @@
 /* What the inside of an F&B is taken to cost: two streams, each in its order, through all layers of a stage. What the
    recipe keeps for communication, `share` of the multiprocessors' `whole`, is kept throughout: what computes has the
    others alone and takes whole / (whole - share) of its time, as matrix products and memory-bound work do that fill the
-   device. Communication takes its time from Costs.multiprocessors on, which are enough (20 of 132 for the all-to-all
+   device. Where its time was measured on Costs.compute_share of the device, it takes that share of this. Communication takes its time from Costs.multiprocessors on, which are enough (20 of 132 for the all-to-all
    kernels of DeepSeek's published profile), and on fewer inversely longer. */
 
 #include "runtime/program/costs.h"
@@ -29,7 +29,7 @@ typedef struct RecipeTimes {
 uint32_t recipe_layers(const Costs *costs);
 /* Time of an entry, in one layer; 0 where none is given. */
 double recipe_time(const Costs *costs, RecipeEntry entry);
-/* How much longer entries of a stream take in an F&B: at least 1. */
+/* How much longer entries of a stream take in an F&B than their costs say. */
 double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry);
 
 /* An entry with what it waits for in its layer and what it takes, share included. */

@@ -1,0 +1,66 @@
+#ifndef MEASURED_KINETO_MAP_H
+#define MEASURED_KINETO_MAP_H
+
+/* What the names in a trace of the PyTorch profiler mean. A map is a file of settings (runtime/base/settings.h):
+
+     attention.F        = attn(F)          an annotation (record_function) around this component's launches
+     attention.F.first  = *ln_fwd_kernel*  without annotations: the first kernel of the component. These lines, in their
+                                           order, are the cycle in which the components of a stream follow each other
+     attention.F.kernel = *flash_fwd*      without either: a kernel that only this component has
+     FB                 = 1F1B             an annotation around the layers of one F&B
+     F = PP:{stage}F{microbatch}           an annotation around a pass of a stage; also B, I, W, U. Without {stage} the
+                                           stage is the rank; without {microbatch} passes count in their order
+     comm.stream        = 27               the stream of communication, or
+     comm.kernel        = nccl*            its kernels. Without both, the kernels of dispatch and combine
+     comm.data          = *dispatch<*      kernels that move data; the rest of a component's time waits for other ranks
+
+   A component is one of runtime/base/recipe.h with its pass: F, B, W. In a pattern * stands for any text and ? for any
+   character. A key may have several lines: any of them counts. */
+
+#include "compiler/schedule/schedule.h"
+#include "runtime/base/arena.h"
+#include "runtime/base/recipe.h"
+#include "runtime/base/status.h"
+
+/* What a line is about: a component's pass, a pass of a stage, an F&B, or communication. */
+enum {
+    SUBJECT_PASS = RECIPE_ENTRIES, /* + ActionKind */
+    SUBJECT_FB = SUBJECT_PASS + ACTION_U + 1,
+    SUBJECT_COMM,
+    SUBJECTS,
+    SUBJECT_NONE = SUBJECTS,
+};
+
+/* How a line recognises it. */
+typedef enum MapUse { MAP_ANNOTATION, MAP_FIRST, MAP_KERNEL, MAP_STREAM, MAP_DATA, MAP_USES } MapUse;
+
+typedef struct MapRule {
+    uint8_t subject, use;
+    const char *pattern;
+} MapRule;
+
+typedef struct KinetoMap {
+    const char *path;
+    MapRule *rules; /* in the file's order */
+    size_t count, capacity;
+} KinetoMap;
+
+/* The numbers that {stage} and {microbatch} stood for; -1: the pattern has none. */
+typedef struct MapNumbers {
+    int64_t stage, microbatch;
+} MapNumbers;
+
+/* STATUS_BAD_INPUT names file and line. The arena owns what the map points to. */
+Status kineto_map_read(const char *path, Arena *arena, KinetoMap *map, Error *error);
+bool kineto_map_has(const KinetoMap *map, MapUse use);
+/* Whether the text is what the pattern stands for. numbers may be NULL. */
+bool kineto_map_matches(const char *pattern, const char *text, MapNumbers *numbers);
+/* The first rule of that use whose pattern the text matches; NULL: none. */
+const MapRule *kineto_map_find(const KinetoMap *map, MapUse use, const char *text, MapNumbers *numbers);
+
+static inline RecipeEntry subject_entry(unsigned subject)
+{
+    return (RecipeEntry){(uint8_t)(subject / RECIPE_PASSES), (uint8_t)(subject % RECIPE_PASSES)};
+}
+
+#endif

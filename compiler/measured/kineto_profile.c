@@ -1,0 +1,435 @@
+#include "compiler/measured/kineto_profile.h"
+
+#include "compiler/measured/kineto_join.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NO_SPAN = UINT32_MAX, NO_GROUP = UINT32_MAX, GRIDS_MAX = 16 };
+
+/* What a map says about the name of a kernel. */
+typedef struct NameUse {
+    bool known, comm, data;
+    uint8_t subject; /* that only this kernel's name tells */
+} NameUse;
+
+/* What became of a kernel. */
+typedef struct Resolved {
+    uint32_t span;  /* NO_SPAN */
+    uint32_t pair;  /* the F&B's annotation, by number; JOIN_NONE */
+    uint8_t stream; /* RecipeStream */
+} Resolved;
+
+/* The components of a stream by the cycle of first kernels, or by name. */
+typedef struct Lane {
+    bool annotated;   /* some kernel has its component by annotation */
+    uint32_t next;    /* of the cycle */
+    uint32_t current; /* span; NO_SPAN */
+} Lane;
+
+typedef struct Profiler {
+    KinetoProfile *profile;
+    const KinetoMap *map;
+    Arena *arena;
+    KinetoJoin join;
+    JoinRanges components, pairs;
+    NameUse *names;
+    Resolved *resolved; /* [kernel_count] */
+    const MapRule *cycles[RECIPE_STREAMS][RECIPE_ENTRIES];
+    uint32_t cycle_counts[RECIPE_STREAMS];
+    bool lanes_given; /* the map says which kernels communicate */
+    uint32_t span_capacity;
+} Profiler;
+
+static bool communicates(unsigned subject) { return recipe_communicates[subject_entry(subject).component]; }
+
+/* --- names --- */
+
+static bool has_rule(const KinetoMap *map, MapUse use, unsigned subject, const char *text)
+{
+    for (size_t i = 0; i < map->count; i++)
+        if (map->rules[i].use == use && map->rules[i].subject == subject &&
+            kineto_map_matches(map->rules[i].pattern, text, NULL))
+            return true;
+    return false;
+}
+
+static const NameUse *use_of(Profiler *profiler, uint32_t name)
+{
+    const char *text = profiler->profile->trace->names[name];
+    NameUse *use = &profiler->names[name];
+    if (use->known)
+        return use;
+    *use = (NameUse){.known = true, .subject = SUBJECT_NONE};
+    use->comm = has_rule(profiler->map, MAP_KERNEL, SUBJECT_COMM, text);
+    use->data = has_rule(profiler->map, MAP_DATA, SUBJECT_COMM, text);
+    for (size_t i = 0; i < profiler->map->count && use->subject == SUBJECT_NONE; i++) {
+        const MapRule *rule = &profiler->map->rules[i];
+        if (rule->use == MAP_KERNEL && rule->subject < SUBJECT_PASS && kineto_map_matches(rule->pattern, text, NULL))
+            use->subject = rule->subject;
+    }
+    return use;
+}
+
+/* --- spans --- */
+
+static uint32_t add_span(Profiler *profiler, unsigned subject)
+{
+    KinetoProfile *profile = profiler->profile;
+    if (profile->span_count == profiler->span_capacity) {
+        const uint32_t grown = profiler->span_capacity ? 2 * profiler->span_capacity : 256;
+        profile->spans = arena_grow(profiler->arena, profile->spans, profile->span_count * sizeof *profile->spans,
+                                    grown * sizeof *profile->spans);
+        profiler->span_capacity = grown;
+    }
+    profile->spans[profile->span_count] =
+        (ProfileSpan){.start = INT64_MAX, .group = NO_GROUP, .subject = (uint8_t)subject};
+    return profile->span_count++;
+}
+
+static void widen(int64_t *start, int64_t *end, const KinetoKernel *kernel)
+{
+    *start = kernel->start < *start ? kernel->start : *start;
+    *end = kernel->end > *end ? kernel->end : *end;
+}
+
+static void add_kernel(Profiler *profiler, uint32_t number, const KinetoKernel *kernel, Resolved *resolved)
+{
+    ProfileSpan *span = &profiler->profile->spans[number];
+    resolved->span = number;
+    widen(&span->start, &span->end, kernel);
+    if (!communicates(span->subject) || !use_of(profiler, kernel->name)->data)
+        return;
+    if (span->data_end == span->data_start) {
+        span->data_start = kernel->start;
+        span->data_end = kernel->end;
+    }
+    widen(&span->data_start, &span->data_end, kernel);
+}
+
+/* --- the component of each kernel of a device: kernels [begin, end) in the order of their starts --- */
+
+static RecipeStream stream_of(Profiler *profiler, const KinetoKernel *kernel, unsigned subject)
+{
+    if (!profiler->lanes_given)
+        return subject != SUBJECT_NONE && communicates(subject) ? RECIPE_COMM : RECIPE_COMPUTE;
+    char stream[16];
+    snprintf(stream, sizeof stream, "%u", kernel->stream);
+    const bool comm = use_of(profiler, kernel->name)->comm || has_rule(profiler->map, MAP_STREAM, SUBJECT_COMM, stream);
+    return comm ? RECIPE_COMM : RECIPE_COMPUTE;
+}
+
+static void by_annotation(Profiler *profiler, size_t begin, size_t end, Lane *lanes)
+{
+    KinetoProfile *profile = profiler->profile;
+    uint32_t *spans = arena_array(profiler->arena, profiler->components.count, sizeof *spans); /* number + 1; 0: none */
+    for (size_t i = begin; i < end; i++) {
+        const KinetoKernel *kernel = &profile->trace->kernels[i];
+        const KinetoLaunch *launch = kineto_launch(&profiler->join, kernel);
+        Resolved *resolved = &profiler->resolved[i];
+        const uint32_t range = launch ? join_find(&profiler->components, launch) : JOIN_NONE;
+        const unsigned subject = range == JOIN_NONE ? SUBJECT_NONE : profiler->components.ranges[range].subject;
+        *resolved = (Resolved){NO_SPAN, launch ? join_find(&profiler->pairs, launch) : JOIN_NONE,
+                               (uint8_t)stream_of(profiler, kernel, subject)};
+        profile->orphans += !launch;
+        if (range == JOIN_NONE)
+            continue;
+        if (!spans[range])
+            spans[range] = add_span(profiler, subject) + 1;
+        add_kernel(profiler, spans[range] - 1, kernel, resolved);
+        lanes[resolved->stream].annotated = true;
+        profile->found |= FOUND_BY_ANNOTATION;
+    }
+}
+
+/* A kernel that is the next component's first begins it; all that follow are of this component. */
+static void by_cycle(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
+{
+    const MapRule *const *cycle = profiler->cycles[resolved->stream];
+    const char *name = profiler->profile->trace->names[kernel->name];
+    if (kineto_map_matches(cycle[lane->next]->pattern, name, NULL)) {
+        lane->current = add_span(profiler, cycle[lane->next]->subject);
+        lane->next = (lane->next + 1) % profiler->cycle_counts[resolved->stream];
+        profiler->profile->found |= FOUND_BY_CYCLE;
+    }
+    if (lane->current != NO_SPAN)
+        add_kernel(profiler, lane->current, kernel, resolved);
+}
+
+/* A component lasts until a kernel comes that another has for itself. */
+static void by_name(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
+{
+    const unsigned subject = use_of(profiler, kernel->name)->subject;
+    if (subject == SUBJECT_NONE)
+        return;
+    if (!profiler->lanes_given)
+        resolved->stream = communicates(subject) ? RECIPE_COMM : RECIPE_COMPUTE;
+    if (lane->current == NO_SPAN || profiler->profile->spans[lane->current].subject != subject)
+        lane->current = add_span(profiler, subject);
+    add_kernel(profiler, lane->current, kernel, resolved);
+    profiler->profile->found |= FOUND_BY_NAME;
+}
+
+static void resolve_device(Profiler *profiler, size_t begin, size_t end)
+{
+    Lane lanes[RECIPE_STREAMS] = {{.current = NO_SPAN}, {.current = NO_SPAN}};
+    by_annotation(profiler, begin, end, lanes);
+    for (size_t i = begin; i < end; i++) {
+        Resolved *resolved = &profiler->resolved[i];
+        Lane *lane = &lanes[resolved->stream];
+        if (resolved->span != NO_SPAN)
+            lane->current = NO_SPAN;
+        else if (!lane->annotated && profiler->cycle_counts[resolved->stream])
+            by_cycle(profiler, &profiler->profile->trace->kernels[i], resolved, lane);
+        else
+            by_name(profiler, &profiler->profile->trace->kernels[i], resolved, lane);
+    }
+}
+
+/* --- groups --- */
+
+typedef struct Interval {
+    int64_t start, end;
+} Interval;
+
+/* Kernels in the order of their starts, those that overlap as one. */
+static size_t merge(Interval *intervals, size_t count, const KinetoKernel *kernel)
+{
+    if (count && kernel->start <= intervals[count - 1].end) {
+        if (kernel->end > intervals[count - 1].end)
+            intervals[count - 1].end = kernel->end;
+        return count;
+    }
+    intervals[count] = (Interval){kernel->start, kernel->end};
+    return count + 1;
+}
+
+static int64_t length_of(const Interval *intervals, size_t count)
+{
+    int64_t length = 0;
+    for (size_t i = 0; i < count; i++)
+        length += intervals[i].end - intervals[i].start;
+    return length;
+}
+
+static int64_t common_length(const Interval *a, size_t a_count, const Interval *b, size_t b_count)
+{
+    int64_t length = 0;
+    for (size_t i = 0, k = 0; i < a_count && k < b_count;) {
+        const int64_t start = a[i].start > b[k].start ? a[i].start : b[k].start;
+        const int64_t end = a[i].end < b[k].end ? a[i].end : b[k].end;
+        length += end > start ? end - start : 0;
+        if (a[i].end < b[k].end)
+            i++;
+        else
+            k++;
+    }
+    return length;
+}
+
+typedef struct Placed {
+    const KinetoKernel *kernel;
+    const Resolved *resolved;
+} Placed;
+
+static int by_group(const void *left, const void *right)
+{
+    const Placed *a = left, *b = right;
+    if (a->kernel->device != b->kernel->device)
+        return a->kernel->device < b->kernel->device ? -1 : 1;
+    if (a->resolved->pair != b->resolved->pair)
+        return a->resolved->pair < b->resolved->pair ? -1 : 1;
+    return (a->kernel > b->kernel) - (a->kernel < b->kernel);
+}
+
+static bool same_group(const Placed *a, const Placed *b)
+{
+    return a->kernel->device == b->kernel->device && a->resolved->pair == b->resolved->pair;
+}
+
+/* The kernels of one F&B, or without any of one GPU, in the order of their starts. */
+static void add_group(Profiler *profiler, const Placed *placed, size_t count, Interval *const *scratch)
+{
+    KinetoProfile *profile = profiler->profile;
+    ProfileGroup group = {.start = INT64_MAX, .device = placed->kernel->device};
+    size_t counts[RECIPE_STREAMS] = {0};
+    for (size_t i = 0; i < count; i++) {
+        const KinetoKernel *kernel = placed[i].kernel;
+        const Resolved *resolved = placed[i].resolved;
+        widen(&group.start, &group.end, kernel);
+        counts[resolved->stream] = merge(scratch[resolved->stream], counts[resolved->stream], kernel);
+        if (resolved->span != NO_SPAN) {
+            profile->spans[resolved->span].group = profile->group_count;
+        } else {
+            profile->foreign++;
+            profile->foreign_time += kernel->end - kernel->start;
+        }
+    }
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        group.busy[s] = length_of(scratch[s], counts[s]);
+    group.both =
+        common_length(scratch[RECIPE_COMPUTE], counts[RECIPE_COMPUTE], scratch[RECIPE_COMM], counts[RECIPE_COMM]);
+    group.idle = group.end - group.start - (group.busy[RECIPE_COMPUTE] + group.busy[RECIPE_COMM] - group.both);
+    profile->groups[profile->group_count++] = group;
+}
+
+static void make_groups(Profiler *profiler)
+{
+    KinetoProfile *profile = profiler->profile;
+    const size_t count = profile->trace->kernel_count;
+    Placed *placed = arena_array(profiler->arena, count, sizeof *placed);
+    Interval *scratch[RECIPE_STREAMS];
+    for (int s = 0; s < RECIPE_STREAMS; s++)
+        scratch[s] = arena_array(profiler->arena, count, sizeof **scratch);
+    for (size_t i = 0; i < count; i++) {
+        placed[i] = (Placed){&profile->trace->kernels[i], &profiler->resolved[i]};
+        profile->has_pairs |= profiler->resolved[i].pair != JOIN_NONE;
+    }
+    qsort(placed, count, sizeof *placed, by_group);
+    size_t groups = 0;
+    for (size_t i = 0; i < count; i++)
+        groups += i == 0 || !same_group(&placed[i - 1], &placed[i]);
+    profile->groups = arena_array(profiler->arena, groups, sizeof *profile->groups);
+    for (size_t begin = 0, end; begin < count; begin = end) {
+        const Placed *first = &placed[begin];
+        for (end = begin; end < count && same_group(first, &placed[end]);)
+            end++;
+        if (first->resolved->pair != JOIN_NONE || !profile->has_pairs)
+            add_group(profiler, first, end - begin, scratch);
+    }
+}
+
+/* --- spans in their order --- */
+
+static int compare_spans(const void *left, const void *right)
+{
+    const ProfileSpan *a = left, *b = right;
+    if (a->group != b->group)
+        return a->group < b->group ? -1 : 1;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    return (a->subject > b->subject) - (a->subject < b->subject);
+}
+
+/* Drops what is in no F&B, if there are any, and counts the layers of the others. */
+static void order_spans(KinetoProfile *profile)
+{
+    uint32_t kept = 0, counts[RECIPE_ENTRIES] = {0};
+    for (uint32_t i = 0; i < profile->span_count; i++)
+        if (profile->spans[i].group != NO_GROUP)
+            profile->spans[kept++] = profile->spans[i];
+    profile->span_count = kept;
+    if (kept)
+        qsort(profile->spans, kept, sizeof *profile->spans, compare_spans);
+    for (uint32_t i = 0; i < kept; i++) {
+        ProfileSpan *span = &profile->spans[i];
+        if (i && span->group != span[-1].group)
+            memset(counts, 0, sizeof counts);
+        span->layer = counts[span->subject]++;
+        profile->layers = span->layer >= profile->layers ? span->layer + 1 : profile->layers;
+    }
+}
+
+/* The grid in which the kernels of communication spend most time. Each of its blocks takes a multiprocessor. */
+static void find_blocks(Profiler *profiler)
+{
+    struct {
+        uint32_t blocks;
+        int64_t time;
+    } grids[GRIDS_MAX] = {{0, 0}};
+    int64_t most = 0;
+    const KinetoTrace *trace = profiler->profile->trace;
+    for (size_t i = 0; i < trace->kernel_count; i++) {
+        const KinetoKernel *kernel = &trace->kernels[i];
+        if (profiler->resolved[i].stream != RECIPE_COMM || profiler->resolved[i].span == NO_SPAN || !kernel->blocks)
+            continue;
+        int grid = 0;
+        while (grid < GRIDS_MAX - 1 && grids[grid].blocks && grids[grid].blocks != kernel->blocks)
+            grid++;
+        if (grids[grid].blocks && grids[grid].blocks != kernel->blocks)
+            continue;
+        grids[grid].blocks = kernel->blocks;
+        grids[grid].time += kernel->end - kernel->start;
+        if (grids[grid].time > most) {
+            most = grids[grid].time;
+            profiler->profile->blocks = kernel->blocks;
+        }
+    }
+}
+
+/* --- all of it --- */
+
+static int by_device_and_start(const void *left, const void *right)
+{
+    const KinetoKernel *a = left, *b = right;
+    if (a->device != b->device)
+        return a->device < b->device ? -1 : 1;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    return (a->end > b->end) - (a->end < b->end);
+}
+
+static Status read_cycles(Profiler *profiler, Error *error)
+{
+    const KinetoMap *map = profiler->map;
+    for (size_t i = 0; i < map->count; i++) {
+        const MapRule *rule = &map->rules[i];
+        profiler->lanes_given |= rule->subject == SUBJECT_COMM && (rule->use == MAP_STREAM || rule->use == MAP_KERNEL);
+        if (rule->use != MAP_FIRST)
+            continue;
+        const RecipeStream stream = communicates(rule->subject) ? RECIPE_COMM : RECIPE_COMPUTE;
+        if (profiler->cycle_counts[stream] == RECIPE_ENTRIES)
+            return error_set(error, STATUS_BAD_INPUT, "%s: more than %d first kernels in a cycle", map->path,
+                             (int)RECIPE_ENTRIES);
+        profiler->cycles[stream][profiler->cycle_counts[stream]++] = rule;
+    }
+    if (profiler->cycle_counts[RECIPE_COMM] && !profiler->lanes_given)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: dispatch and combine have first kernels, so it must say which kernels communicate: "
+                         "comm.stream or comm.kernel",
+                         map->path);
+    return STATUS_OK;
+}
+
+/* What the trace has instead: some of its annotations. */
+static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error *error)
+{
+    enum { SHOWN = 6 };
+    char names[400] = "";
+    uint32_t shown = 0;
+    for (size_t i = 0; i < trace->annotation_count && shown < SHOWN; i++) {
+        const char *name = trace->names[trace->annotations[i].name];
+        if (strncmp(name, "ProfilerStep", 12) == 0 || strstr(names, name))
+            continue;
+        const size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%.50s", shown++ ? ", " : "", name);
+    }
+    return error_set(error, STATUS_BAD_INPUT, "%s: no kernel of it is of a component that %s knows; %s%s", trace->path,
+                     map->path, shown ? "its annotations are called " : "it has no annotations", names);
+}
+
+Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *arena, KinetoProfile *profile,
+                      Error *error)
+{
+    *profile = (KinetoProfile){.trace = trace, .map = map, .kernels = trace->kernel_count};
+    Profiler profiler = {.profile = profile, .map = map, .arena = arena};
+    TRY(read_cycles(&profiler, error));
+    if (trace->kernel_count)
+        qsort(trace->kernels, trace->kernel_count, sizeof *trace->kernels, by_device_and_start);
+    profiler.join = kineto_join(trace);
+    profiler.components = join_ranges(trace, map, 0, SUBJECT_PASS - 1, arena);
+    profiler.pairs = join_ranges(trace, map, SUBJECT_FB, SUBJECT_FB, arena);
+    profiler.names = arena_array(arena, trace->name_count, sizeof *profiler.names);
+    profiler.resolved = arena_array(arena, trace->kernel_count, sizeof *profiler.resolved);
+    for (size_t begin = 0, end; begin < trace->kernel_count; begin = end) {
+        for (end = begin; end < trace->kernel_count && trace->kernels[end].device == trace->kernels[begin].device;)
+            end++;
+        resolve_device(&profiler, begin, end);
+    }
+    if (!profile->span_count)
+        return fail_unknown(trace, map, error);
+    make_groups(&profiler);
+    order_spans(profile);
+    find_blocks(&profiler);
+    return profile->span_count ? STATUS_OK : fail_unknown(trace, map, error);
+}

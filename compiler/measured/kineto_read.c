@@ -1,0 +1,414 @@
+#include "compiler/measured/kineto_read.h"
+
+#include "compiler/measured/json_read.h"
+#include "runtime/base/text.h"
+
+#include <string.h>
+
+enum { NAME_BYTES = 4096 };
+
+/* What an event is to us. */
+typedef enum EventUse { USE_NONE, USE_KERNEL, USE_LAUNCH, USE_ANNOTATION } EventUse;
+
+/* The event that is being read. Numbers < 0: not given. */
+typedef struct Event {
+    EventUse use;
+    char phase;
+    char name[NAME_BYTES];
+    int64_t start, duration; /* ns */
+    int64_t process, thread, correlation, stream, device, blocks;
+} Event;
+
+/* A growing array of the arena's. */
+typedef struct List {
+    void *items;
+    size_t count, capacity;
+} List;
+
+typedef struct Reader {
+    JsonReader json;
+    Arena *arena;
+    KinetoTrace *trace;
+    List kernels, launches, annotations, names;
+    uint32_t *buckets; /* [bucket_count] of names by hash: number + 1; 0: free */
+    size_t bucket_count;
+    int64_t base; /* ns */
+    Event event;
+} Reader;
+
+static void *list_add(List *list, size_t size, Arena *arena)
+{
+    if (list->count == list->capacity) {
+        const size_t grown = list->capacity ? 2 * list->capacity : 1024;
+        list->items = arena_grow(arena, list->items, list->count * size, grown * size);
+        list->capacity = grown;
+    }
+    return (char *)list->items + list->count++ * size;
+}
+
+/* --- names, each kept once --- */
+
+static size_t hash_text(const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325; /* FNV-1a */
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
+    return (size_t)(hash ^ hash >> 32);
+}
+
+static uint32_t *find_bucket(const Reader *reader, const char *name)
+{
+    const char *const *names = reader->names.items;
+    size_t bucket = hash_text(name) & (reader->bucket_count - 1);
+    while (reader->buckets[bucket] && strcmp(names[reader->buckets[bucket] - 1], name) != 0)
+        bucket = (bucket + 1) & (reader->bucket_count - 1);
+    return &reader->buckets[bucket];
+}
+
+static void grow_buckets(Reader *reader)
+{
+    const char *const *names = reader->names.items;
+    reader->bucket_count = reader->bucket_count ? 2 * reader->bucket_count : 1024;
+    reader->buckets = arena_array(reader->arena, reader->bucket_count, sizeof *reader->buckets);
+    for (size_t i = 0; i < reader->names.count; i++)
+        *find_bucket(reader, names[i]) = (uint32_t)i + 1;
+}
+
+static uint32_t number_of_name(Reader *reader, char *name)
+{
+    text_make_printable(name);
+    if (2 * reader->names.count >= reader->bucket_count)
+        grow_buckets(reader);
+    uint32_t *bucket = find_bucket(reader, name);
+    if (!*bucket) {
+        *(const char **)list_add(&reader->names, sizeof(char *), reader->arena) =
+            arena_text(reader->arena, name, strlen(name));
+        *bucket = (uint32_t)reader->names.count;
+    }
+    return *bucket - 1;
+}
+
+/* --- an event --- */
+
+static void keep_event(Reader *reader)
+{
+    Event *event = &reader->event;
+    KinetoTrace *trace = reader->trace;
+    if (event->use == USE_NONE || event->phase != 'X')
+        return;
+    if (event->start < 0 || (event->duration < 0 && event->use != USE_LAUNCH)) {
+        trace->incomplete++;
+        return;
+    }
+    const int64_t end = event->start + event->duration;
+    const uint32_t correlation = event->correlation > 0 ? (uint32_t)event->correlation : 0;
+    const uint32_t process = (uint32_t)event->process, thread = (uint32_t)event->thread;
+    if (event->use == USE_LAUNCH && correlation)
+        *(KinetoLaunch *)list_add(&reader->launches, sizeof(KinetoLaunch), reader->arena) =
+            (KinetoLaunch){event->start, correlation, process, thread};
+    else if (event->use == USE_ANNOTATION)
+        *(KinetoAnnotation *)list_add(&reader->annotations, sizeof(KinetoAnnotation), reader->arena) =
+            (KinetoAnnotation){event->start, end, number_of_name(reader, event->name), process, thread};
+    else if (event->use == USE_KERNEL)
+        *(KinetoKernel *)list_add(&reader->kernels, sizeof(KinetoKernel), reader->arena) = (KinetoKernel){
+            .start = event->start,
+            .end = end,
+            .name = number_of_name(reader, event->name),
+            .correlation = correlation,
+            .blocks = event->blocks > 0 && event->blocks < UINT32_MAX ? (uint32_t)event->blocks : 0,
+            .device = (uint16_t)(event->device >= 0 ? event->device : event->process),
+            .stream = (uint16_t)(event->stream >= 0 ? event->stream : event->thread),
+        };
+}
+
+static EventUse use_of(const JsonReader *json)
+{
+    static const char *const runtimes[] = {"cuda_runtime", "cuda_driver", "hip_runtime", "hip_driver"};
+    if (json_is(json, "kernel") || json_is(json, "gpu_memcpy") || json_is(json, "gpu_memset"))
+        return USE_KERNEL;
+    if (json_is(json, "user_annotation"))
+        return USE_ANNOTATION;
+    for (size_t i = 0; i < sizeof runtimes / sizeof *runtimes; i++)
+        if (json_is(json, runtimes[i]))
+            return USE_LAUNCH;
+    return USE_NONE;
+}
+
+/* A whole number of at least 0; -1: the token is none. */
+static int64_t whole(const JsonReader *json)
+{
+    int64_t value = 0;
+    for (size_t i = 0; i < json->length; i++) {
+        const char c = json->text[i];
+        if (c < '0' || c > '9' || i == 18)
+            return -1;
+        value = 10 * value + (c - '0');
+    }
+    return json->length ? value : -1;
+}
+
+/* Microseconds with a fraction, exactly, as nanoseconds: a double has too few digits for the time since 1970. -1: none,
+   or more than a century. */
+static int64_t nanoseconds(const JsonReader *json)
+{
+    enum { DIGITS_MAX = 16 };
+    static const int64_t most = 3000000000000000000;
+    int64_t value = 0;
+    size_t i = 0;
+    int fraction = 0;
+    for (; i < json->length && json->text[i] >= '0' && json->text[i] <= '9' && i < DIGITS_MAX; i++)
+        value = 10 * value + (json->text[i] - '0');
+    if (i == 0 || value > most / 1000)
+        return -1;
+    if (i < json->length && json->text[i] == '.')
+        for (i++; i < json->length && json->text[i] >= '0' && json->text[i] <= '9'; i++)
+            if (fraction < 3) {
+                value = 10 * value + (json->text[i] - '0');
+                fraction++;
+            }
+    for (; fraction < 3; fraction++)
+        value *= 10;
+    if (i < json->length) { /* an exponent */
+        const double slow = json_number(json) * 1e3;
+        return slow >= 0 && slow < (double)most ? (int64_t)slow : -1;
+    }
+    return value;
+}
+
+/* The product of the numbers of an array: the blocks of a grid. */
+static int64_t read_product(JsonReader *json, JsonKind kind)
+{
+    double product = 1;
+    if (kind != JSON_ARRAY) {
+        json_skip(json, kind);
+        return -1;
+    }
+    while ((kind = json_next(json)) != JSON_ARRAY_END && kind != JSON_END)
+        if (kind == JSON_NUMBER)
+            product *= json_number(json);
+        else
+            json_skip(json, kind);
+    return product >= 1 && product < 1e9 ? (int64_t)product : -1;
+}
+
+static void read_arguments(JsonReader *json, Event *event)
+{
+    while (json_next(json) == JSON_KEY) {
+        int64_t *number = json_is(json, "correlation") ? &event->correlation
+                          : json_is(json, "stream")    ? &event->stream
+                          : json_is(json, "device")    ? &event->device
+                                                       : NULL;
+        const bool grid = json_is(json, "grid");
+        const JsonKind kind = json_next(json);
+        if (grid)
+            event->blocks = read_product(json, kind);
+        else if (number && kind == JSON_NUMBER)
+            *number = whole(json);
+        else
+            json_skip(json, kind);
+    }
+}
+
+/* What Chrome's form calls a key of an event. */
+typedef enum EventKey {
+    KEY_OTHER,
+    KEY_PHASE,
+    KEY_CATEGORY,
+    KEY_NAME,
+    KEY_PROCESS,
+    KEY_THREAD,
+    KEY_TIME,
+    KEY_DURATION,
+    KEY_ARGUMENTS
+} EventKey;
+
+static EventKey event_key(const JsonReader *json)
+{
+    static const struct {
+        const char *word;
+        EventKey key;
+    } keys[] = {{"ph", KEY_PHASE},   {"cat", KEY_CATEGORY}, {"name", KEY_NAME},    {"pid", KEY_PROCESS},
+                {"tid", KEY_THREAD}, {"ts", KEY_TIME},      {"dur", KEY_DURATION}, {"args", KEY_ARGUMENTS}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (json_is(json, keys[i].word))
+            return keys[i].key;
+    return KEY_OTHER;
+}
+
+static void take_text(const JsonReader *json, char *text, size_t size)
+{
+    const size_t length = json->length < size - 1 ? json->length : size - 1;
+    memcpy(text, json->text, length);
+    text[length] = '\0';
+}
+
+/* Its value has come, unless it is a container. */
+static void take_field(Reader *reader, EventKey key, JsonKind kind)
+{
+    JsonReader *json = &reader->json;
+    Event *event = &reader->event;
+    if (key == KEY_ARGUMENTS && kind == JSON_OBJECT) {
+        read_arguments(json, event);
+    } else if (kind == JSON_TEXT && key == KEY_PHASE) {
+        event->phase = json->length == 1 ? *json->text : '\0';
+    } else if (kind == JSON_TEXT && key == KEY_CATEGORY) {
+        event->use = use_of(json);
+    } else if (kind == JSON_TEXT && key == KEY_NAME) {
+        take_text(json, event->name, sizeof event->name);
+    } else if (kind == JSON_NUMBER && (key == KEY_TIME || key == KEY_DURATION)) {
+        *(key == KEY_TIME ? &event->start : &event->duration) = nanoseconds(json);
+    } else if (kind == JSON_NUMBER && (key == KEY_PROCESS || key == KEY_THREAD)) {
+        *(key == KEY_PROCESS ? &event->process : &event->thread) = whole(json);
+    } else {
+        json_skip(json, kind);
+    }
+}
+
+static void read_event(Reader *reader)
+{
+    JsonReader *json = &reader->json;
+    Event *event = &reader->event;
+    event->use = USE_NONE;
+    event->phase = *event->name = '\0';
+    event->start = event->duration = -1;
+    event->process = event->thread = event->correlation = event->stream = event->device = event->blocks = -1;
+    while (json_next(json) == JSON_KEY) {
+        const EventKey key = event_key(json);
+        take_field(reader, key, json_next(json));
+        if ((key == KEY_CATEGORY && event->use == USE_NONE) || (key == KEY_PHASE && event->phase != 'X')) {
+            json_leave(json); /* most events of a trace: calls of PyTorch's operators */
+            return;
+        }
+    }
+    keep_event(reader);
+}
+
+/* --- the whole file --- */
+
+static void read_events(Reader *reader)
+{
+    JsonKind kind;
+    while ((kind = json_next(&reader->json)) != JSON_ARRAY_END && kind != JSON_END)
+        if (kind == JSON_OBJECT)
+            read_event(reader);
+        else
+            json_skip(&reader->json, kind);
+}
+
+static void read_distributed(Reader *reader)
+{
+    JsonReader *json = &reader->json;
+    while (json_next(json) == JSON_KEY) {
+        int64_t *number = json_is(json, "rank")         ? &reader->trace->rank
+                          : json_is(json, "world_size") ? &reader->trace->world
+                                                        : NULL;
+        const JsonKind kind = json_next(json);
+        if (number && kind == JSON_NUMBER)
+            *number = whole(json);
+        else
+            json_skip(json, kind);
+    }
+}
+
+static void read_device(Reader *reader)
+{
+    JsonReader *json = &reader->json;
+    while (json_next(json) == JSON_KEY) {
+        const bool count = json_is(json, "numSms"), name = json_is(json, "name");
+        const JsonKind kind = json_next(json);
+        if (count && kind == JSON_NUMBER) {
+            const int64_t multiprocessors = whole(json);
+            reader->trace->multiprocessors =
+                multiprocessors > 0 && multiprocessors < 65536 ? (uint32_t)multiprocessors : 0;
+        } else if (name && kind == JSON_TEXT) {
+            char *text = arena_text(reader->arena, json->text, json->length);
+            text_make_printable(text);
+            reader->trace->device = text;
+        } else {
+            json_skip(json, kind);
+        }
+    }
+}
+
+/* The first of the machine's devices; the others are taken to be like it. */
+static void read_devices(Reader *reader)
+{
+    JsonKind kind = json_next(&reader->json);
+    if (kind == JSON_OBJECT) {
+        read_device(reader);
+        json_leave(&reader->json);
+    } else if (kind != JSON_ARRAY_END) {
+        json_skip(&reader->json, kind);
+        json_leave(&reader->json);
+    }
+}
+
+/* Either {"traceEvents": [...], ...} or [...] alone. */
+static void read_top(Reader *reader, JsonKind kind)
+{
+    JsonReader *json = &reader->json;
+    if (kind == JSON_ARRAY) {
+        read_events(reader);
+        return;
+    }
+    while (kind == JSON_OBJECT && json_next(json) == JSON_KEY) {
+        const bool events = json_is(json, "traceEvents"), distributed = json_is(json, "distributedInfo"),
+                   devices = json_is(json, "deviceProperties"), base = json_is(json, "baseTimeNanoseconds");
+        const JsonKind value = json_next(json);
+        if (events && value == JSON_ARRAY)
+            read_events(reader);
+        else if (distributed && value == JSON_OBJECT)
+            read_distributed(reader);
+        else if (devices && value == JSON_ARRAY)
+            read_devices(reader);
+        else if (base && value == JSON_NUMBER)
+            reader->base = whole(json);
+        else
+            json_skip(json, value);
+    }
+}
+
+/* Times within the file are since its base. */
+static void add_base(KinetoTrace *trace, int64_t base)
+{
+    if (base <= 0 || base > (int64_t)3e18)
+        return;
+    for (size_t i = 0; i < trace->kernel_count; i++) {
+        trace->kernels[i].start += base;
+        trace->kernels[i].end += base;
+    }
+    for (size_t i = 0; i < trace->launch_count; i++)
+        trace->launches[i].time += base;
+    for (size_t i = 0; i < trace->annotation_count; i++) {
+        trace->annotations[i].start += base;
+        trace->annotations[i].end += base;
+    }
+}
+
+Status kineto_read(const char *path, Arena *arena, KinetoTrace *trace, Error *error)
+{
+    *trace = (KinetoTrace){.path = path, .rank = -1, .world = -1, .device = ""};
+    Reader *reader = arena_allocate(arena, sizeof *reader);
+    reader->arena = arena;
+    reader->trace = trace;
+    TRY(json_open(&reader->json, path, arena, error));
+    read_top(reader, json_next(&reader->json));
+    while (json_next(&reader->json) != JSON_END)
+        ;
+    TRY(json_close(&reader->json, error));
+    trace->kernels = reader->kernels.items;
+    trace->kernel_count = reader->kernels.count;
+    trace->launches = reader->launches.items;
+    trace->launch_count = reader->launches.count;
+    trace->annotations = reader->annotations.items;
+    trace->annotation_count = reader->annotations.count;
+    trace->names = reader->names.items;
+    trace->name_count = (uint32_t)reader->names.count;
+    add_base(trace, reader->base);
+    if (!trace->kernel_count && !trace->annotation_count)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s: neither kernels nor annotations in it: is this a trace of the PyTorch profiler "
+                         "(torch.profiler.profile, export_chrome_trace)?",
+                         path);
+    return STATUS_OK;
+}
