@@ -8,6 +8,7 @@
 #include "compiler/order/expand.h"
 #include "compiler/order/order_auto.h"
 #include "compiler/order/place.h"
+#include "compiler/order/recipe_auto.h"
 #include "compiler/order/squeeze.h"
 #include "compiler/prove/prove.h"
 #include "compiler/tree/check.h"
@@ -70,7 +71,10 @@ Status compile(Compilation *c, Error *error)
         PASS(place(c->tree, c->parameters, arena, diagnostics, schedule));
     }
     REACHED(c, FORM_SCHEDULE); /* which may say what the costs are */
-    c->resolved = costs_resolve(c->costs ? c->costs : &costs_unit, schedule->pipes[0].stages, schedule->recipe, arena);
+    const Costs *const costs = c->costs ? c->costs : &costs_unit;
+    if (ast_searches_recipe(c->tree))
+        PASS(recipe_auto(c->tree->recipe, costs, diagnostics, schedule, &c->recipe_found));
+    c->resolved = costs_resolve(costs, schedule->pipes[0].stages, schedule->recipe, arena);
     if (c->tree && c->tree->order)
         PASS(order_auto(c->tree, c->parameters, &c->resolved, c->search, arena, diagnostics, schedule, &c->found));
     else if (c->tree)

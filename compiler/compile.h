@@ -8,6 +8,7 @@
 #include "compiler/lower/plan.h"
 #include "compiler/schedule/timeline.h"
 #include "compiler/search/search.h"
+#include "compiler/search/search_recipe.h"
 #include "compiler/tree/ast.h"
 #include "compiler/tree/values.h"
 #include "runtime/program/costs_resolve.h"
@@ -40,7 +41,8 @@ struct Compilation {
     Schedule schedule;
     /* what `costs` say of the schedule's stages (costs_resolve); `order auto` searches under them */
     Costs resolved;
-    SearchProgress found; /* of `order auto` */
+    SearchProgress found;     /* of `order auto` */
+    RecipeFound recipe_found; /* of `overlap F&B auto` */
     PassTable table;
     Timeline unit_times; /* in costs_unit */
     RankPlan *plans;

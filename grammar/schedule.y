@@ -99,6 +99,7 @@ static Item both(Reader *reader, Item modifiers, Item added, Span span);
 %type <WrittenVersion> version
 %type <StreamList> streams
 %type <WrittenStream *> stream
+%type <WrittenShare> share
 %type <EntryList> entries
 %type <WrittenEntry *> entry
 %type <Expression *> expression condition written
@@ -145,14 +146,13 @@ item: "ranks" NAME '=' expression end   { $$ = declared(reader, ITEM_RANKS, @$, 
         $$ = item(reader, (Item){.kind = ITEM_ORDER, .span = {@1.begin, @5.end},
                                  .order = {.written = $settings.first}});
     }
-    | "overlap" PASS[first] '&' PASS[second] '{' streams '}'
-                                        {
-        if ($first.kind != ACTION_F || $first.chunk != NO_CHUNK || $second.kind != ACTION_B ||
-            $second.chunk != NO_CHUNK)
-            diag_error(reader->diagnostics, (Span){@first.begin, @second.end},
-                       "a recipe is the inside of every F&B: write overlap F&B { ... }");
-        $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @second.end},
+    | "overlap" pair '{' streams '}'    {
+        $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @pair.end},
                                  .recipe = {.streams = $streams.first}});
+    }
+    | "overlap" pair "auto" share end   {
+        $$ = item(reader, (Item){.kind = ITEM_RECIPE, .span = {@1.begin, @3.end},
+                                 .recipe = {.automatic = true, .share = $share}});
     }
     | "overlap" error '}'               { $$ = NULL; }
     | step                              { $$ = item(reader, $step); }
@@ -267,18 +267,23 @@ expression: NUMBER                      { $$ = node(reader, EXPRESSION_NUMBER, @
     | expression[a] '?' expression[b] ':' expression[c]
                                         { $b->next = $c; $$ = node(reader, EXPRESSION_CHOOSE, @$, $a, $b); }
 
+pair: PASS[first] '&' PASS[second]      {
+        if ($first.kind != ACTION_F || $first.chunk != NO_CHUNK || $second.kind != ACTION_B ||
+            $second.chunk != NO_CHUNK)
+            diag_error(reader->diagnostics, @$, "a recipe is the inside of every F&B: write overlap F&B { ... }");
+    }
+
 streams: stream                         { $$ = (StreamList){$stream, $stream}; }
     | streams[list] stream              { $$ = $list; APPEND($$, $stream); }
 
-stream: NAME ':' entries ';'            {
+stream: NAME ':' entries share ';'      {
         $$ = arena_allocate(reader->arena, sizeof *$$);
-        *$$ = (WrittenStream){.name = {$NAME, @NAME}, .entries = $entries.first};
+        *$$ = (WrittenStream){.name = {$NAME, @NAME}, .entries = $entries.first, .share = $share};
     }
-    | NAME ':' entries "on" expression[share] "of" expression[whole] ';'
-                                        {
-        $$ = arena_allocate(reader->arena, sizeof *$$);
-        *$$ = (WrittenStream){.name = {$NAME, @NAME}, .entries = $entries.first, .share = $share, .whole = $whole};
-    }
+
+share: %empty                           { $$ = (WrittenShare){NULL, NULL}; }
+    | "on" expression[part] "of" expression[whole]
+                                        { $$ = (WrittenShare){$part, $whole}; }
 
 entries: entry                          { $$ = (EntryList){$entry, $entry}; }
     | entries[list] entry               { $$ = $list; APPEND($$, $entry); }

@@ -31,7 +31,7 @@ static const struct {
     {TOKEN_ELSE, "else", "} else { ... }"},
     {TOKEN_ORDER, "order", "order auto(memory = 2*P);"},
     {TOKEN_SQUEEZE, "squeeze", "squeeze;"},
-    {TOKEN_OVERLAP, "overlap", "overlap F&B { compute: attention(F) mlp(B); comm: dispatch(F); }"},
+    {TOKEN_OVERLAP, "overlap", "overlap F&B { compute: attention(F) mlp(B); comm: dispatch(F); } or overlap F&B auto;"},
     {TOKEN_PASS, "pass", "nFB : M;"},
 };
 

@@ -27,7 +27,7 @@ static uint32_t costs_stages(const Options *options, bool *assumed)
     return trial_costs_stages(&options->costs, (uint32_t)options->parameters.ranks, assumed);
 }
 
-/* `order auto` searches by the costs: they are part of the schedule then. */
+/* Searches go by the costs (CompareRow.searched): they are part of the schedule then. */
 static const char *costs_text(const Options *options, const CompareRow *row, Arena *arena)
 {
     const char *text = "";

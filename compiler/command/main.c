@@ -111,7 +111,7 @@ static void emit(const Job *job, EmitKind kind, FILE *stream)
     case EMIT_CSV:
     case EMIT_COMMS: emit_csv(&c->schedule, kind == EMIT_COMMS, stream); break;
     case EMIT_ASM: program_disassemble(c->program, stream); break;
-    case EMIT_OVERLAP: emit_overlap(&c->schedule, job->times.costs, c->arena, stream); break;
+    case EMIT_OVERLAP: emit_overlap(c, stream); break;
     case EMIT_SVG: emit_svg(&picture, NULL, (uint32_t)job->options.width, c->arena, stream); break;
     case EMIT_HTML: emit_html(&picture, NULL, c->arena, stream); break;
     case EMIT_TRACE: emit_trace(&picture, c->arena, stream); break;

@@ -41,7 +41,7 @@ typedef struct CompareRow {
     uint32_t derived;  /* costs that it uses and that were derived, as bits 1 << StageCost */
     bool asynchronous; /* it updates weights within the step */
     bool is_order;     /* a .csv */
-    bool searched;     /* `order auto`: the order depends on the costs */
+    bool searched;     /* `order auto` or `overlap F&B auto`: the program depends on the costs */
     bool has_published;
     PublishedBubble published;
 } CompareRow;

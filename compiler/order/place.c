@@ -312,21 +312,21 @@ static bool place_chunks(Placer *p)
     return !p->errors.first;
 }
 
-/* The recipe of every F&B, with its share. */
+/* The recipe of every F&B, with its share. `overlap F&B auto` has no entries yet. */
 static bool place_recipe(Placer *p)
 {
-    int64_t share, whole;
+    int64_t part, whole;
     if (!p->ast->recipe)
         return true;
     p->schedule->recipe = arena_allocate(p->arena, sizeof *p->schedule->recipe);
     *p->schedule->recipe = p->ast->recipe->recipe.made;
-    const WrittenStream *comm = p->ast->recipe->recipe.comm;
-    if (!comm || !comm->share)
+    const WrittenShare *share = &p->ast->recipe->recipe.share;
+    if (!share->part)
         return true;
-    if (!evaluate_within(p, comm->whole, "multiprocessors", 2, RECIPE_SHARE_MAX, &whole) ||
-        !evaluate_within(p, comm->share, "multiprocessors for communication", 1, whole - 1, &share))
+    if (!evaluate_within(p, share->whole, "multiprocessors", 2, RECIPE_SHARE_MAX, &whole) ||
+        !evaluate_within(p, share->part, "multiprocessors for communication", 1, whole - 1, &part))
         return false;
-    p->schedule->recipe->share = (uint16_t)share;
+    p->schedule->recipe->share = (uint16_t)part;
     p->schedule->recipe->whole = (uint16_t)whole;
     return true;
 }

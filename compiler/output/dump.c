@@ -85,6 +85,15 @@ static const char *causes_text(const Compilation *c, const Timeline *timeline)
                         messages);
 }
 
+/* How `overlap F&B auto` was filled in. */
+static void describe_recipe(const RecipeFound *found, const char *unit, FILE *stream)
+{
+    fprintf(stream, "  overlap F&B auto: the layers of an F&B take %g%s; no order takes less", found->makespan, unit);
+    if (found->bound < found->makespan)
+        fprintf(stream, " than %g%s", found->bound, unit);
+    putc('\n', stream);
+}
+
 void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream)
 {
     const Schedule *schedule = &compilation->schedule;
@@ -115,6 +124,8 @@ void describe(const Compilation *compilation, const Timeline *timeline, FILE *st
             causes_text(compilation, timeline), counted(peak, "activation").text);
     if (compilation->tree && compilation->tree->order)
         describe_search(&compilation->found, stream);
+    if (ast_searches_recipe(compilation->tree))
+        describe_recipe(&compilation->recipe_found, costs_unit_text(timeline->costs), stream);
 }
 
 void describe_search(const SearchProgress *found, FILE *stream)

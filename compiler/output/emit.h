@@ -3,7 +3,7 @@
 
 /* The forms in which a schedule leaves the compiler as text. */
 
-#include "compiler/lower/memory.h"
+#include "compiler/compile.h"
 #include "compiler/output/picture.h"
 #include "compiler/output/terminal.h"
 
@@ -22,9 +22,9 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
    Times in the unit of the costs. */
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
 
-/* The inside of an F&B under the costs of components: how long it takes, how much of its communication is hidden, and
-   both streams, layer by layer, in characters. */
-void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FILE *stream);
+/* The inside of an F&B under the costs of components: how long it takes, how much of its communication is hidden, how
+   far it is from the shortest order, and both streams, layer by layer, in characters. */
+void emit_overlap(const Compilation *compilation, FILE *stream);
 
 /* --- pictures of the timeline --- */
 

@@ -96,26 +96,85 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
     putc('\n', stream);
 }
 
-void emit_overlap(const Schedule *schedule, const Costs *costs, Arena *arena, FILE *stream)
+static double percent_over(double time, double other) { return 100 * (time / other - 1); }
+
+/* What `overlap F&B auto` has found. */
+static void put_found(const RecipeFound *found, double published, const char *unit, FILE *stream)
 {
+    fputs("this order was found by `overlap F&B auto`; ", stream);
+    if (published > found->makespan)
+        fprintf(stream, "DeepSeek's takes %.6g%s, %.1f %% more; ", published, unit,
+                percent_over(published, found->makespan));
+    fputs("no order takes less", stream);
+    if (found->bound < found->makespan)
+        fprintf(stream, " than %.6g%s", found->bound, unit);
+    putc('\n', stream);
+    recipe_put(&found->recipe, "    ", ";", stream);
+}
+
+/* How far a written recipe is from what `overlap F&B auto` finds. */
+static void put_distance(double makespan, const RecipeFound *found, const char *unit, FILE *stream)
+{
+    const bool is_proven = found->bound >= found->makespan;
+    const double difference = percent_over(found->makespan, makespan);
+    if (fabs(difference) < 1e-6) {
+        fputs("no order of its components takes less", stream);
+        if (!is_proven)
+            fprintf(stream, " than %.6g%s", found->bound, unit);
+        putc('\n', stream);
+        return;
+    }
+    fprintf(stream, "%s order, which `overlap F&B auto` finds, takes %.6g%s, %.1f %% %s",
+            is_proven ? "the shortest" : "an", found->makespan, unit, fabs(difference),
+            difference < 0 ? "less" : "more: it communicates in comm alone");
+    if (!is_proven)
+        fprintf(stream, "; no order takes less than %.6g%s", found->bound, unit);
+    fputs(":\n", stream);
+    recipe_put(&found->recipe, "    ", ";", stream);
+}
+
+static void put_best(const Compilation *c, double makespan, FILE *stream)
+{
+    const Recipe *recipe = c->schedule.recipe;
+    const char *unit = costs_unit_text(&c->resolved);
+    uint32_t components = 0;
+    for (RecipeComponent component = 0; component < RECIPE_COMPONENTS; component++)
+        components |= (uint32_t)recipe_has(recipe, component, RECIPE_F) << component;
+    if (ast_searches_recipe(c->tree)) {
+        Recipe published = recipe_published(components);
+        published.share = recipe->share;
+        published.whole = recipe->whole;
+        put_found(&c->recipe_found, recipe_times(&published, &c->resolved, c->arena).makespan, unit, stream);
+    } else {
+        const RecipeFound found = recipe_shortest(components, recipe->share, recipe->whole, &c->resolved);
+        put_distance(makespan, &found, unit, stream);
+    }
+}
+
+void emit_overlap(const Compilation *compilation, FILE *stream)
+{
+    const Schedule *schedule = &compilation->schedule;
+    const Costs *costs = &compilation->resolved;
     if (!schedule->recipe) {
         fprintf(stream, "%s: says nothing of the inside of an F&B\n", schedule->name);
         return;
     }
-    const RecipeTimes times = recipe_times(schedule->recipe, costs, arena);
+    const RecipeTimes times = recipe_times(schedule->recipe, costs, compilation->arena);
     const double busy = times.in_turn;
     if (busy <= 0) {
         fprintf(stream, "%s: no component has a time: --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,...\n",
                 schedule->name);
         return;
     }
-    fprintf(stream, "%s: an F&B of %s takes %.6g, its parts one after the other %.6g (%.1f %%)", schedule->name,
-            counted(times.layers, "layer").text, times.makespan, busy, 100 * times.makespan / busy);
+    fprintf(stream, "%s: an F&B of %s takes %.6g%s, its parts one after the other %.6g (%.1f %%)", schedule->name,
+            counted(times.layers, "layer").text, times.makespan, costs_unit_text(costs), busy,
+            100 * times.makespan / busy);
     if (times.busy[RECIPE_COMM] > 0)
         fprintf(stream, "; of %.6g of communication %.6g is hidden (%.1f %%)", times.busy[RECIPE_COMM], times.hidden,
                 100 * times.hidden / times.busy[RECIPE_COMM]);
     putc('\n', stream);
     put_share(schedule->recipe, costs, stream);
+    put_best(compilation, times.makespan, stream);
     double longest = 0, begin, end;
     for (uint32_t layer = 0; layer < times.layers; layer++) {
         layer_bounds(&times, layer, &begin, &end);

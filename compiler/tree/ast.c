@@ -3,6 +3,8 @@
 const char *const function_names[FUNCTIONS] = {"min", "max", "abs"};
 const char *const setting_names[SETTINGS] = {"memory", "input", "weight", "effort"};
 
+bool ast_searches_recipe(const Ast *ast) { return ast && ast->recipe && ast->recipe->recipe.automatic; }
+
 const char *expression_text(ExpressionKind kind)
 {
     static const char *const texts[] = {

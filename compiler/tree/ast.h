@@ -96,10 +96,15 @@ typedef struct WrittenEntry {
     struct WrittenEntry *next;
 } WrittenEntry;
 
+/* Multiprocessors that communicate; NULL: not there. */
+typedef struct WrittenShare {
+    Expression *part, *whole;
+} WrittenShare;
+
 typedef struct WrittenStream {
     Name name;
     WrittenEntry *entries;
-    Expression *share, *whole; /* of multiprocessors; NULL: not there */
+    WrittenShare share;
     struct WrittenStream *next;
 } WrittenStream;
 
@@ -151,9 +156,10 @@ struct Item {
             Expression *settings[SETTINGS]; /* NULL: not there. Filled in by check */
         } order;
         struct {
+            bool automatic; /* the search finds it: no streams */
             WrittenStream *streams;
-            const WrittenStream *comm; /* NULL: none. Filled in by check */
-            Recipe made;               /* without its share. Filled in by check */
+            WrittenShare share; /* of automatic; otherwise that of comm. Filled in by check */
+            Recipe made;        /* without its share. Filled in by check */
         } recipe;
         struct {
             Expression *slot; /* `at`; NULL: none */
@@ -191,6 +197,9 @@ typedef struct Ast {
     const Item *recipe;     /* of an F&B; NULL: none */
     bool has_overlap;       /* some step has an F&B */
 } Ast;
+
+/* Whether the source says `overlap F&B auto`. ast may be NULL. */
+bool ast_searches_recipe(const Ast *ast);
 
 const char *expression_text(ExpressionKind kind);
 /* Depth and size come from the operands. */

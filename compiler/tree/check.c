@@ -388,14 +388,21 @@ static void check_order_alone(Checker *c)
                    "`squeeze` is for steps: `order auto` leaves nothing to move");
 }
 
+static void check_share(Checker *c, const WrittenShare *share)
+{
+    check_for_all_ranks(c, share->part, "the share of communication is");
+    check_for_all_ranks(c, share->whole, "the share of communication is");
+}
+
 static void check_recipe(Checker *c, Item *item)
 {
     check_only_one(c, &c->ast->recipe, item, "overlap");
-    recipe_read(item, c->diagnostics);
-    for (const WrittenStream *stream = item->recipe.streams; stream; stream = stream->next) {
-        check_for_all_ranks(c, stream->share, "the share of communication is");
-        check_for_all_ranks(c, stream->whole, "the share of communication is");
-    }
+    if (item->recipe.automatic)
+        check_share(c, &item->recipe.share);
+    else
+        recipe_read(item, c->diagnostics);
+    for (const WrittenStream *stream = item->recipe.streams; stream; stream = stream->next)
+        check_share(c, &stream->share);
 }
 
 static void check_item(Checker *c, Item *item)

@@ -52,14 +52,23 @@ static void dump_step(const Item *item, FILE *stream)
     dump_field("split from", item->step.split_from, stream);
 }
 
+static void dump_share(const WrittenShare *share, FILE *stream)
+{
+    dump_field("on", share->part, stream);
+    dump_field("of", share->whole, stream);
+}
+
 static void dump_recipe(const Item *item, FILE *stream)
 {
+    if (item->recipe.automatic) {
+        fputs(" auto", stream);
+        dump_share(&item->recipe.share, stream);
+    }
     for (const WrittenStream *written = item->recipe.streams; written; written = written->next) {
         fprintf(stream, " %s", written->name.symbol->text);
         for (const WrittenEntry *entry = written->entries; entry; entry = entry->next)
             fprintf(stream, " %s(%c)", entry->component.symbol->text, action_letter((uint8_t)entry->pass));
-        dump_field("on", written->share, stream);
-        dump_field("of", written->whole, stream);
+        dump_share(&written->share, stream);
     }
 }
 

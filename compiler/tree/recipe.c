@@ -107,13 +107,14 @@ void recipe_read(Item *item, Diagnostics *diagnostics)
             good &= read_stream(item, written, stream, &places, diagnostics);
             places.spans[stream][item->recipe.made.counts[stream]] = written->name.span;
         }
-        if (stream == RECIPE_COMPUTE && written->share) {
-            diag_error(diagnostics, written->share->span,
+        if (stream == RECIPE_COMPUTE && written->share.part) {
+            diag_error(diagnostics, written->share.part->span,
                        "only comm takes a share of the multiprocessors: compute has the others");
             good = false;
         }
     }
-    item->recipe.comm = streams[RECIPE_COMM];
+    if (streams[RECIPE_COMM])
+        item->recipe.share = streams[RECIPE_COMM]->share;
     RecipeFault fault;
     if (!good || recipe_check(&item->recipe.made, &fault))
         return;

@@ -5,7 +5,7 @@
 
 #include "compiler/tree/ast.h"
 
-/* Fills in item->recipe.comm and item->recipe.made; what is wrong is reported. */
+/* Fills in item->recipe.share and item->recipe.made from its streams; what is wrong is reported. */
 void recipe_read(Item *item, Diagnostics *diagnostics);
 
 #endif

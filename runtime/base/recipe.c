@@ -1,6 +1,5 @@
 #include "runtime/base/recipe.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define COMPONENT(name, text, communicates) [RECIPE_##name] = text,
@@ -26,6 +25,29 @@ int recipe_entry_text(RecipeEntry entry, char *text, size_t size)
 }
 
 bool recipe_entry_same(RecipeEntry a, RecipeEntry b) { return a.component == b.component && a.pass == b.pass; }
+
+static void put_stream(const Recipe *recipe, RecipeStream s, FILE *stream)
+{
+    fprintf(stream, "%s:", recipe_stream_names[s]);
+    for (uint32_t i = 0; i < recipe->counts[s]; i++) {
+        char text[32];
+        recipe_entry_text(recipe->entries[s][i], text, sizeof text);
+        fprintf(stream, " %s", text);
+    }
+    if (s == RECIPE_COMM && recipe->share)
+        fprintf(stream, " on %u of %u", recipe->share, recipe->whole);
+}
+
+void recipe_put(const Recipe *recipe, const char *before, const char *after, FILE *stream)
+{
+    for (RecipeStream s = 0; s < RECIPE_STREAMS; s++) {
+        if (!recipe->counts[s])
+            continue;
+        fputs(before, stream);
+        put_stream(recipe, s, stream);
+        fprintf(stream, "%s\n", after);
+    }
+}
 
 static uint32_t count_of(const Recipe *recipe, RecipeEntry entry)
 {

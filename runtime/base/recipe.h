@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* What layers are made of, in the order of their forward; dispatch and combine are the all-to-alls before and behind
    experts. A model need not have them all. COMPONENT(name, text, communicates) */
@@ -59,6 +60,9 @@ RecipeComponent recipe_component(const char *name);
 bool recipe_entry_same(RecipeEntry a, RecipeEntry b);
 /* "mlp(B)". Returns what snprintf returns. */
 int recipe_entry_text(RecipeEntry entry, char *text, size_t size);
+
+/* Writes the streams, a line each: `before`, "compute: attention(F) mlp(B)" with the share behind comm, `after`. */
+void recipe_put(const Recipe *recipe, const char *before, const char *after, FILE *stream);
 
 /* Whether the recipe has the entry, in either stream. */
 bool recipe_has(const Recipe *recipe, RecipeComponent component, RecipePass pass);

@@ -32,6 +32,8 @@ static uint32_t layers_of(const Costs *costs, uint32_t stages, uint32_t stage)
     return stage_first_layer(layers, stages, stage + 1) - stage_first_layer(layers, stages, stage);
 }
 
+uint32_t costs_layers(const Costs *costs, uint32_t stages) { return layers_of(costs, stages, 0); }
+
 /* What a stage has besides its layers. */
 static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int pass)
 {
@@ -86,6 +88,7 @@ static void fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages
 Costs costs_of_parts(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena)
 {
     Costs costs = *given;
+    costs.layers = costs_layers(given, stages);
     costs.stage_count = stages > given->stage_count ? stages : given->stage_count;
     costs.stages = arena_array(arena, costs.stage_count, sizeof *costs.stages);
     for (uint32_t s = 0; s < costs.stage_count; s++) {

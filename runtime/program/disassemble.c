@@ -52,23 +52,6 @@ int program_instruction_text(const Program *program, uint32_t rank, const Instru
     return length;
 }
 
-static void disassemble_recipe(const Recipe *recipe, FILE *stream)
-{
-    for (int s = 0; recipe && s < RECIPE_STREAMS; s++) {
-        if (!recipe->counts[s])
-            continue;
-        fprintf(stream, "F&B %s:", recipe_stream_names[s]);
-        for (uint32_t i = 0; i < recipe->counts[s]; i++) {
-            char text[TEXT_SIZE];
-            recipe_entry_text(recipe->entries[s][i], text, sizeof text);
-            fprintf(stream, " %s", text);
-        }
-        if (s == RECIPE_COMM && recipe->share)
-            fprintf(stream, " on %u of %u", recipe->share, recipe->whole);
-        fprintf(stream, "\n");
-    }
-}
-
 static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
 {
     const RankProgram *rank = &program->ranks[r];
@@ -107,7 +90,8 @@ void program_disassemble(const Program *program, FILE *stream)
             fprintf(stream, "%s%u%s", m ? " " : "  on versions ", pipe->versions[m],
                     m + 1 < pipe->microbatches ? "" : "\n");
     }
-    disassemble_recipe(program->recipe, stream);
+    if (program->recipe)
+        recipe_put(program->recipe, "F&B ", "", stream);
     for (uint32_t g = 0; g < program->group_count; g++) {
         const Group *group = &program->groups[g];
         fprintf(stream, "group %u: stage %u =", g, group->stage);

@@ -63,9 +63,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .path = is_order ? "fuzz.csv" : "fuzz.dps", .text = arena_text(&arena, (const char *)data, size), .size = size};
     source_lines(&source, &arena);
     const Parameters parameters = {0};
+    Costs costs =
+        costs_unit; /* for `overlap F&B auto`, which every other source finds without the times that it needs */
+    costs.parts[RECIPE_ATTENTION][RECIPE_F] = costs.parts[RECIPE_MLP][RECIPE_B] = 3;
+    costs.parts[RECIPE_DISPATCH][RECIPE_F] = costs.parts[RECIPE_COMBINE][RECIPE_B] = 2;
     Compilation compilation = {.arena = &arena,
                                .source = &source,
                                .parameters = &parameters,
+                               .costs = size % 2 ? &costs : NULL,
                                .reached = stop_large,
                                .search = &(const SearchControl){.stop = &(const atomic_int){1}}};
     Error error = {""};

@@ -1,0 +1,21 @@
+#include "compiler/order/recipe_auto.h"
+
+#include "runtime/program/costs_parts.h"
+
+bool recipe_auto(const Item *item, const Costs *costs, Diagnostics *diagnostics, Schedule *schedule, RecipeFound *found)
+{
+    const uint32_t components = recipe_components_timed(costs);
+    if (!components) {
+        diag_error(diagnostics, item->span,
+                   "`overlap F&B auto` needs the times of a layer's components, and none is given");
+        diag_help(diagnostics,
+                  "give them with --cost attention.F=1,attention.B=1,attention.W=1,mlp.F=2,... or a file of dprun "
+                  "--profile; or write the order: overlap F&B { compute: attention(F) mlp(B) ...; comm: ...; }");
+        return false;
+    }
+    Costs own = *costs;
+    own.layers = costs_layers(costs, schedule->pipes[0].stages);
+    *found = recipe_shortest(components, schedule->recipe->share, schedule->recipe->whole, &own);
+    *schedule->recipe = found->recipe;
+    return true;
+}
