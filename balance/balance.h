@@ -3,16 +3,17 @@
 
 /* Expert-parallel load balancing: which GPU holds which replicas of the experts of a layer.
 
-   A layer has `experts` experts with known loads (tokens, say). The GPUs together have room for `replicas` physical experts, so busy
-   experts get several. An expert's load is shared evenly by its replicas; the load of a GPU is the sum over what it holds. The
-   balance of a layer is the mean load of a GPU over the largest: 1 when all are equal, and 1 where there is no load at all.
+   A layer has `experts` experts with known loads (tokens, say). The GPUs together have room for `replicas` physical
+   experts, so busy experts get several. An expert's load is shared evenly by its replicas; the load of a GPU is the sum
+   over what it holds. The balance of a layer is the mean load of a GPU over the largest: 1 when all are equal, and 1
+   where there is no load at all.
 
-   A placement is an array [replicas] of experts, GPU after GPU. Each GPU holds replicas / gpus physical experts; where that leaves a
-   remainder, the first replicas % gpus GPUs hold one more.
+   A placement is an array [replicas] of experts, GPU after GPU. Each GPU holds replicas / gpus physical experts; where
+   that leaves a remainder, the first replicas % gpus GPUs hold one more.
 
-   Experts come in `groups` of neighbours, GPUs in `nodes` of neighbours. Where the groups divide by the nodes the placement is
-   hierarchical: each node takes groups / nodes groups, and all replicas of an expert are on the node of its group. Otherwise it is
-   global: any expert may be on any GPU.
+   Experts come in `groups` of neighbours, GPUs in `nodes` of neighbours. Where the groups divide by the nodes the
+   placement is hierarchical: each node takes groups / nodes groups, and all replicas of an expert are on the node of
+   its group. Otherwise it is global: any expert may be on any GPU.
 
    All arrays are the caller's. An arena gives working memory; its `exhausted` must be set. */
 
@@ -32,19 +33,21 @@ enum { BALANCE_REPLICAS_MAX = 1 << 20 };
 #define BALANCE_LOAD_MAX 1e30
 
 bool balance_is_hierarchical(const BalanceShape *shape);
-/* STATUS_BAD_USAGE: no placement has this shape, or (`eplb`) balance_eplb does not take it; the error says which number is wrong. */
+/* STATUS_BAD_USAGE: no placement has this shape, or (`eplb`) balance_eplb does not take it; the error says which number
+   is wrong. */
 Status balance_check(const BalanceShape *shape, bool eplb, Error *error);
 
 /* The first slot of a GPU; of shape->gpus: the number of slots. */
 uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu);
 
-/* The algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB, eplb.py, rebalance_experts), with its order of the physical experts.
-   Loads are compared and added as 32-bit floats. Of equal items the one with the lower index comes first. The shape must pass
-   balance_check with `eplb`. loads: [layers][experts], each from 0 to BALANCE_LOAD_MAX; placement: [layers][replicas]. */
+/* The algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB, eplb.py, rebalance_experts), with its order of the
+   physical experts. Loads are compared and added as 32-bit floats. Of equal items the one with the lower index comes
+   first. The shape must pass balance_check with `eplb`. loads: [layers][experts], each from 0 to BALANCE_LOAD_MAX;
+   placement: [layers][replicas]. */
 void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *loads, uint32_t *placement, Arena *arena);
 
-/* Experts 0, 1, 2, ... again and again, GPU after GPU: where frameworks start. Group by group on the nodes where the shape is
-   hierarchical. placement: [replicas]. */
+/* Experts 0, 1, 2, ... again and again, GPU after GPU: where frameworks start. Group by group on the nodes where the
+   shape is hierarchical. placement: [replicas]. */
 void balance_in_order(const BalanceShape *shape, uint32_t *placement);
 
 /* Of one layer. count: [experts], how many replicas each expert has. */

@@ -4,8 +4,8 @@
      2. on each node give further replicas to the experts with the largest load a replica (replicate_experts),
      3. pack the replicas of a node to its GPUs (balanced_packing).
 
-   Loads are not negative, so the bits of their floats order as the floats do: a key of 64 bits has a load in its upper half and an
-   index, which decides between equal loads, in its lower half. */
+   Loads are not negative, so the bits of their floats order as the floats do: a key of 64 bits has a load in its upper
+   half and an index, which decides between equal loads, in its lower half. */
 
 #include "balance/balance.h"
 
@@ -144,7 +144,8 @@ static void place_groups(const Workspace *w, const BalanceShape *shape, uint32_t
             w->experts[g * size + i] = w->groups[g] * size + i;
 }
 
-/* One replica for each of the `experts` experts from position `first` on, each further one to the largest load a replica. */
+/* One replica for each of the `experts` experts from position `first` on, each further one to the largest load a
+   replica. */
 static void replicate(const Workspace *w, uint32_t first, uint32_t experts, uint32_t replicas)
 {
     for (uint32_t i = 0; i < experts; i++) {

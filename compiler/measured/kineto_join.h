@@ -1,9 +1,9 @@
 #ifndef MEASURED_KINETO_JOIN_H
 #define MEASURED_KINETO_JOIN_H
 
-/* In which annotation a kernel was launched. Annotations are on the CPU's side only: a kernel is joined to its launch by
-   correlation, the launch to the innermost annotation around its time. Autograd launches from a thread of its own, which
-   has no annotations: what its own thread does not have is looked for on all threads of the process. */
+/* In which annotation a kernel was launched. Annotations are on the CPU's side only: a kernel is joined to its launch
+   by correlation, the launch to the innermost annotation around its time. Autograd launches from a thread of its own,
+   which has no annotations: what its own thread does not have is looked for on all threads of the process. */
 
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/kineto_read.h"

@@ -1,9 +1,9 @@
 #ifndef MEASURED_KINETO_PROFILE_H
 #define MEASURED_KINETO_PROFILE_H
 
-/* What the components of a layer took in a trace of the PyTorch profiler. A kernel's component is that of the annotation
-   in which it was launched; on a stream of a GPU on which no kernel has one, that of its place in the cycle of first
-   kernels; else that of its name (kineto_map.h). */
+/* What the components of a layer took in a trace of the PyTorch profiler. A kernel's component is that of the
+   annotation in which it was launched; on a stream of a GPU on which no kernel has one, that of its place in the cycle
+   of first kernels; else that of its name (kineto_map.h). */
 
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/kineto_read.h"

@@ -1,9 +1,9 @@
 #ifndef MEASURED_KINETO_READ_H
 #define MEASURED_KINETO_READ_H
 
-/* A trace of the PyTorch profiler (Kineto's Chrome form), read as a stream. Kept are its kernels, what launched them, and
-   its annotations: some tens of bytes each. Times are nanoseconds, of the clock of the machine's epoch where the trace
-   says its base. */
+/* A trace of the PyTorch profiler (Kineto's Chrome form), read as a stream. Kept are its kernels, what launched them,
+   and its annotations: some tens of bytes each. Times are nanoseconds, of the clock of the machine's epoch where the
+   trace says its base. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"

@@ -53,8 +53,8 @@ static inline bool pass_meets(const Schedule *schedule, const PassTable *table, 
     return true;
 }
 
-/* For an order that prove_passes has accepted: whether it has U, into Schedule.asynchronous; if so, the copies that make
-   each version together, of how many gradients each is made, and the table's updates. */
+/* For an order that prove_passes has accepted: whether it has U, into Schedule.asynchronous; if so, the copies that
+   make each version together, of how many gradients each is made, and the table's updates. */
 void updates_find(Schedule *schedule, PassTable *table, Arena *arena);
 
 /* Fills in the positions again after the orders of a legal schedule have grown. */

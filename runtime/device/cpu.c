@@ -116,6 +116,9 @@ static void deallocate(Device *device, void *memory)
     free(memory);
 }
 
+#define OPERATION_FUNCTION(name) cpu_##name
+#include "runtime/device/operate.h"
+
 const DeviceTable device_cpu = {
     .name = "cpu",
     .size = {sizeof(float), sizeof(float)},
@@ -129,27 +132,10 @@ const DeviceTable device_cpu = {
     .download = cpu_copy,
     .load_floats = cpu_load_floats,
     .store_floats = cpu_store_floats,
+    .operate = operate,
     .fill = cpu_fill,
     .copy = cpu_copy,
     .accumulate = cpu_accumulate,
-    .from_floats = cpu_from_floats,
-    .to_floats = cpu_to_floats,
-    .linear_forward = cpu_linear_forward,
-    .linear_backward_input = cpu_linear_backward_input,
-    .linear_gelu_forward = device_linear_gelu_forward,
-    .linear_gelu_backward_input = device_linear_gelu_backward_input,
-    .linear_backward_weight = cpu_linear_backward_weight,
-    .norm_forward = cpu_norm_forward,
-    .norm_backward_input = cpu_norm_backward_input,
-    .norm_backward_weight = cpu_norm_backward_weight,
-    .gelu_forward = cpu_gelu_forward,
-    .gelu_backward = cpu_gelu_backward,
-    .attention_forward = cpu_attention_forward,
-    .attention_backward = cpu_attention_backward,
-    .embedding_forward = cpu_embedding_forward,
-    .embedding_backward = cpu_embedding_backward,
-    .cross_entropy = cpu_cross_entropy,
-    .squared_error = cpu_squared_error,
     .sum_of_squares = cpu_sum_of_squares,
     .adamw = cpu_adamw,
 };

@@ -65,33 +65,14 @@ typedef struct AttentionPlan {
 AttentionPlan cpu_attention_plan(const KernelShape *shape);
 Status cpu_attention_primitives(CpuDevice *cpu, const KernelShape *shape, Primitive *primitives, Error *error);
 
-/* --- the table's entries, as in device.h --- */
+/* --- the operations of operations.def, and the table's entries as in device.h --- */
+#define OPERATION(name, SHAPE, OPERANDS) Status cpu_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
+#define OPERAND(effect, type, name) , type name
+#include "runtime/device/operations.def"
 Status cpu_load_floats(Device *, NumberKind, size_t, const float *, void *, Error *);
 Status cpu_store_floats(Device *, NumberKind, size_t, const void *, float *, Error *);
 Status cpu_fill(Device *, NumberKind, size_t, double, void *, Error *);
-Status cpu_from_floats(Device *, size_t, const float *, void *, Error *);
-Status cpu_to_floats(Device *, size_t, const void *, float *, Error *);
-Status cpu_copy(Device *, size_t, const void *, void *, Error *);
 Status cpu_accumulate(Device *, size_t, const void *, void *, Error *);
-Status cpu_linear_forward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
-                          Error *);
-Status cpu_linear_backward_input(Device *, const Kernel *, const void *, const void *, void *, Error *);
-Status cpu_linear_backward_weight(Device *, const Kernel *, const void *, const void *, void *, void *, Error *);
-Status cpu_norm_forward(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
-Status cpu_norm_backward_input(Device *, const Kernel *, const void *, const void *, const void *, const void *,
-                               const void *, void *, Error *);
-Status cpu_norm_backward_weight(Device *, const Kernel *, const void *, const void *, const void *, void *, void *,
-                                Error *);
-Status cpu_gelu_forward(Device *, const Kernel *, const void *, void *, Error *);
-Status cpu_gelu_backward(Device *, const Kernel *, const void *, const void *, void *, Error *);
-Status cpu_attention_forward(Device *, const Kernel *, const void *, void *, void *, Error *);
-Status cpu_attention_backward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
-                              Error *);
-Status cpu_embedding_forward(Device *, size_t, size_t, size_t, const int32_t *, const void *, const void *, void *,
-                             Error *);
-Status cpu_embedding_backward(Device *, size_t, size_t, size_t, const int32_t *, const void *, void *, void *, Error *);
-Status cpu_cross_entropy(Device *, const Kernel *, const int32_t *, double, void *, double *, Error *);
-Status cpu_squared_error(Device *, size_t, const void *, const float *, double, void *, double *, Error *);
 Status cpu_sum_of_squares(Device *, size_t, const void *, double *, Error *);
 Status cpu_adamw(Device *, const AdamW *, size_t, void *, void *, void *, void *, void *, Error *);
 

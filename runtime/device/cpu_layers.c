@@ -87,6 +87,20 @@ Status cpu_gelu_backward(Device *device, const Kernel *gelu, const void *x, cons
     return cpu_run((CpuDevice *)device, primitive_of(gelu, PRIMITIVE_BACKWARD), (const void *[]){x, dy, dx}, error);
 }
 
+Status cpu_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x, const void *w,
+                               const void *bias, void *y, void *active, Error *error)
+{
+    TRY(cpu_linear_forward(device, linear, x, w, bias, NULL, y, error));
+    return cpu_gelu_forward(device, gelu, y, active, error);
+}
+
+Status cpu_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
+                                      const void *w, const void *before, void *dx, Error *error)
+{
+    TRY(cpu_linear_backward_input(device, linear, dy, w, dx, error));
+    return cpu_gelu_backward(device, gelu, before, dx, dx, error);
+}
+
 /* In lanes, so that it is one instruction a vector. */
 static float largest_of(size_t count, const float *values)
 {
@@ -107,7 +121,7 @@ static float largest_of(size_t count, const float *values)
 }
 
 /* -log softmax(z)[t] = (max z - z[t]) - log max softmax(z): finite however unlikely the target is. */
-Status cpu_cross_entropy(Device *device, const Kernel *kernel, const int32_t *targets, double scale, void *logits,
+Status cpu_cross_entropy(Device *device, const Kernel *kernel, double scale, const int32_t *targets, void *logits,
                          double *loss, Error *error)
 {
     CpuDevice *cpu = (CpuDevice *)device;

@@ -80,7 +80,7 @@ Status cpu_embedding_backward(Device *device, size_t rows, size_t columns, size_
     return STATUS_OK;
 }
 
-Status cpu_squared_error(Device *device, size_t count, const void *y, const float *targets, double scale, void *dy,
+Status cpu_squared_error(Device *device, size_t count, double scale, const void *y, const float *targets, void *dy,
                          double *loss, Error *error)
 {
     (void)device, (void)error;

@@ -276,23 +276,16 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
     return STATUS_OK;
 }
 
+#define OPERATION_FUNCTION(name) cuda_##name
+#include "runtime/device/operate.h"
+
 #define CUDA_TABLE(its_name, its_open, element)                                                                        \
     {                                                                                                                  \
         .name = its_name, .size = {element, sizeof(float)}, .async = &cuda_queues, .fusion = &cuda_fusion,             \
         .probe = probe, .open = its_open, .close = close_cuda, .make_kernel = make_kernel, .free_kernel = free_kernel, \
         .allocate = allocate, .deallocate = deallocate, .upload = copy_and_wait, .download = copy_and_wait,            \
-        .load_floats = load_floats, .store_floats = store_floats, .fill = cuda_fill, .copy = cuda_copy,                \
-        .accumulate = cuda_accumulate, .from_floats = cuda_from_floats, .to_floats = cuda_to_floats,                   \
-        .linear_forward = cuda_linear_forward, .linear_backward_input = cuda_linear_backward_input,                    \
-        .linear_gelu_forward = cuda_linear_gelu_forward,                                                               \
-        .linear_gelu_backward_input = cuda_linear_gelu_backward_input,                                                 \
-        .linear_backward_weight = cuda_linear_backward_weight, .norm_forward = cuda_norm_forward,                      \
-        .norm_backward_input = cuda_norm_backward_input, .norm_backward_weight = cuda_norm_backward_weight,            \
-        .gelu_forward = cuda_gelu_forward, .gelu_backward = cuda_gelu_backward,                                        \
-        .attention_forward = cuda_attention_forward, .attention_backward = cuda_attention_backward,                    \
-        .embedding_forward = cuda_embedding_forward, .embedding_backward = cuda_embedding_backward,                    \
-        .cross_entropy = cuda_cross_entropy, .squared_error = cuda_squared_error,                                      \
-        .sum_of_squares = cuda_sum_of_squares, .adamw = cuda_adamw,                                                    \
+        .load_floats = load_floats, .store_floats = store_floats, .operate = operate, .fill = cuda_fill,               \
+        .copy = cuda_copy, .accumulate = cuda_accumulate, .sum_of_squares = cuda_sum_of_squares, .adamw = cuda_adamw,  \
     }
 
 const DeviceTable device_cuda = CUDA_TABLE("cuda", open_bf16, 2);

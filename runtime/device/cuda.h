@@ -128,36 +128,12 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, CudaType type, Launch launch, con
 /* In the compute stream, whatever is being collected. */
 Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error);
 
-/* The table's entries, as in device.h. */
-Status cuda_copy(Device *, size_t, const void *, void *, Error *);
+/* The operations of operations.def, and the table's entries as in device.h. */
+#define OPERATION(name, SHAPE, OPERANDS) Status cuda_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
+#define OPERAND(effect, type, name) , type name
+#include "runtime/device/operations.def"
 Status cuda_fill(Device *, NumberKind, size_t, double, void *, Error *);
 Status cuda_accumulate(Device *, size_t, const void *, void *, Error *);
-Status cuda_from_floats(Device *, size_t, const float *, void *, Error *);
-Status cuda_to_floats(Device *, size_t, const void *, float *, Error *);
-Status cuda_linear_forward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
-                           Error *);
-Status cuda_linear_backward_input(Device *, const Kernel *, const void *, const void *, void *, Error *);
-Status cuda_linear_gelu_forward(Device *, const Kernel *, const Kernel *, const void *, const void *, const void *,
-                                void *, void *, Error *);
-Status cuda_linear_gelu_backward_input(Device *, const Kernel *, const Kernel *, const void *, const void *,
-                                       const void *, void *, Error *);
-Status cuda_linear_backward_weight(Device *, const Kernel *, const void *, const void *, void *, void *, Error *);
-Status cuda_norm_forward(Device *, const Kernel *, const void *, const void *, const void *, void *, void *, Error *);
-Status cuda_norm_backward_input(Device *, const Kernel *, const void *, const void *, const void *, const void *,
-                                const void *, void *, Error *);
-Status cuda_norm_backward_weight(Device *, const Kernel *, const void *, const void *, const void *, void *, void *,
-                                 Error *);
-Status cuda_gelu_forward(Device *, const Kernel *, const void *, void *, Error *);
-Status cuda_gelu_backward(Device *, const Kernel *, const void *, const void *, void *, Error *);
-Status cuda_attention_forward(Device *, const Kernel *, const void *, void *, void *, Error *);
-Status cuda_attention_backward(Device *, const Kernel *, const void *, const void *, const void *, const void *, void *,
-                               Error *);
-Status cuda_embedding_forward(Device *, size_t, size_t, size_t, const int32_t *, const void *, const void *, void *,
-                              Error *);
-Status cuda_embedding_backward(Device *, size_t, size_t, size_t, const int32_t *, const void *, void *, void *,
-                               Error *);
-Status cuda_cross_entropy(Device *, const Kernel *, const int32_t *, double, void *, double *, Error *);
-Status cuda_squared_error(Device *, size_t, const void *, const float *, double, void *, double *, Error *);
 Status cuda_sum_of_squares(Device *, size_t, const void *, double *, Error *);
 Status cuda_adamw(Device *, const AdamW *, size_t, void *, void *, void *, void *, void *, Error *);
 

@@ -329,7 +329,7 @@ static Status finish_sum(Device *device, size_t partials, double scale, double *
     return LAUNCH_FLOAT(finish_sum, finish_sum_launch(), &sum);
 }
 
-Status cuda_cross_entropy(Device *device, const Kernel *kernel, const int32_t *targets, double scale, void *logits,
+Status cuda_cross_entropy(Device *device, const Kernel *kernel, double scale, const int32_t *targets, void *logits,
                           double *loss, Error *error)
 {
     const CrossEntropy c = {
@@ -344,7 +344,7 @@ Status cuda_cross_entropy(Device *device, const Kernel *kernel, const int32_t *t
     return finish_sum(device, c.rows, 1 / (double)c.rows, loss, error);
 }
 
-Status cuda_squared_error(Device *device, size_t count, const void *y, const float *targets, double scale, void *dy,
+Status cuda_squared_error(Device *device, size_t count, double scale, const void *y, const float *targets, void *dy,
                           double *loss, Error *error)
 {
     const SquaredError s = {

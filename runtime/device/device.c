@@ -67,17 +67,3 @@ Status device_kernel(Device *device, const KernelShape *shape, const Kernel **ke
     *kernel = made;
     return STATUS_OK;
 }
-
-Status device_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x,
-                                  const void *w, const void *bias, void *y, void *active, Error *error)
-{
-    TRY(device->run->linear_forward(device, linear, x, w, bias, NULL, y, error));
-    return device->run->gelu_forward(device, gelu, y, active, error);
-}
-
-Status device_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
-                                         const void *w, const void *before, void *dx, Error *error)
-{
-    TRY(device->run->linear_backward_input(device, linear, dy, w, dx, error));
-    return device->run->gelu_backward(device, gelu, before, dx, dx, error);
-}

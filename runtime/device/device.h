@@ -1,7 +1,7 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
-/* What computes: a table of operations, chosen by name when the program starts. "cpu" is float on oneDNN, "oracle" is
+/* What computes: a table of functions, chosen by name when the program starts. "cpu" is float on oneDNN, "oracle" is
    double in plain loops, slow, against which every other device is held; "cuda" and "cuda-fp32" are a GPU.
 
    A Device belongs to one rank: a queue of operations, done in the order of the calls, with scratch memory of its own.
@@ -22,12 +22,11 @@
 
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
+#include "runtime/device/operation.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-typedef struct Device Device;
 
 typedef enum NumberKind { ELEMENTS, MASTERS, NUMBER_KINDS } NumberKind;
 
@@ -41,7 +40,6 @@ typedef struct KernelShape {
     size_t sequence, heads; /* attention: sequence divides rows, heads divides columns; else 0 */
 } KernelShape;
 
-typedef struct Kernel Kernel;
 struct Kernel {
     KernelShape shape;
     size_t context; /* attention, norm: elements kept from forward to backward; else 0 */
@@ -143,67 +141,14 @@ typedef struct DeviceTable {
     Status (*store_floats)(Device *device, NumberKind kind, size_t count, const void *source, float *host_destination,
                            Error *error);
 
+    /* One operation of a list (operations.def): op_run calls it. */
+    Status (*operate)(Device *device, const Op *op, const OpMemory *memory, Error *error);
+
+    /* What passes do not use. */
     Status (*fill)(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error);
     Status (*copy)(Device *device, size_t bytes, const void *source, void *destination, Error *error);
     /* sum[i] += addend[i], both masters */
     Status (*accumulate)(Device *device, size_t count, const void *addend, void *sum, Error *error);
-    /* Float data into elements, elements into floats. */
-    Status (*from_floats)(Device *device, size_t count, const float *source, void *elements, Error *error);
-    Status (*to_floats)(Device *device, size_t count, const void *elements, float *destination, Error *error);
-
-    /* y = x w + bias + residual. w is [columns, outputs], bias [outputs], residual like y; either may be NULL. */
-    Status (*linear_forward)(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,
-                             const void *residual, void *y, Error *error);
-    /* dx = dy w^T */
-    Status (*linear_backward_input)(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
-                                    Error *error);
-    /* The same beside a GELU, one pass over memory where a device can: y = x w + bias (NULL: none), active = GELU(y);
-       and dx = dy w^T GELU'(before), `before` and dx being [rows, columns]. `gelu` is the kernel of that shape. */
-    Status (*linear_gelu_forward)(Device *device, const Kernel *linear, const Kernel *gelu, const void *x,
-                                  const void *w, const void *bias, void *y, void *active, Error *error);
-    Status (*linear_gelu_backward_input)(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
-                                         const void *w, const void *before, void *dx, Error *error);
-    /* dw += x^T dy; dbias += the sum of dy's rows, unless NULL. Both masters. */
-    Status (*linear_backward_weight)(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
-                                     void *dbias, Error *error);
-
-    /* Layer normalisation: y = (x - mean) / sqrt(variance + 1e-5) * gain + shift, by rows. `statistics` takes
-       kernel->context elements for the backward halves. */
-    Status (*norm_forward)(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift,
-                           void *y, void *statistics, Error *error);
-    /* dx = the gradient of x, plus residual unless NULL. */
-    Status (*norm_backward_input)(Device *device, const Kernel *norm, const void *x, const void *statistics,
-                                  const void *gain, const void *dy, const void *residual, void *dx, Error *error);
-    /* Adds to dgain and dshift, masters. */
-    Status (*norm_backward_weight)(Device *device, const Kernel *norm, const void *x, const void *statistics,
-                                   const void *dy, void *dgain, void *dshift, Error *error);
-
-    /* y = x Phi(x), Phi the normal distribution's integral. */
-    Status (*gelu_forward)(Device *device, const Kernel *gelu, const void *x, void *y, Error *error);
-    /* dx may be dy. */
-    Status (*gelu_backward)(Device *device, const Kernel *gelu, const void *x, const void *dy, void *dx, Error *error);
-
-    /* Causal attention of several heads, each sequence for itself. A row of qkv is query, key and value, each with its
-       heads side by side; y is [rows, columns]. `context` takes kernel->context elements for the backward half. */
-    Status (*attention_forward)(Device *device, const Kernel *attention, const void *qkv, void *y, void *context,
-                                Error *error);
-    Status (*attention_backward)(Device *device, const Kernel *attention, const void *qkv, const void *y,
-                                 const void *context, const void *dy, void *dqkv, Error *error);
-
-    /* y[i] = token_table[tokens[i]] + position_table[i % sequence]; tokens are within the table. */
-    Status (*embedding_forward)(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
-                                const void *token_table, const void *position_table, void *y, Error *error);
-    /* Adds to both tables' gradients, masters. */
-    Status (*embedding_backward)(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
-                                 const void *dy, void *dtoken_table, void *dposition_table, Error *error);
-
-    /* *loss = mean over rows of -log softmax(logits)[target]; the logits become the gradient of scale * loss. */
-    Status (*cross_entropy)(Device *device, const Kernel *cross_entropy, const int32_t *targets, double scale,
-                            void *logits, double *loss, Error *error);
-    /* *loss = mean of (y - targets)^2; dy = the gradient of scale * loss. */
-    Status (*squared_error)(Device *device, size_t count, const void *y, const float *targets, double scale, void *dy,
-                            double *loss, Error *error);
-
     /* Of masters, in double, in an order that depends on `count` alone. */
     Status (*sum_of_squares)(Device *device, size_t count, const void *values, double *sum, Error *error);
     /* Updates the weights and moments; the gradients are zero afterwards. All are masters, except that `elements` are
@@ -241,12 +186,6 @@ void device_close(Device *device);
 
 /* The kernel for `shape`, made when none is there. It lives as long as the device. */
 Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error);
-
-/* linear_gelu_* of a device that has nothing better: one after the other. */
-Status device_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x,
-                                  const void *w, const void *bias, void *y, void *active, Error *error);
-Status device_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
-                                         const void *w, const void *before, void *dx, Error *error);
 
 /* The implementations. */
 extern const DeviceTable device_cpu, device_oracle, device_cuda, device_cuda_fp32;

@@ -251,6 +251,20 @@ static Status gelu_backward(Device *device, const Kernel *gelu, const void *x, c
     return STATUS_OK;
 }
 
+static Status linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x,
+                                  const void *w, const void *bias, void *y, void *active, Error *error)
+{
+    TRY(linear_forward(device, linear, x, w, bias, NULL, y, error));
+    return gelu_forward(device, gelu, y, active, error);
+}
+
+static Status linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
+                                         const void *w, const void *before, void *dx, Error *error)
+{
+    TRY(linear_backward_input(device, linear, dy, w, dx, error));
+    return gelu_backward(device, gelu, before, dx, dx, error);
+}
+
 /* Where a head of a sequence begins in its matrices. */
 typedef struct Head {
     size_t sequence, width, pitch; /* pitch: elements from one row of qkv to the next */
@@ -367,7 +381,7 @@ static Status embedding_backward(Device *device, size_t rows, size_t columns, si
     return STATUS_OK;
 }
 
-static Status cross_entropy(Device *device, const Kernel *kernel, const int32_t *targets, double scale, void *logits,
+static Status cross_entropy(Device *device, const Kernel *kernel, double scale, const int32_t *targets, void *logits,
                             double *loss, Error *error)
 {
     (void)device, (void)error;
@@ -389,7 +403,7 @@ static Status cross_entropy(Device *device, const Kernel *kernel, const int32_t 
     return STATUS_OK;
 }
 
-static Status squared_error(Device *device, size_t count, const void *y, const float *targets, double scale, void *dy,
+static Status squared_error(Device *device, size_t count, double scale, const void *y, const float *targets, void *dy,
                             double *loss, Error *error)
 {
     (void)device, (void)error;
@@ -431,6 +445,9 @@ static Status adamw(Device *device, const AdamW *settings, size_t count, void *p
     return STATUS_OK;
 }
 
+#define OPERATION_FUNCTION(name) name
+#include "runtime/device/operate.h"
+
 const DeviceTable device_oracle = {
     .name = "oracle",
     .size = {sizeof(double), sizeof(double)},
@@ -444,27 +461,10 @@ const DeviceTable device_oracle = {
     .download = copy,
     .load_floats = load_floats,
     .store_floats = store_floats,
+    .operate = operate,
     .fill = fill,
     .copy = copy,
     .accumulate = accumulate,
-    .from_floats = from_floats,
-    .to_floats = to_floats,
-    .linear_forward = linear_forward,
-    .linear_backward_input = linear_backward_input,
-    .linear_gelu_forward = device_linear_gelu_forward,
-    .linear_gelu_backward_input = device_linear_gelu_backward_input,
-    .linear_backward_weight = linear_backward_weight,
-    .norm_forward = norm_forward,
-    .norm_backward_input = norm_backward_input,
-    .norm_backward_weight = norm_backward_weight,
-    .gelu_forward = gelu_forward,
-    .gelu_backward = gelu_backward,
-    .attention_forward = attention_forward,
-    .attention_backward = attention_backward,
-    .embedding_forward = embedding_forward,
-    .embedding_backward = embedding_backward,
-    .cross_entropy = cross_entropy,
-    .squared_error = squared_error,
     .sum_of_squares = sum_of_squares,
     .adamw = adamw,
 };

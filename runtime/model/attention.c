@@ -7,24 +7,24 @@ enum { NORM, TO_QKV, ATTENTION, PROJECT };
 
 /* Kept from F to I, from F to W, from I to W; and of one pass. */
 typedef struct Parts {
-    void *qkv, *probabilities;
-    void *normed, *statistics, *mixed;
-    void *dqkv, *dnormed;
-    void *dmixed;
+    Address qkv, probabilities;
+    Address normed, statistics, mixed;
+    Address dqkv, dnormed;
+    Address dmixed;
 } Parts;
 
-static Parts parts_of(const Component *c, const PassBuffers *b)
+static Parts parts_of(const Component *c, const PassAddresses *at)
 {
     const size_t rows = c->rows, hidden = c->config.hidden;
     return (Parts){
-        .qkv = b->context,
-        .probabilities = component_at(c, b->context, component_round(3 * rows * hidden)),
-        .normed = b->stash,
-        .mixed = component_at(c, b->stash, component_round(rows * hidden)),
-        .statistics = component_at(c, b->stash, 2 * component_round(rows * hidden)),
-        .dqkv = b->gradient,
-        .dnormed = component_at(c, b->gradient, component_round(3 * rows * hidden)),
-        .dmixed = b->workspace,
+        .qkv = at->context,
+        .probabilities = component_at(c, at->context, component_round(3 * rows * hidden)),
+        .normed = at->stash,
+        .mixed = component_at(c, at->stash, component_round(rows * hidden)),
+        .statistics = component_at(c, at->stash, 2 * component_round(rows * hidden)),
+        .dqkv = at->gradient,
+        .dnormed = component_at(c, at->gradient, component_round(3 * rows * hidden)),
+        .dmixed = at->workspace,
     };
 }
 
@@ -54,47 +54,38 @@ static Status open(Component *c, Error *error)
     return STATUS_OK;
 }
 
-static Status forward(const Component *c, const PassBuffers *b, Error *error)
+static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    const Parts p = parts_of(c, b);
-    TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN),
-                          component_weights(c, b, SHIFT), p.normed, p.statistics, error));
-    TRY(run->linear_forward(c->device, c->kernels[TO_QKV], p.normed, component_weights(c, b, QKV),
-                            component_weights(c, b, QKV_BIAS), NULL, p.qkv, error));
-    TRY(run->attention_forward(c->device, c->kernels[ATTENTION], p.qkv, p.mixed, p.probabilities, error));
-    return run->linear_forward(c->device, c->kernels[PROJECT], p.mixed, component_weights(c, b, PROJECTION),
-                               component_weights(c, b, PROJECTION_BIAS), b->x, b->y, error);
+    const Parts p = parts_of(c, at);
+    APPEND(list, norm_forward, c->kernels[NORM], at->x, component_weights(c, at, GAIN), component_weights(c, at, SHIFT),
+           p.normed, p.statistics);
+    APPEND(list, linear_forward, c->kernels[TO_QKV], p.normed, component_weights(c, at, QKV),
+           component_weights(c, at, QKV_BIAS), no_address, p.qkv);
+    APPEND(list, attention_forward, c->kernels[ATTENTION], p.qkv, p.mixed, p.probabilities);
+    APPEND(list, linear_forward, c->kernels[PROJECT], p.mixed, component_weights(c, at, PROJECTION),
+           component_weights(c, at, PROJECTION_BIAS), at->x, at->y);
 }
 
-static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
+static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    const Parts p = parts_of(c, b);
-    TRY(run->linear_backward_input(c->device, c->kernels[PROJECT], b->dy, component_weights(c, b, PROJECTION), p.dmixed,
-                                   error));
-    TRY(run->attention_backward(c->device, c->kernels[ATTENTION], p.qkv, p.mixed, p.probabilities, p.dmixed, p.dqkv,
-                                error));
-    TRY(run->linear_backward_input(c->device, c->kernels[TO_QKV], p.dqkv, component_weights(c, b, QKV), p.dnormed,
-                                   error));
-    return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics,
-                                            component_weights(c, b, GAIN), p.dnormed, b->dy, b->dx, error)
-                 : STATUS_OK;
+    const Parts p = parts_of(c, at);
+    APPEND(list, linear_backward_input, c->kernels[PROJECT], at->dy, component_weights(c, at, PROJECTION), p.dmixed);
+    APPEND(list, attention_backward, c->kernels[ATTENTION], p.qkv, p.mixed, p.probabilities, p.dmixed, p.dqkv);
+    APPEND(list, linear_backward_input, c->kernels[TO_QKV], p.dqkv, component_weights(c, at, QKV), p.dnormed);
+    if (at->dx.base)
+        APPEND(list, norm_backward_input, c->kernels[NORM], at->x, p.statistics, component_weights(c, at, GAIN),
+               p.dnormed, at->dy, at->dx);
 }
 
-static Status backward_weight(const Component *c, const PassBuffers *b, Error *error)
+static void backward_weight(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    const Parts p = parts_of(c, b);
-    TRY(run->linear_backward_weight(c->device, c->kernels[PROJECT], p.mixed, b->dy,
-                                    component_weight_gradients(c, b, PROJECTION),
-                                    component_weight_gradients(c, b, PROJECTION_BIAS), error));
-    TRY(run->linear_backward_weight(c->device, c->kernels[TO_QKV], p.normed, p.dqkv,
-                                    component_weight_gradients(c, b, QKV), component_weight_gradients(c, b, QKV_BIAS),
-                                    error));
-    return run->norm_backward_weight(c->device, c->kernels[NORM], b->x, p.statistics, p.dnormed,
-                                     component_weight_gradients(c, b, GAIN), component_weight_gradients(c, b, SHIFT),
-                                     error);
+    const Parts p = parts_of(c, at);
+    APPEND(list, linear_backward_weight, c->kernels[PROJECT], p.mixed, at->dy,
+           component_weight_gradients(c, at, PROJECTION), component_weight_gradients(c, at, PROJECTION_BIAS));
+    APPEND(list, linear_backward_weight, c->kernels[TO_QKV], p.normed, p.dqkv, component_weight_gradients(c, at, QKV),
+           component_weight_gradients(c, at, QKV_BIAS));
+    APPEND(list, norm_backward_weight, c->kernels[NORM], at->x, p.statistics, p.dnormed,
+           component_weight_gradients(c, at, GAIN), component_weight_gradients(c, at, SHIFT));
 }
 
 const ComponentKind component_attention = {"attention", open, forward, backward_input, backward_weight};

@@ -24,27 +24,22 @@ size_t component_offset(const Component *component, size_t index)
     return offset;
 }
 
-void *component_at(const Component *component, void *buffer, size_t offset)
+Address component_at(const Component *component, Address address, size_t offset)
 {
-    return buffer ? (char *)buffer + offset * component->device->run->size[ELEMENTS] : NULL;
+    return (Address){address.base, address.offset + offset * component->device->run->size[ELEMENTS]};
 }
 
-void *component_master_at(const Component *component, void *buffer, size_t offset)
+Address component_master_at(const Component *component, Address address, size_t offset)
 {
-    return buffer ? (char *)buffer + offset * component->device->run->size[MASTERS] : NULL;
+    return (Address){address.base, address.offset + offset * component->device->run->size[MASTERS]};
 }
 
-const void *component_read_at(const Component *component, const void *buffer, size_t offset)
+Address component_weights(const Component *component, const PassAddresses *at, size_t index)
 {
-    return buffer ? (const char *)buffer + offset * component->device->run->size[ELEMENTS] : NULL;
+    return component_at(component, at->parameters, component_offset(component, index));
 }
 
-const void *component_weights(const Component *component, const PassBuffers *buffers, size_t index)
+Address component_weight_gradients(const Component *component, const PassAddresses *at, size_t index)
 {
-    return component_read_at(component, buffers->parameters, component_offset(component, index));
-}
-
-void *component_weight_gradients(const Component *component, const PassBuffers *buffers, size_t index)
-{
-    return component_master_at(component, buffers->parameter_gradients, component_offset(component, index));
+    return component_master_at(component, at->parameter_gradients, component_offset(component, index));
 }

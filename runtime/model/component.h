@@ -4,10 +4,11 @@
 /* A part of a stage with its own F, I and W. To add one: a file that fills in a ComponentKind, and a line in stage.c
    that puts it where it belongs.
 
-   A pass of a component gets PassBuffers in which every pointer is the component's own: x is its input and y its
-   output, wherever they live, and context, stash, gradient and parameters are its parts of the stage's. x and dy are
-   there until its W. dx is NULL where nobody before it learns. */
+   When its stage is opened, a component appends the operations of its passes to lists. PassAddresses says where its
+   operands will be: x is its input and y its output, wherever they live; context, stash, gradient and parameters are
+   its parts of the stage's. x and dy are there until its W. dx has no base where nobody before it learns. */
 
+#include "runtime/device/operation.h"
 #include "runtime/model/model.h"
 
 enum { COMPONENT_PARAMETERS = 8, COMPONENT_KERNELS = 4 };
@@ -22,14 +23,22 @@ typedef struct Parameter {
 
 typedef struct Component Component;
 
+/* The fields of PassBuffers as addresses: base n is its n-th field. */
+typedef struct PassAddresses {
+    Address parameters, parameter_gradients, x, y, dx, dy, context, stash, gradient, workspace;
+    Address inputs, targets, outputs, loss;
+} PassAddresses;
+
+enum { PASS_BASES = sizeof(PassBuffers) / sizeof(void *) };
+
 typedef struct ComponentKind {
     const char *name;
     /* Fills in parameters, sizes and kernels; config, device and place are there. */
     Status (*open)(Component *component, Error *error);
-    Status (*forward)(const Component *component, const PassBuffers *buffers, Error *error);
-    Status (*backward_input)(const Component *component, const PassBuffers *buffers, Error *error);
-    /* NULL: no weights */
-    Status (*backward_weight)(const Component *component, const PassBuffers *buffers, Error *error);
+    /* Append the operations of F, I and W; NULL: it has none. */
+    void (*forward)(const Component *component, const PassAddresses *at, OpList *list);
+    void (*backward_input)(const Component *component, const PassAddresses *at, OpList *list);
+    void (*backward_weight)(const Component *component, const PassAddresses *at, OpList *list);
 } ComponentKind;
 
 struct Component {
@@ -54,12 +63,11 @@ double component_residual_deviation(const Component *component);
 /* For the passes. Elements from the component's first parameter to the `index`-th; behind the last one, the size of
    all. */
 size_t component_offset(const Component *component, size_t index);
-const void *component_weights(const Component *component, const PassBuffers *buffers, size_t index);
-void *component_weight_gradients(const Component *component, const PassBuffers *buffers, size_t index);
-/* `buffer` from element, or from master, `offset` on; NULL stays NULL. */
-void *component_at(const Component *component, void *buffer, size_t offset);
-void *component_master_at(const Component *component, void *buffer, size_t offset);
-const void *component_read_at(const Component *component, const void *buffer, size_t offset);
+Address component_weights(const Component *component, const PassAddresses *at, size_t index);
+Address component_weight_gradients(const Component *component, const PassAddresses *at, size_t index);
+/* `offset` elements, or masters, behind `address`; no base stays none. */
+Address component_at(const Component *component, Address address, size_t offset);
+Address component_master_at(const Component *component, Address address, size_t offset);
 
 /* Parts begin on a cache line whenever the buffer does. */
 size_t component_round(size_t elements);

@@ -14,24 +14,24 @@ static Status open(Component *c, Error *error)
     return STATUS_OK;
 }
 
-static Status forward(const Component *c, const PassBuffers *b, Error *error)
+static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
-    return c->device->run->embedding_forward(c->device, c->rows, c->config.hidden, c->config.sequence, b->inputs,
-                                             component_weights(c, b, TOKENS), component_weights(c, b, POSITIONS), b->y,
-                                             error);
+    op_append(list, &(Op){.kind = OP_embedding_forward,
+                          .rows = c->rows,
+                          .columns = c->config.hidden,
+                          .sequence = c->config.sequence,
+                          .embedding_forward = {at->inputs, component_weights(c, at, TOKENS),
+                                                component_weights(c, at, POSITIONS), at->y}});
 }
 
-static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
+static void backward_weight(const Component *c, const PassAddresses *at, OpList *list)
 {
-    (void)c, (void)b, (void)error; /* tokens have no gradient */
-    return STATUS_OK;
+    op_append(list, &(Op){.kind = OP_embedding_backward,
+                          .rows = c->rows,
+                          .columns = c->config.hidden,
+                          .sequence = c->config.sequence,
+                          .embedding_backward = {at->inputs, at->dy, component_weight_gradients(c, at, TOKENS),
+                                                 component_weight_gradients(c, at, POSITIONS)}});
 }
 
-static Status backward_weight(const Component *c, const PassBuffers *b, Error *error)
-{
-    return c->device->run->embedding_backward(c->device, c->rows, c->config.hidden, c->config.sequence, b->inputs,
-                                              b->dy, component_weight_gradients(c, b, TOKENS),
-                                              component_weight_gradients(c, b, POSITIONS), error);
-}
-
-const ComponentKind component_embedding = {"embedding", open, forward, backward_input, backward_weight};
+const ComponentKind component_embedding = {"embedding", open, forward, NULL, backward_weight};

@@ -8,18 +8,18 @@ enum { NORM, TO_LOGITS, LOSS };
 
 /* Kept from F to W, from I to W. */
 typedef struct Parts {
-    void *normed, *statistics, *logits;
-    void *dnormed;
+    Address normed, statistics, logits;
+    Address dnormed;
 } Parts;
 
-static Parts parts_of(const Component *c, const PassBuffers *b)
+static Parts parts_of(const Component *c, const PassAddresses *at)
 {
     const size_t rows = c->rows, hidden = c->config.hidden, vocabulary = c->config.vocabulary;
     return (Parts){
-        .normed = b->stash,
-        .logits = component_at(c, b->stash, component_round(rows * hidden)),
-        .statistics = component_at(c, b->stash, component_round(rows * hidden) + component_round(rows * vocabulary)),
-        .dnormed = b->gradient,
+        .normed = at->stash,
+        .logits = component_at(c, at->stash, component_round(rows * hidden)),
+        .statistics = component_at(c, at->stash, component_round(rows * hidden) + component_round(rows * vocabulary)),
+        .dnormed = at->gradient,
     };
 }
 
@@ -41,39 +41,39 @@ static Status open(Component *c, Error *error)
     return STATUS_OK;
 }
 
-static Status forward(const Component *c, const PassBuffers *b, Error *error)
+static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    const Parts p = parts_of(c, b);
-    TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN),
-                          component_weights(c, b, SHIFT), p.normed, p.statistics, error));
-    TRY(run->linear_forward(c->device, c->kernels[TO_LOGITS], p.normed, component_weights(c, b, VOCABULARY), NULL, NULL,
-                            p.logits, error));
-    if (b->outputs)
-        TRY(run->to_floats(c->device, c->rows * c->config.vocabulary, p.logits, b->outputs, error));
-    return run->cross_entropy(c->device, c->kernels[LOSS], b->targets, c->loss_scale, p.logits, b->loss, error);
+    const Parts p = parts_of(c, at);
+    APPEND(list, norm_forward, c->kernels[NORM], at->x, component_weights(c, at, GAIN), component_weights(c, at, SHIFT),
+           p.normed, p.statistics);
+    APPEND(list, linear_forward, c->kernels[TO_LOGITS], p.normed, component_weights(c, at, VOCABULARY), no_address,
+           no_address, p.logits);
+    op_append(
+        list,
+        &(Op){.kind = OP_to_floats, .count = c->rows * c->config.vocabulary, .to_floats = {p.logits, at->outputs}});
+    op_append(list, &(Op){.kind = OP_cross_entropy,
+                          .kernel = c->kernels[LOSS],
+                          .scale = c->loss_scale,
+                          .cross_entropy = {at->targets, p.logits, at->loss}});
 }
 
-static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
+static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    const Parts p = parts_of(c, b);
-    TRY(run->linear_backward_input(c->device, c->kernels[TO_LOGITS], p.logits, component_weights(c, b, VOCABULARY),
-                                   p.dnormed, error));
-    return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics,
-                                            component_weights(c, b, GAIN), p.dnormed, NULL, b->dx, error)
-                 : STATUS_OK;
+    const Parts p = parts_of(c, at);
+    APPEND(list, linear_backward_input, c->kernels[TO_LOGITS], p.logits, component_weights(c, at, VOCABULARY),
+           p.dnormed);
+    if (at->dx.base)
+        APPEND(list, norm_backward_input, c->kernels[NORM], at->x, p.statistics, component_weights(c, at, GAIN),
+               p.dnormed, no_address, at->dx);
 }
 
-static Status backward_weight(const Component *c, const PassBuffers *b, Error *error)
+static void backward_weight(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    const Parts p = parts_of(c, b);
-    TRY(run->linear_backward_weight(c->device, c->kernels[TO_LOGITS], p.normed, p.logits,
-                                    component_weight_gradients(c, b, VOCABULARY), NULL, error));
-    return run->norm_backward_weight(c->device, c->kernels[NORM], b->x, p.statistics, p.dnormed,
-                                     component_weight_gradients(c, b, GAIN), component_weight_gradients(c, b, SHIFT),
-                                     error);
+    const Parts p = parts_of(c, at);
+    APPEND(list, linear_backward_weight, c->kernels[TO_LOGITS], p.normed, p.logits,
+           component_weight_gradients(c, at, VOCABULARY), no_address);
+    APPEND(list, norm_backward_weight, c->kernels[NORM], at->x, p.statistics, p.dnormed,
+           component_weight_gradients(c, at, GAIN), component_weight_gradients(c, at, SHIFT));
 }
 
 const ComponentKind component_head = {"head", open, forward, backward_input, backward_weight};

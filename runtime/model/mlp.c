@@ -7,21 +7,21 @@ enum { NORM, TO_WIDE, GELU, TO_NARROW };
 
 /* Kept from F to I, from F to W, from I to W. */
 typedef struct Parts {
-    void *wide;
-    void *normed, *statistics, *active;
-    void *dwide, *dnormed;
+    Address wide;
+    Address normed, statistics, active;
+    Address dwide, dnormed;
 } Parts;
 
-static Parts parts_of(const Component *c, const PassBuffers *b)
+static Parts parts_of(const Component *c, const PassAddresses *at)
 {
     const size_t rows = c->rows, hidden = c->config.hidden;
     return (Parts){
-        .wide = b->context,
-        .normed = b->stash,
-        .active = component_at(c, b->stash, component_round(rows * hidden)),
-        .statistics = component_at(c, b->stash, component_round(rows * hidden) + component_round(4 * rows * hidden)),
-        .dwide = b->gradient,
-        .dnormed = component_at(c, b->gradient, component_round(4 * rows * hidden)),
+        .wide = at->context,
+        .normed = at->stash,
+        .active = component_at(c, at->stash, component_round(rows * hidden)),
+        .statistics = component_at(c, at->stash, component_round(rows * hidden) + component_round(4 * rows * hidden)),
+        .dwide = at->gradient,
+        .dnormed = component_at(c, at->gradient, component_round(4 * rows * hidden)),
     };
 }
 
@@ -49,45 +49,42 @@ static Status open(Component *c, Error *error)
     return STATUS_OK;
 }
 
-static Status forward(const Component *c, const PassBuffers *b, Error *error)
+static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    const Parts p = parts_of(c, b);
-    TRY(run->norm_forward(c->device, c->kernels[NORM], b->x, component_weights(c, b, GAIN),
-                          component_weights(c, b, SHIFT), p.normed, p.statistics, error));
-    TRY(run->linear_gelu_forward(c->device, c->kernels[TO_WIDE], c->kernels[GELU], p.normed,
-                                 component_weights(c, b, UP), component_weights(c, b, UP_BIAS), p.wide, p.active,
-                                 error));
-    return run->linear_forward(c->device, c->kernels[TO_NARROW], p.active, component_weights(c, b, DOWN),
-                               component_weights(c, b, DOWN_BIAS), b->x, b->y, error);
+    const Parts p = parts_of(c, at);
+    APPEND(list, norm_forward, c->kernels[NORM], at->x, component_weights(c, at, GAIN), component_weights(c, at, SHIFT),
+           p.normed, p.statistics);
+    op_append(list, &(Op){.kind = OP_linear_gelu_forward,
+                          .kernel = c->kernels[TO_WIDE],
+                          .gelu = c->kernels[GELU],
+                          .linear_gelu_forward = {p.normed, component_weights(c, at, UP),
+                                                  component_weights(c, at, UP_BIAS), p.wide, p.active}});
+    APPEND(list, linear_forward, c->kernels[TO_NARROW], p.active, component_weights(c, at, DOWN),
+           component_weights(c, at, DOWN_BIAS), at->x, at->y);
 }
 
-static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
+static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    const Parts p = parts_of(c, b);
-    TRY(run->linear_gelu_backward_input(c->device, c->kernels[TO_NARROW], c->kernels[GELU], b->dy,
-                                        component_weights(c, b, DOWN), p.wide, p.dwide, error));
-    TRY(run->linear_backward_input(c->device, c->kernels[TO_WIDE], p.dwide, component_weights(c, b, UP), p.dnormed,
-                                   error));
-    return b->dx ? run->norm_backward_input(c->device, c->kernels[NORM], b->x, p.statistics,
-                                            component_weights(c, b, GAIN), p.dnormed, b->dy, b->dx, error)
-                 : STATUS_OK;
+    const Parts p = parts_of(c, at);
+    op_append(list, &(Op){.kind = OP_linear_gelu_backward_input,
+                          .kernel = c->kernels[TO_NARROW],
+                          .gelu = c->kernels[GELU],
+                          .linear_gelu_backward_input = {at->dy, component_weights(c, at, DOWN), p.wide, p.dwide}});
+    APPEND(list, linear_backward_input, c->kernels[TO_WIDE], p.dwide, component_weights(c, at, UP), p.dnormed);
+    if (at->dx.base)
+        APPEND(list, norm_backward_input, c->kernels[NORM], at->x, p.statistics, component_weights(c, at, GAIN),
+               p.dnormed, at->dy, at->dx);
 }
 
-static Status backward_weight(const Component *c, const PassBuffers *b, Error *error)
+static void backward_weight(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    const Parts p = parts_of(c, b);
-    TRY(run->linear_backward_weight(c->device, c->kernels[TO_NARROW], p.active, b->dy,
-                                    component_weight_gradients(c, b, DOWN), component_weight_gradients(c, b, DOWN_BIAS),
-                                    error));
-    TRY(run->linear_backward_weight(c->device, c->kernels[TO_WIDE], p.normed, p.dwide,
-                                    component_weight_gradients(c, b, UP), component_weight_gradients(c, b, UP_BIAS),
-                                    error));
-    return run->norm_backward_weight(c->device, c->kernels[NORM], b->x, p.statistics, p.dnormed,
-                                     component_weight_gradients(c, b, GAIN), component_weight_gradients(c, b, SHIFT),
-                                     error);
+    const Parts p = parts_of(c, at);
+    APPEND(list, linear_backward_weight, c->kernels[TO_NARROW], p.active, at->dy,
+           component_weight_gradients(c, at, DOWN), component_weight_gradients(c, at, DOWN_BIAS));
+    APPEND(list, linear_backward_weight, c->kernels[TO_WIDE], p.normed, p.dwide, component_weight_gradients(c, at, UP),
+           component_weight_gradients(c, at, UP_BIAS));
+    APPEND(list, norm_backward_weight, c->kernels[NORM], at->x, p.statistics, p.dnormed,
+           component_weight_gradients(c, at, GAIN), component_weight_gradients(c, at, SHIFT));
 }
 
 const ComponentKind component_mlp = {"mlp", open, forward, backward_input, backward_weight};

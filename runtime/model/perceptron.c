@@ -26,32 +26,34 @@ static Status open(Component *c, Error *error)
     return STATUS_OK;
 }
 
-static Status forward(const Component *c, const PassBuffers *b, Error *error)
+static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    TRY(run->linear_gelu_forward(c->device, c->kernels[TO_WIDE], c->kernels[GELU], b->x, component_weights(c, b, UP),
-                                 NULL, b->context, b->stash, error));
-    return run->linear_forward(c->device, c->kernels[TO_NARROW], b->stash, component_weights(c, b, DOWN), NULL, NULL,
-                               b->y, error);
+    op_append(list,
+              &(Op){.kind = OP_linear_gelu_forward,
+                    .kernel = c->kernels[TO_WIDE],
+                    .gelu = c->kernels[GELU],
+                    .linear_gelu_forward = {at->x, component_weights(c, at, UP), no_address, at->context, at->stash}});
+    APPEND(list, linear_forward, c->kernels[TO_NARROW], at->stash, component_weights(c, at, DOWN), no_address,
+           no_address, at->y);
 }
 
-static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
+static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    TRY(run->linear_gelu_backward_input(c->device, c->kernels[TO_NARROW], c->kernels[GELU], b->dy,
-                                        component_weights(c, b, DOWN), b->context, b->gradient, error));
-    return b->dx ? run->linear_backward_input(c->device, c->kernels[TO_WIDE], b->gradient, component_weights(c, b, UP),
-                                              b->dx, error)
-                 : STATUS_OK;
+    op_append(list,
+              &(Op){.kind = OP_linear_gelu_backward_input,
+                    .kernel = c->kernels[TO_NARROW],
+                    .gelu = c->kernels[GELU],
+                    .linear_gelu_backward_input = {at->dy, component_weights(c, at, DOWN), at->context, at->gradient}});
+    if (at->dx.base)
+        APPEND(list, linear_backward_input, c->kernels[TO_WIDE], at->gradient, component_weights(c, at, UP), at->dx);
 }
 
-static Status backward_weight(const Component *c, const PassBuffers *b, Error *error)
+static void backward_weight(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
-    TRY(run->linear_backward_weight(c->device, c->kernels[TO_NARROW], b->stash, b->dy,
-                                    component_weight_gradients(c, b, DOWN), NULL, error));
-    return run->linear_backward_weight(c->device, c->kernels[TO_WIDE], b->x, b->gradient,
-                                       component_weight_gradients(c, b, UP), NULL, error);
+    APPEND(list, linear_backward_weight, c->kernels[TO_NARROW], at->stash, at->dy,
+           component_weight_gradients(c, at, DOWN), no_address);
+    APPEND(list, linear_backward_weight, c->kernels[TO_WIDE], at->x, at->gradient,
+           component_weight_gradients(c, at, UP), no_address);
 }
 
 const ComponentKind component_perceptron = {"perceptron", open, forward, backward_input, backward_weight};

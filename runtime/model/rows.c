@@ -8,15 +8,10 @@ static Status open(Component *c, Error *error)
     return STATUS_OK;
 }
 
-static Status forward(const Component *c, const PassBuffers *b, Error *error)
+static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
-    return c->device->run->from_floats(c->device, c->rows * c->config.hidden, b->inputs, b->y, error);
+    op_append(list,
+              &(Op){.kind = OP_from_floats, .count = c->rows * c->config.hidden, .from_floats = {at->inputs, at->y}});
 }
 
-static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
-{
-    (void)c, (void)b, (void)error; /* data has no gradient */
-    return STATUS_OK;
-}
-
-const ComponentKind component_rows = {"rows", open, forward, backward_input, NULL};
+const ComponentKind component_rows = {"rows", open, forward, NULL, NULL};

@@ -9,20 +9,22 @@ static Status open(Component *c, Error *error)
     return STATUS_OK;
 }
 
-static Status forward(const Component *c, const PassBuffers *b, Error *error)
+static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
-    const DeviceTable *run = c->device->run;
     const size_t count = c->rows * c->config.hidden;
-    if (b->outputs)
-        TRY(run->to_floats(c->device, count, b->x, b->outputs, error));
-    return run->squared_error(c->device, count, b->x, b->targets, c->loss_scale, b->stash, b->loss, error);
+    op_append(list, &(Op){.kind = OP_to_floats, .count = count, .to_floats = {at->x, at->outputs}});
+    op_append(list, &(Op){.kind = OP_squared_error,
+                          .count = count,
+                          .scale = c->loss_scale,
+                          .squared_error = {at->x, at->targets, at->stash, at->loss}});
 }
 
-static Status backward_input(const Component *c, const PassBuffers *b, Error *error)
+static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
-    return b->dx ? c->device->run->copy(c->device, c->rows * c->config.hidden * c->device->run->size[ELEMENTS],
-                                        b->stash, b->dx, error)
-                 : STATUS_OK;
+    if (at->dx.base)
+        op_append(list, &(Op){.kind = OP_copy,
+                              .count = c->rows * c->config.hidden * c->device->run->size[ELEMENTS],
+                              .copy = {at->stash, at->dx}});
 }
 
 const ComponentKind component_squared_error = {"squared_error", open, forward, backward_input, NULL};

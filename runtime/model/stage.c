@@ -2,7 +2,9 @@
 
 #include "runtime/base/clock.h"
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t place, uint32_t microbatches,
                             Error *error)
@@ -74,6 +76,66 @@ static void lay_out(Stage *stage, bool learns_before)
     }
 }
 
+#define FIELD(name) ((Address){1 + offsetof(PassBuffers, name) / sizeof(void *), 0})
+
+/* Where the `index`-th component finds its operands. */
+static PassAddresses addresses_of(const Stage *stage, size_t index)
+{
+    const Part *part = &stage->parts[index];
+    const Component *c = &part->component;
+    const bool first = index == 0, last = index + 1 == stage->part_count;
+    const Address stash = FIELD(stash), gradient = FIELD(gradient), dx = stage->first ? no_address : FIELD(dx);
+    return (PassAddresses){
+        .parameters = component_at(c, FIELD(parameters), part->parameters),
+        .parameter_gradients = component_master_at(c, FIELD(parameter_gradients), part->parameters),
+        .x = first ? FIELD(x) : component_at(c, stash, part->x),
+        .y = last ? FIELD(y) : component_at(c, stash, part[1].x),
+        .dy = last ? FIELD(dy) : component_at(c, gradient, part->dy),
+        .dx = first                 ? dx
+              : part->learns_before ? component_at(c, gradient, part[-1].dy)
+                                    : no_address,
+        .context = component_at(c, FIELD(context), part->context),
+        .stash = component_at(c, stash, part->stash),
+        .gradient = component_at(c, gradient, part->gradient),
+        .workspace = FIELD(workspace),
+        .inputs = FIELD(inputs),
+        .targets = FIELD(targets),
+        .outputs = FIELD(outputs),
+        .loss = FIELD(loss),
+    };
+}
+
+static void list_part(Stage *stage, size_t index, RecipePass pass)
+{
+    Part *part = &stage->parts[index];
+    const ComponentKind *kind = part->component.kind;
+    void (*const append)(const Component *, const PassAddresses *, OpList *) = pass == RECIPE_F ? kind->forward
+                                                                               : pass == RECIPE_B
+                                                                                   ? kind->backward_input
+                                                                                   : kind->backward_weight;
+    const PassAddresses at = addresses_of(stage, index);
+    OpList *list = &stage->lists[pass];
+    part->ops[pass].begin = list->count;
+    if (append)
+        append(&part->component, &at, list);
+    part->ops[pass].end = list->count;
+}
+
+Status stage_list_operations(Stage *stage, Error *error)
+{
+    for (int pass = 0; pass < RECIPE_PASSES; pass++)
+        op_list_free(&stage->lists[pass]);
+    for (size_t i = 0; i < stage->part_count; i++) {
+        list_part(stage, i, RECIPE_F);
+        list_part(stage, stage->part_count - 1 - i, RECIPE_B);
+        list_part(stage, stage->part_count - 1 - i, RECIPE_W);
+    }
+    for (int pass = 0; pass < RECIPE_PASSES; pass++)
+        if (stage->lists[pass].failed)
+            return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    return STATUS_OK;
+}
+
 static void data_sizes(Stage *stage, bool first, bool last)
 {
     StageSizes *sizes = &stage->sizes;
@@ -98,54 +160,40 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     stage->config = *config;
     stage->device = device;
+    stage->first = number == 0;
     stage->number = ++device->named;
     const double product = 2.0 * config->microbatch_size * config->sequence * config->hidden * config->hidden;
     stage->small = device->run->fusion && product < device->run->fusion->small;
     data_sizes(stage, number == 0, number + 1 == stages);
-    const Status status = add_components(stage, number, stages, microbatches, error);
+    Status status = add_components(stage, number, stages, microbatches, error);
+    if (status == STATUS_OK) {
+        lay_out(stage, number > 0);
+        status = stage_list_operations(stage, error);
+    }
     if (status != STATUS_OK) {
         error_prefix(error, "stage %u: ", (unsigned)number);
         stage_close(stage);
         return status;
     }
-    lay_out(stage, number > 0);
     *opened = stage;
     return STATUS_OK;
 }
 
-void stage_close(Stage *stage) { free(stage); /* its kernels are the device's */ }
+void stage_close(Stage *stage)
+{
+    for (int pass = 0; stage && pass < RECIPE_PASSES; pass++)
+        op_list_free(&stage->lists[pass]);
+    free(stage); /* its kernels are the device's */
+}
 
 const StageSizes *stage_sizes(const Stage *stage) { return &stage->sizes; }
 
-/* The stage's buffers as the `index`-th component sees them. */
-static PassBuffers buffers_of(const Stage *stage, size_t index, const PassBuffers *whole)
-{
-    const Part *part = &stage->parts[index];
-    const Component *c = &part->component;
-    const bool first = index == 0, last = index + 1 == stage->part_count;
-    PassBuffers own = *whole;
-    own.parameters = component_read_at(c, whole->parameters, part->parameters);
-    own.parameter_gradients = component_master_at(c, whole->parameter_gradients, part->parameters);
-    own.context = component_at(c, whole->context, part->context);
-    own.stash = component_at(c, whole->stash, part->stash);
-    own.gradient = component_at(c, whole->gradient, part->gradient);
-    own.x = first ? whole->x : component_read_at(c, whole->stash, part->x);
-    own.y = last ? whole->y : component_at(c, whole->stash, part[1].x);
-    own.dy = last ? whole->dy : component_read_at(c, whole->gradient, part->dy);
-    own.dx = first ? whole->dx : part->learns_before ? component_at(c, whole->gradient, part[-1].dy) : NULL;
-    return own;
-}
-
 static Status run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error)
 {
-    const PassBuffers own = buffers_of(stage, index, buffers);
-    const Component *component = &stage->parts[index].component;
-    const ComponentKind *kind = component->kind;
-    switch (pass) {
-    case RECIPE_F: return kind->forward(component, &own, error);
-    case RECIPE_B: return kind->backward_input(component, &own, error);
-    default: return kind->backward_weight ? kind->backward_weight(component, &own, error) : STATUS_OK;
-    }
+    const Part *part = &stage->parts[index];
+    void *bases[PASS_BASES];
+    memcpy(bases, buffers, sizeof bases);
+    return op_run(stage->device, &stage->lists[pass], part->ops[pass].begin, part->ops[pass].end, bases, error);
 }
 
 /* Where the time of a pass goes; NULL: the part has no such pass. Where nothing before it learns, a layer has a shorter

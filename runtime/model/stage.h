@@ -4,6 +4,7 @@
 /* The inside of a stage: its components one after another, each with its part of the stage's buffers. Between two of
    them lies a message's worth of elements: the activation in the stash, its gradient in the gradient. */
 
+#include "runtime/device/operation.h"
 #include "runtime/model/component.h"
 
 /* Where a component's part begins, in elements. */
@@ -13,6 +14,9 @@ typedef struct Part {
     size_t x, dy;       /* in the stash and in the gradient; not for the first one's x and the last one's dy */
     bool learns_before; /* somebody before it wants its dx */
     uint8_t kind;       /* ModelPart */
+    struct {
+        size_t begin, end;
+    } ops[RECIPE_PASSES]; /* of each pass, in the stage's list */
 } Part;
 
 struct Stage {
@@ -20,12 +24,16 @@ struct Stage {
     Device *device;
     uint64_t number; /* of all stages that the device has had */
     StageSizes sizes;
-    bool small;       /* DeviceFusion */
-    PartTimes *times; /* what its parts take; NULL: nobody asks */
+    bool first;                  /* of the model: no dx */
+    bool small;                  /* DeviceFusion */
+    PartTimes *times;            /* what its parts take; NULL: nobody asks */
+    OpList lists[RECIPE_PASSES]; /* the operations of F, of I and of W */
     size_t part_count;
     Part parts[];
 };
 
+/* Makes the lists of a stage that is laid out: F from the first component to the last, I and W back. */
+Status stage_list_operations(Stage *stage, Error *error);
 /* Pass of the `index`-th component, with the stage's buffers. */
 Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error);
 /* The `index`-th component has run a pass (PART_F, ...) since `begun`; for a stage whose parts are timed. */

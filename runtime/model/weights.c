@@ -54,6 +54,7 @@ Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *su
 Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, double clip, Error *error)
 {
     const ModelConfig *config = &stage->config;
+    const DeviceTable *run = stage->device->run;
     const double warm = config->warmup_steps > 0 ? (double)step / config->warmup_steps : 1;
     AdamW settings = {
         .rate = config->learning_rate * (warm < 1 ? warm : 1),
@@ -69,14 +70,12 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
         for (size_t p = 0; p < component->parameter_count; p++) {
             const size_t offset = stage->parts[i].parameters + component_offset(component, p);
             settings.decay = component->parameters[p].is_matrix ? config->weight_decay : 0;
-            TRY(stage->device->run->adamw(
-                stage->device, &settings, component->parameters[p].elements,
-                component_master_at(component, weights->masters, offset),
-                component_master_at(component, weights->gradients, offset),
-                component_master_at(component, weights->moment1, offset),
-                component_master_at(component, weights->moment2, offset),
-                weights->parameters == weights->masters ? NULL : component_at(component, weights->parameters, offset),
-                error));
+            const size_t bytes = offset * run->size[MASTERS];
+            char *const elements = weights->parameters == weights->masters ? NULL : weights->parameters;
+            TRY(run->adamw(stage->device, &settings, component->parameters[p].elements,
+                           (char *)weights->masters + bytes, (char *)weights->gradients + bytes,
+                           (char *)weights->moment1 + bytes, (char *)weights->moment2 + bytes,
+                           elements ? elements + offset * run->size[ELEMENTS] : NULL, error));
         }
         if (stage->times)
             stage_note_time(stage, i, PART_U, begun);

@@ -4,8 +4,9 @@
 /* What the inside of an F&B is taken to cost: two streams, each in its order, through all layers of a stage. What the
    recipe keeps for communication, `share` of the multiprocessors' `whole`, is kept throughout: what computes has the
    others alone and takes whole / (whole - share) of its time, as matrix products and memory-bound work do that fill the
-   device. Where its time was measured on Costs.compute_share of the device, it takes that share of this. Communication takes its time from Costs.multiprocessors on, which are enough (20 of 132 for the all-to-all
-   kernels of DeepSeek's published profile), and on fewer inversely longer. */
+   device. Where its time was measured on Costs.compute_share of the device, it takes that share of this. Communication
+   takes its time from Costs.multiprocessors on, which are enough (20 of 132 for the all-to-all kernels of DeepSeek's
+   published profile), and on fewer inversely longer. */
 
 #include "runtime/program/costs.h"
 

@@ -38,7 +38,8 @@ static inline BalanceShape random_shape(Random *random, uint32_t most, bool even
     }
 }
 
-/* Different from each other, as the published sort leaves equal ones in any order: near each other, skewed, or with zeros. */
+/* Different from each other, as the published sort leaves equal ones in any order: near each other, skewed, or with
+   zeros. */
 static inline void random_loads(Random *random, uint32_t experts, double *loads)
 {
     const uint32_t kind = below(random, 4);

@@ -3,6 +3,7 @@
    left to others. */
 
 #include "tests/cuda/runs.h"
+#include "tests/device/run_op.h"
 #include "tests/model/harness.h"
 
 #include <glob.h>
@@ -548,7 +549,8 @@ static void test_maps_stay(void **state)
         const size_t calls = standin_report().calls;
         uint64_t place = next;
         for (int i = 0; i < MATRICES; i++)
-            OK(device->run->linear_forward(device, kernel, x, far(&place, 2 * 128 * 128), NULL, NULL, y, error));
+            OK(RUN_OP(device, error, linear_forward, with_kernel(kernel), x, far(&place, 2 * 128 * 128), NULL, NULL,
+                      y));
         assert_int_equal(standin_report().calls - calls, time ? MATRICES : 2 * MATRICES + 1);
     }
     device_close(device);
@@ -573,10 +575,11 @@ static void test_shared_gradients(void **state)
         bool again;
         OK(run->fusion->begin(device, name, sizeof name, 0, 0, &again, error));
         OK(run->fusion->part(device, RECIPE_W, error));
-        OK(run->linear_backward_weight(device, kernel, x, dy, dw, bias, error));
-        OK(run->linear_backward_weight(device, kernel, x, dy, other, NULL, error)); /* these two wait for nothing */
+        OK(RUN_OP(device, error, linear_backward_weight, with_kernel(kernel), x, dy, dw, bias));
+        OK(RUN_OP(device, error, linear_backward_weight, with_kernel(kernel), x, dy, other,
+                  NULL)); /* these two wait for nothing */
         OK(run->fusion->part(device, RECIPE_W, error));
-        OK(run->linear_backward_weight(device, kernel, x, dy, dw, bias, error));
+        OK(RUN_OP(device, error, linear_backward_weight, with_kernel(kernel), x, dy, dw, bias));
         OK(run->fusion->end(device, error));
         assert_number(device, dw, 5 + 2 * 4 * 2);
         assert_number(device, bias, 1 + 2 * 4);

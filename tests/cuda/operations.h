@@ -52,6 +52,12 @@ static void end_call(Device *device)
         OK(device->run->__VA_ARGS__);     \
         end_call(device);                 \
     }
+#define CALL_OP(name, ...)                                 \
+    for (int d = 0; d < DEVICES; d++) {                    \
+        begin_call(devices[d], #name);                     \
+        OK(RUN_OP(devices[d], &error, name, __VA_ARGS__)); \
+        end_call(devices[d]);                              \
+    }
 
 static Tensor small(size_t count) { return filled(ELEMENTS, count, 0.1f, 0); }
 static Tensor sums(size_t count) { return filled(MASTERS, count, 1, 0); }
@@ -138,8 +144,8 @@ static void test_linear(void **state)
         const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
         for (int with = 0; with < 4; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs);
-            CALL(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL,
-                                with & 2 ? residual.at[d] : NULL, y.at[d], &error));
+            CALL_OP(linear_forward, with_kernel(k[d]), x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL,
+                    with & 2 ? residual.at[d] : NULL, y.at[d]);
             compare_and_release(y, "linear forward", rows, outputs);
         }
         const Kernel *gelu_out[DEVICES], *gelu_in[DEVICES];
@@ -147,19 +153,19 @@ static void test_linear(void **state)
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, gelu_in);
         for (int with = 0; with < 2; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs), active = poisoned(ELEMENTS, rows * outputs);
-            CALL(linear_gelu_forward(device, k[d], gelu_out[d], x.at[d], w.at[d], with ? bias.at[d] : NULL, y.at[d],
-                                     active.at[d], &error));
+            CALL_OP(linear_gelu_forward, with_gelu(k[d], gelu_out[d]), x.at[d], w.at[d], with ? bias.at[d] : NULL,
+                    y.at[d], active.at[d]);
             compare_and_release(y, "linear before GELU", rows, outputs);
             compare_and_release(active, "GELU of linear", rows, outputs);
         }
         const Tensor dbefore = poisoned(ELEMENTS, rows * columns);
-        CALL(linear_gelu_backward_input(device, k[d], gelu_in[d], dy.at[d], w.at[d], x.at[d], dbefore.at[d], &error));
+        CALL_OP(linear_gelu_backward_input, with_gelu(k[d], gelu_in[d]), dy.at[d], w.at[d], x.at[d], dbefore.at[d]);
         compare_and_release(dbefore, "linear dx before GELU", rows, columns);
         const Tensor dx = poisoned(ELEMENTS, rows * columns), dw = sums(columns * outputs), dbias = sums(outputs);
-        CALL(linear_backward_input(device, k[d], dy.at[d], w.at[d], dx.at[d], &error));
+        CALL_OP(linear_backward_input, with_kernel(k[d]), dy.at[d], w.at[d], dx.at[d]);
         compare_and_release(dx, "linear dx", rows, columns);
-        CALL(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], dbias.at[d], &error));
-        CALL(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], NULL, &error));
+        CALL_OP(linear_backward_weight, with_kernel(k[d]), x.at[d], dy.at[d], dw.at[d], dbias.at[d]);
+        CALL_OP(linear_backward_weight, with_kernel(k[d]), x.at[d], dy.at[d], dw.at[d], NULL);
         compare_and_release(dw, "linear dw", columns, outputs);
         compare_and_release(dbias, "linear dbias", 1, outputs);
         release(x), release(w), release(bias), release(residual), release(dy);
@@ -179,16 +185,16 @@ static void test_norm(void **state)
         const Tensor residual = normal(count), y = poisoned(ELEMENTS, count);
         void *statistics[DEVICES];
         CALL(allocate(device, k[d]->context * device->run->size[ELEMENTS], &statistics[d], &error));
-        CALL(norm_forward(device, k[d], x.at[d], gain.at[d], shift.at[d], y.at[d], statistics[d], &error));
+        CALL_OP(norm_forward, with_kernel(k[d]), x.at[d], gain.at[d], shift.at[d], y.at[d], statistics[d]);
         compare_and_release(y, "norm forward", rows, columns);
         for (int with = 0; with < 2; with++) {
             const Tensor dx = poisoned(ELEMENTS, count);
-            CALL(norm_backward_input(device, k[d], x.at[d], statistics[d], gain.at[d], dy.at[d],
-                                     with ? residual.at[d] : NULL, dx.at[d], &error));
+            CALL_OP(norm_backward_input, with_kernel(k[d]), x.at[d], statistics[d], gain.at[d], dy.at[d],
+                    with ? residual.at[d] : NULL, dx.at[d]);
             compare_and_release(dx, "norm dx", rows, columns);
         }
         const Tensor dgain = sums(columns), dshift = sums(columns);
-        CALL(norm_backward_weight(device, k[d], x.at[d], statistics[d], dy.at[d], dgain.at[d], dshift.at[d], &error));
+        CALL_OP(norm_backward_weight, with_kernel(k[d]), x.at[d], statistics[d], dy.at[d], dgain.at[d], dshift.at[d]);
         compare_and_release(dgain, "norm dgain", 1, columns);
         compare_and_release(dshift, "norm dshift", 1, columns);
         for (int d = 0; d < DEVICES; d++)
@@ -209,9 +215,9 @@ static void test_gelu(void **state)
             const Tensor x = filled(ELEMENTS, count, deviation, deviation), y = poisoned(ELEMENTS, count),
                          dy = normal(count);
             const Tensor dx = poisoned(ELEMENTS, count);
-            CALL(gelu_forward(device, k[d], x.at[d], y.at[d], &error));
-            CALL(gelu_backward(device, k[d], x.at[d], dy.at[d], dx.at[d], &error));
-            CALL(gelu_backward(device, k[d], x.at[d], dy.at[d], dy.at[d], &error));
+            CALL_OP(gelu_forward, with_kernel(k[d]), x.at[d], y.at[d]);
+            CALL_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dx.at[d]);
+            CALL_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dy.at[d]);
             compare_and_release(y, "gelu forward", rows, columns);
             compare_and_release(dx, "gelu dx", rows, columns);
             compare_and_release(dy, "gelu dx in place", rows, columns);
@@ -240,9 +246,9 @@ static void test_attention(void **state)
         const Tensor dqkv = poisoned(ELEMENTS, 3 * rows * columns);
         void *context[DEVICES];
         CALL(allocate(device, k[d]->context * device->run->size[ELEMENTS], &context[d], &error));
-        CALL(attention_forward(device, k[d], qkv.at[d], y.at[d], context[d], &error));
+        CALL_OP(attention_forward, with_kernel(k[d]), qkv.at[d], y.at[d], context[d]);
         compare(y, "attention forward", rows, columns);
-        CALL(attention_backward(device, k[d], qkv.at[d], y.at[d], context[d], dy.at[d], dqkv.at[d], &error));
+        CALL_OP(attention_backward, with_kernel(k[d]), qkv.at[d], y.at[d], context[d], dy.at[d], dqkv.at[d]);
         compare_and_release(dqkv, "attention dqkv", rows, 3 * columns);
         for (int d = 0; d < DEVICES; d++)
             devices[d]->run->deallocate(devices[d], context[d]);
@@ -261,11 +267,11 @@ static void test_embedding(void **state)
     const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
     const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
     const Tensor dtoken = sums(VOCABULARY * COLUMNS), dposition = sums(SEQUENCE * COLUMNS);
-    CALL(embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], by_token.at[d], by_position.at[d], y.at[d],
-                           &error));
+    CALL_OP(embedding_forward, with_table(ROWS, COLUMNS, SEQUENCE), tokens.at[d], by_token.at[d], by_position.at[d],
+            y.at[d]);
     compare_and_release(y, "embedding", ROWS, COLUMNS);
-    CALL(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens.at[d], dy.at[d], dtoken.at[d], dposition.at[d],
-                            &error));
+    CALL_OP(embedding_backward, with_table(ROWS, COLUMNS, SEQUENCE), tokens.at[d], dy.at[d], dtoken.at[d],
+            dposition.at[d]);
     compare_and_release(dtoken, "embedding dtokens", VOCABULARY, COLUMNS);
     compare_and_release(dposition, "embedding dpositions", SEQUENCE, COLUMNS);
     release(by_token), release(by_position), release(dy);
@@ -285,7 +291,7 @@ static void test_losses(void **state)
             tokens[i] = (int32_t)(random_bits(6, i) % columns);
         const Block targets = block_of(rows * sizeof *tokens, tokens), loss = block_of(sizeof(double), &(double){NAN});
         const Tensor logits = normal(count);
-        CALL(cross_entropy(device, k[d], targets.at[d], 0.25, logits.at[d], loss.at[d], &error));
+        CALL_OP(cross_entropy, with_scale(k[d], 0.25), targets.at[d], logits.at[d], loss.at[d]);
         compare_losses(loss, "cross-entropy");
         compare_and_release(logits, "cross-entropy gradient", rows, columns);
         release_block(targets);
@@ -297,12 +303,12 @@ static void test_losses(void **state)
     const Block targets = block_of(COUNT * sizeof *rows, rows), loss = block_of(sizeof(double), &(double){NAN});
     const Tensor y = normal(COUNT), dy = poisoned(ELEMENTS, COUNT), copied = poisoned(ELEMENTS, COUNT);
     const Block floats = block_of(COUNT * sizeof *rows, rows);
-    CALL(squared_error(device, COUNT, y.at[d], targets.at[d], 0.25, dy.at[d], loss.at[d], &error));
+    CALL_OP(squared_error, with_count_and_scale(COUNT, 0.25), y.at[d], targets.at[d], dy.at[d], loss.at[d]);
     compare_losses(loss, "squared error");
     compare_and_release(dy, "squared error gradient", COUNT, 1);
-    CALL(from_floats(device, COUNT, targets.at[d], copied.at[d], &error));
+    CALL_OP(from_floats, with_count(COUNT), targets.at[d], copied.at[d]);
     compare_and_release(copied, "from floats", COUNT, 1);
-    CALL(to_floats(device, COUNT, y.at[d], floats.at[d], &error));
+    CALL_OP(to_floats, with_count(COUNT), y.at[d], floats.at[d]);
     float *back = malloc(2 * COUNT * sizeof *back);
     CALL(download(device, COUNT * sizeof *back, floats.at[d], back + d * COUNT, &error));
     assert_memory_equal(back, back + COUNT, COUNT * sizeof *back);
@@ -319,7 +325,7 @@ static void test_sums(void **state)
                      masters = poisoned(MASTERS, count);
         CALL(accumulate(device, count, x.at[d], sum.at[d], &error));
         compare(sum, "accumulate", count, 1);
-        CALL(copy(device, count * device->run->size[MASTERS], sum.at[d], x.at[d], &error));
+        CALL_OP(copy, with_count(count * devices[d]->run->size[MASTERS]), sum.at[d], x.at[d]);
         compare(x, "copy", count, 1);
         CALL(fill(device, ELEMENTS, count, 0.5, elements.at[d], &error));
         CALL(fill(device, MASTERS, count, 0.1, masters.at[d], &error));
@@ -345,8 +351,8 @@ static void test_adamw(void **state)
         CALL(adamw(device, &settings, COUNT, w.at[d], g.at[d], m.at[d], v.at[d],
                    apart && d == TESTED ? elements.at[d] : NULL, &error));
     }
-    CALL(
-        copy(device, (apart && d == TESTED) ? 0 : COUNT * device->run->size[MASTERS], w.at[d], elements.at[d], &error));
+    CALL_OP(copy, with_count((apart && d == TESTED) ? 0 : COUNT * devices[d]->run->size[MASTERS]), w.at[d],
+            elements.at[d]);
     compare_and_release(elements, "adamw elements", COUNT, 1);
     compare_and_release(w, "adamw weights", COUNT, 1);
     compare_and_release(m, "adamw moment", COUNT, 1);

@@ -43,8 +43,8 @@ static void test_linear(void **state)
         const Tensor residual = normal(rows * outputs), dy = normal(rows * outputs);
         for (int with = 0; with < 4; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs);
-            BOTH(linear_forward(device, k[d], x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL,
-                                with & 2 ? residual.at[d] : NULL, y.at[d], &error));
+            BOTH_OP(linear_forward, with_kernel(k[d]), x.at[d], w.at[d], with & 1 ? bias.at[d] : NULL,
+                    with & 2 ? residual.at[d] : NULL, y.at[d]);
             assert_close_and_release(y, 1e-5, "linear forward", rows, columns);
         }
         const Kernel *gelu_out[DEVICES], *gelu_in[DEVICES];
@@ -52,19 +52,19 @@ static void test_linear(void **state)
         kernels_for((KernelShape){.kind = KERNEL_GELU, .rows = rows, .columns = columns}, gelu_in);
         for (int with = 0; with < 2; with++) {
             const Tensor y = poisoned(ELEMENTS, rows * outputs), active = poisoned(ELEMENTS, rows * outputs);
-            BOTH(linear_gelu_forward(device, k[d], gelu_out[d], x.at[d], w.at[d], with ? bias.at[d] : NULL, y.at[d],
-                                     active.at[d], &error));
+            BOTH_OP(linear_gelu_forward, with_gelu(k[d], gelu_out[d]), x.at[d], w.at[d], with ? bias.at[d] : NULL,
+                    y.at[d], active.at[d]);
             assert_close_and_release(y, 1e-5, "linear before GELU", rows, columns);
             assert_close_and_release(active, 1e-5, "GELU of linear", rows, columns);
         }
         const Tensor dbefore = poisoned(ELEMENTS, rows * columns);
-        BOTH(linear_gelu_backward_input(device, k[d], gelu_in[d], dy.at[d], w.at[d], x.at[d], dbefore.at[d], &error));
+        BOTH_OP(linear_gelu_backward_input, with_gelu(k[d], gelu_in[d]), dy.at[d], w.at[d], x.at[d], dbefore.at[d]);
         assert_close_and_release(dbefore, 1e-5, "linear dx before GELU", rows, columns);
         const Tensor dx = poisoned(ELEMENTS, rows * columns), dw = normal(columns * outputs), dbias = normal(outputs);
-        BOTH(linear_backward_input(device, k[d], dy.at[d], w.at[d], dx.at[d], &error));
+        BOTH_OP(linear_backward_input, with_kernel(k[d]), dy.at[d], w.at[d], dx.at[d]);
         assert_close_and_release(dx, 1e-5, "linear dx", rows, columns);
-        BOTH(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], dbias.at[d], &error));
-        BOTH(linear_backward_weight(device, k[d], x.at[d], dy.at[d], dw.at[d], NULL, &error));
+        BOTH_OP(linear_backward_weight, with_kernel(k[d]), x.at[d], dy.at[d], dw.at[d], dbias.at[d]);
+        BOTH_OP(linear_backward_weight, with_kernel(k[d]), x.at[d], dy.at[d], dw.at[d], NULL);
         assert_close_and_release(dw, 1e-5, "linear dw", rows, columns);
         assert_close_and_release(dbias, 1e-5, "linear dbias", rows, columns);
         release(x), release(w), release(bias), release(residual), release(dy);
@@ -82,17 +82,17 @@ static void test_norm(void **state)
         const Tensor x = filled(ELEMENTS, count, 3, 5), gain = normal(columns), shift = normal(columns),
                      dy = normal(count);
         const Tensor residual = normal(count), y = poisoned(ELEMENTS, count), statistics = poisoned(ELEMENTS, 2 * rows);
-        BOTH(norm_forward(device, k[d], x.at[d], gain.at[d], shift.at[d], y.at[d], statistics.at[d], &error));
+        BOTH_OP(norm_forward, with_kernel(k[d]), x.at[d], gain.at[d], shift.at[d], y.at[d], statistics.at[d]);
         assert_close_and_release(y, 1e-5, "norm forward", rows, columns);
         for (int with = 0; with < 2; with++) {
             const Tensor dx = poisoned(ELEMENTS, count);
-            BOTH(norm_backward_input(device, k[d], x.at[d], statistics.at[d], gain.at[d], dy.at[d],
-                                     with ? residual.at[d] : NULL, dx.at[d], &error));
+            BOTH_OP(norm_backward_input, with_kernel(k[d]), x.at[d], statistics.at[d], gain.at[d], dy.at[d],
+                    with ? residual.at[d] : NULL, dx.at[d]);
             assert_close_and_release(dx, 1e-4, "norm dx", rows, columns);
         }
         const Tensor dgain = normal(columns), dshift = normal(columns);
-        BOTH(
-            norm_backward_weight(device, k[d], x.at[d], statistics.at[d], dy.at[d], dgain.at[d], dshift.at[d], &error));
+        BOTH_OP(norm_backward_weight, with_kernel(k[d]), x.at[d], statistics.at[d], dy.at[d], dgain.at[d],
+                dshift.at[d]);
         assert_close_and_release(dgain, 1e-5, "norm dgain", rows, columns);
         assert_close_and_release(dshift, 1e-5, "norm dshift", rows, columns);
         release(x), release(gain), release(shift), release(dy), release(residual), release(statistics);
@@ -111,9 +111,9 @@ static void test_gelu(void **state)
             const Tensor x = filled(ELEMENTS, count, deviation, 0), y = poisoned(ELEMENTS, count),
                          dx = poisoned(ELEMENTS, count), in_place = normal(count);
             Tensor dy = in_place;
-            BOTH(gelu_forward(device, k[d], x.at[d], y.at[d], &error));
-            BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dx.at[d], &error));
-            BOTH(gelu_backward(device, k[d], x.at[d], dy.at[d], dy.at[d], &error));
+            BOTH_OP(gelu_forward, with_kernel(k[d]), x.at[d], y.at[d]);
+            BOTH_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dx.at[d]);
+            BOTH_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dy.at[d]);
             assert_memory_equal(dx.at[CPU], in_place.at[CPU], count * sizeof(float));
             /* of x: near 0 on its left, y is no measure */
             assert_within(y, 1e-5 * (double)deviation, "gelu forward", rows, columns);
@@ -142,9 +142,9 @@ static void test_attention(void **state)
                      dy = normal(rows * columns);
         const Tensor dqkv = poisoned(ELEMENTS, 3 * rows * columns);
         const Tensor context[DEVICES] = {poisoned(ELEMENTS, k[CPU]->context), poisoned(ELEMENTS, k[ORACLE]->context)};
-        BOTH(attention_forward(device, k[d], qkv.at[d], y.at[d], context[d].at[d], &error));
+        BOTH_OP(attention_forward, with_kernel(k[d]), qkv.at[d], y.at[d], context[d].at[d]);
         assert_close(y, 1e-5, "attention forward", shapes[s].sequence, columns);
-        BOTH(attention_backward(device, k[d], qkv.at[d], y.at[d], context[d].at[d], dy.at[d], dqkv.at[d], &error));
+        BOTH_OP(attention_backward, with_kernel(k[d]), qkv.at[d], y.at[d], context[d].at[d], dy.at[d], dqkv.at[d]);
         assert_close_and_release(dqkv, 1e-5, "attention dqkv", shapes[s].sequence, columns);
         release(qkv), release(y), release(dy), release(context[CPU]), release(context[ORACLE]);
     }
@@ -161,12 +161,12 @@ static void test_attention_is_causal(void **state)
     const Tensor qkv = normal(3 * ROWS * COLUMNS), before = poisoned(ELEMENTS, ROWS * COLUMNS),
                  after = poisoned(ELEMENTS, ROWS * COLUMNS);
     const Tensor context[DEVICES] = {poisoned(ELEMENTS, k[CPU]->context), poisoned(ELEMENTS, k[ORACLE]->context)};
-    BOTH(attention_forward(device, k[d], qkv.at[d], before.at[d], context[d].at[d], &error));
+    BOTH_OP(attention_forward, with_kernel(k[d]), qkv.at[d], before.at[d], context[d].at[d]);
     for (size_t i = 3 * COLUMNS * CHANGED; i < 3 * COLUMNS * SEQUENCE; i++) {
         ((float *)qkv.at[CPU])[i] += 1000;
         ((double *)qkv.at[ORACLE])[i] += 1000;
     }
-    BOTH(attention_forward(device, k[d], qkv.at[d], after.at[d], context[d].at[d], &error));
+    BOTH_OP(attention_forward, with_kernel(k[d]), qkv.at[d], after.at[d], context[d].at[d]);
     for (int d = 0; d < DEVICES; d++) {
         const size_t size = devices[d]->run->size[ELEMENTS], rest = SEQUENCE * COLUMNS * size;
         assert_memory_equal(before.at[d], after.at[d], CHANGED * COLUMNS * size);
@@ -185,11 +185,10 @@ static void test_embedding(void **state)
         tokens[i] = (int32_t)(random_bits(5, i) % VOCABULARY);
     const Tensor by_token = normal(VOCABULARY * COLUMNS), by_position = normal(SEQUENCE * COLUMNS);
     const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dy = normal(ROWS * COLUMNS);
-    BOTH(
-        embedding_forward(device, ROWS, COLUMNS, SEQUENCE, tokens, by_token.at[d], by_position.at[d], y.at[d], &error));
+    BOTH_OP(embedding_forward, with_table(ROWS, COLUMNS, SEQUENCE), tokens, by_token.at[d], by_position.at[d], y.at[d]);
     assert_close_and_release(y, 1e-6, "embedding", ROWS, COLUMNS);
-    BOTH(embedding_backward(device, ROWS, COLUMNS, SEQUENCE, tokens, dy.at[d], by_token.at[d], by_position.at[d],
-                            &error));
+    BOTH_OP(embedding_backward, with_table(ROWS, COLUMNS, SEQUENCE), tokens, dy.at[d], by_token.at[d],
+            by_position.at[d]);
     assert_close_and_release(by_token, 1e-6, "embedding dtokens", ROWS, COLUMNS);
     assert_close_and_release(by_position, 1e-6, "embedding dpositions", ROWS, COLUMNS);
     release(dy);
@@ -209,7 +208,7 @@ static void test_cross_entropy(void **state)
                 targets[i] = (int32_t)(random_bits(6, i) % columns);
             const Tensor logits = filled(ELEMENTS, rows * columns, deviation, deviation);
             double loss[DEVICES] = {NAN, NAN};
-            BOTH(cross_entropy(device, k[d], targets, 0.05, logits.at[d], &loss[d], &error));
+            BOTH_OP(cross_entropy, with_scale(k[d], 0.05), targets, logits.at[d], &loss[d]);
             assert_true(fabs(loss[CPU] - loss[ORACLE]) <= 1e-6 * fmax(1, loss[ORACLE]));
             assert_within(logits, 1e-6 * 0.05 / (double)rows, "cross-entropy", rows, columns);
             release(logits);
@@ -225,7 +224,7 @@ static void test_squared_error(void **state)
         targets[i] = random_normal(9, i);
     const Tensor y = normal(COUNT), dy = poisoned(ELEMENTS, COUNT);
     double loss[DEVICES] = {NAN, NAN};
-    BOTH(squared_error(device, COUNT, y.at[d], targets, 0.25, dy.at[d], &loss[d], &error));
+    BOTH_OP(squared_error, with_count_and_scale(COUNT, 0.25), y.at[d], targets, dy.at[d], &loss[d]);
     assert_true(fabs(loss[CPU] - loss[ORACLE]) <= 1e-6 * loss[ORACLE]);
     assert_close_and_release(dy, 1e-6, "squared error", COUNT, 1);
     release(y);
@@ -239,7 +238,7 @@ static void test_memory(void **state)
         const size_t count = counts[c];
         const Tensor x = normal(count), copied = poisoned(ELEMENTS, count), seven = poisoned(ELEMENTS, count),
                      sum = normal(count);
-        BOTH(copy(device, count * device->run->size[ELEMENTS], x.at[d], copied.at[d], &error));
+        BOTH_OP(copy, with_count(count * devices[d]->run->size[ELEMENTS]), x.at[d], copied.at[d]);
         assert_memory_equal(x.at[CPU], copied.at[CPU], count * sizeof(float));
         assert_close_and_release(copied, 1e-7, "copy", count, 1);
         BOTH(fill(device, ELEMENTS, count, 7, seven.at[d], &error));
@@ -325,13 +324,38 @@ static void test_product_clock(void **state)
         assert_ptr_equal(kernel, again);
         const Tensor x = normal(8 * 16), w = normal(16 * 4), y = poisoned(ELEMENTS, 8 * 4);
         devices[d]->products = (ProductClock){.on = true};
-        OK(devices[d]->run->linear_forward(devices[d], kernel, x.at[d], w.at[d], NULL, NULL, y.at[d], &error));
+        OK(RUN_OP(devices[d], &error, linear_forward, with_kernel(kernel), x.at[d], w.at[d], NULL, NULL, y.at[d]));
         devices[d]->products.on = false;
-        OK(devices[d]->run->linear_forward(devices[d], kernel, x.at[d], w.at[d], NULL, NULL, y.at[d], &error));
+        OK(RUN_OP(devices[d], &error, linear_forward, with_kernel(kernel), x.at[d], w.at[d], NULL, NULL, y.at[d]));
         assert_int_equal(devices[d]->products.calls, 1);
         assert_true(devices[d]->products.operations == 2 * 8 * 16 * 4);
         assert_true(devices[d]->products.nanoseconds > 0);
         release(x), release(w), release(y);
+    }
+}
+
+/* A list runs on whatever its bases are. Without an operand that it needs, an operation is refused by name; one whose
+   result nobody wants is left out. */
+static void test_lists(void **state)
+{
+    (void)state;
+    for (int d = 0; d < DEVICES; d++) {
+        const size_t size = devices[d]->run->size[ELEMENTS];
+        Error refusal = {""};
+        const Tensor x = normal(8), y = poisoned(ELEMENTS, 8);
+        float wanted[8], first[2];
+        OpList list = {0};
+        op_append(&list, &(Op){.kind = OP_copy, .count = 8 * size, .copy = {{1, 0}, {2, 0}}});
+        op_append(&list, &(Op){.kind = OP_to_floats, .count = 2, .to_floats = {{2, 3 * size}, {3, 0}}});
+        assert_false(list.failed);
+        OK(op_run(devices[d], &list, 0, 2, (void *[]){x.at[d], y.at[d], NULL}, &error));
+        OK(op_run(devices[d], &list, 0, 2, (void *[]){x.at[d], y.at[d], first}, &error));
+        OK(devices[d]->run->store_floats(devices[d], ELEMENTS, 8, x.at[d], wanted, &error));
+        assert_memory_equal(first, wanted + 3, sizeof first);
+        assert_int_equal(op_run(devices[d], &list, 0, 2, (void *[]){NULL, y.at[d], NULL}, &refusal), STATUS_RUN_FAILED);
+        assert_string_equal(refusal.text, "copy: operand source has no memory");
+        op_list_free(&list);
+        release(x), release(y);
     }
 }
 
@@ -376,6 +400,7 @@ int main(void)
         cmocka_unit_test(test_adamw),
         cmocka_unit_test(test_adamw_of_many),
         cmocka_unit_test(test_product_clock),
+        cmocka_unit_test(test_lists),
         cmocka_unit_test(test_open_names),
     };
     return cmocka_run_group_tests(tests, open_devices, close_devices);

@@ -3,6 +3,7 @@
 
 /* A device beside the oracle, and tensors that both have. */
 
+#include "tests/device/run_op.h"
 #include "runtime/device/device.h"
 #include "runtime/model/random.h"
 
@@ -75,6 +76,10 @@ static void kernels_for(KernelShape shape, const Kernel **kernels)
     for (int d = 0; d < DEVICES; d++) { \
         Device *device = devices[d];    \
         OK(device->run->__VA_ARGS__);   \
+    }
+#define BOTH_OP(...)                                 \
+    for (int d = 0; d < DEVICES; d++) {              \
+        OK(RUN_OP(devices[d], &error, __VA_ARGS__)); \
     }
 
 #endif

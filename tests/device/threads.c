@@ -2,6 +2,7 @@
    bits. */
 
 #include "runtime/device/device.h"
+#include "tests/device/run_op.h"
 #include "runtime/model/random.h"
 
 #include <setjmp.h>
@@ -66,11 +67,13 @@ static Status compute(Worker *worker)
     worker->digest = 0;
     for (int round = 0; round < ROUNDS; round++) {
         double host_loss;
-        TRY(run->attention_forward(device, attention, buffers[X], buffers[Y], buffers[CONTEXT], error));
-        TRY(run->linear_forward(device, linear, buffers[Y], buffers[W], NULL, NULL, buffers[ACTIVE], error));
-        TRY(run->gelu_forward(device, gelu, buffers[ACTIVE], buffers[X], error));
-        TRY(run->linear_backward_weight(device, linear, buffers[Y], buffers[X], buffers[DW], NULL, error));
-        TRY(run->cross_entropy(device, loss, targets, 1, buffers[ACTIVE], &host_loss, error));
+        TRY(RUN_OP(device, error, attention_forward, with_kernel(attention), buffers[X], buffers[Y], buffers[CONTEXT]));
+        TRY(RUN_OP(device, error, linear_forward, with_kernel(linear), buffers[Y], buffers[W], NULL, NULL,
+                   buffers[ACTIVE]));
+        TRY(RUN_OP(device, error, gelu_forward, with_kernel(gelu), buffers[ACTIVE], buffers[X]));
+        TRY(RUN_OP(device, error, linear_backward_weight, with_kernel(linear), buffers[Y], buffers[X], buffers[DW],
+                   NULL));
+        TRY(RUN_OP(device, error, cross_entropy, with_scale(loss, 1), targets, buffers[ACTIVE], &host_loss));
         worker->digest = digest_of(worker->digest, buffers[X], counts[X]);
         worker->digest = digest_of(worker->digest, buffers[DW], counts[DW]);
         worker->digest = digest_of(worker->digest, (const float[]){(float)host_loss}, 1);

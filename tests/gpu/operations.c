@@ -2,6 +2,7 @@
    that fit no tile, twice with the same bits. */
 
 #include "runtime/device/device.h"
+#include "tests/device/run_op.h"
 #include "runtime/model/random.h"
 #include "tests/gpu/emulation.h"
 
@@ -26,6 +27,7 @@ static uint64_t next_key;
             fail_msg("%s:%d: %s", #call, __LINE__, error.text); \
     } while (0)
 #define ORACLE(...) OK(oracle->run->__VA_ARGS__)
+#define ORACLE_OP(...) OK(RUN_OP(oracle, &error, __VA_ARGS__))
 
 /* ---- tensors: the kernel's elements and the oracle's double, of the same values ---- */
 
@@ -159,11 +161,11 @@ static void test_products(Type type)
                                .residual = with & 2 ? residual.device : NULL,
                                .gelu = with & 4 ? active.device : NULL};
             run("product_forward", type, &p, product_launch(&p));
-            ORACLE(linear_forward(oracle, linear, x.exact, w.exact, with & 1 ? bias.exact : NULL,
-                                  with & 2 ? residual.exact : NULL, y.exact, &error));
+            ORACLE_OP(linear_forward, with_kernel(linear), x.exact, w.exact, with & 1 ? bias.exact : NULL,
+                      with & 2 ? residual.exact : NULL, y.exact);
             assert_near(&y, bounds[type], "y");
             if (with & 4) {
-                ORACLE(gelu_forward(oracle, gelu_out, y.exact, active.exact, &error));
+                ORACLE_OP(gelu_forward, with_kernel(gelu_out), y.exact, active.exact);
                 assert_near(&active, bounds[type], "gelu of y");
             }
             release(y), release(active);
@@ -178,9 +180,9 @@ static void test_products(Type type)
                                .k = outputs,
                                .gelu_input = with ? x.device : NULL};
             run("product_input", type, &p, product_launch(&p));
-            ORACLE(linear_backward_input(oracle, linear, dy.exact, w.exact, dx.exact, &error));
+            ORACLE_OP(linear_backward_input, with_kernel(linear), dy.exact, w.exact, dx.exact);
             if (with)
-                ORACLE(gelu_backward(oracle, gelu_in, x.exact, dx.exact, dx.exact, &error));
+                ORACLE_OP(gelu_backward, with_kernel(gelu_in), x.exact, dx.exact, dx.exact);
             assert_near_and_release(dx, "dx");
         }
         for (int with = 0; with < 2; with++) {
@@ -193,8 +195,8 @@ static void test_products(Type type)
                                .k = rows,
                                .column_sums = with ? dbias.device : NULL};
             run("product_weight", type, &p, product_launch(&p));
-            ORACLE(
-                linear_backward_weight(oracle, linear, x.exact, dy.exact, dw.exact, with ? dbias.exact : NULL, &error));
+            ORACLE_OP(linear_backward_weight, with_kernel(linear), x.exact, dy.exact, dw.exact,
+                      with ? dbias.exact : NULL);
             assert_near_and_release(dw, "dw"); /* float: exact inputs, float sums in both modes */
             assert_near_and_release(dbias, "dbias");
         }
@@ -254,9 +256,9 @@ static void test_hopper(void **state)
                                   .n = outputs,
                                   .k = rows},
                        multiprocessors, cluster);
-            ORACLE(linear_forward(oracle, linear, x.exact, w.exact, bias.exact, residual.exact, y.exact, &error));
-            ORACLE(linear_backward_input(oracle, linear, dy.exact, w.exact, dx.exact, &error));
-            ORACLE(linear_backward_weight(oracle, linear, x.exact, dy.exact, dw.exact, dbias.exact, &error));
+            ORACLE_OP(linear_forward, with_kernel(linear), x.exact, w.exact, bias.exact, residual.exact, y.exact);
+            ORACLE_OP(linear_backward_input, with_kernel(linear), dy.exact, w.exact, dx.exact);
+            ORACLE_OP(linear_backward_weight, with_kernel(linear), x.exact, dy.exact, dw.exact, dbias.exact);
             assert_near_and_release(y, "hopper y");
             assert_near_and_release(dx, "hopper dx");
             assert_near_and_release(dw, "hopper dw");
@@ -284,22 +286,22 @@ static void test_norm(Type type)
                   .rows = rows,
                   .columns = columns};
         run("norm_forward", type, &p, norm_rows_launch(&p));
-        ORACLE(norm_forward(oracle, norm, x.exact, gain.exact, shift.exact, y.exact, statistics.exact, &error));
+        ORACLE_OP(norm_forward, with_kernel(norm), x.exact, gain.exact, shift.exact, y.exact, statistics.exact);
         assert_near_and_release(y, "norm");
         assert_near(&statistics, 1e-5, "statistics");
         for (int with = 0; with < 2; with++) {
             const Tensor dx = poisoned(type, count);
             p.residual = with ? residual.device : NULL, p.dx = dx.device;
             run("norm_backward_input", type, &p, norm_rows_launch(&p));
-            ORACLE(norm_backward_input(oracle, norm, x.exact, statistics.exact, gain.exact, dy.exact,
-                                       with ? residual.exact : NULL, dx.exact, &error));
+            ORACLE_OP(norm_backward_input, with_kernel(norm), x.exact, statistics.exact, gain.exact, dy.exact,
+                      with ? residual.exact : NULL, dx.exact);
             assert_near_and_release(dx, "norm dx");
         }
         const Tensor dgain = normal(F32, columns), dshift = normal(F32, columns);
         p.dgain = dgain.device, p.dshift = dshift.device;
         run("norm_backward_weight", type, &p, norm_columns_launch(&p));
-        ORACLE(
-            norm_backward_weight(oracle, norm, x.exact, statistics.exact, dy.exact, dgain.exact, dshift.exact, &error));
+        ORACLE_OP(norm_backward_weight, with_kernel(norm), x.exact, statistics.exact, dy.exact, dgain.exact,
+                  dshift.exact);
         assert_near_and_release(dgain, "dgain");
         assert_near_and_release(dshift, "dshift");
         release(x), release(gain), release(shift), release(dy), release(residual), release(statistics);
@@ -318,8 +320,8 @@ static void test_gelu(Type type)
             const Elementwise backward = {.from = x.device, .other = dy.device, .to = dy.device, .count = count};
             run("gelu_forward", type, &forward, elementwise_launch(count));
             run("gelu_backward", type, &backward, elementwise_launch(count));
-            ORACLE(gelu_forward(oracle, gelu, x.exact, y.exact, &error));
-            ORACLE(gelu_backward(oracle, gelu, x.exact, dy.exact, dy.exact, &error));
+            ORACLE_OP(gelu_forward, with_kernel(gelu), x.exact, y.exact);
+            ORACLE_OP(gelu_backward, with_kernel(gelu), x.exact, dy.exact, dy.exact);
             assert_near_and_release(y, "gelu");
             assert_near_and_release(dy, "gelu dx");
             release(x);
@@ -366,8 +368,8 @@ static void attention_within(Type type, unsigned most)
         run_attention("attention_forward", type, p, 0, most);
         run("attention_delta", type, &p, attention_delta_launch(&p));
         run_attention("attention_backward", type, p, 1, most);
-        ORACLE(attention_forward(oracle, attention, qkv.exact, y.exact, probabilities, &error));
-        ORACLE(attention_backward(oracle, attention, qkv.exact, y.exact, probabilities, dy.exact, dqkv.exact, &error));
+        ORACLE_OP(attention_forward, with_kernel(attention), qkv.exact, y.exact, probabilities);
+        ORACLE_OP(attention_backward, with_kernel(attention), qkv.exact, y.exact, probabilities, dy.exact, dqkv.exact);
         assert_near_and_release(y, "attention");
         assert_near_and_release(dqkv, "attention dqkv");
         release(qkv), release(dy), release(logsumexp), release(delta);
@@ -419,8 +421,8 @@ static void test_hopper_attention(void **state)
         run_named("hopper_attention_forward", &p, hopper_attention_launch(&p.attention, shapes[s].multiprocessors));
         run("attention_delta", BF16, &p.attention, attention_delta_launch(&p.attention));
         run_attention("attention_backward", BF16, p.attention, 1, (227 << 10) - FUSED_HEAD);
-        ORACLE(attention_forward(oracle, attention, qkv.exact, y.exact, probabilities, &error));
-        ORACLE(attention_backward(oracle, attention, qkv.exact, y.exact, probabilities, dy.exact, dqkv.exact, &error));
+        ORACLE_OP(attention_forward, with_kernel(attention), qkv.exact, y.exact, probabilities);
+        ORACLE_OP(attention_backward, with_kernel(attention), qkv.exact, y.exact, probabilities, dy.exact, dqkv.exact);
         assert_near_and_release(y, "hopper attention");
         assert_near_and_release(dqkv, "hopper attention dqkv");
         release(qkv), release(dy), release(logsumexp), release(delta);
@@ -452,10 +454,10 @@ static void test_embedding(Type type)
                              .sequence = SEQUENCE};
         run("embedding_forward", type, &p, embedding_forward_launch(&p));
         run("embedding_backward", type, &p, embedding_backward_launch(&p));
-        ORACLE(embedding_forward(oracle, ROWS, columns, SEQUENCE, tokens, by_token.exact, by_position.exact, y.exact,
-                                 &error));
-        ORACLE(embedding_backward(oracle, ROWS, columns, SEQUENCE, tokens, dy.exact, dtoken.exact, dposition.exact,
-                                  &error));
+        ORACLE_OP(embedding_forward, with_table(ROWS, columns, SEQUENCE), tokens, by_token.exact, by_position.exact,
+                  y.exact);
+        ORACLE_OP(embedding_backward, with_table(ROWS, columns, SEQUENCE), tokens, dy.exact, dtoken.exact,
+                  dposition.exact);
         assert_near_and_release(y, "embedding");
         assert_near_and_release(dtoken, "embedding dtokens");
         assert_near_and_release(dposition, "embedding dpositions");
@@ -485,7 +487,7 @@ static void test_cross_entropy(Type type)
             const Sum sum = {.partial = row_losses, .result = &loss, .scale = 1 / (double)rows, .count = rows};
             run("cross_entropy", type, &p, cross_entropy_launch(&p));
             run_named("finish_sum", &sum, finish_sum_launch());
-            ORACLE(cross_entropy(oracle, kernel, targets, 0.05, logits.exact, &expected, &error));
+            ORACLE_OP(cross_entropy, with_scale(kernel, 0.05), targets, logits.exact, &expected);
             assert_true(fabs(loss - expected) <= 1e-6 * fmax(1, expected));
             for (size_t i = 0; i < logits.count; i++)
                 assert_true(fabs((double)element(&logits, i) - logits.exact[i]) <=
@@ -504,7 +506,7 @@ static void test_squared_error(Type type)
     const Sum sum = {.partial = partial, .result = &loss, .scale = 1.0 / COUNT, .count = sum_partials(COUNT)};
     run("squared_error", type, &p, sum_launch(COUNT));
     run_named("finish_sum", &sum, finish_sum_launch());
-    ORACLE(squared_error(oracle, COUNT, y.exact, targets.device, 0.25, dy.exact, &expected, &error));
+    ORACLE_OP(squared_error, with_count_and_scale(COUNT, 0.25), y.exact, targets.device, dy.exact, &expected);
     assert_true(fabs(loss - expected) <= 1e-6 * expected);
     assert_near_and_release(dy, "squared error");
     release(y), release(targets);

@@ -174,6 +174,8 @@ static void check_component(const ComponentKind *kind, const char *model, const 
         .inputs = first ? data : 0,
         .targets = last ? data : 0,
     };
+    stage->first = first;
+    OK(stage_list_operations(stage, error));
     const StageWeights weights = weights_of(oracle, stage);
     randomize(oracle, weights.parameters, stage->sizes.parameters, 4, 0.5);
     Slots slots;
@@ -186,6 +188,8 @@ static void check_component(const ComponentKind *kind, const char *model, const 
         for (int with = 1; with >= 0; with--) {
             memset(got, 0, stage->sizes.parameters * sizeof *got);
             slots.buffers.dx = with ? slots.dx : NULL;
+            stage->first = !with;
+            OK(stage_list_operations(stage, error));
             objective(&(Subject){kind->name, stage, &slots, &stage->sizes, 0.25});
             OK(stage_backward_input(stage, &slots.buffers, error));
             OK(stage_backward_weight(stage, &slots.buffers, error));

@@ -3,6 +3,7 @@
    causal attention, of which half of all pairs count, and where TMA and wgmma do it, beside the portable tiles. */
 
 #include "runtime/device/cuda.h"
+#include "tests/device/run_op.h"
 #include "tests/gpu/run/measure.h"
 
 #include <dlfcn.h>
@@ -60,21 +61,24 @@ static void multiply(const void *product)
     switch (work->layout) {
     case FORWARD:
         if (!work->blas)
-            OK(run->linear_forward(work->device, work->kernel, work->x, work->w, NULL, NULL, work->y, &error));
+            OK(RUN_OP(work->device, &error, linear_forward, with_kernel(work->kernel), work->x, work->w, NULL, NULL,
+                      work->y));
         else
             code = work->blas->gemm(work->blas->handle, NORMAL, NORMAL, n, m, k, &one, work->w, BF16, n, work->x, BF16,
                                     k, &zero, work->y, BF16, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
         break;
     case INPUT:
         if (!work->blas)
-            OK(run->linear_backward_input(work->device, work->kernel, work->y, work->w, work->x, &error));
+            OK(RUN_OP(work->device, &error, linear_backward_input, with_kernel(work->kernel), work->y, work->w,
+                      work->x));
         else
             code = work->blas->gemm(work->blas->handle, TRANSPOSED, NORMAL, k, m, n, &one, work->w, BF16, n, work->y,
                                     BF16, n, &zero, work->x, BF16, k, SUMS_IN_FLOAT, ANY_ALGORITHM);
         break;
     default:
         if (!work->blas)
-            OK(run->linear_backward_weight(work->device, work->kernel, work->x, work->y, work->dw, NULL, &error));
+            OK(RUN_OP(work->device, &error, linear_backward_weight, with_kernel(work->kernel), work->x, work->y,
+                      work->dw, NULL));
         else
             code = work->blas->gemm(work->blas->handle, NORMAL, TRANSPOSED, n, k, m, &one, work->y, BF16, n, work->x,
                                     BF16, k, &one, work->dw, FLOAT, n, SUMS_IN_FLOAT, ANY_ALGORITHM);
@@ -121,13 +125,13 @@ typedef struct Attend {
 static void attend_forward(const void *attention)
 {
     const Attend *a = attention;
-    OK(a->device->run->attention_forward(a->device, a->kernel, a->qkv, a->y, a->context, &error));
+    OK(RUN_OP(a->device, &error, attention_forward, with_kernel(a->kernel), a->qkv, a->y, a->context));
 }
 
 static void attend_backward(const void *attention)
 {
     const Attend *a = attention;
-    OK(a->device->run->attention_backward(a->device, a->kernel, a->qkv, a->y, a->context, a->y, a->dqkv, &error));
+    OK(RUN_OP(a->device, &error, attention_backward, with_kernel(a->kernel), a->qkv, a->y, a->context, a->y, a->dqkv));
 }
 
 static void print_attention(Device *device, size_t samples, size_t sequence, size_t heads, size_t width)

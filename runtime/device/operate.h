@@ -1,0 +1,23 @@
+#ifndef OPERATION_FUNCTION
+#error "define OPERATION_FUNCTION(name), the device's function for an operation"
+#endif
+
+/* Defines DeviceTable.operate: the operations of operations.def by OPERATION_FUNCTION(name)(device, what SHAPE stands
+   for, operands, error). Included once by each device. */
+
+/* clang-format off */
+static Status operate(Device *device, const Op *op, const OpMemory *memory, Error *error)
+{
+    switch (op->kind) {
+#define OPERATION(name, SHAPE, OPERANDS)                                                            \
+    case OP_##name: {                                                                               \
+        const struct name##_operands *o = &memory->name;                                            \
+        return OPERATION_FUNCTION(name)(device ARGUMENTS_##SHAPE OPERANDS, error);                  \
+    }
+#define OPERAND(effect, type, operand) , o->operand
+#include "runtime/device/operations.def"
+    case OP_KINDS: break;
+    }
+    return error_set(error, STATUS_RUN_FAILED, "no operation of kind %d", (int)op->kind);
+}
+/* clang-format on */
