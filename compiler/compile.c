@@ -34,15 +34,6 @@ static Status check_no_parameters(const Compilation *c, Error *error)
                      c->source->path);
 }
 
-static bool plan(Compilation *c)
-{
-    c->plans = arena_array(c->arena, c->schedule.ranks, sizeof *c->plans);
-    for (uint32_t r = 0; r < c->schedule.ranks; r++)
-        if (!plan_rank(&c->schedule, r, c->arena, c->diagnostics, &c->plans[r]))
-            return false;
-    return true;
-}
-
 static Status verify(const Program *program, Error *error)
 {
     const Status status = program_verify(program, error);
@@ -94,10 +85,9 @@ Status compile(Compilation *c, Error *error)
     PASS(prove_messages(schedule, table, arena, diagnostics));
 
     /* proven schedule → program */
-    PASS(plan(c));
+    PASS(c->program = lower(schedule, c->source, arena, diagnostics));
     if (c->memory)
-        PASS(memory_check(c->memory, schedule, c->plans, diagnostics));
+        PASS(memory_check(c->memory, schedule, c->program, diagnostics));
     REACHED(c, FORM_PLAN);
-    c->program = lower(schedule, c->plans, c->source, arena);
     return verify(c->program, error);
 }

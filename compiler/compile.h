@@ -5,7 +5,6 @@
    Compilation: several may run at once, each with an arena of its own. */
 
 #include "compiler/lower/memory.h"
-#include "compiler/lower/plan.h"
 #include "compiler/schedule/timeline.h"
 #include "compiler/search/search.h"
 #include "compiler/search/search_recipe.h"
@@ -20,7 +19,7 @@ typedef enum Form {
     FORM_SCHEDULE, /* where every stage lives; the orders are not there yet, except a .csv's */
     FORM_ORDER,
     FORM_COMMS,
-    FORM_PLAN,
+    FORM_PLAN, /* the program, not yet verified */
 } Form;
 
 typedef struct Compilation Compilation;
@@ -45,7 +44,6 @@ struct Compilation {
     RecipeFound recipe_found; /* of `overlap F&B auto` */
     PassTable table;
     Timeline unit_times; /* in costs_unit */
-    RankPlan *plans;
     Program *program;
 };
 

@@ -88,19 +88,15 @@ static Status show(const Compilation *c, Form form)
     if (form == FORM_COMMS && dump[DUMP_COMMS])
         emit_csv(&c->schedule, true, stdout);
     if (form == FORM_PLAN && dump[DUMP_PLAN])
-        dump_plan(&c->schedule, c->plans, stdout);
+        dump_plan(&c->schedule, c->program, stdout);
     return STATUS_OK;
 }
 
 static Picture picture_of(const Job *job)
 {
     const Compilation *c = &job->compilation;
-    return (Picture){.source = c->source,
-                     .schedule = &c->schedule,
-                     .table = &c->table,
-                     .times = &job->times,
-                     .plans = c->plans,
-                     .program = c->program};
+    return (Picture){
+        .source = c->source, .schedule = &c->schedule, .table = &c->table, .times = &job->times, .program = c->program};
 }
 
 static void emit(const Job *job, EmitKind kind, FILE *stream)

@@ -55,7 +55,7 @@ static Status compile_combination(const Work *work, uint64_t index, Compilation 
     if (!work->sweep->compares || !work->memory)
         return STATUS_OK;
     const Memory memory = memory_recut(work->memory, c->schedule.ranks, c->schedule.pipes[0].stages);
-    return memory_check(&memory, &c->schedule, c->plans, c->diagnostics) ? STATUS_OK : STATUS_BAD_INPUT;
+    return memory_check(&memory, &c->schedule, c->program, c->diagnostics) ? STATUS_OK : STATUS_BAD_INPUT;
 }
 
 static void predict(const Work *work, const Compilation *c, Proof *proof)

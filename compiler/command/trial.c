@@ -191,12 +191,12 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     row->causes = timeline_bubble_causes(schedule, &c->table, &times, c->arena);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const RankLoad load = rank_load(schedule, &c->resolved, r);
-        row->peak = c->plans[r].peak_activations > row->peak ? c->plans[r].peak_activations : row->peak;
-        row->copies += c->plans[r].slots[SLOT_WEIGHTS];
+        const RankProgram *rank = &c->program->ranks[r];
+        row->peak = rank->peak_activations > row->peak ? rank->peak_activations : row->peak;
+        row->copies += rank->slots[SLOT_WEIGHTS];
         row->messages += load.messages;
         row->bytes += load.bytes_sent;
-        row->memory = fmax(row->memory,
-                           given->has_sizes ? (double)memory_bytes(&sizes, schedule, c->plans, r) : load.peak_memory);
+        row->memory = fmax(row->memory, given->has_sizes ? (double)memory_bytes(&sizes, rank) : load.peak_memory);
     }
     row->fits =
         (!given->limit || row->memory <= (double)given->limit) &&

@@ -1,5 +1,7 @@
 #include "compiler/lower/lower.h"
 
+#include "runtime/program/slots.h"
+
 #include <string.h>
 
 static const uint8_t opcode_of[ACTION_KINDS] = {
@@ -14,15 +16,14 @@ static const uint8_t opcode_of[ACTION_KINDS] = {
     [ACTION_RECV_B] = OP_RECEIVE_BACKWARD,
 };
 
-static Instruction lower_step(const PlannedStep *step, const Action *action, uint32_t line)
+static Instruction lower_action(const Schedule *schedule, const Action *action, uint32_t line)
 {
-    Instruction instruction = instruction_blank(step->waits ? OP_WAIT : opcode_of[action->kind], line);
-    memcpy(instruction.slot, step->slots.slot, sizeof instruction.slot);
-    if (!step->waits) {
-        instruction.chunk = action->chunk;
-        instruction.microbatch = action->microbatch;
-        instruction.peer = action_is_message(action) ? action->peer : 0;
-    }
+    Instruction instruction = instruction_blank(opcode_of[action->kind], line);
+    instruction.chunk = action->chunk;
+    instruction.peer = action_is_message(action) ? action->peer : 0;
+    instruction.microbatch = action->kind == ACTION_U
+                                 ? schedule->copies[action->stage].gradients[action->microbatch - 1]
+                                 : action->microbatch;
     return instruction;
 }
 
@@ -81,45 +82,58 @@ static Instruction *lower_updates(const Schedule *schedule, const Program *progr
     return next;
 }
 
-static void lower_rank(const Schedule *schedule, uint32_t rank, const RankPlan *plan, const Source *source,
-                       Arena *arena, const Program *program, RankProgram *lowered)
+/* The instructions of a rank, without slots and WAITs. */
+static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *source, const Program *program,
+                            Instruction *instructions)
 {
-    const uint32_t chunks = schedule->chunk_counts[rank];
-    const Order *order = &schedule->orders[rank];
-    uint32_t count = plan->count + 2 * chunks + 2; /* at most */
-    for (uint32_t i = 0; i < order->count; i++)
-        count += order->actions[i].overlap || order->actions[i].kind == ACTION_U;
-    lowered->chunk_count = chunks;
-    lowered->chunks = arena_array(arena, chunks, sizeof *lowered->chunks);
-    for (uint32_t c = 0; c < chunks; c++)
-        lowered->chunks[c] = (Chunk){schedule->chunks[rank][c].pipe, schedule->chunks[rank][c].stage};
-    memcpy(lowered->slots, plan->slots, sizeof lowered->slots);
-    lowered->peak_activations = plan->peak_activations;
-    lowered->instructions = arena_array(arena, count, sizeof *lowered->instructions);
-
-    Instruction *next = lowered->instructions;
+    const RankProgram *rank = &program->ranks[r];
+    const Order *order = &schedule->orders[r];
+    Instruction *next = instructions;
     uint32_t line = 1, line_of = 0;
-    for (uint32_t i = 0; i < plan->count; i++) {
-        const PlannedStep *step = &plan->steps[i];
-        const Action *action = &order->actions[step->action];
+    for (uint32_t i = 0; i < order->count; i++) {
+        const Action *action = &order->actions[i];
         if (action->span.begin != line_of || i == 0)
             line = source_line(source, line_of = action->span.begin);
-        if (action->overlap && !step->waits)
+        if (action->overlap)
             *next++ = instruction_blank(OP_OVERLAP, line);
-        if (action->kind == ACTION_U && !step->waits && schedule->copies[action->stage].count > 1)
-            *next++ = lower_reduce(program, lowered, action->chunk, line);
-        *next = lower_step(step, action, line);
-        if (next->opcode == OP_RENEW)
-            next->microbatch = schedule->copies[action->stage].gradients[action->microbatch - 1];
-        next++;
+        if (action->kind == ACTION_U && schedule->copies[action->stage].count > 1)
+            *next++ = lower_reduce(program, rank, action->chunk, line);
+        *next++ = lower_action(schedule, action, line);
     }
     if (!schedule->asynchronous)
-        next = lower_updates(schedule, program, lowered, source, line, next);
+        next = lower_updates(schedule, program, rank, source, line, next);
     *next++ = instruction_blank(OP_END, line);
-    lowered->instruction_count = (uint32_t)(next - lowered->instructions);
+    return (uint32_t)(next - instructions);
 }
 
-Program *lower(const Schedule *schedule, const RankPlan *plans, const Source *source, Arena *arena)
+static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *source, Arena *arena,
+                       Diagnostics *diagnostics, const Program *program)
+{
+    RankProgram *rank = &program->ranks[r];
+    const Order *order = &schedule->orders[r];
+    Arena scratch = {0};
+    rank->chunk_count = schedule->chunk_counts[r];
+    rank->chunks = arena_array(arena, rank->chunk_count, sizeof *rank->chunks);
+    for (uint32_t c = 0; c < rank->chunk_count; c++)
+        rank->chunks[c] = (Chunk){schedule->chunks[r][c].pipe, schedule->chunks[r][c].stage};
+    const size_t most = 2 * ((size_t)order->count + rank->chunk_count + 1);
+    Instruction *instructions = arena_array(&scratch, most, sizeof *instructions);
+    const bool good = instructions && slots_assign(program, rank, instructions,
+                                                   lower_order(schedule, r, source, program, instructions), arena);
+    arena_free(&scratch);
+    if (!good)
+        longjmp(*arena->exhausted, 1);
+    const SlotClass class = slots_exceeded(rank);
+    if (class == SLOT_CLASSES)
+        return true;
+    const Span end = order->count ? order->actions[order->count - 1].span : (Span){0, 0};
+    diag_error(diagnostics, end, "rank %u holds %u buffers at once; at most %d fit into a program", r,
+               rank->slots[class], PROGRAM_SLOTS_MAX);
+    diag_help(diagnostics, "use fewer microbatches, or an order that runs backwards earlier");
+    return false;
+}
+
+Program *lower(const Schedule *schedule, const Source *source, Arena *arena, Diagnostics *diagnostics)
 {
     Program *program = arena_allocate(arena, sizeof *program);
     const char *slash = strrchr(source->path, '/');
@@ -140,6 +154,7 @@ Program *lower(const Schedule *schedule, const RankPlan *plans, const Source *so
     program->rank_count = schedule->ranks;
     program->ranks = arena_array(arena, schedule->ranks, sizeof *program->ranks);
     for (uint32_t r = 0; r < schedule->ranks; r++)
-        lower_rank(schedule, r, &plans[r], source, arena, program, &program->ranks[r]);
+        if (!lower_rank(schedule, r, source, arena, diagnostics, program))
+            return NULL;
     return program;
 }

@@ -1,6 +1,7 @@
 #include "compiler/lower/memory.h"
 
 #include "runtime/base/counted.h"
+#include "runtime/program/operands.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -107,47 +108,71 @@ Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to)
     return recut;
 }
 
-uint64_t memory_bytes(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank)
+uint64_t memory_bytes(const Memory *memory, const RankProgram *rank)
 {
-    const uint32_t *slots = plans[rank].slots, chunks = schedule->chunk_counts[rank];
+    const uint32_t *slots = rank->slots, chunks = rank->chunk_count;
     uint64_t bytes = chunks * memory->weights + (slots[SLOT_WEIGHTS] - chunks) * memory->slot[SLOT_WEIGHTS];
     for (int class = 0; class < SLOT_WEIGHTS; class ++)
         bytes += slots[class] * memory->slot[class];
     return bytes;
 }
 
-static uint64_t needed(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank,
-                       bool activations)
+static uint64_t needed(const Memory *memory, const RankProgram *rank, bool activations)
 {
-    return activations ? plans[rank].peak_activations : memory_bytes(memory, schedule, plans, rank);
+    return activations ? rank->peak_activations : memory_bytes(memory, rank);
+}
+
+static bool uses_slot(const Instruction *instruction, SlotClass class, uint32_t slot)
+{
+    for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++)
+        if (operand_is_slot(operand) && operand->class == class && instruction->slot[operand->slot] == slot)
+            return true;
+    return false;
+}
+
+/* The action that takes the last slot of a class; NULL: there is none. Slots come into use in the order of their
+   numbers. */
+static const Action *last_slot_at(const Order *order, const RankProgram *rank, SlotClass class)
+{
+    const uint32_t least = class == SLOT_WEIGHTS ? rank->chunk_count : 0;
+    const Action *action = order->actions;
+    for (uint32_t i = 0; rank->slots[class] > least && i < rank->instruction_count; i++) {
+        if (!opcode_is_ordered(rank->instructions[i].opcode))
+            continue;
+        if (uses_slot(&rank->instructions[i], class, rank->slots[class] - 1))
+            return action;
+        action++;
+    }
+    return NULL;
 }
 
 /* The action with which a rank has all the slots that count. NULL: none does. */
-static const Action *peak_of(const Memory *memory, const RankPlan *plan, bool activations)
+static const Action *peak_of(const Memory *memory, const Order *order, const RankProgram *rank, bool activations)
 {
-    if (activations)
-        return plan->peak_activations_at;
     const Action *last = NULL; /* they are in one order */
-    for (int class = 0; class < SLOT_CLASSES; class ++)
-        if (memory->slot[class] && plan->slots_at[class] && (!last || plan->slots_at[class] > last))
-            last = plan->slots_at[class];
+    for (int class = 0; class < SLOT_CLASSES; class ++) {
+        if (activations ? class != SLOT_STASH : !memory->slot[class]) /* an activation has a stash */
+            continue;
+        const Action *at = last_slot_at(order, rank, (SlotClass) class);
+        last = at && (!last || at > last) ? at : last;
+    }
     return last;
 }
 
 static void check(const Memory *memory, uint64_t limit, bool activations, const Schedule *schedule,
-                  const RankPlan *plans, Diagnostics *diagnostics)
+                  const Program *program, Diagnostics *diagnostics)
 {
     uint32_t most = 0, others = 0;
     for (uint32_t r = 1; r < schedule->ranks; r++)
-        if (needed(memory, schedule, plans, r, activations) > needed(memory, schedule, plans, most, activations))
+        if (needed(memory, &program->ranks[r], activations) > needed(memory, &program->ranks[most], activations))
             most = r;
-    const uint64_t needs = needed(memory, schedule, plans, most, activations);
+    const uint64_t needs = needed(memory, &program->ranks[most], activations);
     if (needs <= limit)
         return;
     for (uint32_t r = 0; r < schedule->ranks; r++)
-        others += r != most && needed(memory, schedule, plans, r, activations) > limit;
-    const RankPlan *plan = &plans[most];
-    const Action *peak = peak_of(memory, plan, activations);
+        others += r != most && needed(memory, &program->ranks[r], activations) > limit;
+    const RankProgram *rank = &program->ranks[most];
+    const Action *peak = peak_of(memory, &schedule->orders[most], rank, activations);
     char at[TEXT + 16] = "", most_allowed[TEXT];
     snprintf(most_allowed, sizeof most_allowed, "%" PRIu64, limit);
     if (peak) {
@@ -155,7 +180,7 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
         action_text(schedule, peak, text, sizeof text);
         snprintf(at, sizeof at, " from %s on", text);
     }
-    const uint32_t further = plan->slots[SLOT_WEIGHTS] - schedule->chunk_counts[most];
+    const uint32_t further = rank->slots[SLOT_WEIGHTS] - rank->chunk_count;
     char versions[TEXT + 16] = "";
     if (further)
         snprintf(versions, sizeof versions, ", with %s", counted(further, "further version").text);
@@ -166,17 +191,17 @@ static void check(const Memory *memory, uint64_t limit, bool activations, const 
     diag_refuses(diagnostics);
     if (!activations)
         diag_help(diagnostics, "it has %u message, %u context, %u stash and %u gradient slots, and the weights of %s%s",
-                  plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH],
-                  plan->slots[SLOT_GRADIENT], counted(schedule->chunk_counts[most], "stage").text, versions);
+                  rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
+                  rank->slots[SLOT_GRADIENT], counted(rank->chunk_count, "stage").text, versions);
     if (others)
         diag_help(diagnostics, "it is exceeded on %u more of the %u ranks", others, schedule->ranks);
 }
 
-bool memory_check(const Memory *memory, const Schedule *schedule, const RankPlan *plans, Diagnostics *diagnostics)
+bool memory_check(const Memory *memory, const Schedule *schedule, const Program *program, Diagnostics *diagnostics)
 {
     if (memory->limit)
-        check(memory, memory->limit, false, schedule, plans, diagnostics);
+        check(memory, memory->limit, false, schedule, program, diagnostics);
     if (memory->limit_activations)
-        check(memory, memory->limit_activations, true, schedule, plans, diagnostics);
+        check(memory, memory->limit_activations, true, schedule, program, diagnostics);
     return !diag_failed(diagnostics);
 }

@@ -1,11 +1,11 @@
 #ifndef LOWER_MEMORY_H
 #define LOWER_MEMORY_H
 
-/* What a rank holds, in bytes, and whether that is allowed. The slots of a plan are all the memory that a step uses
+/* What a rank holds, in bytes, and whether that is allowed. The slots of a program are all the memory that a step uses
    besides the weights, so this is exact, as far as the given sizes are. */
 
-#include "compiler/lower/plan.h"
-#include "runtime/base/status.h"
+#include "compiler/schedule/schedule.h"
+#include "runtime/program/program.h"
 
 typedef struct Memory {
     bool has_sizes;
@@ -31,10 +31,10 @@ static inline bool memory_is_limited(const Memory *memory) { return memory->limi
    before. Costs' counterpart: costs_resolve. */
 Memory memory_recut(const Memory *memory, uint32_t from, uint32_t to);
 
-uint64_t memory_bytes(const Memory *memory, const Schedule *schedule, const RankPlan *plans, uint32_t rank);
+uint64_t memory_bytes(const Memory *memory, const RankProgram *rank);
 
 /* Whether every rank stays below the limit. If not, a diagnostic names the rank that needs most, how much that is, and
    the pass or message with which the peak is reached. */
-bool memory_check(const Memory *memory, const Schedule *schedule, const RankPlan *plans, Diagnostics *diagnostics);
+bool memory_check(const Memory *memory, const Schedule *schedule, const Program *program, Diagnostics *diagnostics);
 
 #endif

@@ -1,6 +1,7 @@
 #include "compiler/output/dump.h"
 
 #include "runtime/base/counted.h"
+#include "runtime/program/operands.h"
 
 void dump_schedule(const Schedule *schedule, FILE *stream)
 {
@@ -39,35 +40,42 @@ void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream
         }
 }
 
-void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream)
+static const char *slot_name(const Instruction *instruction, const Operand *operand)
 {
-    static const char *const updates[SLOT_OPERANDS] = {"from", "to"};
-    static const char *const names[SLOT_OPERANDS] = {"x", "y", "context", "stash", "dy", "gradient", "weights"};
+    if (operand->kind == OPERAND_NEWEST || operand->kind == OPERAND_RENEW)
+        return operand->kind == OPERAND_NEWEST ? "from" : "to";
+    if (!opcode_is_pass(instruction->opcode))
+        return "slot";
+    return operand->class == SLOT_MESSAGE ? operand_letters(operand) : slot_class_names[operand->class];
+}
+
+static void dump_slots(const Instruction *instruction, FILE *stream)
+{
+    for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++)
+        if (operand_is_slot(operand) && instruction->slot[operand->slot] != SLOT_NONE)
+            fprintf(stream, " %s=%u", slot_name(instruction, operand), instruction->slot[operand->slot]);
+}
+
+void dump_plan(const Schedule *schedule, const Program *program, FILE *stream)
+{
     for (uint32_t r = 0; r < schedule->ranks; r++) {
-        const RankPlan *plan = &plans[r];
+        const RankProgram *rank = &program->ranks[r];
+        const Action *next = schedule->orders[r].actions;
         fprintf(stream,
                 "rank %u: %u message, %u context, %u stash, %u gradient, %u weights slots; at most %u activations\n", r,
-                plan->slots[SLOT_MESSAGE], plan->slots[SLOT_CONTEXT], plan->slots[SLOT_STASH],
-                plan->slots[SLOT_GRADIENT], plan->slots[SLOT_WEIGHTS], plan->peak_activations);
-        for (uint32_t i = 0; i < plan->count; i++) {
-            const PlannedStep *step = &plan->steps[i];
-            const Action *action = &schedule->orders[r].actions[step->action];
+                rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
+                rank->slots[SLOT_GRADIENT], rank->slots[SLOT_WEIGHTS], rank->peak_activations);
+        for (uint32_t i = 0; i < rank->instruction_count; i++) {
+            const Instruction *instruction = &rank->instructions[i];
+            const Action *action = opcode_is_ordered(instruction->opcode) ? next++ : NULL;
             char text[48] = "wait";
-            if (!step->waits)
+            if (!action && instruction->opcode != OP_WAIT)
+                continue;
+            if (action)
                 action_text(schedule, action, text, sizeof text);
             fprintf(stream, "  %-14s", text);
-            const bool pass = !step->waits && !action_is_message(action),
-                       update = !step->waits && action->kind == ACTION_U;
-            const bool backward = action->kind == ACTION_B || action->kind == ACTION_I;
-            for (int k = 0; k < SLOT_OPERANDS; k++)
-                if (step->slots.slot[k] != SLOT_NONE)
-                    fprintf(stream, " %s=%u",
-                            !pass                ? "slot"
-                            : update             ? updates[k]
-                            : backward && k == 1 ? "dx"
-                                                 : names[k],
-                            step->slots.slot[k]);
-            fputs(pass && action->overlap ? "  overlaps the next\n" : "\n", stream);
+            dump_slots(instruction, stream);
+            fputs(action && action->overlap ? "  overlaps the next\n" : "\n", stream);
         }
     }
 }
@@ -97,11 +105,11 @@ static void describe_recipe(const RecipeFound *found, const char *unit, FILE *st
 void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream)
 {
     const Schedule *schedule = &compilation->schedule;
-    const RankPlan *plans = compilation->plans;
+    const RankProgram *ranks = compilation->program->ranks;
     uint32_t peak = 0, passes = 0, messages = 0, updates = 0, versions = 0;
     for (uint32_t r = 0; r < schedule->ranks; r++) {
-        peak = plans[r].peak_activations > peak ? plans[r].peak_activations : peak;
-        versions = plans[r].slots[SLOT_WEIGHTS] > versions ? plans[r].slots[SLOT_WEIGHTS] : versions;
+        peak = ranks[r].peak_activations > peak ? ranks[r].peak_activations : peak;
+        versions = ranks[r].slots[SLOT_WEIGHTS] > versions ? ranks[r].slots[SLOT_WEIGHTS] : versions;
         for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
             const uint8_t kind = schedule->orders[r].actions[i].kind;
             passes += kind <= ACTION_W;

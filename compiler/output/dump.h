@@ -9,7 +9,7 @@
 
 void dump_schedule(const Schedule *schedule, FILE *stream); /* pipes, and the stages of every rank */
 void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream); /* a pass a line: rank, start, end */
-void dump_plan(const Schedule *schedule, const RankPlan *plans, FILE *stream);     /* a step a line: its slots */
+void dump_plan(const Schedule *schedule, const Program *program, FILE *stream);    /* a step a line: its slots */
 
 /* What dpc says of a proven schedule when it is asked for nothing else. */
 void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream);

@@ -13,15 +13,15 @@ static void put_rank(const Picture *picture, const Memory *memory, uint32_t rank
     const Costs *costs = picture->times->costs;
     const RankTimes times = timeline_rank(schedule, picture->times, rank);
     const RankLoad load = rank_load(schedule, costs, rank);
-    const uint32_t *slots = picture->plans[rank].slots;
+    const RankProgram *program = &picture->program->ranks[rank];
+    const uint32_t *slots = program->slots;
     fprintf(stream, "{\"start\": %.17g, \"end\": %.17g, \"busy\": %.17g, \"idle\": %.17g, \"peak_activations\": %u,\n",
-            times.start, times.end, times.busy, times.end - times.start - times.busy,
-            picture->plans[rank].peak_activations);
+            times.start, times.end, times.busy, times.end - times.start - times.busy, program->peak_activations);
     fprintf(stream,
             "   \"slots\": {\"message\": %u, \"context\": %u, \"stash\": %u, \"gradient\": %u, \"weights\": %u}",
             slots[SLOT_MESSAGE], slots[SLOT_CONTEXT], slots[SLOT_STASH], slots[SLOT_GRADIENT], slots[SLOT_WEIGHTS]);
     if (memory->has_sizes)
-        fprintf(stream, ", \"bytes\": %llu", (unsigned long long)memory_bytes(memory, schedule, picture->plans, rank));
+        fprintf(stream, ", \"bytes\": %llu", (unsigned long long)memory_bytes(memory, program));
     fprintf(stream, ", \"messages_sent\": %llu", (unsigned long long)load.messages);
     if (costs->bytes > 0)
         fprintf(stream, ", \"bytes_sent\": %.17g", load.bytes_sent);

@@ -426,9 +426,9 @@ static void print_rank(const Explainer *x, uint32_t rank)
         putc(c + 1 < chunks ? ',' : ';', x->stream);
     }
     fprintf(x->stream, " busy %g of %g, at most %s", timeline_rank(schedule, x->times, rank).busy, x->times->makespan,
-            counted(x->c->plans[rank].peak_activations, "activation").text);
+            counted(x->c->program->ranks[rank].peak_activations, "activation").text);
     if (schedule->asynchronous)
-        fprintf(x->stream, ", %s of weights", counted(x->c->plans[rank].slots[SLOT_WEIGHTS], "version").text);
+        fprintf(x->stream, ", %s of weights", counted(x->c->program->ranks[rank].slots[SLOT_WEIGHTS], "version").text);
     putc('\n', x->stream);
     print_traffic(x, rank);
     print_rows(x, rank);

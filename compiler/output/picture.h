@@ -4,10 +4,10 @@
 /* What every picture of a timeline is drawn from: the cells of each rank in order, an F&B being one cell of two halves.
    A U takes no time, unless --cost says so. */
 
-#include "compiler/lower/plan.h"
 #include "compiler/output/palette.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/schedule/timeline.h"
+#include "runtime/program/program.h"
 
 /* A compilation that came to its end. */
 typedef struct Picture {
@@ -15,7 +15,6 @@ typedef struct Picture {
     const Schedule *schedule;
     const PassTable *table;
     const Timeline *times;
-    const RankPlan *plans;
     const Program *program;
 } Picture;
 

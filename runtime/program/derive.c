@@ -1,12 +1,13 @@
 #include "runtime/program/derive.h"
 
 #include "runtime/program/operands.h"
+#include "runtime/program/slots.h"
 
 #include <string.h>
 
 /* The forward half of a program. */
 
-static Status no_memory(Error *error) { return error_set(error, STATUS_RUN_FAILED, "no memory for the program"); }
+Status derive_no_memory(Error *error) { return error_set(error, STATUS_RUN_FAILED, "no memory for the program"); }
 
 Program *derive_begin(const Program *program, Arena *arena)
 {
@@ -20,6 +21,19 @@ Program *derive_begin(const Program *program, Arena *arena)
     return derived->schedule && derived->source ? derived : NULL;
 }
 
+Status derive_slots(const Program *derived, RankProgram *rank, const Instruction *instructions, uint32_t count,
+                    Arena *arena, Error *error)
+{
+    if (!slots_assign(derived, rank, instructions, count, arena))
+        return derive_no_memory(error);
+    const SlotClass class = slots_exceeded(rank);
+    if (class == SLOT_CLASSES)
+        return STATUS_OK;
+    return error_set(error, STATUS_BAD_INPUT, "a rank of the %s would need %u %s buffers: there can be %d",
+                     derived->forward_only ? "forward-only program" : "reference", rank->slots[class],
+                     slot_class_names[class], PROGRAM_SLOTS_MAX);
+}
+
 static void *copy(Arena *arena, const void *array, size_t count, size_t size)
 {
     void *memory = arena_array(arena, count, size);
@@ -28,86 +42,38 @@ static void *copy(Arena *arena, const void *array, size_t count, size_t size)
     return memory;
 }
 
-/* The message slots of one rank, planned anew: far fewer are live at once without a backward. */
-typedef struct Replan {
-    uint16_t *renamed; /* [old slot] */
-    bool *is_send;     /* [old slot]: in flight to be sent, not received */
-    bool *is_gradient; /* [old slot]: in flight with a gradient; its WAIT goes */
-    uint16_t *free;    /* a stack */
-    uint32_t free_count, slot_count;
-} Replan;
-
-static uint16_t fill(Replan *plan, uint16_t old)
+/* What a forward-only program has for an instruction; false: nothing. WAITs come with the slots. */
+static bool forward_only(const Instruction *old, Instruction *kept)
 {
-    return plan->renamed[old] = plan->free_count ? plan->free[--plan->free_count] : (uint16_t)plan->slot_count++;
+    const Opcode opcode = old->opcode == OP_FORWARD ? OP_FORWARD_ONLY : (Opcode)old->opcode;
+    *kept = instruction_blank(opcode, old->line);
+    kept->chunk = old->chunk;
+    kept->peer = old->peer;
+    kept->microbatch = old->microbatch;
+    return opcode_is_forward_only(kept->opcode) && opcode != OP_WAIT;
 }
 
-static uint16_t release(Replan *plan, uint16_t old) { return plan->free[plan->free_count++] = plan->renamed[old]; }
-
-/* The instruction as it is in the forward-only program; false when it is not there. */
-static bool keep_forward(Replan *plan, Instruction *instruction)
+static Status forward_only_rank(const Program *program, const RankProgram *rank, Arena *arena, RankProgram *derived,
+                                Error *error)
 {
-    uint16_t *slot = &instruction->message;
-    switch ((Opcode)instruction->opcode) {
-    case OP_FORWARD:
-    case OP_FORWARD_ONLY:
-        instruction->opcode = OP_FORWARD_ONLY;
-        instruction->y = instruction->y == SLOT_NONE ? SLOT_NONE : fill(plan, instruction->y);
-        instruction->x = instruction->x == SLOT_NONE ? SLOT_NONE : release(plan, instruction->x);
-        instruction->context = instruction->stash = 0; /* scratch: free between any two passes */
-        instruction->weights = instruction->chunk;
-        return true;
-    case OP_SEND_FORWARD:
-        plan->is_send[*slot] = true;
-        plan->is_gradient[*slot] = false;
-        *slot = plan->renamed[*slot];
-        return true;
-    case OP_RECEIVE_FORWARD:
-        plan->is_send[*slot] = plan->is_gradient[*slot] = false;
-        *slot = fill(plan, *slot);
-        return true;
-    case OP_SEND_BACKWARD:
-    case OP_RECEIVE_BACKWARD: plan->is_gradient[*slot] = true; return false;
-    case OP_WAIT:
-        if (plan->is_gradient[*slot])
-            return false;
-        *slot = plan->is_send[*slot] ? release(plan, *slot) : plan->renamed[*slot];
-        return true;
-    default: return opcode_is_forward_only(instruction->opcode);
-    }
-}
-
-static Status forward_only_rank(const RankProgram *rank, Arena *arena, RankProgram *derived, Error *error)
-{
-    const uint32_t slots = rank->slots[SLOT_MESSAGE];
-    Replan plan = {.renamed = arena_array(arena, slots, sizeof *plan.renamed),
-                   .is_send = arena_array(arena, slots, sizeof *plan.is_send),
-                   .is_gradient = arena_array(arena, slots, sizeof *plan.is_gradient),
-                   .free = arena_array(arena, slots, sizeof *plan.free)};
+    Arena scratch = {0};
+    Instruction *kept = arena_array(&scratch, rank->instruction_count, sizeof *kept);
+    uint32_t count = 0;
+    for (uint32_t i = 0; kept && i < rank->instruction_count; i++)
+        count += forward_only(&rank->instructions[i], &kept[count]);
     derived->chunk_count = rank->chunk_count;
     derived->chunks = copy(arena, rank->chunks, rank->chunk_count, sizeof *rank->chunks);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < rank->instruction_count; i++)
-        kept += opcode_is_forward_only(rank->instructions[i].opcode) || rank->instructions[i].opcode == OP_FORWARD;
-    derived->instructions = arena_array(arena, kept, sizeof *derived->instructions);
-    if (!plan.renamed || !plan.is_send || !plan.is_gradient || !plan.free || !derived->chunks || !derived->instructions)
-        return no_memory(error);
-    for (uint32_t i = 0; i < rank->instruction_count; i++) {
-        Instruction instruction = rank->instructions[i];
-        if (keep_forward(&plan, &instruction))
-            derived->instructions[derived->instruction_count++] = instruction;
-    }
-    derived->slots[SLOT_MESSAGE] = plan.slot_count;
-    derived->slots[SLOT_CONTEXT] = derived->slots[SLOT_STASH] = 1;
-    derived->slots[SLOT_WEIGHTS] = rank->chunk_count;
-    return STATUS_OK;
+    const Status status =
+        kept && derived->chunks ? derive_slots(program, derived, kept, count, arena, error) : derive_no_memory(error);
+    arena_free(&scratch);
+    return status;
 }
 
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error)
 {
     Program *result = derive_begin(program, arena);
     if (!result)
-        return no_memory(error);
+        return derive_no_memory(error);
     result->forward_only = true;
     result->pipe_count = program->pipe_count;
     result->pipes = copy(arena, program->pipes, program->pipe_count, sizeof *program->pipes);
@@ -116,17 +82,17 @@ Status program_forward_only(const Program *program, Arena *arena, Program **deri
     result->rank_count = program->rank_count;
     result->ranks = arena_array(arena, program->rank_count, sizeof *result->ranks);
     if (!result->pipes || !result->groups || !result->ranks)
-        return no_memory(error);
+        return derive_no_memory(error);
     for (uint32_t p = 0; p < program->pipe_count; p++)
         result->pipes[p].versions = NULL;
     for (uint32_t g = 0; g < program->group_count; g++) {
         Group *group = &result->groups[g];
         group->members = copy(arena, group->members, group->member_count, sizeof *group->members);
         if (!group->members)
-            return no_memory(error);
+            return derive_no_memory(error);
     }
     for (uint32_t r = 0; r < program->rank_count; r++)
-        TRY(forward_only_rank(&program->ranks[r], arena, &result->ranks[r], error));
+        TRY(forward_only_rank(result, &program->ranks[r], arena, &result->ranks[r], error));
     *derived = result;
     return STATUS_OK;
 }

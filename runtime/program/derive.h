@@ -8,5 +8,9 @@
 /* A program with the names and numbers of another; pipes, groups and ranks are still to be filled in. NULL: no
    memory. */
 Program *derive_begin(const Program *program, Arena *arena);
+/* slots_assign on a rank of it. STATUS_BAD_INPUT: the rank needs more slots than there can be. */
+Status derive_slots(const Program *derived, RankProgram *rank, const Instruction *instructions, uint32_t count,
+                    Arena *arena, Error *error);
+Status derive_no_memory(Error *error);
 
 #endif

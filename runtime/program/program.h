@@ -20,11 +20,26 @@ typedef enum Opcode {
     OPCODE_COUNT
 } Opcode;
 
+/* F and F of a forward-only program. */
+static inline bool opcode_is_forward(uint8_t opcode) { return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY; }
+
+static inline bool opcode_is_pass(uint8_t opcode)
+{
+    return opcode_is_forward(opcode) || opcode == OP_BACKWARD || opcode == OP_BACKWARD_INPUT ||
+           opcode == OP_BACKWARD_WEIGHT;
+}
+
 /* Of a message. */
 static inline bool opcode_is_post(uint8_t opcode)
 {
     return opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD || opcode == OP_SEND_BACKWARD ||
            opcode == OP_RECEIVE_BACKWARD;
+}
+
+/* What a schedule's order has: passes, messages and U. The rest of a stream is added to it. */
+static inline bool opcode_is_ordered(uint8_t opcode)
+{
+    return opcode_is_pass(opcode) || opcode_is_post(opcode) || opcode == OP_RENEW;
 }
 
 /* WEIGHTS hold versions of weights, from step to step; the others hold what a step makes and uses up. */

@@ -172,8 +172,6 @@ double stage_squares(const Rank *rank, uint32_t stage);
 
 /* What REDUCE does with a buffer of `elements` masters on each member of its group. */
 Status rank_reduce(Rank *rank, const Instruction *reduce, void *buffer, size_t elements, Error *error);
-bool opcode_is_pass(uint8_t opcode);
-bool opcode_is_forward(uint8_t opcode);
 /* Whose message the WAIT at `place` waits for; -1: it is no WAIT. */
 int awaited_rank(const Instruction *instructions, size_t place);
 /* "instruction I (TEXT, FILE.dps:LINE)". Returns what snprintf returns. */

@@ -286,14 +286,6 @@ Execute *const execute_computing[OPCODE_COUNT] = {
 #include "runtime/program/opcodes.def"
 };
 
-bool opcode_is_forward(uint8_t opcode) { return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY; }
-
-bool opcode_is_pass(uint8_t opcode)
-{
-    return opcode_is_forward(opcode) || opcode == OP_BACKWARD || opcode == OP_BACKWARD_INPUT ||
-           opcode == OP_BACKWARD_WEIGHT || opcode == OP_RENEW;
-}
-
 int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size)
 {
     char words[160], line[16] = "";

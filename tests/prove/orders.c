@@ -299,10 +299,8 @@ static bool accepts(const char *text)
         assert_true(prove_messages(&schedule, &table, &arena, diagnostics));
     }
     if (good) {
-        RankPlan plans[RANKS];
-        for (uint32_t r = 0; r < schedule.ranks; r++)
-            assert_true(plan_rank(&schedule, r, &arena, diagnostics, &plans[r]));
-        Program *program = lower(&schedule, plans, &source, &arena);
+        Program *program = lower(&schedule, &source, &arena, diagnostics);
+        assert_non_null(program);
         Error error = {""};
         if (program_verify(program, &error) != STATUS_OK)
             fail_msg("%s\n%s", error.text, text);

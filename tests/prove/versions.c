@@ -63,9 +63,8 @@ static void check(const char *text, const char *path, uint32_t ranks, uint32_t m
     }
     assert_true(c.program->asynchronous);
     for (uint32_t r = 0; r < ranks; r++) {
-        most[r] = c.plans[r].slots[SLOT_WEIGHTS];
+        most[r] = c.program->ranks[r].slots[SLOT_WEIGHTS];
         assert_int_equal(most[r], most_alive(&c.schedule, r));
-        assert_int_equal(c.program->ranks[r].slots[SLOT_WEIGHTS], most[r]);
     }
     arena_free(&arena);
 }

@@ -39,7 +39,7 @@ static void hold(const Compilation *c, const Costs *costs, Count *count)
     PublishedBubble published;
     uint32_t peak = 0;
     for (uint32_t r = 0; r < c->schedule.ranks; r++)
-        peak = c->plans[r].peak_activations > peak ? c->plans[r].peak_activations : peak;
+        peak = c->program->ranks[r].peak_activations > peak ? c->program->ranks[r].peak_activations : peak;
     assert_true(timeline_run(&c->schedule, &c->table, costs, &scratch, &times));
     const Bubble bubble = timeline_bubble(&c->schedule, &times);
     assert_true(published_bubble(&c->schedule, costs, peak, &published));
