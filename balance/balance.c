@@ -82,18 +82,25 @@ void balance_gpu_loads(const BalanceShape *shape, const double *loads, const uin
     }
 }
 
-double balance_of(const BalanceShape *shape, const double *gpu_loads)
+double balance_of_largest(const BalanceShape *shape, const double *loads, double largest)
 {
-    double sum = 0, largest = 0;
-    for (uint32_t gpu = 0; gpu < shape->gpus; gpu++) {
-        sum += gpu_loads[gpu];
-        largest = gpu_loads[gpu] > largest ? gpu_loads[gpu] : largest;
-    }
+    double sum = 0;
+    for (uint32_t e = 0; e < shape->experts; e++)
+        sum += loads[e];
     const double balance = largest > 0 ? sum / shape->gpus / largest : 1;
     return balance < 1 ? balance : 1; /* sums round */
 }
 
-/* Calls of `held` for the slots of a GPU count how often each expert has been seen there. */
+double balance_of(const BalanceShape *shape, const double *loads, const uint32_t *placement, Arena *arena)
+{
+    double *gpu_loads = arena_array(arena, shape->gpus, sizeof *gpu_loads), largest = 0;
+    balance_gpu_loads(shape, loads, placement, gpu_loads, arena);
+    for (uint32_t gpu = 0; gpu < shape->gpus; gpu++)
+        largest = gpu_loads[gpu] > largest ? gpu_loads[gpu] : largest;
+    return balance_of_largest(shape, loads, largest);
+}
+
+/* How often each expert has been seen on the GPU that is looked at. */
 typedef struct Seen {
     uint32_t *gpu, *times; /* [experts] */
 } Seen;

@@ -4,12 +4,12 @@
 /* Expert-parallel load balancing: which GPU holds which replicas of the experts of a layer.
 
    A layer has `experts` experts with known loads (tokens, say). The GPUs together have room for `replicas` physical
-   experts, so busy experts get several. An expert's load is shared evenly by its replicas; the load of a GPU is the sum
-   over what it holds. The balance of a layer is the mean load of a GPU over the largest: 1 when all are equal, and 1
-   where there is no load at all.
+   experts, so busy experts get several. An expert's load is shared evenly by its replicas; the load of a GPU is the
+   sum over what it holds. The balance of a layer is the mean load of a GPU over the largest: 1 when all are equal,
+   and 1 where there is no load at all.
 
-   A placement is an array [replicas] of experts, GPU after GPU. Each GPU holds replicas / gpus physical experts; where
-   that leaves a remainder, the first replicas % gpus GPUs hold one more.
+   A placement is an array [replicas] of experts, GPU after GPU. Each GPU holds replicas / gpus physical experts;
+   where that leaves a remainder, the first replicas % gpus GPUs hold one more.
 
    Experts come in `groups` of neighbours, GPUs in `nodes` of neighbours. Where the groups divide by the nodes the
    placement is hierarchical: each node takes groups / nodes groups, and all replicas of an expert are on the node of
@@ -33,8 +33,8 @@ enum { BALANCE_REPLICAS_MAX = 1 << 20 };
 #define BALANCE_LOAD_MAX 1e30
 
 bool balance_is_hierarchical(const BalanceShape *shape);
-/* STATUS_BAD_USAGE: no placement has this shape, or (`eplb`) balance_eplb does not take it; the error says which number
-   is wrong. */
+/* STATUS_BAD_USAGE: no placement has this shape, or (`eplb`) balance_eplb does not take it; the error says which
+   number is wrong. */
 Status balance_check(const BalanceShape *shape, bool eplb, Error *error);
 
 /* The first slot of a GPU; of shape->gpus: the number of slots. */
@@ -46,6 +46,18 @@ uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu);
    placement: [layers][replicas]. */
 void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *loads, uint32_t *placement, Arena *arena);
 
+/* What is asked of balance_best. */
+typedef struct BalanceRequest {
+    bool distinct; /* no expert twice on a GPU */
+} BalanceRequest;
+
+/* The smallest largest load that is found for a layer, never larger than that of balance_eplb where that takes the
+   shape and `distinct` is not asked for. Of placements with the same largest load it takes one without an expert
+   twice on a GPU if it finds one. `bound`: no placement of this shape has a higher balance. loads: [experts];
+   placement: [replicas]. STATUS_BAD_USAGE: what is asked for is impossible; the error says why. */
+Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
+                    double *bound, Arena *arena, Error *error);
+
 /* Experts 0, 1, 2, ... again and again, GPU after GPU: where frameworks start. Group by group on the nodes where the
    shape is hierarchical. placement: [replicas]. */
 void balance_in_order(const BalanceShape *shape, uint32_t *placement);
@@ -55,8 +67,10 @@ void balance_counts(const BalanceShape *shape, const uint32_t *placement, uint32
 /* gpu_loads: [gpus]. */
 void balance_gpu_loads(const BalanceShape *shape, const double *loads, const uint32_t *placement, double *gpu_loads,
                        Arena *arena);
-/* Of loads of GPUs. */
-double balance_of(const BalanceShape *shape, const double *gpu_loads);
+/* The balance of a layer. */
+double balance_of(const BalanceShape *shape, const double *loads, const uint32_t *placement, Arena *arena);
+/* The balance that goes with a largest load of a GPU. */
+double balance_of_largest(const BalanceShape *shape, const double *loads, double largest);
 /* Physical experts of `to` that their GPU does not hold in `from`. */
 uint32_t balance_moves(const BalanceShape *shape, const uint32_t *from, const uint32_t *to, Arena *arena);
 /* Physical experts beyond the first of an expert on one GPU. */

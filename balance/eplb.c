@@ -4,23 +4,24 @@
      2. on each node give further replicas to the experts with the largest load a replica (replicate_experts),
      3. pack the replicas of a node to its GPUs (balanced_packing).
 
-   Loads are not negative, so the bits of their floats order as the floats do: a key of 64 bits has a load in its upper
-   half and an index, which decides between equal loads, in its lower half. */
+   Loads are not negative, so the bits of their floats order as the floats do: a key of 64 bits has a load in its
+   upper half and an index, which decides between equal loads, in its lower half. */
 
 #include "balance/balance.h"
 
 #include <string.h>
 
 typedef struct Workspace {
-    uint64_t *keys, *spare, *heap; /* [replicas] */
-    uint32_t *held;                /* [packs]: items so far */
-    uint32_t *groups;              /* [groups]: node after node */
-    uint32_t *experts;             /* [experts]: node after node, its groups after each other */
-    uint32_t *items;               /* [replicas]: the position in `experts` of a node's replica */
-    uint32_t *count;               /* [experts], by position */
-    uint32_t *packed;              /* [replicas]: a node's replicas, GPU after GPU */
-    float *weights;                /* [replicas] */
-    float *loads;                  /* [experts] of the layer */
+    uint64_t *keys, *spare; /* [replicas] */
+    uint64_t *tree;         /* [4 * replicas] */
+    uint32_t *held;         /* [packs]: items so far */
+    uint32_t *groups;       /* [groups]: node after node */
+    uint32_t *experts;      /* [experts]: node after node, its groups after each other */
+    uint32_t *items;        /* [replicas]: the position in `experts` of a node's replica */
+    uint32_t *count;        /* [experts], by position */
+    uint32_t *packed;       /* [replicas]: a node's replicas, GPU after GPU */
+    float *weights;         /* [replicas] */
+    float *loads;           /* [experts] of the layer */
 } Workspace;
 
 static uint32_t bits_of(float weight)
@@ -32,6 +33,9 @@ static uint32_t bits_of(float weight)
 
 static uint64_t key_of(float weight, uint32_t index) { return (uint64_t)bits_of(weight) << 32 | index; }
 
+/* The largest weight has the smallest of these. */
+static uint64_t falling_key(float weight, uint32_t index) { return (uint64_t)~bits_of(weight) << 32 | index; }
+
 static float weight_of(uint64_t key)
 {
     const uint32_t bits = (uint32_t)(key >> 32);
@@ -40,24 +44,36 @@ static float weight_of(uint64_t key)
     return weight;
 }
 
-/* --- heaps: the smallest key on top --- */
+/* --- a tournament: the smallest key of `size`, a power of two, is tree[1]; the keys themselves are from tree[size]
+   on --- */
 
-static void sift_down(uint64_t *heap, uint32_t size, uint32_t at, uint64_t key)
+static uint32_t tournament_size(uint32_t keys)
 {
-    for (uint32_t child; (child = 2 * at + 1) < size; at = child) {
-        if (child + 1 < size)
-            child += heap[child + 1] < heap[child];
-        if (key <= heap[child])
-            break;
-        heap[at] = heap[child];
-    }
-    heap[at] = key;
+    uint32_t size = 1;
+    while (size < keys)
+        size *= 2;
+    return size;
 }
 
-static void make_heap(uint64_t *heap, uint32_t size)
+static uint64_t smaller(uint64_t one, uint64_t other) { return one < other ? one : other; }
+
+/* The keys are there; those after the first `keys` never win. */
+static void tournament_begin(uint64_t *tree, uint32_t size, uint32_t keys)
 {
-    for (uint32_t at = size / 2; at-- > 0;)
-        sift_down(heap, size, at, heap[at]);
+    for (uint32_t i = size + keys; i < 2 * size; i++)
+        tree[i] = UINT64_MAX;
+    for (uint32_t i = size; i-- > 1;)
+        tree[i] = smaller(tree[2 * i], tree[2 * i + 1]);
+}
+
+static void tournament_replace(uint64_t *tree, uint32_t size, uint32_t index, uint64_t key)
+{
+    uint32_t i = size + index;
+    tree[i] = key;
+    for (; i > 1; i /= 2) {
+        key = smaller(key, tree[i ^ 1]);
+        tree[i / 2] = key;
+    }
 }
 
 /* --- sorting --- */
@@ -108,24 +124,24 @@ static void pack(const Workspace *w, const float *weights, uint32_t count, uint3
             out[i] = i;
         return;
     }
-    for (uint32_t i = 0; i < count; i++) /* complements, so that the largest comes first */
-        w->keys[i] = (uint64_t)~bits_of(weights[i]) << 32 | i;
+    for (uint32_t i = 0; i < count; i++)
+        w->keys[i] = falling_key(weights[i], i);
     if (count <= FEW)
         insertion_sort(w->keys, count);
     else
         radix_sort(w->keys, w->spare, count);
+    const uint32_t size = tournament_size(packs);
     for (uint32_t p = 0; p < packs; p++) {
-        w->heap[p] = key_of(0, p);
+        w->tree[size + p] = key_of(0, p);
         w->held[p] = 0;
     }
-    for (uint32_t i = 0, open = packs; i < count; i++) {
-        const uint64_t lightest = w->heap[0];
+    tournament_begin(w->tree, size, packs);
+    for (uint32_t i = 0; i < count; i++) {
+        const uint64_t lightest = w->tree[1];
         const uint32_t item = (uint32_t)w->keys[i], p = (uint32_t)lightest;
         out[p * each + w->held[p]++] = item;
-        if (w->held[p] < each)
-            sift_down(w->heap, open, 0, key_of(weight_of(lightest) + weights[item], p));
-        else if (--open)
-            sift_down(w->heap, open, 0, w->heap[open]);
+        const bool is_full = w->held[p] == each;
+        tournament_replace(w->tree, size, p, is_full ? UINT64_MAX : key_of(weight_of(lightest) + weights[item], p));
     }
 }
 
@@ -148,18 +164,18 @@ static void place_groups(const Workspace *w, const BalanceShape *shape, uint32_t
    replica. */
 static void replicate(const Workspace *w, uint32_t first, uint32_t experts, uint32_t replicas)
 {
+    const uint32_t size = tournament_size(experts);
     for (uint32_t i = 0; i < experts; i++) {
         w->items[i] = first + i;
         w->count[first + i] = 1;
-        w->heap[i] = ~key_of(w->loads[w->experts[first + i]],
-                             UINT32_MAX - i); /* complements: the largest on top, the first of equals */
+        w->tree[size + i] = falling_key(w->loads[w->experts[first + i]], i);
     }
-    make_heap(w->heap, experts);
+    tournament_begin(w->tree, size, experts);
     for (uint32_t r = experts; r < replicas; r++) {
-        const uint32_t i = (uint32_t)w->heap[0];
+        const uint32_t i = (uint32_t)w->tree[1];
         w->items[r] = first + i;
         const float share = w->loads[w->experts[first + i]] / (float)++w->count[first + i];
-        sift_down(w->heap, experts, 0, ~key_of(share, UINT32_MAX - i));
+        tournament_replace(w->tree, size, i, falling_key(share, i));
     }
 }
 
@@ -185,7 +201,7 @@ void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *load
                    groups = hierarchical ? shape->groups : 1;
     const Workspace w = {.keys = arena_array(arena, n, sizeof *w.keys),
                          .spare = arena_array(arena, n, sizeof *w.spare),
-                         .heap = arena_array(arena, n, sizeof *w.heap),
+                         .tree = arena_array(arena, 4 * (size_t)n, sizeof *w.tree),
                          .held = arena_array(arena, n, sizeof *w.held),
                          .groups = arena_array(arena, n, sizeof *w.groups),
                          .experts = arena_array(arena, n, sizeof *w.experts),

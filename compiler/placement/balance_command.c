@@ -21,22 +21,21 @@ static Status read_loads(const BalanceOptions *options, Arena *arena, Table *tab
     return status;
 }
 
-static void measure(BalancePlan *plan, Arena *arena)
+static Status place(BalancePlan *plan, uint32_t *placement, LayerBalance *layers, Arena *arena, Error *error)
 {
     const BalanceShape *shape = &plan->shape;
-    double *gpu_loads = arena_array(arena, shape->gpus, sizeof *gpu_loads);
-    LayerBalance *layers = arena_array(arena, plan->layers, sizeof *layers);
     for (uint32_t l = 0; l < plan->layers; l++) {
         const double *loads = plan->loads + (size_t)l * shape->experts;
-        const uint32_t *before = plan->before + (size_t)l * shape->replicas,
-                       *after = plan->placement + (size_t)l * shape->replicas;
-        balance_gpu_loads(shape, loads, before, gpu_loads, arena);
-        layers[l].before = balance_of(shape, gpu_loads);
-        balance_gpu_loads(shape, loads, after, gpu_loads, arena);
-        layers[l].after = balance_of(shape, gpu_loads);
+        const uint32_t *before = plan->before + (size_t)l * shape->replicas;
+        uint32_t *after = placement + (size_t)l * shape->replicas;
+        TRY(balance_best(shape, &(BalanceRequest){.distinct = false}, loads, after, &layers[l].bound, arena, error));
+        if (plan->eplb)
+            balance_eplb(shape, 1, loads, after, arena);
+        layers[l].before = balance_of(shape, loads, before, arena);
+        layers[l].after = balance_of(shape, loads, after, arena);
         layers[l].moves = balance_moves(shape, before, after, arena);
     }
-    plan->layer = layers;
+    return STATUS_OK;
 }
 
 Status balance_command(int argc, char **argv, Arena *arena, Error *error)
@@ -63,8 +62,9 @@ Status balance_command(int argc, char **argv, Arena *arena, Error *error)
                         .placement = placement};
     for (uint32_t l = 0; l < table.rows; l++)
         balance_in_order(shape, before + (size_t)l * shape->replicas);
-    balance_eplb(shape, table.rows, table.values, placement, arena);
-    measure(&plan, arena);
+    LayerBalance *layers = arena_array(arena, table.rows, sizeof *layers);
+    plan.layer = layers;
+    TRY(place(&plan, placement, layers, arena, error));
     if (options.format == BALANCE_CSV)
         balance_put_csv(&plan, stdout);
     else if (options.format == BALANCE_JSON)

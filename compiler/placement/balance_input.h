@@ -1,8 +1,8 @@
 #ifndef PLACEMENT_BALANCE_INPUT_H
 #define PLACEMENT_BALANCE_INPUT_H
 
-/* The tables that `dpc balance` reads: a row a line, cells separated by commas. Empty lines and lines that start with #
-   do not count. */
+/* The tables that `dpc balance` reads: a row a line, cells separated by commas. Empty lines and lines that start
+   with # do not count. */
 
 #include "compiler/source/diag.h"
 

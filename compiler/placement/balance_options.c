@@ -17,7 +17,8 @@ const char balance_help[] =
     "  --groups G --nodes K    the experts are in G groups, the GPUs in K nodes; where K divides G, all replicas of a "
     "group's\n"
     "                          experts are on one node\n"
-    "  --method eplb           the published algorithm of DeepSeek's EPLB, to the bit\n"
+    "  --method best           the least load on the fullest GPU that it finds, never more than eplb's; the default\n"
+    "           eplb           the published algorithm of DeepSeek's EPLB, to the bit\n"
     "  --csv                   prints the placement: a row a layer, the expert of each physical expert, GPU after GPU\n"
     "  --json                  prints one object: placement, count, balance, moves\n"
     "  --help\n"
@@ -60,9 +61,9 @@ static Status parse_count(const char *option, const char *text, uint32_t *value,
 
 static Status parse_method(const char *text, BalanceOptions *options, Error *error)
 {
-    if (strcmp(text, "eplb") != 0)
-        return error_set(error, STATUS_BAD_USAGE, "balance: --method %s: there is eplb", text);
-    options->eplb = true;
+    options->eplb = strcmp(text, "eplb") == 0;
+    if (!options->eplb && strcmp(text, "best") != 0)
+        return error_set(error, STATUS_BAD_USAGE, "balance: --method %s: there are best and eplb", text);
     return STATUS_OK;
 }
 

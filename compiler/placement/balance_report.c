@@ -20,30 +20,34 @@ static void put_head(const BalancePlan *plan, FILE *stream)
     fputs("\n", stream);
 }
 
-static void put_row(const char *name, double before, double after, uint64_t moves, FILE *stream)
+static void put_row(const char *name, double before, double after, double bound, uint64_t moves, FILE *stream)
 {
-    fprintf(stream, "%5s  %8.4f  %6.4f  %5" PRIu64 "\n", name, before, after, moves);
+    fprintf(stream, "%5s  %8.4f  %6.4f  %6.4f  %6.4f  %5" PRIu64 "\n", name, before, after, bound, bound - after,
+            moves);
 }
 
 void balance_put_text(const BalancePlan *plan, FILE *stream)
 {
-    double before = 0, after = 0;
+    double before = 0, after = 0, bound = 0;
     uint64_t moves = 0;
     char name[16];
     put_head(plan, stream);
-    fprintf(stream, "%5s  %8s  %6s  %5s\n", "layer", "in order", "eplb", "moves");
+    fprintf(stream, "%5s  %8s  %6s  %6s  %6s  %5s\n", "layer", "in order", plan->eplb ? "eplb" : "best", "bound", "gap",
+            "moves");
     for (uint32_t l = 0; l < plan->layers; l++) {
         const LayerBalance *layer = &plan->layer[l];
         snprintf(name, sizeof name, "%u", l);
-        put_row(name, layer->before, layer->after, layer->moves, stream);
+        put_row(name, layer->before, layer->after, layer->bound, layer->moves, stream);
         before += layer->before / plan->layers;
         after += layer->after / plan->layers;
+        bound += layer->bound / plan->layers;
         moves += layer->moves;
     }
     if (plan->layers > 1)
-        put_row("mean", before, after, moves / plan->layers, stream);
+        put_row("mean", before, after, bound, moves / plan->layers, stream);
     fputs("\nbalance of a layer: mean load of a GPU over the largest; 1: all are equal\n"
           "in order: experts 0, 1, 2, ... again and again, GPU after GPU, as frameworks start\n"
+          "bound: no placement has a higher balance; gap: how far below the bound this one is\n"
           "moves: physical experts that their GPU did not hold before\n",
           stream);
 }
@@ -86,6 +90,9 @@ void balance_put_json(const BalancePlan *plan, Arena *arena, FILE *stream)
     fputs("],\n \"balance\": [", stream);
     for (uint32_t l = 0; l < plan->layers; l++)
         fprintf(stream, "%s%.17g", l ? ", " : "", plan->layer[l].after);
+    fputs("],\n \"bound\": [", stream);
+    for (uint32_t l = 0; l < plan->layers; l++)
+        fprintf(stream, "%s%.17g", l ? ", " : "", plan->layer[l].bound);
     fputs("],\n \"moves\": [", stream);
     for (uint32_t l = 0; l < plan->layers; l++)
         fprintf(stream, "%s%u", l ? ", " : "", plan->layer[l].moves);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 typedef struct LayerBalance {
-    double before, after;
+    double before, after, bound;
     uint32_t moves;
 } LayerBalance;
 

@@ -1,5 +1,5 @@
-/* The published algorithm: its worked example, and hundreds of random cases against a second implementation, which is
-   written as the rules read and not for speed. */
+/* The published algorithm: its worked example, and hundreds of random cases against a second implementation, which
+   is written as the rules read and not for speed. */
 
 #include "tests/balance/random.h"
 

@@ -38,8 +38,7 @@ static inline BalanceShape random_shape(Random *random, uint32_t most, bool even
     }
 }
 
-/* Different from each other, as the published sort leaves equal ones in any order: near each other, skewed, or with
-   zeros. */
+/* Near each other, skewed, or with zeros; some are equal. */
 static inline void random_loads(Random *random, uint32_t experts, double *loads)
 {
     const uint32_t kind = below(random, 4);

@@ -1,0 +1,172 @@
+/* The layer as domains: one for each node, with the groups that it takes; or one for all GPUs. */
+
+#include "balance/balance.h"
+
+#include "balance/domain.h"
+#include "balance/groups.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS_TRIED = 1024 }; /* of all partitions of the groups together */
+
+/* What is solved. */
+typedef struct Layer {
+    const BalanceShape *shape; /* of a global placement: with one group and one node */
+    const double *loads;       /* [experts] */
+    bool distinct;
+    int64_t steps; /* left */
+    Arena *arena;
+} Layer;
+
+/* Of a node or of all; as loads of a GPU. */
+typedef struct Solution {
+    double largest, bound;
+    double largest_distinct; /* without an expert twice on a GPU; INFINITY: there is none */
+} Solution;
+
+/* What a node holds: the best placement, and the best without an expert twice on a GPU. Both are [replicas], of all
+   nodes. */
+static Solution solve_node(Layer *layer, uint32_t node, const uint32_t *experts, uint32_t count, uint32_t *placement,
+                           uint32_t *distinct)
+{
+    const uint32_t gpus = layer->shape->gpus / layer->shape->nodes;
+    const uint32_t start = balance_first_slot(layer->shape, node * gpus);
+    double *loads = arena_array(layer->arena, count, sizeof *loads);
+    uint32_t *first = arena_array(layer->arena, (size_t)gpus + 1, sizeof *first);
+    for (uint32_t i = 0; i < count; i++)
+        loads[i] = layer->loads[experts[i]];
+    for (uint32_t g = 0; g <= gpus; g++)
+        first[g] = balance_first_slot(layer->shape, node * gpus + g) - start;
+    Domain domain = domain_new(count, loads, gpus, first, &layer->steps, layer->arena);
+    domain.distinct = layer->distinct;
+    Filling any = filling_new(&domain, layer->arena), apart = filling_new(&domain, layer->arena);
+    Solution solution = {.largest_distinct = INFINITY};
+    solution.bound = domain_solve(&domain, &any, &apart, layer->arena);
+    solution.largest = filling_largest(&domain, &any);
+    if (filling_is_distinct(&domain, &apart))
+        solution.largest_distinct = filling_largest(&domain, &apart);
+    for (uint32_t slot = 0; slot < domain.slots; slot++) {
+        placement[start + slot] = experts[any.expert[slot]];
+        distinct[start + slot] = experts[apart.expert[slot]];
+    }
+    return solution;
+}
+
+/* The experts of a node's groups. */
+static uint32_t experts_of(const BalanceShape *shape, const uint32_t *node_of, uint32_t node, uint32_t *experts)
+{
+    const uint32_t size = shape->experts / shape->groups;
+    uint32_t count = 0;
+    for (uint32_t g = 0; g < shape->groups; g++)
+        for (uint32_t i = 0; node_of[g] == node && i < size; i++)
+            experts[count++] = g * size + i;
+    return count;
+}
+
+/* With the groups on the nodes that `node_of` says; given up as soon as a node has more than `most`. */
+static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, uint32_t *placement)
+{
+    const BalanceShape *shape = layer->shape;
+    uint32_t *experts = arena_array(layer->arena, shape->experts, sizeof *experts);
+    uint32_t *distinct = arena_array(layer->arena, shape->replicas, sizeof *distinct);
+    Solution *nodes = arena_array(layer->arena, shape->nodes, sizeof *nodes), all = {0, 0, 0};
+    for (uint32_t n = 0; n < shape->nodes && all.largest <= most; n++) {
+        const uint32_t count = experts_of(shape, node_of, n, experts);
+        nodes[n] = solve_node(layer, n, experts, count, placement, distinct);
+        all.largest = larger_of(all.largest, nodes[n].largest);
+        all.bound = larger_of(all.bound, nodes[n].bound);
+        all.largest_distinct = larger_of(all.largest_distinct, nodes[n].largest_distinct);
+    }
+    for (uint32_t n = 0; n < shape->nodes && all.largest <= most; n++) {
+        const uint32_t gpus = shape->gpus / shape->nodes, start = balance_first_slot(shape, n * gpus);
+        if (!is_less(all.largest, nodes[n].largest_distinct)) /* nothing is won by an expert twice on a GPU */
+            memcpy(placement + start, distinct + start,
+                   (balance_first_slot(shape, (n + 1) * gpus) - start) * sizeof *placement);
+    }
+    return all;
+}
+
+static bool has_duplicates(const Solution *solution) { return is_less(solution->largest, solution->largest_distinct); }
+
+/* Whether a solution is to take the place of another. */
+static bool is_better(const Solution *one, const Solution *other)
+{
+    return is_less(one->largest, other->largest) ||
+           (!is_less(other->largest, one->largest) && has_duplicates(other) && !has_duplicates(one));
+}
+
+static Solution solve_layer(Layer *layer, uint32_t *placement)
+{
+    const BalanceShape *shape = layer->shape;
+    const uint32_t gpus = shape->gpus / shape->nodes, most = 1 + SLOTS_TRIED / shape->replicas;
+    const Partitions partitions = groups_partitions(shape, layer->loads, layer->arena);
+    uint32_t *tried = arena_array(layer->arena, shape->replicas, sizeof *tried);
+    Solution best = {INFINITY, INFINITY, INFINITY};
+    double bound = INFINITY;
+    uint32_t i = 0;
+    for (; i < partitions.count && i < most; i++) {
+        const double least = partitions.largest[i] / gpus; /* that a GPU of this partition can have */
+        if (has_duplicates(&best) ? is_less(best.largest, least) : !is_less(least, best.largest))
+            break;
+        const uint32_t *node_of = partitions.node_of + (size_t)i * shape->groups;
+        const Solution one = solve_nodes(layer, node_of, best.largest * (1 + equal_loads), tried);
+        bound = fmin(bound, one.bound);
+        if (is_better(&one, &best)) {
+            best = one;
+            memcpy(placement, tried, shape->replicas * sizeof *tried);
+        }
+    }
+    const double others = i < partitions.count ? partitions.largest[i] : partitions.others;
+    best.bound = fmin(best.largest, fmin(bound, others / gpus));
+    return best;
+}
+
+/* The published placement where it is better. */
+static void keep_better(const BalanceShape *shape, const double *loads, uint32_t *placement, Arena *arena)
+{
+    Error error;
+    if (balance_check(shape, true, &error) != STATUS_OK)
+        return;
+    uint32_t *published = arena_array(arena, shape->replicas, sizeof *published);
+    balance_eplb(shape, 1, loads, published, arena);
+    if (is_less(balance_of(shape, loads, placement, arena), balance_of(shape, loads, published, arena)))
+        memcpy(placement, published, shape->replicas * sizeof *placement);
+}
+
+static int by_number(const void *left, const void *right)
+{
+    const uint32_t one = *(const uint32_t *)left, other = *(const uint32_t *)right;
+    return (one > other) - (one < other);
+}
+
+/* Within a GPU by expert. */
+static void sort_slots(const BalanceShape *shape, uint32_t *placement)
+{
+    for (uint32_t g = 0; g < shape->gpus; g++) {
+        const uint32_t first = balance_first_slot(shape, g);
+        qsort(placement + first, balance_first_slot(shape, g + 1) - first, sizeof *placement, by_number);
+    }
+}
+
+Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
+                    double *bound, Arena *arena, Error *error)
+{
+    if (request->distinct &&
+        shape->replicas >
+            (uint64_t)shape->experts * (balance_is_hierarchical(shape) ? shape->gpus / shape->nodes : shape->gpus))
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--distinct: %u physical experts of %u experts cannot all be on different GPUs",
+                         shape->replicas, shape->experts);
+    BalanceShape parts = *shape;
+    if (!balance_is_hierarchical(shape))
+        parts.groups = parts.nodes = 1;
+    Layer layer = {&parts, loads, request->distinct, BALANCE_STEPS, arena};
+    const Solution solution = solve_layer(&layer, placement);
+    if (!request->distinct)
+        keep_better(shape, loads, placement, arena);
+    sort_slots(shape, placement);
+    *bound = balance_of_largest(shape, loads, solution.bound);
+    return STATUS_OK;
+}

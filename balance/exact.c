@@ -1,0 +1,155 @@
+/* Branch and bound: first how many replicas each expert gets, then where each goes, largest first. */
+
+#include "balance/domain.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SMALL = 32 };
+
+typedef struct Exact {
+    const Domain *domain;
+    Filling *best;
+    double largest; /* of the best */
+    double mean;
+    int64_t *steps;        /* left */
+    uint32_t order[SMALL]; /* experts by falling load */
+    uint32_t count[SMALL];
+    /* while items are packed */
+    uint32_t item[SMALL];                 /* experts of the items, by falling share */
+    double share[SMALL], left[SMALL + 1]; /* left[i]: of items i and after, together */
+    uint32_t gpu[SMALL];                  /* of the items so far */
+    uint32_t used[SMALL];                 /* slots of a GPU */
+    double load[SMALL];
+} Exact;
+
+static bool is_over(const Exact *x) { return *x->steps <= 0 || !is_less(x->mean, x->largest); }
+
+static void keep(Exact *x)
+{
+    const Domain *domain = x->domain;
+    uint32_t next[SMALL];
+    memcpy(next, domain->first, domain->gpus * sizeof *next);
+    for (uint32_t i = 0; i < domain->slots; i++)
+        x->best->expert[next[x->gpu[i]]++] = x->item[i];
+    filling_update(domain, x->best);
+    x->largest = filling_largest(domain, x->best);
+}
+
+/* Whether a GPU before this one is like it. No expert whose items are still to come is on either. */
+static bool is_repetition(const Exact *x, uint32_t gpu)
+{
+    const uint32_t *first = x->domain->first;
+    for (uint32_t g = 0; g < gpu; g++)
+        if (x->load[g] == x->load[gpu] && x->used[g] == x->used[gpu] &&
+            first[g + 1] - first[g] == first[gpu + 1] - first[gpu])
+            return true;
+    return false;
+}
+
+static bool holds(const Exact *x, uint32_t i, uint32_t gpu)
+{
+    for (uint32_t k = i; k-- > 0 && x->item[k] == x->item[i];)
+        if (x->gpu[k] == gpu)
+            return true;
+    return false;
+}
+
+/* What is left fits below the best only if the room below it is large enough. */
+static bool has_room(const Exact *x, uint32_t i)
+{
+    double room = 0;
+    for (uint32_t g = 0; g < x->domain->gpus; g++)
+        if (x->used[g] < x->domain->first[g + 1] - x->domain->first[g])
+            room += x->largest - x->load[g];
+    return room > x->left[i] * (1 - equal_loads);
+}
+
+static void pack(Exact *x, uint32_t i)
+{
+    const Domain *domain = x->domain;
+    if (i == domain->slots) {
+        keep(x);
+        return;
+    }
+    if (!has_room(x, i))
+        return;
+    const bool again = i && x->item[i - 1] == x->item[i]; /* replicas of an expert go to GPUs in their order */
+    for (uint32_t g = again ? x->gpu[i - 1] : 0; g < domain->gpus && !is_over(x); g++) {
+        const double before = x->load[g];
+        if (x->used[g] == domain->first[g + 1] - domain->first[g] || !is_less(before + x->share[i], x->largest) ||
+            (domain->distinct && holds(x, i, g)) || (!again && is_repetition(x, g)))
+            continue;
+        --*x->steps;
+        x->gpu[i] = g;
+        x->used[g]++;
+        x->load[g] += x->share[i];
+        pack(x, i + 1);
+        x->load[g] = before;
+        x->used[g]--;
+    }
+}
+
+static void pack_counts(Exact *x)
+{
+    const Domain *domain = x->domain;
+    uint32_t items = 0;
+    for (uint32_t i = 0; i < domain->experts; i++) { /* insertion by falling share */
+        const uint32_t e = x->order[i];
+        const double share = domain->loads[e] / x->count[e];
+        uint32_t at = items;
+        for (; at && x->share[at - 1] < share; at--)
+            ;
+        memmove(x->item + at + x->count[e], x->item + at, (items - at) * sizeof *x->item);
+        memmove(x->share + at + x->count[e], x->share + at, (items - at) * sizeof *x->share);
+        for (uint32_t r = 0; r < x->count[e]; r++, items++) {
+            x->item[at + r] = e;
+            x->share[at + r] = share;
+        }
+    }
+    x->left[items] = 0;
+    for (uint32_t i = items; i-- > 0;)
+        x->left[i] = x->left[i + 1] + x->share[i];
+    memset(x->used, 0, sizeof x->used);
+    memset(x->load, 0, sizeof x->load);
+    pack(x, 0);
+}
+
+/* Counts of the experts from order[i] on, which have `slots` together. */
+static void choose(Exact *x, uint32_t i, uint32_t slots)
+{
+    const Domain *domain = x->domain;
+    const uint32_t others = domain->experts - i - 1, e = x->order[i];
+    const uint32_t most = domain->distinct && slots - others > domain->gpus ? domain->gpus : slots - others;
+    for (uint32_t count = others ? 1 : slots; count <= most && !is_over(x); count++) {
+        if (!is_less(domain->loads[e] / count, x->largest))
+            continue;
+        --*x->steps;
+        x->count[e] = count;
+        if (others)
+            choose(x, i + 1, slots - count);
+        else
+            pack_counts(x);
+    }
+}
+
+bool filling_exact(const Domain *domain, Filling *filling, Arena *arena)
+{
+    if (domain->slots > SMALL || *domain->steps <= 0)
+        return false;
+    Exact *x = arena_allocate(arena, sizeof *x);
+    x->domain = domain;
+    x->steps = domain->steps;
+    x->best = filling;
+    x->largest = filling_largest(domain, filling);
+    x->mean = domain_mean(domain);
+    for (uint32_t e = 0; e < domain->experts; e++) {
+        uint32_t at = e;
+        for (; at && domain->loads[x->order[at - 1]] < domain->loads[e]; at--)
+            x->order[at] = x->order[at - 1];
+        x->order[at] = e;
+    }
+    choose(x, 0, domain->slots);
+    return *x->steps > 0;
+}
