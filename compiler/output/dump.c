@@ -93,12 +93,18 @@ static const char *causes_text(const Compilation *c, const Timeline *timeline)
                         messages);
 }
 
+void put_recipe_proof(const RecipeFound *found, const char *unit, FILE *stream)
+{
+    fputs("no order takes less", stream);
+    if (found->bound < found->makespan)
+        fprintf(stream, " than %.6g%s", found->bound, unit);
+}
+
 /* How `overlap F&B auto` was filled in. */
 static void describe_recipe(const RecipeFound *found, const char *unit, FILE *stream)
 {
-    fprintf(stream, "  overlap F&B auto: the layers of an F&B take %g%s; no order takes less", found->makespan, unit);
-    if (found->bound < found->makespan)
-        fprintf(stream, " than %g%s", found->bound, unit);
+    fprintf(stream, "  overlap F&B auto: the layers of an F&B take %.6g%s; ", found->makespan, unit);
+    put_recipe_proof(found, unit, stream);
     putc('\n', stream);
 }
 

@@ -15,4 +15,7 @@ void dump_plan(const Schedule *schedule, const Program *program, FILE *stream); 
 void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream);
 void describe_search(const SearchProgress *found, FILE *stream); /* how `order auto` was filled in, a line */
 
+/* What is proven of the result of `overlap F&B auto`: "no order takes less", with a time if the search did not end. */
+void put_recipe_proof(const RecipeFound *found, const char *unit, FILE *stream);
+
 #endif

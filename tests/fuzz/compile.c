@@ -62,9 +62,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     Source source = {
         .path = is_order ? "fuzz.csv" : "fuzz.dps", .text = arena_text(&arena, (const char *)data, size), .size = size};
     source_lines(&source, &arena);
+    static const atomic_int stopped = 1;
     const Parameters parameters = {0};
-    Costs costs =
-        costs_unit; /* for `overlap F&B auto`, which every other source finds without the times that it needs */
+    /* `overlap F&B auto` needs times of components: sources of an odd size have them, the others come to its error. */
+    Costs costs = costs_unit;
     costs.parts[RECIPE_ATTENTION][RECIPE_F] = costs.parts[RECIPE_MLP][RECIPE_B] = 3;
     costs.parts[RECIPE_DISPATCH][RECIPE_F] = costs.parts[RECIPE_COMBINE][RECIPE_B] = 2;
     Compilation compilation = {.arena = &arena,
@@ -72,7 +73,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                .parameters = &parameters,
                                .costs = size % 2 ? &costs : NULL,
                                .reached = stop_large,
-                               .search = &(const SearchControl){.stop = &(const atomic_int){1}}};
+                               .search = &(const SearchControl){.stop = &stopped}};
     Error error = {""};
     const Status status = compile(&compilation, &error);
     demand(!*error.text, error.text);
