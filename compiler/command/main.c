@@ -247,8 +247,40 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
     return STATUS_OK;
 }
 
+/* The inside of an F&B: as the schedule's recipe and the costs predict it, and in a trace of the PyTorch profiler. */
+static Status run_diff_inside(Job *job, Error *error)
+{
+    Compilation *c = &job->compilation;
+    KinetoMap map;
+    KinetoTrace trace;
+    KinetoProfile profile;
+    if (job->options.emit_count || job->options.step)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "dpc diff --map prints the inside of an F&B: it goes with no --emit and no --step");
+    TRY(kineto_map_read(job->options.map, c->arena, &map, error));
+    TRY(kineto_read(job->options.inputs[1], c->arena, &trace, error));
+    TRY(kineto_profile(&trace, &map, c->arena, &profile, error));
+    TRY(source_read(job->options.input, c->arena, &job->source, error));
+    TRY(compile(c, error));
+    if (!c->schedule.recipe)
+        return error_set(error, STATUS_BAD_INPUT, "%s says nothing of the inside of an F&B (overlap F&B { ... })",
+                         job->options.input);
+    RecipeTimes predicted = recipe_times(c->schedule.recipe, &c->resolved, c->arena);
+    if (c->resolved.unit < 0 || predicted.makespan <= 0)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "there are no costs of components with a unit; dpc calibrate --map %s -o layer.cost %s makes "
+                         "some for --cost @layer.cost",
+                         job->options.map, trace.path);
+    recipe_times_scale(&predicted, c->resolved.unit * 1e3);
+    const RecipeTimes measured = kineto_recipe_times(&profile, kineto_typical_group(&profile, c->arena), c->arena);
+    emit_overlap_diff(&c->schedule, &predicted, &measured, trace.path, c->arena, stdout);
+    return STATUS_OK;
+}
+
 static Status run_diff(Job *job, Error *error)
 {
+    if (job->options.map)
+        return run_diff_inside(job, error);
     Compilation *c = &job->compilation;
     Trace trace;
     Comparison comparison = {.schedule = &c->schedule, .table = &c->table, .trace = &trace};

@@ -30,6 +30,8 @@ const char command_line_help[] =
     "--step N\n"
     "                                                           which step of it, --emit=html or svg[:FILE] both "
     "timelines\n"
+    "       dpc diff --map FILE [options] FILE.dps TRACE        the inside of an F&B, predicted and in a trace of the "
+    "PyTorch profiler\n"
     "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and "
     "--fastest N\n"
     "                                               where others disturb the machine: of the N shortest steps only\n"
@@ -253,10 +255,11 @@ static Status check_given(Command command, OptionSet given, Error *error)
                              "dpc advise needs to know the sizes: dpc advise --ranks 16 --microbatches 64");
         return STATUS_OK;
     case COMMAND_DIFF:
-        if (given & ~(of_parameters | bit(EMIT) | bit(STEP) | bit(WIDTH)))
-            return error_set(error, STATUS_BAD_USAGE,
-                             "dpc diff goes with --ranks, --microbatches, -D, --cost, --step, --width, --emit=html and "
-                             "--emit=svg only");
+        if (given & ~(of_parameters | bit(EMIT) | bit(STEP) | bit(WIDTH) | bit(MAP)))
+            return error_set(
+                error, STATUS_BAD_USAGE,
+                "dpc diff goes with --ranks, --microbatches, -D, --cost, --step, --map, --width, --emit=html "
+                "and --emit=svg only");
         return STATUS_OK;
     case COMMAND_CALIBRATE:
         if (given & ~(bit(OUTPUT) | bit(FASTEST) | bit(MAP)))
@@ -274,7 +277,7 @@ static Status check_given(Command command, OptionSet given, Error *error)
         if (given & bit(FASTEST))
             return error_set(error, STATUS_BAD_USAGE, "--fastest goes with dpc calibrate");
         if (given & bit(MAP))
-            return error_set(error, STATUS_BAD_USAGE, "--map goes with dpc calibrate");
+            return error_set(error, STATUS_BAD_USAGE, "--map goes with dpc calibrate and dpc diff");
         if (given & bit(SWEEP) && given & (bit(OUTPUT) | bit(EMIT) | bit(EXPLAIN) | bit(DUMP)))
             return error_set(error, STATUS_BAD_USAGE, "--sweep only proves: it goes with no -o, --emit or --dump");
         return STATUS_OK;

@@ -433,3 +433,48 @@ Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *are
     find_blocks(&profiler);
     return profile->span_count ? STATUS_OK : fail_unknown(trace, map, error);
 }
+
+/* --- one group --- */
+
+static int compare_lengths(const void *left, const void *right)
+{
+    const ProfileGroup *a = *(const ProfileGroup *const *)left, *b = *(const ProfileGroup *const *)right;
+    const int64_t a_length = a->end - a->start, b_length = b->end - b->start;
+    if (a_length != b_length)
+        return a_length < b_length ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+uint32_t kineto_typical_group(const KinetoProfile *profile, Arena *arena)
+{
+    const ProfileGroup **groups = arena_array(arena, profile->group_count, sizeof *groups);
+    for (uint32_t i = 0; i < profile->group_count; i++)
+        groups[i] = &profile->groups[i];
+    qsort(groups, profile->group_count, sizeof *groups, compare_lengths);
+    return (uint32_t)(groups[(profile->group_count - 1) / 2] - profile->groups);
+}
+
+RecipeTimes kineto_recipe_times(const KinetoProfile *profile, uint32_t number, Arena *arena)
+{
+    static const double milliseconds = 1e-6; /* in a nanosecond */
+    const ProfileGroup *group = &profile->groups[number];
+    RecipeTimes times = {.layers = profile->layers,
+                         .makespan = (double)(group->end - group->start) * milliseconds,
+                         .hidden = (double)group->both * milliseconds};
+    for (int s = 0; s < RECIPE_STREAMS; s++) {
+        times.spans[s] = arena_array(arena, profile->span_count, sizeof *times.spans[s]);
+        times.busy[s] = (double)group->busy[s] * milliseconds;
+    }
+    for (uint32_t i = 0; i < profile->span_count; i++) {
+        const ProfileSpan *span = &profile->spans[i];
+        if (span->group != number)
+            continue;
+        const RecipeStream stream = communicates(span->subject) ? RECIPE_COMM : RECIPE_COMPUTE;
+        const double start = (double)(span->start - group->start) * milliseconds;
+        const double end = (double)(span->end - group->start) * milliseconds;
+        times.spans[stream][times.counts[stream]++] =
+            (RecipeSpan){subject_entry(span->subject), span->layer, start, end};
+        times.in_turn += end - start;
+    }
+    return times;
+}

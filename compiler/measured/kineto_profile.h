@@ -7,6 +7,7 @@
 
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/kineto_read.h"
+#include "runtime/program/recipe_times.h"
 
 /* One run of a component: from the start of its first kernel to the end of its last. */
 typedef struct ProfileSpan {
@@ -46,5 +47,10 @@ typedef struct KinetoProfile {
 /* Sorts the trace's kernels and launches. All memory is the arena's. STATUS_BAD_INPUT: no kernel is of a component. */
 Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *arena, KinetoProfile *profile,
                       Error *error);
+
+/* The group of median length. */
+uint32_t kineto_typical_group(const KinetoProfile *profile, Arena *arena);
+/* The spans of a group as two streams, in milliseconds from its start on. */
+RecipeTimes kineto_recipe_times(const KinetoProfile *profile, uint32_t group, Arena *arena);
 
 #endif

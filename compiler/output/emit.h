@@ -6,6 +6,7 @@
 #include "compiler/compile.h"
 #include "compiler/output/picture.h"
 #include "compiler/output/terminal.h"
+#include "runtime/program/recipe_times.h"
 
 #include <stdio.h>
 
@@ -23,8 +24,12 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
 
 /* The inside of an F&B under the costs of components: how long it takes, how much of its communication is hidden, how
-   far it is from the shortest order, and both streams, layer by layer, in characters. */
+   far it is from the shortest order, both streams, layer by layer, in characters, and where compute waits. */
 void emit_overlap(const Compilation *compilation, FILE *stream);
+/* One that was predicted beside one that was measured, in the trace at `path`. The schedule has a recipe; times are
+   ms. */
+void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, const RecipeTimes *measured,
+                       const char *path, Arena *arena, FILE *stream);
 
 /* --- pictures of the timeline --- */
 

@@ -3,7 +3,7 @@
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
 #include "runtime/base/counted.h"
-#include "runtime/program/recipe_times.h"
+#include "runtime/program/recipe_waits.h"
 
 #include <math.h>
 #include <string.h>
@@ -78,6 +78,65 @@ static void layer_bounds(const RecipeTimes *times, uint32_t layer, double *begin
                 *begin = fmin(*begin, times->spans[s][i].start);
                 *end = fmax(*end, times->spans[s][i].end);
             }
+}
+
+static double longest_layer(const RecipeTimes *times)
+{
+    double longest = 0, begin, end;
+    for (uint32_t layer = 0; layer < times->layers; layer++) {
+        layer_bounds(times, layer, &begin, &end);
+        longest = fmax(longest, end - begin);
+    }
+    return longest;
+}
+
+static void put_layer(const RecipeTimes *times, uint32_t layer, double scale, FILE *stream)
+{
+    double begin, end;
+    layer_bounds(times, layer, &begin, &end);
+    for (RecipeStream s = 0; s < RECIPE_STREAMS; s++)
+        if (times->counts[s])
+            put_stream(times, s, layer, begin, scale, stream);
+    put_short(times, layer, begin, scale, stream);
+}
+
+/* --- where compute waits --- */
+
+static void put_wait(const RecipeWait *wait, FILE *stream)
+{
+    char before[32], needed[32];
+    recipe_entry_text(wait->waiting.entry, before, sizeof before);
+    fprintf(stream, "  %12.6g  before %s of forward layer %u, ", wait->time, before, wait->waiting.layer);
+    if (!wait->on_entry) {
+        fputs("for its launch: what it needs is there\n", stream);
+        return;
+    }
+    recipe_entry_text(wait->needed, needed, sizeof needed);
+    fprintf(stream, "for %s%s\n", needed, wait->needed_layer == wait->waiting.layer ? "" : " of the layer before");
+}
+
+static void put_waits(const Recipe *recipe, const RecipeTimes *times, const char *title, Arena *arena, FILE *stream)
+{
+    static const double shown = 1e-3; /* of the whole time, at least */
+    const double wait = times->makespan - times->busy[RECIPE_COMPUTE];
+    if (wait < 1e-9 * times->makespan)
+        return;
+    RecipeWait *waits;
+    const uint32_t count = recipe_waits(recipe, times, shown * times->makespan, &waits, arena);
+    fprintf(stream, "\n%scompute waits %.6g of %.6g (%.1f %%)\n", title, wait, times->makespan,
+            100 * wait / times->makespan);
+    double end = 0, rest = wait;
+    for (uint32_t i = 0; i < count; i++) {
+        put_wait(&waits[i], stream);
+        rest -= waits[i].time;
+    }
+    for (uint32_t i = 0; i < times->counts[RECIPE_COMPUTE]; i++)
+        end = fmax(end, times->spans[RECIPE_COMPUTE][i].end);
+    rest -= times->makespan - end;
+    if (times->makespan - end > shown * times->makespan)
+        fprintf(stream, "  %12.6g  at the end, for communication\n", times->makespan - end);
+    if (rest > shown * times->makespan)
+        fprintf(stream, "  %12.6g  in shorter waits and between the kernels of a component\n", rest);
 }
 
 /* What keeping multiprocessors for communication costs. */
@@ -172,19 +231,41 @@ void emit_overlap(const Compilation *compilation, FILE *stream)
     putc('\n', stream);
     put_share(schedule->recipe, costs, stream);
     put_best(compilation, times.makespan, stream);
-    double longest = 0, begin, end;
+    const double scale = columns_of(&times, longest_layer(&times)) / longest_layer(&times);
     for (uint32_t layer = 0; layer < times.layers; layer++) {
-        layer_bounds(&times, layer, &begin, &end);
-        longest = fmax(longest, end - begin);
-    }
-    const double scale = columns_of(&times, longest) / longest;
-    for (uint32_t layer = 0; layer < times.layers; layer++) {
+        double begin, end;
         layer_bounds(&times, layer, &begin, &end);
         fprintf(stream, "\nforward layer %u, backward layer %u, from %.6g to %.6g\n", layer, times.layers - 1 - layer,
                 begin, end);
-        for (RecipeStream s = 0; s < RECIPE_STREAMS; s++)
-            if (times.counts[s])
-                put_stream(&times, s, layer, begin, scale, stream);
-        put_short(&times, layer, begin, scale, stream);
+        put_layer(&times, layer, scale, stream);
     }
+    put_waits(schedule->recipe, &times, "", compilation->arena, stream);
+}
+
+void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, const RecipeTimes *measured,
+                       const char *path, Arena *arena, FILE *stream)
+{
+    const RecipeTimes *const both[] = {predicted, measured};
+    static const char *const names[] = {"predicted", "measured"};
+    fprintf(stream, "%s: an F&B of %s takes %.3f ms as predicted, %.3f ms in %s, error %+.2f %%\n\n", schedule->name,
+            counted(predicted->layers, "layer").text, predicted->makespan, measured->makespan, path,
+            100 * (measured->makespan / predicted->makespan - 1));
+    fprintf(stream, "%-10s %14s %14s %21s\n", "ms", "compute busy", "comm busy", "of comm hidden");
+    for (int i = 0; i < 2; i++)
+        fprintf(stream, "%-10s %14.3f %14.3f %10.3f (%.1f %%)\n", names[i], both[i]->busy[RECIPE_COMPUTE],
+                both[i]->busy[RECIPE_COMM], both[i]->hidden,
+                both[i]->busy[RECIPE_COMM] > 0 ? 100 * both[i]->hidden / both[i]->busy[RECIPE_COMM] : 0);
+    const double longest = fmax(longest_layer(predicted), longest_layer(measured));
+    const double scale = fmax(columns_of(predicted, longest), columns_of(measured, longest)) / longest;
+    for (uint32_t layer = 0; layer < predicted->layers && layer < measured->layers; layer++) {
+        fprintf(stream, "\nforward layer %u, backward layer %u\n", layer, predicted->layers - 1 - layer);
+        for (int i = 0; i < 2; i++) {
+            double begin, end;
+            layer_bounds(both[i], layer, &begin, &end);
+            fprintf(stream, " %s, from %.3f to %.3f\n", names[i], begin, end);
+            put_layer(both[i], layer, scale, stream);
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        put_waits(schedule->recipe, both[i], i ? "measured: " : "predicted: ", arena, stream);
 }

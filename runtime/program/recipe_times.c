@@ -81,3 +81,17 @@ RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena)
     times.hidden = both_busy(&times);
     return times;
 }
+
+void recipe_times_scale(RecipeTimes *times, double factor)
+{
+    for (int s = 0; s < RECIPE_STREAMS; s++) {
+        times->busy[s] *= factor;
+        for (uint32_t i = 0; i < times->counts[s]; i++) {
+            times->spans[s][i].start *= factor;
+            times->spans[s][i].end *= factor;
+        }
+    }
+    times->makespan *= factor;
+    times->in_turn *= factor;
+    times->hidden *= factor;
+}

@@ -54,5 +54,7 @@ RecipeStep recipe_step(const Recipe *recipe, const Costs *costs, RecipeEntry ent
 double recipe_advance(RecipeClock *clock, const RecipeStep *step);
 /* A whole F&B. The spans are the arena's. */
 RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena);
+/* The same in another unit, `factor` of which are one of the old. */
+void recipe_times_scale(RecipeTimes *times, double factor);
 
 #endif

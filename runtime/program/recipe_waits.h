@@ -1,0 +1,19 @@
+#ifndef PROGRAM_RECIPE_WAITS_H
+#define PROGRAM_RECIPE_WAITS_H
+
+/* Where computing waits inside an F&B, and for what: in a predicted F&B or in a measured one. */
+
+#include "runtime/program/recipe_times.h"
+
+typedef struct RecipeWait {
+    RecipeSpan waiting; /* the entry of compute that begins after the wait */
+    double time;        /* since compute was free */
+    bool on_entry;      /* it began when what it needs had ended; false: something else kept it, such as its launch */
+    RecipeEntry needed;
+    uint32_t needed_layer;
+} RecipeWait;
+
+/* The waits longer than `least`, in their order; [returned], the arena's. */
+uint32_t recipe_waits(const Recipe *recipe, const RecipeTimes *times, double least, RecipeWait **waits, Arena *arena);
+
+#endif
