@@ -34,14 +34,6 @@ static Status check_no_parameters(const Compilation *c, Error *error)
                      c->source->path);
 }
 
-static Status verify(const Program *program, Error *error)
-{
-    const Status status = program_verify(program, error);
-    if (status != STATUS_OK) /* our own mistake, and better found here than by dprun */
-        error_prefix(error, "internal error, the program that was made does not pass its verification: ");
-    return status;
-}
-
 Status compile(Compilation *c, Error *error)
 {
     Arena *const arena = c->arena;
@@ -86,8 +78,9 @@ Status compile(Compilation *c, Error *error)
 
     /* proven schedule → program */
     PASS(c->program = lower(schedule, c->source, arena, diagnostics));
+    TRY(prove_program(schedule, c->program, arena, diagnostics, error));
     if (c->memory)
         PASS(memory_check(c->memory, schedule, c->program, diagnostics));
     REACHED(c, FORM_PLAN);
-    return verify(c->program, error);
+    return STATUS_OK;
 }

@@ -1,113 +1,61 @@
-#include "compiler/prove/deadlock.h"
-
 #include "compiler/prove/prove.h"
+
+#include "runtime/program/deadlock.h"
+
+/* Nobody waits for ever. What ranks wait for that do is in prove_order a pass, or an update of another copy; in
+   prove_program the other end of a message, too. */
 
 enum { TEXT = 48 };
 
-/* The shortest cycle through `first`: its ranks in order into `circle`. 0: there is none. */
-static uint32_t circle_through(const Waits *waits, uint32_t ranks, uint32_t first, uint32_t *queue, uint32_t *from,
-                               uint32_t *circle)
+/* The shortest cycle: one error, with a note for each further rank. A help may follow. */
+static void report(const Schedule *schedule, const Deadlock *deadlock, Diagnostics *diagnostics)
 {
-    uint32_t head = 0, tail = 0;
-    for (uint32_t r = 0; r < ranks; r++)
-        from[r] = UINT32_MAX;
-    queue[tail++] = first;
-    while (head < tail) {
-        const uint32_t rank = queue[head++];
-        for (uint32_t i = 0; i < waits[rank].count; i++) {
-            const uint32_t next = waits[rank].on[i].rank;
-            if (next == first) {
-                uint32_t length = 1;
-                for (uint32_t r = rank; r != first; r = from[r])
-                    length++;
-                uint32_t place = length;
-                for (uint32_t r = rank; place > 1; r = from[r])
-                    circle[--place] = r;
-                circle[0] = first;
-                return length;
-            }
-            if (from[next] == UINT32_MAX && waits[next].count) {
-                from[next] = rank;
-                queue[tail++] = next;
-            }
-        }
-    }
-    return 0;
-}
-
-void deadlock_report(const Schedule *schedule, const Waits *waits, Arena *arena, Diagnostics *diagnostics)
-{
-    const uint32_t ranks = schedule->ranks;
-    uint32_t *queue = arena_array(arena, ranks, sizeof *queue), *from = arena_array(arena, ranks, sizeof *from);
-    uint32_t *circle = arena_array(arena, ranks, sizeof *circle), *best = arena_array(arena, ranks, sizeof *best);
-    uint32_t best_length = 0;
-    for (uint32_t r = 0; r < ranks && best_length != 1; r++) {
-        const uint32_t length = waits[r].count ? circle_through(waits, ranks, r, queue, from, circle) : 0;
-        if (length && (!best_length || length < best_length)) {
-            uint32_t *shorter = circle;
-            circle = best;
-            best = shorter;
-            best_length = length;
-        }
-    }
-    for (uint32_t i = 0; i < best_length; i++) {
-        const uint32_t rank = best[i], next = best[(i + 1) % best_length];
-        const Waits *wait = &waits[rank];
-        const Wait *on = wait->on;
-        while (on->rank != next)
-            on++;
-        const Action *halted = &schedule->orders[rank].actions[on->halted_at];
+    for (uint32_t i = 0; i < deadlock->cycle; i++) {
+        const Wait *wait = &deadlock->waits[i];
+        const Action *halted = &schedule->orders[wait->rank].actions[wait->at];
         char here[TEXT], there[TEXT];
         action_text(schedule, halted, here, sizeof here);
-        action_text(schedule, &schedule->orders[on->rank].actions[on->position], there, sizeof there);
-        if (best_length == 1)
+        action_text(schedule, &schedule->orders[wait->on].actions[wait->until], there, sizeof there);
+        if (deadlock->cycle == 1)
             diag_error(diagnostics, halted->span,
-                       "rank %u waits for itself: %s needs %s, which comes later in its order", rank, here, there);
+                       "rank %u waits for itself: %s needs %s, which comes later in its order", wait->rank, here,
+                       there);
         else if (i == 0)
             diag_error(diagnostics, halted->span,
-                       "deadlock: %u ranks wait for each other: rank %u at %s waits for %s of rank %u", best_length,
-                       rank, here, there, on->rank);
+                       "deadlock: %u ranks wait for each other: rank %u at %s waits for %s of rank %u", deadlock->cycle,
+                       wait->rank, here, there, wait->on);
         else
-            diag_note(diagnostics, halted->span, "rank %u at %s waits for %s of rank %u", rank, here, there, on->rank);
+            diag_note(diagnostics, halted->span, "rank %u at %s waits for %s of rank %u", wait->rank, here, there,
+                      wait->on);
     }
 }
 
-Waits deadlock_waits_of_update(const Schedule *schedule, const PassTable *table, const uint32_t *position,
-                               const Action *update, uint32_t halted_at, Arena *arena)
+/* --- the passes of the orders --- */
+
+/* What a rank waits for that cannot go on: what its pass needs, or both halves of an F&B, or the copies that an update
+   meets. `position` says where every rank is. */
+static WaitList *list_waits(const Schedule *schedule, const PassTable *table, const uint32_t *position, uint32_t rank,
+                            Arena *arena)
 {
-    Waits waits = {.on = arena_array(arena, schedule->copies[update->stage].count, sizeof *waits.on)};
+    uint32_t at = position[rank];
+    const Order *order = &schedule->orders[rank];
+    const Action *pass = &order->actions[at];
+    const uint32_t most = pass->kind == ACTION_U ? schedule->copies[pass->stage].count : 2;
+    WaitList *list = arena_allocate(arena, sizeof *list);
+    list->waits = arena_array(arena, most, sizeof *list->waits);
     Dependence there;
-    for (uint32_t i = 0; pass_meets(schedule, table, update, i, &there); i++)
+    for (uint32_t i = 0; pass_meets(schedule, table, pass, i, &there); i++)
         if (position[there.rank] < there.position)
-            waits.on[waits.count++] = (Wait){there.rank, there.position, halted_at};
-    return waits;
-}
-
-/* What each rank waits for where the passes of the orders cannot go on. */
-static Waits *waits_of_passes(const Schedule *schedule, const PassTable *table, const uint32_t *at, Arena *arena)
-{
-    Waits *waits = arena_array(arena, schedule->ranks, sizeof *waits);
-    for (uint32_t r = 0; r < schedule->ranks; r++) {
-        const Order *order = &schedule->orders[r];
-        uint32_t position = at[r];
-        bool more = position < order->count;
-        if (more && order->actions[position].kind == ACTION_U) {
-            waits[r] = deadlock_waits_of_update(schedule, table, at, &order->actions[position], position, arena);
+            list->waits[list->count++] = (Wait){rank, at, there.rank, there.position};
+    for (bool more = true; more && at < order->count; at++) {
+        pass = &order->actions[at];
+        if (action_is_message(pass))
             continue;
-        }
-        waits[r].on = arena_array(arena, 2, sizeof *waits[r].on);
-        while (more) {
-            const Action *pass = &order->actions[position];
-            Dependence needed;
-            if (!action_is_message(pass)) {
-                if (pass_dependence(schedule, table, pass, &needed) && at[needed.rank] <= needed.position)
-                    waits[r].on[waits[r].count++] = (Wait){needed.rank, needed.position, position};
-                more = pass->overlap;
-            }
-            more = more && ++position < order->count;
-        }
+        if (pass_dependence(schedule, table, pass, &there) && position[there.rank] <= there.position)
+            list->waits[list->count++] = (Wait){rank, at, there.rank, there.position};
+        more = pass->overlap;
     }
-    return waits;
+    return list;
 }
 
 bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics,
@@ -115,7 +63,70 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 {
     if (timeline_run(schedule, table, &costs_unit, arena, times))
         return true;
-    deadlock_report(schedule, waits_of_passes(schedule, table, times->position, arena), arena, diagnostics);
+    Deadlock deadlock;
+    WaitList **lists = arena_array(arena, schedule->ranks, sizeof *lists);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        if (times->position[r] < schedule->orders[r].count)
+            lists[r] = list_waits(schedule, table, times->position, r, arena);
+    deadlock_cycle(lists, schedule->ranks, arena, &deadlock);
+    report(schedule, &deadlock, diagnostics);
     diag_help(diagnostics, "one of these must come earlier in its rank's order");
     return false;
+}
+
+/* --- the program --- */
+
+/* The action at which a rank halts with an instruction: messages and REDUCE come in the order of the messages and of
+   the updates that several copies meet for. The order's count where there is none. */
+static uint32_t action_of(const Schedule *schedule, const Program *program, uint32_t rank, uint32_t at)
+{
+    const Order *order = &schedule->orders[rank];
+    uint32_t halts = 0, position = 0;
+    for (uint32_t i = 0; i < at && i < program->ranks[rank].instruction_count; i++) {
+        const uint8_t opcode = program->ranks[rank].instructions[i].opcode;
+        halts += opcode_is_post(opcode) || opcode == OP_REDUCE;
+    }
+    for (; position < order->count; position++) {
+        const Action *action = &order->actions[position];
+        const bool together = action->kind == ACTION_U && schedule->copies[action->stage].count > 1;
+        if ((together || action_is_message(action)) && halts-- == 0)
+            break;
+    }
+    return position;
+}
+
+/* Turns instructions into actions. False where there is no cycle of actions. */
+static bool find_actions(const Schedule *schedule, const Program *program, Deadlock *deadlock)
+{
+    bool good = deadlock->cycle > 0;
+    for (uint32_t i = 0; i < deadlock->cycle; i++) {
+        Wait *wait = &deadlock->waits[i];
+        wait->at = action_of(schedule, program, wait->rank, wait->at);
+        wait->until = action_of(schedule, program, wait->on, wait->until);
+        good = good && wait->at < schedule->orders[wait->rank].count && wait->until < schedule->orders[wait->on].count;
+    }
+    return good;
+}
+
+Status prove_program(const Schedule *schedule, const Program *program, Arena *arena, Diagnostics *diagnostics,
+                     Error *error)
+{
+    Deadlock deadlock;
+    const Status status = program_verify_deadlock(program, arena, &deadlock, error);
+    if (status == STATUS_OK)
+        return status;
+    if (!find_actions(schedule, program, &deadlock)) { /* our own mistake, and better found here than by dprun */
+        error_prefix(error, "internal error, the program that was made does not pass its verification: ");
+        return status;
+    }
+    *error->text = 0;
+    report(schedule, &deadlock, diagnostics);
+    if (deadlock.runs_buffered)
+        diag_help(
+            diagnostics,
+            "it runs where one message is buffered on each link; dpc demands an order that runs where none is, as "
+            "no transport has to buffer one");
+    diag_help(diagnostics, "one of these must come earlier in its rank's order; or leave out all SEND and RECV: dpc "
+                           "places them so that the order runs");
+    return status;
 }

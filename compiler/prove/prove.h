@@ -5,6 +5,7 @@
    What fails is a diagnostic that names ranks, passes and source lines. */
 
 #include "compiler/schedule/timeline.h"
+#include "runtime/program/program.h"
 
 /* Every order is legal as far as one rank can tell: microbatches and stages in range; every F, and every B or I and W,
    exactly once and on the rank of its stage; F before its backward, I before its W; the halves of an F&B are an F and a
@@ -21,9 +22,15 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
                  Timeline *times);
 
 /* The communication in the orders, derived or written by hand: every value that another rank needs is sent once, after
-   the pass that makes it, and received once, before the pass that needs it, and nothing else is; both ends of each
-   directed pair of ranks agree on the order of its messages; and if every rank runs its order strictly one after the
-   other, each send waiting for its receive and each receive for its send, all ranks come to their end. */
+   the pass that makes it, and received once, before the pass that needs it, and nothing else is; and both ends of each
+   directed pair of ranks agree on the order of its messages. */
 bool prove_messages(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);
+
+/* The program that was made of the schedule passes its verification: above all, if every rank runs its instructions
+   strictly one after the other, each send waiting for its receive and each receive for its send, all ranks come to
+   their end. STATUS_BAD_INPUT with a diagnostic where they do not; anything else that fails is the compiler's mistake,
+   and `error` says so. */
+Status prove_program(const Schedule *schedule, const Program *program, Arena *arena, Diagnostics *diagnostics,
+                     Error *error);
 
 #endif

@@ -1,165 +1,201 @@
+#include "runtime/program/deadlock.h"
+
 #include "runtime/program/verify.h"
 
+#include <stdarg.h>
 #include <string.h>
 
-/* Says why nobody can go on: the shortest circle of waits, or a rank that waits for one that has ended. */
+/* --- the shortest cycle --- */
 
-enum { TEXT_SIZE = 400, CIRCLE_MAX = 4, OTHERS_MAX = 4, NOBODY = UINT32_MAX };
+/* Follows the waits breadth first, until one is for `start`. reached[r] is the wait that led to rank r; its `on` is r.
+ */
+static bool returns_to(uint32_t start, WaitList *const *lists, uint32_t ranks, Wait *reached, uint32_t *queue)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < ranks; r++)
+        reached[r].on = ranks;
+    queue[count++] = start;
+    for (uint32_t i = 0; i < count; i++) {
+        WaitList *list = lists[queue[i]];
+        if (list->followed == start + 1)
+            continue;
+        list->followed = start + 1;
+        for (uint32_t w = 0; w < list->count; w++) {
+            const uint32_t on = list->waits[w].on;
+            if (!lists[on] || reached[on].on == on)
+                continue;
+            reached[on] = list->waits[w];
+            reached[on].rank = queue[i];
+            if (on == start)
+                return true;
+            queue[count++] = on;
+        }
+    }
+    return false;
+}
 
-typedef struct Search {
-    const Verifier *verifier;
-    uint32_t *came_from, *distance, *queue; /* [ranks]; distance 0: not reached */
-    uint32_t queued;
-    bool norm_seen; /* all who are at NORM wait for the same ranks: the first reached speaks for the others */
-} Search;
+bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlock *deadlock)
+{
+    Wait *reached = arena_array(arena, ranks, sizeof *reached);
+    uint32_t *queue = arena_array(arena, ranks, sizeof *queue);
+    *deadlock = (Deadlock){.waits = arena_array(arena, ranks, sizeof *deadlock->waits)};
+    if (!reached || !queue || !deadlock->waits)
+        return false;
+    for (uint32_t start = 0; start < ranks; start++) {
+        if (!lists[start] || !returns_to(start, lists, ranks, reached, queue))
+            continue;
+        uint32_t length = 1;
+        for (uint32_t r = reached[start].rank; r != start; r = reached[r].rank)
+            length++;
+        if (deadlock->cycle && length >= deadlock->cycle)
+            continue;
+        deadlock->cycle = length;
+        for (uint32_t r = start; length-- > 0; r = reached[r].rank)
+            deadlock->waits[length] = reached[r];
+    }
+    return true;
+}
 
-/* The ranks that `rank` waits for, one a call, NOBODY after the last; *position begins as 0. */
-static uint32_t next_awaited(const Verifier *verifier, uint32_t rank, uint32_t *position)
+/* --- of a program --- */
+
+/* The ranks that have not arrived at a REDUCE or NORM, where `rank` is. */
+static bool list_absent(Verifier *verifier, const Instruction *instruction, uint32_t rank, WaitList *list)
 {
     const RankState *state = &verifier->ranks[rank];
-    const Instruction *instruction = &state->program->instructions[state->next];
-    if (verifier_message(instruction))
-        return (*position)++ ? NOBODY : instruction->peer;
-    if (instruction->opcode == OP_NORM) {
-        while (*position < verifier->program->rank_count) {
-            const uint32_t other = (*position)++;
-            if (!verifier->ranks[other].normed)
-                return other;
+    const Group *group = instruction->opcode == OP_REDUCE ? &verifier->program->groups[instruction->peer] : NULL;
+    const uint32_t members = group ? group->member_count : verifier->program->rank_count;
+    list->waits = arena_array(&verifier->arena, members, sizeof *list->waits);
+    for (uint32_t m = 0; list->waits && m < members; m++) {
+        const RankState *other = &verifier->ranks[group ? group->members[m].rank : m];
+        if (group ? other->chunks[group->members[m].chunk].reductions < state->chunks[instruction->chunk].reductions
+                  : !other->normed)
+            list->waits[list->count++].on = (uint32_t)(other - verifier->ranks);
+    }
+    return list->waits;
+}
+
+/* What every rank waits for, [ranks]; NULL: no memory. All that are at the same collective share a list. */
+static WaitList **list_waits(Verifier *verifier)
+{
+    const Program *program = verifier->program;
+    WaitList **lists = arena_array(&verifier->arena, program->rank_count, sizeof *lists);
+    WaitList *collectives = arena_array(&verifier->arena, program->group_count + 1u, sizeof *collectives);
+    WaitList *messages = arena_array(&verifier->arena, program->rank_count, sizeof *messages);
+    Wait *ends = arena_array(&verifier->arena, program->rank_count, sizeof *ends);
+    if (!lists || !collectives || !messages || !ends)
+        return NULL;
+    for (uint32_t r = 0; r < program->rank_count; r++) {
+        const RankState *state = &verifier->ranks[r];
+        const Instruction *instruction = &state->program->instructions[state->next];
+        if (state->ended)
+            continue;
+        if (verifier_message(instruction)) {
+            ends[r].on = instruction->peer;
+            messages[r] = (WaitList){.waits = &ends[r], .count = 1};
+            lists[r] = &messages[r];
+            continue;
         }
-        return NOBODY;
+        lists[r] = &collectives[instruction->opcode == OP_REDUCE ? instruction->peer : program->group_count];
+        if (!lists[r]->waits && !list_absent(verifier, instruction, r, lists[r]))
+            return NULL;
     }
-    const Group *group = &verifier->program->groups[instruction->peer];
-    while (*position < group->member_count) {
-        const GroupMember *member = &group->members[(*position)++];
-        if (verifier->ranks[member->rank].chunks[member->chunk].reductions <
-            state->chunks[instruction->chunk].reductions)
-            return member->rank;
-    }
-    return NOBODY;
+    return lists;
 }
 
-static void reach(Search *search, uint32_t rank, uint32_t from, uint32_t distance)
+/* The other end of a message, or the same collective, in the instructions that are left to the other rank. */
+static uint32_t find_awaited(const Verifier *verifier, const Wait *wait)
 {
-    if (search->distance[rank] || search->verifier->ranks[rank].ended)
-        return;
-    search->distance[rank] = distance;
-    search->came_from[rank] = from;
-    search->queue[search->queued++] = rank;
-}
-
-/* Breadth first along the waits: the length of the shortest circle through `start`, NOBODY when none is below
-   `limit`. */
-static uint32_t circle_through(Search *search, uint32_t start, uint32_t limit)
-{
-    const Verifier *verifier = search->verifier;
-    memset(search->distance, 0, verifier->program->rank_count * sizeof *search->distance);
-    search->queued = 0;
-    search->norm_seen = false;
-    uint32_t rank = start, distance = 0;
-    for (uint32_t taken = 0;; taken++) {
-        const RankState *state = &verifier->ranks[rank];
-        const bool norm = state->program->instructions[state->next].opcode == OP_NORM;
-        if (!norm || !search->norm_seen)
-            for (uint32_t position = 0, to; (to = next_awaited(verifier, rank, &position)) != NOBODY;)
-                reach(search, to, rank, distance + 1);
-        search->norm_seen |= norm;
-        if (search->distance[start])
-            return search->distance[start];
-        if (taken == search->queued)
-            return NOBODY;
-        rank = search->queue[taken];
-        distance = search->distance[rank];
-        if (distance + 1 >= limit)
-            return NOBODY;
+    const RankState *state = &verifier->ranks[wait->rank], *other = &verifier->ranks[wait->on];
+    const Instruction *mine = &state->program->instructions[wait->at];
+    const Operand *message = verifier_message(mine);
+    for (uint32_t i = other->next; i < other->program->instruction_count; i++) {
+        const Instruction *theirs = &other->program->instructions[i];
+        if (!message && theirs->opcode == mine->opcode && theirs->peer == mine->peer)
+            return i;
+        if (!message || !opcode_is_post(theirs->opcode) || theirs->chunk >= other->program->chunk_count)
+            continue;
+        const Operand *end = verifier_message(theirs);
+        if (end->kind != message->kind && theirs->peer == wait->rank &&
+            verifier_label(&other->chunks[theirs->chunk], theirs, end) == state->labels[message->slot])
+            return i;
     }
+    return POSITION_NOWHERE;
 }
 
-static void append(Error *error, const char *text)
+static bool find_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock)
+{
+    const uint32_t ranks = verifier->program->rank_count;
+    WaitList **lists = list_waits(verifier);
+    if (!lists || !deadlock_cycle(lists, ranks, arena, deadlock))
+        return false;
+    for (uint32_t i = 0; i < deadlock->cycle; i++) {
+        Wait *wait = &deadlock->waits[i];
+        wait->at = verifier->ranks[wait->rank].next;
+        wait->until = find_awaited(verifier, wait);
+        lists[wait->rank] = NULL;
+    }
+    deadlock->count = deadlock->cycle;
+    for (uint32_t r = 0; r < ranks; r++)
+        for (uint32_t w = 0; lists[r] && w < lists[r]->count; w++) {
+            const uint32_t on = lists[r]->waits[w].on;
+            if (!deadlock->cycle && !verifier->ranks[on].ended)
+                continue;
+            deadlock->waits[deadlock->count++] = (Wait){r, verifier->ranks[r].next, on, POSITION_NOWHERE};
+            break;
+        }
+    deadlock->runs_buffered = deadlock->cycle && verifier_runs_buffered(verifier->program);
+    return true;
+}
+
+/* --- in words --- */
+
+enum { TEXT_SIZE = 400, SHOWN_MAX = 4 };
+
+static void append(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void append(Error *error, const char *format, ...)
 {
     const size_t used = strlen(error->text);
-    snprintf(error->text + used, sizeof error->text - used, "%s", text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(error->text + used, sizeof error->text - used, format, arguments);
+    va_end(arguments);
 }
 
-static void append_wait(const Verifier *verifier, uint32_t rank, const char *before, uint32_t awaited,
-                        const char *after)
+static void append_wait(const Program *program, const Wait *wait, const char *before, Error *error)
 {
-    char place[TEXT_SIZE], line[TEXT_SIZE + 100];
-    verifier_place_text(verifier, rank, verifier->ranks[rank].next, place, sizeof place);
-    snprintf(line, sizeof line, "%s%s waits for rank %u%s", before, place, awaited, after);
-    append(verifier->error, line);
+    char place[TEXT_SIZE];
+    verifier_place_text(program, wait->rank, wait->at, place, sizeof place);
+    append(error, "%s%s waits for rank %u", before, place, wait->on);
 }
 
-static void explain(Search *search, uint32_t best_start, uint32_t best)
+static void describe(const Program *program, const Deadlock *deadlock, Error *error)
 {
-    const Verifier *verifier = search->verifier;
-    const uint32_t ranks = verifier->program->rank_count;
-    circle_through(search, best_start, best + 1);
-    /* came_from leads backwards; turned round in `queue`, it is the order of the waits. */
-    uint32_t rank = best_start;
-    for (uint32_t i = best; i-- > 0; rank = search->came_from[rank])
-        search->queue[i] = search->came_from[rank];
-    char text[TEXT_SIZE];
-    snprintf(text, sizeof text, "deadlock: %u ranks wait for each other in a circle", best);
-    error_set(verifier->error, STATUS_BAD_INPUT, "%s", text);
-    const uint32_t shown = best <= CIRCLE_MAX ? best : CIRCLE_MAX - 1;
+    const Wait *waits = deadlock->waits;
+    const uint32_t cycle = deadlock->cycle, others = deadlock->count - cycle;
+    const uint32_t shown = cycle <= SHOWN_MAX ? cycle : SHOWN_MAX - 1;
+    error_set(error, STATUS_BAD_INPUT, "deadlock: ");
+    if (!cycle) {
+        append_wait(program, waits, "", error);
+        append(error, ", which has ended");
+        return;
+    }
+    append(error, "%u ranks wait for each other", cycle);
     for (uint32_t i = 0; i < shown; i++)
-        append_wait(verifier, search->queue[i], "\n  ", search->queue[(i + 1) % best], "");
-    if (shown < best) {
-        snprintf(text, sizeof text, "\n  ... and so on over %u more, back to rank %u", best - shown, search->queue[0]);
-        append(verifier->error, text);
-    }
-    memset(search->distance, 0, ranks * sizeof *search->distance);
-    for (uint32_t i = 0; i < best; i++)
-        search->distance[search->queue[i]] = 1;
-    uint32_t others = 0;
-    for (uint32_t r = 0; r < ranks; r++) {
-        if (verifier->ranks[r].ended || search->distance[r])
-            continue;
-        uint32_t position = 0;
-        if (others++ < OTHERS_MAX)
-            append_wait(verifier, r, "\n  besides, ", next_awaited(verifier, r, &position), "");
-    }
-    if (others > OTHERS_MAX) {
-        snprintf(text, sizeof text, "\n  besides, %u more", others - OTHERS_MAX);
-        append(verifier->error, text);
-    }
+        append_wait(program, &waits[i], "\n  ", error);
+    if (shown < cycle)
+        append(error, "\n  ... and so on over %u more, back to rank %u", cycle - shown, waits[0].rank);
+    for (uint32_t i = 0; i < others && i < SHOWN_MAX; i++)
+        append_wait(program, &waits[cycle + i], "\n  besides, ", error);
+    if (others > SHOWN_MAX)
+        append(error, "\n  besides, %u more", others - SHOWN_MAX);
+    if (deadlock->runs_buffered)
+        append(error, "\n  it runs where one message is buffered on each link; no transport has to buffer one");
 }
 
-Status verifier_explain_deadlock(Verifier *verifier)
+Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock)
 {
-    const uint32_t ranks = verifier->program->rank_count;
-    Search search = {.verifier = verifier,
-                     .came_from = arena_array(&verifier->arena, ranks, sizeof *search.came_from),
-                     .distance = arena_array(&verifier->arena, ranks, sizeof *search.distance),
-                     .queue = arena_array(&verifier->arena, ranks, sizeof *search.queue)};
-    if (!search.came_from || !search.distance || !search.queue)
+    if (!find_deadlock(verifier, arena, deadlock))
         return error_set(verifier->error, STATUS_RUN_FAILED, "no memory to explain the deadlock");
-    uint32_t best = NOBODY, best_start = 0;
-    for (uint32_t r = 0; r < ranks; r++) {
-        const uint32_t length = verifier->ranks[r].ended ? NOBODY : circle_through(&search, r, best);
-        if (length < best) {
-            best = length;
-            best_start = r;
-        }
-    }
-    if (best != NOBODY) {
-        explain(&search, best_start, best);
-        if (verifier_runs_buffered(verifier->program))
-            append(verifier->error,
-                   "\n  it runs where one message is buffered on each link; no transport has to buffer one");
-        return STATUS_BAD_INPUT;
-    }
-    /* Every wait leads on or to a rank that has ended; without a circle some must lead there. */
-    error_set(verifier->error, STATUS_BAD_INPUT, "deadlock: ");
-    for (uint32_t r = 0; r < ranks; r++) {
-        if (verifier->ranks[r].ended)
-            continue;
-        for (uint32_t position = 0, to; (to = next_awaited(verifier, r, &position)) != NOBODY;) {
-            if (verifier->ranks[to].ended) {
-                append_wait(verifier, r, "", to, ", which has ended");
-                return STATUS_BAD_INPUT;
-            }
-        }
-    }
+    describe(verifier->program, deadlock, verifier->error);
     return STATUS_BAD_INPUT;
 }

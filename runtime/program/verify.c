@@ -12,9 +12,8 @@
 
 enum { TEXT_SIZE = 160 };
 
-int verifier_place_text(const Verifier *verifier, uint32_t rank, uint32_t index, char *text, size_t size)
+int verifier_place_text(const Program *program, uint32_t rank, uint32_t index, char *text, size_t size)
 {
-    const Program *program = verifier->program;
     const Instruction *instruction = &program->ranks[rank].instructions[index];
     char words[TEXT_SIZE], line[16] = "";
     program_instruction_text(program, rank, instruction, words, sizeof words);
@@ -28,7 +27,7 @@ static Status refuse(const Verifier *verifier, uint32_t rank, const char *format
 static Status refuse(const Verifier *verifier, uint32_t rank, const char *format, ...)
 {
     char place[2 * TEXT_SIZE + 200], words[sizeof verifier->error->text];
-    verifier_place_text(verifier, rank, verifier->ranks[rank].next, place, sizeof place);
+    verifier_place_text(verifier->program, rank, verifier->ranks[rank].next, place, sizeof place);
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(words, sizeof words, format, arguments);
@@ -68,6 +67,13 @@ static Status refuse_slot(const Verifier *verifier, uint32_t rank, const Operand
                   word_text(verifier, word, holds), needs);
 }
 
+uint64_t verifier_label(const ChunkState *chunk, const Instruction *instruction, const Operand *operand)
+{
+    const ContentInfo *content = &content_table[operand->content];
+    return (chunk->label | instruction->microbatch | (uint64_t)content->label << LABEL_KIND_SHIFT) +
+           (uint64_t)((int64_t)content->maker * (1 << LABEL_STAGE_SHIFT));
+}
+
 static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruction *instruction,
                          const ChunkState *chunk, const Operand *operand)
 {
@@ -87,8 +93,7 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
                               chunk->stage, verifier->program->stages, content->what);
             return STATUS_OK;
         }
-        label = (chunk->label | instruction->microbatch | (uint64_t)content->label << LABEL_KIND_SHIFT) +
-                (uint64_t)((int64_t)content->maker * (1 << LABEL_STAGE_SHIFT));
+        label = verifier_label(chunk, instruction, operand);
     }
     state->labels[operand->slot] = label;
     if (slot >= state->program->slots[operand->class]) {
@@ -558,7 +563,7 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
     const uint64_t mine = state->labels[operand->slot], their = other->labels[their_operand->slot];
     if (mine != their) {
         char place[2 * TEXT_SIZE + 200];
-        verifier_place_text(verifier, peer, other->next, place, sizeof place);
+        verifier_place_text(verifier->program, peer, other->next, place, sizeof place);
         return refuse_message(verifier, rank, operand->kind == OPERAND_POST_SEND, mine, their, place);
     }
     apply_operands(state, instruction);
@@ -622,18 +627,29 @@ static Status run(Verifier *verifier)
     return STATUS_OK;
 }
 
-static Status verify(Verifier *verifier)
+static Status verify(Verifier *verifier, Arena *arena, Deadlock *deadlock)
 {
     TRY(verifier_prepare(verifier));
     TRY(run(verifier));
-    return verifier->ended == verifier->program->rank_count ? STATUS_OK : verifier_explain_deadlock(verifier);
+    const bool complete = verifier->ended == verifier->program->rank_count;
+    return complete ? STATUS_OK : verifier_explain_deadlock(verifier, arena, deadlock);
+}
+
+Status program_verify_deadlock(const Program *program, Arena *arena, Deadlock *deadlock, Error *error)
+{
+    Verifier verifier = {.program = program, .error = error};
+    *deadlock = (Deadlock){0};
+    const Status status = verify(&verifier, arena, deadlock);
+    arena_free(&verifier.arena);
+    return status;
 }
 
 Status program_verify(const Program *program, Error *error)
 {
-    Verifier verifier = {.program = program, .error = error};
-    const Status status = verify(&verifier);
-    arena_free(&verifier.arena);
+    Arena arena = {0};
+    Deadlock deadlock;
+    const Status status = program_verify_deadlock(program, &arena, &deadlock, error);
+    arena_free(&arena);
     return status;
 }
 

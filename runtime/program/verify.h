@@ -4,6 +4,7 @@
 /* The state of a verification, shared by structure.c (the static part), verify.c (the run) and deadlock.c (what to say
    when it gets stuck). */
 
+#include "runtime/program/deadlock.h"
 #include "runtime/program/operands.h"
 
 /* What a slot holds, in one word: its state, a LabelKind, pipe, stage and microbatch. */
@@ -98,17 +99,20 @@ typedef struct Verifier {
 /* Checks all that can be seen without running and makes the state of the start. */
 Status verifier_prepare(Verifier *verifier);
 
-/* STATUS_BAD_INPUT: nobody can go on, and why. */
-Status verifier_explain_deadlock(Verifier *verifier);
+/* Why nobody can go on, with the arena's memory and in words. STATUS_BAD_INPUT, or STATUS_RUN_FAILED without memory. */
+Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock);
 /* Whether the program passes its verification where each rank's next message to another is buffered. */
 bool verifier_runs_buffered(const Program *program);
+
+/* What a slot operand of the instruction holds, which has a content: a slot's word without its state. */
+uint64_t verifier_label(const ChunkState *chunk, const Instruction *instruction, const Operand *operand);
 
 /* The slot operand of a SEND or RECEIVE; NULL for any other instruction. */
 const Operand *verifier_message(const Instruction *instruction);
 
 /* "rank 1, instruction 12 `F m3 x2 y- c1 t4` (dualpipe.dps:17)" of the instruction at `index`. Returns what snprintf
    returns. */
-int verifier_place_text(const Verifier *verifier, uint32_t rank, uint32_t index, char *text, size_t size);
+int verifier_place_text(const Program *program, uint32_t rank, uint32_t index, char *text, size_t size);
 
 static inline const Place *verifier_place(const Verifier *verifier, uint32_t pipe, uint32_t stage)
 {

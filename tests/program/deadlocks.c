@@ -1,14 +1,12 @@
-/* Ranks that wait for each other, or for one that has ended: the shortest circle is shown. */
+/* Ranks that wait for each other, or for one that has ended: the shortest cycle is shown. */
 
-#include "runtime/program/program.h"
+#include "runtime/program/deadlock.h"
 #include "tests/program/damage.h"
 
 /* Both ranks send first. */
-static void a_circle_of_two_is_shown(void **state)
+static Program *both_send_first(Arena *arena)
 {
-    (void)state;
-    Arena arena = {0};
-    Program *program = copy_program(&arena, bidirectional(&arena));
+    Program *program = copy_program(arena, bidirectional(arena));
     /* Move each rank's first SEND_F behind its F and before its first RECV_F. */
     for (uint32_t r = 0; r < 2; r++) {
         const Instruction receive = *at(program, r, OP_RECEIVE_FORWARD, 0);
@@ -18,15 +16,51 @@ static void a_circle_of_two_is_shown(void **state)
             insert(program, r, send, receive);
         }
     }
-    assert_refused(program, "deadlock: 2 ranks wait for each other in a circle|"
+    return program;
+}
+
+static void a_cycle_of_two_is_shown(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Program *program = both_send_first(&arena);
+    assert_refused(program, "deadlock: 2 ranks wait for each other|"
                             "\n  rank 0, instruction|SEND_F|(generated.dps:|waits for rank 1\n  rank 1|waits for rank 0"
                             "|\n  it runs where one message is buffered on each link");
     arena_free(&arena);
 }
 
-/* In a ring of ranks each waits for the one before: a circle longer than what is printed of it, and one rank beside
+/* Each rank waits in its SEND_F until the other reaches the RECV_F of the same microbatch. */
+static void a_cycle_is_returned_with_instructions(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    Program *program = both_send_first(&arena);
+    Deadlock deadlock;
+    Error error = {""};
+    assert_int_equal(program_verify_deadlock(program, &arena, &deadlock, &error), STATUS_BAD_INPUT);
+    assert_int_equal(deadlock.cycle, 2);
+    assert_int_equal(deadlock.count, 2);
+    assert_true(deadlock.runs_buffered);
+    for (uint32_t r = 0; r < 2; r++) {
+        const Wait *wait = &deadlock.waits[r];
+        assert_int_equal(wait->rank, r);
+        assert_int_equal(wait->on, 1 - r);
+        const Instruction *mine = &program->ranks[r].instructions[wait->at];
+        const Instruction *theirs = &program->ranks[1 - r].instructions[wait->until];
+        assert_int_equal(mine->opcode, OP_SEND_FORWARD);
+        assert_int_equal(theirs->opcode, OP_RECEIVE_FORWARD);
+        assert_int_equal(theirs->microbatch, mine->microbatch);
+        assert_int_equal(theirs->peer, r);
+    }
+    assert_int_equal(program_verify_deadlock(bidirectional(&arena), &arena, &deadlock, &error), STATUS_OK);
+    assert_int_equal(deadlock.count, 0);
+    arena_free(&arena);
+}
+
+/* In a ring of ranks each waits for the one before: a cycle longer than what is printed of it, and one rank beside
    it. */
-static void a_long_circle_is_cut_short(void **state)
+static void a_long_cycle_is_cut_short(void **state)
 {
     (void)state;
     enum { RANKS = 9, RING = 8 };
@@ -102,16 +136,24 @@ static void reductions_in_different_orders_are_a_deadlock(void **state)
     *second = kept;
     assert_refused(program, "deadlock: 2 ranks|REDUCE0 group0|REDUCE|group1|waits for rank 1|waits for rank 0");
     Error error = {""};
-    assert_int_equal(program_verify(program, &error), STATUS_BAD_INPUT);
-    assert_null(strstr(error.text, "buffered")); /* a buffer changes nothing for these */
+    Deadlock deadlock;
+    assert_int_equal(program_verify_deadlock(program, &arena, &deadlock, &error), STATUS_BAD_INPUT);
+    assert_false(deadlock.runs_buffered); /* a buffer changes nothing for these */
+    assert_null(strstr(error.text, "buffered"));
+    /* rank 0 waits at group 0 for the second REDUCE of rank 1, which waits at group 1 for the second of rank 0 */
+    for (uint32_t r = 0; r < 2; r++) {
+        assert_int_equal(deadlock.waits[r].at, find(program, r, OP_REDUCE, 0));
+        assert_int_equal(deadlock.waits[r].until, find(program, 1 - r, OP_REDUCE, 1));
+    }
     arena_free(&arena);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_circle_of_two_is_shown),
-        cmocka_unit_test(a_long_circle_is_cut_short),
+        cmocka_unit_test(a_cycle_of_two_is_shown),
+        cmocka_unit_test(a_cycle_is_returned_with_instructions),
+        cmocka_unit_test(a_long_cycle_is_cut_short),
         cmocka_unit_test(waiting_for_a_rank_that_ends_is_shown),
         cmocka_unit_test(reductions_in_different_orders_are_a_deadlock),
     };
