@@ -10,13 +10,13 @@ static Status operate(Device *device, const Op *op, const OpMemory *memory, Erro
 {
     switch (op->kind) {
 #define OPERATION(name, SHAPE, OPERANDS)                                                            \
-    case OP_##name: {                                                                               \
+    case OPERATION_##name: {                                                                               \
         const struct name##_operands *o = &memory->name;                                            \
         return OPERATION_FUNCTION(name)(device ARGUMENTS_##SHAPE OPERANDS, error);                  \
     }
 #define OPERAND(effect, type, operand) , o->operand
 #include "runtime/device/operations.def"
-    case OP_KINDS: break;
+    case OPERATION_KINDS: break;
     }
     return error_set(error, STATUS_RUN_FAILED, "no operation of kind %d", (int)op->kind);
 }

@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-const OpInfo op_info[OP_KINDS] = {
-#define OPERATION(name, SHAPE, OPERANDS) [OP_##name] = {#name, {OPERANDS}},
+const OpInfo op_info[OPERATION_KINDS] = {
+#define OPERATION(name, SHAPE, OPERANDS) [OPERATION_##name] = {#name, {OPERANDS}},
 #define OPERAND(effect, type, name) {#name, EFFECT_##effect},
 #include "runtime/device/operations.def"
 };
@@ -33,7 +33,7 @@ void op_list_free(OpList *list)
 /* False: the operation is left out, as nobody wants what it would write. */
 static bool find_memory(const Op *op, void *const *bases, OpMemory *memory)
 {
-    for (int i = 0; i < OP_OPERANDS; i++) {
+    for (int i = 0; i < OPERATION_OPERANDS; i++) {
         const Address *address = &op->operands[i];
         char *base = address->base ? bases[address->base - 1] : NULL;
         memory->operands[i] = base ? base + address->offset : NULL;
@@ -46,7 +46,7 @@ static bool find_memory(const Op *op, void *const *bases, OpMemory *memory)
 Status op_run_one(Device *device, const Op *op, const OpMemory *memory, Error *error)
 {
     const OpInfo *info = &op_info[op->kind];
-    for (int i = 0; i < OP_OPERANDS && info->operands[i].effect != EFFECT_NONE; i++)
+    for (int i = 0; i < OPERATION_OPERANDS && info->operands[i].effect != EFFECT_NONE; i++)
         if (!memory->operands[i] && info->operands[i].effect != EFFECT_MAY_READ &&
             info->operands[i].effect != EFFECT_MAY_ADD)
             return error_set(error, STATUS_RUN_FAILED, "%s: operand %s has no memory", info->name,

@@ -14,10 +14,10 @@ typedef struct Device Device;
 typedef struct Kernel Kernel;
 
 typedef enum OpKind {
-#define OPERATION(name, SHAPE, OPERANDS) OP_##name,
+#define OPERATION(name, SHAPE, OPERANDS) OPERATION_##name,
 #define OPERAND(effect, type, name)
 #include "runtime/device/operations.def"
-    OP_KINDS
+    OPERATION_KINDS
 } OpKind;
 
 typedef enum OpEffect {
@@ -31,7 +31,7 @@ typedef enum OpEffect {
     EFFECT_CHANGE
 } OpEffect;
 
-enum { OP_OPERANDS = 6 };
+enum { OPERATION_OPERANDS = 6 };
 
 typedef struct OpOperand {
     const char *name;
@@ -40,10 +40,10 @@ typedef struct OpOperand {
 
 typedef struct OpInfo {
     const char *name;
-    OpOperand operands[OP_OPERANDS]; /* in the order of the table; the rest is EFFECT_NONE */
+    OpOperand operands[OPERATION_OPERANDS]; /* in the order of the table; the rest is EFFECT_NONE */
 } OpInfo;
 
-extern const OpInfo op_info[OP_KINDS];
+extern const OpInfo op_info[OPERATION_KINDS];
 
 /* Memory that is known when a list runs: `offset` bytes from a base. Bases are numbered from 1; 0 is NULL. */
 typedef struct Address {
@@ -66,7 +66,7 @@ typedef struct Op {
     } name;
 #define OPERAND(effect, type, name) Address name;
 #include "runtime/device/operations.def"
-        Address operands[OP_OPERANDS];
+        Address operands[OPERATION_OPERANDS];
     };
 } Op;
 
@@ -78,7 +78,7 @@ typedef union OpMemory {
     } name;
 #define OPERAND(effect, type, name) type name;
 #include "runtime/device/operations.def"
-    void *operands[OP_OPERANDS];
+    void *operands[OPERATION_OPERANDS];
 } OpMemory;
 
 typedef struct OpList {
@@ -91,7 +91,7 @@ typedef struct OpList {
 void op_append(OpList *list, const Op *op);
 /* One that has a kernel and, in the order of the table, these operands. */
 #define APPEND(list, name, its_kernel, ...) \
-    op_append(list, &(Op){.kind = OP_##name, .kernel = (its_kernel), .name = {__VA_ARGS__}})
+    op_append(list, &(Op){.kind = OPERATION_##name, .kernel = (its_kernel), .name = {__VA_ARGS__}})
 void op_list_free(OpList *list);
 
 /* Runs operations begin .. end - 1 of the list in their order. An operand is `offset` bytes behind bases[base - 1], or

@@ -16,7 +16,7 @@ static Status open(Component *c, Error *error)
 
 static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
-    op_append(list, &(Op){.kind = OP_embedding_forward,
+    op_append(list, &(Op){.kind = OPERATION_embedding_forward,
                           .rows = c->rows,
                           .columns = c->config.hidden,
                           .sequence = c->config.sequence,
@@ -26,7 +26,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
 
 static void backward_weight(const Component *c, const PassAddresses *at, OpList *list)
 {
-    op_append(list, &(Op){.kind = OP_embedding_backward,
+    op_append(list, &(Op){.kind = OPERATION_embedding_backward,
                           .rows = c->rows,
                           .columns = c->config.hidden,
                           .sequence = c->config.sequence,

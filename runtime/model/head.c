@@ -48,10 +48,10 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
            p.normed, p.statistics);
     APPEND(list, linear_forward, c->kernels[TO_LOGITS], p.normed, component_weights(c, at, VOCABULARY), no_address,
            no_address, p.logits);
-    op_append(
-        list,
-        &(Op){.kind = OP_to_floats, .count = c->rows * c->config.vocabulary, .to_floats = {p.logits, at->outputs}});
-    op_append(list, &(Op){.kind = OP_cross_entropy,
+    op_append(list, &(Op){.kind = OPERATION_to_floats,
+                          .count = c->rows * c->config.vocabulary,
+                          .to_floats = {p.logits, at->outputs}});
+    op_append(list, &(Op){.kind = OPERATION_cross_entropy,
                           .kernel = c->kernels[LOSS],
                           .scale = c->loss_scale,
                           .cross_entropy = {at->targets, p.logits, at->loss}});

@@ -54,7 +54,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
     const Parts p = parts_of(c, at);
     APPEND(list, norm_forward, c->kernels[NORM], at->x, component_weights(c, at, GAIN), component_weights(c, at, SHIFT),
            p.normed, p.statistics);
-    op_append(list, &(Op){.kind = OP_linear_gelu_forward,
+    op_append(list, &(Op){.kind = OPERATION_linear_gelu_forward,
                           .kernel = c->kernels[TO_WIDE],
                           .gelu = c->kernels[GELU],
                           .linear_gelu_forward = {p.normed, component_weights(c, at, UP),
@@ -66,7 +66,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
 static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
     const Parts p = parts_of(c, at);
-    op_append(list, &(Op){.kind = OP_linear_gelu_backward_input,
+    op_append(list, &(Op){.kind = OPERATION_linear_gelu_backward_input,
                           .kernel = c->kernels[TO_NARROW],
                           .gelu = c->kernels[GELU],
                           .linear_gelu_backward_input = {at->dy, component_weights(c, at, DOWN), p.wide, p.dwide}});

@@ -29,7 +29,7 @@ static Status open(Component *c, Error *error)
 static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
     op_append(list,
-              &(Op){.kind = OP_linear_gelu_forward,
+              &(Op){.kind = OPERATION_linear_gelu_forward,
                     .kernel = c->kernels[TO_WIDE],
                     .gelu = c->kernels[GELU],
                     .linear_gelu_forward = {at->x, component_weights(c, at, UP), no_address, at->context, at->stash}});
@@ -40,7 +40,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
 static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
     op_append(list,
-              &(Op){.kind = OP_linear_gelu_backward_input,
+              &(Op){.kind = OPERATION_linear_gelu_backward_input,
                     .kernel = c->kernels[TO_NARROW],
                     .gelu = c->kernels[GELU],
                     .linear_gelu_backward_input = {at->dy, component_weights(c, at, DOWN), at->context, at->gradient}});

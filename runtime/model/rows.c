@@ -10,8 +10,9 @@ static Status open(Component *c, Error *error)
 
 static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
-    op_append(list,
-              &(Op){.kind = OP_from_floats, .count = c->rows * c->config.hidden, .from_floats = {at->inputs, at->y}});
+    op_append(
+        list,
+        &(Op){.kind = OPERATION_from_floats, .count = c->rows * c->config.hidden, .from_floats = {at->inputs, at->y}});
 }
 
 const ComponentKind component_rows = {"rows", open, forward, NULL, NULL};

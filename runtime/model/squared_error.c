@@ -12,8 +12,8 @@ static Status open(Component *c, Error *error)
 static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
     const size_t count = c->rows * c->config.hidden;
-    op_append(list, &(Op){.kind = OP_to_floats, .count = count, .to_floats = {at->x, at->outputs}});
-    op_append(list, &(Op){.kind = OP_squared_error,
+    op_append(list, &(Op){.kind = OPERATION_to_floats, .count = count, .to_floats = {at->x, at->outputs}});
+    op_append(list, &(Op){.kind = OPERATION_squared_error,
                           .count = count,
                           .scale = c->loss_scale,
                           .squared_error = {at->x, at->targets, at->stash, at->loss}});
@@ -22,7 +22,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
 static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
     if (at->dx.base)
-        op_append(list, &(Op){.kind = OP_copy,
+        op_append(list, &(Op){.kind = OPERATION_copy,
                               .count = c->rows * c->config.hidden * c->device->run->size[ELEMENTS],
                               .copy = {at->stash, at->dx}});
 }

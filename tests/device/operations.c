@@ -345,8 +345,8 @@ static void test_lists(void **state)
         const Tensor x = normal(8), y = poisoned(ELEMENTS, 8);
         float wanted[8], first[2];
         OpList list = {0};
-        op_append(&list, &(Op){.kind = OP_copy, .count = 8 * size, .copy = {{1, 0}, {2, 0}}});
-        op_append(&list, &(Op){.kind = OP_to_floats, .count = 2, .to_floats = {{2, 3 * size}, {3, 0}}});
+        op_append(&list, &(Op){.kind = OPERATION_copy, .count = 8 * size, .copy = {{1, 0}, {2, 0}}});
+        op_append(&list, &(Op){.kind = OPERATION_to_floats, .count = 2, .to_floats = {{2, 3 * size}, {3, 0}}});
         assert_false(list.failed);
         OK(op_run(devices[d], &list, 0, 2, (void *[]){x.at[d], y.at[d], NULL}, &error));
         OK(op_run(devices[d], &list, 0, 2, (void *[]){x.at[d], y.at[d], first}, &error));

@@ -23,6 +23,6 @@ static inline Status run_op(Device *device, OpKind kind, Op op, const OpMemory *
 }
 
 #define RUN_OP(device, error, name, shape, ...) \
-    run_op(device, OP_##name, shape, &(OpMemory){.name = {__VA_ARGS__}}, error)
+    run_op(device, OPERATION_##name, shape, &(OpMemory){.name = {__VA_ARGS__}}, error)
 
 #endif
