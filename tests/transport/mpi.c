@@ -266,8 +266,8 @@ static int run_mpi(int processes, const char *scenario, int ranks)
 
 /* Where a process is stopped, Open MPI's mpirun sometimes fails when it ends the others, after all has been said. It
    crashes or kills itself: 4.1.4 in 11 of 160 runs of ends-in-finalize (without odls_base_sigkill_timeout 0 in 20 of 80
-   of ends-before-close), 5.0.7, too; it would say so of a rank. On a crowded machine it has also hung after its own last
-   words, which it writes when all ranks have ended. */
+   of ends-before-close), 5.0.7, too; it would say so of a rank. On a crowded machine it has also hung after its own
+   last words, which it writes when all ranks have ended. */
 enum { MPIRUN_FAILS = 4 };
 static bool mpirun_failed(int ended)
 {
