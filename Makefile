@@ -338,6 +338,11 @@ test-sanitized:
 .PHONY: tests
 tests: $(TESTS) $(BUILD)/tests/fuzz/compile
 
+# Every number of a training is what it was at an earlier commit, for changes that shall not change any.
+.PHONY: equal
+equal: all $(BUILD)/tests/cuda/fake/dprun
+	BUILD=$(BUILD) MAKE="$(MAKE)" SCHEDULES="$(SCHEDULES)" sh tests/equal/equal.sh $(or $(BEFORE),$(error say which commit: make equal BEFORE=COMMIT))
+
 # --- where the programs are at hand without a path: PREFIX, below DESTDIR for those who make packages ---
 PREFIX  ?= /usr/local
 DESTDIR ?=
