@@ -52,7 +52,7 @@ ComponentTimes component_times(const KinetoProfile *profiles, int count, Arena *
 static void put_name(uint8_t subject, char name[static 32])
 {
     const RecipeEntry entry = subject_entry(subject);
-    snprintf(name, 32, "%s.%c", recipe_component_names[entry.component], recipe_pass_letters[entry.pass]);
+    snprintf(name, 32, "%s.%c", part_names[entry.component], part_pass_letters[entry.pass]);
 }
 
 static void put_method(const KinetoProfile *profile, FILE *stream)

@@ -44,8 +44,8 @@ static void name_key(MapKey *key)
     const char *suffix = use_suffixes[key->use];
     if (key->subject < SUBJECT_PASS) {
         const RecipeEntry entry = subject_entry(key->subject);
-        snprintf(key->text, sizeof key->text, "%s.%c%s", recipe_component_names[entry.component],
-                 recipe_pass_letters[entry.pass], suffix);
+        snprintf(key->text, sizeof key->text, "%s.%c%s", part_names[entry.component], part_pass_letters[entry.pass],
+                 suffix);
     } else {
         snprintf(key->text, sizeof key->text, "%s%s",
                  key->subject == SUBJECT_COMM ? "comm"

@@ -16,8 +16,7 @@ enum {
 
 static int span_name(const RecipeSpan *span, char name[static 32])
 {
-    return snprintf(name, 32, "%c %s", recipe_pass_letters[span->entry.pass],
-                    recipe_component_names[span->entry.component]);
+    return snprintf(name, 32, "%c %s", part_pass_letters[span->entry.pass], part_names[span->entry.component]);
 }
 
 static int columns_of(const RecipeTimes *times, double longest)
@@ -194,7 +193,7 @@ static void put_best(const Compilation *c, double makespan, FILE *stream)
     const Recipe *recipe = c->schedule.recipe;
     const char *unit = costs_unit_text(&c->resolved);
     uint32_t components = 0;
-    for (RecipeComponent component = 0; component < RECIPE_COMPONENTS; component++)
+    for (ModelPart component = 0; component < RECIPE_COMPONENTS; component++)
         components |= (uint32_t)recipe_has(recipe, component, RECIPE_F) << component;
     if (ast_searches_recipe(c->tree)) {
         Recipe published = recipe_published(components);

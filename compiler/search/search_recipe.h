@@ -17,7 +17,7 @@ typedef struct RecipeFound {
     double bound; /* proven: no order takes less. Equal to the makespan if the search ran to its end (1e-9 relative) */
 } RecipeFound;
 
-/* The components of which the costs give a time, as bits 1 << RecipeComponent. 0: none takes any time. */
+/* The components of which the costs give a time, as bits 1 << ModelPart. 0: none takes any time. */
 uint32_t recipe_components_timed(const Costs *costs);
 
 /* The order of these components in DeepSeek's training profile (github.com/deepseek-ai/profile-data, 2025), without a

@@ -27,11 +27,11 @@ static bool read_entry(const WrittenEntry *written, RecipeEntry *entry, Diagnost
 {
     static const RecipePass passes[] = {
         [ACTION_F] = RECIPE_F, [ACTION_B] = RECIPE_B, [ACTION_I] = RECIPE_B, [ACTION_W] = RECIPE_W};
-    const RecipeComponent component = recipe_component(written->component.symbol->text);
+    const ModelPart component = recipe_component(written->component.symbol->text);
     if (component == RECIPE_COMPONENTS) {
         unknown(&written->component, "component of a layer",
-                "attention, dispatch, mlp and combine, and perceptron in the model mlp", recipe_component_names,
-                RECIPE_COMPONENTS, diagnostics);
+                "attention, dispatch, mlp and combine, and perceptron in the model mlp", part_names, RECIPE_COMPONENTS,
+                diagnostics);
         return false;
     }
     if (written->pass == ACTION_U || written->chunk != NO_CHUNK) {

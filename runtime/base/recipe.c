@@ -2,26 +2,22 @@
 
 #include <string.h>
 
-#define COMPONENT(name, text, communicates) [RECIPE_##name] = text,
-const char *const recipe_component_names[RECIPE_COMPONENTS] = {RECIPE_COMPONENT_LIST};
-#undef COMPONENT
-#define COMPONENT(name, text, communicates) [RECIPE_##name] = communicates,
-const bool recipe_communicates[RECIPE_COMPONENTS] = {RECIPE_COMPONENT_LIST};
-#undef COMPONENT
+#define PART(number, name, role, passes) ((role) == PART_COMMUNICATES),
+const bool recipe_communicates[MODEL_PARTS] = {MODEL_PART_LIST};
+#undef PART
 const char *const recipe_stream_names[RECIPE_STREAMS] = {"compute", "comm"};
-const char recipe_pass_letters[RECIPE_PASSES] = {'F', 'B', 'W'};
 
-RecipeComponent recipe_component(const char *name)
+ModelPart recipe_component(const char *name)
 {
-    RecipeComponent component = 0;
-    while (component < RECIPE_COMPONENTS && strcmp(recipe_component_names[component], name) != 0)
+    ModelPart component = 0;
+    while (component < RECIPE_COMPONENTS && strcmp(part_names[component], name) != 0)
         component++;
     return component;
 }
 
 int recipe_entry_text(RecipeEntry entry, char *text, size_t size)
 {
-    return snprintf(text, size, "%s(%c)", recipe_component_names[entry.component], recipe_pass_letters[entry.pass]);
+    return snprintf(text, size, "%s(%c)", part_names[entry.component], part_pass_letters[entry.pass]);
 }
 
 bool recipe_entry_same(RecipeEntry a, RecipeEntry b) { return a.component == b.component && a.pass == b.pass; }
@@ -58,7 +54,7 @@ static uint32_t count_of(const Recipe *recipe, RecipeEntry entry)
     return count;
 }
 
-bool recipe_has(const Recipe *recipe, RecipeComponent component, RecipePass pass)
+bool recipe_has(const Recipe *recipe, ModelPart component, RecipePass pass)
 {
     return count_of(recipe, (RecipeEntry){(uint8_t)component, (uint8_t)pass}) > 0;
 }
@@ -71,7 +67,7 @@ bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed)
     }
     const int step = entry.pass == RECIPE_F ? -1 : 1;
     for (int c = entry.component + step; c >= 0 && c < RECIPE_COMPONENTS; c += step)
-        if (recipe_has(recipe, (RecipeComponent)c, entry.pass)) {
+        if (recipe_has(recipe, (ModelPart)c, entry.pass)) {
             *needed = (RecipeEntry){(uint8_t)c, entry.pass};
             return true;
         }
@@ -120,7 +116,7 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
         return false;
     }
     recipe_entry_text(entry, text, sizeof text);
-    const char *const name = recipe_component_names[entry.component];
+    const char *const name = part_names[entry.component];
     if (recipe_communicates[entry.component] && entry.pass == RECIPE_W) {
         snprintf(fault->text, sizeof fault->text, "%s: %s communicates and has no weights", text, name);
         snprintf(fault->help, sizeof fault->help, "of what communicates there are F and B");
@@ -144,7 +140,7 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
 
 static bool check_complete(const Recipe *recipe, RecipeFault *fault)
 {
-    for (RecipeComponent c = 0; c < RECIPE_COMPONENTS; c++) {
+    for (ModelPart c = 0; c < RECIPE_COMPONENTS; c++) {
         const RecipePass last = recipe_communicates[c] ? RECIPE_B : RECIPE_W;
         bool any = false;
         for (RecipePass pass = 0; pass <= last; pass++)

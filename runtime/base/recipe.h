@@ -9,36 +9,17 @@
    it needs: F of a component for the F of the component before it in the layer, B for the B of the component behind it,
    W for its own B. B is the input half of a backward, W the weight half; what communicates has no W. */
 
+#include "runtime/base/parts.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-/* What layers are made of, in the order of their forward; dispatch and combine are the all-to-alls before and behind
-   experts. A model need not have them all. COMPONENT(name, text, communicates) */
-/* clang-format off */
-#define RECIPE_COMPONENT_LIST                   \
-    COMPONENT(ATTENTION, "attention", false)    \
-    COMPONENT(DISPATCH, "dispatch", true)       \
-    COMPONENT(MLP, "mlp", false)                \
-    COMPONENT(COMBINE, "combine", true)         \
-    COMPONENT(PERCEPTRON, "perceptron", false)
-
-typedef enum RecipeComponent {
-#define COMPONENT(name, text, communicates) RECIPE_##name,
-    RECIPE_COMPONENT_LIST
-#undef COMPONENT
-    RECIPE_COMPONENTS
-} RecipeComponent;
-/* clang-format on */
-
-typedef enum RecipePass { RECIPE_F, RECIPE_B, RECIPE_W, RECIPE_PASSES } RecipePass;
 typedef enum RecipeStream { RECIPE_COMPUTE, RECIPE_COMM, RECIPE_STREAMS } RecipeStream;
 
-extern const char *const recipe_component_names[RECIPE_COMPONENTS];
-extern const bool recipe_communicates[RECIPE_COMPONENTS];
+extern const bool recipe_communicates[MODEL_PARTS];
 extern const char *const recipe_stream_names[RECIPE_STREAMS];
-extern const char recipe_pass_letters[RECIPE_PASSES];
 
 typedef struct RecipeEntry {
     uint8_t component, pass;
@@ -55,8 +36,8 @@ typedef struct Recipe {
     uint16_t share, whole; /* of a device's multiprocessors comm takes share in whole; 0 in 0: not said */
 } Recipe;
 
-/* The component of that name, or RECIPE_COMPONENTS. */
-RecipeComponent recipe_component(const char *name);
+/* The part of a layer of that name, or RECIPE_COMPONENTS. */
+ModelPart recipe_component(const char *name);
 bool recipe_entry_same(RecipeEntry a, RecipeEntry b);
 /* "mlp(B)". Returns what snprintf returns. */
 int recipe_entry_text(RecipeEntry entry, char *text, size_t size);
@@ -65,7 +46,7 @@ int recipe_entry_text(RecipeEntry entry, char *text, size_t size);
 void recipe_put(const Recipe *recipe, const char *before, const char *after, FILE *stream);
 
 /* Whether the recipe has the entry, in either stream. */
-bool recipe_has(const Recipe *recipe, RecipeComponent component, RecipePass pass);
+bool recipe_has(const Recipe *recipe, ModelPart component, RecipePass pass);
 /* What an entry waits for within its layer; false: nothing. */
 bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed);
 

@@ -1,8 +1,8 @@
 #ifndef MODEL_COMPONENT_H
 #define MODEL_COMPONENT_H
 
-/* A part of a stage with its own F, I and W. To add one: a file that fills in a ComponentKind, and a line in stage.c
-   that puts it where it belongs.
+/* A part of a stage with its own F, I and W. To add one: a row in runtime/base/parts.h, a file that
+   fills in a ComponentKind, and its place in a ModelSpec (spec.h).
 
    When its stage is opened, a component appends the operations of its passes to lists. PassAddresses says where its
    operands will be: x is its input and y its output, wherever they live; context, stash, gradient and parameters are
@@ -32,7 +32,7 @@ typedef struct PassAddresses {
 enum { PASS_BASES = sizeof(PassBuffers) / sizeof(void *) };
 
 typedef struct ComponentKind {
-    const char *name;
+    ModelPart part; /* its name and its costs: runtime/base/parts.h */
     /* Fills in parameters, sizes and kernels; config, device and place are there. */
     Status (*open)(Component *component, Error *error);
     /* Append the operations of F, I and W; NULL: it has none. */
@@ -51,6 +51,8 @@ struct Component {
     Parameter parameters[COMPONENT_PARAMETERS];
     size_t parameter_count;
     size_t context, stash, gradient, workspace; /* elements */
+    size_t data_bytes; /* of a microbatch's inputs (the first component of a model) or targets (the last one) */
+    size_t outputs;    /* the last component: elements of the model's output */
     const Kernel *kernels[COMPONENT_KERNELS];
 };
 
@@ -72,7 +74,7 @@ Address component_master_at(const Component *component, Address address, size_t 
 /* Parts begin on a cache line whenever the buffer does. */
 size_t component_round(size_t elements);
 
-extern const ComponentKind component_embedding, component_attention, component_mlp, component_head; /* gpt */
-extern const ComponentKind component_rows, component_perceptron, component_squared_error;           /* mlp */
+extern const ComponentKind component_embedding, component_attention, component_mlp, component_head;
+extern const ComponentKind component_rows, component_perceptron, component_squared_error;
 
 #endif

@@ -1,7 +1,7 @@
 #include "runtime/base/arena.h"
 #include "runtime/base/file.h"
 #include "runtime/base/settings.h"
-#include "runtime/model/model.h"
+#include "runtime/model/spec.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -43,62 +43,38 @@ static const Key keys[] = {
 };
 enum { KEYS = sizeof keys / sizeof *keys, GIVEN_MODEL = 1 << KEYS };
 
-static const struct {
-    const char *name;
-    ModelConfig config;
-} models[] = {
-    {"gpt",
-     {.kind = MODEL_GPT,
-      .hidden = 96,
-      .heads = 4,
-      .sequence = 64,
-      .microbatch_size = 1,
-      .vocabulary = 256,
-      .seed = 1,
-      .learning_rate = 4e-3,
-      .warmup_steps = 20,
-      .beta1 = 0.9,
-      .beta2 = 0.95,
-      .epsilon = 1e-8,
-      .weight_decay = 0.1,
-      .clip_norm = 1}},
-    {"mlp",
-     {.kind = MODEL_MLP,
-      .hidden = 256,
-      .heads = 1,
-      .sequence = 64,
-      .microbatch_size = 1,
-      .vocabulary = 256,
-      .seed = 1,
-      .learning_rate = 1e-3,
-      .warmup_steps = 20,
-      .beta1 = 0.9,
-      .beta2 = 0.95,
-      .epsilon = 1e-8,
-      .weight_decay = 0.01,
-      .clip_norm = 1}},
-};
-enum { MODELS = sizeof models / sizeof *models };
+#define MODEL(name) &model_##name,
+const ModelSpec *const models[] = {MODEL_LIST NULL};
+#undef MODEL
 
-static const ModelConfig *model_named(const char *name)
+static const ModelSpec *model_named(const char *name)
 {
-    for (size_t i = 0; i < MODELS; i++)
-        if (strcmp(models[i].name, name) == 0)
-            return &models[i].config;
+    for (const ModelSpec *const *model = models; *model; model++)
+        if (strcmp((*model)->name, name) == 0)
+            return *model;
     return NULL;
 }
 
-const char *model_kind_name(ModelKind kind)
+const char *model_name(const ModelConfig *config) { return config->model->name; }
+
+bool model_reads_text(const ModelConfig *config) { return config->model->data->is_text; }
+
+/* "gpt, mlp". */
+typedef struct ModelNames {
+    char text[128];
+} ModelNames;
+
+static ModelNames all_models(void)
 {
-    size_t i = 0;
-    while (models[i].config.kind != kind)
-        i++;
-    return models[i].name;
+    ModelNames names = {""};
+    for (size_t i = 0, used = 0; models[i] && used < sizeof names.text; i++)
+        used += (size_t)snprintf(names.text + used, sizeof names.text - used, "%s%s", i ? ", " : "", models[i]->name);
+    return names;
 }
 
 static Status no_model(const char *name, Error *error)
 {
-    return error_set(error, STATUS_BAD_INPUT, "no model '%s'; there are gpt and mlp", name);
+    return error_set(error, STATUS_BAD_INPUT, "no model '%s'; there are: %s", name, all_models().text);
 }
 
 static const Key *key_named(const char *name)
@@ -162,12 +138,12 @@ static Status load_value(void *context, const char *name, const char *value, Err
     loading->is_first = false;
     if (strcmp(name, "model") != 0)
         return set_value(loading->config, name, value, error);
-    const ModelConfig *model = model_named(value);
+    const ModelSpec *model = model_named(value);
     if (!is_first)
         return error_set(error, STATUS_BAD_INPUT, "'model' must be the first key: it sets all others");
     if (!model)
         return no_model(value, error);
-    *loading->config = *model;
+    *loading->config = model->defaults;
     loading->config->given = GIVEN_MODEL;
     return STATUS_OK;
 }
@@ -182,8 +158,8 @@ static Status assign_value(void *context, const char *name, const char *value, E
 
 Status model_config_load(const char *name, ModelConfig *config, Error *error)
 {
-    const ModelConfig *model = name ? model_named(name) : NULL;
-    *config = model ? *model : models[0].config;
+    const ModelSpec *model = name ? model_named(name) : NULL;
+    *config = model ? model->defaults : models[0]->defaults;
     config->given = model ? GIVEN_MODEL : 0;
     if (model || !name)
         return STATUS_OK;
@@ -192,7 +168,7 @@ Status model_config_load(const char *name, ModelConfig *config, Error *error)
     size_t size;
     Status status = file_read(name, &arena, &text, &size, error);
     if (status != STATUS_OK)
-        error_prefix(error, "no built-in model (gpt, mlp) and no readable file: ");
+        error_prefix(error, "no built-in model (%s) and no readable file: ", all_models().text);
     else
         status = settings_take(name, text, size, load_value, &(Loading){config, true}, error);
     arena_free(&arena);
@@ -213,12 +189,12 @@ static void contradict(Error *contradictions, const char *key, const char *there
 }
 
 /* Another model's values, but for those that were given. */
-static void change_model(ModelConfig *config, const ModelConfig *model)
+static void change_model(ModelConfig *config, const ModelSpec *model)
 {
     static const size_t sizes[] = {
         [KEY_U32] = sizeof(uint32_t), [KEY_U64] = sizeof(uint64_t), [KEY_REAL] = sizeof(double)};
     const ModelConfig before = *config;
-    *config = *model;
+    *config = model->defaults;
     config->given = before.given;
     for (const Key *key = keys; key < keys + KEYS; key++)
         if (before.given & given_bit(key))
@@ -227,13 +203,13 @@ static void change_model(ModelConfig *config, const ModelConfig *model)
 
 static Status adopt_model(ModelConfig *config, const char *name, Error *contradictions, Error *error)
 {
-    const ModelConfig *model = model_named(name);
+    const ModelSpec *model = model_named(name);
     if (!model)
         return no_model(name, error);
-    if (model->kind == config->kind)
+    if (model == config->model)
         return STATUS_OK;
     if (config->given & GIVEN_MODEL)
-        contradict(contradictions, "model", name, model_kind_name(config->kind));
+        contradict(contradictions, "model", name, model_name(config));
     else
         change_model(config, model);
     return STATUS_OK;
@@ -259,6 +235,16 @@ Status model_config_adopt(ModelConfig *config, const char *name, const char *val
     return STATUS_OK;
 }
 
+void model_config_write_sizes(const ModelConfig *config, FILE *stream)
+{
+    fprintf(stream, "model %s\nlayers %u\nhidden %u\n", model_name(config), config->layers, config->hidden);
+    for (size_t i = 0; i < MODEL_SIZES && config->model->sizes[i]; i++) {
+        const char *const name = config->model->sizes[i];
+        const char *const field = (const char *)config + key_named(name)->offset;
+        fprintf(stream, "%s %u\n", name, *(const uint32_t *)(const void *)field);
+    }
+}
+
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
 {
     if (config->layers == 0)
@@ -278,12 +264,5 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
     if (kept > kept_most)
         return error_set(error, STATUS_BAD_INPUT,
                          "this model is too large: a microbatch leaves about %.1g numbers in it", kept);
-    if (config->kind == MODEL_MLP)
-        return STATUS_OK;
-    if (config->hidden % config->heads != 0)
-        return error_set(error, STATUS_BAD_INPUT, "heads = %u does not divide hidden = %u", (unsigned)config->heads,
-                         (unsigned)config->hidden);
-    if (config->vocabulary < 256)
-        return error_set(error, STATUS_BAD_INPUT, "vocabulary = %u: bytes need 256", (unsigned)config->vocabulary);
-    return STATUS_OK;
+    return config->model->check ? config->model->check(config, error) : STATUS_OK;
 }

@@ -1,7 +1,6 @@
-#include "runtime/base/arena.h"
 #include "runtime/base/file.h"
-#include "runtime/model/model.h"
 #include "runtime/model/random.h"
+#include "runtime/model/spec.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,14 +12,6 @@ static const char *const default_texts[] = {
     "/usr/share/common-licenses/GPL-3",      "/usr/share/common-licenses/GPL-2",
     "/usr/share/common-licenses/Apache-2.0", "/usr/share/common-licenses/LGPL-2.1",
     "/usr/share/common-licenses/MPL-2.0",
-};
-
-struct Dataset {
-    ModelConfig config;
-    Arena arena; /* owns text and name */
-    const char *name;
-    const char *text;
-    size_t size, training; /* bytes; the first `training` of them are trained on */
 };
 
 static const char *default_text(void)
@@ -53,6 +44,15 @@ static Status open_text(Dataset *dataset, const char *path, Error *error)
     return STATUS_OK;
 }
 
+static Status open_noise(Dataset *dataset, const char *path, Error *error)
+{
+    if (path)
+        return error_set(error, STATUS_BAD_USAGE, "the %s model reads no data: it trains on noise",
+                         model_name(&dataset->config));
+    dataset->name = "noise";
+    return STATUS_OK;
+}
+
 Status dataset_open(const ModelConfig *config, const char *path, Dataset **opened, Error *error)
 {
     *opened = NULL;
@@ -60,10 +60,7 @@ Status dataset_open(const ModelConfig *config, const char *path, Dataset **opene
     if (!dataset)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     dataset->config = *config;
-    dataset->name = "noise";
-    const Status status = config->kind == MODEL_GPT ? open_text(dataset, path, error)
-                          : path ? error_set(error, STATUS_BAD_USAGE, "the mlp model reads no data: it trains on noise")
-                                 : STATUS_OK;
+    const Status status = config->model->data->open(dataset, path, error);
     if (status != STATUS_OK) {
         dataset_close(dataset);
         return status;
@@ -94,7 +91,14 @@ static void window_at(const Dataset *dataset, size_t sample, size_t start, int32
     }
 }
 
-static void noise(const Dataset *dataset, uint64_t key, float *inputs, float *targets)
+static void draw_text(const Dataset *dataset, uint64_t key, void *inputs, void *targets)
+{
+    const size_t starts = dataset->training - dataset->config.sequence; /* the last target is the last training byte */
+    for (uint32_t sample = 0; sample < dataset->config.microbatch_size; sample++)
+        window_at(dataset, sample, random_bits(key, sample) % starts, inputs, targets);
+}
+
+static void draw_noise(const Dataset *dataset, uint64_t key, void *inputs, void *targets)
 {
     const size_t count = (size_t)dataset->config.microbatch_size * dataset->config.sequence * dataset->config.hidden;
     float *const wanted[2] = {inputs, targets};
@@ -103,26 +107,22 @@ static void noise(const Dataset *dataset, uint64_t key, float *inputs, float *ta
             wanted[which][i] = random_normal(random_key(key, which), i);
 }
 
+const DataSource data_text = {.is_text = true, .open = open_text, .draw = draw_text};
+const DataSource data_noise = {.open = open_noise, .draw = draw_noise};
+
 /* What the training data draws from. Weights use small places as numbers. */
 enum { TRAINING = 0x74726169 };
 
 void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets)
 {
     const uint64_t key = random_key(random_key(random_key(dataset->config.seed, TRAINING), step), number);
-    if (dataset->config.kind == MODEL_MLP) {
-        noise(dataset, key, inputs, targets);
-        return;
-    }
-    const size_t starts = dataset->training - dataset->config.sequence; /* the last target is the last training byte */
-    for (uint32_t sample = 0; sample < dataset->config.microbatch_size; sample++)
-        window_at(dataset, sample, random_bits(key, sample) % starts, inputs, targets);
+    dataset->config.model->data->draw(dataset, key, inputs, targets);
 }
 
 uint64_t dataset_windows(const Dataset *dataset)
 {
-    const bool gpt = dataset->config.kind == MODEL_GPT;
     /* the last target is a byte more */
-    return gpt ? (dataset->size - dataset->training - 1) / dataset->config.sequence : 0;
+    return dataset->text ? (dataset->size - dataset->training - 1) / dataset->config.sequence : 0;
 }
 
 Windows held_out_windows(uint64_t windows, uint32_t microbatch_size, uint64_t number)
@@ -153,8 +153,6 @@ void dataset_held_out(const Dataset *dataset, Windows windows, void *inputs, voi
 
 double dataset_byte_entropy(const Dataset *dataset)
 {
-    if (dataset->config.kind == MODEL_MLP)
-        return 0;
     size_t counts[256] = {0};
     for (size_t i = 0; i < dataset->training; i++)
         counts[(unsigned char)dataset->text[i]]++;

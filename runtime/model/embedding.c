@@ -7,6 +7,7 @@ enum { TOKENS, POSITIONS };
 static Status open(Component *c, Error *error)
 {
     (void)error;
+    c->data_bytes = c->rows * sizeof(int32_t);
     component_parameter(
         c, (Parameter){"embedding.tokens", (size_t)c->config.vocabulary * c->config.hidden, true, 0.02, 0});
     component_parameter(
@@ -34,4 +35,4 @@ static void backward_weight(const Component *c, const PassAddresses *at, OpList 
                                                  component_weight_gradients(c, at, POSITIONS)}});
 }
 
-const ComponentKind component_embedding = {"embedding", open, forward, NULL, backward_weight};
+const ComponentKind component_embedding = {PART_EMBEDDING, open, forward, NULL, backward_weight};

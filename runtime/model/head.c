@@ -38,6 +38,8 @@ static Status open(Component *c, Error *error)
     c->stash = component_round(rows * hidden) + component_round(rows * vocabulary) +
                component_round(c->kernels[NORM]->context);
     c->gradient = component_round(rows * hidden);
+    c->data_bytes = rows * sizeof(int32_t);
+    c->outputs = rows * vocabulary;
     return STATUS_OK;
 }
 
@@ -76,4 +78,4 @@ static void backward_weight(const Component *c, const PassAddresses *at, OpList 
            component_weight_gradients(c, at, GAIN), component_weight_gradients(c, at, SHIFT));
 }
 
-const ComponentKind component_head = {"head", open, forward, backward_input, backward_weight};
+const ComponentKind component_head = {PART_HEAD, open, forward, backward_input, backward_weight};

@@ -12,15 +12,15 @@
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
-#include "runtime/program/parts.h"
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
-typedef enum ModelKind { MODEL_GPT, MODEL_MLP } ModelKind;
+typedef struct ModelSpec ModelSpec; /* spec.h */
 
 typedef struct ModelConfig {
-    ModelKind kind;
+    const ModelSpec *model;
     uint32_t layers; /* 0: one a stage */
     uint32_t hidden, heads;
     uint32_t sequence;        /* tokens of a sample; mlp: rows of a sample */
@@ -33,11 +33,13 @@ typedef struct ModelConfig {
 } ModelConfig;
 
 /* "gpt", "mlp". */
-const char *model_kind_name(ModelKind kind);
+const char *model_name(const ModelConfig *config);
+/* Whether it trains on text, of which a part is held out. */
+bool model_reads_text(const ModelConfig *config);
 
-/* `name` is a built-in model ("gpt", also where it is NULL; "mlp") or a file of lines `key = value` with `#` comments,
-   whose first key may be `model = gpt|mlp`; the keys are the names above. Unknown keys, bad values: STATUS_BAD_INPUT
-   with file, line and the nearest known key. */
+/* `name` is a built-in model (NULL: gpt) or a file of lines `key = value` with `#` comments, whose first key may be
+   `model = NAME`; the keys are the names above. Unknown keys, bad values: STATUS_BAD_INPUT with file, line and the
+   nearest known key. */
 Status model_config_load(const char *name, ModelConfig *config, Error *error);
 /* One `key=value`, as in the file; STATUS_BAD_USAGE. */
 Status model_config_set(ModelConfig *config, const char *assignment, Error *error);
@@ -45,6 +47,8 @@ Status model_config_set(ModelConfig *config, const char *assignment, Error *erro
    given. Then that is added to `contradictions`: "; hidden is 96 there and 128 here". STATUS_BAD_INPUT: there is no
    such setting. */
 Status model_config_adopt(ModelConfig *config, const char *key, const char *value, Error *contradictions, Error *error);
+/* The settings that weights depend on, which model_config_adopt takes: a line `key value` each, the model first. */
+void model_config_write_sizes(const ModelConfig *config, FILE *stream);
 /* Whether the values go together (hidden % heads == 0, layers >= stages, ...); fills in layers = stages where 0. */
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
 

@@ -42,21 +42,21 @@ static Status run_backward(Overlap *o, size_t end, Error *error)
 }
 
 /* The next component of that kind; the number of components when there is none. */
-static size_t find_forward(const Overlap *o, RecipeComponent kind)
+static size_t find_forward(const Overlap *o, ModelPart kind)
 {
     const Stage *stage = o->pair->forward;
     size_t i = o->forward;
-    while (i < stage->part_count && stage->parts[i].kind != kind)
+    while (i < stage->part_count && stage->parts[i].component.kind->part != kind)
         i++;
     return i;
 }
 
 /* The same on the way back, +1; 0 when there is none. */
-static size_t find_backward(const Overlap *o, RecipeComponent kind)
+static size_t find_backward(const Overlap *o, ModelPart kind)
 {
     const Stage *stage = o->pair->backward;
     size_t i = o->backward;
-    while (i > 0 && stage->parts[i - 1].kind != kind)
+    while (i > 0 && stage->parts[i - 1].component.kind->part != kind)
         i--;
     return i;
 }
@@ -64,7 +64,7 @@ static size_t find_backward(const Overlap *o, RecipeComponent kind)
 /* An entry of the recipe, of the layers at which the halves are. What a model lacks is passed over. */
 static Status run_entry(Overlap *o, RecipeEntry entry, bool *more, Error *error)
 {
-    const RecipeComponent kind = entry.component;
+    const ModelPart kind = entry.component;
     if (entry.pass == RECIPE_F) {
         const size_t found = find_forward(o, kind);
         if (found == o->pair->forward->part_count)

@@ -4,7 +4,8 @@
 
 static Status open(Component *c, Error *error)
 {
-    (void)c, (void)error;
+    (void)error;
+    c->data_bytes = c->rows * c->config.hidden * sizeof(float);
     return STATUS_OK;
 }
 
@@ -15,4 +16,4 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
         &(Op){.kind = OPERATION_from_floats, .count = c->rows * c->config.hidden, .from_floats = {at->inputs, at->y}});
 }
 
-const ComponentKind component_rows = {"rows", open, forward, NULL, NULL};
+const ComponentKind component_rows = {PART_ROWS, open, forward, NULL, NULL};

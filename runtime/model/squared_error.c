@@ -5,7 +5,10 @@
 static Status open(Component *c, Error *error)
 {
     (void)error;
-    c->stash = component_round(c->rows * c->config.hidden);
+    const size_t count = c->rows * c->config.hidden;
+    c->stash = component_round(count);
+    c->data_bytes = count * sizeof(float);
+    c->outputs = count;
     return STATUS_OK;
 }
 
@@ -27,4 +30,4 @@ static void backward_input(const Component *c, const PassAddresses *at, OpList *
                               .copy = {at->stash, at->dx}});
 }
 
-const ComponentKind component_squared_error = {"squared_error", open, forward, backward_input, NULL};
+const ComponentKind component_squared_error = {PART_SQUARED_ERROR, open, forward, backward_input, NULL};

@@ -1,6 +1,7 @@
 #include "runtime/model/stage.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/model/spec.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -18,30 +19,31 @@ static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t pl
         .loss_scale = 1.0 / (double)microbatches,
         .rows = (size_t)stage->config.microbatch_size * stage->config.sequence,
     };
-    part->kind = (uint8_t)part_named(kind->name);
     stage->part_count++;
     return kind->open(&part->component, error);
 }
 
-/* The list of components: what a model is. */
+static size_t layer_components(const ModelSpec *model)
+{
+    size_t count = 0;
+    while (count < LAYER_COMPONENTS && model->layer[count])
+        count++;
+    return count;
+}
+
 static Status add_components(Stage *stage, uint32_t number, uint32_t stages, uint32_t microbatches, Error *error)
 {
     const ModelConfig *config = &stage->config;
-    const bool gpt = config->kind == MODEL_GPT;
+    const ModelSpec *model = config->model;
+    const uint32_t each = (uint32_t)layer_components(model);
     if (number == 0)
-        TRY(add_component(stage, gpt ? &component_embedding : &component_rows, 0, microbatches, error));
+        TRY(add_component(stage, model->first, 0, microbatches, error));
     const uint32_t end = stage_first_layer(config->layers, stages, number + 1);
-    for (uint32_t layer = stage_first_layer(config->layers, stages, number); layer < end; layer++) {
-        if (gpt) {
-            TRY(add_component(stage, &component_attention, 1 + 2 * layer, microbatches, error));
-            TRY(add_component(stage, &component_mlp, 2 + 2 * layer, microbatches, error));
-        } else {
-            TRY(add_component(stage, &component_perceptron, 1 + layer, microbatches, error));
-        }
-    }
+    for (uint32_t layer = stage_first_layer(config->layers, stages, number); layer < end; layer++)
+        for (uint32_t i = 0; i < each; i++)
+            TRY(add_component(stage, model->layer[i], 1 + each * layer + i, microbatches, error));
     if (number + 1 == stages)
-        TRY(add_component(stage, gpt ? &component_head : &component_squared_error, 1 + 2 * config->layers, microbatches,
-                          error));
+        TRY(add_component(stage, model->last, 1 + each * config->layers, microbatches, error));
     return STATUS_OK;
 }
 
@@ -139,14 +141,11 @@ Status stage_list_operations(Stage *stage, Error *error)
 static void data_sizes(Stage *stage, bool first, bool last)
 {
     StageSizes *sizes = &stage->sizes;
-    const ModelConfig *config = &stage->config;
-    const bool gpt = config->kind == MODEL_GPT;
-    const size_t rows = (size_t)config->microbatch_size * config->sequence;
-    const size_t bytes = gpt ? rows * sizeof(int32_t) : rows * config->hidden * sizeof(float);
-    sizes->message = rows * config->hidden;
-    sizes->inputs = first ? bytes : 0;
-    sizes->targets = last ? bytes : 0;
-    sizes->outputs = !last ? 0 : gpt ? rows * config->vocabulary : rows * config->hidden;
+    const Component *begins = &stage->parts[0].component, *ends = &stage->parts[stage->part_count - 1].component;
+    sizes->message = begins->rows * stage->config.hidden;
+    sizes->inputs = first ? begins->data_bytes : 0;
+    sizes->targets = last ? ends->data_bytes : 0;
+    sizes->outputs = last ? ends->outputs : 0;
 }
 
 Status stage_open(const ModelConfig *config, Device *device, uint32_t number, uint32_t stages, uint32_t microbatches,
@@ -154,7 +153,8 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
 {
     *opened = NULL;
     const uint32_t begin = stage_first_layer(config->layers, stages, number);
-    const size_t most = 2 + 2 * (size_t)(stage_first_layer(config->layers, stages, number + 1) - begin);
+    const size_t most =
+        2 + layer_components(config->model) * (stage_first_layer(config->layers, stages, number + 1) - begin);
     Stage *stage = calloc(1, sizeof *stage + most * sizeof *stage->parts);
     if (!stage)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
@@ -164,9 +164,9 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
     stage->number = ++device->named;
     const double product = 2.0 * config->microbatch_size * config->sequence * config->hidden * config->hidden;
     stage->small = device->run->fusion && product < device->run->fusion->small;
-    data_sizes(stage, number == 0, number + 1 == stages);
     Status status = add_components(stage, number, stages, microbatches, error);
     if (status == STATUS_OK) {
+        data_sizes(stage, number == 0, number + 1 == stages);
         lay_out(stage, number > 0);
         status = stage_list_operations(stage, error);
     }
@@ -201,11 +201,12 @@ static Status run_part(const Stage *stage, size_t index, RecipePass pass, const 
 static PartTime *time_of(const Stage *stage, const Part *part, int pass)
 {
     PartTime(*times)[PART_PASSES] = stage->times->parts[stage->times->in_pair];
-    if (pass == PART_I && !part->learns_before)
-        return part->kind < RECIPE_COMPONENTS ? &times[PART_FIRST_LAYER][PART_I] : NULL;
-    if ((pass == PART_W || pass == PART_U) && !part->component.parameter_count)
+    const ModelPart kind = part->component.kind->part;
+    if (pass == RECIPE_B && !part->learns_before)
+        return kind < RECIPE_COMPONENTS ? &times[PART_FIRST_LAYER][RECIPE_B] : NULL;
+    if ((pass == RECIPE_W || pass == PART_U) && !part->component.parameter_count)
         return NULL;
-    return &times[part->kind][pass];
+    return &times[kind][pass];
 }
 
 void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun)

@@ -13,7 +13,6 @@ typedef struct Part {
     size_t parameters, context, stash, gradient;
     size_t x, dy;       /* in the stash and in the gradient; not for the first one's x and the last one's dy */
     bool learns_before; /* somebody before it wants its dx */
-    uint8_t kind;       /* ModelPart */
     struct {
         size_t begin, end;
     } ops[RECIPE_PASSES]; /* of each pass, in the stage's list */
@@ -36,7 +35,7 @@ struct Stage {
 Status stage_list_operations(Stage *stage, Error *error);
 /* Pass of the `index`-th component, with the stage's buffers. */
 Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error);
-/* The `index`-th component has run a pass (PART_F, ...) since `begun`; for a stage whose parts are timed. */
+/* The `index`-th component has run a pass (RECIPE_F, ...) since `begun`; for a stage whose parts are timed. */
 void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun);
 
 #endif

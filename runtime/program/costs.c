@@ -19,10 +19,8 @@ const Costs costs_unit = {
     .overlap = NOT_GIVEN,
     .bandwidth = NOT_GIVEN,
     .unit = NOT_GIVEN,
-#define COMPONENT(name, text, communicates) [RECIPE_##name] = {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN},
-#define PART(name, text, first) [PART_##name] = {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN},
-    .parts = {RECIPE_COMPONENT_LIST END_PART_LIST},
-#undef COMPONENT
+#define PART(number, name, role, passes) {NOT_GIVEN, NOT_GIVEN, NOT_GIVEN, NOT_GIVEN},
+    .parts = {MODEL_PART_LIST},
 #undef PART
 };
 /* clang-format on */
@@ -73,10 +71,15 @@ typedef struct Key {
     {                                                                                     \
         name, INDEX_NONE, NUMBER_ANY, 0, time_most, offsetof(Costs, parts[part][pass]), 0 \
     }
-#define PART_FB(name, part) PART_TIME(name ".F", part, PART_F), PART_TIME(name ".B", part, PART_I)
-#define PART_TIMES(name, part) \
-    PART_FB(name, part), PART_TIME(name ".W", part, PART_W), PART_TIME(name ".U", part, PART_U)
+/* A key for each pass of a part that takes time, by the last column of the parts' table. */
+#define KEY_F(name, part) PART_TIME(name ".F", part, RECIPE_F),
+#define KEY_B(name, part) PART_TIME(name ".B", part, RECIPE_B),
+#define KEY_WU(name, part) PART_TIME(name ".W", part, RECIPE_W), PART_TIME(name ".U", part, PART_U),
+#define KEY_FB(name, part) KEY_F(name, part) KEY_B(name, part)
+#define KEY_FWU(name, part) KEY_F(name, part) KEY_WU(name, part)
+#define KEY_FBWU(name, part) KEY_FB(name, part) KEY_WU(name, part)
 
+/* clang-format off */
 static const Key keys[] = {
     STAGE_TIME("F", COST_F),
     STAGE_TIME("I", COST_I),
@@ -95,21 +98,13 @@ static const Key keys[] = {
     {"multiprocessors", INDEX_NONE, NUMBER_WHOLE, 0, RECIPE_SHARE_MAX, offsetof(Costs, multiprocessors), 0},
     {"compute_share", INDEX_NONE, NUMBER_ANY, 1e-6, 1, offsetof(Costs, compute_share), 0},
     {"model_layers", INDEX_NONE, NUMBER_WHOLE, 1, 1 << 16, offsetof(Costs, model_layers), 0},
-    PART_TIMES("attention", RECIPE_ATTENTION),
-    PART_TIMES("mlp", RECIPE_MLP),
-    PART_FB("dispatch", RECIPE_DISPATCH),
-    PART_FB("combine", RECIPE_COMBINE),
-    PART_TIMES("perceptron", RECIPE_PERCEPTRON),
-    PART_TIME("embedding.F", PART_EMBEDDING, PART_F),
-    PART_TIME("embedding.W", PART_EMBEDDING, PART_W),
-    PART_TIME("embedding.U", PART_EMBEDDING, PART_U),
-    PART_TIME("rows.F", PART_ROWS, PART_F),
-    PART_TIME("first_layer.B", PART_FIRST_LAYER, PART_I),
-    PART_TIMES("head", PART_HEAD),
-    PART_FB("squared_error", PART_SQUARED_ERROR),
+#define PART(number, name, role, passes) KEY_##passes(name, number)
+    MODEL_PART_LIST
+#undef PART
     {"unit", INDEX_NONE, NUMBER_ANY, 1e-12, 1e6, offsetof(Costs, unit), 0},
     {"stages", INDEX_NONE, NUMBER_WHOLE, 1, INDEX_MAX + 1, offsetof(Costs, model_stages), 0},
 };
+/* clang-format on */
 enum { KEYS = sizeof keys / sizeof *keys };
 
 const char *stage_cost_name(StageCost cost)

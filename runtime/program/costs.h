@@ -16,7 +16,7 @@
      unit = 1e-3           seconds
      stages = 8            the times and the memory of stages are those of a model in so many stages; a schedule that
                            cuts it into another number gives each of its stages the share that it takes of these
-     attention.F = 0.3     of a component of a layer (runtime/base/recipe.h): F, B (its input half), W. Where some are
+     attention.F = 0.3     of a component of a layer (base/parts.h): F, B (its input half), W. Where some are
                            given, the others take none
      layers = 4            layers of a stage: F, I, W of the stage follow from its components, and FB from the recipe
                            of F&Bs if there is one
@@ -28,13 +28,13 @@
      model_layers = 8      layers of the whole model: F, I, W and U of every stage are the sums over its parts, for any
                            number of stages. `layers` has no meaning then
      head.F = 0.5          of a part of the model: the components, with U too, and embedding, rows, first_layer, head,
-                           squared_error (parts.h); dprun --profile measures them
+                           squared_error (base/parts.h); dprun --profile measures them
 
    Of what is given more than once the last counts. Numbers of bytes may end in K, M, G or T, powers of 1024. */
 
 #include "runtime/base/arena.h"
+#include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
-#include "runtime/program/parts.h"
 
 #include <stdint.h>
 

@@ -37,16 +37,11 @@ uint32_t costs_layers(const Costs *costs, uint32_t stages) { return layers_of(co
 /* What a stage has besides its layers. */
 static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int pass)
 {
-    static const bool of_first[] = {
-#define PART(name, text, first) [PART_##name - RECIPE_COMPONENTS] = first,
-        END_PART_LIST
-#undef PART
-    };
     double sum = 0;
     for (int part = RECIPE_COMPONENTS; part < MODEL_PARTS; part++)
-        if (of_first[part - RECIPE_COMPONENTS] ? stage == 0 : stage + 1 == stages)
+        if (part_roles[part] == PART_ENDS ? stage + 1 == stages : stage == 0)
             sum += part_time(costs, part, pass);
-    if (stage == 0 && pass == PART_I && costs->parts[PART_FIRST_LAYER][PART_I] >= 0)
+    if (stage == 0 && pass == RECIPE_B && costs->parts[PART_FIRST_LAYER][RECIPE_B] >= 0)
         sum -= layer_time(costs, pass); /* that layer has an I of its own */
     return sum;
 }
@@ -62,7 +57,7 @@ static double pair_time(const Costs *costs, const Recipe *recipe, uint32_t stage
     Costs own = *costs;
     own.layers = layers_of(costs, stages, stage);
     double time = recipe_times(recipe, &own, arena).makespan;
-    for (int pass = PART_F; pass <= PART_W; pass++)
+    for (int pass = RECIPE_F; pass <= RECIPE_W; pass++)
         time += ends_time(costs, stages, stage, pass);
     return time;
 }
@@ -72,7 +67,7 @@ static void fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages
                        Arena *arena)
 {
     static const StageCost follows[PART_PASSES] = {
-        [PART_F] = COST_F, [PART_I] = COST_I, [PART_W] = COST_W, [PART_U] = COST_U};
+        [RECIPE_F] = COST_F, [RECIPE_B] = COST_I, [RECIPE_W] = COST_W, [PART_U] = COST_U};
     bool open[STAGE_COSTS];
     for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
         open[cost] = own[cost] < 0 && !(given->said & 1u << cost);

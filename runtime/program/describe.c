@@ -65,7 +65,7 @@ void program_describe_opcodes(FILE *stream)
     fprintf(stream, "):\n"
                     "    entry count; for each entry: 3 * component (");
     for (int c = 0; c < RECIPE_COMPONENTS; c++)
-        fprintf(stream, "%s%s", c ? ", " : "", recipe_component_names[c]);
+        fprintf(stream, "%s%s", c ? ", " : "", part_names[c]);
     fprintf(stream, ") + pass (F, B, W)\n"
                     "  group count; for each group: stage, member count; for each member: rank, chunk\n"
                     "  rank count; for each rank:\n"

@@ -337,9 +337,12 @@ Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, E
         TRY(parse_count("--seed", seed, 0, UINT64_MAX, &options->model.seed, error));
     if (options->steps == 0 && options->profile)
         options->seconds = PROFILE_SECONDS;
-    if (options->held_out && (options->forward_only || options->simulated || options->model.kind != MODEL_GPT))
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--held-out: there is a loss on held-out data only where the gpt model is trained; %s", hint);
+    if (options->held_out && (options->forward_only || options->simulated || !model_reads_text(&options->model)))
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "--held-out goes with a model that trains on text, such as gpt, and with neither --forward-only nor "
+            "--device sim; %s",
+            hint);
     if (options->held_out == 0)
         options->held_out = 1 << 16;
     if (options->steps == 0)

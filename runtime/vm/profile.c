@@ -267,12 +267,11 @@ static void put(FILE *stream, const char *key, double value, const Figure *figur
 
 static void put_parts(const Figures *figures, FILE *stream)
 {
-    static const char letters[PART_PASSES] = {[PART_F] = 'F', [PART_I] = 'B', [PART_W] = 'W', [PART_U] = 'U'};
     for (int part = 0; part < MODEL_PARTS; part++)
         for (int pass = 0; pass < PART_PASSES; pass++) {
             const Figure *figure = figure_of(figures, part, pass);
             char key[32];
-            snprintf(key, sizeof key, "%s.%c", part_name((ModelPart)part), letters[pass]);
+            snprintf(key, sizeof key, "%s.%c", part_names[part], part_pass_letters[pass]);
             if (figure)
                 put(stream, key, mean(figure) * 1e-6, figure, "times");
         }
@@ -321,7 +320,7 @@ static void put_head(const Rank *rank, FILE *stream)
     fputs("# What the parts of a model take. For dpc --cost @FILE, with any schedule and any number of stages.\n",
           stream);
     fprintf(stream, "# Model %s: layers %u, hidden %u, heads %u, sequence %u, microbatch_size %u, vocabulary %u.\n",
-            session->options->model_name ? session->options->model_name : model_kind_name(model->kind), model->layers,
+            session->options->model_name ? session->options->model_name : model_name(model), model->layers,
             model->hidden, model->heads, model->sequence, model->microbatch_size, model->vocabulary);
     fprintf(stream,
             "# Measured by dprun --profile with %s on %s, device %s, transport %s: the means over the fastest\n",

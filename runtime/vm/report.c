@@ -55,7 +55,7 @@ static void print_header(const Report *report)
         fprintf(words, "model      none: passes take their modelled time, and there are no losses\n");
     } else {
         fprintf(words, "model      %s%s%s, %s parameters; %sB planned for all ranks\n",
-                report->options->model_name ? report->options->model_name : model_kind_name(facts->model->kind),
+                report->options->model_name ? report->options->model_name : model_name(facts->model),
                 report->options->load ? " from " : "", report->options->load ? report->options->load : "",
                 short_number((double)facts->parameters, parameters), short_number((double)facts->planned_bytes, bytes));
         fprintf(words, "data       %s", facts->data);

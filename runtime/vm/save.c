@@ -37,18 +37,15 @@ static char *weights_head(const ModelConfig *model, uint64_t parameters)
     FILE *stream = open_memstream(&text, &size);
     if (!stream)
         return NULL;
-    fprintf(
-        stream,
+    fputs(
         "DPSWEIGHTS 2\n"
         "# Lines of text up to the first empty one, then `parameters` numbers, float32 little-endian: the layers in "
         "the\n"
         "# order of the model, of each layer its components, of each component its matrices and vectors, row by row, "
         "each\n"
-        "# filled up with zeros to a multiple of 16. Then the CRC-32 of all before it, in four bytes, little-endian.\n"
-        "model %s\nlayers %u\nhidden %u\n",
-        model_kind_name(model->kind), model->layers, model->hidden);
-    if (model->kind == MODEL_GPT)
-        fprintf(stream, "heads %u\nsequence %u\nvocabulary %u\n", model->heads, model->sequence, model->vocabulary);
+        "# filled up with zeros to a multiple of 16. Then the CRC-32 of all before it, in four bytes, little-endian.\n",
+        stream);
+    model_config_write_sizes(model, stream);
     fprintf(stream, "parameters %llu\n\n", (unsigned long long)parameters);
     if (fclose(stream) == 0)
         return text;

@@ -137,7 +137,7 @@ static Status step(Rank *rank, bool *last, Error *error)
     diverged_in_step(rank, &report);
     *last = report.last |= rank->diverged;
     report.has_held_out = report.last && !rank->diverged && !program->forward_only && !session->options->simulated &&
-                          !session->options->profile && session->model.kind == MODEL_GPT;
+                          !session->options->profile && model_reads_text(&session->model);
     if (report.has_held_out)
         TRY(evaluate(rank, &report.held_out_loss, error));
     report.held_out_tokens = session->held_out * session->model.sequence;

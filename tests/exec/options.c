@@ -1,4 +1,5 @@
 /* The command line: what is understood, and that each mistake is told in one line with status 2. */
+#include "runtime/model/spec.h"
 #include "runtime/vm/vm.h"
 
 #include <setjmp.h>
@@ -26,7 +27,7 @@ static void test_defaults(void **state)
     Error error;
     assert_int_equal(PARSE("prog.bin"), STATUS_OK);
     assert_string_equal(options.program, "prog.bin");
-    assert_true(options.steps == 400 && options.deadline == 60.0 && options.model.kind == MODEL_GPT &&
+    assert_true(options.steps == 400 && options.deadline == 60.0 && strcmp(model_name(&options.model), "gpt") == 0 &&
                 options.held_out == 65536);
     assert_true(!options.json && !options.reference && !options.forward_only && !options.save && !options.data);
     assert_int_equal(PARSE("--forward-only", "prog.bin"), STATUS_OK);
@@ -51,7 +52,7 @@ static void test_all_options(void **state)
                            "2,0,1", "--save", "w", "--trace", "t", "--trace-steps", "100", "--data", "d",
                            "--reference"),
                      STATUS_OK);
-    assert_true(options.steps == 7 && options.model.kind == MODEL_MLP && options.model.hidden == 48 &&
+    assert_true(options.steps == 7 && strcmp(model_name(&options.model), "mlp") == 0 && options.model.hidden == 48 &&
                 options.model.seed == 9);
     assert_true(options.trace_steps == 100 && options.json && options.reference && options.deadline == 0.5 &&
                 options.transport == TRANSPORT_MPI);
@@ -115,10 +116,10 @@ static void test_mistakes(void **state)
          "--held-out: 'some' is not a number of tokens, or all"},
         {{"dprun", "--held-out=all", "--model=mlp", "prog.bin"},
          STATUS_BAD_USAGE,
-         "only where the gpt model is trained"},
+         "goes with a model that trains on text"},
         {{"dprun", "--held-out=9", "--forward-only", "prog.bin"},
          STATUS_BAD_USAGE,
-         "only where the gpt model is trained"},
+         "goes with a model that trains on text"},
         {{"dprun", "--set=hiden=3", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=hidden", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=model=mlp", "prog.bin"}, STATUS_BAD_USAGE, "--model"},
@@ -158,15 +159,22 @@ static void test_local_under_mpirun(void **state)
     arena_free(&arena);
 }
 
+static void test_help_lists_models(void **state)
+{
+    (void)state;
+    for (size_t m = 0; models[m]; m++)
+        if (!strstr(strstr(options_help, "--model"), models[m]->name))
+            fail_msg("dprun --help does not list the model %s", models[m]->name);
+}
+
 int main(void)
 {
     static const char *const launchers[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
         unsetenv(launchers[i]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_all_options),
-        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_defaults),           cmocka_unit_test(test_all_options),
+        cmocka_unit_test(test_mistakes),           cmocka_unit_test(test_help_lists_models),
         cmocka_unit_test(test_local_under_mpirun),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);

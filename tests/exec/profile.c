@@ -31,7 +31,7 @@ static Costs costs_from(const char *name)
 static bool is_listed(const char *list, int part, int pass)
 {
     char word[64];
-    snprintf(word, sizeof word, " %s.%c ", part_name((ModelPart)part), "FBWU"[pass]);
+    snprintf(word, sizeof word, " %s.%c ", part_names[part], part_pass_letters[pass]);
     return strstr(list, word);
 }
 
@@ -41,7 +41,7 @@ static void check_parts(const Costs *costs, const char *list)
     for (int part = 0; part < MODEL_PARTS; part++)
         for (int pass = 0; pass < PART_PASSES; pass++)
             if (is_listed(list, part, pass) != (costs->parts[part][pass] > 0))
-                fail_msg("%s.%c is %g", part_name((ModelPart)part), "FBWU"[pass], costs -> parts[part][pass]);
+                fail_msg("%s.%c is %g", part_names[part], part_pass_letters[pass], costs->parts[part][pass]);
 }
 
 static void profile(const char *model)
@@ -172,8 +172,8 @@ static void test_mpi(void **state)
         0, "");
     read_text("costs", output, sizeof output);
     const Costs costs = costs_from("costs");
-    assert_true(costs.model_layers == 2 && costs.latency > 0 && costs.parts[PART_HEAD][PART_W] > 0 &&
-                costs.parts[PART_EMBEDDING][PART_F] > 0);
+    assert_true(costs.model_layers == 2 && costs.latency > 0 && costs.parts[PART_HEAD][RECIPE_W] > 0 &&
+                costs.parts[PART_EMBEDDING][RECIPE_F] > 0);
     expect_samples("attention.F ", 2 * MICROBATCHES);
 }
 

@@ -96,7 +96,7 @@ static void fill_data(const ModelConfig *config, const StageSizes *sizes, Slots 
         void *data = which ? slots->targets : slots->inputs;
         const size_t count = (which ? sizes->targets : sizes->inputs) / 4;
         for (size_t i = 0; data && i < count; i++) {
-            if (config->kind == MODEL_GPT)
+            if (model_reads_text(config))
                 ((int32_t *)data)[i] = (int32_t)(random_bits(which, i) % config->vocabulary);
             else
                 ((float *)data)[i] = random_normal(which, i);
@@ -163,7 +163,6 @@ static void check_component(const ComponentKind *kind, const char *model, const 
     Component *component = &stage->parts[0].component;
     *component = (Component){.kind = kind, .config = config, .device = oracle, .loss_scale = 0.25, .rows = rows};
     OK(kind->open(component, error));
-    const size_t data = config.kind == MODEL_GPT ? rows * sizeof(int32_t) : rows * config.hidden * sizeof(float);
     stage->sizes = (StageSizes){
         .parameters = component_offset(component, component->parameter_count),
         .message = rows * config.hidden,
@@ -171,8 +170,8 @@ static void check_component(const ComponentKind *kind, const char *model, const 
         .stash = component->stash,
         .gradient = component->gradient,
         .workspace = component->workspace,
-        .inputs = first ? data : 0,
-        .targets = last ? data : 0,
+        .inputs = first ? component->data_bytes : 0,
+        .targets = last ? component->data_bytes : 0,
     };
     stage->first = first;
     OK(stage_list_operations(stage, error));
@@ -181,7 +180,7 @@ static void check_component(const ComponentKind *kind, const char *model, const 
     Slots slots;
     make_slots(oracle, &stage->sizes, first, last, weights, &slots);
     fill_data(&config, &stage->sizes, &slots);
-    check_gradients(&(Subject){kind->name, stage, &slots, &stage->sizes, 0.25});
+    check_gradients(&(Subject){part_names[kind->part], stage, &slots, &stage->sizes, 0.25});
     /* without dx the rest is the same */
     if (slots.dx) {
         double *expected = elements(oracle, stage->sizes.parameters), *got = weights.gradients;
@@ -190,7 +189,7 @@ static void check_component(const ComponentKind *kind, const char *model, const 
             slots.buffers.dx = with ? slots.dx : NULL;
             stage->first = !with;
             OK(stage_list_operations(stage, error));
-            objective(&(Subject){kind->name, stage, &slots, &stage->sizes, 0.25});
+            objective(&(Subject){part_names[kind->part], stage, &slots, &stage->sizes, 0.25});
             OK(stage_backward_input(stage, &slots.buffers, error));
             OK(stage_backward_weight(stage, &slots.buffers, error));
             if (with)

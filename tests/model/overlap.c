@@ -25,7 +25,7 @@ static Status part(Device *device, RecipePass pass, Error *error)
 {
     (void)device, (void)error;
     assert_true(strlen(heard) + 2 < sizeof heard);
-    strncat(heard, &recipe_pass_letters[pass], 1);
+    strncat(heard, &part_pass_letters[pass], 1);
     return STATUS_OK;
 }
 

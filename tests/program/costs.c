@@ -306,15 +306,6 @@ static void test_parts_and_others(void **state)
     assert_string_equal(text, "the model has 3 layers, too few for 4 stages");
 }
 
-static void test_part_names(void **state)
-{
-    (void)state;
-    for (int part = 0; part < MODEL_PARTS; part++)
-        assert_int_equal(part_named(part_name((ModelPart)part)), part);
-    assert_int_equal(part_named("attention"), RECIPE_ATTENTION);
-    assert_int_equal(part_named("layer"), MODEL_PARTS);
-}
-
 static void test_refused(void **state)
 {
     (void)state;
@@ -326,9 +317,9 @@ static void test_refused(void **state)
         {"memry_I=1", "no cost 'memry_I'; did you mean memory_I?"},
         {"xyzzy=1",
          "no cost 'xyzzy'; there are F, I, W, B, FB, U, overlap, memory_I, memory_W, comm, bytes, bandwidth, layers, "
-         "multiprocessors, model_layers, attention.F, attention.B, attention.W, attention.U, mlp.F, mlp.B, mlp.W, "
-         "mlp.U, "
-         "dispatch.F, dispatch.B, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, perceptron.U, "
+         "multiprocessors, compute_share, model_layers, attention.F, attention.B, attention.W, attention.U, "
+         "dispatch.F, dispatch.B, "
+         "mlp.F, mlp.B, mlp.W, mlp.U, combine.F, combine.B, perceptron.F, perceptron.B, perceptron.W, perceptron.U, "
          "embedding.F, embedding.W, embedding.U, rows.F, first_layer.B, head.F, head.B, head.W, head.U, "
          "squared_error.F, "
          "squared_error.B, unit, stages"},
@@ -391,20 +382,13 @@ static void test_any_text(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults),
-                                       cmocka_unit_test(test_stages),
-                                       cmocka_unit_test(test_pairs),
-                                       cmocka_unit_test(test_links),
-                                       cmocka_unit_test(test_recut),
-                                       cmocka_unit_test(test_halves),
-                                       cmocka_unit_test(test_derived),
-                                       cmocka_unit_test(test_derived_then_recut),
-                                       cmocka_unit_test(test_unused),
-                                       cmocka_unit_test(test_dealing),
-                                       cmocka_unit_test(test_part_names),
-                                       cmocka_unit_test(test_parts),
-                                       cmocka_unit_test(test_parts_and_others),
-                                       cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_any_text)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_defaults), cmocka_unit_test(test_stages),
+                                       cmocka_unit_test(test_pairs),    cmocka_unit_test(test_links),
+                                       cmocka_unit_test(test_recut),    cmocka_unit_test(test_halves),
+                                       cmocka_unit_test(test_derived),  cmocka_unit_test(test_derived_then_recut),
+                                       cmocka_unit_test(test_unused),   cmocka_unit_test(test_dealing),
+
+                                       cmocka_unit_test(test_parts),    cmocka_unit_test(test_parts_and_others),
+                                       cmocka_unit_test(test_refused),  cmocka_unit_test(test_any_text)};
     return cmocka_run_group_tests(tests, NULL, free_arena);
 }

@@ -12,7 +12,7 @@ enum {
 };
 
 /* Times from 1/8 to 12.5, those of communication up to 4 times as long, so that either stream may decide; 1 to
-   layers_max layers. components: bits 1 << RecipeComponent. */
+   layers_max layers. components: bits 1 << ModelPart. */
 static inline Costs random_component_costs(uint64_t *seed, uint32_t components, uint32_t layers_max)
 {
     Costs costs = costs_unit;

@@ -1,0 +1,60 @@
+#ifndef BASE_PARTS_H
+#define BASE_PARTS_H
+
+/* The parts of models: the one table of their names. Recipes of an F&B name the parts of a layer, the built-in models
+   compute the parts, dprun --profile measures them, and the costs of a stage are sums over them. */
+
+#include <stdint.h>
+
+/* What a part is. The order matters: the parts of a layer come first, and only they may be in a recipe. */
+typedef enum PartRole {
+    PART_COMPUTES,     /* a component of a layer */
+    PART_COMMUNICATES, /* the same: an all-to-all, without weights; no built-in model has one yet */
+    PART_BEGINS,       /* the first component of a model: turns data into activations */
+    PART_COSTS,        /* no component, only a cost of the first stage */
+    PART_ENDS,         /* the last component of a model: computes the loss */
+} PartRole;
+
+/* PART(number, name, role, passes that take time). The parts of a layer are in the order of its forward; dispatch and
+   combine are the all-to-alls before and after experts. first_layer is layer 0 of a model in which nothing before that
+   layer learns (mlp): its input half of a backward is shorter than that of other layers. */
+/* clang-format off */
+#define MODEL_PART_LIST                                               \
+    PART(RECIPE_ATTENTION, "attention", PART_COMPUTES, FBWU)          \
+    PART(RECIPE_DISPATCH, "dispatch", PART_COMMUNICATES, FB)          \
+    PART(RECIPE_MLP, "mlp", PART_COMPUTES, FBWU)                      \
+    PART(RECIPE_COMBINE, "combine", PART_COMMUNICATES, FB)            \
+    PART(RECIPE_PERCEPTRON, "perceptron", PART_COMPUTES, FBWU)        \
+    PART(PART_EMBEDDING, "embedding", PART_BEGINS, FWU)               \
+    PART(PART_ROWS, "rows", PART_BEGINS, F)                           \
+    PART(PART_FIRST_LAYER, "first_layer", PART_COSTS, B)              \
+    PART(PART_HEAD, "head", PART_ENDS, FBWU)                          \
+    PART(PART_SQUARED_ERROR, "squared_error", PART_ENDS, FB)
+
+#define PART(number, name, role, passes) + ((role) <= PART_COMMUNICATES)
+enum { LAYER_PARTS = 0 MODEL_PART_LIST };
+#undef PART
+
+#define PART(number, name, role, passes) number,
+typedef enum ModelPart { MODEL_PART_LIST MODEL_PARTS, RECIPE_COMPONENTS = LAYER_PARTS } ModelPart;
+#undef PART
+/* clang-format on */
+
+/* The passes of a part: B is the input half of a backward, W its weight half; recipes order these three. U is the
+   update of the part's weights. */
+typedef enum RecipePass { RECIPE_F, RECIPE_B, RECIPE_W, RECIPE_PASSES } RecipePass;
+enum { PART_U = RECIPE_PASSES, PART_PASSES };
+
+extern const char *const part_names[MODEL_PARTS];
+extern const PartRole part_roles[MODEL_PARTS];
+extern const char part_pass_letters[PART_PASSES];
+
+/* The first layer of stage `stage` of `stages`; of stage number `stages`, the number of layers. Layers are dealt as
+   evenly as possible, and the earlier stages get one more. */
+static inline uint32_t stage_first_layer(uint32_t layers, uint32_t stages, uint32_t stage)
+{
+    const uint32_t each = layers / stages, more = layers % stages;
+    return stage * each + (stage < more ? stage : more);
+}
+
+#endif

@@ -1,0 +1,32 @@
+#ifndef MODEL_SPEC_H
+#define MODEL_SPEC_H
+
+/* A built-in model. To add one: a file that defines its ModelSpec, and its row in MODEL_LIST. */
+
+#include "runtime/model/component.h"
+#include "runtime/model/data.h"
+
+enum { LAYER_COMPONENTS = 4, MODEL_SIZES = 4 };
+
+struct ModelSpec {
+    const char *name;
+    ModelConfig defaults;                                        /* its `model` is this one */
+    const ComponentKind *first, *layer[LAYER_COMPONENTS], *last; /* layer: in the order of its forward, then NULL */
+    const DataSource *data;
+    const char *sizes[MODEL_SIZES]; /* the settings, besides layers and hidden, that its weights depend on */
+    /* Whether the settings go together, as far as they concern this model alone; STATUS_BAD_INPUT. NULL: always. */
+    Status (*check)(const ModelConfig *config, Error *error);
+};
+
+/* All models; the first is the default. MODEL(name) has its spec in model_name. */
+#define MODEL_LIST \
+    MODEL(gpt)     \
+    MODEL(mlp)
+
+#define MODEL(name) extern const ModelSpec model_##name;
+MODEL_LIST
+#undef MODEL
+
+extern const ModelSpec *const models[]; /* ends with NULL */
+
+#endif
