@@ -66,7 +66,7 @@ Status compile(Compilation *c, Error *error)
 
     /* schedule → proven schedule, messages included */
     PASS(prove_passes(schedule, arena, diagnostics, table));
-    updates_find(schedule, table, arena);
+    copies_find(schedule, table, arena);
     PASS(prove_versions(schedule, table, arena, diagnostics));
     PASS(prove_order(schedule, table, arena, diagnostics, &c->unit_times));
     if (c->tree && c->tree->squeeze)

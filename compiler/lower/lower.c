@@ -30,29 +30,11 @@ static Instruction lower_action(const Schedule *schedule, const Action *action, 
 /* The copies of each stage that has several. */
 static void lower_groups(const Schedule *schedule, Arena *arena, Program *program)
 {
-    const uint32_t stages = program->stages;
-    uint32_t *counts = arena_array(arena, stages, sizeof *counts), *group = arena_array(arena, stages, sizeof *group);
-    for (uint32_t r = 0; r < schedule->ranks; r++)
-        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
-            counts[schedule->chunks[r][c].stage]++;
-    for (uint32_t s = 0; s < stages; s++) {
-        group[s] = program->group_count;
-        program->group_count += counts[s] > 1;
-    }
-    program->groups = arena_array(arena, program->group_count, sizeof *program->groups);
-    for (uint32_t s = 0; s < stages; s++)
-        if (counts[s] > 1)
-            program->groups[group[s]] =
-                (Group){.stage = (uint16_t)s, .members = arena_array(arena, counts[s], sizeof(GroupMember))};
-    for (uint32_t p = 0; program->group_count && p < schedule->pipe_count; p++)
-        for (uint32_t r = 0; r < schedule->ranks; r++)
-            for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
-                const PlacedChunk *chunk = &schedule->chunks[r][c];
-                if (chunk->pipe != p || counts[chunk->stage] < 2)
-                    continue;
-                Group *of = &program->groups[group[chunk->stage]];
-                of->members[of->member_count++] = (GroupMember){(uint16_t)r, (uint8_t)c};
-            }
+    program->groups = arena_array(arena, program->stages, sizeof *program->groups);
+    for (uint32_t s = 0; s < program->stages; s++)
+        if (schedule->copies[s].count > 1)
+            program->groups[program->group_count++] =
+                (Group){(uint16_t)s, (uint16_t)schedule->copies[s].count, schedule->copies[s].homes};
 }
 
 /* The copies of the chunk's stage sum their gradients. */

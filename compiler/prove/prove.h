@@ -12,7 +12,7 @@
    B or I of different microbatches. Makes the table. */
 bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnostics, PassTable *table);
 
-/* Of a schedule with U (updates_find): every F finds the version of the weights that its microbatch is to use (the
+/* Of a schedule with U (copies_find): every F finds the version of the weights that its microbatch is to use (the
    backward keeps it: that is the plan's), every version is made on all copies of the stage, of at least one gradient,
    and every gradient is taken by one U. */
 bool prove_versions(const Schedule *schedule, const PassTable *table, Arena *arena, Diagnostics *diagnostics);

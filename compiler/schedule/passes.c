@@ -34,23 +34,28 @@ bool pass_dependence(const Schedule *schedule, const PassTable *table, const Act
     return true;
 }
 
-static void find_copies(Schedule *schedule, const PassTable *table, Arena *arena)
+static void place_copies(Schedule *schedule, const PassTable *table, Arena *arena)
 {
     schedule->copies = arena_array(arena, schedule->pipes[0].stages, sizeof *schedule->copies);
-    for (int filling = 0; filling < 2; filling++)
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
+            Copies *copies = &schedule->copies[schedule->chunks[r][c].stage];
+            const uint32_t versions = table->updates[r][c].count;
+            copies->versions = versions > copies->versions ? versions : copies->versions;
+            copies->count++;
+        }
+    for (uint32_t s = 0; s < schedule->pipes[0].stages; s++) {
+        Copies *copies = &schedule->copies[s];
+        copies->homes = arena_array(arena, copies->count, sizeof *copies->homes);
+        copies->gradients = arena_array(arena, copies->versions, sizeof *copies->gradients);
+        copies->count = 0;
+    }
+    for (uint32_t p = 0; p < schedule->pipe_count; p++)
         for (uint32_t r = 0; r < schedule->ranks; r++)
             for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++) {
                 Copies *copies = &schedule->copies[schedule->chunks[r][c].stage];
-                const uint32_t versions = table->updates[r][c].count;
-                copies->versions = versions > copies->versions ? versions : copies->versions;
-                if (filling && !copies->homes) {
-                    copies->homes = arena_array(arena, copies->count, sizeof *copies->homes);
-                    copies->gradients = arena_array(arena, copies->versions, sizeof *copies->gradients);
-                    copies->count = 0;
-                }
-                if (filling)
-                    copies->homes[copies->count] = (Home){(uint16_t)r, (uint8_t)c};
-                copies->count++;
+                if (schedule->chunks[r][c].pipe == p)
+                    copies->homes[copies->count++] = (Home){(uint16_t)r, (uint8_t)c};
             }
 }
 
@@ -73,7 +78,7 @@ static void take_updates(const Schedule *schedule, uint32_t rank, Updates *updat
     }
 }
 
-void updates_find(Schedule *schedule, PassTable *table, Arena *arena)
+void copies_find(Schedule *schedule, PassTable *table, Arena *arena)
 {
     schedule->asynchronous = false;
     table->updates = arena_array(arena, schedule->ranks, sizeof *table->updates);
@@ -86,10 +91,8 @@ void updates_find(Schedule *schedule, PassTable *table, Arena *arena)
                 schedule->asynchronous = true;
             }
     }
-    if (!schedule->asynchronous)
-        return;
-    find_copies(schedule, table, arena);
-    for (uint32_t r = 0; r < schedule->ranks; r++)
+    place_copies(schedule, table, arena);
+    for (uint32_t r = 0; r < schedule->ranks && schedule->asynchronous; r++)
         take_updates(schedule, r, table->updates[r], arena);
 }
 

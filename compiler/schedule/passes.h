@@ -14,7 +14,7 @@ typedef struct Updates {
     uint32_t *at;
 } Updates;
 
-/* Made by prove_passes and updates_find. */
+/* Made by prove_passes and copies_find. */
 typedef struct PassTable {
     uint32_t **forward;  /* [pipe][stage * microbatches + microbatch] */
     uint32_t **backward; /* the B or the I */
@@ -53,9 +53,9 @@ static inline bool pass_meets(const Schedule *schedule, const PassTable *table, 
     return true;
 }
 
-/* For an order that prove_passes has accepted: whether it has U, into Schedule.asynchronous; if so, the copies that
-   make each version together, of how many gradients each is made, and the table's updates. */
-void updates_find(Schedule *schedule, PassTable *table, Arena *arena);
+/* For a schedule that prove_passes has accepted: the copies of each stage, whether they are updated within the step, of
+   how many gradients they make each version, and the table's updates. */
+void copies_find(Schedule *schedule, PassTable *table, Arena *arena);
 
 /* Fills in the positions again after the orders of a legal schedule have grown. */
 void passes_index(const Schedule *schedule, PassTable *table);

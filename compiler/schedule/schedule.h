@@ -6,7 +6,7 @@
 
 #include "compiler/source/diag.h"
 #include "runtime/base/arena.h"
-#include "runtime/base/recipe.h"
+#include "runtime/program/program.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -44,12 +44,6 @@ typedef struct Order {
     uint32_t count, capacity;
 } Order;
 
-/* Where a stage lives. */
-typedef struct Home {
-    uint16_t rank;
-    uint8_t chunk; /* of that rank */
-} Home;
-
 typedef struct PlacedPipe {
     const char *name;
     uint32_t stages, microbatches;
@@ -66,8 +60,8 @@ typedef struct PlacedChunk {
     uint16_t pipe, stage;
 } PlacedChunk;
 
-/* The copies of a stage that is updated within the step, of all pipes, in the order of their ranks. They make each
-   version of its weights together. */
+/* The copies of a stage, of all pipes, in the order of Group. They sum their gradients before each update. A stage that
+   is updated within the step gets each version of its weights from all of its copies together. */
 typedef struct Copies {
     Home *homes;
     uint32_t count, versions;
@@ -102,9 +96,9 @@ typedef struct Schedule {
     Recipe *recipe;            /* of every F&B; NULL: not said */
     const Origin *origin;      /* of the orders as expand wrote them; NULL: of none */
     SharedSlots *shared_slots; /* [ranks] where steps have slots; NULL: they have none */
-    /* Filled in by updates_find: */
+    /* Filled in by copies_find: */
+    Copies *copies;    /* [stages] */
     bool asynchronous; /* it has U: weights are updated within the step */
-    Copies *copies;    /* [stages] of an asynchronous schedule */
 } Schedule;
 
 /* The costs on which its times and its memory depend, as bits 1 << StageCost: it may run no B, or no F&B. */

@@ -105,18 +105,19 @@ typedef struct Chunk {
     uint16_t stage;
 } Chunk;
 
-/* The copies of one stage: rank and chunk of each, in the order of their pipes and, within a pipe, of their ranks; all
-   on ranks of their own. Every stage with several copies has one group, in the order of the stages. The first member is
-   the copy that counts where one speaks for all: in the norm and in what is saved. */
-typedef struct GroupMember {
+/* Where a copy of a stage lives. */
+typedef struct Home {
     uint16_t rank;
-    uint8_t chunk;
-} GroupMember;
+    uint8_t chunk; /* of that rank */
+} Home;
 
+/* The copies of one stage, in the order of their pipes and, within a pipe, of their ranks; all on ranks of their own.
+   Every stage with several copies has one group, in the order of the stages. The first member is the copy that counts
+   where one speaks for all: in the norm and in what is saved. */
 typedef struct Group {
     uint16_t stage;
     uint16_t member_count;
-    GroupMember *members;
+    Home *members;
 } Group;
 
 typedef struct RankProgram {

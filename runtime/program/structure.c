@@ -124,7 +124,7 @@ static Status check_groups(Verifier *verifier)
             return refuse(verifier, "group %u is stage %u with %s: it should be stage %u with %u", g, group->stage,
                           counted(group->member_count, "copy").text, s, copies);
         for (uint32_t m = 0, pipe = 0, next = 0; m < copies; m++) {
-            const GroupMember *member = &group->members[m];
+            const Home *member = &group->members[m];
             if (next == verifier_place(verifier, pipe, s)->copies) {
                 pipe++;
                 next = 0;

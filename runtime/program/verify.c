@@ -360,7 +360,7 @@ static Status check_gradients(const Verifier *verifier, uint32_t rank)
     return STATUS_OK;
 }
 
-static ChunkState *member_chunk(const Verifier *verifier, const GroupMember *member)
+static ChunkState *member_chunk(const Verifier *verifier, const Home *member)
 {
     return &verifier->ranks[member->rank].chunks[member->chunk];
 }

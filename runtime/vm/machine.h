@@ -50,12 +50,6 @@ typedef struct ClockSample {
     int64_t at, ahead;
 } ClockSample;
 
-/* Where a copy of a stage lives. */
-typedef struct Home {
-    uint16_t rank;
-    uint8_t chunk;
-} Home;
-
 /* Where a microbatch ends. */
 typedef struct End {
     Home home;

@@ -93,8 +93,8 @@ static inline Program *pipeline_program(Arena *arena, uint32_t ranks, uint32_t p
         group->stage = (uint16_t)s;
         group->member_count = 2;
         group->members = arena_array(arena, 2, sizeof *group->members);
-        group->members[0] = (GroupMember){(uint16_t)s, 0};
-        group->members[1] = (GroupMember){(uint16_t)(ranks - 1 - s), 1};
+        group->members[0] = (Home){(uint16_t)s, 0};
+        group->members[1] = (Home){(uint16_t)(ranks - 1 - s), 1};
     }
     program->ranks = arena_array(arena, ranks, sizeof *program->ranks);
     for (uint32_t r = 0; r < ranks; r++) {

@@ -111,7 +111,7 @@ static void copies_on_one_rank(Program *program)
                 for (uint8_t c = 0; c < 2; c++)
                     if (program->ranks[r].chunks[c].pipe == p &&
                         program->ranks[r].chunks[c].stage == program->groups[g].stage)
-                        program->groups[g].members[p] = (GroupMember){r, c};
+                        program->groups[g].members[p] = (Home){r, c};
 }
 static Recipe damaged_recipe;
 static void give_recipe(Program *program)
@@ -339,10 +339,10 @@ static void one_pipe_names_versions(Program *program)
 static void too_few_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS] = 0; }
 static void too_many_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS] = 9000; }
 static void unused_weights(Program *program) { program->ranks[0].slots[SLOT_WEIGHTS]++; }
-static GroupMember copy_of(const Program *program, uint32_t copy) { return program->groups[0].members[copy]; }
+static Home copy_of(const Program *program, uint32_t copy) { return program->groups[0].members[copy]; }
 static uint32_t find_of_copy(const Program *program, uint32_t copy, Opcode opcode)
 {
-    const GroupMember member = copy_of(program, copy);
+    const Home member = copy_of(program, copy);
     uint32_t number = 0;
     while (program->ranks[member.rank].instructions[find(program, member.rank, opcode, number)].chunk != member.chunk)
         number++;
@@ -355,14 +355,14 @@ static Instruction *at_copy(Program *program, uint32_t copy, Opcode opcode)
 static void copies_out_of_order(Program *program)
 {
     Group *group = &program->groups[0];
-    GroupMember *members = group->members, kept = members[0];
+    Home *members = group->members, kept = members[0];
     members[0] = members[1];
     members[1] = kept;
 }
 static void copy_not_in_group(Program *program) { program->groups[0].member_count--; }
 static void forward_on_two_copies(Program *program)
 {
-    const GroupMember other = copy_of(program, 1);
+    const Home other = copy_of(program, 1);
     Instruction forward = *at_copy(program, 0, OP_FORWARD);
     forward.chunk = other.chunk;
     insert(program, other.rank, 0, forward);

@@ -68,7 +68,7 @@ typedef struct Generator {
     Arena *arena;
     Program *program;
     PassState *passes;              /* [pipe][stage][microbatch] */
-    GroupMember *places;            /* [pipe][stage][microbatch] */
+    Home *places;                   /* [pipe][stage][microbatch] */
     WeightState *weights;           /* [rank][chunk] */
     uint32_t *gathered, *completed; /* [stage]: backwards since the last U, in all */
     Stream *streams;
@@ -84,7 +84,7 @@ static inline PassState *pass_state(const Generator *generator, Pass pass)
     return &generator->passes[((size_t)pass.pipe * shape->stages + pass.stage) * shape->microbatches + pass.microbatch];
 }
 
-static inline GroupMember place_of(const Generator *generator, Pass pass)
+static inline Home place_of(const Generator *generator, Pass pass)
 {
     const Shape *shape = &generator->shape;
     return generator->places[((size_t)pass.pipe * shape->stages + pass.stage) * shape->microbatches + pass.microbatch];
@@ -131,7 +131,7 @@ static inline void settle_sends(Generator *generator, uint32_t rank)
 
 static inline Instruction *emit_pass(Generator *generator, Opcode opcode, Pass pass)
 {
-    const GroupMember place = place_of(generator, pass);
+    const Home place = place_of(generator, pass);
     Instruction *instruction = emit(generator, place.rank, opcode);
     instruction->chunk = place.chunk;
     instruction->microbatch = pass.microbatch;
@@ -169,7 +169,7 @@ static inline void await(Generator *generator, Pass pass, bool forward)
     *in_flight = false;
 }
 
-static inline WeightState *weights_at(const Generator *generator, GroupMember place)
+static inline WeightState *weights_at(const Generator *generator, Home place)
 {
     return &generator->weights[(size_t)place.rank * generator->shape.pipes * generator->shape.stages + place.chunk];
 }
@@ -193,7 +193,7 @@ static inline uint32_t wanted_version(const Shape *shape, uint32_t microbatch)
 }
 
 /* Whether the microbatches of a copy need a version, now or later. */
-static inline bool is_needed(const Generator *generator, GroupMember place, uint32_t version)
+static inline bool is_needed(const Generator *generator, Home place, uint32_t version)
 {
     const Shape *shape = &generator->shape;
     const Chunk *chunk = &generator->program->ranks[place.rank].chunks[place.chunk];
@@ -207,7 +207,7 @@ static inline bool is_needed(const Generator *generator, GroupMember place, uint
     return false;
 }
 
-static inline void emit_renew(Generator *generator, GroupMember place, uint32_t gathered, bool home)
+static inline void emit_renew(Generator *generator, Home place, uint32_t gathered, bool home)
 {
     WeightState *weights = weights_at(generator, place);
     const uint32_t newest = slot_of_version(weights, weights->newest);
@@ -463,13 +463,13 @@ static inline void place_stage(Generator *generator, uint32_t p, uint32_t s)
 {
     const Shape *shape = &generator->shape;
     const uint32_t copies = random_copies(generator, p);
-    GroupMember *places = &generator->places[((size_t)p * shape->stages + s) * shape->microbatches];
+    Home *places = &generator->places[((size_t)p * shape->stages + s) * shape->microbatches];
     for (uint32_t k = 0; k < copies; k++) {
         const uint32_t r = place_rank(generator, p, s);
         RankProgram *rank = &generator->program->ranks[r];
         rank->chunks[rank->chunk_count] = (Chunk){(uint16_t)p, (uint16_t)s};
         generator->streams[r].pools[SLOT_WEIGHTS].count++;
-        places[k] = (GroupMember){(uint16_t)r, (uint8_t)rank->chunk_count++};
+        places[k] = (Home){(uint16_t)r, (uint8_t)rank->chunk_count++};
     }
     for (uint32_t m = copies; m < shape->microbatches; m++)
         places[m] = places[copies > 1 ? random_below(&generator->shape.seed, copies) : 0];
@@ -479,12 +479,12 @@ static inline void make_group(Generator *generator, uint32_t stage)
 {
     Program *program = generator->program;
     Group group = {.stage = (uint16_t)stage,
-                   .members = arena_array(generator->arena, program->rank_count, sizeof(GroupMember))};
+                   .members = arena_array(generator->arena, program->rank_count, sizeof(Home))};
     for (uint32_t p = 0; p < program->pipe_count; p++)
         for (uint32_t r = 0; r < program->rank_count; r++)
             for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++)
                 if (program->ranks[r].chunks[c].pipe == p && program->ranks[r].chunks[c].stage == stage)
-                    group.members[group.member_count++] = (GroupMember){(uint16_t)r, (uint8_t)c};
+                    group.members[group.member_count++] = (Home){(uint16_t)r, (uint8_t)c};
     if (group.member_count > 1)
         program->groups[program->group_count++] = group;
 }
@@ -506,7 +506,7 @@ static inline void place_stages(Generator *generator)
     const uint32_t versions = shape->pipes * shape->microbatches + 1;
     for (uint32_t r = 0; r < shape->ranks; r++)
         for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++) {
-            WeightState *weights = weights_at(generator, (GroupMember){(uint16_t)r, (uint8_t)c});
+            WeightState *weights = weights_at(generator, (Home){(uint16_t)r, (uint8_t)c});
             weights->slots = arena_array(generator->arena, versions, sizeof *weights->slots);
             weights->versions = arena_array(generator->arena, versions, sizeof *weights->versions);
             weights->slots[weights->count++] = (uint16_t)c;

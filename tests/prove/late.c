@@ -16,7 +16,7 @@ static void with_messages(Front *front, const char *path, const Parameters *para
     PassTable table;
     Diagnostics *diagnostics = diag_new(&front->arena, &front->source);
     assert_true(prove_passes(&front->schedule, &front->arena, diagnostics, &table));
-    updates_find(&front->schedule, &table, &front->arena);
+    copies_find(&front->schedule, &table, &front->arena);
     assert_true(prove_versions(&front->schedule, &table, &front->arena, diagnostics));
     communicate(&front->schedule, &table, &front->arena);
 }

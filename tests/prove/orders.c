@@ -290,6 +290,8 @@ static bool accepts(const char *text)
     Timeline timeline;
     bool good =
         csv_read(&source, &arena, diagnostics, &schedule) && prove_passes(&schedule, &arena, diagnostics, &table);
+    if (good)
+        copies_find(&schedule, &table, &arena);
     good = good && prove_order(&schedule, &table, &arena, diagnostics, &timeline);
     const bool derived = good && !schedule.has_messages;
     if (derived)
