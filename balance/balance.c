@@ -145,3 +145,39 @@ uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement
             duplicates += (*times_seen(&held, gpu, placement[slot]))++ > 0;
     return duplicates;
 }
+
+/* The groups of each node, from the experts that it holds. */
+static Status check_groups(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
+                           Error *error)
+{
+    const uint32_t none = UINT32_MAX, size = shape->experts / shape->groups, gpus = shape->gpus / shape->nodes;
+    uint32_t *node_of = arena_array(arena, shape->groups, sizeof *node_of);
+    memset(node_of, 0xff, shape->groups * sizeof *node_of);
+    for (uint32_t gpu = 0; gpu < shape->gpus; gpu++)
+        for (*slot = balance_first_slot(shape, gpu); *slot < balance_first_slot(shape, gpu + 1); ++*slot) {
+            const uint32_t group = placement[*slot] / size, node = gpu / gpus;
+            if (node_of[group] != none && node_of[group] != node)
+                return error_set(error, STATUS_BAD_INPUT,
+                                 "expert %u is on node %u, but others of its group %u are on node %u", placement[*slot],
+                                 node, group, node_of[group]);
+            node_of[group] = node;
+        }
+    return STATUS_OK;
+}
+
+Status balance_check_placement(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
+                               Error *error)
+{
+    bool *is_there = arena_array(arena, shape->experts, sizeof *is_there);
+    for (*slot = 0; *slot < shape->replicas; ++*slot) {
+        if (placement[*slot] >= shape->experts)
+            return error_set(error, STATUS_BAD_INPUT, "expert %u: there are 0 to %u", placement[*slot],
+                             shape->experts - 1);
+        is_there[placement[*slot]] = true;
+    }
+    *slot = 0;
+    for (uint32_t e = 0; e < shape->experts; e++)
+        if (!is_there[e])
+            return error_set(error, STATUS_BAD_INPUT, "expert %u is on no GPU", e);
+    return balance_is_hierarchical(shape) ? check_groups(shape, placement, slot, arena, error) : STATUS_OK;
+}

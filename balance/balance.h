@@ -29,7 +29,7 @@ typedef struct BalanceShape {
 } BalanceShape;
 
 /* Largest number of physical experts of a layer, and largest load. */
-enum { BALANCE_REPLICAS_MAX = 1 << 20 };
+enum { BALANCE_REPLICAS_MAX = 1 << 16 };
 #define BALANCE_LOAD_MAX 1e30
 
 bool balance_is_hierarchical(const BalanceShape *shape);
@@ -46,17 +46,26 @@ uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu);
    placement: [layers][replicas]. */
 void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *loads, uint32_t *placement, Arena *arena);
 
-/* What is asked of balance_best. */
+/* What is asked of balance_best. Without a placement in force (`from` is NULL) moves and threshold do not count. */
 typedef struct BalanceRequest {
-    bool distinct; /* no expert twice on a GPU */
+    bool distinct;        /* no expert twice on a GPU */
+    const uint32_t *from; /* [replicas]: passes balance_check_placement */
+    uint32_t moves;       /* at most: physical experts that their GPU does not hold in `from` */
+    double threshold;     /* a balance that rises by less is no reason to move anything */
 } BalanceRequest;
 
-/* The smallest largest load that is found for a layer, never larger than that of balance_eplb where that takes the
-   shape and `distinct` is not asked for. Of placements with the same largest load it takes one without an expert
-   twice on a GPU if it finds one. `bound`: no placement of this shape has a higher balance. loads: [experts];
-   placement: [replicas]. STATUS_BAD_USAGE: what is asked for is impossible; the error says why. */
+/* The highest balance of a layer that is found, without `from` and `distinct` never lower than that of balance_eplb
+   where that takes the shape. Of placements with the same largest load it takes one without an expert twice on a GPU
+   if it finds one. With `from`, slots that keep their expert are where they were, and of two plans whose balance
+   differs by less than 0.001 the one with fewer moves is taken; no further expert comes to be twice on a GPU. loads:
+   [experts]; placement: [replicas]. `bound`: no placement of this shape has a higher balance. STATUS_BAD_USAGE,
+   STATUS_BAD_INPUT: what is asked for is impossible; the error says why. */
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
                     double *bound, Arena *arena, Error *error);
+
+/* Whether it is a placement of the shape. STATUS_BAD_INPUT: it is not; *slot is where, and the error says why. */
+Status balance_check_placement(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
+                               Error *error);
 
 /* Experts 0, 1, 2, ... again and again, GPU after GPU: where frameworks start. Group by group on the nodes where the
    shape is hierarchical. placement: [replicas]. */

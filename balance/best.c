@@ -4,6 +4,7 @@
 
 #include "balance/domain.h"
 #include "balance/groups.h"
+#include "balance/held.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -150,23 +151,67 @@ static void sort_slots(const BalanceShape *shape, uint32_t *placement)
     }
 }
 
-Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
-                    double *bound, Arena *arena, Error *error)
+/* The best placement where none is in force. Returns the bound, as a load. */
+static double place_anew(const BalanceShape *shape, bool distinct, const double *loads, uint32_t *placement,
+                         Arena *arena)
 {
-    if (request->distinct &&
-        shape->replicas >
-            (uint64_t)shape->experts * (balance_is_hierarchical(shape) ? shape->gpus / shape->nodes : shape->gpus))
-        return error_set(error, STATUS_BAD_USAGE,
-                         "--distinct: %u physical experts of %u experts cannot all be on different GPUs",
-                         shape->replicas, shape->experts);
     BalanceShape parts = *shape;
     if (!balance_is_hierarchical(shape))
         parts.groups = parts.nodes = 1;
-    Layer layer = {&parts, loads, request->distinct, BALANCE_STEPS, arena};
+    Layer layer = {&parts, loads, distinct, BALANCE_STEPS, arena};
     const Solution solution = solve_layer(&layer, placement);
-    if (!request->distinct)
+    if (!distinct)
         keep_better(shape, loads, placement, arena);
     sort_slots(shape, placement);
-    *bound = balance_of_largest(shape, loads, solution.bound);
+    return solution.bound;
+}
+
+/* The placement in force, one by a few moves, or `anew`, which is moved to where most of it is already. */
+static Status place_from(const BalanceShape *shape, const BalanceRequest *request, const double *loads, double bound,
+                         uint32_t *anew, uint32_t *placement, Arena *arena, Error *error)
+{
+    static const double alike = 1e-3; /* a balance for which more moves are not worth it */
+    const uint32_t *from = request->from;
+    const size_t bytes = shape->replicas * sizeof *placement;
+    TRY(held_improve(shape, request, loads, bound, placement, arena, error));
+    held_match(shape, from, anew, arena);
+    double balance = balance_of(shape, loads, placement, arena);
+    const double other = balance_of(shape, loads, anew, arena);
+    const uint32_t moves = balance_moves(shape, from, placement, arena),
+                   doubles = balance_duplicates(shape, from, arena);
+    const uint32_t others = balance_moves(shape, from, anew, arena);
+    if (others <= request->moves && balance_duplicates(shape, anew, arena) <= doubles &&
+        (other > balance + alike || (others < moves && other > balance - alike))) {
+        memcpy(placement, anew, bytes);
+        balance = other;
+    }
+    const double rise = balance - balance_of(shape, loads, from, arena);
+    if ((!request->distinct || !doubles) && (rise <= 0 || rise < request->threshold))
+        memcpy(placement, from, bytes);
+    held_align(shape, from, placement, arena);
+    return STATUS_OK;
+}
+
+static Status check_distinct(const BalanceShape *shape, Error *error)
+{
+    const uint32_t gpus = balance_is_hierarchical(shape) ? shape->gpus / shape->nodes : shape->gpus;
+    if (shape->replicas <= (uint64_t)shape->experts * gpus)
+        return STATUS_OK;
+    return error_set(error, STATUS_BAD_USAGE,
+                     "--distinct: %u experts on at most %u GPUs each are fewer than --replicas %u", shape->experts,
+                     gpus, shape->replicas);
+}
+
+Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
+                    double *bound, Arena *arena, Error *error)
+{
+    if (request->distinct)
+        TRY(check_distinct(shape, error));
+    uint32_t *anew = arena_array(arena, shape->replicas, sizeof *anew);
+    const double least = place_anew(shape, request->distinct, loads, anew, arena);
+    *bound = balance_of_largest(shape, loads, least);
+    if (request->from)
+        return place_from(shape, request, loads, least, anew, placement, arena, error);
+    memcpy(placement, anew, shape->replicas * sizeof *placement);
     return STATUS_OK;
 }

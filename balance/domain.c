@@ -106,3 +106,32 @@ void filling_swap(const Domain *domain, Filling *filling, uint32_t slot, uint32_
     filling->expert[other] = expert;
     filling->share[other] = share;
 }
+
+static bool is_new(const Domain *domain, uint32_t gpu, uint32_t expert)
+{
+    for (uint32_t slot = domain->first[gpu]; slot < domain->first[gpu + 1]; slot++)
+        if (domain->held[slot] == expert)
+            return false;
+    return true;
+}
+
+int filling_cost(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert)
+{
+    const uint32_t gpu = domain->gpu_of[slot];
+    return domain->held ? is_new(domain, gpu, expert) - is_new(domain, gpu, filling->expert[slot]) : 0;
+}
+
+uint32_t filling_moves(const Domain *domain, const Filling *filling)
+{
+    uint32_t moves = 0;
+    for (uint32_t slot = 0; domain->held && slot < domain->slots; slot++)
+        moves += is_new(domain, domain->gpu_of[slot], filling->expert[slot]);
+    return moves;
+}
+
+bool filling_may_hold(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert)
+{
+    const uint32_t gpu = domain->gpu_of[slot];
+    return (!domain->home || domain->home[expert] == gpu / domain->node_gpus) &&
+           !(domain->distinct && filling_holds(domain, filling, gpu, expert, slot));
+}

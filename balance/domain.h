@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BALANCE_STEPS = 100000 }; /* for a layer: some milliseconds */
+enum { BALANCE_STEPS = 300000 }; /* for a layer: some milliseconds */
 
 typedef struct Domain {
     uint32_t experts, gpus, slots;
@@ -18,6 +18,11 @@ typedef struct Domain {
     const uint32_t *gpu_of; /* [slots] */
     bool distinct;          /* no expert twice on a GPU */
     int64_t *steps;         /* that filling_exact may still take, in all domains of a layer together */
+    /* where a placement is in force; else NULL */
+    const uint32_t *held; /* [slots]: what is there now */
+    uint32_t moves;       /* slots that may get an expert that their GPU does not hold now */
+    const uint32_t *home; /* [experts]: an expert stays on this node; NULL: on any */
+    uint32_t node_gpus;   /* GPUs of a node */
 } Domain;
 
 /* Which expert is in which slot, and what follows from it. */
@@ -62,6 +67,14 @@ double domain_bound(const Domain *domain, double known, Arena *arena);
 /* Swaps and, where these no longer help, other counts of replicas, until the largest load is at most `goal` or the
    effort is spent. The largest load never grows. */
 void filling_improve(const Domain *domain, Filling *filling, double goal, Arena *arena);
+
+/* The same from a placement in force, `held`, that the filling has: each step is the one that wins most for a move. */
+void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena);
+/* Experts on GPUs that do not hold them now; and by how many more these are with another expert in a slot. */
+int filling_cost(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert);
+uint32_t filling_moves(const Domain *domain, const Filling *filling);
+/* Whether the expert may be on the GPU, in the place of what is in the slot. */
+bool filling_may_hold(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert);
 
 /* All fillings of a small domain, without those that cannot be better than `filling`, which becomes the best. False:
    there are too many, and `filling` is the best of those that were tried. */

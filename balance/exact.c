@@ -91,6 +91,20 @@ static void pack(Exact *x, uint32_t i)
     }
 }
 
+/* Of the j * gpus + 1 largest items some GPU has j + 1 and fills its other slots with others: whether that is below
+   the best. */
+static bool may_be_better(const Exact *x)
+{
+    const uint32_t slots = x->domain->slots, gpus = x->domain->gpus, each = slots / gpus;
+    for (uint32_t j = 0; j < each && j * gpus < slots; j++) {
+        const uint32_t at = j * gpus;
+        const double together = x->left[at - j] - x->left[at + 1], others = x->left[slots - (each - j - 1)];
+        if (!is_less(together + others, x->largest))
+            return false;
+    }
+    return true;
+}
+
 static void pack_counts(Exact *x)
 {
     const Domain *domain = x->domain;
@@ -113,7 +127,8 @@ static void pack_counts(Exact *x)
         x->left[i] = x->left[i + 1] + x->share[i];
     memset(x->used, 0, sizeof x->used);
     memset(x->load, 0, sizeof x->load);
-    pack(x, 0);
+    if (may_be_better(x))
+        pack(x, 0);
 }
 
 /* Counts of the experts from order[i] on, which have `slots` together. */

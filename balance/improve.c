@@ -17,8 +17,8 @@ typedef struct Descent {
     const Domain *domain;
     Filling *filling;
     double goal;
-    bool duplicates; /* may arise */
-    int64_t effort;  /* left */
+    int64_t effort; /* left */
+    int64_t moves;  /* left; may be negative where nothing is held */
 } Descent;
 
 /* --- swaps --- */
@@ -28,12 +28,18 @@ typedef struct Swap {
     double largest; /* of the two GPUs, afterwards */
 } Swap;
 
+static int swap_cost(const Descent *d, uint32_t slot, uint32_t other)
+{
+    const uint32_t *expert = d->filling->expert;
+    return filling_cost(d->domain, d->filling, slot, expert[other]) +
+           filling_cost(d->domain, d->filling, other, expert[slot]);
+}
+
 static bool may_swap(const Descent *d, uint32_t slot, uint32_t other)
 {
-    const Domain *domain = d->domain;
     const uint32_t *expert = d->filling->expert;
-    return d->duplicates || (!filling_holds(domain, d->filling, domain->gpu_of[other], expert[slot], other) &&
-                             !filling_holds(domain, d->filling, domain->gpu_of[slot], expert[other], slot));
+    return filling_may_hold(d->domain, d->filling, slot, expert[other]) &&
+           filling_may_hold(d->domain, d->filling, other, expert[slot]) && swap_cost(d, slot, other) <= d->moves;
 }
 
 /* Better ones than `best` of two GPUs. */
@@ -60,29 +66,32 @@ static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
     d->effort -= domain->gpus + (int64_t)(domain->first[full + 1] - domain->first[full]) * (end - begin);
 }
 
-static bool swap_once(Descent *d)
+/* The best swap of the fullest GPU. */
+static bool find_swap(Descent *d, Swap *best)
 {
     const Domain *domain = d->domain;
-    const uint32_t full = filling_fullest(domain, d->filling);
+    const uint32_t full = filling_fullest(domain, d->filling), lightest = filling_lightest(domain, d->filling);
     const double load = d->filling->load[full];
-    Swap best = {.slot = domain->slots, .largest = load};
-    const uint32_t lightest = filling_lightest(domain, d->filling);
-    consider_gpus(d, full, lightest, &best); /* first: most of the others can be no better then */
+    *best = (Swap){.slot = domain->slots, .largest = load};
+    consider_gpus(d, full, lightest, best); /* first: most of the others can be no better then */
     for (uint32_t g = 0; g < domain->gpus; g++)
-        if (g != lightest && is_less((load + d->filling->load[g]) / 2, best.largest))
-            consider_gpus(d, full, g, &best);
-    if (best.slot == domain->slots)
-        return false;
-    filling_swap(domain, d->filling, best.slot, best.other);
-    return true;
+        if (g != lightest && is_less((load + d->filling->load[g]) / 2, best->largest))
+            consider_gpus(d, full, g, best);
+    return best->slot < domain->slots;
+}
+
+static void swap(Descent *d, const Swap *swap)
+{
+    d->moves -= swap_cost(d, swap->slot, swap->other);
+    filling_swap(d->domain, d->filling, swap->slot, swap->other);
 }
 
 static bool is_done(const Descent *d) { return d->effort <= 0 || filling_largest(d->domain, d->filling) <= d->goal; }
 
 static void descend(Descent *d)
 {
-    while (!is_done(d) && swap_once(d))
-        ;
+    for (Swap best; !is_done(d) && find_swap(d, &best);)
+        swap(d, &best);
 }
 
 /* --- counts --- */
@@ -134,9 +143,8 @@ static double load_after(Descent *d, const Chains *chains, uint32_t slot, uint32
 
 static void consider_change(Descent *d, const Chains *chains, uint32_t slot, uint32_t expert, Change *best)
 {
-    const uint32_t gpu = d->domain->gpu_of[slot];
-    if (expert == d->filling->expert[slot] ||
-        (!d->duplicates && filling_holds(d->domain, d->filling, gpu, expert, slot)))
+    if (expert == d->filling->expert[slot] || !filling_may_hold(d->domain, d->filling, slot, expert) ||
+        filling_cost(d->domain, d->filling, slot, expert) > d->moves)
         return;
     Change change = {slot, expert, load_after(d, chains, slot, expert)};
     for (int i = 0; i < CHANGES_TRIED; i++)
@@ -169,36 +177,107 @@ static void find_changes(Descent *d, const Chains *chains, Change *best)
     }
 }
 
+static void change(Descent *d, const Change *change)
+{
+    d->moves -= filling_cost(d->domain, d->filling, change->slot, change->expert);
+    d->filling->expert[change->slot] = change->expert;
+    filling_update(d->domain, d->filling);
+}
+
 /* Whether one of the changes, and swaps after it, make the largest load smaller; else nothing has changed. */
 static bool change_counts(Descent *d, const Chains *chains, Filling *before)
 {
     Change best[CHANGES_TRIED];
     const double largest = filling_largest(d->domain, d->filling);
+    const int64_t moves = d->moves;
     find_changes(d, chains, best);
     filling_copy(d->domain, before, d->filling);
     for (int i = 0; i < CHANGES_TRIED && best[i].largest < INFINITY; i++) {
-        d->filling->expert[best[i].slot] = best[i].expert;
-        filling_update(d->domain, d->filling);
+        change(d, &best[i]);
         descend(d);
         if (is_less(filling_largest(d->domain, d->filling), largest))
             return true;
         filling_copy(d->domain, d->filling, before);
+        d->moves = moves;
     }
     return false;
 }
 
+/* --- both --- */
+
+static Descent descent_new(const Domain *domain, Filling *filling, double goal)
+{
+    const int64_t effort = (int64_t)EFFORT * domain->slots;
+    return (Descent){.domain = domain,
+                     .filling = filling,
+                     .goal = goal,
+                     .effort = effort < EFFORT_LEAST ? EFFORT_LEAST : effort,
+                     .moves = domain->held ? (int64_t)domain->moves - filling_moves(domain, filling) : INT32_MAX};
+}
+
+static Chains chains_new(const Domain *domain, Arena *arena)
+{
+    return (Chains){arena_array(arena, domain->experts, sizeof(uint32_t)),
+                    arena_array(arena, domain->slots, sizeof(uint32_t)),
+                    arena_array(arena, domain->gpus, sizeof(double))};
+}
+
+static void improve(Descent *d, const Chains *chains, Arena *arena)
+{
+    Filling before = filling_new(d->domain, arena);
+    descend(d);
+    while (!is_done(d) && change_counts(d, chains, &before))
+        descend(d);
+    filling_update(d->domain, d->filling);
+}
+
 void filling_improve(const Domain *domain, Filling *filling, double goal, Arena *arena)
 {
-    Descent d = {domain, filling, goal, !domain->distinct, (int64_t)EFFORT * domain->slots};
-    d.effort = d.effort < EFFORT_LEAST ? EFFORT_LEAST : d.effort;
-    descend(&d);
-    if (is_done(&d))
-        return;
-    Filling before = filling_new(domain, arena);
-    const Chains chains = {arena_array(arena, domain->experts, sizeof(uint32_t)),
-                           arena_array(arena, domain->slots, sizeof(uint32_t)),
-                           arena_array(arena, domain->gpus, sizeof(double))};
-    while (!is_done(&d) && change_counts(&d, &chains, &before))
-        descend(&d);
-    filling_update(domain, filling);
+    Descent d = descent_new(domain, filling, goal);
+    const Chains chains = chains_new(domain, arena);
+    improve(&d, &chains, arena);
+}
+
+/* The largest load after a swap. */
+static double load_after_swap(const Descent *d, const Swap *swap)
+{
+    double largest = swap->largest;
+    for (uint32_t g = 0; g < d->domain->gpus; g++)
+        if (g != d->domain->gpu_of[swap->slot] && g != d->domain->gpu_of[swap->other])
+            largest = larger_of(largest, d->filling->load[g]);
+    return largest;
+}
+
+/* A swap or a change, whichever wins more for a move. */
+static bool step(Descent *d, const Chains *chains)
+{
+    const double largest = filling_largest(d->domain, d->filling);
+    Swap best_swap;
+    Change best[CHANGES_TRIED];
+    const bool swaps = find_swap(d, &best_swap);
+    find_changes(d, chains, best);
+    const bool changes = is_less(best[0].largest, largest);
+    double of_swap = 0, of_change = 0;
+    if (swaps)
+        of_swap =
+            (largest - load_after_swap(d, &best_swap)) / larger_of(1, swap_cost(d, best_swap.slot, best_swap.other));
+    if (changes)
+        of_change = (largest - best[0].largest) /
+                    larger_of(1, filling_cost(d->domain, d->filling, best[0].slot, best[0].expert));
+    if (changes && of_change >= of_swap)
+        change(d, &best[0]);
+    else if (swaps)
+        swap(d, &best_swap);
+    return swaps || changes;
+}
+
+void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena)
+{
+    enum { PATIENCE = 20 }; /* times the usual effort */
+    Descent d = descent_new(domain, filling, goal);
+    const Chains chains = chains_new(domain, arena);
+    d.effort *= PATIENCE;
+    while (!is_done(&d) && d.moves > 0 && step(&d, &chains))
+        ;
+    improve(&d, &chains, arena);
 }

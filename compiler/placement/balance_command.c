@@ -21,20 +21,80 @@ static Status read_loads(const BalanceOptions *options, Arena *arena, Table *tab
     return status;
 }
 
-static Status place(BalancePlan *plan, uint32_t *placement, LayerBalance *layers, Arena *arena, Error *error)
+/* The placement in force, as `before`; its own diagnostics are printed here. */
+static Status read_from(const BalanceOptions *options, uint32_t layers, uint32_t *before, Arena *arena, Error *error)
 {
-    const BalanceShape *shape = &plan->shape;
-    for (uint32_t l = 0; l < plan->layers; l++) {
-        const double *loads = plan->loads + (size_t)l * shape->experts;
-        const uint32_t *before = plan->before + (size_t)l * shape->replicas;
-        uint32_t *after = placement + (size_t)l * shape->replicas;
-        TRY(balance_best(shape, &(BalanceRequest){.distinct = false}, loads, after, &layers[l].bound, arena, error));
-        if (plan->eplb)
-            balance_eplb(shape, 1, loads, after, arena);
-        layers[l].before = balance_of(shape, loads, before, arena);
-        layers[l].after = balance_of(shape, loads, after, arena);
-        layers[l].moves = balance_moves(shape, before, after, arena);
+    const BalanceShape *shape = &options->shape;
+    const TableCells cells = {.column = "slot", .value = "an expert", .most = shape->experts - 1, .whole = true};
+    Table table;
+    Status status = table_read(options->from, &cells, arena, &table, error);
+    if (status == STATUS_OK && table.columns != shape->replicas)
+        diag_error(table.diagnostics,
+                   table.cells[table.columns < shape->replicas ? table.columns - 1 : shape->replicas],
+                   "%u physical experts a layer, but --replicas %u", table.columns, shape->replicas);
+    else if (status == STATUS_OK && table.rows != layers)
+        diag_error(table.diagnostics,
+                   table.cells[(size_t)(table.rows < layers ? table.rows - 1 : layers) * table.columns],
+                   "%u layers, but the loads have %u", table.rows, layers);
+    else
+        for (uint32_t l = 0; status == STATUS_OK && l < layers; l++) {
+            uint32_t *layer = before + (size_t)l * shape->replicas, slot;
+            for (uint32_t s = 0; s < shape->replicas; s++)
+                layer[s] = (uint32_t)table.values[(size_t)l * shape->replicas + s];
+            Error fault;
+            if (balance_check_placement(shape, layer, &slot, arena, &fault) != STATUS_OK)
+                diag_error(table.diagnostics, table.cells[(size_t)l * shape->replicas + slot], "layer %u: %s", l,
+                           fault.text);
+        }
+    if (table.diagnostics && diag_failed(table.diagnostics)) {
+        diag_print(table.diagnostics, stderr);
+        return STATUS_BAD_INPUT;
     }
+    return status;
+}
+
+static Status place_layer(const BalanceOptions *options, const double *loads, const uint32_t *before, uint32_t *after,
+                          LayerBalance *layer, Arena *arena, Error *error)
+{
+    const BalanceShape *shape = &options->shape;
+    BalanceRequest request = options->request;
+    request.from = options->from ? before : NULL;
+    if (request.distinct) {
+        request.distinct = false;
+        TRY(balance_best(shape, &request, loads, after, &layer->bound, arena, error));
+        layer->free = balance_of(shape, loads, after, arena);
+        request.distinct = true;
+    }
+    TRY(balance_best(shape, &request, loads, after, &layer->bound, arena, error));
+    if (options->eplb)
+        balance_eplb(shape, 1, loads, after, arena);
+    layer->before = balance_of(shape, loads, before, arena);
+    layer->after = balance_of(shape, loads, after, arena);
+    layer->moves = balance_moves(shape, before, after, arena);
+    return STATUS_OK;
+}
+
+static Status place(const BalanceOptions *options, BalancePlan *plan, Arena *arena, Error *error)
+{
+    const BalanceShape *shape = &options->shape;
+    const size_t slots = (size_t)plan->layers * shape->replicas;
+    uint32_t *before = arena_array(arena, slots, sizeof *before), *after = arena_array(arena, slots, sizeof *after);
+    LayerBalance *layers = arena_array(arena, plan->layers, sizeof *layers);
+    if (options->from)
+        TRY(read_from(options, plan->layers, before, arena, error));
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        const size_t first = (size_t)l * shape->replicas;
+        if (!options->from)
+            balance_in_order(shape, before + first);
+        const Status status = place_layer(options, plan->loads + (size_t)l * shape->experts, before + first,
+                                          after + first, &layers[l], arena, error);
+        if (status == STATUS_BAD_INPUT)
+            error_prefix(error, "layer %u: ", l);
+        TRY(status);
+    }
+    plan->before = before;
+    plan->placement = after;
+    plan->layer = layers;
     return STATUS_OK;
 }
 
@@ -50,21 +110,13 @@ Status balance_command(int argc, char **argv, Arena *arena, Error *error)
     TRY(read_loads(&options, arena, &table, error));
     options.shape.experts = table.columns;
     TRY(balance_check(&options.shape, options.eplb, error));
-    const BalanceShape *shape = &options.shape;
-    const size_t slots = (size_t)table.rows * shape->replicas;
-    uint32_t *before = arena_array(arena, slots, sizeof *before),
-             *placement = arena_array(arena, slots, sizeof *placement);
-    BalancePlan plan = {.shape = *shape,
+    BalancePlan plan = {.shape = options.shape,
                         .eplb = options.eplb,
+                        .from = options.from != NULL,
+                        .distinct = options.request.distinct,
                         .layers = table.rows,
-                        .loads = table.values,
-                        .before = before,
-                        .placement = placement};
-    for (uint32_t l = 0; l < table.rows; l++)
-        balance_in_order(shape, before + (size_t)l * shape->replicas);
-    LayerBalance *layers = arena_array(arena, table.rows, sizeof *layers);
-    plan.layer = layers;
-    TRY(place(&plan, placement, layers, arena, error));
+                        .loads = table.values};
+    TRY(place(&options, &plan, arena, error));
     if (options.format == BALANCE_CSV)
         balance_put_csv(&plan, stdout);
     else if (options.format == BALANCE_JSON)

@@ -121,6 +121,7 @@ Status table_read(const char *path, const TableCells *cells, Arena *arena, Table
             read_row(&reader, line);
     }
     if (!table->rows)
-        diag_error(table->diagnostics, (Span){0, 0}, "no layer: a row a layer, a column %s %s", "an", cells->column);
+        diag_error(table->diagnostics, (Span){0, 0}, "nothing here: a row is a layer, with a column for each %s",
+                   cells->column);
     return diag_failed(table->diagnostics) ? STATUS_BAD_INPUT : STATUS_OK;
 }

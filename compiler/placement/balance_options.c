@@ -19,18 +19,26 @@ const char balance_help[] =
     "                          experts are on one node\n"
     "  --method best           the least load on the fullest GPU that it finds, never more than eplb's; the default\n"
     "           eplb           the published algorithm of DeepSeek's EPLB, to the bit\n"
+    "  --from PLACEMENT        the placement in force, as --csv prints it; what stays on a GPU stays in its slot\n"
+    "  --moves B               at most B moves a layer; a move is a physical expert that its GPU does not hold yet\n"
+    "  --threshold T           a layer whose balance would rise by less than T keeps its placement\n"
+    "  --distinct              no expert twice on a GPU, and what that costs\n"
     "  --csv                   prints the placement: a row a layer, the expert of each physical expert, GPU after GPU\n"
     "  --json                  prints one object: placement, count, balance, moves\n"
     "  --help\n"
     "Without --csv and --json it prints a table: the balance of each layer, which is the mean load of a GPU over the "
     "largest.\n";
 
-enum { AN_INPUT = 1, REPLICAS = 256, GPUS, GROUPS, NODES, METHOD, CSV, JSON, HELP };
+enum { AN_INPUT = 1, REPLICAS = 256, GPUS, GROUPS, NODES, FROM, MOVES, THRESHOLD, DISTINCT, METHOD, CSV, JSON, HELP };
 
 static const struct option known[] = {{"replicas", required_argument, NULL, REPLICAS},
                                       {"gpus", required_argument, NULL, GPUS},
                                       {"groups", required_argument, NULL, GROUPS},
                                       {"nodes", required_argument, NULL, NODES},
+                                      {"from", required_argument, NULL, FROM},
+                                      {"moves", required_argument, NULL, MOVES},
+                                      {"threshold", required_argument, NULL, THRESHOLD},
+                                      {"distinct", no_argument, NULL, DISTINCT},
                                       {"method", required_argument, NULL, METHOD},
                                       {"csv", no_argument, NULL, CSV},
                                       {"json", no_argument, NULL, JSON},
@@ -47,15 +55,24 @@ static Status unknown_option(const char *written, Error *error)
                      nearest.word ? "? " : "");
 }
 
-static Status parse_count(const char *option, const char *text, uint32_t *value, Error *error)
+static Status parse_count(const char *option, const char *text, uint32_t least, uint32_t *value, Error *error)
 {
     char *end;
     errno = 0;
     const long long read = strtoll(text, &end, 10);
-    if (end == text || *end || errno || read < 1 || read > BALANCE_REPLICAS_MAX)
-        return error_set(error, STATUS_BAD_USAGE, "balance: --%s needs a whole number from 1 to %d, not '%s'", option,
-                         BALANCE_REPLICAS_MAX, text);
+    if (end == text || *end || errno || read < least || read > BALANCE_REPLICAS_MAX)
+        return error_set(error, STATUS_BAD_USAGE, "balance: --%s needs a whole number from %u to %d, not '%s'", option,
+                         least, BALANCE_REPLICAS_MAX, text);
     *value = (uint32_t)read;
+    return STATUS_OK;
+}
+
+static Status parse_threshold(const char *text, double *value, Error *error)
+{
+    char *end;
+    *value = strtod(text, &end);
+    if (end == text || *end || !(*value >= 0 && *value <= 1))
+        return error_set(error, STATUS_BAD_USAGE, "balance: --threshold needs a number from 0 to 1, not '%s'", text);
     return STATUS_OK;
 }
 
@@ -88,10 +105,14 @@ static Status take_option(int option, BalanceOptions *options, Error *error)
 {
     switch (option) {
     case AN_INPUT: return take_input(optarg, options, error);
-    case REPLICAS: return parse_count("replicas", optarg, &options->shape.replicas, error);
-    case GPUS: return parse_count("gpus", optarg, &options->shape.gpus, error);
-    case GROUPS: return parse_count("groups", optarg, &options->shape.groups, error);
-    case NODES: return parse_count("nodes", optarg, &options->shape.nodes, error);
+    case REPLICAS: return parse_count("replicas", optarg, 1, &options->shape.replicas, error);
+    case GPUS: return parse_count("gpus", optarg, 1, &options->shape.gpus, error);
+    case GROUPS: return parse_count("groups", optarg, 1, &options->shape.groups, error);
+    case NODES: return parse_count("nodes", optarg, 1, &options->shape.nodes, error);
+    case FROM: options->from = optarg; return STATUS_OK;
+    case MOVES: options->limited = true; return parse_count("moves", optarg, 0, &options->request.moves, error);
+    case THRESHOLD: options->limited = true; return parse_threshold(optarg, &options->request.threshold, error);
+    case DISTINCT: options->request.distinct = true; return STATUS_OK;
     case METHOD: return parse_method(optarg, options, error);
     case CSV: return take_format(BALANCE_CSV, options, error);
     case JSON: return take_format(BALANCE_JSON, options, error);
@@ -107,12 +128,19 @@ static Status check_complete(const BalanceOptions *options, Error *error)
     if (!options->shape.replicas || !options->shape.gpus)
         return error_set(error, STATUS_BAD_USAGE,
                          "balance: --replicas, the physical experts of a layer, and --gpus are needed");
+    if (options->limited && !options->from)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "balance: --moves and --threshold go with --from, the placement in force");
+    if (options->eplb && (options->limited || options->request.distinct))
+        return error_set(error, STATUS_BAD_USAGE, "balance: --moves, --threshold and --distinct go with --method best");
+    if (options->from && strcmp(options->from, "-") == 0 && strcmp(options->loads, "-") == 0)
+        return error_set(error, STATUS_BAD_USAGE, "balance: standard input is either the loads or the placement");
     return STATUS_OK;
 }
 
 Status balance_options_parse(int argc, char **argv, BalanceOptions *options, Error *error)
 {
-    *options = (BalanceOptions){.shape = {.groups = 1, .nodes = 1}};
+    *options = (BalanceOptions){.shape = {.groups = 1, .nodes = 1}, .request = {.moves = UINT32_MAX}};
     opterr = 0;
     optind = 0;
     for (int option; (option = getopt_long(argc, argv, "-:", known, NULL)) != -1;) {

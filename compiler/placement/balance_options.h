@@ -11,8 +11,11 @@ typedef struct BalanceOptions {
     bool help;
     BalanceShape shape; /* experts: 0 until the loads are read */
     bool eplb;          /* --method */
+    bool limited;       /* --moves or --threshold */
     BalanceFormat format;
     const char *loads;
+    const char *from;       /* NULL: no placement is in force */
+    BalanceRequest request; /* its `from` is not read yet */
 } BalanceOptions;
 
 extern const char balance_help[];

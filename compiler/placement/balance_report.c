@@ -26,14 +26,31 @@ static void put_row(const char *name, double before, double after, double bound,
             moves);
 }
 
+static void put_cost(const BalancePlan *plan, FILE *stream)
+{
+    double mean = 0, most = 0;
+    uint32_t layer = 0;
+    for (uint32_t l = 0; l < plan->layers; l++) {
+        const double cost = plan->layer[l].free - plan->layer[l].after;
+        mean += cost / plan->layers;
+        layer = cost > most ? l : layer;
+        most = cost > most ? cost : most;
+    }
+    if (most < 0.00005)
+        fputs("\n--distinct costs no balance\n", stream);
+    else
+        fprintf(stream, "\n--distinct costs %.4f of the balance on average, at most %.4f, in layer %u\n", mean, most,
+                layer);
+}
+
 void balance_put_text(const BalancePlan *plan, FILE *stream)
 {
     double before = 0, after = 0, bound = 0;
     uint64_t moves = 0;
     char name[16];
     put_head(plan, stream);
-    fprintf(stream, "%5s  %8s  %6s  %6s  %6s  %5s\n", "layer", "in order", plan->eplb ? "eplb" : "best", "bound", "gap",
-            "moves");
+    fprintf(stream, "%5s  %8s  %6s  %6s  %6s  %5s\n", "layer", plan->from ? "before" : "in order",
+            plan->eplb ? "eplb" : "best", "bound", "gap", "moves");
     for (uint32_t l = 0; l < plan->layers; l++) {
         const LayerBalance *layer = &plan->layer[l];
         snprintf(name, sizeof name, "%u", l);
@@ -45,9 +62,13 @@ void balance_put_text(const BalancePlan *plan, FILE *stream)
     }
     if (plan->layers > 1)
         put_row("mean", before, after, bound, moves / plan->layers, stream);
-    fputs("\nbalance of a layer: mean load of a GPU over the largest; 1: all are equal\n"
-          "in order: experts 0, 1, 2, ... again and again, GPU after GPU, as frameworks start\n"
-          "bound: no placement has a higher balance; gap: how far below the bound this one is\n"
+    if (plan->distinct)
+        put_cost(plan, stream);
+    fputs("\nbalance of a layer: mean load of a GPU over the largest; 1: all are equal\n", stream);
+    fputs(plan->from ? "before: the placement in force\n"
+                     : "in order: experts 0, 1, 2, ... again and again, GPU after GPU, as frameworks start\n",
+          stream);
+    fputs("bound: no placement has a higher balance; gap: how far below the bound this one is\n"
           "moves: physical experts that their GPU did not hold before\n",
           stream);
 }
@@ -93,6 +114,11 @@ void balance_put_json(const BalancePlan *plan, Arena *arena, FILE *stream)
     fputs("],\n \"bound\": [", stream);
     for (uint32_t l = 0; l < plan->layers; l++)
         fprintf(stream, "%s%.17g", l ? ", " : "", plan->layer[l].bound);
+    if (plan->distinct) {
+        fputs("],\n \"without_distinct\": [", stream);
+        for (uint32_t l = 0; l < plan->layers; l++)
+            fprintf(stream, "%s%.17g", l ? ", " : "", plan->layer[l].free);
+    }
     fputs("],\n \"moves\": [", stream);
     for (uint32_t l = 0; l < plan->layers; l++)
         fprintf(stream, "%s%u", l ? ", " : "", plan->layer[l].moves);

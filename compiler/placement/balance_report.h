@@ -9,12 +9,13 @@
 
 typedef struct LayerBalance {
     double before, after, bound;
+    double free; /* after, if experts could be twice on a GPU; where distinct */
     uint32_t moves;
 } LayerBalance;
 
 typedef struct BalancePlan {
     BalanceShape shape;
-    bool eplb;
+    bool eplb, from, distinct;
     uint32_t layers;
     const double *loads;       /* [layers][experts] */
     const uint32_t *before;    /* [layers][replicas] */
