@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sequence of events is that of a run in which every pass, every F&B and every message takes one step, a message on
-   both of its ranks. Ranks do what their orders say; before a pass they ask for what it still needs, and a rank that is
-   asked answers before its own next pass. An update is one step of all ranks that hold its stage. Who is asked by
-   several answers the one with the longest way to the end of the run first: list scheduling by critical path (Graham
-   1969; Hu 1961). */
+/* The sequence of events is that of a simulated run in which every pass, every F&B and every message takes one step, a
+   message on both of its ranks. Each rank follows its order. Before a pass it requests the messages that the pass still
+   needs; the producer sends them before its own next pass. An update is one step of all ranks that hold the stage. A
+   producer with several requests serves the one with the longest critical path to the end of the run first: list
+   scheduling (Graham 1969; Hu 1961). */
 
 enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* an F&B needs two messages */
 
@@ -29,14 +29,14 @@ typedef struct RankState {
 } RankState;
 
 typedef struct Candidate {
-    uint32_t way; /* of the pass that needs it */
+    uint32_t path; /* of the pass that needs it */
     uint32_t need;
 } Candidate;
 
 typedef struct Communicator {
     const Schedule *schedule;
     const PassTable *table;
-    uint32_t **way; /* [rank][pass]: steps from its start to the end of the run, at least */
+    uint32_t **path; /* [rank][pass]: the critical path, in steps, from its start to the end of the run */
     RankState *ranks;
     Need *needs;
     uint32_t step;
@@ -65,10 +65,10 @@ static bool consumer(const Communicator *c, const Action *pass, Dependence *need
 
 static uint32_t passes_of(const Action *first) { return first->overlap ? 2 : 1; }
 
-/* --- the way to the end --- */
+/* --- critical paths --- */
 
-/* The way from one pass or F&B on; false while that of a pass behind it is not known. `known` are the first passes that
-   are. */
+/* The critical path from one pass or F&B on. False while that of a pass that depends on it is not known: on each rank
+   they are known from position `known` on. */
 static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank, uint32_t position, uint32_t *blocker)
 {
     const Order *order = &c->schedule->orders[rank];
@@ -76,13 +76,13 @@ static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank,
     uint32_t sends = 0, receives = 0, longest = 0;
     Dependence other;
     for (uint32_t i = 0; pass_meets(c->schedule, c->table, &order->actions[position], i, &other); i++) {
-        const uint32_t behind = other.position + 1;
-        if (known[other.rank] > behind) {
+        const uint32_t next = other.position + 1;
+        if (known[other.rank] > next) {
             *blocker = other.rank;
             return false;
         }
-        const uint32_t way = behind < c->schedule->orders[other.rank].count ? c->way[other.rank][behind] : 0;
-        longest = way > longest ? way : longest;
+        const uint32_t path = next < c->schedule->orders[other.rank].count ? c->path[other.rank][next] : 0;
+        longest = path > longest ? path : longest;
     }
     for (uint32_t i = position; i < position + count; i++) {
         if (pass_dependence(c->schedule, c->table, &order->actions[i], &other))
@@ -94,17 +94,17 @@ static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank,
             return false;
         }
         sends += other.rank != rank;
-        const uint32_t way = c->way[other.rank][other.position];
-        longest = way > longest ? way : longest;
+        const uint32_t path = c->path[other.rank][other.position];
+        longest = path > longest ? path : longest;
     }
-    const uint32_t own = sends + (position + count < order->count ? c->way[rank][position + count] : 0);
+    const uint32_t own = sends + (position + count < order->count ? c->path[rank][position + count] : 0);
     for (uint32_t i = position; i < position + count; i++)
-        c->way[rank][i] = receives + 1 + (own > longest ? own : longest);
+        c->path[rank][i] = receives + 1 + (own > longest ? own : longest);
     return true;
 }
 
-/* From the last passes back. The same as timeline_run, the other way round. */
-static void measure_ways(Communicator *c, Arena *arena)
+/* From the last passes back: timeline_run in reverse. */
+static void measure_paths(Communicator *c, Arena *arena)
 {
     const uint32_t ranks = c->schedule->ranks;
     uint32_t *known = arena_array(arena, ranks, sizeof *known);
@@ -114,7 +114,7 @@ static void measure_ways(Communicator *c, Arena *arena)
     uint32_t ready_count = ranks;
     for (uint32_t r = 0; r < ranks; r++) {
         known[r] = c->schedule->orders[r].count;
-        c->way[r] = arena_array(arena, known[r], sizeof **c->way);
+        c->path[r] = arena_array(arena, known[r], sizeof **c->path);
         ready[r] = r;
     }
     while (ready_count) {
@@ -150,7 +150,7 @@ static bool can_be_met(const Communicator *c, uint32_t need)
 static void propose(Communicator *c, uint32_t need)
 {
     if (can_be_met(c, need))
-        c->candidates[c->candidate_count++] = (Candidate){c->way[need / NEEDS_MAX][c->needs[need].pass], need};
+        c->candidates[c->candidate_count++] = (Candidate){c->path[need / NEEDS_MAX][c->needs[need].pass], need};
 }
 
 /* The rank asks for what its next pass needs of others. */
@@ -187,7 +187,7 @@ static void append_message(Order *order, const Action *pass, uint8_t kind, uint3
     message->peer = (uint16_t)peer;
 }
 
-static void hand_over(Communicator *c, uint32_t need)
+static void transfer(Communicator *c, uint32_t need)
 {
     Need *met = &c->needs[need];
     const uint32_t receiver = need / NEEDS_MAX, sender = met->producer;
@@ -206,11 +206,11 @@ static void hand_over(Communicator *c, uint32_t need)
     occupy(c, receiver, false);
 }
 
-static int longest_way_first(const void *left, const void *right)
+static int longest_path_first(const void *left, const void *right)
 {
     const Candidate *a = left, *b = right;
-    if (a->way != b->way)
-        return a->way > b->way ? -1 : 1;
+    if (a->path != b->path)
+        return a->path > b->path ? -1 : 1;
     return (a->need > b->need) - (a->need < b->need);
 }
 
@@ -227,10 +227,10 @@ static void answer(Communicator *c)
             propose(c, need);
     }
     if (c->candidate_count > 1)
-        qsort(c->candidates, c->candidate_count, sizeof *c->candidates, longest_way_first);
+        qsort(c->candidates, c->candidate_count, sizeof *c->candidates, longest_path_first);
     for (uint32_t i = 0; i < c->candidate_count; i++)
         if (can_be_met(c, c->candidates[i].need))
-            hand_over(c, c->candidates[i].need);
+            transfer(c, c->candidates[i].need);
 }
 
 static void begin(Communicator *c, uint32_t rank)
@@ -305,7 +305,7 @@ void communicate(Schedule *schedule, PassTable *table, Arena *arena)
     Communicator c = {
         .schedule = schedule,
         .table = table,
-        .way = arena_array(arena, ranks, sizeof *c.way),
+        .path = arena_array(arena, ranks, sizeof *c.path),
         .ranks = arena_array(arena, ranks, sizeof *c.ranks),
         .needs = arena_array(arena, (size_t)NEEDS_MAX * ranks, sizeof *c.needs),
         .active = arena_array(arena, ranks, sizeof *c.active),
@@ -314,7 +314,7 @@ void communicate(Schedule *schedule, PassTable *table, Arena *arena)
         /* from both of their ranks */
         .candidates = arena_array(arena, (size_t)2 * NEEDS_MAX * ranks, sizeof *c.candidates),
     };
-    measure_ways(&c, arena);
+    measure_paths(&c, arena);
     for (uint32_t r = 0; r < ranks; r++) {
         Order *merged = &c.ranks[r].merged;
         merged->capacity = schedule->orders[r].count + messages_of(&c, r);

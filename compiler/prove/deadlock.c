@@ -2,8 +2,8 @@
 
 #include "runtime/program/deadlock.h"
 
-/* Nobody waits for ever. What ranks wait for that do is in prove_order a pass, or an update of another copy; in
-   prove_program the other end of a message, too. */
+/* No rank waits for ever. In prove_order ranks wait for each other's passes, and for the updates of the other copies of
+   a stage; in prove_program they also wait for the other ends of messages. */
 
 enum { TEXT = 48 };
 
@@ -32,8 +32,8 @@ static void report(const Schedule *schedule, const Deadlock *deadlock, Diagnosti
 
 /* --- the passes of the orders --- */
 
-/* What a rank waits for that cannot go on: what its pass needs, or both halves of an F&B, or the copies that an update
-   meets. `position` says where every rank is. */
+/* What a halted rank waits for: what its pass needs, or both halves of its F&B, or the copies that update together.
+   `position` says where each rank halts. */
 static WaitList *list_waits(const Schedule *schedule, const PassTable *table, const uint32_t *position, uint32_t rank,
                             Arena *arena)
 {
@@ -76,8 +76,8 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 
 /* --- the program --- */
 
-/* The action at which a rank halts with an instruction: messages and REDUCE come in the order of the messages and of
-   the updates that several copies meet for. The order's count where there is none. */
+/* The action of an instruction at which a rank can wait. The messages and REDUCEs of a program come in the same order
+   as the messages and the updates of several copies in the rank's order. The order's count: there is none. */
 static uint32_t action_of(const Schedule *schedule, const Program *program, uint32_t rank, uint32_t at)
 {
     const Order *order = &schedule->orders[rank];

@@ -172,7 +172,7 @@ static void take_pass(Check *check, uint32_t position)
     }
 }
 
-/* The next pass behind a position, messages skipped. */
+/* The next pass after a position, messages skipped. */
 static const Action *next_pass(const Order *order, uint32_t position)
 {
     for (uint32_t i = position + 1; i < order->count; i++)

@@ -87,7 +87,7 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     if (is_send(message) ? position < pass : position > pass) {
         diag_error(diagnostics, message->span,
                    is_send(message) ? "rank %u: %s comes before %s has made what it sends"
-                                    : "rank %u: %s comes behind %s, which needs it",
+                                    : "rank %u: %s comes after %s, which needs it",
                    rank, TEXT_OF(message), TEXT_OF(&schedule->orders[rank].actions[pass]));
         return false;
     }

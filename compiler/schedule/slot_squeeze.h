@@ -13,7 +13,7 @@ bool squeeze_has_room(const Schedule *schedule, const Timeline *times);
    and I of every rank moves to the earliest free slot in which what it needs is there, its chunk's one before has run,
    and no rank holds more activations than one did at most before. The slots that are left belong to the weight passes,
    each taking the oldest that waits. Orders, table and times are then those of the squeezed schedule. False: ranks
-   would wait for each other in a circle. */
+   would deadlock. */
 bool squeeze_orders(Schedule *schedule, PassTable *table, Timeline *times, Arena *arena);
 
 #endif

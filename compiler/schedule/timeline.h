@@ -15,7 +15,7 @@ typedef struct Timeline {
     const Costs *costs;    /* under which it was made */
 } Timeline;
 
-/* False when ranks wait for each other in a circle; `position` then says where each one halts. Linear. */
+/* False in a deadlock: `position` then says where each rank halts. Linear. */
 bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena,
                   Timeline *timeline);
 /* The same where every pass has a time of its own, [rank][position]: an F&B takes the sum of its halves' times.

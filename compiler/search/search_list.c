@@ -152,7 +152,7 @@ static void start(SearchList *list, uint32_t r, uint32_t n, uint8_t kind, int64_
 }
 
 /* What the rank has to keep free for the oldest microbatch that has not had all its F here, and which that is. Every
-   rank keeping to it, the oldest microbatch of all can always go on, and so nobody waits for memory in a circle
+   rank keeping to it, the oldest microbatch of all can always go on, and so ranks do not deadlock for memory
    (Dijkstra's banker). */
 typedef struct Reserve {
     uint32_t pipe, microbatch;

@@ -26,7 +26,7 @@ typedef struct SearchPolicy {
     uint32_t *held;             /* [nodes]: most microbatches between F and I */
     bool patient_for_better;    /* it waits for a better F or I when it could begin a worse one, */
     bool patient_before_weight; /* for any F or I when it could begin a W */
-    /* it keeps nothing free for the oldest microbatch: ranks may come to wait in a circle */
+    /* it keeps nothing free for the oldest microbatch: ranks may deadlock */
     bool bold;
     SearchSight sight;
 } SearchPolicy;

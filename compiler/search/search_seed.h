@@ -10,7 +10,7 @@ typedef struct SeedMaker SeedMaker;
 /* `schedule` is the one that the problem was made of. */
 SeedMaker *seed_maker_new(const SearchProblem *problem, const Schedule *schedule, const SearchTask *task, Arena *arena);
 
-/* Fills in the passes of the order of that number: each exactly once, ranks may wait for each other in a circle. */
+/* Fills in the passes of the order of that number: each exactly once; ranks may deadlock. */
 typedef enum SeedResult {
     SEED_MADE,
     SEED_UNFIT, /* it takes more memory than there is */
