@@ -157,7 +157,7 @@ $(BUILD)/%.o: $(BUILD)/%.c
 	$(CC) $(COMPILING) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment; GPUs are hidden ---
-TEST_FOLDERS := exec cuda transport golden search parse picture program model prove timeline device balance base # the longest first
+TEST_FOLDERS := exec cuda transport golden search parse picture program model prove timeline device measured balance base # the longest first
 # one thread, and switching stacks is not for this sanitizer
 ifeq ($(filter thread,$(SANITIZE)),)
 TEST_FOLDERS := gpu $(TEST_FOLDERS)
@@ -168,6 +168,7 @@ TEST_LIBRARIES_program   := program base
 TEST_LIBRARIES_parse     := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_prove     := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_timeline  := $(COMPILER_LIBRARIES)
+TEST_LIBRARIES_measured  := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_search    := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_picture   := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_golden    := base

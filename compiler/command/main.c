@@ -7,7 +7,8 @@
 #include "compiler/compile.h"
 #include "compiler/measured/calibrate.h"
 #include "compiler/measured/diff.h"
-#include "compiler/measured/kineto_costs.h"
+#include "compiler/measured/kineto_passes.h"
+#include "compiler/measured/kineto_profile.h"
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
 #include "compiler/output/explain.h"
@@ -248,18 +249,18 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
 }
 
 /* The inside of an F&B: as the schedule's recipe and the costs predict it, and in a trace of the PyTorch profiler. */
-static Status run_diff_inside(Job *job, Error *error)
+static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
 {
     Compilation *c = &job->compilation;
-    KinetoMap map;
     KinetoTrace trace;
     KinetoProfile profile;
-    if (job->options.emit_count || job->options.step)
+    if (job->options.emit_count || job->options.step || job->options.input_count != 2)
         return error_set(error, STATUS_BAD_USAGE,
-                         "dpc diff --map prints the inside of an F&B: it goes with no --emit and no --step");
-    TRY(kineto_map_read(job->options.map, c->arena, &map, error));
+                         "%s is about components, so dpc diff prints the inside of an F&B: of one schedule and one "
+                         "trace, without --emit and --step",
+                         map->path);
     TRY(kineto_read(job->options.inputs[1], c->arena, &trace, error));
-    TRY(kineto_profile(&trace, &map, c->arena, &profile, error));
+    TRY(kineto_profile(&trace, map, c->arena, &profile, error));
     TRY(source_read(job->options.input, c->arena, &job->source, error));
     TRY(compile(c, error));
     if (!c->schedule.recipe)
@@ -279,12 +280,19 @@ static Status run_diff_inside(Job *job, Error *error)
 
 static Status run_diff(Job *job, Error *error)
 {
-    if (job->options.map)
-        return run_diff_inside(job, error);
     Compilation *c = &job->compilation;
+    const Options *options = &job->options;
+    KinetoMap map;
     Trace trace;
     Comparison comparison = {.schedule = &c->schedule, .table = &c->table, .trace = &trace};
-    TRY(trace_read(job->options.inputs[1], c->arena, &trace, error));
+    if (options->map) {
+        TRY(kineto_map_read(options->map, c->arena, &map, error));
+        if (kineto_map_has_components(&map))
+            return run_diff_inside(job, &map, error);
+        TRY(kineto_passes(&map, options->input_count - 1, options->inputs + 1, c->arena, &trace, error));
+    } else {
+        TRY(trace_read(options->inputs[1], c->arena, &trace, error));
+    }
     comparison.step = trace_typical_step(&trace, c->arena);
     if (job->options.step) {
         uint32_t i = 0;
@@ -324,7 +332,7 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
     else if (options->command == COMMAND_DIFF)
         return run_diff(job, error);
     else if (options->command == COMMAND_CALIBRATE && options->map)
-        return kineto_calibrate(options->map, options->input_count, options->inputs,
+        return calibrate_mapped(options->map, options->input_count, options->inputs, (uint32_t)options->fastest,
                                 options->output ? options->output : "-", arena, error);
     else if (options->command == COMMAND_CALIBRATE)
         return calibrate(options->input_count, options->inputs, (uint32_t)options->fastest,

@@ -30,14 +30,16 @@ const char command_line_help[] =
     "--step N\n"
     "                                                           which step of it, --emit=html or svg[:FILE] both "
     "timelines\n"
-    "       dpc diff --map FILE [options] FILE.dps TRACE        the inside of an F&B, predicted and in a trace of the "
-    "PyTorch profiler\n"
+    "       dpc diff --map FILE [options] FILE.dps TRACE...     the same with traces of the PyTorch profiler: the "
+    "inside "
+    "of an F&B,\n"
+    "                                                           or all passes, from a trace of each rank\n"
     "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and "
     "--fastest N\n"
     "                                               where others disturb the machine: of the N shortest steps only\n"
-    "       dpc calibrate --map FILE TRACE...       the same for components of layers, from traces of the PyTorch "
-    "profiler;\n"
-    "                                               FILE says what the names in them mean (maps/)\n"
+    "       dpc calibrate --map FILE TRACE...       the same from traces of the PyTorch profiler, for components of "
+    "layers or\n"
+    "                                               for stages; FILE says what the names in them mean (maps/)\n"
     "       dpc balance --replicas R --gpus N [options] LOADS.csv    replicas of experts placed on GPUs; dpc balance "
     "--help\n"
     "  -o FILE                 writes the program that dprun executes\n"
@@ -298,7 +300,7 @@ static Status check_inputs(const Options *options, Error *error)
                              options->own[options->input_count].others[0].name);
         return STATUS_OK;
     case COMMAND_DIFF:
-        if (options->input_count != 2)
+        if (options->input_count < 2 || (options->input_count > 2 && !options->map))
             return error_set(error, STATUS_BAD_USAGE,
                              "dpc diff needs two files: a schedule or a modelled trace, and a trace of dprun");
         for (int i = 0; i < options->emit_count; i++)

@@ -1,6 +1,8 @@
 #include "compiler/measured/calibrate.h"
 
 #include "compiler/measured/calibration.h"
+#include "compiler/measured/kineto_costs.h"
+#include "compiler/measured/kineto_passes.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 
@@ -132,13 +134,32 @@ static void note_speeds(const Calibration *calibration)
     }
 }
 
+static Status write_costs(const Calibration *calibration, const char *output, Error *error)
+{
+    OutputFile file;
+    note_speeds(calibration);
+    TRY(file_begin(output, &file, error));
+    put_costs(calibration, file.stream);
+    return file_finish(&file, error);
+}
+
 Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error)
 {
     Calibration calibration;
-    OutputFile file;
     TRY(calibration_read(count, paths, fastest, arena, &calibration, error));
-    note_speeds(&calibration);
-    TRY(file_begin(output, &file, error));
-    put_costs(&calibration, file.stream);
-    return file_finish(&file, error);
+    return write_costs(&calibration, output, error);
+}
+
+Status calibrate_mapped(const char *map_path, int count, char *const *paths, uint32_t fastest, const char *output,
+                        Arena *arena, Error *error)
+{
+    KinetoMap map;
+    Trace trace;
+    Calibration calibration;
+    TRY(kineto_map_read(map_path, arena, &map, error));
+    if (kineto_map_has_components(&map))
+        return kineto_calibrate(&map, count, paths, output, arena, error);
+    TRY(kineto_passes(&map, count, paths, arena, &trace, error));
+    TRY(calibration_of(&trace, fastest, arena, &calibration, error));
+    return write_costs(&calibration, output, error);
 }

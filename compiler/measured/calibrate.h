@@ -12,4 +12,9 @@
  * so many shortest steps of each only; 0: of all. */
 Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error);
 
+/* The same from traces of the PyTorch profiler, whose names the file `map` explains: costs of components, or of the
+   passes of stages. */
+Status calibrate_mapped(const char *map, int count, char *const *paths, uint32_t fastest, const char *output,
+                        Arena *arena, Error *error);
+
 #endif

@@ -240,21 +240,18 @@ static bool of_one_model(const Trace *trace, const Trace *other)
     return trace->message_bytes <= 0 || other->message_bytes <= 0 || trace->message_bytes == other->message_bytes;
 }
 
-static Status read_traces(Calibration *calibration, char *const *paths, uint32_t fastest, Error *error)
+/* After the input's trace has been read. */
+static Status take_input(Calibration *calibration, CalibrationInput *input, uint32_t fastest, Error *error)
 {
     const Trace *first = &calibration->inputs[0].trace;
-    for (int t = 0; t < calibration->count; t++) {
-        CalibrationInput *input = &calibration->inputs[t];
-        TRY(trace_read(paths[t], calibration->arena, &input->trace, error));
-        select_steps(&input->trace, fastest, calibration->arena);
-        gather_messages(input, calibration->arena);
-        input->gives_passes = of_one_model(&input->trace, first);
-        if (input->gives_passes && input->trace.stages != first->stages)
-            return error_set(error, STATUS_BAD_INPUT,
-                             "%s cuts the model into %s, %s into %s: calibrate each number of stages by itself",
-                             first->path, counted(first->stages, "stage").text, input->trace.path,
-                             counted(input->trace.stages, "stage").text);
-    }
+    select_steps(&input->trace, fastest, calibration->arena);
+    gather_messages(input, calibration->arena);
+    input->gives_passes = of_one_model(&input->trace, first);
+    if (input->gives_passes && input->trace.stages != first->stages)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "%s cuts the model into %s, %s into %s: calibrate each number of stages by itself",
+                         first->path, counted(first->stages, "stage").text, input->trace.path,
+                         counted(input->trace.stages, "stage").text);
     return STATUS_OK;
 }
 
@@ -280,11 +277,27 @@ static Status gather(Calibration *calibration, Error *error)
     return STATUS_OK;
 }
 
+static Calibration of_inputs(int count, Arena *arena)
+{
+    return (Calibration){
+        .inputs = arena_array(arena, (size_t)count, sizeof(CalibrationInput)), .count = count, .arena = arena};
+}
+
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error)
 {
-    *calibration = (Calibration){
-        .inputs = arena_array(arena, (size_t)count, sizeof(CalibrationInput)), .count = count, .arena = arena};
-    TRY(read_traces(calibration, paths, fastest, error));
+    *calibration = of_inputs(count, arena);
+    for (int t = 0; t < count; t++) {
+        TRY(trace_read(paths[t], arena, &calibration->inputs[t].trace, error));
+        TRY(take_input(calibration, &calibration->inputs[t], fastest, error));
+    }
+    return gather(calibration, error);
+}
+
+Status calibration_of(const Trace *trace, uint32_t fastest, Arena *arena, Calibration *calibration, Error *error)
+{
+    *calibration = of_inputs(1, arena);
+    calibration->inputs->trace = *trace;
+    TRY(take_input(calibration, calibration->inputs, fastest, error));
     return gather(calibration, error);
 }

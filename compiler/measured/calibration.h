@@ -40,6 +40,9 @@ typedef struct Calibration {
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error);
 
+/* The same of one trace that has been read. */
+Status calibration_of(const Trace *trace, uint32_t fastest, Arena *arena, Calibration *calibration, Error *error);
+
 void samples_add(Samples *samples, double value, Arena *arena);
 /* The mean without the tenth at either end; NAN of none. Sorts the samples. A prediction adds up times, for which the
    median of a skewed sample is too short, and a process that was put off for once should not count. */

@@ -303,7 +303,7 @@ static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream
             action_text(schedule, pass + 1, name + length + 1, 48);
         }
         snprintf(rank, sizeof rank, "r%u", r);
-        snprintf(line, sizeof line, "%s:%u", comparison->trace->source, event->line);
+        snprintf(line, sizeof line, event->line ? "%s:%u" : "-", comparison->trace->source, event->line);
         fprintf(stream, "%-14s %-6s %-28s %10.3f %10.3f %+10.3f %+10.3f\n", name, rank, line,
                 comparison->predicted.end[r][p] - comparison->predicted.start[r][p],
                 comparison->measured.end[r][p] - comparison->measured.start[r][p], deviation->longer, deviation->later);

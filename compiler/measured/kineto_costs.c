@@ -254,17 +254,15 @@ static void put_table(const KinetoProfile *profiles, int count, const ComponentT
 
 /* --- the command --- */
 
-Status kineto_calibrate(const char *map_path, int count, char *const *paths, const char *output, Arena *arena,
+Status kineto_calibrate(const KinetoMap *map, int count, char *const *paths, const char *output, Arena *arena,
                         Error *error)
 {
-    KinetoMap map;
     OutputFile file;
     KinetoProfile *profiles = arena_array(arena, (size_t)count, sizeof *profiles);
     KinetoTrace *traces = arena_array(arena, (size_t)count, sizeof *traces);
-    TRY(kineto_map_read(map_path, arena, &map, error));
     for (int i = 0; i < count; i++) {
         TRY(kineto_read(paths[i], arena, &traces[i], error));
-        TRY(kineto_profile(&traces[i], &map, arena, &profiles[i], error));
+        TRY(kineto_profile(&traces[i], map, arena, &profiles[i], error));
     }
     const ComponentTimes times = component_times(profiles, count, arena);
     TRY(file_begin(output, &file, error));

@@ -11,7 +11,8 @@
 /* `dpc calibrate --map`: from `count` traces, each of another rank or time of the same model, to the file `output`
    ("-": stdout). The table goes to stdout, or where the costs go there, to stderr. STATUS_BAD_INPUT: a trace or the map
    is wrong, or no kernel is of a component. */
-Status kineto_calibrate(const char *map, int count, char *const *paths, const char *output, Arena *arena, Error *error);
+Status kineto_calibrate(const KinetoMap *map, int count, char *const *paths, const char *output, Arena *arena,
+                        Error *error);
 
 /* Mean time, least and greatest of each component, in microseconds. */
 typedef struct ComponentTime {

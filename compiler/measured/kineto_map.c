@@ -114,10 +114,10 @@ Status kineto_map_read(const char *path, Arena *arena, KinetoMap *map, Error *er
     return STATUS_OK;
 }
 
-bool kineto_map_has(const KinetoMap *map, MapUse use)
+bool kineto_map_has_components(const KinetoMap *map)
 {
     for (size_t i = 0; i < map->count; i++)
-        if (map->rules[i].use == use)
+        if (map->rules[i].subject < SUBJECT_PASS)
             return true;
     return false;
 }

@@ -52,7 +52,8 @@ typedef struct MapNumbers {
 
 /* STATUS_BAD_INPUT names file and line. The arena owns what the map points to. */
 Status kineto_map_read(const char *path, Arena *arena, KinetoMap *map, Error *error);
-bool kineto_map_has(const KinetoMap *map, MapUse use);
+/* Whether it has lines about components; without, it is about the passes of stages. */
+bool kineto_map_has_components(const KinetoMap *map);
 /* Whether the text is what the pattern stands for. numbers may be NULL. */
 bool kineto_map_matches(const char *pattern, const char *text, MapNumbers *numbers);
 /* The first rule of that use whose pattern the text matches; NULL: none. */

@@ -357,8 +357,7 @@ static uint32_t step_number(const Trace *trace, uint32_t step)
     return (uint32_t)(found - trace->steps);
 }
 
-/* Lists the steps, and puts the events of each together, in the order in which they are. */
-static void sort_by_step(Trace *trace, Arena *arena)
+void trace_sort_by_step(Trace *trace, Arena *arena)
 {
     uint32_t *steps = arena_array(arena, trace->count, sizeof *steps), count = 0;
     for (size_t i = 0; i < trace->count; i++)
@@ -409,7 +408,7 @@ Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
     if (!trace->count)
         return error_set(error, STATUS_BAD_INPUT,
                          "%s: no passes in it: is this a trace of dprun --trace or dpc --emit=trace?", path);
-    sort_by_step(trace, arena);
+    trace_sort_by_step(trace, arena);
     return STATUS_OK;
 }
 

@@ -33,6 +33,9 @@ typedef struct Trace {
 
 /* All memory is the arena's. STATUS_BAD_INPUT names the file and what is wrong with it, and where. */
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error);
+/* Lists the steps of a trace that has its events, and puts the events of each together, in the order in which they
+   are. */
+void trace_sort_by_step(Trace *trace, Arena *arena);
 
 /* Ranks waited for processors, not only for each other. */
 static inline bool trace_is_crowded(const Trace *trace)
