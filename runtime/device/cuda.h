@@ -119,10 +119,9 @@ Status cuda_fusion_open(CudaDevice *cuda, Error *error);
 void cuda_fusion_close(CudaDevice *cuda); /* when its streams are through */
 /* What operations are given besides their arguments, their scratch memory, has moved. */
 void cuda_fusion_forget(CudaDevice *cuda);
-/* Whether an F&B is being collected, which an operation then joins: `parameters` are those of `kernel`. What a fused
-   launch does not know is enqueued by itself, behind what was collected before. */
+/* Whether a list is being collected for one launch. Then cuda_fuse adds a kernel with its parameters to the table. */
 bool cuda_fusing(const CudaDevice *cuda);
-Status cuda_fuse(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error);
+Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *error);
 
 /* --- cuda_operations.c --- */
 /* In the compute stream, whatever is being collected. */

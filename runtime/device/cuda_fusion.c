@@ -1,6 +1,6 @@
-/* An F&B as one launch: the operations of its halves are collected, with what each waits for, and go to the GPU as a
-   table (kernels.h, Fused). A training step has the same F&Bs again and again: tables stay there, so that the next
-   launch of one is all that there is to do. */
+/* A list of operations as one launch: they go to the GPU as a table (kernels.h, Fused), each with those that it comes
+   after. A training step runs the same lists on the same memory again and again. Their tables are cached, so that a
+   list that has run before is one launch and nothing else. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More operations than a plan has are several launches, whose tables do not stay; no more do those for which there is
-   no memory left. Drafts are as many as an interpreter has F&Bs under way, and some; plans as many as a rank has pairs
-   of stages, each a stage's F and a stage's B or I, and passes of stages, most often. */
+/* Lists longer than one plan are split into several launches. Their tables are not cached; neither are tables that do
+   not fit in memory. Drafts are a few more than an interpreter has F&Bs under way. There are usually fewer lists on a
+   rank (a stage's F beside another's B or I; a stage's pass) than plans. */
 enum { DRAFTS = 16, PLANS = 32, PLACES = 4096, NEARBY = 8, TABLE_MEMORY = 16 << 20 };
 
 /* Where the host writes a table, and the GPU copies it from. */
@@ -21,20 +21,26 @@ typedef struct Draft {
     bool used;
 } Draft;
 
-/* The table of an F&B of this name, on so many blocks. */
+/* What a table follows from. Bases that the list has not are NULL. */
+typedef struct TableKey {
+    uint64_t list;
+    void *bases[OPERATION_BASES];
+} TableKey;
+
+/* The table of a list, on so many blocks. */
 typedef struct KeptTable {
-    uint64_t name[FUSION_NAME / 8];
-    size_t name_bytes;
+    TableKey key;
     unsigned blocks;
     ProductClock products; /* what a launch adds to the device's, if that was on and is */
     Fused fused;           /* the next one; without operations: an empty place */
 } KeptTable;
 
 struct CudaFusion {
-    bool on;
+    const OpList *list; /* that is being collected; NULL: none */
+    size_t index;       /* of its operation that is */
     unsigned blocks;
-    RecipePass pass;
-    unsigned count, last[RECIPE_PASSES]; /* of F and of B: the operation before, +1; 0: none in this launch */
+    unsigned count, previous;  /* in this launch; the one before of the same operation of the list, +1; 0: none */
+    unsigned *last, last_room; /* [list->count] the last one of each operation of the list, +1; 0: none */
     Draft drafts[DRAFTS];
     unsigned next;
     FusedShapes shapes;
@@ -101,6 +107,7 @@ void cuda_fusion_close(CudaDevice *cuda)
         cuda_runtime->Free(fusion->memory);
     if (fusion->host)
         cuda_runtime->FreeHost(fusion->host);
+    free(fusion->last);
     free(fusion->kept);
     free(fusion);
 }
@@ -115,26 +122,18 @@ void cuda_fusion_forget(CudaDevice *cuda)
 /* --- tables that stay --- */
 
 /* Where the table is or shall be; NULL where there is no place left. */
-static KeptTable *find_place(const CudaDevice *cuda, const void *name, size_t bytes)
+static KeptTable *find_place(const CudaDevice *cuda, const TableKey *key)
 {
     const CudaFusion *fusion = cuda->fusion;
-    const uint64_t first = cuda_hash(name, bytes);
+    const uint64_t first = cuda_hash(key, sizeof *key);
     for (unsigned i = 0; i < NEARBY; i++) {
         KeptTable *kept = &fusion->kept[(first + i) % PLACES];
         if (!kept->fused.operations ||
-            (kept->name_bytes == bytes && kept->blocks == fusion->blocks &&
-             kept->products.on == cuda->device.products.on && memcmp(kept->name, name, bytes) == 0))
+            (kept->blocks == fusion->blocks && kept->products.on == cuda->device.products.on &&
+             memcmp(&kept->key, key, sizeof *key) == 0))
             return kept;
     }
     return NULL;
-}
-
-/* An empty place gets the name that a table shall have there. */
-static void name_place(KeptTable *place, const void *name, size_t bytes, unsigned blocks)
-{
-    memcpy(place->name, name, bytes);
-    place->name_bytes = bytes;
-    place->blocks = blocks;
 }
 
 /* For the next launch, whose counters this one clears. */
@@ -148,7 +147,7 @@ static void turn_counters(Fused *fused)
 
 /* --- an F&B --- */
 
-bool cuda_fusing(const CudaDevice *cuda) { return cuda->fusion->on; }
+bool cuda_fusing(const CudaDevice *cuda) { return cuda->fusion->list; }
 
 /* Its copy was enqueued long ago. */
 static Status await_draft(const Draft *draft, Error *error)
@@ -184,6 +183,12 @@ static Status launch_fused_kernel(CudaDevice *cuda, unsigned blocks, const Fused
     return cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(blocks, element_size, most), fused, error);
 }
 
+static void forget_collected(CudaFusion *fusion)
+{
+    fusion->count = fusion->previous = 0;
+    memset(fusion->last, 0, fusion->list->count * sizeof *fusion->last);
+}
+
 /* What is collected so far. The stream puts a table that does not stay behind the launch of the one before it. */
 static Status launch_table(CudaDevice *cuda, Error *error)
 {
@@ -213,8 +218,7 @@ static Status launch_table(CudaDevice *cuda, Error *error)
     CUDA_TRY(EventRecord, draft->copied, cuda->streams[QUEUE_COMPUTE]);
     draft->used = true;
     fusion->next = (fusion->next + 1) % DRAFTS;
-    fusion->count = 0;
-    memset(fusion->last, 0, sizeof fusion->last);
+    forget_collected(fusion);
     TRY(launch_fused_kernel(cuda, fusion->blocks, &fused, error));
     if (place) {
         fusion->memory_used += bytes;
@@ -241,51 +245,56 @@ static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t w
     return left < all ? all - left : 1;
 }
 
-static Status begin(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again,
-                    Error *error)
+static Status launch_again(CudaDevice *cuda, KeptTable *place, Error *error)
 {
-    CudaDevice *cuda = (CudaDevice *)device;
-    CudaFusion *fusion = cuda->fusion;
-    *again = false;
-    fusion->blocks = blocks_beside(cuda, share, whole);
-    fusion->count = 0;
-    memset(fusion->last, 0, sizeof fusion->last);
-    fusion->on = true;
-    KeptTable *place = fusion->place = find_place(cuda, name, bytes);
-    fusion->before = device->products;
-    if (!place)
-        return STATUS_OK;
-    if (!place->fused.operations) {
-        name_place(place, name, bytes, fusion->blocks);
-        return STATUS_OK;
-    }
-    fusion->on = false;
-    *again = true;
-    device->products.calls += place->products.calls;
-    device->products.operations += place->products.operations;
-    TRY(launch_fused_kernel(cuda, fusion->blocks, &place->fused, error));
+    cuda->device.products.calls += place->products.calls;
+    cuda->device.products.operations += place->products.operations;
+    TRY(launch_fused_kernel(cuda, cuda->fusion->blocks, &place->fused, error));
     turn_counters(&place->fused);
     return STATUS_OK;
 }
 
-static Status part(Device *device, RecipePass pass, Error *error)
+static Status collect(CudaDevice *cuda, const OpList *list, void *const *bases, Error *error)
 {
-    (void)error;
-    ((CudaDevice *)device)->fusion->pass = pass;
-    return STATUS_OK;
-}
-
-static Status end(Device *device, Error *error)
-{
-    CudaDevice *cuda = (CudaDevice *)device;
-    if (!cuda->fusion->on)
-        return STATUS_OK;
-    cuda->fusion->on = false;
+    CudaFusion *fusion = cuda->fusion;
+    forget_collected(fusion);
+    for (fusion->index = 0; fusion->index < list->count; fusion->index++) {
+        fusion->previous = 0;
+        TRY(op_run(&cuda->device, list, fusion->index, fusion->index + 1, bases, error));
+    }
     return launch_table(cuda, error);
 }
 
+static Status run(Device *device, const OpList *list, void *const *bases, uint32_t share, uint32_t whole, Error *error)
+{
+    CudaDevice *cuda = (CudaDevice *)device;
+    CudaFusion *fusion = cuda->fusion;
+    TableKey key = {.list = list->number};
+    memcpy(key.bases, bases, list->bases * sizeof *bases);
+    fusion->blocks = blocks_beside(cuda, share, whole);
+    KeptTable *place = fusion->place = find_place(cuda, &key);
+    if (place && place->fused.operations)
+        return launch_again(cuda, place, error);
+    if (place) {
+        place->key = key;
+        place->blocks = fusion->blocks;
+    }
+    if (fusion->last_room < list->count) {
+        unsigned *last = realloc(fusion->last, list->count * sizeof *last);
+        if (!last)
+            return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        fusion->last = last;
+        fusion->last_room = (unsigned)list->count;
+    }
+    fusion->before = device->products;
+    fusion->list = list;
+    const Status status = collect(cuda, list, bases, error);
+    fusion->list = NULL;
+    return status;
+}
+
 /* 3 us at a third of what tensor cores do at best. */
-const DeviceFusion cuda_fusion = {.small = 1e9, .begin = begin, .part = part, .end = end};
+const DeviceFusion cuda_fusion = {.small = 1e9, .run = run};
 
 /* --- its operations --- */
 
@@ -295,46 +304,15 @@ static void come_after(Operation *operation, unsigned other)
         operation->after[operation->after_count++] = other - 1;
 }
 
-enum { GRADIENTS = 2 };
-
-/* What an operation adds to, for W. */
-static void gradients_of(const Operation *operation, const void *gradients[GRADIENTS])
-{
-    gradients[0] = gradients[1] = NULL;
-    if (operation->kind == FUSED_product_weight)
-        gradients[0] = operation->of.product.c, gradients[1] = operation->of.product.column_sums;
-    else if (operation->kind == FUSED_hopper_weight)
-        gradients[0] = operation->of.hopper.product.c, gradients[1] = operation->of.hopper.product.column_sums;
-    else if (operation->kind == FUSED_norm_backward_weight)
-        gradients[0] = operation->of.norm.dgain, gradients[1] = operation->of.norm.dshift;
-    else if (operation->kind == FUSED_embedding_backward)
-        gradients[0] = operation->of.embedding.dtoken_table, gradients[1] = operation->of.embedding.dposition_table;
-}
-
-/* Weights that several parts share take their gradients in the order of the parts. */
-static void come_after_others(Operation *operations, unsigned number)
-{
-    const void *own[GRADIENTS], *others[GRADIENTS];
-    gradients_of(&operations[number], own);
-    for (int g = 0; g < GRADIENTS; g++)
-        for (unsigned i = number; own[g] && i-- > 0;) {
-            gradients_of(&operations[i], others);
-            if (own[g] == others[0] || own[g] == others[1]) {
-                come_after(&operations[number], i + 1);
-                break;
-            }
-        }
-}
-
-Status cuda_fuse(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error)
+Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
-    if (!kind_of[kernel] || fusion->count == FUSED_OPERATIONS_MOST) {
+    if (!kind_of[kernel])
+        return error_set(error, STATUS_RUN_FAILED, "kernel %d of a list is none that a fused launch has", kernel);
+    if (fusion->count == FUSED_OPERATIONS_MOST) {
         fusion->place = NULL; /* not all of it is in one table */
         TRY(launch_table(cuda, error));
     }
-    if (!kind_of[kernel])
-        return cuda_launch(cuda, kernel, type, launch, parameters, error);
     Draft *draft = &fusion->drafts[fusion->next];
     if (fusion->count == 0)
         TRY(await_draft(draft, error));
@@ -343,12 +321,12 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, CudaType type, Launch launch, con
     operation->queue = 0;
     operation->after_count = 0;
     memcpy(&operation->of, parameters, parameter_bytes[operation->kind]);
-    if (fusion->pass == RECIPE_W) {
-        come_after(operation, fusion->last[RECIPE_B]);
-        come_after_others(operations, fusion->count - 1);
-    } else {
-        come_after(operation, fusion->last[fusion->pass]);
-        fusion->last[fusion->pass] = fusion->count;
-    }
+    const Op *op = &fusion->list->ops[fusion->index];
+    if (fusion->previous)
+        come_after(operation, fusion->previous);
+    else
+        for (unsigned a = 0; a < op->after_count; a++)
+            come_after(operation, fusion->last[op->after[a]]);
+    fusion->previous = fusion->last[fusion->index] = fusion->count;
     return STATUS_OK;
 }

@@ -23,7 +23,8 @@ static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch laun
 {
     if (launch.grid == 0)
         return STATUS_OK; /* nothing to do, and CUDA takes no empty grid */
-    return (cuda_fusing(cuda) ? cuda_fuse : cuda_launch)(cuda, kernel, type, launch, parameters, error);
+    return cuda_fusing(cuda) ? cuda_fuse(cuda, kernel, parameters, error)
+                             : cuda_launch(cuda, kernel, type, launch, parameters, error);
 }
 
 #define LAUNCH(kernel, launch, parameters) \

@@ -20,7 +20,6 @@
    Unless an operation says otherwise its outputs overlap none of its inputs. An operation fails with
    STATUS_RUN_FAILED. */
 
-#include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 #include "runtime/device/operation.h"
 
@@ -87,37 +86,21 @@ typedef struct DeviceAsync {
     Status (*mark_times)(Device *device, size_t last, int64_t *host_nanoseconds, Error *error);
 } DeviceAsync;
 
-/* What a device has that runs the operations of a forward and of a backward at once. Between begin and end it collects
-   those that it is given, at the latest at the end it runs them (or enqueues them, where operations only are). Their
-   order is the recipe's; that in which they may run is looser, and says all that must be said:
-     F of a component waits for the operations of F before it;
-     B, its input half, waits for the operations of B before it;
-     W, its weight half, waits for the operations of B before it, and nothing waits for W.
-   Within one part, from one call of `part` to the next, operations of F and B come one after the other; those of W are
-   independent of each other, but for those that add to the same gradients: they do so in the order of the calls.
-   Nothing that one half writes the other reads or writes, but for workspace, which F uses none of. */
-enum { FUSION_NAME = 384 }; /* bytes, at most */
-
+/* What a device has that runs operations of one list at once, each when those that it comes after are done. */
 typedef struct DeviceFusion {
-    /* So many floating-point operations take it about as long as the host takes to enqueue them: passes of smaller
-       products are worth collecting even when they are no half of anything. */
+    /* So many floating-point operations take it about as long as the host takes to enqueue them: lists of smaller
+       products are worth it even when they are no two halves. */
     double small;
-    /* Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. What all operations up
-       to the end follow from, with all their arguments, is in `name`, of a multiple of 8 bytes. Where the device knows
-       it from before it runs them again as they were: then `again` is true, and no part, operation or end is to
-       come. */
-    Status (*begin)(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again,
-                    Error *error);
-    /* The operations up to the next call are of this pass of one component. */
-    Status (*part)(Device *device, RecipePass pass, Error *error);
-    Status (*end)(Device *device, Error *error);
+    /* All of a finished list. Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device
+       chooses. What the device makes of a list and its bases it may keep, to run them again as they were. */
+    Status (*run)(Device *device, const OpList *list, void *const *bases, uint32_t share, uint32_t whole, Error *error);
 } DeviceFusion;
 
 typedef struct DeviceTable {
     const char *name;
     size_t size[NUMBER_KINDS];  /* bytes of a number; of one size means of one type */
     const DeviceAsync *async;   /* NULL: every operation is done when its call returns */
-    const DeviceFusion *fusion; /* NULL: what is overlapped runs in the order of the calls */
+    const DeviceFusion *fusion; /* NULL: what is overlapped runs in the order of the list */
 
     /* Whether this machine has one, and else what is missing; NULL: always. */
     Status (*probe)(Error *error);
@@ -169,8 +152,8 @@ struct Device {
     const DeviceTable *run;
     Kernel *kernels;
     ProductClock products;
-    bool in_turn;   /* passes that are alone are not collected (DeviceFusion) */
-    uint64_t named; /* what has been on this device and may be part of a name is numbered, from 1 */
+    bool in_turn;   /* passes that are alone do not use DeviceFusion */
+    uint64_t lists; /* that op_list_finish has numbered */
 };
 
 /* The names that device_open knows, in one line. */

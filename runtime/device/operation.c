@@ -22,12 +22,70 @@ void op_append(OpList *list, const Op *op)
         list->room = room;
     }
     list->ops[list->count++] = *op;
+    for (int i = 0; i < OPERATION_OPERANDS; i++)
+        if (op->operands[i].base > list->bases)
+            list->bases = op->operands[i].base;
 }
 
 void op_list_free(OpList *list)
 {
     free(list->ops);
     *list = (OpList){0};
+}
+
+static bool only_reads(OpEffect effect) { return effect == EFFECT_READ || effect == EFFECT_MAY_READ; }
+
+static bool depends(const Op *op, const Op *earlier)
+{
+    const OpOperand *own = op_info[op->kind].operands, *others = op_info[earlier->kind].operands;
+    for (int i = 0; i < OPERATION_OPERANDS && own[i].effect; i++)
+        for (int j = 0; j < OPERATION_OPERANDS && others[j].effect; j++)
+            if (op->operands[i].base && op->operands[i].base == earlier->operands[j].base &&
+                op->operands[i].offset == earlier->operands[j].offset &&
+                !(only_reads(own[i].effect) && only_reads(others[j].effect)))
+                return true;
+    return false;
+}
+
+static bool may_be_left_out(const Op *op)
+{
+    for (int i = 0; i < OPERATION_OPERANDS; i++)
+        if (op_info[op->kind].operands[i].effect == EFFECT_IF_WANTED)
+            return true;
+    return false;
+}
+
+/* before[i * count + j]: operation i comes after j, directly or by way of operations that always run. */
+static bool order_one(OpList *list, size_t index, bool *before)
+{
+    Op *op = &list->ops[index];
+    bool *own = &before[index * list->count];
+    for (size_t j = index; j-- > 0;) {
+        if (own[j] || !depends(op, &list->ops[j]))
+            continue;
+        if (op->after_count == OPERATION_AFTER_MOST)
+            return false;
+        op->after[op->after_count++] = (uint16_t)j;
+        own[j] = true;
+        for (size_t k = 0; k < j && !may_be_left_out(&list->ops[j]); k++)
+            own[k] = own[k] || before[j * list->count + k];
+    }
+    return true;
+}
+
+Status op_list_finish(OpList *list, Device *device, Error *error)
+{
+    bool *before = list->failed ? NULL : calloc(list->count + 1, list->count + 1);
+    if (!before)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    bool ordered = list->count <= UINT16_MAX && list->bases <= OPERATION_BASES;
+    for (size_t i = 0; ordered && i < list->count; i++)
+        ordered = order_one(list, i, before);
+    free(before);
+    list->number = ++device->lists;
+    return ordered ? STATUS_OK
+                   : error_set(error, STATUS_RUN_FAILED, "%zu operations, of which one comes after too many others",
+                               list->count);
 }
 
 /* False: the operation is left out, as nobody wants what it would write. */

@@ -31,7 +31,7 @@ typedef enum OpEffect {
     EFFECT_CHANGE
 } OpEffect;
 
-enum { OPERATION_OPERANDS = 6 };
+enum { OPERATION_OPERANDS = 6, OPERATION_AFTER_MOST = 4, OPERATION_BASES = 32 };
 
 typedef struct OpOperand {
     const char *name;
@@ -68,6 +68,8 @@ typedef struct Op {
 #include "runtime/device/operations.def"
         Address operands[OPERATION_OPERANDS];
     };
+    /* The operations of the list that it comes directly after. Filled in by op_list_finish */
+    uint16_t after[OPERATION_AFTER_MOST], after_count;
 } Op;
 
 /* Where the operands of one operation are. */
@@ -84,7 +86,9 @@ typedef union OpMemory {
 typedef struct OpList {
     Op *ops;
     size_t count, room;
-    bool failed; /* there was no memory for one of them */
+    uint32_t bases;  /* the highest base of any operand */
+    uint64_t number; /* of all lists that the device has seen. Filled in by op_list_finish */
+    bool failed;     /* there was no memory for one of them */
 } OpList;
 
 /* The list owns a copy. */
@@ -93,6 +97,13 @@ void op_append(OpList *list, const Op *op);
 #define APPEND(list, name, its_kernel, ...) \
     op_append(list, &(Op){.kind = OPERATION_##name, .kernel = (its_kernel), .name = {__VA_ARGS__}})
 void op_list_free(OpList *list);
+
+/* Derives, from what operations read, write and add to, which others each comes after: it reads what they wrote (read
+   after write), writes what they read or wrote (write after read, write after write), or adds to what they add to, so
+   that sums are made in the order of the list. Operands are the same memory if their addresses are equal; otherwise
+   they do not overlap. Of what follows from others nothing is noted. The list must not change afterwards.
+   STATUS_RUN_FAILED: no memory, now or for an earlier op_append; or too many others. */
+Status op_list_finish(OpList *list, Device *device, Error *error);
 
 /* Runs operations begin .. end - 1 of the list in their order. An operand is `offset` bytes behind bases[base - 1], or
    NULL where that base is. STATUS_RUN_FAILED also names an operand that is needed and NULL. */

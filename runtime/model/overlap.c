@@ -1,44 +1,52 @@
-/* One F&B after its recipe. */
+/* One F&B after its recipe: the lists of its halves merged into one. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/stage.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+/* The list of a pair while it is being made. */
 typedef struct Overlap {
     const StagePair *pair;
-    const DeviceFusion *fusion;        /* NULL: the device runs what it is given, in turn */
+    PairList *made;
     size_t forward;                    /* the component whose F comes next */
     size_t backward;                   /* the one whose B was the last */
     size_t waiting[RECIPE_COMPONENTS]; /* whose W is still to come, +1; 0: none */
 } Overlap;
 
-static Status run(const Overlap *o, size_t index, RecipePass pass, Error *error)
+/* Operations of the backward half have bases behind those of the forward half. */
+static void append_part(Overlap *o, size_t index, RecipePass pass)
 {
-    const StagePair *pair = o->pair;
-    if (o->fusion)
-        TRY(o->fusion->part(pair->forward->device, pass, error));
-    return pass == RECIPE_F ? stage_run_part(pair->forward, index, pass, &pair->forward_buffers, error)
-                            : stage_run_part(pair->backward, index, pass, &pair->backward_buffers, error);
+    const Stage *stage = pass == RECIPE_F ? o->pair->forward : o->pair->backward;
+    const Part *part = &stage->parts[index];
+    PairList *made = o->made;
+    for (size_t i = part->ops[pass].begin; i < part->ops[pass].end; i++) {
+        Op op = stage->lists[pass].ops[i];
+        op.after_count = 0;
+        for (int k = 0; k < OPERATION_OPERANDS; k++)
+            if (pass != RECIPE_F && op.operands[k].base)
+                op.operands[k].base += PASS_BASES;
+        op_append(&made->list, &op);
+    }
+    made->parts[made->part_count++] = (PairPart){(uint32_t)index, pass, made->list.count};
 }
 
 /* F up to before `end`. */
-static Status run_forward(Overlap *o, size_t end, Error *error)
+static void append_forward(Overlap *o, size_t end)
 {
     while (o->forward < end)
-        TRY(run(o, o->forward++, RECIPE_F, error));
-    return STATUS_OK;
+        append_part(o, o->forward++, RECIPE_F);
 }
 
 /* B down to `end`, and W with it where the recipe has none to come. */
-static Status run_backward(Overlap *o, size_t end, Error *error)
+static void append_backward(Overlap *o, size_t end)
 {
     while (o->backward > end) {
-        TRY(run(o, --o->backward, RECIPE_B, error));
+        append_part(o, --o->backward, RECIPE_B);
         if (o->pair->weights)
-            TRY(run(o, o->backward, RECIPE_W, error));
+            append_part(o, o->backward, RECIPE_W);
     }
-    return STATUS_OK;
 }
 
 /* The next component of that kind; the number of components when there is none. */
@@ -61,77 +69,99 @@ static size_t find_backward(const Overlap *o, ModelPart kind)
     return i;
 }
 
-/* An entry of the recipe, of the layers at which the halves are. What a model lacks is passed over. */
-static Status run_entry(Overlap *o, RecipeEntry entry, bool *more, Error *error)
+/* An entry of the recipe, of the layers at which the halves are. What a model lacks is passed over. Returns whether
+   there was such a component. */
+static bool append_entry(Overlap *o, RecipeEntry entry)
 {
     const ModelPart kind = entry.component;
     if (entry.pass == RECIPE_F) {
         const size_t found = find_forward(o, kind);
         if (found == o->pair->forward->part_count)
-            return STATUS_OK;
-        *more = true;
-        return run_forward(o, found + 1, error);
+            return false;
+        append_forward(o, found + 1);
+        return true;
     }
     if (entry.pass == RECIPE_B) {
         const size_t found = find_backward(o, kind);
         if (!found)
-            return STATUS_OK;
-        *more = true;
-        TRY(run_backward(o, found, error));
+            return false;
+        append_backward(o, found);
         o->waiting[kind] = o->backward;
-        return run(o, --o->backward, RECIPE_B, error);
+        append_part(o, --o->backward, RECIPE_B);
+        return true;
     }
     const size_t waiting = o->waiting[kind];
     o->waiting[kind] = 0;
-    return waiting && o->pair->weights ? run(o, waiting - 1, RECIPE_W, error) : STATUS_OK;
+    if (waiting && o->pair->weights)
+        append_part(o, waiting - 1, RECIPE_W);
+    return false;
 }
 
-static Status run_all(Overlap *o, const Recipe *recipe, Error *error)
+static void append_all(Overlap *o, const Recipe *recipe)
 {
     RecipeEntry order[RECIPE_ENTRIES];
     const uint32_t count = recipe_order(recipe, order);
     for (bool more = true; more;) {
         more = false;
         for (uint32_t i = 0; i < count; i++)
-            TRY(run_entry(o, order[i], &more, error));
+            more |= append_entry(o, order[i]);
     }
-    TRY(run_forward(o, o->pair->forward->part_count, error));
-    return run_backward(o, 0, error);
+    append_forward(o, o->pair->forward->part_count);
+    append_backward(o, 0);
 }
 
-/* What a device that has run it knows it by. */
-typedef struct OverlapName {
-    uint64_t forward, backward, weights;
-    PassBuffers forward_buffers, backward_buffers;
-    Recipe recipe;
-} OverlapName;
-_Static_assert(sizeof(OverlapName) <= FUSION_NAME && sizeof(OverlapName) % 8 == 0, "device.h");
-
-static Status begin(const StagePair *pair, const Recipe *recipe, bool *again, Error *error)
+static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error)
 {
-    Device *device = pair->forward->device;
-    OverlapName name;
-    memset(&name, 0, sizeof name); /* what lies between the fields, too */
-    name.forward = pair->forward->number;
-    name.backward = pair->backward->number;
-    name.weights = pair->weights;
-    name.forward_buffers = pair->forward_buffers;
-    name.backward_buffers = pair->backward_buffers;
-    name.recipe = *recipe;
-    return device->run->fusion->begin(device, &name, sizeof name, recipe->share, recipe->whole, again, error);
+    const size_t parts = pair->forward->part_count + 2 * pair->backward->part_count;
+    PairList *made = calloc(1, sizeof *made + parts * sizeof *made->parts);
+    if (!made)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    made->backward = pair->backward->number;
+    made->weights = pair->weights;
+    made->recipe = *recipe;
+    Overlap o = {.pair = pair, .made = made, .backward = pair->backward->part_count};
+    append_all(&o, recipe);
+    made->next = pair->forward->pairs;
+    pair->forward->pairs = *list = made;
+    return op_list_finish(&made->list, pair->forward->device, error);
+}
+
+Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error)
+{
+    for (PairList *known = pair->forward->pairs; known; known = known->next)
+        if (known->backward == pair->backward->number && known->weights == pair->weights &&
+            memcmp(&known->recipe, recipe, sizeof *recipe) == 0) {
+            *list = known;
+            return STATUS_OK;
+        }
+    return make_list(pair, recipe, list, error);
+}
+
+static Status run_parts(const StagePair *pair, const PairList *list, void *const *bases, Error *error)
+{
+    size_t begin = 0;
+    for (size_t i = 0; i < list->part_count; begin = list->parts[i++].end) {
+        const PairPart *part = &list->parts[i];
+        const Stage *stage = part->pass == RECIPE_F ? pair->forward : pair->backward;
+        const int64_t begun = stage->times ? clock_nanoseconds() : 0;
+        TRY(op_run(stage->device, &list->list, begin, part->end, bases, error));
+        if (stage->times)
+            stage_note_time(stage, part->index, (int)part->pass, begun);
+    }
+    return STATUS_OK;
 }
 
 static Status overlap(const StagePair *pair, const Recipe *recipe, Error *error)
 {
     Device *device = pair->forward->device;
-    Overlap o = {.pair = pair, .fusion = device->run->fusion, .backward = pair->backward->part_count};
-    bool again = false;
-    if (o.fusion)
-        TRY(begin(pair, recipe, &again, error));
-    if (again)
-        return STATUS_OK;
-    TRY(run_all(&o, recipe, error));
-    return o.fusion ? o.fusion->end(device, error) : STATUS_OK;
+    const DeviceFusion *fusion = device->run->fusion;
+    PairList *list;
+    void *bases[2 * PASS_BASES];
+    TRY(stage_pair_list(pair, recipe, &list, error));
+    memcpy(bases, &pair->forward_buffers, sizeof pair->forward_buffers);
+    memcpy(bases + PASS_BASES, &pair->backward_buffers, sizeof pair->backward_buffers);
+    return fusion ? fusion->run(device, &list->list, bases, recipe->share, recipe->whole, error)
+                  : run_parts(pair, list, bases, error);
 }
 
 Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error)

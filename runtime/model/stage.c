@@ -133,8 +133,8 @@ Status stage_list_operations(Stage *stage, Error *error)
         list_part(stage, stage->part_count - 1 - i, RECIPE_W);
     }
     for (int pass = 0; pass < RECIPE_PASSES; pass++)
-        if (stage->lists[pass].failed)
-            return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        TRY(op_list_finish(&stage->lists[pass], stage->device, error));
+    stage->number = stage->lists[RECIPE_F].number;
     return STATUS_OK;
 }
 
@@ -161,7 +161,6 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
     stage->config = *config;
     stage->device = device;
     stage->first = number == 0;
-    stage->number = ++device->named;
     const double product = 2.0 * config->microbatch_size * config->sequence * config->hidden * config->hidden;
     stage->small = device->run->fusion && product < device->run->fusion->small;
     Status status = add_components(stage, number, stages, microbatches, error);
@@ -181,20 +180,19 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
 
 void stage_close(Stage *stage)
 {
-    for (int pass = 0; stage && pass < RECIPE_PASSES; pass++)
+    if (!stage)
+        return;
+    for (int pass = 0; pass < RECIPE_PASSES; pass++)
         op_list_free(&stage->lists[pass]);
+    for (PairList *pair = stage->pairs, *next; pair; pair = next) {
+        next = pair->next;
+        op_list_free(&pair->list);
+        free(pair);
+    }
     free(stage); /* its kernels are the device's */
 }
 
 const StageSizes *stage_sizes(const Stage *stage) { return &stage->sizes; }
-
-static Status run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error)
-{
-    const Part *part = &stage->parts[index];
-    void *bases[PASS_BASES];
-    memcpy(bases, buffers, sizeof bases);
-    return op_run(stage->device, &stage->lists[pass], part->ops[pass].begin, part->ops[pass].end, bases, error);
-}
 
 /* Where the time of a pass goes; NULL: the part has no such pass. Where nothing before it learns, a layer has a shorter
    I and any other part has none. */
@@ -218,40 +216,31 @@ void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun)
     time->count++;
 }
 
-Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error)
+static Status run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error)
 {
-    if (!stage->times)
-        return run_part(stage, index, pass, buffers, error);
-    const int64_t begun = clock_nanoseconds();
-    TRY(run_part(stage, index, pass, buffers, error));
-    stage_note_time(stage, index, (int)pass, begun);
+    const Part *part = &stage->parts[index];
+    const int64_t begun = stage->times ? clock_nanoseconds() : 0;
+    void *bases[PASS_BASES];
+    memcpy(bases, buffers, sizeof bases);
+    TRY(op_run(stage->device, &stage->lists[pass], part->ops[pass].begin, part->ops[pass].end, bases, error));
+    if (stage->times)
+        stage_note_time(stage, index, (int)pass, begun);
     return STATUS_OK;
 }
 
 void stage_time_parts(Stage *stage, PartTimes *times) { stage->times = times; }
 
-/* What a device that has run the pass knows it by. */
-typedef struct PassName {
-    uint64_t stage, pass;
-    PassBuffers buffers;
-} PassName;
-_Static_assert(sizeof(PassName) <= FUSION_NAME && sizeof(PassName) % 8 == 0, "device.h");
-
 static Status run_pass(const Stage *stage, RecipePass pass, const PassBuffers *buffers, Error *error)
 {
     Device *device = stage->device;
-    const DeviceFusion *fusion = stage->small && !device->in_turn ? device->run->fusion : NULL;
-    const PassName name = {stage->number, pass, *buffers};
-    bool again = false;
-    if (fusion)
-        TRY(fusion->begin(device, &name, sizeof name, 0, 0, &again, error));
-    if (again)
-        return STATUS_OK;
-    if (fusion)
-        TRY(fusion->part(device, pass, error));
+    if (stage->small && !device->in_turn) {
+        void *bases[PASS_BASES];
+        memcpy(bases, buffers, sizeof bases);
+        return device->run->fusion->run(device, &stage->lists[pass], bases, 0, 0, error);
+    }
     for (size_t i = 0; i < stage->part_count; i++)
-        TRY(stage_run_part(stage, pass == RECIPE_F ? i : stage->part_count - 1 - i, pass, buffers, error));
-    return fusion ? fusion->end(device, error) : STATUS_OK;
+        TRY(run_part(stage, pass == RECIPE_F ? i : stage->part_count - 1 - i, pass, buffers, error));
+    return STATUS_OK;
 }
 
 Status stage_forward(Stage *stage, const PassBuffers *buffers, Error *error)

@@ -18,23 +18,44 @@ typedef struct Part {
     } ops[RECIPE_PASSES]; /* of each pass, in the stage's list */
 } Part;
 
+/* A part's pass in the merged list of an F&B. */
+typedef struct PairPart {
+    uint32_t index; /* of the component in its stage */
+    RecipePass pass;
+    size_t end; /* of its operations; they begin where those of the part before end */
+} PairPart;
+
+/* The operations of an F&B, in the order of its recipe. Bases 1 .. PASS_BASES are the forward half's buffers, those
+   behind them the backward half's. */
+typedef struct PairList PairList;
+struct PairList {
+    PairList *next;
+    uint64_t backward; /* number of the stage */
+    bool weights;
+    Recipe recipe;
+    OpList list;
+    size_t part_count;
+    PairPart parts[];
+};
+
 struct Stage {
     ModelConfig config;
     Device *device;
-    uint64_t number; /* of all stages that the device has had */
+    uint64_t number; /* that of its list of F, which no other stage of the device has had */
     StageSizes sizes;
     bool first;                  /* of the model: no dx */
     bool small;                  /* DeviceFusion */
     PartTimes *times;            /* what its parts take; NULL: nobody asks */
     OpList lists[RECIPE_PASSES]; /* the operations of F, of I and of W */
+    PairList *pairs;             /* of F&Bs whose forward half it is; made when the first one runs */
     size_t part_count;
     Part parts[];
 };
 
+/* The merged list of a pair; the forward stage owns it. */
+Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error);
 /* Makes the lists of a stage that is laid out: F from the first component to the last, I and W back. */
 Status stage_list_operations(Stage *stage, Error *error);
-/* Pass of the `index`-th component, with the stage's buffers. */
-Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error);
 /* The `index`-th component has run a pass (RECIPE_F, ...) since `begun`; for a stage whose parts are timed. */
 void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun);
 

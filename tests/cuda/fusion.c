@@ -489,8 +489,6 @@ static void test_blocks(void **state)
 
 /* --- single operations --- */
 
-static const uint64_t name[] = {1};
-
 static void *numbers(Device *device, size_t count, float value)
 {
     void *memory = elements(device, count);
@@ -503,33 +501,6 @@ static void assert_number(Device *device, const void *memory, float expected)
     float value;
     OK(device->run->store_floats(device, ELEMENTS, 1, memory, &value, error));
     assert_true(value == expected);
-}
-
-/* What no table holds runs by itself, behind what was before it. */
-static void test_others_between(void **state)
-{
-    (void)state;
-    standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 1});
-    Device *device;
-    OK(device_open("cuda-fp32", 0, &device, error));
-    void *memory[3] = {numbers(device, 16, 3), numbers(device, 16, 0), numbers(device, 16, 0)};
-    const DeviceTable *run = device->run;
-    bool again;
-    OK(run->fusion->begin(device, name, sizeof name, 0, 0, &again, error));
-    OK(run->fusion->part(device, RECIPE_F, error));
-    OK(run->copy(device, 16 * sizeof(float), memory[0], memory[1], error));
-    OK(run->fill(device, ELEMENTS, 16, 7, memory[0], error));
-    OK(run->copy(device, 16 * sizeof(float), memory[0], memory[2], error));
-    OK(run->fusion->end(device, error));
-    assert_number(device, memory[0], 7);
-    assert_number(device, memory[1], 3);
-    assert_number(device, memory[2], 7);
-    for (int i = 0; i < 3; i++)
-        run->deallocate(device, memory[i]);
-    device_close(device);
-    standin_kernels_end();
-    assert_clean();
-    assert_int_equal(standin_report().fused, 2);
 }
 
 /* A matrix's map is asked for once, however many others there are. */
@@ -572,20 +543,21 @@ static void test_shared_gradients(void **state)
              *other = numbers(device, 16, 0);
         void *bias = numbers(device, 16, 1);
         const DeviceTable *run = device->run;
-        bool again;
-        OK(run->fusion->begin(device, name, sizeof name, 0, 0, &again, error));
-        OK(run->fusion->part(device, RECIPE_W, error));
-        OK(RUN_OP(device, error, linear_backward_weight, with_kernel(kernel), x, dy, dw, bias));
-        OK(RUN_OP(device, error, linear_backward_weight, with_kernel(kernel), x, dy, other,
-                  NULL)); /* these two wait for nothing */
-        OK(run->fusion->part(device, RECIPE_W, error));
-        OK(RUN_OP(device, error, linear_backward_weight, with_kernel(kernel), x, dy, dw, bias));
-        OK(run->fusion->end(device, error));
+        void *const bases[] = {x, dy, dw, other, bias};
+        const Address at_x = {1, 0}, at_dy = {2, 0}, at_dw = {3, 0}, at_other = {4, 0}, at_bias = {5, 0};
+        OpList list = {0};
+        APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_dw, at_bias);
+        APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_other, no_address); /* waits for nothing */
+        APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_dw, at_bias);
+        OK(op_list_finish(&list, device, error));
+        assert_int_equal(list.ops[1].after_count, 0);
+        assert_int_equal(list.ops[2].after_count, 1);
+        OK(run->fusion->run(device, &list, bases, 0, 0, error));
+        op_list_free(&list);
         assert_number(device, dw, 5 + 2 * 4 * 2);
         assert_number(device, bias, 1 + 2 * 4);
-        void *const all[] = {x, dy, dw, other, bias};
-        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            run->deallocate(device, all[i]);
+        for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
+            run->deallocate(device, bases[i]);
         device_close(device);
         standin_kernels_end();
         if (forget)
@@ -607,7 +579,6 @@ int main(void)
         cmocka_unit_test(test_recipes_of_schedules),
         cmocka_unit_test(test_random_recipes),
         cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_others_between),
         cmocka_unit_test(test_maps_stay),
         cmocka_unit_test(test_shared_gradients),
     };

@@ -23,40 +23,41 @@ typedef struct OperationsRun {
 static OperationsRun how;
 static unsigned wrong; /* outputs of a test */
 
-static void begin_call(Device *device, const char *call)
+static void say_call(const Device *device, const char *call)
 {
-    static uint64_t name;
-    const DeviceFusion *fusion = device->run->fusion;
-    bool again = false;
-    name++; /* another table */
     if (how.says && device == devices[TESTED])
         printf("[ CALL     ] %.*s\n", (int)strcspn(call, "("), call);
-    if (how.fused && fusion) {
-        OK(fusion->begin(device, &name, sizeof name, 0, 0, &again, &error));
-        OK(fusion->part(device, RECIPE_F, &error));
-        assert_false(again);
-    }
 }
 
-static void end_call(Device *device)
+/* A list of one operation, whose bases are its operands. */
+static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *memory, Error *failure)
 {
-    if (how.fused && device->run->fusion)
-        OK(device->run->fusion->end(device, &error));
+    OpList list = {0};
+    op.kind = kind;
+    for (uint32_t i = 0; i < OPERATION_OPERANDS; i++)
+        op.operands[i].base = memory->operands[i] ? i + 1 : 0;
+    op_append(&list, &op);
+    Status status = op_list_finish(&list, device, failure);
+    if (status == STATUS_OK)
+        status = device->run->fusion->run(device, &list, memory->operands, 0, 0, failure);
+    op_list_free(&list);
+    return status;
 }
 
 /* BOTH, as the run wants it. */
-#define CALL(...)                         \
-    for (int d = 0; d < DEVICES; d++) {   \
-        Device *device = devices[d];      \
-        begin_call(device, #__VA_ARGS__); \
-        OK(device->run->__VA_ARGS__);     \
-        end_call(device);                 \
+#define CALL(...)                       \
+    for (int d = 0; d < DEVICES; d++) { \
+        Device *device = devices[d];    \
+        say_call(device, #__VA_ARGS__); \
+        OK(device->run->__VA_ARGS__);   \
     }
-#define CALL_OP(name, ...)                                 \
-    for (int d = 0; d < DEVICES; d++) {                    \
-        begin_call(devices[d], #name);                     \
-        OK(RUN_OP(devices[d], &error, name, __VA_ARGS__)); \
-        end_call(devices[d]);                              \
+#define CALL_OP(name, shape, ...)                                                                             \
+    for (int d = 0; d < DEVICES; d++) {                                                                       \
+        Device *const device_ = devices[d];                                                                   \
+        const OpMemory memory_ = {.name = {__VA_ARGS__}};                                                     \
+        say_call(device_, #name);                                                                             \
+        OK(how.fused && device_->run->fusion ? run_listed(device_, OPERATION_##name, shape, &memory_, &error) \
+                                             : run_op(device_, OPERATION_##name, shape, &memory_, &error));   \
     }
 
 static Tensor small(size_t count) { return filled(ELEMENTS, count, 0.1f, 0); }

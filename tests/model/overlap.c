@@ -1,38 +1,20 @@
 /* One F&B: in which order the parts of its halves run, as a device that runs them at once is told. */
 
+#include "runtime/model/stage.h"
 #include "tests/model/harness.h"
 
-static char heard[100];
+/* What a device that runs operations at once was given. */
+static const OpList *heard;
 static uint32_t heard_share, heard_whole;
-static char heard_name[FUSION_NAME];
-static size_t heard_bytes;
 
-static Status begin(Device *device, const void *name, size_t bytes, uint32_t share, uint32_t whole, bool *again,
-                    Error *error)
+static Status run(Device *device, const OpList *list, void *const *bases, uint32_t share, uint32_t whole, Error *error)
 {
     (void)device, (void)error;
-    assert_string_equal(heard, "");
-    strcat(heard, "(");
+    heard = list;
     heard_share = share;
     heard_whole = whole;
-    assert_true(bytes <= FUSION_NAME && bytes % 8 == 0);
-    *again = heard_bytes == bytes && memcmp(heard_name, name, bytes) == 0;
-    memcpy(heard_name, name, heard_bytes = bytes);
-    return STATUS_OK;
-}
-
-static Status part(Device *device, RecipePass pass, Error *error)
-{
-    (void)device, (void)error;
-    assert_true(strlen(heard) + 2 < sizeof heard);
-    strncat(heard, &part_pass_letters[pass], 1);
-    return STATUS_OK;
-}
-
-static Status end(Device *device, Error *error)
-{
-    (void)device, (void)error;
-    strcat(heard, ")");
+    assert_in_range(list->bases, PASS_BASES + 1, 2 * PASS_BASES);
+    assert_non_null(bases);
     return STATUS_OK;
 }
 
@@ -75,13 +57,13 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         const char *order;
     } cases[] = {
         /* one layer of the F, two of the backward; head; embedding */
-        {&published, 1, true, "(F BW F BW  BW BW  F BW)"},
-        {&published, 0, true, "(FF BW BW F BW  F F)"}, /* the head's backward before the first layer's */
-        {&published, 1, false, "(F B F B  B B  F B)"},
-        {&partial, 1, true, "(B FF W  BW B W  F BW BW)"},
-        {&foreign, 1, true, "(FFF BW BW BW BW BW)"},
+        {&published, 1, true, "F BW F BW  BW BW  F BW"},
+        {&published, 0, true, "FF BW BW F BW  F F"}, /* the head's backward before the first layer's */
+        {&published, 1, false, "F B F B  B B  F B"},
+        {&partial, 1, true, "B FF W  BW B W  F BW BW"},
+        {&foreign, 1, true, "FFF BW BW BW BW BW"},
     };
-    const DeviceFusion fusion = {.begin = begin, .part = part, .end = end};
+    const DeviceFusion fusion = {.run = run};
     Device *device;
     OK(device_open("cpu", 0, &device, error));
     const DeviceTable *const own = device->run;
@@ -105,19 +87,22 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
                                 .forward_buffers = slots[forward].buffers,
                                 .backward_buffers = slots[backward].buffers,
                                 .weights = cases[i].weights};
-        *heard = '\0';
+        PairList *list;
         device->run = &table;
         OK(stage_overlap(&pair, cases[i].recipe, error));
-        char wanted[100] = "";
-        for (const char *c = cases[i].order; *c; c++)
-            if (*c != ' ')
-                strncat(wanted, c, 1);
-        assert_string_equal(heard, wanted);
+        OK(stage_pair_list(&pair, cases[i].recipe, &list, error)); /* made once */
+        assert_ptr_equal(heard, &list->list);
         assert_int_equal(heard_share, cases[i].recipe->share);
         assert_int_equal(heard_whole, cases[i].recipe->whole);
-        *heard = '\0';
-        OK(stage_overlap(&pair, cases[i].recipe, error)); /* known by its name */
-        assert_string_equal(heard, "(");
+        size_t part = 0, end = 0;
+        for (const char *c = cases[i].order; *c; c++)
+            if (*c != ' ') {
+                assert_true(part < list->part_count && list->parts[part].end >= end);
+                assert_int_equal(part_pass_letters[list->parts[part].pass], *c);
+                end = list->parts[part++].end;
+            }
+        assert_int_equal(part, list->part_count);
+        assert_int_equal(end, list->list.count);
         device->run = own;
         free_slots(device, &slots[0]);
         free_slots(device, &slots[1]);
