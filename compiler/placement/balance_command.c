@@ -3,6 +3,7 @@
 #include "compiler/placement/balance_input.h"
 #include "compiler/placement/balance_options.h"
 #include "compiler/placement/balance_report.h"
+#include "runtime/base/file.h"
 
 /* The loads' own diagnostics are printed here. */
 static Status read_loads(const BalanceOptions *options, Arena *arena, Table *table, Error *error)
@@ -98,6 +99,14 @@ static Status place(const BalanceOptions *options, BalancePlan *plan, Arena *are
     return STATUS_OK;
 }
 
+static Status draw(const BalancePlan *plan, const char *path, Arena *arena, Error *error)
+{
+    OutputFile file;
+    TRY(file_begin(path, &file, error));
+    balance_put_svg(plan, arena, file.stream);
+    return file_finish(&file, error);
+}
+
 Status balance_command(int argc, char **argv, Arena *arena, Error *error)
 {
     BalanceOptions options;
@@ -117,11 +126,13 @@ Status balance_command(int argc, char **argv, Arena *arena, Error *error)
                         .layers = table.rows,
                         .loads = table.values};
     TRY(place(&options, &plan, arena, error));
+    if (options.svg)
+        TRY(draw(&plan, options.svg, arena, error));
     if (options.format == BALANCE_CSV)
         balance_put_csv(&plan, stdout);
     else if (options.format == BALANCE_JSON)
         balance_put_json(&plan, arena, stdout);
-    else
+    else if (options.format == BALANCE_TEXT)
         balance_put_text(&plan, stdout);
     return STATUS_OK;
 }

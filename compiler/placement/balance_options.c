@@ -1,5 +1,6 @@
 #include "compiler/placement/balance_options.h"
 
+#include "runtime/base/file.h"
 #include "runtime/base/names.h"
 
 #include <errno.h>
@@ -25,11 +26,27 @@ const char balance_help[] =
     "  --distinct              no expert twice on a GPU, and what that costs\n"
     "  --csv                   prints the placement: a row a layer, the expert of each physical expert, GPU after GPU\n"
     "  --json                  prints one object: placement, count, balance, moves\n"
+    "  --emit=svg[:FILE]       draws the loads of the GPUs before and after\n"
     "  --help\n"
     "Without --csv and --json it prints a table: the balance of each layer, which is the mean load of a GPU over the "
     "largest.\n";
 
-enum { AN_INPUT = 1, REPLICAS = 256, GPUS, GROUPS, NODES, FROM, MOVES, THRESHOLD, DISTINCT, METHOD, CSV, JSON, HELP };
+enum {
+    AN_INPUT = 1,
+    REPLICAS = 256,
+    GPUS,
+    GROUPS,
+    NODES,
+    FROM,
+    MOVES,
+    THRESHOLD,
+    DISTINCT,
+    METHOD,
+    CSV,
+    JSON,
+    EMIT,
+    HELP
+};
 
 static const struct option known[] = {{"replicas", required_argument, NULL, REPLICAS},
                                       {"gpus", required_argument, NULL, GPUS},
@@ -42,6 +59,7 @@ static const struct option known[] = {{"replicas", required_argument, NULL, REPL
                                       {"method", required_argument, NULL, METHOD},
                                       {"csv", no_argument, NULL, CSV},
                                       {"json", no_argument, NULL, JSON},
+                                      {"emit", required_argument, NULL, EMIT},
                                       {"help", no_argument, NULL, HELP},
                                       {NULL, 0, NULL, 0}};
 
@@ -84,6 +102,14 @@ static Status parse_method(const char *text, BalanceOptions *options, Error *err
     return STATUS_OK;
 }
 
+static Status parse_emit(const char *text, BalanceOptions *options, Error *error)
+{
+    if (strcmp(text, "svg") != 0 && (strncmp(text, "svg:", 4) != 0 || !text[4]))
+        return error_set(error, STATUS_BAD_USAGE, "balance: --emit=%s: there is svg, or svg:FILE", text);
+    options->svg = text[3] ? text + 4 : "-";
+    return STATUS_OK;
+}
+
 static Status take_input(const char *path, BalanceOptions *options, Error *error)
 {
     if (options->loads)
@@ -115,6 +141,7 @@ static Status take_option(int option, BalanceOptions *options, Error *error)
     case DISTINCT: options->request.distinct = true; return STATUS_OK;
     case METHOD: return parse_method(optarg, options, error);
     case CSV: return take_format(BALANCE_CSV, options, error);
+    case EMIT: return parse_emit(optarg, options, error);
     case JSON: return take_format(BALANCE_JSON, options, error);
     default: options->help = true; return STATUS_OK;
     }
@@ -154,5 +181,12 @@ Status balance_options_parse(int argc, char **argv, BalanceOptions *options, Err
     }
     while (optind < argc) /* after -- */
         TRY(take_input(argv[optind++], options, error));
-    return check_complete(options, error);
+    TRY(check_complete(options, error));
+    if (options->svg && strcmp(options->svg, "-") == 0) {
+        if (options->format != BALANCE_TEXT)
+            return error_set(error, STATUS_BAD_USAGE, "balance: standard output is for one of them: --emit=svg:FILE");
+        options->format = BALANCE_NOTHING;
+    }
+    const char *const inputs[] = {options->loads, options->from};
+    return file_keep_apart(&options->svg, 1, inputs, 2, error);
 }

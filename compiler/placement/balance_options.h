@@ -5,7 +5,8 @@
 
 #include "balance/balance.h"
 
-typedef enum BalanceFormat { BALANCE_TEXT, BALANCE_CSV, BALANCE_JSON } BalanceFormat;
+/* What is printed; BALANCE_NOTHING beside a picture on standard output. */
+typedef enum BalanceFormat { BALANCE_TEXT, BALANCE_CSV, BALANCE_JSON, BALANCE_NOTHING } BalanceFormat;
 
 typedef struct BalanceOptions {
     bool help;
@@ -13,6 +14,7 @@ typedef struct BalanceOptions {
     bool eplb;          /* --method */
     bool limited;       /* --moves or --threshold */
     BalanceFormat format;
+    const char *svg; /* file of --emit=svg, "-" is standard output; NULL: none */
     const char *loads;
     const char *from;       /* NULL: no placement is in force */
     BalanceRequest request; /* its `from` is not read yet */

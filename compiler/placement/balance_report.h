@@ -27,4 +27,6 @@ void balance_put_text(const BalancePlan *plan, FILE *stream);
 void balance_put_csv(const BalancePlan *plan, FILE *stream);
 void balance_put_json(const BalancePlan *plan, Arena *arena, FILE *stream);
 
+void balance_put_svg(const BalancePlan *plan, Arena *arena, FILE *stream);
+
 #endif
