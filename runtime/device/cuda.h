@@ -67,10 +67,8 @@ typedef struct CudaDevice {
     /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
     CudaScratch sums, delta;
     CudaFusion *fusion;
-    CudaMap *maps;           /* CUDA_MAPS, each near where its matrix's hash says */
-    unsigned cluster;        /* blocks of a product's cluster, to time one or the other; 0: hopper_cluster */
-    bool portable_attention; /* to time one or the other: no TMA, no wgmma */
-    bool library;            /* a library enqueues messages, and moves them by kernels */
+    CudaMap *maps; /* CUDA_MAPS, each near where its matrix's hash says */
+    bool library;  /* a library enqueues messages, and moves them by kernels */
     CudaEvent **marks;
     size_t mark_count;
 } CudaDevice;

@@ -123,7 +123,7 @@ static Status product(Device *device, ProductLayout layout, int kernel, int hopp
     if (cuda->type != CUDA_BF16 || !cuda->module->kernels[hopper][CUDA_F32] || !hopper_takes(layout, p))
         return launch_as(cuda, kernel, cuda->type, product_launch(p), p, error);
     const unsigned multiprocessors = (unsigned)cuda->properties.multiprocessors;
-    const unsigned cluster = cuda_fusing(cuda) ? 1 : cuda->cluster ? cuda->cluster : hopper_cluster(p, multiprocessors);
+    const unsigned cluster = cuda_fusing(cuda) ? 1 : hopper_cluster(p, multiprocessors);
     HopperProduct with_maps = {.product = *p, .band = hopper_band(p, multiprocessors, cluster)};
     TRY(tensor_map(cuda, p->a, tensor_map_shape(layout, p, 0), &with_maps.a, error));
     TRY(tensor_map(cuda, p->b, tensor_map_shape(layout, p, 1), &with_maps.b, error));
@@ -229,7 +229,7 @@ Status cuda_attention_forward(Device *device, const Kernel *attention, const voi
     a.logsumexp = context;
     CudaDevice *cuda = cuda_of(device);
     const bool hopper = cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_hopper_attention_forward][CUDA_F32];
-    if (hopper && hopper_attention_takes(&a) && !cuda->portable_attention) {
+    if (hopper && hopper_attention_takes(&a)) {
         HopperAttention with_map = {.attention = a};
         TRY(tensor_map(cuda, qkv, attention_map_shape(&a), &with_map.qkv, error));
         return LAUNCH_FLOAT(hopper_attention_forward,

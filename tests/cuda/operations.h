@@ -13,11 +13,10 @@
 
 typedef struct OperationsRun {
     const char *device;
-    double bound;     /* of |x - y| / |y| */
-    bool large;       /* also shapes that take the oracle seconds */
-    unsigned cluster; /* CudaDevice.cluster; 0: as it likes */
-    bool fused;       /* each operation by a launch of a table, where the device has these */
-    bool says;        /* each call before it is made: for those that do not come back */
+    double bound; /* of |x - y| / |y| */
+    bool large;   /* also shapes that take the oracle seconds */
+    bool fused;   /* each operation by a launch of a table, where the device has these */
+    bool says;    /* each call before it is made: for those that do not come back */
 } OperationsRun;
 
 static OperationsRun how;
@@ -383,8 +382,6 @@ static int run_operations(OperationsRun run)
         fprintf(stderr, "%s\n", error.text);
         return 1;
     }
-    if (strncmp(run.device, "cuda", 4) == 0)
-        ((CudaDevice *)devices[TESTED])->cluster = run.cluster;
     const struct CMUnitTest operations[] = {TESTS(UNIT_TEST)};
     const int failed = cmocka_run_group_tests_name(run.device, operations, NULL, NULL);
     device_close(devices[TESTED]);

@@ -169,8 +169,6 @@ first() {
         check first.fp32.fused.$name "$most" ./operations $fp32 1e-5 small $name fused
         check first.bf16.fused.$name "$most" ./operations $bf16 1e-2 small $name fused
     done
-    check first.bf16.linear.cluster1 "$most" ./operations $bf16 1e-2 small linear 1
-    check first.bf16.linear.cluster2 "$most" ./operations $bf16 1e-2 small linear 2
     reference dualpipe.1 --steps 1 $small dualpipe.bin
     for type in fp32:$fp32:1e-5 bf16:$bf16:2e-2; do
         name=${type%%:*} bound=${type##*:} device=${type#*:} device=${device%:*}

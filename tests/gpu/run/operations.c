@@ -1,6 +1,5 @@
-/* The operations of a GPU against the oracle: operations DEVICE BOUND [small [NAME [CLUSTER]]]. NAME: those of one
-   test, or none at all, each call said before it is made; CLUSTER: products on Hopper in clusters of so many blocks,
-   whatever the device would take, or `fused`: each call by a launch of a table. */
+/* The operations of a GPU against the oracle: operations DEVICE BOUND [small [NAME [fused]]]. NAME: those of one
+   test, or none at all, each call said before it is made; fused: each call by a launch of a table. */
 
 #include <stdio.h>
 
@@ -9,7 +8,7 @@
 int main(int argc, char **argv)
 {
     if (argc < 3) {
-        fprintf(stderr, "usage: operations DEVICE BOUND [small [NAME [CLUSTER|fused]]]\n");
+        fprintf(stderr, "usage: operations DEVICE BOUND [small [NAME [fused]]]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0); /* what hangs has said before where */
@@ -18,11 +17,9 @@ int main(int argc, char **argv)
         snprintf(name, sizeof name, "all_of_%s", argv[4]);
         cmocka_set_test_filter(name);
     }
-    const bool fused = argc > 5 && strcmp(argv[5], "fused") == 0;
     return run_operations((OperationsRun){.device = argv[1],
                                           .bound = strtod(argv[2], NULL),
                                           .large = argc == 3,
-                                          .fused = fused,
-                                          .cluster = argc > 5 && !fused ? (unsigned)strtoul(argv[5], NULL, 10) : 0,
+                                          .fused = argc > 5 && strcmp(argv[5], "fused") == 0,
                                           .says = argc > 4});
 }

@@ -1,8 +1,6 @@
 /* Matrix products of the CUDA device beside cuBLAS, in one process on the same random data: name, value, unit a line.
-   Where TMA and wgmma do them, also with blocks alone and in clusters of two, whichever the device would take. Then
-   causal attention, of which half of all pairs count, and where TMA and wgmma do it, beside the portable tiles. */
+   Then causal attention, of which half of all pairs count. */
 
-#include "runtime/device/cuda.h"
 #include "tests/device/run_op.h"
 #include "tests/gpu/run/measure.h"
 
@@ -140,7 +138,6 @@ static void print_attention(Device *device, size_t samples, size_t sequence, siz
     const double product = (double)rows * (double)sequence * (double)columns * 1e-12;
     const KernelShape shape = {
         .kind = KERNEL_ATTENTION, .rows = rows, .columns = columns, .sequence = sequence, .heads = heads};
-    CudaDevice *cuda = (CudaDevice *)device;
     Attend a = {.device = device};
     char name[96];
     snprintf(name, sizeof name, "%zux%zux%zux%zu", samples, sequence, heads, width);
@@ -152,11 +149,6 @@ static void print_attention(Device *device, size_t samples, size_t sequence, siz
     const double forward = 2 * product * times_a_second(device, attend_forward, &a);
     printf("attention.forward.%s %.1f TFLOP/s\n", name, forward);
     printf("attention.backward.%s %.1f TFLOP/s\n", name, 5 * product * times_a_second(device, attend_backward, &a));
-    cuda->portable_attention = true;
-    if (cuda->properties.major == 9)
-        printf("attention.forward.%s.ratio %.2f of_portable\n", name,
-               forward / (2 * product * times_a_second(device, attend_forward, &a)));
-    cuda->portable_attention = false;
     void *const blocks[] = {a.qkv, a.dqkv, a.y, a.context};
     for (size_t b = 0; b < sizeof blocks / sizeof *blocks; b++)
         device->run->deallocate(device, blocks[b]);
@@ -188,10 +180,6 @@ int main(void)
             work.blas = NULL;
             const double ours = rate(&work);
             printf("%s %.1f TFLOP/s\n", name, ours * 1e-12);
-            CudaDevice *cuda = (CudaDevice *)device;
-            for (cuda->cluster = 1; cuda->properties.major == 9 && cuda->cluster <= 2; cuda->cluster++)
-                printf("%s.cluster%u %.1f TFLOP/s\n", name, cuda->cluster, rate(&work) * 1e-12);
-            cuda->cluster = 0;
             if (!has_blas)
                 continue;
             work.blas = &blas;
