@@ -70,7 +70,8 @@ static const size_t parameter_bytes[FUSED_KINDS] = {
 
 /* --- open and close --- */
 
-static unsigned counters_of(unsigned operations) { return FUSED_QUEUES + operations; }
+/* Tickets, and the tiles of each operation. */
+static unsigned counters_of(unsigned operations) { return 1 + operations; }
 
 /* Operations, one behind the other; behind them the counters of one launch and of the next, and the runs. */
 static size_t table_bytes(unsigned operations, unsigned runs)
@@ -141,7 +142,7 @@ static void turn_counters(Fused *fused)
 {
     unsigned *const used = fused->drawn;
     fused->drawn = fused->cleared;
-    fused->done = fused->drawn + FUSED_QUEUES;
+    fused->done = fused->drawn + 1;
     fused->cleared = used;
 }
 
@@ -162,7 +163,7 @@ static Status await_draft(const Draft *draft, Error *error)
 static Status find_plan(CudaFusion *fusion, Operation *operations, unsigned element_size, const FusedPlan **found,
                         Error *error)
 {
-    TRY(fused_shapes(operations, fusion->count, element_size, fusion->blocks, 0, &fusion->shapes, error));
+    TRY(fused_shapes(operations, fusion->count, element_size, fusion->blocks, &fusion->shapes, error));
     for (int p = 0; p < PLANS; p++)
         if (fused_same(&fusion->plans[p].shapes, &fusion->shapes)) {
             *found = &fusion->plans[p];
@@ -201,7 +202,7 @@ static Status launch_table(CudaDevice *cuda, Error *error)
         return STATUS_OK;
     const FusedPlan *plan;
     TRY(find_plan(fusion, (Operation *)(void *)draft->host, (unsigned)cuda->device.run->size[ELEMENTS], &plan, error));
-    const unsigned runs = plan->run_count[0] + plan->run_count[1];
+    const unsigned runs = plan->run_count;
     const size_t bytes = table_bytes(count, runs), counters_at = count * sizeof(Operation);
     const size_t runs_at = counters_at + 2 * counters * sizeof(unsigned);
     if (fusion->memory_used + bytes > TABLE_MEMORY)
@@ -211,7 +212,7 @@ static Status launch_table(CudaDevice *cuda, Error *error)
     memcpy(draft->host + runs_at, plan->runs, runs * sizeof *plan->runs);
     Fused fused = fused_table(plan, (const Operation *)(void *)memory, (const TileRun *)(void *)(memory + runs_at));
     fused.drawn = (unsigned *)(void *)(memory + counters_at);
-    fused.done = fused.drawn + FUSED_QUEUES;
+    fused.done = fused.drawn + 1;
     fused.cleared = fused.drawn + counters;
     fused.cleared_count = counters;
     CUDA_TRY(MemcpyAsync, memory, draft->host, runs_at + runs * sizeof *plan->runs, cuda->streams[QUEUE_COMPUTE]);
@@ -318,7 +319,6 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *er
         TRY(await_draft(draft, error));
     Operation *operations = (Operation *)(void *)draft->host, *operation = &operations[fusion->count++];
     operation->kind = (OperationKind)(kind_of[kernel] - 1);
-    operation->queue = 0;
     operation->after_count = 0;
     memcpy(&operation->of, parameters, parameter_bytes[operation->kind]);
     const Op *op = &fusion->list->ops[fusion->index];

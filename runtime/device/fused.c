@@ -65,28 +65,22 @@ double fused_time(const struct FusedShape *shape, unsigned moving, unsigned bloc
     return shape->cost + shape->bytes * (share < 1.0 / MEMORY_PART ? 1.0 / MEMORY_PART : share);
 }
 
-Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, unsigned reserved,
-                    FusedShapes *shapes, Error *error)
+Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, FusedShapes *shapes,
+                    Error *error)
 {
-    if (count > FUSED_OPERATIONS_MOST || blocks > FUSED_BLOCKS_MOST || reserved >= blocks)
-        return error_set(error, STATUS_BAD_INPUT, "%u operations on %u blocks, %u of them for queue 1", count, blocks,
-                         reserved);
+    if (count > FUSED_OPERATIONS_MOST || blocks > FUSED_BLOCKS_MOST || blocks == 0)
+        return error_set(error, STATUS_BAD_INPUT, "%u operations on %u blocks", count, blocks);
     shapes->count = count;
     shapes->blocks = blocks;
-    shapes->reserved = reserved;
     for (unsigned i = 0; i < count; i++) {
         Operation *o = &operations[i];
         struct FusedShape *shape = &shapes->of[i];
-        if (o->queue >= FUSED_QUEUES || o->after_count > OPERATION_AFTER)
-            return error_set(error, STATUS_BAD_INPUT, "operation %u has queue %u and comes after %u others", i,
-                             o->queue, o->after_count);
-        if (reserved == 0)
-            o->queue = 0;
+        if (o->after_count > OPERATION_AFTER)
+            return error_set(error, STATUS_BAD_INPUT, "operation %u comes after %u others", i, o->after_count);
         o->tiles = operation_tiles(o, element_size);
         memset(shape, 0, sizeof *shape);
         set_costs(o, element_size, shape);
         shape->tiles = o->tiles;
-        shape->queue = o->queue;
         shape->after_count = o->after_count;
         for (unsigned a = 0; a < o->after_count; a++) {
             if (o->after[a] >= i)
@@ -108,17 +102,17 @@ bool fused_same(const FusedShapes *a, const FusedShapes *b)
 /* Tiles of one operation that began together. */
 typedef struct Wave {
     double end;
-    unsigned operation, tiles, queue;
+    unsigned operation, tiles;
 } Wave;
 
 typedef struct Planning {
     const FusedShapes *shapes;
     unsigned begun[FUSED_OPERATIONS_MOST], done[FUSED_OPERATIONS_MOST]; /* tiles */
     bool may_begin[FUSED_OPERATIONS_MOST];
-    unsigned idle[FUSED_QUEUES], moving;                /* blocks; at what waits for memory */
-    unsigned operations_left, tiles_left[FUSED_QUEUES]; /* to begin */
+    unsigned idle, moving;    /* blocks; those at what waits for memory */
+    unsigned operations_left; /* to begin */
     double now;
-    unsigned wave_count, run_count, last[FUSED_QUEUES]; /* run of the queue, +1; 0: none */
+    unsigned wave_count, run_count;
     Wave waves[FUSED_BLOCKS_MOST];
     TileRun runs[FUSED_RUNS_MOST];
 } Planning;
@@ -126,15 +120,11 @@ typedef struct Planning {
 static void begin_tiles(Planning *p, unsigned index, unsigned tiles)
 {
     const struct FusedShape *shape = &p->shapes->of[index];
-    const unsigned last = p->last[shape->queue];
-    if (last && p->runs[last - 1].operation == index) {
-        p->runs[last - 1].tiles += tiles;
-    } else {
+    if (p->run_count && p->runs[p->run_count - 1].operation == index)
+        p->runs[p->run_count - 1].tiles += tiles;
+    else
         p->runs[p->run_count++] = (TileRun){.operation = index, .first_tile = p->begun[index], .tiles = tiles};
-        p->last[shape->queue] = p->run_count;
-    }
     p->begun[index] += tiles;
-    p->tiles_left[shape->queue] -= tiles;
     p->operations_left -= p->begun[index] == shape->tiles;
 }
 
@@ -150,8 +140,8 @@ static void let_begin(Planning *p)
     }
 }
 
-/* The first operation of the queue that may begin, and how many of its tiles; 0 when there is none. */
-static unsigned wanted(const Planning *p, unsigned queue, unsigned *index)
+/* The first operation that may begin, and how many of its tiles; 0 when there is none. */
+static unsigned wanted(const Planning *p, unsigned *index)
 {
     const FusedShapes *shapes = p->shapes;
     const unsigned movers = (shapes->blocks + MEMORY_PART - 1) / MEMORY_PART;
@@ -159,10 +149,10 @@ static unsigned wanted(const Planning *p, unsigned queue, unsigned *index)
     for (unsigned i = 0; i < shapes->count; i++) {
         const struct FusedShape *shape = &shapes->of[i];
         const unsigned left = shape->tiles - p->begun[i];
-        if (!p->may_begin[i] || shape->queue != queue || left == 0)
+        if (!p->may_begin[i] || left == 0)
             continue;
         *index = i;
-        if (shape->bytes == 0 || queue > 0)
+        if (shape->bytes == 0)
             return left;
         if (p->moving < movers)
             return left < movers - p->moving ? left : movers - p->moving;
@@ -175,19 +165,15 @@ static unsigned wanted(const Planning *p, unsigned queue, unsigned *index)
 /* Every operation that is left can still have a run. */
 static bool has_room(const Planning *p) { return p->run_count + p->operations_left < FUSED_RUNS_MOST; }
 
-static void occupy(Planning *p, unsigned queue)
+static void occupy(Planning *p)
 {
-    for (unsigned index, tiles; p->idle[queue] > 0 && has_room(p) && (tiles = wanted(p, queue, &index)) > 0;) {
-        tiles = tiles < p->idle[queue] ? tiles : p->idle[queue];
+    for (unsigned index, tiles; p->idle > 0 && has_room(p) && (tiles = wanted(p, &index)) > 0;) {
+        tiles = tiles < p->idle ? tiles : p->idle;
         p->moving += p->shapes->of[index].bytes > 0 ? tiles : 0;
         p->waves[p->wave_count++] =
-            (Wave){p->now + fused_time(&p->shapes->of[index], p->moving, p->shapes->blocks), index, tiles, queue};
-        p->idle[queue] -= tiles;
+            (Wave){p->now + fused_time(&p->shapes->of[index], p->moving, p->shapes->blocks), index, tiles};
+        p->idle -= tiles;
         begin_tiles(p, index, tiles);
-    }
-    if (p->tiles_left[queue] == 0) { /* blocks go over to the other queue */
-        p->idle[1 - queue] += p->idle[queue];
-        p->idle[queue] = 0;
     }
 }
 
@@ -207,7 +193,7 @@ static void advance(Planning *p)
         p->done[wave->operation] += wave->tiles;
         p->moving -= p->shapes->of[wave->operation].bytes > 0 ? wave->tiles : 0;
         ended = ended || p->done[wave->operation] == p->shapes->of[wave->operation].tiles;
-        p->idle[wave->queue] += wave->tiles;
+        p->idle += wave->tiles;
         p->waves[w] = p->waves[--p->wave_count];
     }
     if (ended)
@@ -216,18 +202,12 @@ static void advance(Planning *p)
 
 static void put_in_place(const Planning *p, FusedPlan *plan)
 {
-    unsigned filled = 0;
-    for (unsigned queue = 0; queue < FUSED_QUEUES; queue++) {
-        plan->run_count[queue] = plan->tickets[queue] = 0;
-        for (unsigned r = 0; r < p->run_count; r++) {
-            if (p->shapes->of[p->runs[r].operation].queue != queue)
-                continue;
-            TileRun *run = &plan->runs[filled++];
-            *run = p->runs[r];
-            run->ticket = plan->tickets[queue];
-            plan->tickets[queue] += run->tiles;
-            plan->run_count[queue]++;
-        }
+    plan->run_count = p->run_count;
+    plan->tickets = 0;
+    for (unsigned r = 0; r < p->run_count; r++) {
+        plan->runs[r] = p->runs[r];
+        plan->runs[r].ticket = plan->tickets;
+        plan->tickets += p->runs[r].tiles;
     }
 }
 
@@ -236,16 +216,12 @@ void fused_plan(const FusedShapes *shapes, FusedPlan *plan)
     Planning p;
     memset(&p, 0, offsetof(Planning, waves));
     p.shapes = shapes;
-    p.idle[0] = shapes->blocks - shapes->reserved;
-    p.idle[1] = shapes->reserved;
-    for (unsigned i = 0; i < shapes->count; i++) {
-        p.tiles_left[shapes->of[i].queue] += shapes->of[i].tiles;
+    p.idle = shapes->blocks;
+    for (unsigned i = 0; i < shapes->count; i++)
         p.operations_left += shapes->of[i].tiles > 0;
-    }
     let_begin(&p);
     while (p.operations_left > 0 && has_room(&p)) {
-        for (unsigned queue = 0; queue < FUSED_QUEUES; queue++)
-            occupy(&p, queue);
+        occupy(&p);
         if (p.wave_count > 0)
             advance(&p);
     }
@@ -258,18 +234,11 @@ void fused_plan(const FusedShapes *shapes, FusedPlan *plan)
 
 Fused fused_table(const FusedPlan *plan, const Operation *operations, const TileRun *runs)
 {
-    Fused table = {.operations = operations, .reserved = plan->shapes.reserved};
-    for (unsigned queue = 0; queue < FUSED_QUEUES; queue++) {
-        table.runs[queue] = runs + (queue ? plan->run_count[0] : 0);
-        table.run_count[queue] = plan->run_count[queue];
-        table.tickets[queue] = plan->tickets[queue];
-    }
-    return table;
+    return (Fused){.operations = operations, .runs = runs, .run_count = plan->run_count, .tickets = plan->tickets};
 }
 
 /* --- checking --- */
 
-/* Each operation's tiles, by the runs of both queues. */
 static Status check_tiles(const Fused *table, unsigned count, Error *error)
 {
     for (unsigned i = 0; i < count; i++) {
@@ -279,16 +248,15 @@ static Status check_tiles(const Fused *table, unsigned count, Error *error)
             return error_set(error, STATUS_RUN_FAILED, "out of memory");
         unsigned found = 0;
         Status status = STATUS_OK;
-        for (unsigned queue = 0; queue < FUSED_QUEUES; queue++)
-            for (unsigned r = 0; r < table->run_count[queue]; r++) {
-                const TileRun *run = &table->runs[queue][r];
-                for (unsigned t = run->first_tile; run->operation == i && t < run->first_tile + run->tiles; t++)
-                    if (t >= tiles || seen[t])
-                        status = error_set(error, STATUS_BAD_INPUT, "operation %u: tile %u of %u %s", i, t, tiles,
-                                           t >= tiles ? "does not exist" : "is there twice");
-                    else
-                        seen[t] = true, found++;
-            }
+        for (unsigned r = 0; r < table->run_count; r++) {
+            const TileRun *run = &table->runs[r];
+            for (unsigned t = run->first_tile; run->operation == i && t < run->first_tile + run->tiles; t++)
+                if (t >= tiles || seen[t])
+                    status = error_set(error, STATUS_BAD_INPUT, "operation %u: tile %u of %u %s", i, t, tiles,
+                                       t >= tiles ? "does not exist" : "is there twice");
+                else
+                    seen[t] = true, found++;
+        }
         free(seen);
         if (status == STATUS_OK && found < tiles)
             status = error_set(error, STATUS_BAD_INPUT, "operation %u: %u of %u tiles are there", i, found, tiles);
@@ -299,20 +267,16 @@ static Status check_tiles(const Fused *table, unsigned count, Error *error)
 
 static Status check_tickets(const Fused *table, unsigned count, Error *error)
 {
-    for (unsigned queue = 0; queue < FUSED_QUEUES; queue++) {
-        unsigned ticket = 0;
-        for (unsigned r = 0; r < table->run_count[queue]; r++) {
-            const TileRun *run = &table->runs[queue][r];
-            if (run->operation >= count || run->ticket != ticket || run->tiles == 0)
-                return error_set(error, STATUS_BAD_INPUT,
-                                 "queue %u, run %u: operation %u, %u tiles from ticket %u instead of %u", queue, r,
-                                 run->operation, run->tiles, run->ticket, ticket);
-            ticket += run->tiles;
-        }
-        if (table->tickets[queue] != ticket)
-            return error_set(error, STATUS_BAD_INPUT, "queue %u has %u tickets for %u tiles", queue,
-                             table->tickets[queue], ticket);
+    unsigned ticket = 0;
+    for (unsigned r = 0; r < table->run_count; r++) {
+        const TileRun *run = &table->runs[r];
+        if (run->operation >= count || run->ticket != ticket || run->tiles == 0)
+            return error_set(error, STATUS_BAD_INPUT, "run %u: operation %u, %u tiles from ticket %u instead of %u", r,
+                             run->operation, run->tiles, run->ticket, ticket);
+        ticket += run->tiles;
     }
+    if (table->tickets != ticket)
+        return error_set(error, STATUS_BAD_INPUT, "%u tickets for %u tiles", table->tickets, ticket);
     return STATUS_OK;
 }
 
@@ -326,35 +290,23 @@ static bool may_begin(const Fused *table, const Operation *o, const unsigned *do
 
 static Status check_progress(const Fused *table, unsigned count, Error *error)
 {
-    unsigned *done = calloc((size_t)count + 1, sizeof *done), at[FUSED_QUEUES] = {0};
+    unsigned *done = calloc((size_t)count + 1, sizeof *done), at = 0;
     if (!done)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    for (bool going = true; going;) {
-        going = false;
-        for (unsigned queue = 0; queue < FUSED_QUEUES; queue++)
-            while (at[queue] < table->run_count[queue]) {
-                const TileRun *run = &table->runs[queue][at[queue]];
-                if (!may_begin(table, &table->operations[run->operation], done))
-                    break;
-                done[run->operation] += run->tiles;
-                at[queue]++;
-                going = true;
-            }
+    while (at < table->run_count && may_begin(table, &table->operations[table->runs[at].operation], done)) {
+        done[table->runs[at].operation] += table->runs[at].tiles;
+        at++;
     }
     free(done);
-    for (unsigned queue = 0; queue < FUSED_QUEUES; queue++)
-        if (at[queue] < table->run_count[queue])
-            return error_set(error, STATUS_BAD_INPUT,
-                             "queue %u stops before run %u: operation %u waits for what never ends", queue, at[queue],
-                             table->runs[queue][at[queue]].operation);
+    if (at < table->run_count)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "the launch stops before run %u: operation %u waits for what never ends", at,
+                         table->runs[at].operation);
     return STATUS_OK;
 }
 
-Status fused_check(const Fused *table, unsigned count, unsigned blocks, Error *error)
+Status fused_check(const Fused *table, unsigned count, Error *error)
 {
-    if (table->reserved >= blocks || (table->reserved == 0 && table->tickets[1] > 0))
-        return error_set(error, STATUS_BAD_INPUT, "%u of %u blocks for queue 1, which has %u tickets", table->reserved,
-                         blocks, table->tickets[1]);
     for (unsigned i = 0; i < count; i++)
         for (unsigned a = 0; a < table->operations[i].after_count; a++)
             if (table->operations[i].after[a] >= count)

@@ -14,10 +14,10 @@ enum { FUSED_RUNS_MOST = 1024, FUSED_BLOCKS_MOST = 1024 };
 
 /* What the order of a launch's tiles follows from: of the operations no pointer, so that launches have it in common. */
 typedef struct FusedShapes {
-    unsigned count, blocks, reserved; /* blocks of the launch; those for queue 1 */
+    unsigned count, blocks; /* blocks of the launch */
     struct FusedShape {
         double cost, bytes; /* of a tile; fused_time */
-        unsigned tiles, queue, after_count, after[OPERATION_AFTER];
+        unsigned tiles, after_count, after[OPERATION_AFTER];
     } of[FUSED_OPERATIONS_MOST];
 } FusedShapes;
 
@@ -30,22 +30,22 @@ double fused_time(const struct FusedShape *shape, unsigned moving, unsigned bloc
    others have products to do. It is worked out beforehand, from what tiles cost: a launch draws them in this order. */
 typedef struct FusedPlan {
     FusedShapes shapes;
-    unsigned run_count[FUSED_QUEUES], tickets[FUSED_QUEUES];
-    TileRun runs[FUSED_RUNS_MOST]; /* of queue 0, of queue 1 */
+    unsigned run_count, tickets;
+    TileRun runs[FUSED_RUNS_MOST];
 } FusedPlan;
 
-/* Fills in `tiles` of every operation, too; all go to queue 0 where no blocks are `reserved` for queue 1. An operation
-   may only come after earlier ones of the list: STATUS_BAD_INPUT otherwise. */
-Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, unsigned reserved,
-                    FusedShapes *shapes, Error *error);
+/* Fills in `tiles` of every operation, too. An operation may only come after earlier ones of the list:
+   STATUS_BAD_INPUT otherwise. */
+Status fused_shapes(Operation *operations, unsigned count, unsigned element_size, unsigned blocks, FusedShapes *shapes,
+                    Error *error);
 bool fused_same(const FusedShapes *a, const FusedShapes *b);
 void fused_plan(const FusedShapes *shapes, FusedPlan *plan);
 /* The table points at the operations and at `runs`, the plan's or a copy. The counters are the caller's to set. */
 Fused fused_table(const FusedPlan *plan, const Operation *operations, const TileRun *runs);
 
-/* Whether every tile is in the table once, tickets have no gap, each queue has a block of the launch's `blocks` to
-   begin with, and a single block a queue, drawing in order and waiting for what an operation comes after, does all of
-   it; then any number of blocks does (kernels.h). STATUS_BAD_INPUT says where it stops. */
-Status fused_check(const Fused *table, unsigned count, unsigned blocks, Error *error);
+/* Whether every tile is in the table once, tickets have no gap, and a single block, drawing in order and waiting for
+   what an operation comes after, does all of it; then any number of blocks does (kernels.h). STATUS_BAD_INPUT says
+   where it stops. */
+Status fused_check(const Fused *table, unsigned count, Error *error);
 
 #endif

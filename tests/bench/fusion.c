@@ -65,7 +65,7 @@ static double gain(void)
     const size_t bytes = operations * sizeof(Operation);
     Operation *copy = aligned_alloc(64, bytes);
     memcpy(copy, last.operations, bytes);
-    OK(fused_shapes(copy, operations, 2, MULTIPROCESSORS, 0, &shapes, &error));
+    OK(fused_shapes(copy, operations, 2, MULTIPROCESSORS, &shapes, &error));
     const double together = time_together(&shapes), in_turn = time_in_turn(&shapes);
     free(copy);
     return together / in_turn;

@@ -208,7 +208,6 @@ static Memory lay_out(Operation *o, size_t element_size)
                     .of.product = {.a = active, .b = down, .c = y, .residual = x, .m = ROWS, .n = HIDDEN, .k = WIDE}};
     o[DNORM] = (Operation){.kind = FUSED_norm_backward_input, .after_count = 1, .after = {DX}, .of.norm = old_norm};
     o[SEND] = (Operation){.kind = FUSED_copy_bytes,
-                          .queue = 1,
                           .after_count = 1,
                           .after = {DNORM},
                           .of.copy = {dx, sent, ROWS * HIDDEN * element_size}};
@@ -285,10 +284,9 @@ static void run_apart(const Operation *o, unsigned element_size)
 static FusedShapes shapes;
 static FusedPlan plan;
 
-static Status make_table(Operation *operations, unsigned element_size, unsigned blocks, unsigned reserved, Fused *table,
-                         Error *error)
+static Status make_table(Operation *operations, unsigned element_size, unsigned blocks, Fused *table, Error *error)
 {
-    TRY(fused_shapes(operations, OPERATIONS, element_size, blocks, reserved, &shapes, error));
+    TRY(fused_shapes(operations, OPERATIONS, element_size, blocks, &shapes, error));
     fused_plan(&shapes, &plan);
     *table = fused_table(&plan, operations, plan.runs);
     return STATUS_OK;
@@ -303,18 +301,18 @@ static void assert_same_bits(const char *kernel, unsigned element_size, bool hop
         use_hopper(operations);
     for (unsigned i = 0; i < OPERATIONS; i++)
         run_apart(&operations[i], element_size);
-    unsigned counters[2][FUSED_QUEUES + OPERATIONS] = {{0}}; /* each launch clears those of the next */
+    unsigned counters[2][1 + OPERATIONS] = {{0}}; /* each launch clears those of the next */
     memset(counters[1], 0xff, sizeof counters[1]);
     for (unsigned blocks = 1; blocks <= 5; blocks += 2) {
-        const unsigned reserved = blocks == 3, set = blocks / 2 % 2;
+        const unsigned set = blocks / 2 % 2;
         const Memory together = lay_out(operations, element_size);
         Fused table;
         if (hopper)
             use_hopper(operations);
-        assert_int_equal(make_table(operations, element_size, blocks, reserved, &table, &error), STATUS_OK);
-        assert_int_equal(fused_check(&table, OPERATIONS, blocks, &error), STATUS_OK);
-        table.drawn = counters[set], table.done = counters[set] + FUSED_QUEUES;
-        table.cleared = counters[1 - set], table.cleared_count = FUSED_QUEUES + OPERATIONS;
+        assert_int_equal(make_table(operations, element_size, blocks, &table, &error), STATUS_OK);
+        assert_int_equal(fused_check(&table, OPERATIONS, &error), STATUS_OK);
+        table.drawn = counters[set], table.done = counters[set] + 1;
+        table.cleared = counters[1 - set], table.cleared_count = 1 + OPERATIONS;
         const char *problem = emulate_together(
             kernel, &table, hopper ? fused_hopper_launch(blocks) : fused_launch(blocks, element_size, SHARED_BYTES));
         if (problem)
@@ -343,7 +341,7 @@ static void test_same_bits_hopper(void **state)
 static void assert_wrong(const Fused *table, const char *words)
 {
     Error error = {.text = ""};
-    assert_int_equal(fused_check(table, OPERATIONS, 2, &error), STATUS_BAD_INPUT);
+    assert_int_equal(fused_check(table, OPERATIONS, &error), STATUS_BAD_INPUT);
     if (!strstr(error.text, words))
         fail_msg("%s", error.text);
 }
@@ -355,27 +353,24 @@ static void test_wrong_tables(void **state)
     Error error = {.text = ""};
     const Memory memory = lay_out(operations, 4);
     Fused table;
-    assert_int_equal(make_table(operations, 4, 2, 1, &table, &error), STATUS_OK);
+    assert_int_equal(make_table(operations, 4, 2, &table, &error), STATUS_OK);
     const FusedPlan kept = plan;
+    char words[64];
 
-    plan.runs[0].first_tile = 1;
+    plan.runs[0].first_tile = operations[plan.runs[0].operation].tiles;
     assert_wrong(&table, "does not exist");
     plan = kept;
     plan.runs[1].ticket++;
     assert_wrong(&table, "tiles from ticket");
     plan = kept;
-    table.tickets[1]++;
-    assert_wrong(&table, "queue 1 has 2 tickets for 1 tiles");
-    table.tickets[1]--;
-    table.reserved = 2;
-    assert_wrong(&table, "2 of 2 blocks for queue 1");
-    table.reserved = 0;
-    assert_wrong(&table, "0 of 2 blocks for queue 1, which has 1 tickets");
-    table.reserved = 1;
+    table.tickets++;
+    snprintf(words, sizeof words, "%u tickets for %u tiles", table.tickets, table.tickets - 1);
+    assert_wrong(&table, words);
+    table.tickets--;
 
     operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN; /* a circle */
-    assert_wrong(&table, "queue 0 stops before run 0: operation 0 waits for what never ends");
-    assert_int_equal(make_table(operations, 4, 2, 1, &table, &error), STATUS_BAD_INPUT);
+    assert_wrong(&table, "the launch stops before run 0: operation 0 waits for what never ends");
+    assert_int_equal(make_table(operations, 4, 2, &table, &error), STATUS_BAD_INPUT);
     assert_string_equal(error.text, "operation 0 comes after operation 2, which is no earlier one");
     free(memory.at);
 }
@@ -388,9 +383,9 @@ static void test_circle_hangs(void **state)
     Error error = {.text = ""};
     const Memory memory = lay_out(operations, 4);
     Fused table;
-    unsigned drawn[FUSED_QUEUES] = {0}, done[OPERATIONS] = {0};
-    assert_int_equal(make_table(operations, 4, 2, 1, &table, &error), STATUS_OK);
-    table.drawn = drawn, table.done = done;
+    unsigned drawn = 0, done[OPERATIONS] = {0};
+    assert_int_equal(make_table(operations, 4, 2, &table, &error), STATUS_OK);
+    table.drawn = &drawn, table.done = done;
     operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN;
     const char *problem = emulate_together("fused_f32", &table, fused_launch(2, 4, SHARED_BYTES));
     assert_non_null(problem);

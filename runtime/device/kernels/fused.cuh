@@ -55,20 +55,17 @@ struct FusedTile {
 };
 #define FUSED_NO_OPERATION (~0u)
 
-/* The next tile of the block, of which `turn` queues are empty, when all that it comes after is done; by one thread. */
-DEVICE FusedTile fused_next(const Fused &p, unsigned &turn)
+/* The next tile of the block, when all that it comes after is done; by one thread. */
+DEVICE FusedTile fused_next(const Fused &p)
 {
-    for (const unsigned first_queue = blockIdx.x < p.reserved ? 1 : 0; turn < FUSED_QUEUES; turn++) {
-        const unsigned queue = (first_queue + turn) % FUSED_QUEUES, ticket = draw(p.drawn + queue);
-        if (ticket >= p.tickets[queue])
-            continue;
-        const TileRun &run = p.runs[queue][fused_run(p.runs[queue], p.run_count[queue], ticket)];
-        const Operation &o = p.operations[run.operation];
-        for (unsigned i = 0; i < o.after_count; i++)
-            wait_for_count(p.done + o.after[i], p.operations[o.after[i]].tiles);
-        return FusedTile{run.operation, run.first_tile + (ticket - run.ticket)};
-    }
-    return FusedTile{FUSED_NO_OPERATION, 0};
+    const unsigned ticket = draw(p.drawn);
+    if (ticket >= p.tickets)
+        return FusedTile{FUSED_NO_OPERATION, 0};
+    const TileRun &run = p.runs[fused_run(p.runs, p.run_count, ticket)];
+    const Operation &o = p.operations[run.operation];
+    for (unsigned i = 0; i < o.after_count; i++)
+        wait_for_count(p.done + o.after[i], p.operations[o.after[i]].tiles);
+    return FusedTile{run.operation, run.first_tile + (ticket - run.ticket)};
 }
 
 /* By the threads of one block. */
@@ -82,13 +79,10 @@ DEVICE void fused_clear(const Fused &p)
 template <typename T> DEVICE void fused_work(const Fused &p, char *shared)
 {
     FusedTile *next = (FusedTile *)shared;
-    unsigned *turn = (unsigned *)(next + 1);
     fused_clear(p);
-    if (threadIdx.x == 0)
-        *turn = 0;
     for (;;) {
         if (threadIdx.x == 0)
-            *next = fused_next(p, *turn);
+            *next = fused_next(p);
         tile_barrier();
         const FusedTile now = *next;
         if (now.operation == FUSED_NO_OPERATION)

@@ -21,7 +21,6 @@ struct FusedHead {
     Arrivals drawn[FUSED_AHEAD], done[FUSED_AHEAD];
     FusedDrawn tiles[FUSED_AHEAD];
     unsigned acquired[FUSED_OPERATIONS_MOST / 32]; /* a bit an operation: its maps */
-    unsigned turn;                                 /* fused_next; here, as the thread that draws has few registers */
 };
 static_assert(sizeof(FusedHead) <= FUSED_HEAD, "the stages begin behind it");
 
@@ -47,11 +46,10 @@ DEVICE void fused_acquire(const Operation &o)
    block's own tiles before it have come to their end whoever waits. */
 DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
 {
-    head.turn = 0;
     for (unsigned number = 0;; number++) {
         const unsigned place = fused_place(number), parity = fused_parity(number);
         arrivals_wait(head.done + place, parity ^ 1);
-        const FusedTile next = fused_next(p, head.turn);
+        const FusedTile next = fused_next(p);
         head.tiles[place] = FusedDrawn{next, ring.position};
         arrive(head.drawn + place);
         if (next.operation == FUSED_NO_OPERATION)

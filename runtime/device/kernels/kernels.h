@@ -530,13 +530,11 @@ typedef enum OperationKind {
 } OperationKind;
 /* clang-format on */
 
-/* Compute and communication: who works on one goes to the other when it is done. */
-enum { FUSED_QUEUES = 2, OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
+enum { OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
 
 typedef struct Operation { /* at 128 bytes, for maps */
     OperationKind kind;
-    unsigned tiles; /* operation_tiles */
-    unsigned queue;
+    unsigned tiles;       /* operation_tiles */
     unsigned after_count; /* begins when these operations are done */
     unsigned after[OPERATION_AFTER];
     union {
@@ -555,22 +553,21 @@ typedef struct Operation { /* at 128 bytes, for maps */
 } Operation;
 KERNELS_ASSERT(sizeof(Operation) == 128 + sizeof(HopperProduct), "a table's maps at 128 bytes, for host and GPU alike");
 
-/* Neighbouring tiles of an operation, whose tickets in their queue begin at `ticket`. */
+/* Neighbouring tiles of an operation, whose tickets begin at `ticket`. */
 typedef struct TileRun {
     unsigned operation, first_tile, tiles, ticket;
 } TileRun;
 
-/* Blocks draw tickets of a queue in order, so that whatever a tile waits for is done or at work, however many blocks
-   there are, if the runs' order is one in which a single block a queue comes through (fused_check). */
+/* Blocks draw tickets in order, so that whatever a tile waits for is done or at work, however many blocks there are, if
+   a single block comes through the runs in their order (fused_check). */
 typedef struct Fused {
     const Operation *operations;
-    const TileRun *runs[FUSED_QUEUES];
-    unsigned run_count[FUSED_QUEUES], tickets[FUSED_QUEUES];
-    unsigned *drawn;   /* [FUSED_QUEUES], zero before the launch */
+    const TileRun *runs;
+    unsigned run_count, tickets;
+    unsigned *drawn;   /* tickets; zero before the launch */
     unsigned *done;    /* [operations], tiles; zero before the launch */
     unsigned *cleared; /* [cleared_count], zero after it: the counters of the table's next launch, perhaps */
     unsigned cleared_count;
-    unsigned reserved; /* blocks that begin with queue 1 */
 } Fused;
 
 KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)

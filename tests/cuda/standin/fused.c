@@ -13,7 +13,7 @@ struct StandinFused {
     unsigned count;
     size_t element_size;
     Operation *operations;
-    TileRun *runs[FUSED_QUEUES];
+    TileRun *runs;
     size_t forget;
 };
 
@@ -54,8 +54,7 @@ const StandinKernel *standin_fused_operation(const StandinFused *fused, unsigned
 void standin_fused_free(StandinFused *fused)
 {
     free(fused->operations);
-    for (int queue = 0; queue < FUSED_QUEUES; queue++)
-        free(fused->runs[queue]);
+    free(fused->runs);
     free(fused);
 }
 
@@ -136,8 +135,8 @@ static void find_races(const StandinFused *fused, char *problem)
 
 /* --- a launch --- */
 
-StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t element_size, unsigned blocks,
-                                 size_t forget, char *problem)
+StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t element_size, size_t forget,
+                                 char *problem)
 {
     StandinFused *fused = calloc(1, sizeof *fused);
     Fused here = *table;
@@ -145,14 +144,12 @@ StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t 
     fused->table = *table;
     fused->element_size = element_size;
     fused->forget = forget;
-    for (int queue = 0; queue < FUSED_QUEUES; queue++) {
-        const size_t bytes = table->run_count[queue] * sizeof(TileRun);
-        here.runs[queue] = fused->runs[queue] = malloc(bytes + 1);
-        standin_read(stream, table->runs[queue], bytes, fused->runs[queue]);
-        for (unsigned r = 0; r < table->run_count[queue]; r++)
-            if (fused->runs[queue][r].operation >= fused->count)
-                fused->count = fused->runs[queue][r].operation + 1;
-    }
+    const size_t bytes = table->run_count * sizeof(TileRun);
+    here.runs = fused->runs = malloc(bytes + 1);
+    standin_read(stream, table->runs, bytes, fused->runs);
+    for (unsigned r = 0; r < table->run_count; r++)
+        if (fused->runs[r].operation >= fused->count)
+            fused->count = fused->runs[r].operation + 1;
     here.operations = fused->operations = aligned_alloc(_Alignof(Operation), (fused->count + 1) * sizeof(Operation));
     standin_read(stream, table->operations, fused->count * sizeof(Operation), fused->operations);
     *problem = '\0';
@@ -161,7 +158,7 @@ StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t 
             snprintf(problem, PROBLEM, "a fused launch: operation %u is none", i);
         else if (fused->operations[i].tiles != operation_tiles(&fused->operations[i], (unsigned)element_size))
             snprintf(problem, PROBLEM, "a fused launch: operation %u has %u tiles", i, fused->operations[i].tiles);
-    if (!*problem && fused_check(&here, fused->count, blocks, &error) != STATUS_OK)
+    if (!*problem && fused_check(&here, fused->count, &error) != STATUS_OK)
         snprintf(problem, PROBLEM, "a fused launch: %.200s", error.text);
     if (!*problem)
         find_races(fused, problem);
@@ -178,19 +175,16 @@ static bool may_run(const StandinFused *fused, const bool *done, unsigned index)
 
 static bool is_same(const StandinFused *fused)
 {
-    bool same = memcmp(fused->table.operations, fused->operations, fused->count * sizeof(Operation)) == 0;
-    for (int queue = 0; queue < FUSED_QUEUES; queue++)
-        same = same && memcmp(fused->table.runs[queue], fused->runs[queue],
-                              fused->table.run_count[queue] * sizeof(TileRun)) == 0;
-    return same;
+    return memcmp(fused->table.operations, fused->operations, fused->count * sizeof(Operation)) == 0 &&
+           memcmp(fused->table.runs, fused->runs, fused->table.run_count * sizeof(TileRun)) == 0;
 }
 
 const char *standin_fused_run(StandinFused *fused, uint64_t (*random)(void))
 {
     if (!is_same(fused))
         return "a fused launch: its table has changed since it was enqueued";
-    for (unsigned i = 0; i < FUSED_QUEUES + fused->count; i++)
-        if (i < FUSED_QUEUES ? fused->table.drawn[i] : fused->table.done[i - FUSED_QUEUES])
+    for (unsigned i = 0; i < fused->count; i++)
+        if (*fused->table.drawn || fused->table.done[i])
             return "a fused launch: its counters are not zero";
     memset(fused->table.cleared, 0, fused->table.cleared_count * sizeof *fused->table.cleared);
     bool *done = calloc((size_t)fused->count + 1, sizeof *done);
@@ -205,8 +199,7 @@ const char *standin_fused_run(StandinFused *fused, uint64_t (*random)(void))
         done[index] = true;
         fused->table.done[index] = fused->operations[index].tiles;
     }
-    for (int queue = 0; queue < FUSED_QUEUES; queue++)
-        fused->table.drawn[queue] = fused->table.tickets[queue];
+    *fused->table.drawn = fused->table.tickets;
     free(done);
     return NULL;
 }

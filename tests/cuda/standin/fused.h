@@ -11,8 +11,8 @@ typedef struct StandinFused StandinFused;
 /* The launch's table, and what is wrong with it in `problem` (of 256; "": nothing): tiles or order by fused_check,
    accesses of two operations of which neither comes after the other. `forget`: operation so-and-so, from 1, comes after
    nothing. */
-StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t element_size, unsigned blocks,
-                                 size_t forget, char *problem);
+StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t element_size, size_t forget,
+                                 char *problem);
 unsigned standin_fused_count(const StandinFused *fused);
 const StandinKernel *standin_fused_operation(const StandinFused *fused, unsigned index, const void **parameters,
                                              size_t *element_size);

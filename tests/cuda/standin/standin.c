@@ -623,7 +623,7 @@ void standin_read(const CudaStream *stream, const void *memory, size_t bytes, vo
 static void launch_fused(const CudaKernel *kernel, unsigned grid, const Fused *table, CudaStream *stream)
 {
     char problem[256];
-    StandinFused *fused = standin_fused_take(stream, table, kernel->element_size, grid, setting.forget_after, problem);
+    StandinFused *fused = standin_fused_take(stream, table, kernel->element_size, setting.forget_after, problem);
     if (*problem)
         note(problem);
     advance(stream);
@@ -631,10 +631,8 @@ static void launch_fused(const CudaKernel *kernel, unsigned grid, const Fused *t
     report.operations = standin_fused_count(fused);
     report.blocks = grid;
     touch(stream, "a fused launch", table->operations, report.operations * sizeof *table->operations, false);
-    for (int queue = 0; queue < FUSED_QUEUES; queue++)
-        touch(stream, "a fused launch", table->runs[queue], table->run_count[queue] * sizeof *table->runs[queue],
-              false);
-    touch(stream, "a fused launch", table->drawn, FUSED_QUEUES * sizeof *table->drawn, true);
+    touch(stream, "a fused launch", table->runs, table->run_count * sizeof *table->runs, false);
+    touch(stream, "a fused launch", table->drawn, sizeof *table->drawn, true);
     touch(stream, "a fused launch", table->done, report.operations * sizeof *table->done, true);
     touch(stream, "a fused launch", table->cleared, table->cleared_count * sizeof *table->cleared, true);
     for (unsigned i = 0; i < report.operations; i++) {
