@@ -7,8 +7,8 @@
 
 /* --- the shortest cycle --- */
 
-/* Follows the waits breadth first, until one is for `start`. reached[r] is the wait that led to rank r; its `on` is r.
- */
+/* Follows the waits breadth first, until one is for `start`. reached[r] is the wait that led to rank r: reached[r].on
+   is r. */
 static bool returns_to(uint32_t start, WaitList *const *lists, uint32_t ranks, Wait *reached, uint32_t *queue)
 {
     uint32_t count = 0;

@@ -178,8 +178,8 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
    version after the other, and the newest version is in its place at END. 'Nobody waits for ever' is proven for ranks
    that stop at each SEND and RECEIVE until the other end is there, which is more than the runtime needs (it stops at
    WAIT): so a program also runs where messages are handled strictly in the order of the stream. STATUS_BAD_INPUT names
-   rank, instruction (as the disassembler writes it) and source line; STATUS_RUN_FAILED: no memory. Linear in the
-   instructions. */
+   rank, instruction (as the disassembler writes it) and source line; program_verify_deadlock (deadlock.h) also returns
+   a deadlock as data. STATUS_RUN_FAILED: no memory. Linear in the instructions. */
 Status program_verify(const Program *program, Error *error);
 
 /* An instruction without operands. */
