@@ -7,7 +7,7 @@
 #   make all       builds                       make check      the tests, without installing anything
 #   make gpu-code  compiles the kernels for GPUs (nvcc); install, gpu-kit and a machine with a GPU do it by themselves
 #   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs it here
-#   make bench     prints the figures of HACKING.md                                make fuzz       runs both fuzz targets
+#   make bench     prints the figures of HACKING.md                                make fuzz       runs the fuzz targets
 #   make rebase    rewrites golden tests and the README's picture                  make format    lays out the sources
 #   make clean     removes build/
 #   make install PREFIX=/usr/local DESTDIR=   installs dpc, dprun and the schedules; make uninstall removes them
@@ -232,27 +232,31 @@ $(BUILD)/tests/cuda/fake/dprun-mpi.so: $(BUILD)/dprun-mpi.so
 	@ln -sfr $< $@
 $(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 
-# --- fuzzing: both doors, the sources' and the program's ---
+# --- fuzzing: of schedules, of programs, of loads and placements of experts ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
 FUZZ_SECONDS ?= 60
 
-$(BUILD)/tests/fuzz/compile: $(BUILD)/tests/fuzz/compile.o $(BUILD)/tests/fuzz/corpus.o $(call libraries,$(COMPILER_LIBRARIES))
+FUZZ_CHECKED := $(BUILD)/tests/fuzz/compile $(BUILD)/tests/fuzz/balance
+$(FUZZ_CHECKED): %: %.o $(BUILD)/tests/fuzz/corpus.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(LINKING) -o $@ $^ $(DPC_LIBS) -lcmocka
 .PHONY: check-fuzz
-check-fuzz: $(BUILD)/tests/fuzz/compile
+check-fuzz: $(FUZZ_CHECKED)
 	$< $(FUZZ_SEEDS)
+	$(BUILD)/tests/fuzz/balance $(wildcard tests/fuzz/placements/*)
 
 FUZZ := $(BUILD)/fuzz
 .PHONY: fuzz fuzzers
 fuzz:
 	@.ci/packages $(TEST_PACKAGES)
 	$(MAKE) --no-print-directory -s -j2 BUILD=$(FUZZ) CC=clang SANITIZE=fuzzer-no-link,address,undefined fuzzers
-	mkdir -p $(FUZZ)/seeds/compile $(FUZZ)/seeds/decode
+	mkdir -p $(FUZZ)/seeds/compile $(FUZZ)/seeds/decode $(FUZZ)/seeds/balance
 	cp $(FUZZ_SEEDS) $(FUZZ)/seeds/compile
+	cp tests/fuzz/placements/* $(FUZZ)/seeds/balance
 	for schedule in schedules/*.dps; do $(FUZZ)/dpc --ranks 2 --microbatches 4 $$schedule -o $(FUZZ)/seeds/decode/$$(basename $$schedule).bin; done
 	cd $(FUZZ) && ./fuzz-compile -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/compile
 	cd $(FUZZ) && ./fuzz-decode -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/decode
-fuzzers: $(BUILD)/fuzz-compile $(BUILD)/fuzz-decode $(BUILD)/dpc
+	cd $(FUZZ) && ./fuzz-balance -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/balance
+fuzzers: $(BUILD)/fuzz-compile $(BUILD)/fuzz-decode $(BUILD)/fuzz-balance $(BUILD)/dpc
 $(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(LINKING) -fsanitize=fuzzer -o $@ $^ $(DPC_LIBS)
 
@@ -337,7 +341,7 @@ test-sanitized:
 	$(TESTING) check-gpu-code
 
 .PHONY: tests
-tests: $(TESTS) $(BUILD)/tests/fuzz/compile
+tests: $(TESTS) $(FUZZ_CHECKED)
 
 # Every number of a training is what it was at an earlier commit, for changes that shall not change any.
 .PHONY: equal

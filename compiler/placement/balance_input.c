@@ -105,23 +105,29 @@ static void read_row(Reader *reader, Span line)
     table->rows++;
 }
 
-Status table_read(const char *path, const TableCells *cells, Arena *arena, Table *table, Error *error)
+Status table_parse(Table *table, const TableCells *cells, Arena *arena)
 {
-    *table = (Table){.rows = 0};
-    TRY(source_read(path, arena, &table->source, error));
-    if (strcmp(path, "-") == 0)
-        table->source.path = "standard input";
-    table->diagnostics = diag_new(arena, &table->source);
+    const Source *source = &table->source;
+    table->diagnostics = diag_new(arena, source);
     Reader reader = {.table = table, .cells = cells, .arena = arena};
-    for (uint32_t i = 0; i < table->source.line_count && !diag_full(table->diagnostics); i++) {
-        Span line = {table->source.line_starts[i], i + 1 < table->source.line_count ? table->source.line_starts[i + 1]
-                                                                                    : (uint32_t)table->source.size};
-        trim(table->source.text, &line.begin, &line.end);
-        if (line.begin < line.end && table->source.text[line.begin] != '#')
+    for (uint32_t i = 0; i < source->line_count && !diag_full(table->diagnostics); i++) {
+        Span line = {source->line_starts[i],
+                     i + 1 < source->line_count ? source->line_starts[i + 1] : (uint32_t)source->size};
+        trim(source->text, &line.begin, &line.end);
+        if (line.begin < line.end && source->text[line.begin] != '#')
             read_row(&reader, line);
     }
     if (!table->rows)
         diag_error(table->diagnostics, (Span){0, 0}, "nothing here: a row is a layer, with a column for each %s",
                    cells->column);
     return diag_failed(table->diagnostics) ? STATUS_BAD_INPUT : STATUS_OK;
+}
+
+Status table_read(const char *path, const TableCells *cells, Arena *arena, Table *table, Error *error)
+{
+    *table = (Table){.rows = 0};
+    TRY(source_read(path, arena, &table->source, error));
+    if (strcmp(path, "-") == 0)
+        table->source.path = "standard input";
+    return table_parse(table, cells, arena);
 }

@@ -22,7 +22,9 @@ typedef struct TableCells {
     bool whole; /* numbers without a fraction */
 } TableCells;
 
-/* STATUS_BAD_INPUT without words in `error`: the table's diagnostics have them. */
+/* Of the source that the table has; the rest is empty. STATUS_BAD_INPUT: the table's diagnostics say why. */
+Status table_parse(Table *table, const TableCells *cells, Arena *arena);
+/* The same of a file. STATUS_BAD_INPUT without words in `error`: the table's diagnostics have them. */
 Status table_read(const char *path, const TableCells *cells, Arena *arena, Table *table, Error *error);
 
 #endif

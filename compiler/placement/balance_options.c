@@ -25,7 +25,7 @@ const char balance_help[] =
     "  --threshold T           a layer whose balance would rise by less than T keeps its placement\n"
     "  --distinct              no expert twice on a GPU, and what that costs\n"
     "  --csv                   prints the placement: a row a layer, the expert of each physical expert, GPU after GPU\n"
-    "  --json                  prints one object: placement, count, balance, moves\n"
+    "  --json                  prints one object: placement, count, balance, bound, moves\n"
     "  --emit=svg[:FILE]       draws the loads of the GPUs before and after\n"
     "  --help\n"
     "Without --csv and --json it prints a table: the balance of each layer, which is the mean load of a GPU over the "
