@@ -236,27 +236,30 @@ $(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
 FUZZ_SECONDS ?= 60
 
-FUZZ_CHECKED := $(BUILD)/tests/fuzz/compile $(BUILD)/tests/fuzz/balance
+FUZZ_CHECKED := $(BUILD)/tests/fuzz/compile $(BUILD)/tests/fuzz/balance $(BUILD)/tests/fuzz/kineto
 $(FUZZ_CHECKED): %: %.o $(BUILD)/tests/fuzz/corpus.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(LINKING) -o $@ $^ $(DPC_LIBS) -lcmocka
 .PHONY: check-fuzz
 check-fuzz: $(FUZZ_CHECKED)
 	$< $(FUZZ_SEEDS)
 	$(BUILD)/tests/fuzz/balance $(wildcard tests/fuzz/placements/*)
+	$(BUILD)/tests/fuzz/kineto $(wildcard tests/fuzz/traces/*)
 
 FUZZ := $(BUILD)/fuzz
 .PHONY: fuzz fuzzers
 fuzz:
 	@.ci/packages $(TEST_PACKAGES)
 	$(MAKE) --no-print-directory -s -j2 BUILD=$(FUZZ) CC=clang SANITIZE=fuzzer-no-link,address,undefined fuzzers
-	mkdir -p $(FUZZ)/seeds/compile $(FUZZ)/seeds/decode $(FUZZ)/seeds/balance
+	mkdir -p $(FUZZ)/seeds/compile $(FUZZ)/seeds/decode $(FUZZ)/seeds/balance $(FUZZ)/seeds/kineto
 	cp $(FUZZ_SEEDS) $(FUZZ)/seeds/compile
 	cp tests/fuzz/placements/* $(FUZZ)/seeds/balance
+	cp tests/fuzz/traces/* $(FUZZ)/seeds/kineto
 	for schedule in schedules/*.dps; do $(FUZZ)/dpc --ranks 2 --microbatches 4 $$schedule -o $(FUZZ)/seeds/decode/$$(basename $$schedule).bin; done
 	cd $(FUZZ) && ./fuzz-compile -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/compile
 	cd $(FUZZ) && ./fuzz-decode -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/decode
 	cd $(FUZZ) && ./fuzz-balance -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/balance
-fuzzers: $(BUILD)/fuzz-compile $(BUILD)/fuzz-decode $(BUILD)/fuzz-balance $(BUILD)/dpc
+	cd $(FUZZ) && ./fuzz-kineto -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=4096 seeds/kineto
+fuzzers: $(BUILD)/fuzz-compile $(BUILD)/fuzz-decode $(BUILD)/fuzz-balance $(BUILD)/fuzz-kineto $(BUILD)/dpc
 $(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(LINKING) -fsanitize=fuzzer -o $@ $^ $(DPC_LIBS)
 
