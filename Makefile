@@ -79,7 +79,7 @@ COMPILER_LIBRARIES := compiler balance program base
 DPRUN_LIBRARIES    := vm model device transport program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
 
-DPC_LIBS   := -lyajl -lz -lm
+DPC_LIBS   := -lz -lm
 DPRUN_LIBS := -ldnnl $(if $(CUDART),$(CUDART) -lrt) -lz -ldl -lm
 MPICC      := $(shell command -v mpicc 2>/dev/null)
 
@@ -185,7 +185,7 @@ TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
 
 define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
-	$$(CC) $$(LINKING) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lyajl -lcmocka
+	$$(CC) $$(LINKING) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lcmocka
 .PHONY: check-$(1)
 check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec transport cuda,$(1)),all)
 	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $$$$test || exit 1; done
@@ -275,7 +275,7 @@ rebase: all $(BUILD)/tests/golden/golden
 # --- figures: name, value, unit a line. Ratios come from one run; absolute times are this machine's ---
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 $(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler balance $(DPRUN_LIBRARIES))
-	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS) -lyajl
+	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 .PHONY: bench
 bench:
 	@.ci/packages $(TEST_PACKAGES) libopenblas0-pthread
@@ -313,7 +313,7 @@ check-format:
 	@! LC_ALL=C.UTF-8 grep -nE '^.{121}' $(LAID_OUT) grammar/*.[ly] || { echo "lines of more than 120 columns" >&2; exit 1; }
 
 # --- the two commands ---
-BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libyajl-dev libdnnl-dev
+BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libdnnl-dev
 TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-dev clang-format
 
 .PHONY: demo
@@ -354,7 +354,7 @@ equal: all $(BUILD)/tests/cuda/fake/dprun
 # --- where the programs are at hand without a path: PREFIX, below DESTDIR for those who make packages ---
 PREFIX  ?= /usr/local
 DESTDIR ?=
-SHARED  := README.md grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.md schedules/*.svg)
+SHARED  := README.md grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.md schedules/*.svg maps/*.map)
 .PHONY: install uninstall
 install: all
 	install -D -t "$(DESTDIR)$(PREFIX)/bin" $(BUILD)/dpc $(BUILD)/dprun

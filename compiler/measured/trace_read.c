@@ -1,5 +1,6 @@
 #include "compiler/measured/trace_read.h"
 
+#include "compiler/measured/json_read.h"
 #include "runtime/base/text.h"
 
 #include <ctype.h>
@@ -7,9 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yajl/yajl_parse.h>
 
-enum { TEXT_BYTES = 96, DEPTH_MAX = 32, CHUNK_BYTES = 1 << 16 };
+enum { TEXT_BYTES = 96, DEPTH_MAX = 32 };
 
 /* What a container of the JSON text is. */
 typedef enum Where { OTHER, TOP, ABOUT, MICROBATCHES, EVENTS, EVENT, ARGUMENTS } Where;
@@ -185,9 +185,8 @@ static int enter(Reader *reader, Where where)
     return 1;
 }
 
-static int on_map(void *context)
+static int on_map(Reader *reader)
 {
-    Reader *reader = context;
     const Where where = here(reader);
     if (where == EVENTS) {
         reader->number++;
@@ -203,30 +202,24 @@ static int on_map(void *context)
                                                                           : OTHER);
 }
 
-static int on_map_end(void *context)
-{
-    Reader *reader = context;
-    return reader->where[--reader->depth] == EVENT ? take_event(reader) : 1;
-}
+static int on_map_end(Reader *reader) { return reader->where[--reader->depth] == EVENT ? take_event(reader) : 1; }
 
-static int on_array(void *context)
+static int on_array(Reader *reader)
 {
-    Reader *reader = context;
     const Where where = here(reader);
     return enter(reader, where == TOP && reader->key == KEY_EVENTS           ? EVENTS
                          : where == ABOUT && reader->key == KEY_MICROBATCHES ? MICROBATCHES
                                                                              : OTHER);
 }
 
-static int on_array_end(void *context)
+static int on_array_end(Reader *reader)
 {
-    ((Reader *)context)->depth--;
+    reader->depth--;
     return 1;
 }
 
-static int on_key(void *context, const unsigned char *text, size_t length)
+static int on_key(Reader *reader, const char *text, size_t length)
 {
-    Reader *reader = context;
     const Where where = here(reader);
     reader->key = KEY_OTHER;
     for (Key key = KEY_OTHER + 1; key < KEYS && reader->key == KEY_OTHER; key++)
@@ -268,9 +261,8 @@ static int take_about(Reader *reader, double value)
     return 1;
 }
 
-static int on_number(void *context, const char *text, size_t length)
+static int on_number(Reader *reader, const char *text, size_t length)
 {
-    Reader *reader = context;
     char copy[TEXT_BYTES];
     const size_t used = length < sizeof copy - 1 ? length : sizeof copy - 1;
     memcpy(copy, text, used);
@@ -286,16 +278,15 @@ static int on_number(void *context, const char *text, size_t length)
     return 1;
 }
 
-static const char *printable(Reader *reader, const unsigned char *text, size_t length)
+static const char *printable(Reader *reader, const char *text, size_t length)
 {
-    char *copy = arena_text(reader->arena, (const char *)text, length);
+    char *copy = arena_text(reader->arena, text, length);
     text_make_printable(copy);
     return copy;
 }
 
-static int on_text(void *context, const unsigned char *text, size_t length)
+static int on_text(Reader *reader, const char *text, size_t length)
 {
-    Reader *reader = context;
     const Where where = here(reader);
     if (where == ABOUT && reader->key == KEY_SCHEDULE)
         reader->trace->schedule = printable(reader, text, length);
@@ -309,39 +300,32 @@ static int on_text(void *context, const unsigned char *text, size_t length)
     return 1;
 }
 
-static Status fail_syntax(yajl_handle parser, const char *path, const unsigned char *chunk, size_t length,
-                          uint64_t line, Error *error)
+/* 0: an error was set. */
+static int take_token(Reader *reader, JsonKind kind, const char *text, size_t length)
 {
-    const size_t consumed = parser ? yajl_get_bytes_consumed(parser) : 0;
-    for (size_t i = 0; i < consumed && i < length; i++)
-        line += chunk[i] == '\n';
-    unsigned char *words = yajl_get_error(parser, 0, chunk, length);
-    error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so no trace: %.*s", path, (unsigned long long)line,
-              (int)strcspn((char *)words, "\n"), (char *)words);
-    yajl_free_error(parser, words);
-    return STATUS_BAD_INPUT;
+    switch (kind) {
+    case JSON_OBJECT: return on_map(reader);
+    case JSON_OBJECT_END: return on_map_end(reader);
+    case JSON_ARRAY: return on_array(reader);
+    case JSON_ARRAY_END: return on_array_end(reader);
+    case JSON_KEY: return on_key(reader, text, length);
+    case JSON_TEXT: return on_text(reader, text, length);
+    case JSON_NUMBER: return on_number(reader, text, length);
+    default: return 1;
+    }
 }
 
-static Status parse(Reader *reader, FILE *stream, yajl_handle parser)
+static Status parse(Reader *reader)
 {
-    static const char cut[] = "the file ends in the middle";
-    unsigned char *chunk = arena_allocate(reader->arena, CHUNK_BYTES);
-    uint64_t line = 1;
-    for (size_t length; (length = fread(chunk, 1, CHUNK_BYTES, stream)) > 0;) {
-        const yajl_status status = yajl_parse(parser, chunk, length);
-        if (status == yajl_status_client_canceled)
-            return STATUS_BAD_INPUT;
-        if (status != yajl_status_ok)
-            return fail_syntax(parser, reader->trace->path, chunk, length, line, reader->error);
-        for (size_t i = 0; i < length; i++)
-            line += chunk[i] == '\n';
-    }
-    if (ferror(stream))
-        return error_set(reader->error, STATUS_BAD_INPUT, "%s: %s", reader->trace->path, strerror(errno));
-    if (yajl_complete_parse(parser) != yajl_status_ok)
-        return error_set(reader->error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so no trace: %s", reader->trace->path,
-                         (unsigned long long)line, cut);
-    return STATUS_OK;
+    JsonReader json;
+    bool good = true;
+    TRY(json_open(&json, reader->trace->path, reader->arena, reader->error));
+    for (JsonKind kind; good && (kind = json_next(&json)) != JSON_END;)
+        good = take_token(reader, kind, json.text, json.length);
+    if (!good)
+        json_stop(&json);
+    TRY(json_close(&json, reader->error));
+    return good ? STATUS_OK : STATUS_BAD_INPUT;
 }
 
 static int compare_steps(const void *left, const void *right)
@@ -382,29 +366,13 @@ void trace_sort_by_step(Trace *trace, Arena *arena)
 
 Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
 {
-    static const yajl_callbacks callbacks = {.yajl_number = on_number,
-                                             .yajl_string = on_text,
-                                             .yajl_start_map = on_map,
-                                             .yajl_map_key = on_key,
-                                             .yajl_end_map = on_map_end,
-                                             .yajl_start_array = on_array,
-                                             .yajl_end_array = on_array_end};
     *trace = (Trace){.path = path, .schedule = "", .source = ""};
     *error = (Error){""};
     Reader *reader = arena_allocate(arena, sizeof *reader);
     reader->trace = trace;
     reader->arena = arena;
     reader->error = error;
-    FILE *stream = fopen(path, "r");
-    if (!stream)
-        return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
-    yajl_handle parser = yajl_alloc(&callbacks, NULL, reader);
-    Status status =
-        parser ? parse(reader, stream, parser) : error_set(error, STATUS_RUN_FAILED, "no memory to read %s", path);
-    if (parser)
-        yajl_free(parser);
-    fclose(stream);
-    TRY(status);
+    TRY(parse(reader));
     if (!trace->count)
         return error_set(error, STATUS_BAD_INPUT,
                          "%s: no passes in it: is this a trace of dprun --trace or dpc --emit=trace?", path);
