@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { BALANCE_STEPS = 300000 }; /* for a layer: some milliseconds */
+enum { BALANCE_STEPS = 300000 }; /* of exact search for a layer: some ten milliseconds */
 
 typedef struct Domain {
     uint32_t experts, gpus, slots;
@@ -33,14 +33,14 @@ typedef struct Filling {
     double *load;     /* [gpus] */
 } Filling;
 
-/* The same relation for loads that were added in different orders. */
+/* Loads that differ by this part or less count as equal: the same loads, added in another order, do. */
 static const double equal_loads = 1e-12;
 
 static inline bool is_less(double load, double than) { return load < than * (1 - equal_loads); }
 
 static inline double larger_of(double one, double other) { return one > other ? one : other; }
 
-/* Slot i of GPU g is one of first[g] to first[g + 1] - 1. `first` is the caller's, for gpus + 1 entries. */
+/* GPU g has the slots first[g] to first[g + 1] - 1. The arrays stay the caller's. */
 Domain domain_new(uint32_t experts, const double *loads, uint32_t gpus, const uint32_t *first, int64_t *steps,
                   Arena *arena);
 double domain_mean(const Domain *domain);
@@ -70,9 +70,10 @@ void filling_improve(const Domain *domain, Filling *filling, double goal, Arena 
 
 /* The same from a placement in force, `held`, that the filling has: each step is the one that wins most for a move. */
 void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena);
-/* Experts on GPUs that do not hold them now; and by how many more these are with another expert in a slot. */
-int filling_cost(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert);
+/* Moves from the placement in force: slots whose expert the GPU does not hold there. */
 uint32_t filling_moves(const Domain *domain, const Filling *filling);
+/* By how many these grow, or fall, if the slot gets the expert. */
+int filling_cost(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert);
 /* Whether the expert may be on the GPU, in the place of what is in the slot. */
 bool filling_may_hold(const Domain *domain, const Filling *filling, uint32_t slot, uint32_t expert);
 

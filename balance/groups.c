@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTITIONS_MOST = 512 };
+enum { PARTITIONS_MOST = 512, GROUPS_MOST = 64 }; /* more are not enumerated */
 
 typedef struct Partition {
     double largest;
@@ -98,6 +98,8 @@ Partitions groups_partitions(const BalanceShape *shape, const double *loads, Are
     double *sums = arena_array(arena, groups, sizeof *sums);
     for (uint32_t e = 0; e < shape->experts; e++)
         sums[e / size] += loads[e];
+    if (groups > GROUPS_MOST)
+        return one_good(groups, shape->nodes, sums, arena);
     Enumeration e = {
         .groups = groups, .nodes = shape->nodes, .loads = sums, .nodes_differ = shape->replicas % shape->gpus != 0};
     e.node_of = arena_array(arena, (size_t)(PARTITIONS_MOST + 2) * groups, sizeof *e.node_of);

@@ -212,9 +212,30 @@ static void odd_loads(void **state)
         }
 }
 
+/* So many groups are not enumerated. */
+static void many_groups(void **state)
+{
+    (void)state;
+    enum { GROUPS = 20000 };
+    const BalanceShape shape = {GROUPS, GROUPS, 8, GROUPS, 4};
+    Arena arena = {0};
+    Error error = {""};
+    double *loads = arena_array(&arena, GROUPS, sizeof *loads), bound;
+    uint32_t *placement = arena_array(&arena, GROUPS, sizeof *placement), slot;
+    for (uint32_t e = 0; e < GROUPS; e++)
+        loads[e] = e;
+    assert_int_equal(
+        balance_best(&shape, &(BalanceRequest){.distinct = false}, loads, placement, &bound, &arena, &error),
+        STATUS_OK);
+    assert_int_equal(balance_check_placement(&shape, placement, &slot, &arena, &error), STATUS_OK);
+    assert_true(balance_of(&shape, loads, placement, &arena) > 0.999);
+    arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_worked_example), cmocka_unit_test(none_is_better),
-                                       cmocka_unit_test(what_holds_always), cmocka_unit_test(odd_loads)};
+                                       cmocka_unit_test(what_holds_always), cmocka_unit_test(odd_loads),
+                                       cmocka_unit_test(many_groups)};
     return cmocka_run_group_tests_name("balance: best", tests, NULL, NULL);
 }
