@@ -3,7 +3,7 @@
 #include <string.h>
 
 static const DeviceTable *const tables[] = {&device_cpu, &device_cuda, &device_cuda_fp32, &device_oracle};
-const char device_names[] = "cpu, cuda, cuda-fp32, oracle";
+static const char device_names[] = "cpu, cuda, cuda-fp32, oracle";
 
 const char *device_choose(const char *name)
 {

@@ -156,9 +156,6 @@ struct Device {
     uint64_t lists; /* that op_list_finish has numbered */
 };
 
-/* The names that device_open knows, in one line. */
-extern const char device_names[];
-
 /* The name behind "auto": a GPU's where there is one. Other names stay as they are, NULL when they are none. */
 const char *device_choose(const char *name);
 /* STATUS_BAD_USAGE for a name that is none, with those that are; STATUS_RUN_FAILED when the device does not start.

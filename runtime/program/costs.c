@@ -25,16 +25,6 @@ const Costs costs_unit = {
 };
 /* clang-format on */
 
-Costs costs_of(double forward, double input, double weight, double latency)
-{
-    Costs costs = costs_unit;
-    costs.all[COST_F] = forward;
-    costs.all[COST_I] = input;
-    costs.all[COST_W] = weight;
-    costs.latency = latency;
-    return costs;
-}
-
 /* --- reading --- */
 
 /* What stands in the brackets behind a key. */

@@ -91,9 +91,6 @@ typedef struct Costs {
 
 extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
 
-/* The same with other times: what --cost F=...,I=...,W=...,comm=... says. */
-Costs costs_of(double forward, double input, double weight, double latency);
-
 /* `text` is what follows --cost: NAME=VALUE,... or @FILE ("@-": standard input). What it says comes over what is there.
    STATUS_BAD_USAGE names what is wrong with the text, STATUS_BAD_INPUT what is with the file, with FILE:LINE. */
 Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);

@@ -3,6 +3,7 @@
 
 #include "compiler/search/search.h"
 #include "runtime/base/clock.h"
+#include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* What costs say: of stages, pairs and links; what of several counts; what is none. */
 
 #include "runtime/program/costs_resolve.h"
+#include "tests/search/costs_of.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,7 @@
 /* What the search finds is never longer than a published order of the same placement, whatever the times, with the
    memory that this one takes: over random times and many sizes, and long before the search is at its end. */
 
+#include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
 #include "tests/timeline/compiled.h"
 

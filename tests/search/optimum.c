@@ -3,6 +3,7 @@
    possible, which holds the two models together, and is compared with the least that is. */
 
 #include "compiler/search/search.h"
+#include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
 
 #include <ccadical.h>

@@ -3,6 +3,7 @@
 
 #include "compiler/prove/prove.h"
 #include "compiler/search/search.h"
+#include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
 
 #include <setjmp.h>

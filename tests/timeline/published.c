@@ -2,6 +2,7 @@
    of it the timeline shows something else at least once. */
 
 #include "compiler/command/published.h"
+#include "tests/search/costs_of.h"
 #include "tests/timeline/compiled.h"
 
 #include <math.h>

@@ -1,0 +1,18 @@
+#ifndef TESTS_SEARCH_COSTS_OF_H
+#define TESTS_SEARCH_COSTS_OF_H
+
+/* What --cost F=...,I=...,W=...,comm=... says. */
+
+#include "runtime/program/costs.h"
+
+static inline Costs costs_of(double forward, double input, double weight, double latency)
+{
+    Costs costs = costs_unit;
+    costs.all[COST_F] = forward;
+    costs.all[COST_I] = input;
+    costs.all[COST_W] = weight;
+    costs.latency = latency;
+    return costs;
+}
+
+#endif
