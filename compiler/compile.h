@@ -19,7 +19,7 @@ typedef enum Form {
     FORM_SCHEDULE, /* where every stage lives; the orders are not there yet, except a .csv's */
     FORM_ORDER,
     FORM_COMMS,
-    FORM_PLAN, /* the program, not yet verified */
+    FORM_PLAN,
 } Form;
 
 typedef struct Compilation Compilation;

@@ -64,9 +64,9 @@ static Instruction *lower_updates(const Schedule *schedule, const Program *progr
     return next;
 }
 
-/* The instructions of a rank, without slots and WAITs. */
+/* The instructions of a rank, without slots and WAITs; the second halves of F&Bs from `end` downwards. */
 static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *source, const Program *program,
-                            Instruction *instructions)
+                            Instruction *instructions, Instruction *end)
 {
     const RankProgram *rank = &program->ranks[r];
     const Order *order = &schedule->orders[r];
@@ -76,11 +76,17 @@ static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *
         const Action *action = &order->actions[i];
         if (action->span.begin != line_of || i == 0)
             line = source_line(source, line_of = action->span.begin);
-        if (action->overlap)
-            *next++ = instruction_blank(OP_OVERLAP, line);
         if (action->kind == ACTION_U && schedule->copies[action->stage].count > 1)
             *next++ = lower_reduce(program, rank, action->chunk, line);
-        *next++ = lower_action(schedule, action, line);
+        *next = lower_action(schedule, action, line);
+        if (action->overlap) {
+            const Action *second = &order->actions[++i];
+            next->opcode = OP_OVERLAP;
+            next->second = --end;
+            *next->second = lower_action(schedule, second, source_line(source, line_of = second->span.begin));
+            line = next->second->line;
+        }
+        next++;
     }
     if (!schedule->asynchronous)
         next = lower_updates(schedule, program, rank, source, line, next);
@@ -100,8 +106,9 @@ static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *sourc
         rank->chunks[c] = (Chunk){schedule->chunks[r][c].pipe, schedule->chunks[r][c].stage};
     const size_t most = 2 * ((size_t)order->count + rank->chunk_count + 1);
     Instruction *instructions = arena_array(&scratch, most, sizeof *instructions);
-    const bool good = instructions && slots_assign(program, rank, instructions,
-                                                   lower_order(schedule, r, source, program, instructions), arena);
+    const bool good = instructions &&
+                      slots_assign(program, rank, instructions,
+                                   lower_order(schedule, r, source, program, instructions, instructions + most), arena);
     arena_free(&scratch);
     if (!good)
         longjmp(*arena->exhausted, 1);

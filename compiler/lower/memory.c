@@ -139,9 +139,9 @@ static const Action *last_slot_at(const Order *order, const RankProgram *rank, S
     for (uint32_t i = 0; rank->slots[class] > least && i < rank->instruction_count; i++) {
         if (!opcode_is_ordered(rank->instructions[i].opcode))
             continue;
-        if (uses_slot(&rank->instructions[i], class, rank->slots[class] - 1))
-            return action;
-        action++;
+        for (const Instruction *half = &rank->instructions[i]; half; half = half->second, action++)
+            if (uses_slot(half, class, rank->slots[class] - 1))
+                return action;
     }
     return NULL;
 }

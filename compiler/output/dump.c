@@ -56,6 +56,17 @@ static void dump_slots(const Instruction *instruction, FILE *stream)
             fprintf(stream, " %s=%u", slot_name(instruction, operand), instruction->slot[operand->slot]);
 }
 
+/* `action` is NULL of a WAIT. */
+static void dump_step(const Schedule *schedule, const Instruction *instruction, const Action *action, FILE *stream)
+{
+    char text[48] = "wait";
+    if (action)
+        action_text(schedule, action, text, sizeof text);
+    fprintf(stream, "  %-14s", text);
+    dump_slots(instruction, stream);
+    fputs(instruction->second ? "  overlaps the next\n" : "\n", stream);
+}
+
 void dump_plan(const Schedule *schedule, const Program *program, FILE *stream)
 {
     for (uint32_t r = 0; r < schedule->ranks; r++) {
@@ -65,18 +76,10 @@ void dump_plan(const Schedule *schedule, const Program *program, FILE *stream)
                 "rank %u: %u message, %u context, %u stash, %u gradient, %u weights slots; at most %u activations\n", r,
                 rank->slots[SLOT_MESSAGE], rank->slots[SLOT_CONTEXT], rank->slots[SLOT_STASH],
                 rank->slots[SLOT_GRADIENT], rank->slots[SLOT_WEIGHTS], rank->peak_activations);
-        for (uint32_t i = 0; i < rank->instruction_count; i++) {
-            const Instruction *instruction = &rank->instructions[i];
-            const Action *action = opcode_is_ordered(instruction->opcode) ? next++ : NULL;
-            char text[48] = "wait";
-            if (!action && instruction->opcode != OP_WAIT)
-                continue;
-            if (action)
-                action_text(schedule, action, text, sizeof text);
-            fprintf(stream, "  %-14s", text);
-            dump_slots(instruction, stream);
-            fputs(action && action->overlap ? "  overlaps the next\n" : "\n", stream);
-        }
+        for (uint32_t i = 0; i < rank->instruction_count; i++)
+            for (const Instruction *half = &rank->instructions[i]; half; half = half->second)
+                if (half->opcode == OP_WAIT || opcode_is_ordered(half->opcode))
+                    dump_step(schedule, half, half->opcode == OP_WAIT ? NULL : next++, stream);
     }
 }
 

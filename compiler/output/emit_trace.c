@@ -67,9 +67,8 @@ static void replay_rank(Replay *replay)
     for (uint32_t i = 0; i < replay->program->instruction_count; i++) {
         const Instruction *instruction = &replay->program->instructions[i];
         double start = replay->clock, end = replay->clock;
-        uint32_t last = i;
         switch (instruction->opcode) {
-        case OP_OVERLAP: last = i + 2; __attribute__((fallthrough));
+        case OP_OVERLAP:
         case OP_FORWARD:
         case OP_BACKWARD:
         case OP_BACKWARD_INPUT:
@@ -87,9 +86,7 @@ static void replay_rank(Replay *replay)
         case OP_WAIT: end = wait_end(replay, i, more ? cell.start : replay->clock); break;
         default: break;
         }
-        for (; i <= last; i++)
-            replay->spans[i] = (TraceSpan){start * replay->microseconds, end * replay->microseconds};
-        i = last;
+        replay->spans[i] = (TraceSpan){start * replay->microseconds, end * replay->microseconds};
         replay->clock = end;
     }
 }

@@ -182,7 +182,14 @@ static Status get_rank(Decoder *decoder, RankProgram *rank)
         return no_memory(decoder);
     uint32_t line = 0;
     for (uint32_t i = 0; i < rank->instruction_count; i++) {
-        get_instruction(reader, &rank->instructions[i], &line);
+        Instruction *instruction = &rank->instructions[i];
+        get_instruction(reader, instruction, &line);
+        if (!reader->failed && instruction->opcode == OP_OVERLAP) {
+            if (!(instruction->second = arena_allocate(decoder->arena, sizeof *instruction->second)))
+                return no_memory(decoder);
+            get_instruction(reader, instruction->second, &line);
+            reader->failed |= instruction->second->opcode == OP_OVERLAP;
+        }
         if (reader->failed)
             return damaged(decoder, "an instruction cannot be read");
     }

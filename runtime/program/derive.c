@@ -45,7 +45,7 @@ static void *copy(Arena *arena, const void *array, size_t count, size_t size)
 /* What a forward-only program has for an instruction; false: nothing. WAITs come with the slots. */
 static bool forward_only(const Instruction *old, Instruction *kept)
 {
-    const Opcode opcode = old->opcode == OP_FORWARD ? OP_FORWARD_ONLY : (Opcode)old->opcode;
+    const Opcode opcode = opcode_is_forward(old->opcode) ? OP_FORWARD_ONLY : (Opcode)old->opcode;
     *kept = instruction_blank(opcode, old->line);
     kept->chunk = old->chunk;
     kept->peer = old->peer;

@@ -76,7 +76,8 @@ void program_describe_opcodes(FILE *stream)
     fprintf(
         stream,
         "), most activations held, instruction count\n"
-        "    for each instruction: opcode in one byte; its operands in the order below; the source line\n"
+        "    for each instruction: opcode in one byte; its operands in the order below; the source line;\n"
+        "      of an F&B then the same of its B or I\n"
         "  CRC-32 of all before it in four bytes, little-endian\n"
         "A slot is its number + 1, 0 for none. A line is the difference d to that of the instruction before (0 before\n"
         "the first), as 2d where d >= 0 and as -2d-1 elsewhere; line 0 is no line.\n"

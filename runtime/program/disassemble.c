@@ -6,6 +6,10 @@
 
      F1 m3 x2 y- c0 t4
 
+   of an F&B
+
+     F1 m3 x2 y- c0 t4 & B0 m1 x1 dx3 c1 t2 dy5 g0
+
    the opcode's text and, where the rank holds several chunks, the chunk; then the other operands in the order of the
    table: m microbatch, r the other rank, group the group, n a count; slots by their letters and number, - for none:
 
@@ -15,7 +19,8 @@
    messages. A rank that keeps one version of each chunk's weights leaves w out.
 
    A listing has a few lines about the program, with the recipe of an F&B if it has one, and for each rank one about its
-   chunks, one about its slots and one for each instruction: index, text, source line. */
+   chunks, one about its slots and one for each instruction: index, text, source line.
+   The second half of an F&B has a line of its own, after a &. */
 
 enum { TEXT_SIZE = 160, TEXT_COLUMN = 36 };
 
@@ -38,16 +43,29 @@ static int put_operand(const RankProgram *rank, const Instruction *instruction, 
     return snprintf(text, size, " %s%u", operand_letters(operand), slot);
 }
 
-int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text,
-                             size_t size)
+static int half_text(const RankProgram *rank, const Instruction *half, char *text, size_t size)
 {
-    if (instruction->opcode >= OPCODE_COUNT)
-        return snprintf(text, size, "opcode %u", instruction->opcode);
-    const OpcodeInfo *info = &opcode_table[instruction->opcode];
+    if (half->opcode >= OPCODE_COUNT)
+        return snprintf(text, size, "opcode %u", half->opcode);
+    const OpcodeInfo *info = &opcode_table[half->opcode];
     int length = snprintf(text, size, "%s", info->text);
     for (const Operand *operand = info->operands; operand->kind; operand++) {
         const size_t used = (size_t)length < size ? (size_t)length : size;
-        length += put_operand(&program->ranks[rank], instruction, operand, text + used, size - used);
+        length += put_operand(rank, half, operand, text + used, size - used);
+    }
+    return length;
+}
+
+int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text,
+                             size_t size)
+{
+    const RankProgram *own = &program->ranks[rank];
+    int length = half_text(own, instruction, text, size);
+    for (const Instruction *half = instruction->second; half; half = half->second) {
+        size_t used = (size_t)length < size ? (size_t)length : size;
+        length += snprintf(text + used, size - used, " & ");
+        used = (size_t)length < size ? (size_t)length : size;
+        length += half_text(own, half, text + used, size - used);
     }
     return length;
 }
@@ -66,12 +84,17 @@ static void disassemble_rank(const Program *program, uint32_t r, FILE *stream)
         fprintf(stream, "%s %u %s", class ? "," : "", rank->slots[class], slot_class_names[class]);
     fprintf(stream, "; at most %s held\n", counted(rank->peak_activations, "activation").text);
     for (uint32_t i = 0; i < rank->instruction_count; i++) {
-        char text[TEXT_SIZE];
-        program_instruction_text(program, r, &rank->instructions[i], text, sizeof text);
-        if (rank->instructions[i].line)
-            fprintf(stream, "%6u  %-*s ; line %u\n", i, TEXT_COLUMN, text, rank->instructions[i].line);
-        else
-            fprintf(stream, "%6u  %s\n", i, text);
+        char number[16];
+        snprintf(number, sizeof number, "%u", i);
+        for (const Instruction *half = &rank->instructions[i]; half; half = half->second) {
+            char text[TEXT_SIZE];
+            half_text(rank, half, text, sizeof text);
+            fprintf(stream, "%6s  ", half == &rank->instructions[i] ? number : "&");
+            if (half->line)
+                fprintf(stream, "%-*s ; line %u\n", TEXT_COLUMN, text, half->line);
+            else
+                fprintf(stream, "%s\n", text);
+        }
     }
 }
 

@@ -10,7 +10,8 @@
      rank count, then per rank:
        chunk count, then per chunk: pipe, stage
        slots of each class, peak activations, instruction count
-       per instruction: opcode (one byte), the operands in the order of the table, the source line
+       per instruction: opcode (one byte), the operands in the order of the table, the source line; F&B: then the same
+         of its B or I
      CRC-32 u32 of all before it
 
    Numbers are varints. A slot is its number + 1, 0 for none. A line is the zigzag difference to the line of the
@@ -65,9 +66,11 @@ static void put_rank(ByteWriter *writer, const RankProgram *rank)
     bytes_put_varint(writer, rank->instruction_count);
     uint32_t line = 0;
     for (uint32_t i = 0; i < rank->instruction_count; i++) {
-        put_instruction(writer, &rank->instructions[i]);
-        put_line(writer, rank->instructions[i].line, line);
-        line = rank->instructions[i].line;
+        for (const Instruction *half = &rank->instructions[i]; half; half = half->second) {
+            put_instruction(writer, half);
+            put_line(writer, half->line, line);
+            line = half->line;
+        }
     }
 }
 

@@ -21,27 +21,29 @@ static void put(Stream *stream, uint32_t message, uint32_t place)
     stream->last[place] = message + 1;
 }
 
+/* Notes the message slots of instruction i, or of a half of it, and places it if it is a message. */
+static void place_message(Stream *stream, uint32_t i, const Instruction *instruction)
+{
+    for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
+        const uint16_t slot = operand_is_slot(operand) ? instruction->slot[operand->slot] : SLOT_NONE;
+        uint32_t place = i + 1;
+        if (slot == SLOT_NONE || operand->class != SLOT_MESSAGE)
+            continue;
+        if (operand->kind == OPERAND_POST_SEND || operand->kind == OPERAND_POST_RECEIVE) {
+            uint32_t *before =
+                &(operand->kind == OPERAND_POST_SEND ? stream->sent : stream->received)[instruction->peer];
+            place = *before = *before > stream->used[slot] ? *before : stream->used[slot];
+            put(stream, i, place);
+        }
+        stream->used[slot] = place;
+    }
+}
+
 static void place_messages(Stream *stream, uint32_t count)
 {
-    uint32_t unit = 0; /* behind the last F&B: nothing goes between its halves */
-    for (uint32_t i = 0; i < count; i++) {
-        const Instruction *instruction = &stream->old[i];
-        if (instruction->opcode == OP_OVERLAP)
-            unit = i + 3;
-        uint32_t place = i + 1 > unit ? i + 1 : unit;
-        for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
-            const uint16_t slot = operand_is_slot(operand) ? instruction->slot[operand->slot] : SLOT_NONE;
-            if (slot == SLOT_NONE || operand->class != SLOT_MESSAGE)
-                continue;
-            if (operand->kind == OPERAND_POST_SEND || operand->kind == OPERAND_POST_RECEIVE) {
-                uint32_t *before =
-                    &(operand->kind == OPERAND_POST_SEND ? stream->sent : stream->received)[instruction->peer];
-                place = *before = *before > stream->used[slot] ? *before : stream->used[slot];
-                put(stream, i, place);
-            }
-            stream->used[slot] = place;
-        }
-    }
+    for (uint32_t i = 0; i < count; i++)
+        for (const Instruction *half = &stream->old[i]; half; half = half->second)
+            place_message(stream, i, half);
 }
 
 static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *scratch)

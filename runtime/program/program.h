@@ -20,8 +20,11 @@ typedef enum Opcode {
     OPCODE_COUNT
 } Opcode;
 
-/* F and F of a forward-only program. */
-static inline bool opcode_is_forward(uint8_t opcode) { return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY; }
+/* F, also that of a forward-only program and that of an F&B. */
+static inline bool opcode_is_forward(uint8_t opcode)
+{
+    return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY || opcode == OP_OVERLAP;
+}
 
 static inline bool opcode_is_pass(uint8_t opcode)
 {
@@ -85,8 +88,10 @@ typedef struct Instruction {
         uint16_t slot[SLOT_OPERANDS]; /* the same by Operand.slot, for code that walks the table */
     };
     uint32_t line; /* of the source, from 1; 0: none */
+    /* OVERLAP: the B or I of the F&B, with its own operands and line; the F is the instruction itself. Else NULL */
+    struct Instruction *second;
 } Instruction;
-_Static_assert(sizeof(Instruction) == 28, "the interpreter walks these: keep them small");
+_Static_assert(sizeof(Instruction) == 40, "the interpreter walks these: keep them small");
 
 /* A flow of microbatches through one copy of all stages. Every pipe has Program.stages stages. A microbatch's number in
    the step, by which its data is drawn, is `first` + its number in the pipe; `first` is how many the pipes before it
@@ -212,7 +217,7 @@ Status program_reference(const Program *program, Arena *arena, Program **derived
 /* --- post_early.c --- */
 
 /* Rewrites a verified program for transports that do not block at a post: every SEND stands right behind what fills its
-   slot, every RECEIVE right behind what frees it, past no other message of its channel and not inside an F&B. All else
+   slot, every RECEIVE right behind what frees it, past no other message of its channel. All else
    stays where it is, each WAIT too: what a rank waits for is posted no later than before on either end, so nobody waits
    longer. Where messages are handled strictly in the order of the stream the result may hang, and program_verify
    refuses it. Each rank has `numbers` then, the arena's. STATUS_RUN_FAILED: no memory. Linear. */

@@ -103,18 +103,17 @@ static void note_weight(Line *line, Copy *copy, const Chunk *chunk, const Instru
 static void note_passes(Line *line, uint32_t r)
 {
     const RankProgram *rank = &line->program->ranks[r];
-    for (uint32_t i = 0; i < rank->instruction_count; i++) {
-        const Instruction *instruction = &rank->instructions[i];
-        Copy *copy = &line->copies[r][instruction->chunk];
-        const Chunk *chunk = &rank->chunks[instruction->chunk];
-        switch ((Opcode)instruction->opcode) {
-        case OP_FORWARD:
-        case OP_FORWARD_ONLY: note_forward(line, copy, chunk, instruction); break;
-        case OP_BACKWARD:
-        case OP_BACKWARD_WEIGHT: note_weight(line, copy, chunk, instruction); break;
-        default: line->lines[instruction->opcode] = instruction->line; break;
+    for (uint32_t i = 0; i < rank->instruction_count; i++)
+        for (const Instruction *half = &rank->instructions[i]; half; half = half->second) {
+            Copy *copy = &line->copies[r][half->chunk];
+            const Chunk *chunk = &rank->chunks[half->chunk];
+            if (opcode_is_forward(half->opcode))
+                note_forward(line, copy, chunk, half);
+            else if (half->opcode == OP_BACKWARD || half->opcode == OP_BACKWARD_WEIGHT)
+                note_weight(line, copy, chunk, half);
+            else
+                line->lines[half->opcode] = half->line;
         }
-    }
 }
 
 /* The line itself is in `scratch`. False: no memory. */
@@ -208,7 +207,7 @@ static void synchronous(Line *line)
 static bool add(Line *line, uint32_t rank, const Instruction *instruction)
 {
     const RankProgram *from = &line->program->ranks[rank];
-    const uint8_t opcode = instruction->opcode;
+    const Opcode opcode = opcode_is_forward(instruction->opcode) ? OP_FORWARD : (Opcode)instruction->opcode;
     if (!opcode_is_pass(opcode) && opcode != OP_REDUCE && opcode != OP_RENEW)
         return true;
     const Chunk *chunk = &from->chunks[instruction->chunk];
@@ -236,16 +235,18 @@ static bool add(Line *line, uint32_t rank, const Instruction *instruction)
 static Status asynchronous(Line *line, Arena *scratch, Error *error)
 {
     const Program *program = line->program;
-    uint32_t *next = arena_array(scratch, program->rank_count, sizeof *next);
-    if (!next)
+    const Instruction **half = arena_array(scratch, program->rank_count, sizeof *half); /* the next one */
+    uint32_t *next = arena_array(scratch, program->rank_count, sizeof *next);           /* the instruction after it */
+    if (!half || !next)
         return derive_no_memory(error);
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        half[r] = &program->ranks[r].instructions[next[r]++];
     for (uint32_t ended = 0; ended < program->rank_count;) {
         ended = 0;
         for (uint32_t r = 0; r < program->rank_count; r++) {
-            const RankProgram *from = &program->ranks[r];
-            while (next[r] + 1 < from->instruction_count && add(line, r, &from->instructions[next[r]]))
-                next[r]++;
-            ended += next[r] + 1 == from->instruction_count;
+            while (half[r]->opcode != OP_END && add(line, r, half[r]))
+                half[r] = half[r]->second ? half[r]->second : &program->ranks[r].instructions[next[r]++];
+            ended += half[r]->opcode == OP_END;
         }
     }
     return STATUS_OK;

@@ -36,8 +36,9 @@ typedef struct Allocator {
     FreeSlots free[SLOT_WEIGHTS];
     Sent *sent; /* a queue of sends without a WAIT */
     uint32_t first_sent, sent_count;
-    bool *receiving; /* [message slot] */
-    uint32_t passes; /* that have run */
+    bool *receiving;          /* [message slot] */
+    uint32_t passes;          /* that have run */
+    Instruction *next_second; /* room for the second halves of F&Bs */
 } Allocator;
 
 static uint16_t pop(FreeSlots *free) { return free->slots[--free->count]; }
@@ -252,34 +253,40 @@ static bool open_allocator(Allocator *allocator, const Instruction *instructions
                            Arena *scratch)
 {
     RankProgram *rank = allocator->rank;
-    uint32_t messages = 0;
-    for (uint32_t i = 0; i < count; i++)
+    uint32_t messages = 0, seconds = 0;
+    for (uint32_t i = 0; i < count; i++) {
         messages += opcode_is_post(instructions[i].opcode);
+        seconds += instructions[i].second != NULL;
+    }
     rank->instructions = arena_array(arena, (size_t)count + messages, sizeof *rank->instructions);
+    allocator->next_second = arena_array(arena, seconds, sizeof *allocator->next_second);
     allocator->sent = arena_array(scratch, messages, sizeof *allocator->sent);
-    allocator->receiving = arena_array(scratch, count, sizeof *allocator->receiving);
-    for (int class = 0; class < SLOT_WEIGHTS; class ++) /* an instruction takes one of a class at most */
-        if (!(allocator->free[class].slots = arena_array(scratch, count, sizeof(uint16_t))))
+    allocator->receiving = arena_array(scratch, (size_t)count + seconds, sizeof *allocator->receiving);
+    for (int class = 0; class < SLOT_WEIGHTS; class ++) /* an F&B takes two of a class at most */
+        if (!(allocator->free[class].slots = arena_array(scratch, (size_t)count + seconds, sizeof(uint16_t))))
             return false;
-    return rank->instructions && allocator->sent && allocator->receiving && open_chunks(allocator, scratch) &&
+    return rank->instructions && allocator->next_second && allocator->sent && allocator->receiving &&
+           open_chunks(allocator, scratch) &&
            (!allocator->program->asynchronous || open_versions(allocator, instructions, count, scratch));
 }
 
 /* --- the run --- */
 
 /* The halves of an F&B run at once: neither frees anything before both have run. */
-static void assign(Allocator *allocator, const Instruction *first, uint32_t length)
+static void assign(Allocator *allocator, Instruction instruction)
 {
-    Instruction unit[3];
-    for (uint32_t k = 0; k < length; k++) {
-        unit[k] = first[k];
-        find(allocator, &unit[k]);
-        fill(allocator, &unit[k]);
+    find(allocator, &instruction);
+    fill(allocator, &instruction);
+    if (instruction.second) {
+        Instruction *second = allocator->next_second++;
+        *second = *instruction.second;
+        find(allocator, second);
+        fill(allocator, second);
+        instruction.second = second;
     }
-    for (uint32_t k = 0; k < length; k++)
-        put(allocator, &unit[k]);
-    for (uint32_t k = 0; k < length; k++)
-        release(allocator, &unit[k]);
+    put(allocator, &instruction);
+    for (const Instruction *half = &instruction; half; half = half->second)
+        release(allocator, half);
 }
 
 /* Where the sums of the gradients and the updates of a synchronous step begin, or END. */
@@ -293,11 +300,8 @@ static uint32_t closing(const Instruction *instructions, uint32_t count)
 static void assign_all(Allocator *allocator, const Instruction *instructions, uint32_t count)
 {
     const uint32_t end = closing(instructions, count);
-    for (uint32_t i = 0; i < end;) {
-        const uint32_t length = instructions[i].opcode == OP_OVERLAP ? 3 : 1;
-        assign(allocator, &instructions[i], length);
-        i += length;
-    }
+    for (uint32_t i = 0; i < end; i++)
+        assign(allocator, instructions[i]);
     while (allocator->first_sent < allocator->sent_count)
         put_wait(allocator, allocator->sent[allocator->first_sent++].slot, instructions[end - 1].line);
     for (uint32_t i = end; i < count; i++)

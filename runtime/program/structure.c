@@ -193,8 +193,7 @@ static Status find_homes(Verifier *verifier)
         const RankProgram *rank = &program->ranks[r];
         for (uint32_t i = 0; i < rank->instruction_count; i++) {
             const Instruction *forward = &rank->instructions[i];
-            if ((forward->opcode != OP_FORWARD && forward->opcode != OP_FORWARD_ONLY) ||
-                forward->chunk >= rank->chunk_count)
+            if (!opcode_is_forward(forward->opcode) || forward->chunk >= rank->chunk_count)
                 continue; /* the run sees to it */
             const Chunk *chunk = &rank->chunks[forward->chunk];
             const Place *place = verifier_place(verifier, chunk->pipe, chunk->stage);

@@ -36,7 +36,8 @@ static const char *letters_of(uint8_t opcode)
 {
     switch (opcode) {
     case OP_FORWARD:
-    case OP_FORWARD_ONLY: return "F";
+    case OP_FORWARD_ONLY:
+    case OP_OVERLAP: return "F";
     case OP_BACKWARD: return "B";
     case OP_BACKWARD_INPUT: return "I";
     case OP_BACKWARD_WEIGHT: return "W";
@@ -85,9 +86,9 @@ static void put_version(const Writer *writer, const Instruction *instruction)
     const uint32_t *versions = writer->versions;
     if (!writer->program->asynchronous)
         return;
-    if (instruction->opcode == OP_OVERLAP)
-        fprintf(writer->stream, ",\"version\":[%u,%u]", versions[instruction[1].weights],
-                versions[instruction[2].weights]);
+    if (instruction->second)
+        fprintf(writer->stream, ",\"version\":[%u,%u]", versions[instruction->weights],
+                versions[instruction->second->weights]);
     else if (instruction->opcode == OP_RENEW)
         fprintf(writer->stream, ",\"version\":%u", writer->renewals[instruction->chunk] + 1);
     else if (instruction->weights != SLOT_NONE)
@@ -98,9 +99,9 @@ static void put_version(const Writer *writer, const Instruction *instruction)
 static bool pass_name(const Writer *writer, const Instruction *instruction, char name[NAME_BYTES])
 {
     char first[PASS_BYTES], second[PASS_BYTES];
-    if (instruction->opcode == OP_OVERLAP) {
-        snprintf(name, NAME_BYTES, "%s&%s", pass_text(writer, instruction + 1, first),
-                 pass_text(writer, instruction + 2, second));
+    if (instruction->second) {
+        snprintf(name, NAME_BYTES, "%s&%s", pass_text(writer, instruction, first),
+                 pass_text(writer, instruction->second, second));
         return true;
     }
     if (!letters_of(instruction->opcode))
@@ -109,7 +110,7 @@ static bool pass_name(const Writer *writer, const Instruction *instruction, char
     return true;
 }
 
-/* Instruction i, or i to i + 2 of an F&B. A slice has the name of its pass or message; a wait, that of the message it
+/* A slice has the name of its pass or message; a wait, that of the message it
    waits for. */
 static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
 {
@@ -152,7 +153,7 @@ static void put_arrow(const Writer *writer, const Instruction *message, TraceSpa
 /* A step of the counter where the pass begins or ends to hold something. */
 static void put_held(Writer *writer, const Instruction *pass, TraceSpan span)
 {
-    const bool begins = pass->opcode == OP_FORWARD;
+    const bool begins = pass->opcode == OP_FORWARD || pass->opcode == OP_OVERLAP;
     if (!begins && pass->opcode != OP_BACKWARD && pass->opcode != OP_BACKWARD_WEIGHT)
         return;
     writer->held += begins ? 1 : -1u;
@@ -182,10 +183,8 @@ static void put_step(Writer *writer)
     const Instruction *instructions = writer->own->instructions;
     for (uint32_t i = 0; instructions[i].opcode != OP_END; i++) {
         const Instruction *instruction = &instructions[i];
-        TraceSpan span = writer->spans[i];
+        const TraceSpan span = writer->spans[i];
         const uint16_t slot = instruction->message;
-        if (instruction->opcode == OP_OVERLAP)
-            span.end = writer->spans[i + 2].end;
         put_event(writer, i, span);
         switch (trace_lane(instruction->opcode)) {
         case LANE_COMMUNICATION:
@@ -195,15 +194,10 @@ static void put_step(Writer *writer)
             break;
         case LANE_WAITS: writer->unread[slot] = is_receive(writer->posted[slot]->opcode); break;
         default:
-            if (instruction->opcode == OP_OVERLAP) {
-                note_pass(writer, instruction + 1, span);
-                note_pass(writer, instruction + 2, span);
-                i += 2;
-            } else if (instruction->opcode == OP_RENEW) {
+            if (instruction->opcode == OP_RENEW)
                 writer->versions[instruction->next] = ++writer->renewals[instruction->chunk];
-            } else if (letters_of(instruction->opcode)) {
-                note_pass(writer, instruction, span);
-            }
+            for (const Instruction *pass = instruction; pass && opcode_is_pass(pass->opcode); pass = pass->second)
+                note_pass(writer, pass, span);
         }
     }
 }

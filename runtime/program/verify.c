@@ -134,6 +134,7 @@ static const struct {
 } pass_table[OPCODE_COUNT] = {
     [OP_FORWARD] = {PASS_F, 0},
     [OP_FORWARD_ONLY] = {PASS_F, 0},
+    [OP_OVERLAP] = {PASS_F, 0}, /* its first half */
     [OP_BACKWARD] = {PASS_I | PASS_W, PASS_F},
     [OP_BACKWARD_INPUT] = {PASS_I, PASS_F},
     [OP_BACKWARD_WEIGHT] = {PASS_W, PASS_I},
@@ -309,24 +310,23 @@ static void record_pass(const Verifier *verifier, RankState *state, const Instru
         state->peak = state->held;
 }
 
-/* The two halves of an F&B run at the same time. A B needs, over the stages, every F of its microbatch, and a
-   microbatch has one pipe; of another microbatch the two share nothing. Slots: F frees none, so what B fills was free
-   before F. */
-static Status check_overlap(const Verifier *verifier, uint32_t rank)
+/* The second half of an F&B, whose first has passed check_operands. The halves run at the same time, so both are
+   checked against the state before; then the second takes effect, and the first is checked again: what the second fills
+   is not free for it. A B needs, over the stages, every F of its microbatch, and a microbatch has one pipe: of another
+   microbatch, the two share nothing else. */
+static Status run_second(const Verifier *verifier, uint32_t rank, const Instruction *first)
 {
-    const RankState *state = &verifier->ranks[rank];
+    RankState *state = &verifier->ranks[rank];
     const RankProgram *program = state->program;
-    if (program->instruction_count - state->next < 3)
-        return refuse(verifier, rank, "two passes must follow");
-    const Instruction *forward = &program->instructions[state->next + 1], *backward = forward + 1;
-    if (forward->opcode != OP_FORWARD || (backward->opcode != OP_BACKWARD && backward->opcode != OP_BACKWARD_INPUT))
-        return refuse(verifier, rank, "an F and then a B or I must follow");
-    if (forward->chunk >= program->chunk_count || backward->chunk >= program->chunk_count)
-        return refuse(verifier, rank, "the rank has only %s", counted(program->chunk_count, "chunk").text);
-    if (forward->microbatch == backward->microbatch &&
-        program->chunks[forward->chunk].pipe == program->chunks[backward->chunk].pipe)
+    const Instruction *second = first->second;
+    if (second->second || (second->opcode != OP_BACKWARD && second->opcode != OP_BACKWARD_INPUT))
+        return refuse(verifier, rank, "an F&B is an F and then a B or I");
+    if (first->microbatch == second->microbatch && second->chunk < program->chunk_count &&
+        program->chunks[first->chunk].pipe == program->chunks[second->chunk].pipe)
         return refuse(verifier, rank, "the F and the B are of one microbatch: the B needs the F, they cannot overlap");
-    return STATUS_OK;
+    TRY(check_operands(verifier, rank, second));
+    apply_operands(state, second);
+    return check_operands(verifier, rank, first);
 }
 
 /* --- meetings --- */
@@ -593,6 +593,8 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         const Instruction *instruction = &state->program->instructions[state->next];
         if (instruction->opcode >= OPCODE_COUNT)
             return refuse(verifier, rank, "there is no such opcode");
+        if ((instruction->opcode == OP_OVERLAP) != (instruction->second != NULL))
+            return refuse(verifier, rank, "an F&B has two halves, and nothing else has");
         if (is_misplaced(verifier->program, instruction->opcode))
             return refuse(verifier, rank, "has no place in %s program",
                           forward_only   ? "a forward-only"
@@ -607,14 +609,15 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         case OP_REDUCE: return arrive_at_reduce(verifier, rank, instruction);
         case OP_NORM: return arrive_at_norm(verifier, rank);
         case OP_END: return arrive_at_end(verifier, rank);
-        case OP_OVERLAP: TRY(check_overlap(verifier, rank)); break;
+        case OP_OVERLAP: TRY(run_second(verifier, rank, instruction)); break;
         case OP_RENEW: renew(state, instruction); break;
         case OP_UPDATE: TRY(update(verifier, rank, &state->chunks[instruction->chunk])); break;
         default: break;
         }
         apply_operands(state, instruction);
-        if (pass_table[instruction->opcode].does)
-            record_pass(verifier, state, instruction);
+        for (const Instruction *half = instruction; half; half = half->second)
+            if (pass_table[half->opcode].does)
+                record_pass(verifier, state, half);
     }
 }
 

@@ -81,12 +81,11 @@ struct Rank {
     double *squares;                                                  /* [ranks][most_chunks]: what NORM gathers */
     double *own_squares; /* [chunks], in the device's memory; on the host [most_chunks] */
     double *host_squares;
-    const Instruction *pair; /* the OVERLAP whose two passes are still to run, together; else NULL */
-    double norm, clip;       /* by the last NORM; asynchronous: norm is the largest of the step's U */
-    bool diverged;           /* a gradient, a loss or a weight is not finite: the run ends after this step */
-    uint64_t step;           /* from 1 */
-    int64_t *clocks; /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
-    int64_t *clock;  /* the row of the stream that runs; the last row is for held-out data */
+    double norm, clip; /* by the last NORM; asynchronous: norm is the largest of the step's U */
+    bool diverged;     /* a gradient, a loss or a weight is not finite: the run ends after this step */
+    uint64_t step;     /* from 1 */
+    int64_t *clocks;   /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
+    int64_t *clock;    /* the row of the stream that runs; the last row is for held-out data */
     ClockSample compared[2]; /* at the beginning and, for a trace, at the end of the run */
     uint32_t processors;     /* that may compute all ranks' passes; 0: not known, or others do */
     RankRecord *record;      /* this rank's */

@@ -57,27 +57,8 @@ static PassBuffers backward_buffers(const Rank *rank, const Instruction *instruc
     return buffers;
 }
 
-/* Both passes behind an OVERLAP, in the place of the second. */
-static Status run_pair(Rank *rank, const Instruction *backward, Error *error)
-{
-    static const Recipe unsaid; /* F, then B: their device finds what can run at once */
-    const Instruction *forward = rank->pair + 1;
-    const Recipe *recipe = rank->session->loaded->program->recipe;
-    const StagePair pair = {
-        .forward = rank->chunks[forward->chunk].stage,
-        .backward = rank->chunks[backward->chunk].stage,
-        .forward_buffers = forward_buffers(rank, forward),
-        .backward_buffers = backward_buffers(rank, backward),
-        .weights = backward->opcode == OP_BACKWARD,
-    };
-    rank->pair = NULL;
-    return rank->passes->overlap(&pair, recipe ? recipe : &unsaid, error);
-}
-
 EXECUTE(FORWARD)
 {
-    if (rank->pair)
-        return STATUS_OK; /* it runs together with the backward behind it */
     const PassBuffers buffers = forward_buffers(rank, instruction);
     return rank->passes->forward(rank->chunks[instruction->chunk].stage, &buffers, error);
 }
@@ -86,8 +67,6 @@ EXECUTE(FORWARD_ONLY) { return execute_FORWARD(rank, instruction, error); }
 
 EXECUTE(BACKWARD)
 {
-    if (rank->pair)
-        return run_pair(rank, instruction, error);
     Stage *stage = rank->chunks[instruction->chunk].stage;
     const PassBuffers buffers = backward_buffers(rank, instruction);
     TRY(rank->passes->backward_input(stage, &buffers, error));
@@ -96,8 +75,6 @@ EXECUTE(BACKWARD)
 
 EXECUTE(BACKWARD_INPUT)
 {
-    if (rank->pair)
-        return run_pair(rank, instruction, error);
     const PassBuffers buffers = backward_buffers(rank, instruction);
     return rank->passes->backward_input(rank->chunks[instruction->chunk].stage, &buffers, error);
 }
@@ -109,15 +86,30 @@ EXECUTE(BACKWARD_WEIGHT)
     return rank->passes->backward_weight(chunk->stage, &buffers, error);
 }
 
-/* The halves of an F&B, the next two instructions, run one after the other where neither a recipe nor the device says
-   more. */
+/* One half after the other, where neither a recipe nor the device says more. */
+static Status run_in_turn(Rank *rank, const Instruction *pair, Error *error)
+{
+    TRY(execute_FORWARD(rank, pair, error));
+    if (rank->transport->progress)
+        TRY(rank->transport->progress(rank->endpoint, error));
+    return execute_computing[pair->second->opcode](rank, pair->second, error);
+}
+
 EXECUTE(OVERLAP)
 {
-    (void)error;
-    if (rank->passes->overlap && !rank->session->options->in_turn &&
-        (rank->session->loaded->program->recipe || rank->device->run->fusion))
-        rank->pair = instruction;
-    return STATUS_OK;
+    static const Recipe unsaid; /* F, then B: the device finds what can run at once */
+    const Instruction *backward = instruction->second;
+    const Recipe *recipe = rank->session->loaded->program->recipe;
+    if (!rank->passes->overlap || rank->session->options->in_turn || (!recipe && !rank->device->run->fusion))
+        return run_in_turn(rank, instruction, error);
+    const StagePair pair = {
+        .forward = rank->chunks[instruction->chunk].stage,
+        .backward = rank->chunks[backward->chunk].stage,
+        .forward_buffers = forward_buffers(rank, instruction),
+        .backward_buffers = backward_buffers(rank, backward),
+        .weights = backward->opcode == OP_BACKWARD,
+    };
+    return rank->passes->overlap(&pair, recipe ? recipe : &unsaid, error);
 }
 
 static Message *message_to_post(const Rank *rank, const Instruction *instruction, bool is_send)

@@ -75,32 +75,22 @@ uint32_t simulated_costs_used(const Program *program)
     uint32_t used = 0;
     for (uint32_t r = 0; r < program->rank_count; r++)
         for (uint32_t i = 0; i < program->ranks[r].instruction_count; i++)
-            used |= 1u << kinds[program->ranks[r].instructions[i].opcode];
+            for (const Instruction *half = &program->ranks[r].instructions[i]; half; half = half->second)
+                used |= 1u << kinds[half->opcode] | (half->second ? 1u << COST_F : 0);
     return used;
 }
 
 static Status run_pass(Rank *rank, const Instruction *pass, Error *error)
 {
     const Costs *costs = &rank->session->options->costs;
-    const StageCost kind = kinds[pass->opcode];
+    const Instruction *second = pass->second;
     const uint32_t stage = rank->chunks[pass->chunk].number;
-    const Instruction *pair = rank->pair;
-    if (pair && kind == COST_F)
-        return STATUS_OK; /* it takes its time together with the pass behind it */
-    const double units =
-        pair ? costs_pair(costs, rank->chunks[pair[1].chunk].number, stage, kind) : costs_pass(costs, stage, kind);
+    const double units = second ? costs_pair(costs, stage, rank->chunks[second->chunk].number, kinds[second->opcode])
+                                : costs_pass(costs, stage, kinds[pass->opcode]);
     TRY(sleep_for(rank, clock_nanoseconds(), units, error));
     stamp(rank, pass);
-    if (pair)
-        stamp(rank, &pair[1]);
-    rank->pair = NULL;
-    return STATUS_OK;
-}
-
-static Status run_overlap(Rank *rank, const Instruction *overlap, Error *error)
-{
-    (void)error;
-    rank->pair = overlap;
+    if (second)
+        stamp(rank, second);
     return STATUS_OK;
 }
 
@@ -148,7 +138,7 @@ Execute *const execute_simulated[OPCODE_COUNT] = {
     [OP_BACKWARD] = run_pass,
     [OP_BACKWARD_INPUT] = run_pass,
     [OP_BACKWARD_WEIGHT] = run_pass,
-    [OP_OVERLAP] = run_overlap,
+    [OP_OVERLAP] = run_pass,
     [OP_SEND_FORWARD] = run_message,
     [OP_RECEIVE_FORWARD] = run_message,
     [OP_SEND_BACKWARD] = run_message,

@@ -45,7 +45,8 @@ static void assert_same_program(const Program *a, const Program *b)
         assert_memory_equal(x->slots, y->slots, sizeof x->slots);
         for (uint32_t c = 0; c < x->chunk_count; c++)
             assert_memory_equal(&x->chunks[c], &y->chunks[c], sizeof x->chunks[c]);
-        assert_memory_equal(x->instructions, y->instructions, x->instruction_count * sizeof *x->instructions);
+        for (uint32_t i = 0; i < x->instruction_count; i++)
+            assert_true(same_instruction(&x->instructions[i], &y->instructions[i]));
     }
 }
 

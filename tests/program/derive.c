@@ -96,13 +96,14 @@ static void forward_only_keeps_order_and_lines_and_fewer_slots(void **state)
         uint32_t next = 0;
         for (uint32_t i = 0; i < full->instruction_count; i++) {
             const Instruction *instruction = &full->instructions[i];
-            if (instruction->opcode != OP_FORWARD && instruction->opcode != OP_SEND_FORWARD &&
+            if (!opcode_is_forward(instruction->opcode) && instruction->opcode != OP_SEND_FORWARD &&
                 instruction->opcode != OP_RECEIVE_FORWARD)
                 continue;
             while (half->instructions[next].opcode == OP_WAIT)
                 next++;
             const Instruction *kept = &half->instructions[next++];
-            assert_int_equal(kept->opcode, instruction->opcode == OP_FORWARD ? OP_FORWARD_ONLY : instruction->opcode);
+            assert_int_equal(kept->opcode,
+                             opcode_is_forward(instruction->opcode) ? OP_FORWARD_ONLY : instruction->opcode);
             assert_int_equal(kept->chunk, instruction->chunk);
             assert_int_equal(kept->microbatch, instruction->microbatch);
             assert_int_equal(kept->line, instruction->line);
@@ -163,7 +164,7 @@ static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chu
     const RankProgram *own = &program->ranks[rank];
     uint32_t count = 0;
     for (uint32_t i = 0; i < own->instruction_count; i++) {
-        const Instruction *pass = &own->instructions[i];
+        const Instruction *pass = own->instructions[i].second ? own->instructions[i].second : &own->instructions[i];
         const uint32_t number = program->pipes[own->chunks[chunk].pipe].first + pass->microbatch;
         if ((pass->opcode == OP_BACKWARD || pass->opcode == OP_BACKWARD_WEIGHT) && pass->chunk == chunk &&
             (!copies || copies->of[number] == copy))

@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
+static Instruction second_half = {.opcode = OP_BACKWARD, .microbatch = 1, .slot = {1, 3, 1, 2, 5, 0, 0}};
+
 static void instructions_have_one_text(void **state)
 {
     (void)state;
@@ -32,7 +34,9 @@ static void instructions_have_one_text(void **state)
         {2, {.opcode = OP_FORWARD, .microbatch = 3, .slot = {2, SLOT_NONE, 0, 4, 0, 0, 2}}, "F m3 x2 y- c0 t4 w2"},
         {2, {.opcode = OP_RENEW, .microbatch = 8, .slot = {2, 0}}, "U n8 w2 w0"},
         {0, {.opcode = OP_RENEW, .chunk = 1, .microbatch = 8, .slot = {1, 1}}, "U1 n8"},
-        {1, {.opcode = OP_OVERLAP}, "OVERLAP"},
+        {0,
+         {.opcode = OP_OVERLAP, .chunk = 1, .microbatch = 3, .slot = {2, 7, 0, 4, 0, 0, 1}, .second = &second_half},
+         "F1 m3 x2 y7 c0 t4 & B0 m1 x1 dx3 c1 t2 dy5 g0"},
         {0, {.opcode = OP_SEND_FORWARD, .chunk = 1, .microbatch = 2, .peer = 5, .slot = {7}}, "SEND_F1 m2 r5 y7"},
         {1, {.opcode = OP_RECEIVE_FORWARD, .microbatch = 2, .peer = 5, .slot = {7}}, "RECV_F m2 r5 x7"},
         {1, {.opcode = OP_SEND_BACKWARD, .microbatch = 2, .peer = 5, .slot = {7}}, "SEND_B m2 r5 dx7"},

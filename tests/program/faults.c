@@ -402,22 +402,59 @@ static void sent_to_the_other_copy(Program *program)
         }
 }
 
-static void overlap_alone(Program *program)
+static Program *overlapped(Arena *arena)
 {
-    insert(program, 0, find(program, 0, OP_NORM, 0), (Instruction){.opcode = OP_OVERLAP, .line = 77});
+    return generate(arena, (Shape){.ranks = 2,
+                                   .stages = 4,
+                                   .pipes = 1,
+                                   .microbatches = 6,
+                                   .placement = PLACE_V,
+                                   .preference = PREFER_ANY,
+                                   .overlap = 100,
+                                   .seed = 5});
 }
-static void overlap_at_the_end(Program *program)
+
+/* An F&B that sends both ways. */
+static Instruction *overlap(Program *program)
 {
-    insert(program, 0, find(program, 0, OP_END, 0), (Instruction){.opcode = OP_OVERLAP, .line = 77});
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        for (uint32_t i = 0; i < program->ranks[r].instruction_count; i++) {
+            Instruction *instruction = &program->ranks[r].instructions[i];
+            if (instruction->second && instruction->y != SLOT_NONE && instruction->x != SLOT_NONE &&
+                instruction->second->dx != SLOT_NONE && instruction->second->dy != SLOT_NONE)
+                return instruction;
+        }
+    fail_msg("no F&B in the middle");
+    return NULL;
+}
+
+static void overlap_of_one(Program *program) { overlap(program)->second = NULL; }
+static void forward_of_two(Program *program) { overlap(program)->opcode = OP_FORWARD; }
+static void overlap_with_weight(Program *program) { overlap(program)->second->opcode = OP_BACKWARD_WEIGHT; }
+static void overlap_of_three(Program *program)
+{
+    static Instruction third;
+    third = *overlap(program)->second;
+    overlap(program)->second->second = &third;
+}
+static void overlap_of_another_chunk(Program *program) { overlap(program)->second->chunk = 9; }
+static void overlap_fills_one_slot(Program *program) { overlap(program)->second->dx = overlap(program)->y; }
+static void overlap_fills_what_it_reads(Program *program) { overlap(program)->second->dx = overlap(program)->x; }
+static void overlap_fills_what_it_takes(Program *program) { overlap(program)->y = overlap(program)->second->dy; }
+static void overlap_saves_where_it_takes(Program *program)
+{
+    overlap(program)->context = overlap(program)->second->context;
 }
 static void overlap_dependent(Program *program)
 {
     /* the last stage can run F and B of one microbatch in turn, not at once */
-    const uint32_t f = find(program, 1, OP_FORWARD, 0), i = find(program, 1, OP_BACKWARD_INPUT, 0);
-    const Instruction backward = program->ranks[1].instructions[i];
+    static Instruction backward;
+    const uint32_t i = find(program, 1, OP_BACKWARD_INPUT, 0);
+    backward = program->ranks[1].instructions[i];
     drop(program, 1, i);
-    insert(program, 1, f + 1, backward);
-    insert(program, 1, f, (Instruction){.opcode = OP_OVERLAP, .line = 77});
+    Instruction *forward = at(program, 1, OP_FORWARD, 0);
+    forward->opcode = OP_OVERLAP;
+    forward->second = &backward;
 }
 
 static void faults_are_named(void **state)
@@ -525,9 +562,16 @@ static void faults_are_named(void **state)
         {replicated, forward_on_no_copy, "the F of stage 0 microbatch|is on no rank"},
         {replicated, copy_without_microbatches, "no microbatch passes rank|a copy of stage 0"},
         {replicated, sent_to_the_other_copy, "`RECV_F|stage 0 of this microbatch is on rank"},
-        {two_ranks, overlap_alone, "rank 0|`OVERLAP` (generated.dps:77): an F and then a B or I must follow"},
-        {two_ranks, overlap_at_the_end, "rank 0|`OVERLAP` (generated.dps:77): two passes must follow"},
-        {two_ranks, overlap_dependent, "rank 1|`OVERLAP` (generated.dps:77)|of one microbatch"},
+        {two_ranks, overlap_dependent, "rank 1|`F m0|& I m0|of one microbatch"},
+        {overlapped, overlap_of_one, "an F&B has two halves, and nothing else has"},
+        {overlapped, forward_of_two, "an F&B has two halves, and nothing else has"},
+        {overlapped, overlap_with_weight, "& W|an F&B is an F and then a B or I"},
+        {overlapped, overlap_of_three, "an F&B is an F and then a B or I"},
+        {overlapped, overlap_of_another_chunk, "the rank has no chunk 9, only 2"},
+        {overlapped, overlap_fills_one_slot, "slot y|holds the gradient made by|must be free"},
+        {overlapped, overlap_fills_what_it_reads, "slot dx|holds the activation made by|must be free"},
+        {overlapped, overlap_fills_what_it_takes, "slot y|holds the gradient made by|must be free"},
+        {overlapped, overlap_saves_where_it_takes, "slot c|holds the context of|must be free"},
     };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         Arena arena = {0};

@@ -6,6 +6,7 @@
    ever. */
 
 #include "runtime/program/program.h"
+#include "tests/program/same.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -330,6 +331,17 @@ static inline void compute_weight(Generator *generator, Pass pass)
     generator->streams[rank].held--;
 }
 
+/* The last two passes of a rank become one F&B. */
+static inline void join_halves(Generator *generator, uint32_t rank)
+{
+    Stream *stream = &generator->streams[rank];
+    Instruction *forward = &stream->instructions[stream->count - 2];
+    forward->opcode = OP_OVERLAP;
+    forward->second = arena_allocate(generator->arena, sizeof *forward->second);
+    *forward->second = forward[1];
+    stream->count--;
+}
+
 typedef enum PassKind { PASS_KIND_FORWARD, PASS_KIND_BACKWARD, PASS_KIND_WEIGHT, PASS_KINDS } PassKind;
 
 static inline bool is_ready(const Generator *generator, PassKind kind, Pass pass)
@@ -397,12 +409,12 @@ static inline bool step_rank(Generator *generator, uint32_t rank)
         await(generator, forward, true);
     if (has_backward)
         await(generator, backward, false);
-    if (pair)
-        emit(generator, rank, OP_OVERLAP);
     if (has_forward)
         compute_forward(generator, forward);
     if (has_backward)
         compute_backward(generator, backward, random_below(seed, 100) < generator->shape.split);
+    if (pair)
+        join_halves(generator, rank);
     if (has_backward && pass_state(generator, backward)->w)
         gather(generator, backward);
     if (has_forward && forward.stage < last)
@@ -670,6 +682,12 @@ static inline Program *copy_program(Arena *arena, const Program *program)
         rank->instructions = arena_array(arena, rank->instruction_count + 8, sizeof *rank->instructions);
         memcpy(rank->instructions, program->ranks[r].instructions,
                rank->instruction_count * sizeof *rank->instructions);
+        for (uint32_t i = 0; i < rank->instruction_count; i++)
+            if (rank->instructions[i].second) {
+                Instruction *second = arena_allocate(arena, sizeof *second);
+                *second = *rank->instructions[i].second;
+                rank->instructions[i].second = second;
+            }
     }
     return copy;
 }

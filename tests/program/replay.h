@@ -107,14 +107,14 @@ static inline bool recur_update(const Program *program, Recurrence *tables, uint
 }
 
 /* False: it needs what is not there. */
-static inline bool recur(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
+static inline bool recur_half(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
 {
     const Chunk chunk = program->ranks[rank].chunks[instruction->chunk];
     const Pipe *pipe = &program->pipes[chunk.pipe];
     const uint32_t s = chunk.stage, m = pipe->first + instruction->microbatch, all = program->microbatches;
     if (instruction->opcode == OP_RENEW)
         return recur_update(program, tables, rank, s);
-    const bool forward = instruction->opcode == OP_FORWARD, weight = instruction->opcode == OP_BACKWARD_WEIGHT;
+    const bool forward = opcode_is_forward(instruction->opcode), weight = instruction->opcode == OP_BACKWARD_WEIGHT;
     if (!forward && !weight && instruction->opcode != OP_BACKWARD && instruction->opcode != OP_BACKWARD_INPUT)
         return true;
     Spot *spot = &tables->spots[(size_t)s * all + m];
@@ -142,6 +142,15 @@ static inline bool recur(const Program *program, Recurrence *tables, uint32_t ra
         tables->sum[s] += mix(mix(input, spot->stash), mix(derivative, spot->gradient));
         tables->count[s]++;
     }
+    return true;
+}
+
+/* A first half that is there already comes out the same. */
+static inline bool recur(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
+{
+    for (const Instruction *half = instruction; half; half = half->second)
+        if (!recur_half(program, tables, rank, half))
+            return false;
     return true;
 }
 
@@ -242,7 +251,7 @@ static inline void replay_pass(Replay *replay, ReplayRank *rank, const Instructi
         replay->wrong = true;
         return;
     }
-    const bool forward = instruction->opcode == OP_FORWARD || instruction->opcode == OP_FORWARD_ONLY;
+    const bool forward = opcode_is_forward(instruction->opcode);
     const bool weight = instruction->opcode == OP_BACKWARD_WEIGHT;
     uint64_t *x = replay_slot(replay, rank, SLOT_MESSAGE, instruction->x);
     const uint64_t input = s ? *x : 0;
@@ -319,7 +328,11 @@ static inline bool replay_step(Replay *replay, ReplayRank *rank)
     case OP_RECEIVE_FORWARD:
     case OP_RECEIVE_BACKWARD: replay_post(replay, rank, instruction, false); return true;
     case OP_WAIT: return replay_wait(replay, rank, instruction->message);
-    case OP_OVERLAP: return true;
+    case OP_OVERLAP:
+        replay_pass(replay, rank, instruction);
+        if (instruction->second)
+            replay_pass(replay, rank, instruction->second);
+        return true;
     case OP_REDUCE:
         if (replay->program->asynchronous)
             return replay_meeting(replay, rank, instruction);

@@ -10,19 +10,26 @@
 #include <stdarg.h>
 #include <cmocka.h>
 
+static Instruction without_slots(const Instruction *old, Arena *arena)
+{
+    Instruction instruction = instruction_blank(old->opcode, old->line);
+    instruction.chunk = old->chunk;
+    instruction.peer = old->peer;
+    instruction.microbatch = old->microbatch;
+    if (old->second) {
+        instruction.second = arena_allocate(arena, sizeof instruction);
+        *instruction.second = without_slots(old->second, arena);
+    }
+    return instruction;
+}
+
 /* The instructions of a rank without slots and WAITs. */
-static uint32_t stripped(const RankProgram *rank, Instruction *instructions)
+static uint32_t stripped(const RankProgram *rank, Instruction *instructions, Arena *arena)
 {
     uint32_t count = 0;
-    for (uint32_t i = 0; i < rank->instruction_count; i++) {
-        const Instruction *old = &rank->instructions[i];
-        if (old->opcode == OP_WAIT)
-            continue;
-        instructions[count] = instruction_blank(old->opcode, old->line);
-        instructions[count].chunk = old->chunk;
-        instructions[count].peer = old->peer;
-        instructions[count++].microbatch = old->microbatch;
-    }
+    for (uint32_t i = 0; i < rank->instruction_count; i++)
+        if (rank->instructions[i].opcode != OP_WAIT)
+            instructions[count++] = without_slots(&rank->instructions[i], arena);
     return count;
 }
 
@@ -34,7 +41,7 @@ static Program *assigned(const Program *program, Arena *arena)
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *from = &program->ranks[r];
         Instruction *instructions = arena_array(arena, from->instruction_count, sizeof *instructions);
-        const uint32_t count = stripped(from, instructions);
+        const uint32_t count = stripped(from, instructions, arena);
         again->ranks[r] = (RankProgram){.chunk_count = from->chunk_count, .chunks = from->chunks};
         assert_true(slots_assign(again, &again->ranks[r], instructions, count, arena));
         assert_int_equal(slots_exceeded(&again->ranks[r]), SLOT_CLASSES);

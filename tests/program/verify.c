@@ -22,6 +22,8 @@ static void generated_programs_verify_and_come_out_right(void **state)
 
 static void mutate_operand(Program *program, RankProgram *rank, Instruction *instruction, uint64_t *seed)
 {
+    if (instruction->second && random_below(seed, 2))
+        instruction = instruction->second;
     uint16_t *slot = &instruction->slot[random_below(seed, SLOT_OPERANDS)];
     switch (random_below(seed, 8)) {
     case 0: instruction->chunk = (uint8_t)random_below(seed, rank->chunk_count + 1); break;

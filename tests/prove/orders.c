@@ -12,6 +12,7 @@
 #include "compiler/schedule/passes.h"
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
+#include "tests/program/same.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -252,8 +253,6 @@ static char *as_csv(const Orders *orders)
     fclose(stream);
     return text;
 }
-
-static bool same_instruction(const Instruction *a, const Instruction *b) { return memcmp(a, b, sizeof *a) == 0; }
 
 static void check_derived(const Program *program, Arena *arena)
 {
