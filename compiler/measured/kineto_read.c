@@ -74,14 +74,13 @@ static void grow_buckets(Reader *reader)
         *find_bucket(reader, names[i]) = (uint32_t)i + 1;
 }
 
-static uint32_t number_of_name(Reader *reader, char *name)
+static uint32_t number_of_name(Reader *reader, const char *name)
 {
-    text_make_printable(name);
     if (2 * reader->names.count >= reader->bucket_count)
         grow_buckets(reader);
     uint32_t *bucket = find_bucket(reader, name);
     if (!*bucket) {
-        *(const char **)list_add(&reader->names, sizeof(char *), reader->arena) =
+        *(char **)list_add(&reader->names, sizeof(char *), reader->arena) =
             arena_text(reader->arena, name, strlen(name));
         *bucket = (uint32_t)reader->names.count;
     }
@@ -402,6 +401,8 @@ Status kineto_read(const char *path, Arena *arena, KinetoTrace *trace, Error *er
     trace->launch_count = reader->launches.count;
     trace->annotations = reader->annotations.items;
     trace->annotation_count = reader->annotations.count;
+    for (size_t i = 0; i < reader->names.count; i++)
+        text_make_printable(((char **)reader->names.items)[i]);
     trace->names = reader->names.items;
     trace->name_count = (uint32_t)reader->names.count;
     add_base(trace, reader->base);
