@@ -38,8 +38,7 @@ ComponentTimes component_times(const KinetoProfile *profiles, int count, Arena *
     for (int p = 0; p < count; p++)
         for (uint32_t i = 0; i < profiles[p].span_count; i++) {
             const uint8_t subject = profiles[p].spans[i].subject;
-            const RecipeStream stream =
-                recipe_communicates[subject_entry(subject).component] ? RECIPE_COMM : RECIPE_COMPUTE;
+            const RecipeStream stream = subject_communicates(subject) ? RECIPE_COMM : RECIPE_COMPUTE;
             if (!seen[subject])
                 times.entries[stream][times.counts[stream]++] = time_of(profiles, count, subject, arena);
             seen[subject] = true;

@@ -64,4 +64,9 @@ static inline RecipeEntry subject_entry(unsigned subject)
     return (RecipeEntry){(uint8_t)(subject / RECIPE_PASSES), (uint8_t)(subject % RECIPE_PASSES)};
 }
 
+static inline bool subject_communicates(unsigned subject)
+{
+    return recipe_communicates[subject_entry(subject).component];
+}
+
 #endif

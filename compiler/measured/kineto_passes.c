@@ -43,11 +43,8 @@ static void take_kernels(const KinetoTrace *trace, const JoinRanges *ranges, Pas
         const KinetoKernel *kernel = &trace->kernels[i];
         const KinetoLaunch *launch = kineto_launch(&join, kernel);
         const uint32_t range = launch ? join_find(ranges, launch) : JOIN_NONE;
-        if (range == JOIN_NONE)
-            continue;
-        Pass *pass = &passes[range];
-        pass->start = kernel->start < pass->start ? kernel->start : pass->start;
-        pass->end = kernel->end > pass->end ? kernel->end : pass->end;
+        if (range != JOIN_NONE)
+            kernel_widen(&passes[range].start, &passes[range].end, kernel);
     }
 }
 

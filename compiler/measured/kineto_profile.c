@@ -1,24 +1,18 @@
 #include "compiler/measured/kineto_profile.h"
 
+#include "compiler/measured/kineto_groups.h"
 #include "compiler/measured/kineto_join.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { NO_SPAN = UINT32_MAX, NO_GROUP = UINT32_MAX, GRIDS_MAX = 16 };
+enum { NO_GROUP = UINT32_MAX, GRIDS_MAX = 16 };
 
 /* What a map says about the name of a kernel. */
 typedef struct NameUse {
     bool known, comm, data;
     uint8_t subject; /* that only this kernel's name tells */
 } NameUse;
-
-/* What became of a kernel. */
-typedef struct Resolved {
-    uint32_t span;  /* NO_SPAN */
-    uint32_t pair;  /* the F&B's annotation, by number; JOIN_NONE */
-    uint8_t stream; /* RecipeStream */
-} Resolved;
 
 /* The components of a stream by the cycle of first kernels, or by name. */
 typedef struct Lane {
@@ -40,8 +34,6 @@ typedef struct Profiler {
     bool lanes_given; /* the map says which kernels communicate */
     uint32_t span_capacity;
 } Profiler;
-
-static bool communicates(unsigned subject) { return recipe_communicates[subject_entry(subject).component]; }
 
 /* --- names --- */
 
@@ -87,24 +79,18 @@ static uint32_t add_span(Profiler *profiler, unsigned subject)
     return profile->span_count++;
 }
 
-static void widen(int64_t *start, int64_t *end, const KinetoKernel *kernel)
-{
-    *start = kernel->start < *start ? kernel->start : *start;
-    *end = kernel->end > *end ? kernel->end : *end;
-}
-
 static void add_kernel(Profiler *profiler, uint32_t number, const KinetoKernel *kernel, Resolved *resolved)
 {
     ProfileSpan *span = &profiler->profile->spans[number];
     resolved->span = number;
-    widen(&span->start, &span->end, kernel);
-    if (!communicates(span->subject) || !use_of(profiler, kernel->name)->data)
+    kernel_widen(&span->start, &span->end, kernel);
+    if (!subject_communicates(span->subject) || !use_of(profiler, kernel->name)->data)
         return;
     if (span->data_end == span->data_start) {
         span->data_start = kernel->start;
         span->data_end = kernel->end;
     }
-    widen(&span->data_start, &span->data_end, kernel);
+    kernel_widen(&span->data_start, &span->data_end, kernel);
 }
 
 /* --- the component of each kernel of a device: kernels [begin, end) in the order of their starts --- */
@@ -112,7 +98,7 @@ static void add_kernel(Profiler *profiler, uint32_t number, const KinetoKernel *
 static RecipeStream stream_of(Profiler *profiler, const KinetoKernel *kernel, unsigned subject)
 {
     if (!profiler->lanes_given)
-        return subject != SUBJECT_NONE && communicates(subject) ? RECIPE_COMM : RECIPE_COMPUTE;
+        return subject != SUBJECT_NONE && subject_communicates(subject) ? RECIPE_COMM : RECIPE_COMPUTE;
     char stream[16];
     snprintf(stream, sizeof stream, "%u", kernel->stream);
     const bool comm = use_of(profiler, kernel->name)->comm || has_rule(profiler->map, MAP_STREAM, SUBJECT_COMM, stream);
@@ -163,7 +149,7 @@ static void by_name(Profiler *profiler, const KinetoKernel *kernel, Resolved *re
     if (subject == SUBJECT_NONE)
         return;
     if (!profiler->lanes_given)
-        resolved->stream = communicates(subject) ? RECIPE_COMM : RECIPE_COMPUTE;
+        resolved->stream = subject_communicates(subject) ? RECIPE_COMM : RECIPE_COMPUTE;
     if (lane->current == NO_SPAN || profiler->profile->spans[lane->current].subject != subject)
         lane->current = add_span(profiler, subject);
     add_kernel(profiler, lane->current, kernel, resolved);
@@ -183,119 +169,6 @@ static void resolve_device(Profiler *profiler, size_t begin, size_t end)
             by_cycle(profiler, &profiler->profile->trace->kernels[i], resolved, lane);
         else
             by_name(profiler, &profiler->profile->trace->kernels[i], resolved, lane);
-    }
-}
-
-/* --- groups --- */
-
-typedef struct Interval {
-    int64_t start, end;
-} Interval;
-
-/* Kernels in the order of their starts, those that overlap as one. */
-static size_t merge(Interval *intervals, size_t count, const KinetoKernel *kernel)
-{
-    if (count && kernel->start <= intervals[count - 1].end) {
-        if (kernel->end > intervals[count - 1].end)
-            intervals[count - 1].end = kernel->end;
-        return count;
-    }
-    intervals[count] = (Interval){kernel->start, kernel->end};
-    return count + 1;
-}
-
-static int64_t length_of(const Interval *intervals, size_t count)
-{
-    int64_t length = 0;
-    for (size_t i = 0; i < count; i++)
-        length += intervals[i].end - intervals[i].start;
-    return length;
-}
-
-static int64_t common_length(const Interval *a, size_t a_count, const Interval *b, size_t b_count)
-{
-    int64_t length = 0;
-    for (size_t i = 0, k = 0; i < a_count && k < b_count;) {
-        const int64_t start = a[i].start > b[k].start ? a[i].start : b[k].start;
-        const int64_t end = a[i].end < b[k].end ? a[i].end : b[k].end;
-        length += end > start ? end - start : 0;
-        if (a[i].end < b[k].end)
-            i++;
-        else
-            k++;
-    }
-    return length;
-}
-
-typedef struct Placed {
-    const KinetoKernel *kernel;
-    const Resolved *resolved;
-} Placed;
-
-static int by_group(const void *left, const void *right)
-{
-    const Placed *a = left, *b = right;
-    if (a->kernel->device != b->kernel->device)
-        return a->kernel->device < b->kernel->device ? -1 : 1;
-    if (a->resolved->pair != b->resolved->pair)
-        return a->resolved->pair < b->resolved->pair ? -1 : 1;
-    return (a->kernel > b->kernel) - (a->kernel < b->kernel);
-}
-
-static bool same_group(const Placed *a, const Placed *b)
-{
-    return a->kernel->device == b->kernel->device && a->resolved->pair == b->resolved->pair;
-}
-
-/* The kernels of one F&B, or without any of one GPU, in the order of their starts. */
-static void add_group(Profiler *profiler, const Placed *placed, size_t count, Interval *const *scratch)
-{
-    KinetoProfile *profile = profiler->profile;
-    ProfileGroup group = {.start = INT64_MAX, .device = placed->kernel->device};
-    size_t counts[RECIPE_STREAMS] = {0};
-    for (size_t i = 0; i < count; i++) {
-        const KinetoKernel *kernel = placed[i].kernel;
-        const Resolved *resolved = placed[i].resolved;
-        widen(&group.start, &group.end, kernel);
-        counts[resolved->stream] = merge(scratch[resolved->stream], counts[resolved->stream], kernel);
-        if (resolved->span != NO_SPAN) {
-            profile->spans[resolved->span].group = profile->group_count;
-        } else {
-            profile->foreign++;
-            profile->foreign_time += kernel->end - kernel->start;
-        }
-    }
-    for (int s = 0; s < RECIPE_STREAMS; s++)
-        group.busy[s] = length_of(scratch[s], counts[s]);
-    group.both =
-        common_length(scratch[RECIPE_COMPUTE], counts[RECIPE_COMPUTE], scratch[RECIPE_COMM], counts[RECIPE_COMM]);
-    group.idle = group.end - group.start - (group.busy[RECIPE_COMPUTE] + group.busy[RECIPE_COMM] - group.both);
-    profile->groups[profile->group_count++] = group;
-}
-
-static void make_groups(Profiler *profiler)
-{
-    KinetoProfile *profile = profiler->profile;
-    const size_t count = profile->trace->kernel_count;
-    Placed *placed = arena_array(profiler->arena, count, sizeof *placed);
-    Interval *scratch[RECIPE_STREAMS];
-    for (int s = 0; s < RECIPE_STREAMS; s++)
-        scratch[s] = arena_array(profiler->arena, count, sizeof **scratch);
-    for (size_t i = 0; i < count; i++) {
-        placed[i] = (Placed){&profile->trace->kernels[i], &profiler->resolved[i]};
-        profile->has_pairs |= profiler->resolved[i].pair != JOIN_NONE;
-    }
-    qsort(placed, count, sizeof *placed, by_group);
-    size_t groups = 0;
-    for (size_t i = 0; i < count; i++)
-        groups += i == 0 || !same_group(&placed[i - 1], &placed[i]);
-    profile->groups = arena_array(profiler->arena, groups, sizeof *profile->groups);
-    for (size_t begin = 0, end; begin < count; begin = end) {
-        const Placed *first = &placed[begin];
-        for (end = begin; end < count && same_group(first, &placed[end]);)
-            end++;
-        if (first->resolved->pair != JOIN_NONE || !profile->has_pairs)
-            add_group(profiler, first, end - begin, scratch);
     }
 }
 
@@ -377,7 +250,7 @@ static Status read_cycles(Profiler *profiler, Error *error)
         profiler->lanes_given |= rule->subject == SUBJECT_COMM && (rule->use == MAP_STREAM || rule->use == MAP_KERNEL);
         if (rule->use != MAP_FIRST)
             continue;
-        const RecipeStream stream = communicates(rule->subject) ? RECIPE_COMM : RECIPE_COMPUTE;
+        const RecipeStream stream = subject_communicates(rule->subject) ? RECIPE_COMM : RECIPE_COMPUTE;
         if (profiler->cycle_counts[stream] == RECIPE_ENTRIES)
             return error_set(error, STATUS_BAD_INPUT, "%s: more than %d first kernels in a cycle", map->path,
                              (int)RECIPE_ENTRIES);
@@ -428,53 +301,8 @@ Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *are
     }
     if (!profile->span_count)
         return fail_unknown(trace, map, error);
-    make_groups(&profiler);
+    kineto_make_groups(profile, profiler.resolved, arena);
     order_spans(profile);
     find_blocks(&profiler);
     return profile->span_count ? STATUS_OK : fail_unknown(trace, map, error);
-}
-
-/* --- one group --- */
-
-static int compare_lengths(const void *left, const void *right)
-{
-    const ProfileGroup *a = *(const ProfileGroup *const *)left, *b = *(const ProfileGroup *const *)right;
-    const int64_t a_length = a->end - a->start, b_length = b->end - b->start;
-    if (a_length != b_length)
-        return a_length < b_length ? -1 : 1;
-    return (a > b) - (a < b);
-}
-
-uint32_t kineto_typical_group(const KinetoProfile *profile, Arena *arena)
-{
-    const ProfileGroup **groups = arena_array(arena, profile->group_count, sizeof *groups);
-    for (uint32_t i = 0; i < profile->group_count; i++)
-        groups[i] = &profile->groups[i];
-    qsort(groups, profile->group_count, sizeof *groups, compare_lengths);
-    return (uint32_t)(groups[(profile->group_count - 1) / 2] - profile->groups);
-}
-
-RecipeTimes kineto_recipe_times(const KinetoProfile *profile, uint32_t number, Arena *arena)
-{
-    static const double milliseconds = 1e-6; /* in a nanosecond */
-    const ProfileGroup *group = &profile->groups[number];
-    RecipeTimes times = {.layers = profile->layers,
-                         .makespan = (double)(group->end - group->start) * milliseconds,
-                         .hidden = (double)group->both * milliseconds};
-    for (int s = 0; s < RECIPE_STREAMS; s++) {
-        times.spans[s] = arena_array(arena, profile->span_count, sizeof *times.spans[s]);
-        times.busy[s] = (double)group->busy[s] * milliseconds;
-    }
-    for (uint32_t i = 0; i < profile->span_count; i++) {
-        const ProfileSpan *span = &profile->spans[i];
-        if (span->group != number)
-            continue;
-        const RecipeStream stream = communicates(span->subject) ? RECIPE_COMM : RECIPE_COMPUTE;
-        const double start = (double)(span->start - group->start) * milliseconds;
-        const double end = (double)(span->end - group->start) * milliseconds;
-        times.spans[stream][times.counts[stream]++] =
-            (RecipeSpan){subject_entry(span->subject), span->layer, start, end};
-        times.in_turn += end - start;
-    }
-    return times;
 }

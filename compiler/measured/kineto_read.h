@@ -49,4 +49,11 @@ typedef struct KinetoTrace {
 /* All memory is the arena's. STATUS_BAD_INPUT names the file and what is wrong with it, and where. */
 Status kineto_read(const char *path, Arena *arena, KinetoTrace *trace, Error *error);
 
+/* Widens an interval so that the kernel lies in it. */
+static inline void kernel_widen(int64_t *start, int64_t *end, const KinetoKernel *kernel)
+{
+    *start = kernel->start < *start ? kernel->start : *start;
+    *end = kernel->end > *end ? kernel->end : *end;
+}
+
 #endif

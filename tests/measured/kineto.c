@@ -421,8 +421,7 @@ static void missing_fields_do_no_harm(void **state)
         "{\"ph\": \"X\", \"cat\": \"user_annotation\", \"ts\": 1, \"dur\": 2}",
         "{\"ph\": \"f\", \"cat\": \"ac2g\", \"id\": 12, \"ts\": 1}",
         "{\"ph\": \"X\", \"cat\": \"Trace\", \"pid\": \"Spans\", \"tid\": \"PyTorch\", \"ts\": 1, \"dur\": 1}",
-        "{\"dur\": 2, \"args\": {\"correlation\": 1}, \"ts\": 3, \"name\": \"late\", \"cat\": \"kernel\", \"ph\": "
-        "\"X\"}",
+        "{\"dur\": 2, \"args\": {\"correlation\": 1}, \"ts\": 3, \"cat\": \"kernel\", \"ph\": \"X\"}",
     };
     Made made;
     Profiled profiled;
