@@ -52,7 +52,6 @@ typedef struct Work {
 static void multiply(const void *product)
 {
     const Work *work = product;
-    const DeviceTable *run = work->device->run;
     const int m = (int)work->rows, k = (int)work->columns, n = (int)work->outputs;
     const float one = 1, zero = 0;
     int code = 0;
