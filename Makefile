@@ -344,7 +344,7 @@ test-sanitized:
 	$(TESTING) check-gpu-code
 
 .PHONY: tests
-tests: $(TESTS) $(FUZZ_CHECKED)
+tests: $(TESTS) $(FUZZ_CHECKED) $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%.o)
 
 # Every number of a training is what it was at an earlier commit, for changes that shall not change any.
 .PHONY: equal
