@@ -200,9 +200,12 @@ Status advise(const Options *options, Arena *arena, FILE *stream, Error *error)
         advice_put_json(&advice, arena, stream);
     else
         advice_put_text(&advice, arena, stream);
+    const TrialsEnd end = trials.end;
     trials_free(&trials);
-    if (!advice.row_count)
-        return error_set(error, STATUS_BAD_INPUT,
-                         "no schedule is left; try other sizes, a larger limit of memory, or --allow");
-    return status;
+    if (advice.row_count)
+        return status;
+    if (end != ENDED)
+        return error_set(error, STATUS_BAD_INPUT, "no schedule was tried to its end: give it more time");
+    return error_set(error, STATUS_BAD_INPUT,
+                     "no schedule is left; try other sizes, a larger limit of memory, or --allow");
 }

@@ -25,9 +25,9 @@ static double time_together(const FusedShapes *shapes)
     double free_at[MULTIPROCESSORS] = {0}, end = 0;
     bool moves[MULTIPROCESSORS] = {false};
     memset(operation_end, 0, sizeof operation_end);
-    for (unsigned r = 0; r < last.run_count[0]; r++)
-        for (unsigned t = 0; t < last.runs[0][r].tiles; t++) {
-            const struct FusedShape *shape = &shapes->of[last.runs[0][r].operation];
+    for (unsigned r = 0; r < last.run_count; r++)
+        for (unsigned t = 0; t < last.runs[r].tiles; t++) {
+            const struct FusedShape *shape = &shapes->of[last.runs[r].operation];
             int first = 0;
             for (int b = 1; b < MULTIPROCESSORS; b++)
                 first = free_at[b] < free_at[first] ? b : first;
@@ -40,7 +40,7 @@ static double time_together(const FusedShapes *shapes)
             moves[first] = shape->bytes > 0;
             free_at[first] = begin + fused_time(shape, moving, MULTIPROCESSORS);
             end = free_at[first] > end ? free_at[first] : end;
-            double *own = &operation_end[last.runs[0][r].operation];
+            double *own = &operation_end[last.runs[r].operation];
             *own = free_at[first] > *own ? free_at[first] : *own;
         }
     return end;
@@ -60,8 +60,8 @@ static double gain(void)
 {
     static FusedShapes shapes;
     unsigned operations = 0;
-    for (unsigned r = 0; r < last.run_count[0]; r++)
-        operations = last.runs[0][r].operation < operations ? operations : last.runs[0][r].operation + 1;
+    for (unsigned r = 0; r < last.run_count; r++)
+        operations = last.runs[r].operation < operations ? operations : last.runs[r].operation + 1;
     const size_t bytes = operations * sizeof(Operation);
     Operation *copy = aligned_alloc(64, bytes);
     memcpy(copy, last.operations, bytes);
