@@ -123,15 +123,16 @@ void cuda_fusion_forget(CudaDevice *cuda)
 /* --- tables that stay --- */
 
 /* Where the table is or shall be; NULL where there is no place left. */
-static KeptTable *find_place(const CudaDevice *cuda, const TableKey *key)
+static KeptTable *find_place(const CudaDevice *cuda, const TableKey *key, uint32_t bases)
 {
     const CudaFusion *fusion = cuda->fusion;
-    const uint64_t first = cuda_hash(key, sizeof *key);
+    const size_t used = sizeof key->list + bases * sizeof *key->bases;
+    const uint64_t first = cuda_hash(key, used);
     for (unsigned i = 0; i < NEARBY; i++) {
         KeptTable *kept = &fusion->kept[(first + i) % PLACES];
         if (!kept->fused.operations ||
             (kept->blocks == fusion->blocks && kept->products.on == cuda->device.products.on &&
-             memcmp(&kept->key, key, sizeof *key) == 0))
+             memcmp(&kept->key, key, used) == 0))
             return kept;
     }
     return NULL;
@@ -273,7 +274,7 @@ static Status run(Device *device, const OpList *list, void *const *bases, uint32
     TableKey key = {.list = list->number};
     memcpy(key.bases, bases, list->bases * sizeof *bases);
     fusion->blocks = blocks_beside(cuda, share, whole);
-    KeptTable *place = fusion->place = find_place(cuda, &key);
+    KeptTable *place = fusion->place = find_place(cuda, &key, list->bases);
     if (place && place->fused.operations)
         return launch_again(cuda, place, error);
     if (place) {
