@@ -25,7 +25,7 @@ typedef struct CpuDevice {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     Buffer scratchpad; /* oneDNN's, of one primitive */
-    Buffer scratch;    /* our own, of one operation */
+    Buffer scratch;    /* our own, of one operation: a device runs one list at a time, in one thread */
 } CpuDevice;
 
 typedef struct CpuKernel {

@@ -33,9 +33,9 @@ typedef struct Deadlock {
    arena's. False: no memory. */
 bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlock *deadlock);
 
-/* program_verify, which describes a deadlock in `deadlock`, too, with the arena's memory; its count is 0 where there is
-   none. `until` is POSITION_NOWHERE where the other rank has
-   no such instruction left, and outside of the cycle. */
+/* program_verify, which also describes a deadlock, in the arena's memory: deadlock->count is 0 where there is none.
+   `until` is known within the cycle only. It is POSITION_NOWHERE elsewhere, and where the other rank has no such
+   instruction left. */
 Status program_verify_deadlock(const Program *program, Arena *arena, Deadlock *deadlock, Error *error);
 
 #endif
