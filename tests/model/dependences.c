@@ -1,0 +1,260 @@
+/* What operations.def says of effects is enough and no more than that: the operations of an F&B give the same bits in any
+   order that keeps the dependences derived from it, and other bits where one of them is not kept. */
+
+#include "runtime/model/stage.h"
+#include "tests/model/harness.h"
+
+enum { OPS_MOST = 128, REGIONS = 16, ORDERS = 100 };
+
+static const Recipe layer = {
+    .entries = {{{RECIPE_ATTENTION, RECIPE_F},
+                 {RECIPE_MLP, RECIPE_B},
+                 {RECIPE_PERCEPTRON, RECIPE_B},
+                 {RECIPE_MLP, RECIPE_W},
+                 {RECIPE_MLP, RECIPE_F},
+                 {RECIPE_PERCEPTRON, RECIPE_F},
+                 {RECIPE_PERCEPTRON, RECIPE_W},
+                 {RECIPE_ATTENTION, RECIPE_B},
+                 {RECIPE_ATTENTION, RECIPE_W}}},
+    .counts = {9, 0},
+};
+
+/* Memory that an F&B may change, as it was before. */
+typedef struct Region {
+    void *memory, *before, *result; /* result: of the operations in the order of the list */
+    size_t bytes;
+} Region;
+
+typedef struct Subject {
+    Device *device;
+    StagePair pair;
+    PairList *list;
+    Region regions[REGIONS];
+    size_t region_count;
+    void *bases[2 * PASS_BASES];
+} Subject;
+
+static void *copy_of(const void *memory, size_t bytes)
+{
+    void *copy = malloc(bytes);
+    assert_non_null(copy);
+    return memcpy(copy, memory, bytes);
+}
+
+static void add_region(Subject *subject, void *memory, size_t bytes)
+{
+    if (memory && bytes)
+        subject->regions[subject->region_count++] =
+            (Region){.memory = memory, .before = copy_of(memory, bytes), .bytes = bytes};
+}
+
+/* All but the workspace, in which nothing lives on. */
+static void add_regions(Subject *subject, const StageSizes *sizes, const PassBuffers *buffers)
+{
+    const size_t each = sizeof(float);
+    add_region(subject, buffers->parameter_gradients, sizes->parameters * each);
+    add_region(subject, buffers->y, sizes->message * each);
+    add_region(subject, buffers->dx, sizes->message * each);
+    add_region(subject, buffers->context, sizes->context * each);
+    add_region(subject, buffers->stash, sizes->stash * each);
+    add_region(subject, buffers->gradient, sizes->gradient * each);
+    add_region(subject, buffers->outputs, sizes->outputs * each);
+    add_region(subject, buffers->loss, sizeof(double));
+}
+
+/* Runs the operations in this order on the memory as it was. */
+static void run_in(const Subject *subject, const size_t *order)
+{
+    for (size_t r = 0; r < subject->region_count; r++)
+        memcpy(subject->regions[r].memory, subject->regions[r].before, subject->regions[r].bytes);
+    for (size_t i = 0; i < subject->list->list.count; i++)
+        OK(op_run(subject->device, &subject->list->list, order[i], order[i] + 1, subject->bases, error));
+}
+
+static bool gave_the_same(const Subject *subject)
+{
+    for (size_t r = 0; r < subject->region_count; r++)
+        if (memcmp(subject->regions[r].memory, subject->regions[r].result, subject->regions[r].bytes) != 0)
+            return false;
+    return true;
+}
+
+static void run_in_turn(Subject *subject)
+{
+    size_t order[OPS_MOST];
+    for (size_t i = 0; i < OPS_MOST; i++)
+        order[i] = i;
+    assert_in_range(subject->list->list.count, 10, OPS_MOST);
+    run_in(subject, order);
+    for (size_t r = 0; r < subject->region_count; r++)
+        subject->regions[r].result = copy_of(subject->regions[r].memory, subject->regions[r].bytes);
+}
+
+static bool may_run(const Op *op, const bool *done)
+{
+    for (unsigned a = 0; a < op->after_count; a++)
+        if (!done[op->after[a]])
+            return false;
+    return true;
+}
+
+static void check_random_orders(const Subject *subject)
+{
+    const OpList *list = &subject->list->list;
+    for (uint64_t seed = 0; seed < ORDERS; seed++) {
+        size_t order[OPS_MOST];
+        bool done[OPS_MOST] = {false};
+        for (size_t next = 0; next < list->count;) {
+            const size_t i = (size_t)(random_bits(seed, next) % list->count);
+            for (size_t k = 0; k < list->count; k++) {
+                const size_t candidate = (i + k) % list->count;
+                if (!done[candidate] && may_run(&list->ops[candidate], done)) {
+                    done[candidate] = true;
+                    order[next++] = candidate;
+                    break;
+                }
+            }
+        }
+        run_in(subject, order);
+        assert_true(gave_the_same(subject));
+    }
+}
+
+static void mark_with_all_before(const OpList *list, size_t index, bool *marked)
+{
+    marked[index] = true;
+    for (unsigned a = 0; a < list->ops[index].after_count; a++)
+        mark_with_all_before(list, list->ops[index].after[a], marked);
+}
+
+/* Operation `index` as early as it may be without its dependence number `left_out`. */
+static bool order_without(const OpList *list, size_t index, unsigned left_out, size_t *order)
+{
+    const Op *op = &list->ops[index];
+    bool first[OPS_MOST] = {false};
+    size_t count = 0;
+    for (unsigned a = 0; a < op->after_count; a++)
+        if (a != left_out)
+            mark_with_all_before(list, op->after[a], first);
+    if (first[op->after[left_out]])
+        return false;
+    for (size_t i = 0; i < index; i++)
+        if (first[i])
+            order[count++] = i;
+    order[count++] = index;
+    for (size_t i = 0; i < list->count; i++)
+        if (!first[i] && i != index)
+            order[count++] = i;
+    return true;
+}
+
+/* A dependence that follows from others is noted only where those may be left out: by way of to_floats. */
+static void check_each_is_needed(const Subject *subject)
+{
+    const OpList *list = &subject->list->list;
+    for (size_t i = 0; i < list->count; i++)
+        for (unsigned a = 0; a < list->ops[i].after_count; a++) {
+            size_t order[OPS_MOST];
+            if (!order_without(list, i, a, order)) {
+                assert_int_equal(list->ops[i].kind, OPERATION_cross_entropy);
+                continue;
+            }
+            run_in(subject, order);
+            if (gave_the_same(subject))
+                fail_msg("%s may come before %s", op_info[list->ops[i].kind].name,
+                         op_info[list->ops[list->ops[i].after[a]].kind].name);
+        }
+}
+
+static void check_pair(Device *device, const ModelConfig *config, uint32_t forward)
+{
+    Subject subject = {.device = device};
+    Stage *stages[2];
+    StageWeights weights[2];
+    Slots slots[2];
+    for (uint32_t s = 0; s < 2; s++) {
+        OK(stage_open(config, device, s, 2, 1, &stages[s], error));
+        weights[s] = weights_of(device, stages[s]);
+        make_slots(device, stage_sizes(stages[s]), s == 0, s == 1, weights[s], &slots[s]);
+    }
+    const uint32_t backward = 1 - forward;
+    OK(stage_forward(stages[backward], &slots[backward].buffers, error));
+    subject.pair = (StagePair){.forward = stages[forward],
+                               .backward = stages[backward],
+                               .forward_buffers = slots[forward].buffers,
+                               .backward_buffers = slots[backward].buffers,
+                               .weights = true};
+    memcpy(subject.bases, &subject.pair.forward_buffers, sizeof(PassBuffers));
+    memcpy(subject.bases + PASS_BASES, &subject.pair.backward_buffers, sizeof(PassBuffers));
+    for (int s = 0; s < 2; s++)
+        add_regions(&subject, stage_sizes(stages[s]), &slots[s].buffers);
+    OK(stage_pair_list(&subject.pair, &layer, &subject.list, error));
+    run_in_turn(&subject);
+    check_random_orders(&subject);
+    check_each_is_needed(&subject);
+    for (size_t r = 0; r < subject.region_count; r++) {
+        free(subject.regions[r].before);
+        free(subject.regions[r].result);
+    }
+    for (int s = 0; s < 2; s++) {
+        free_slots(device, &slots[s]);
+        free_weights(device, weights[s]);
+        stage_close(stages[s]);
+    }
+}
+
+static void check_model(const char *model)
+{
+    static const char *const small[] = {"hidden=8", "sequence=4", "layers=4", NULL};
+    Device *device;
+    OK(device_open("cpu", 0, &device, error));
+    const ModelConfig config = config_of(model, small, 2);
+    check_pair(device, &config, 0);
+    check_pair(device, &config, 1);
+    device_close(device);
+}
+
+static void dependences_of_a_gpt(void **state)
+{
+    (void)state;
+    check_model("gpt");
+}
+
+static void dependences_of_an_mlp(void **state)
+{
+    (void)state;
+    check_model("mlp");
+}
+
+/* Sums are made in the order of the list, and what is only read waits for nothing. */
+static void additions_keep_their_order(void **state)
+{
+    (void)state;
+    Device *device;
+    OK(device_open("cpu", 0, &device, error));
+    const Address x = {1, 0}, dy = {2, 0}, dw = {3, 0}, beside = {3, 64}, bias = {4, 0};
+    OpList list = {0};
+    APPEND(&list, linear_backward_weight, NULL, x, dy, dw, bias);
+    APPEND(&list, linear_backward_weight, NULL, x, dy, beside, no_address);
+    APPEND(&list, linear_backward_weight, NULL, x, dy, dw, no_address);
+    APPEND(&list, linear_backward_weight, NULL, x, dy, dw, bias);
+    OK(op_list_finish(&list, device, error));
+    assert_int_equal(list.ops[0].after_count, 0);
+    assert_int_equal(list.ops[1].after_count, 0);
+    assert_int_equal(list.ops[2].after_count, 1);
+    assert_int_equal(list.ops[2].after[0], 0);
+    assert_int_equal(list.ops[3].after_count, 1); /* that the bias comes after operation 0 follows */
+    assert_int_equal(list.ops[3].after[0], 2);
+    op_list_free(&list);
+    device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dependences_of_a_gpt),
+        cmocka_unit_test(dependences_of_an_mlp),
+        cmocka_unit_test(additions_keep_their_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
