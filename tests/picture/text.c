@@ -176,7 +176,7 @@ static void test_width(void **state)
     (void)state;
     glob_t files;
     size_t widest = 0;
-    assert_int_equal(glob("schedules/* .dps", 0, NULL, &files), 0);
+    assert_int_equal(glob("schedules/*.dps", 0, NULL, &files), 0);
     for (size_t i = 0; i < files.gl_pathc; i++) {
         char *shown = run("unset COLUMNS; dpc show --ranks 4 --microbatches 24 %s", files.gl_pathv[i]);
         const size_t longest = longest_line(shown);

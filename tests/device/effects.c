@@ -1,0 +1,252 @@
+/* operations.def says the truth: what an operation is said to read stays as it is and matters; what it is said to write
+   does not depend on what was there; what it is said to add to or to change does. Found out by running every operation
+   on the CPU device and the oracle, with one operand changed at a time. */
+
+#include "runtime/device/device.h"
+#include "runtime/model/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OK(call)                                                \
+    do {                                                        \
+        Error error = {""};                                     \
+        if ((call) != STATUS_OK)                                \
+            fail_msg("%s:%d: %s", #call, __LINE__, error.text); \
+    } while (0)
+
+static Device *devices[2];
+enum { DEVICES = sizeof devices / sizeof *devices };
+
+enum { ROWS = 6, COLUMNS = 8, OUTPUTS = 12, SEQUENCE = 3, HEADS = 2, NUMBERS = 40, TABLE_ROWS = 8 };
+enum { IN = ROWS * COLUMNS, OUT = ROWS * OUTPUTS, WEIGHTS = COLUMNS * OUTPUTS, CONTEXT = -1 };
+
+typedef enum Form { NONE, ELEMENT, FLOAT, TOKEN, LOSS } Form; /* of an operand's numbers */
+
+/* An operation with a shape, and its operands: numbers of a form; CONTEXT: as many as the kernel keeps. */
+typedef struct Subject {
+    OpKind kind;
+    KernelShape shape, gelu; /* without rows: none */
+    bool table, in_bytes;    /* takes rows, columns and sequence; its count is in bytes */
+    struct {
+        Form form;
+        int count;
+    } operands[OPERATION_OPERANDS];
+} Subject;
+
+static const KernelShape linear = {.kind = KERNEL_LINEAR, .rows = ROWS, .columns = COLUMNS, .outputs = OUTPUTS};
+static const KernelShape norm = {.kind = KERNEL_NORM, .rows = ROWS, .columns = COLUMNS};
+static const KernelShape gelu = {.kind = KERNEL_GELU, .rows = ROWS, .columns = COLUMNS};
+static const KernelShape gelu_out = {.kind = KERNEL_GELU, .rows = ROWS, .columns = OUTPUTS};
+static const KernelShape loss = {.kind = KERNEL_CROSS_ENTROPY, .rows = ROWS, .columns = COLUMNS};
+static const KernelShape attention = {
+    .kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE, .heads = HEADS};
+
+/* clang-format off */
+#define E(number) {ELEMENT, number}
+static void subjects_of(Subject *subjects)
+{
+    const Subject all[OPERATION_KINDS] = {
+        {OPERATION_linear_forward, .shape = linear, .operands = {E(IN), E(WEIGHTS), E(OUTPUTS), E(OUT), E(OUT)}},
+        {OPERATION_linear_backward_input, .shape = linear, .operands = {E(OUT), E(WEIGHTS), E(IN)}},
+        {OPERATION_linear_backward_weight, .shape = linear, .operands = {E(IN), E(OUT), E(WEIGHTS), E(OUTPUTS)}},
+        {OPERATION_linear_gelu_forward, .shape = linear, .gelu = gelu_out,
+         .operands = {E(IN), E(WEIGHTS), E(OUTPUTS), E(OUT), E(OUT)}},
+        {OPERATION_linear_gelu_backward_input, .shape = linear, .gelu = gelu,
+         .operands = {E(OUT), E(WEIGHTS), E(IN), E(IN)}},
+        {OPERATION_norm_forward, .shape = norm, .operands = {E(IN), E(COLUMNS), E(COLUMNS), E(IN), E(CONTEXT)}},
+        {OPERATION_norm_backward_input, .shape = norm,
+         .operands = {E(IN), E(CONTEXT), E(COLUMNS), E(IN), E(IN), E(IN)}},
+        {OPERATION_norm_backward_weight, .shape = norm,
+         .operands = {E(IN), E(CONTEXT), E(IN), E(COLUMNS), E(COLUMNS)}},
+        {OPERATION_gelu_forward, .shape = gelu, .operands = {E(IN), E(IN)}},
+        {OPERATION_gelu_backward, .shape = gelu, .operands = {E(IN), E(IN), E(IN)}},
+        {OPERATION_attention_forward, .shape = attention, .operands = {E(3 * IN), E(IN), E(CONTEXT)}},
+        {OPERATION_attention_backward, .shape = attention,
+         .operands = {E(3 * IN), E(IN), E(CONTEXT), E(IN), E(3 * IN)}},
+        {OPERATION_embedding_forward, .table = true,
+         .operands = {{TOKEN, ROWS}, E(TABLE_ROWS * COLUMNS), E(SEQUENCE * COLUMNS), E(IN)}},
+        {OPERATION_embedding_backward, .table = true,
+         .operands = {{TOKEN, ROWS}, E(IN), E(TABLE_ROWS * COLUMNS), E(SEQUENCE * COLUMNS)}},
+        {OPERATION_cross_entropy, .shape = loss, .operands = {{TOKEN, ROWS}, E(IN), {LOSS, 1}}},
+        {OPERATION_squared_error, .operands = {E(NUMBERS), {FLOAT, NUMBERS}, E(NUMBERS), {LOSS, 1}}},
+        {OPERATION_from_floats, .operands = {{FLOAT, NUMBERS}, E(NUMBERS)}},
+        {OPERATION_to_floats, .operands = {E(NUMBERS), {FLOAT, NUMBERS}}},
+        {OPERATION_copy, .in_bytes = true, .operands = {E(NUMBERS), E(NUMBERS)}},
+    };
+    memcpy(subjects, all, sizeof all);
+}
+/* clang-format on */
+
+/* One operation on one device, and its operands. */
+typedef struct Trial {
+    const Subject *subject;
+    Device *device;
+    Op op;
+    OpMemory memory;
+    size_t bytes[OPERATION_OPERANDS];
+    unsigned char *first[OPERATION_OPERANDS]; /* what the operands were after the first run */
+} Trial;
+
+static size_t size_of(const Trial *trial, Form form)
+{
+    return form == ELEMENT ? trial->device->run->size[ELEMENTS] : form == LOSS ? sizeof(double) : sizeof(float);
+}
+
+/* Numbers from 0.5 to 1.5, as if they were statistics, too; tokens are within the table. */
+static void fill_operand(const Trial *trial, int operand, uint64_t seed)
+{
+    const Form form = trial->subject->operands[operand].form;
+    const size_t count = trial->bytes[operand] / size_of(trial, form);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t bits = random_bits(seed * 100 + (uint64_t)operand, i);
+        const float number = 0.5f + (float)(bits % 1000) / 1000;
+        char *const place = (char *)trial->memory.operands[operand] + i * size_of(trial, form);
+        if (form == TOKEN)
+            *(int32_t *)(void *)place = (int32_t)(bits % TABLE_ROWS);
+        else if (form == LOSS)
+            *(double *)(void *)place = (double)number;
+        else if (form == FLOAT)
+            *(float *)(void *)place = number;
+        else
+            OK(trial->device->run->load_floats(trial->device, ELEMENTS, 1, &number, place, &error));
+    }
+}
+
+/* Runs the operation on the first content of all operands but one. */
+static void run_trial(const Trial *trial, int changed)
+{
+    for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++)
+        fill_operand(trial, i, i == changed ? 2 : 1);
+    OK(op_run_one(trial->device, &trial->op, &trial->memory, &error));
+}
+
+static bool is_as_first(const Trial *trial, int operand)
+{
+    return memcmp(trial->memory.operands[operand], trial->first[operand], trial->bytes[operand]) == 0;
+}
+
+static bool others_are_as_first(const Trial *trial, int but)
+{
+    for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++)
+        if (i != but && !is_as_first(trial, i))
+            return false;
+    return true;
+}
+
+static void begin_trial(Trial *trial, const Subject *subject, Device *device)
+{
+    *trial = (Trial){.subject = subject, .device = device, .op = {.kind = subject->kind, .scale = 0.5}};
+    if (subject->shape.rows)
+        OK(device_kernel(device, &subject->shape, &trial->op.kernel, &error));
+    if (subject->gelu.rows)
+        OK(device_kernel(device, &subject->gelu, &trial->op.gelu, &error));
+    trial->op.count = NUMBERS * (subject->in_bytes ? device->run->size[ELEMENTS] : 1);
+    if (subject->table)
+        trial->op.rows = ROWS, trial->op.columns = COLUMNS, trial->op.sequence = SEQUENCE;
+    for (int i = 0; i < OPERATION_OPERANDS && subject->operands[i].form; i++) {
+        const int count = subject->operands[i].count;
+        trial->bytes[i] =
+            (count == CONTEXT ? trial->op.kernel->context : (size_t)count) * size_of(trial, subject->operands[i].form);
+        OK(device->run->allocate(device, trial->bytes[i], &trial->memory.operands[i], &error));
+        trial->first[i] = malloc(trial->bytes[i]);
+        assert_non_null(trial->first[i]);
+    }
+    run_trial(trial, -1);
+    for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++)
+        memcpy(trial->first[i], trial->memory.operands[i], trial->bytes[i]);
+}
+
+static void end_trial(Trial *trial)
+{
+    for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++) {
+        trial->device->run->deallocate(trial->device, trial->memory.operands[i]);
+        free(trial->first[i]);
+    }
+}
+
+/* Whether it matters what the operand held; what it is said to do is what happens. */
+static bool check_operand(const Trial *trial, int operand)
+{
+    const OpOperand *said = &op_info[trial->op.kind].operands[operand];
+    const char *const name = op_info[trial->op.kind].name;
+    void *const untouched = malloc(trial->bytes[operand]);
+    assert_non_null(untouched);
+    fill_operand(trial, operand, 2);
+    memcpy(untouched, trial->memory.operands[operand], trial->bytes[operand]);
+    run_trial(trial, operand);
+    const bool written = memcmp(untouched, trial->memory.operands[operand], trial->bytes[operand]) != 0;
+    const bool same = is_as_first(trial, operand), others = others_are_as_first(trial, operand);
+    free(untouched);
+    switch (said->effect) {
+    case EFFECT_READ:
+    case EFFECT_MAY_READ:
+        if (written)
+            fail_msg("%s writes %s", name, said->name);
+        return !others;
+    case EFFECT_WRITE:
+    case EFFECT_IF_WANTED:
+        if (!written || !same || !others)
+            fail_msg("%s does not only write %s", name, said->name);
+        return true;
+    case EFFECT_ADD:
+    case EFFECT_MAY_ADD:
+        if (!written || same || !others)
+            fail_msg("%s does not only add to %s", name, said->name);
+        return true;
+    case EFFECT_CHANGE:
+        if (!written || same || others)
+            fail_msg("%s does not change %s", name, said->name);
+        return true;
+    case EFFECT_NONE: break;
+    }
+    fail_msg("%s has no operand %d", name, operand);
+    return false;
+}
+
+static void effects_are_as_said(void **state)
+{
+    (void)state;
+    Subject subjects[OPERATION_KINDS];
+    subjects_of(subjects);
+    for (int k = 0; k < OPERATION_KINDS; k++) {
+        bool matters[OPERATION_OPERANDS] = {false};
+        assert_int_equal(subjects[k].kind, k);
+        for (int d = 0; d < DEVICES; d++) {
+            Trial trial;
+            begin_trial(&trial, &subjects[k], devices[d]);
+            for (int i = 0; i < OPERATION_OPERANDS && op_info[k].operands[i].effect; i++)
+                matters[i] |= check_operand(&trial, i);
+            end_trial(&trial);
+        }
+        for (int i = 0; i < OPERATION_OPERANDS && op_info[k].operands[i].effect; i++)
+            if (!matters[i])
+                fail_msg("%s does not read %s", op_info[k].name, op_info[k].operands[i].name);
+    }
+}
+
+static int open_devices(void **state)
+{
+    (void)state;
+    Error error = {""};
+    return device_open("cpu", 0, &devices[0], &error) || device_open("oracle", 0, &devices[1], &error);
+}
+
+static int close_devices(void **state)
+{
+    (void)state;
+    device_close(devices[0]);
+    device_close(devices[1]);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(effects_are_as_said)};
+    return cmocka_run_group_tests(tests, open_devices, close_devices);
+}
