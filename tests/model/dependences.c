@@ -1,5 +1,5 @@
-/* What operations.def says of effects is enough and no more than that: the operations of an F&B give the same bits in any
-   order that keeps the dependences derived from it, and other bits where one of them is not kept. */
+/* What operations.def says of effects is enough and no more than that: the operations of an F&B give the same bits in
+   any order that keeps the dependences derived from it, and other bits where one of them is not kept. */
 
 #include "runtime/model/stage.h"
 #include "tests/model/harness.h"
