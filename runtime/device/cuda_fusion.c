@@ -10,46 +10,46 @@
 #include <string.h>
 
 /* Lists longer than one plan are split into several launches. Their tables are not cached; neither are tables that do
-   not fit in memory. Drafts are a few more than an interpreter has F&Bs under way. There are usually fewer lists on a
-   rank (a stage's F beside another's B or I; a stage's pass) than plans. */
-enum { DRAFTS = 16, PLANS = 32, PLACES = 4096, NEARBY = 8, TABLE_MEMORY = 16 << 20 };
+   not fit in memory. There are a few more staging buffers than an interpreter has F&Bs under way, and usually more
+   plans than a rank has lists (a stage's F beside another's B or I; a stage's pass alone). */
+enum { STAGING_BUFFERS = 16, PLANS = 32, CACHE_ENTRIES = 4096, CACHE_PROBES = 8, TABLE_MEMORY = 16 << 20 };
 
-/* Where the host writes a table, and the GPU copies it from. */
-typedef struct Draft {
+/* The host writes a table here, and the GPU copies it from here. */
+typedef struct StagingBuffer {
     char *host;
     CudaEvent *copied;
     bool used;
-} Draft;
+} StagingBuffer;
 
-/* What a table follows from. Bases that the list has not are NULL. */
+/* The cache key of a table: the list and the addresses of its buffers. Bases beyond the list's are NULL. */
 typedef struct TableKey {
     uint64_t list;
     void *bases[OPERATION_BASES];
 } TableKey;
 
-/* The table of a list, on so many blocks. */
-typedef struct KeptTable {
+/* A table in the GPU's memory, for launches on so many blocks. */
+typedef struct CachedTable {
     TableKey key;
     unsigned blocks;
-    ProductClock products; /* what a launch adds to the device's, if that was on and is */
-    Fused fused;           /* the next one; without operations: an empty place */
-} KeptTable;
+    ProductClock products; /* what each launch adds to the device's clock, if that is on */
+    Fused fused;           /* parameters of the next launch; without operations: an empty entry */
+} CachedTable;
 
 struct CudaFusion {
-    const OpList *list; /* that is being collected; NULL: none */
-    size_t index;       /* of its operation that is */
+    const OpList *list; /* the one that is being collected; NULL: none */
+    size_t index;       /* the operation of it that is being collected */
     unsigned blocks;
-    unsigned count, previous;  /* in this launch; the one before of the same operation of the list, +1; 0: none */
-    unsigned *last, last_room; /* [list->count] the last one of each operation of the list, +1; 0: none */
-    Draft drafts[DRAFTS];
+    unsigned count, previous;  /* kernels of this launch; +1, the one before of the same operation; 0: none */
+    unsigned *last, last_room; /* [list->count] +1, the last kernel of each operation; 0: none in this launch */
+    StagingBuffer staging[STAGING_BUFFERS];
     unsigned next;
     FusedShapes shapes;
     FusedPlan plans[PLANS]; /* each empty at first */
     unsigned next_plan;
-    KeptTable *kept, *place; /* PLACES; that of what is collected, NULL: it does not stay */
-    ProductClock before;     /* the device's, when collecting began */
+    CachedTable *cached, *entry; /* [CACHE_ENTRIES]; the entry of what is being collected, NULL: it is not cached */
+    ProductClock before;         /* the device's, when collecting began */
     size_t memory_used;
-    void *host, *memory; /* of all drafts; of tables that stay, behind them of one that does not */
+    void *host, *memory; /* of all staging buffers; of cached tables and, after them, of one that is not cached */
 };
 
 /* clang-format off */
@@ -85,13 +85,13 @@ Status cuda_fusion_open(CudaDevice *cuda, Error *error)
 {
     const size_t most = table_bytes(FUSED_OPERATIONS_MOST, FUSED_RUNS_MOST);
     CudaFusion *fusion = cuda->fusion = calloc(1, sizeof *fusion);
-    if (!fusion || !(fusion->kept = calloc(PLACES, sizeof *fusion->kept)))
+    if (!fusion || !(fusion->cached = calloc(CACHE_ENTRIES, sizeof *fusion->cached)))
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    CUDA_TRY(MallocHost, &fusion->host, DRAFTS * most);
+    CUDA_TRY(MallocHost, &fusion->host, STAGING_BUFFERS * most);
     TRY(cuda_take(TABLE_MEMORY + most, &fusion->memory, error));
-    for (int d = 0; d < DRAFTS; d++) {
-        fusion->drafts[d].host = (char *)fusion->host + (size_t)d * most;
-        CUDA_TRY(EventCreate, &fusion->drafts[d].copied, 0);
+    for (int d = 0; d < STAGING_BUFFERS; d++) {
+        fusion->staging[d].host = (char *)fusion->host + (size_t)d * most;
+        CUDA_TRY(EventCreate, &fusion->staging[d].copied, 0);
     }
     return STATUS_OK;
 }
@@ -101,39 +101,39 @@ void cuda_fusion_close(CudaDevice *cuda)
     CudaFusion *fusion = cuda->fusion;
     if (!fusion)
         return;
-    for (int d = 0; d < DRAFTS; d++)
-        if (fusion->drafts[d].copied)
-            cuda_runtime->EventDestroy(fusion->drafts[d].copied);
+    for (int d = 0; d < STAGING_BUFFERS; d++)
+        if (fusion->staging[d].copied)
+            cuda_runtime->EventDestroy(fusion->staging[d].copied);
     if (fusion->memory)
         cuda_runtime->Free(fusion->memory);
     if (fusion->host)
         cuda_runtime->FreeHost(fusion->host);
     free(fusion->last);
-    free(fusion->kept);
+    free(fusion->cached);
     free(fusion);
 }
 
 void cuda_fusion_forget(CudaDevice *cuda)
 {
     CudaFusion *fusion = cuda->fusion;
-    memset(fusion->kept, 0, PLACES * sizeof *fusion->kept);
+    memset(fusion->cached, 0, CACHE_ENTRIES * sizeof *fusion->cached);
     fusion->memory_used = 0;
 }
 
-/* --- tables that stay --- */
+/* --- cached tables --- */
 
-/* Where the table is or shall be; NULL where there is no place left. */
-static KeptTable *find_place(const CudaDevice *cuda, const TableKey *key, uint32_t bases)
+/* The entry that has this key, or an empty one for it; NULL: there is none left nearby. */
+static CachedTable *find_entry(const CudaDevice *cuda, const TableKey *key, uint32_t bases)
 {
     const CudaFusion *fusion = cuda->fusion;
     const size_t used = sizeof key->list + bases * sizeof *key->bases;
     const uint64_t first = cuda_hash(key, used);
-    for (unsigned i = 0; i < NEARBY; i++) {
-        KeptTable *kept = &fusion->kept[(first + i) % PLACES];
-        if (!kept->fused.operations ||
-            (kept->blocks == fusion->blocks && kept->products.on == cuda->device.products.on &&
-             memcmp(&kept->key, key, used) == 0))
-            return kept;
+    for (unsigned i = 0; i < CACHE_PROBES; i++) {
+        CachedTable *cached = &fusion->cached[(first + i) % CACHE_ENTRIES];
+        if (!cached->fused.operations ||
+            (cached->blocks == fusion->blocks && cached->products.on == cuda->device.products.on &&
+             memcmp(&cached->key, key, used) == 0))
+            return cached;
     }
     return NULL;
 }
@@ -147,20 +147,20 @@ static void turn_counters(Fused *fused)
     fused->cleared = used;
 }
 
-/* --- an F&B --- */
+/* --- a list --- */
 
 bool cuda_fusing(const CudaDevice *cuda) { return cuda->fusion->list; }
 
-/* Its copy was enqueued long ago. */
-static Status await_draft(const Draft *draft, Error *error)
+/* Until the GPU has copied what is in the buffer. Its copy was enqueued long ago, so this hardly ever waits. */
+static Status await_copy(const StagingBuffer *buffer, Error *error)
 {
     CudaError code = CUDA_OK;
-    while (draft->used && (code = cuda_runtime->EventQuery(draft->copied)) == CUDA_NOT_READY)
+    while (buffer->used && (code = cuda_runtime->EventQuery(buffer->copied)) == CUDA_NOT_READY)
         sched_yield();
     return cuda_status(code, "cudaEventQuery", error);
 }
 
-/* The plan for what is collected; the oldest makes place for a new one. */
+/* The plan for what has been collected. A new plan replaces the oldest. */
 static Status find_plan(CudaFusion *fusion, Operation *operations, unsigned element_size, const FusedPlan **found,
                         Error *error)
 {
@@ -191,44 +191,45 @@ static void forget_collected(CudaFusion *fusion)
     memset(fusion->last, 0, fusion->list->count * sizeof *fusion->last);
 }
 
-/* What is collected so far. The stream puts a table that does not stay behind the launch of the one before it. */
+/* Launches what has been collected so far. A table that is not cached overwrites the one before it: the stream copies
+   it after that one's launch. */
 static Status launch_table(CudaDevice *cuda, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
-    Draft *draft = &fusion->drafts[fusion->next];
+    StagingBuffer *buffer = &fusion->staging[fusion->next];
     const unsigned count = fusion->count, counters = counters_of(count);
-    KeptTable *place = fusion->place;
-    fusion->place = NULL;
+    CachedTable *entry = fusion->entry;
+    fusion->entry = NULL;
     if (count == 0)
         return STATUS_OK;
     const FusedPlan *plan;
-    TRY(find_plan(fusion, (Operation *)(void *)draft->host, (unsigned)cuda->device.run->size[ELEMENTS], &plan, error));
+    TRY(find_plan(fusion, (Operation *)(void *)buffer->host, (unsigned)cuda->device.run->size[ELEMENTS], &plan, error));
     const unsigned runs = plan->run_count;
     const size_t bytes = table_bytes(count, runs), counters_at = count * sizeof(Operation);
     const size_t runs_at = counters_at + 2 * counters * sizeof(unsigned);
     if (fusion->memory_used + bytes > TABLE_MEMORY)
-        place = NULL;
-    char *const memory = (char *)fusion->memory + (place ? fusion->memory_used : TABLE_MEMORY);
-    memset(draft->host + counters_at, 0, runs_at - counters_at);
-    memcpy(draft->host + runs_at, plan->runs, runs * sizeof *plan->runs);
+        entry = NULL;
+    char *const memory = (char *)fusion->memory + (entry ? fusion->memory_used : TABLE_MEMORY);
+    memset(buffer->host + counters_at, 0, runs_at - counters_at);
+    memcpy(buffer->host + runs_at, plan->runs, runs * sizeof *plan->runs);
     Fused fused = fused_table(plan, (const Operation *)(void *)memory, (const TileRun *)(void *)(memory + runs_at));
     fused.drawn = (unsigned *)(void *)(memory + counters_at);
     fused.done = fused.drawn + 1;
     fused.cleared = fused.drawn + counters;
     fused.cleared_count = counters;
-    CUDA_TRY(MemcpyAsync, memory, draft->host, runs_at + runs * sizeof *plan->runs, cuda->streams[QUEUE_COMPUTE]);
-    CUDA_TRY(EventRecord, draft->copied, cuda->streams[QUEUE_COMPUTE]);
-    draft->used = true;
-    fusion->next = (fusion->next + 1) % DRAFTS;
+    CUDA_TRY(MemcpyAsync, memory, buffer->host, runs_at + runs * sizeof *plan->runs, cuda->streams[QUEUE_COMPUTE]);
+    CUDA_TRY(EventRecord, buffer->copied, cuda->streams[QUEUE_COMPUTE]);
+    buffer->used = true;
+    fusion->next = (fusion->next + 1) % STAGING_BUFFERS;
     forget_collected(fusion);
     TRY(launch_fused_kernel(cuda, fusion->blocks, &fused, error));
-    if (place) {
+    if (entry) {
         fusion->memory_used += bytes;
         turn_counters(&fused);
-        place->fused = fused;
-        place->products = cuda->device.products;
-        place->products.calls -= fusion->before.calls;
-        place->products.operations -= fusion->before.operations;
+        entry->fused = fused;
+        entry->products = cuda->device.products;
+        entry->products.calls -= fusion->before.calls;
+        entry->products.operations -= fusion->before.operations;
     }
     return STATUS_OK;
 }
@@ -247,12 +248,12 @@ static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t w
     return left < all ? all - left : 1;
 }
 
-static Status launch_again(CudaDevice *cuda, KeptTable *place, Error *error)
+static Status launch_again(CudaDevice *cuda, CachedTable *entry, Error *error)
 {
-    cuda->device.products.calls += place->products.calls;
-    cuda->device.products.operations += place->products.operations;
-    TRY(launch_fused_kernel(cuda, cuda->fusion->blocks, &place->fused, error));
-    turn_counters(&place->fused);
+    cuda->device.products.calls += entry->products.calls;
+    cuda->device.products.operations += entry->products.operations;
+    TRY(launch_fused_kernel(cuda, cuda->fusion->blocks, &entry->fused, error));
+    turn_counters(&entry->fused);
     return STATUS_OK;
 }
 
@@ -274,12 +275,12 @@ static Status run(Device *device, const OpList *list, void *const *bases, uint32
     TableKey key = {.list = list->number};
     memcpy(key.bases, bases, list->bases * sizeof *bases);
     fusion->blocks = blocks_beside(cuda, share, whole);
-    KeptTable *place = fusion->place = find_place(cuda, &key, list->bases);
-    if (place && place->fused.operations)
-        return launch_again(cuda, place, error);
-    if (place) {
-        place->key = key;
-        place->blocks = fusion->blocks;
+    CachedTable *entry = fusion->entry = find_entry(cuda, &key, list->bases);
+    if (entry && entry->fused.operations)
+        return launch_again(cuda, entry, error);
+    if (entry) {
+        entry->key = key;
+        entry->blocks = fusion->blocks;
     }
     if (fusion->last_room < list->count) {
         unsigned *last = realloc(fusion->last, list->count * sizeof *last);
@@ -298,7 +299,7 @@ static Status run(Device *device, const OpList *list, void *const *bases, uint32
 /* 3 us at a third of what tensor cores do at best. */
 const DeviceFusion cuda_fusion = {.small = 1e9, .run = run};
 
-/* --- its operations --- */
+/* --- its kernels --- */
 
 static void come_after(Operation *operation, unsigned other)
 {
@@ -312,13 +313,13 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *er
     if (!kind_of[kernel])
         return error_set(error, STATUS_RUN_FAILED, "kernel %d of a list is none that a fused launch has", kernel);
     if (fusion->count == FUSED_OPERATIONS_MOST) {
-        fusion->place = NULL; /* not all of it is in one table */
+        fusion->entry = NULL; /* the list does not fit into one table */
         TRY(launch_table(cuda, error));
     }
-    Draft *draft = &fusion->drafts[fusion->next];
+    StagingBuffer *buffer = &fusion->staging[fusion->next];
     if (fusion->count == 0)
-        TRY(await_draft(draft, error));
-    Operation *operations = (Operation *)(void *)draft->host, *operation = &operations[fusion->count++];
+        TRY(await_copy(buffer, error));
+    Operation *operations = (Operation *)(void *)buffer->host, *operation = &operations[fusion->count++];
     operation->kind = (OperationKind)(kind_of[kernel] - 1);
     operation->after_count = 0;
     memcpy(&operation->of, parameters, parameter_bytes[operation->kind]);
