@@ -113,6 +113,9 @@ typedef struct StagePair {
 } StagePair;
 
 Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error);
+/* Makes the list of operations that stage_overlap runs for such a pair; otherwise its first call does. The buffers of
+   the pair do not count. */
+Status stage_prepare_overlap(const StagePair *pair, const Recipe *recipe, Error *error);
 
 /* What the parts of stages have taken, in nanoseconds, summed up over all that ran. Zero at first; whoever reads it
    resets it. */

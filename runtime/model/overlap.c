@@ -137,6 +137,12 @@ Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **l
     return make_list(pair, recipe, list, error);
 }
 
+Status stage_prepare_overlap(const StagePair *pair, const Recipe *recipe, Error *error)
+{
+    PairList *list;
+    return stage_pair_list(pair, recipe, &list, error);
+}
+
 static Status run_parts(const StagePair *pair, const PairList *list, void *const *bases, Error *error)
 {
     size_t begin = 0;

@@ -258,6 +258,33 @@ static Status check_memory(Rank *rank, Error *error)
                      *pool->name ? " (of a container or a job)" : "", (double)pool->free / gibibyte);
 }
 
+const Recipe *rank_recipe(const Rank *rank)
+{
+    static const Recipe unsaid; /* F, then B: the device finds what can run at once */
+    const Recipe *recipe = rank->session->loaded->program->recipe;
+    if (!rank->passes->overlap || rank->session->options->in_turn)
+        return NULL;
+    return recipe ? recipe : rank->device->run->fusion ? &unsaid : NULL;
+}
+
+/* Everything that an F&B needs but its addresses. */
+static Status prepare_overlaps(const Rank *rank, Error *error)
+{
+    const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
+    const bool computes = rank->passes->prepare_overlap && !rank->session->options->simulated;
+    const Recipe *recipe = computes ? rank_recipe(rank) : NULL;
+    for (uint32_t i = 0; recipe && i < own->instruction_count; i++) {
+        const Instruction *forward = &own->instructions[i], *backward = forward->second;
+        if (!backward)
+            continue;
+        const StagePair pair = {.forward = rank->chunks[forward->chunk].stage,
+                                .backward = rank->chunks[backward->chunk].stage,
+                                .weights = backward->opcode == OP_BACKWARD};
+        TRY(rank->passes->prepare_overlap(&pair, recipe, error));
+    }
+    return STATUS_OK;
+}
+
 Status rank_bind(Rank *rank, Error *error)
 {
     if (!make_tables(rank))
@@ -295,7 +322,7 @@ Status rank_bind(Rank *rank, Error *error)
         rank->messages[i] = (Message){.block = &rank->blocks[i], .bytes = rank->message_bytes};
     for (uint32_t c = 0; c < rank->chunk_count && rank->chunks[c].stage; c++)
         TRY(stage_initialize(rank->chunks[c].stage, &rank->chunks[c].weights, error));
-    return STATUS_OK;
+    return prepare_overlaps(rank, error);
 }
 
 void rank_release(Rank *rank)

@@ -141,6 +141,8 @@ static inline const RankRecord *rank_record(const Rank *rank, uint32_t other)
 /* --- bind.c: a rank's stages and memory, by the slot plan. After it nothing is allocated any more --- */
 
 Status rank_bind(Rank *rank, Error *error);
+/* The recipe by which the rank runs its F&Bs; NULL: their halves run in turn. */
+const Recipe *rank_recipe(const Rank *rank);
 void rank_release(Rank *rank);
 /* Draws the data of a step, or of round `step` over the held-out data. */
 Status rank_fill(Rank *rank, uint64_t step, bool held_out, Error *error);

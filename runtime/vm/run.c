@@ -97,10 +97,9 @@ static Status run_in_turn(Rank *rank, const Instruction *pair, Error *error)
 
 EXECUTE(OVERLAP)
 {
-    static const Recipe unsaid; /* F, then B: the device finds what can run at once */
     const Instruction *backward = instruction->second;
-    const Recipe *recipe = rank->session->loaded->program->recipe;
-    if (!rank->passes->overlap || rank->session->options->in_turn || (!recipe && !rank->device->run->fusion))
+    const Recipe *recipe = rank_recipe(rank);
+    if (!recipe)
         return run_in_turn(rank, instruction, error);
     const StagePair pair = {
         .forward = rank->chunks[instruction->chunk].stage,
@@ -109,7 +108,7 @@ EXECUTE(OVERLAP)
         .backward_buffers = backward_buffers(rank, backward),
         .weights = backward->opcode == OP_BACKWARD,
     };
-    return rank->passes->overlap(&pair, recipe ? recipe : &unsaid, error);
+    return rank->passes->overlap(&pair, recipe, error);
 }
 
 static Message *message_to_post(const Rank *rank, const Instruction *instruction, bool is_send)

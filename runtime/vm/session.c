@@ -194,6 +194,7 @@ static const Passes model_passes = {
     .backward_input = stage_backward_input,
     .backward_weight = stage_backward_weight,
     .overlap = stage_overlap,
+    .prepare_overlap = stage_prepare_overlap,
 };
 
 Status session_open(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Session **opened,

@@ -134,6 +134,8 @@ typedef struct Passes {
     Status (*backward_input)(Stage *stage, const PassBuffers *buffers, Error *error);
     Status (*backward_weight)(Stage *stage, const PassBuffers *buffers, Error *error);
     Status (*overlap)(const StagePair *pair, const Recipe *recipe, Error *error); /* NULL: the halves run in turn */
+    Status (*prepare_overlap)(const StagePair *pair, const Recipe *recipe,
+                              Error *error); /* before steps; NULL: nothing */
 } Passes;
 
 /* --- session.c --- */
