@@ -207,7 +207,7 @@ static void synchronous(Line *line)
 static bool add(Line *line, uint32_t rank, const Instruction *instruction)
 {
     const RankProgram *from = &line->program->ranks[rank];
-    const Opcode opcode = opcode_is_forward(instruction->opcode) ? OP_FORWARD : (Opcode)instruction->opcode;
+    const uint8_t opcode = opcode_is_forward(instruction->opcode) ? OP_FORWARD : instruction->opcode;
     if (!opcode_is_pass(opcode) && opcode != OP_REDUCE && opcode != OP_RENEW)
         return true;
     const Chunk *chunk = &from->chunks[instruction->chunk];
