@@ -21,10 +21,14 @@ void op_append(OpList *list, const Op *op)
         list->ops = ops;
         list->room = room;
     }
-    list->ops[list->count++] = *op;
-    for (int i = 0; i < OPERATION_OPERANDS; i++)
-        if (op->operands[i].base > list->bases)
-            list->bases = op->operands[i].base;
+    Op *own = &list->ops[list->count++];
+    *own = *op;
+    for (int i = 0; i < OPERATION_OPERANDS; i++) {
+        if (op_info[op->kind].operands[i].effect == EFFECT_NONE)
+            own->operands[i] = no_address; /* an initialiser that names fewer operands leaves the others as they are */
+        if (own->operands[i].base > list->bases)
+            list->bases = own->operands[i].base;
+    }
 }
 
 void op_list_free(OpList *list)

@@ -34,7 +34,7 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
     OpList list = {0};
     op.kind = kind;
     for (uint32_t i = 0; i < OPERATION_OPERANDS; i++)
-        op.operands[i].base = memory->operands[i] ? i + 1 : 0;
+        op.operands[i].base = op_info[kind].operands[i].effect && memory->operands[i] ? i + 1 : 0;
     op_append(&list, &op);
     Status status = op_list_finish(&list, device, failure);
     if (status == STATUS_OK)
