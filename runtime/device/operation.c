@@ -69,7 +69,7 @@ static bool order_one(OpList *list, size_t index, bool *before)
             continue;
         if (op->after_count == OPERATION_AFTER_MOST)
             return false;
-        op->after[op->after_count++] = (uint16_t)j;
+        op->after[op->after_count++] = (uint32_t)j;
         own[j] = true;
         for (size_t k = 0; k < j && !may_be_left_out(&list->ops[j]); k++)
             own[k] = own[k] || before[j * list->count + k];
@@ -77,19 +77,30 @@ static bool order_one(OpList *list, size_t index, bool *before)
     return true;
 }
 
-Status op_list_finish(OpList *list, Device *device, Error *error)
+static Status derive_order(OpList *list, Error *error)
 {
-    bool *before = list->failed ? NULL : calloc(list->count + 1, list->count + 1);
+    bool *before = calloc(list->count + 1, list->count + 1);
     if (!before)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    bool ordered = list->count <= UINT16_MAX && list->bases <= OPERATION_BASES;
-    for (size_t i = 0; ordered && i < list->count; i++)
-        ordered = order_one(list, i, before);
+    size_t i = 0;
+    while (i < list->count && order_one(list, i, before))
+        i++;
     free(before);
+    return i == list->count ? STATUS_OK
+                            : error_set(error, STATUS_RUN_FAILED,
+                                        "operation %zu of a list, %s, comes directly after more than %d others", i,
+                                        op_info[list->ops[i].kind].name, OPERATION_AFTER_MOST);
+}
+
+Status op_list_finish(OpList *list, Device *device, bool at_once, Error *error)
+{
+    if (list->failed)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    if (list->bases > OPERATION_BASES)
+        return error_set(error, STATUS_RUN_FAILED, "a list of operations has %u bases; it may have %d", list->bases,
+                         OPERATION_BASES);
     list->number = ++device->lists;
-    return ordered ? STATUS_OK
-                   : error_set(error, STATUS_RUN_FAILED, "%zu operations, of which one comes after too many others",
-                               list->count);
+    return at_once ? derive_order(list, error) : STATUS_OK;
 }
 
 /* False: the operation is left out, as nobody wants what it would write. */

@@ -68,8 +68,8 @@ typedef struct Op {
 #include "runtime/device/operations.def"
         Address operands[OPERATION_OPERANDS];
     };
-    /* The operations of the list that it comes directly after. Filled in by op_list_finish */
-    uint16_t after[OPERATION_AFTER_MOST], after_count;
+    /* The operations of the list that it comes directly after. Filled in by op_list_finish, `at_once` */
+    uint32_t after[OPERATION_AFTER_MOST], after_count;
 } Op;
 
 /* Where the operands of one operation are. */
@@ -98,12 +98,14 @@ void op_append(OpList *list, const Op *op);
     op_append(list, &(Op){.kind = OPERATION_##name, .kernel = (its_kernel), .name = {__VA_ARGS__}})
 void op_list_free(OpList *list);
 
-/* Derives, from what operations read, write and add to, which others each comes after: it reads what they wrote (read
-   after write), writes what they read or wrote (write after read, write after write), or adds to what they add to, so
-   that sums are made in the order of the list. Operands are the same memory if their addresses are equal; otherwise
-   they do not overlap. Of what follows from others nothing is noted. The list must not change afterwards.
-   STATUS_RUN_FAILED: no memory, now or for an earlier op_append; or too many others. */
-Status op_list_finish(OpList *list, Device *device, Error *error);
+/* Numbers a list that is complete: it must not change afterwards. `at_once`: also derives, for a device that runs
+   operations of the list at once (DeviceFusion), which others each comes after. An operation reads what they wrote
+   (read after write), writes what they read or wrote (write after read, write after write), or adds to what they add
+   to, so that sums are made in the order of the list. Operands are the same memory if their addresses are equal;
+   otherwise they do not overlap. Of what follows from others nothing is noted. Time and memory for that grow with the
+   square of the list. STATUS_RUN_FAILED: no memory, now or for an earlier op_append; more than OPERATION_BASES, or more
+   than OPERATION_AFTER_MOST others. */
+Status op_list_finish(OpList *list, Device *device, bool at_once, Error *error);
 
 /* Runs operations begin .. end - 1 of the list in their order. An operand is `offset` bytes behind bases[base - 1], or
    NULL where that base is. STATUS_RUN_FAILED also names an operand that is needed and NULL. */

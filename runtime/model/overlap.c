@@ -116,20 +116,21 @@ static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **
     PairList *made = calloc(1, sizeof *made + parts * sizeof *made->parts);
     if (!made)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    made->backward = pair->backward->number;
+    made->backward = pair->backward->lists[RECIPE_F].number;
     made->weights = pair->weights;
     made->recipe = *recipe;
     Overlap o = {.pair = pair, .made = made, .backward = pair->backward->part_count};
     append_all(&o, recipe);
     made->next = pair->forward->pairs;
     pair->forward->pairs = *list = made;
-    return op_list_finish(&made->list, pair->forward->device, error);
+    Device *device = pair->forward->device;
+    return op_list_finish(&made->list, device, device->run->fusion != NULL, error);
 }
 
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error)
 {
     for (PairList *known = pair->forward->pairs; known; known = known->next)
-        if (known->backward == pair->backward->number && known->weights == pair->weights &&
+        if (known->backward == pair->backward->lists[RECIPE_F].number && known->weights == pair->weights &&
             memcmp(&known->recipe, recipe, sizeof *recipe) == 0) {
             *list = known;
             return STATUS_OK;
@@ -149,10 +150,7 @@ static Status run_parts(const StagePair *pair, const PairList *list, void *const
     for (size_t i = 0; i < list->part_count; begin = list->parts[i++].end) {
         const PairPart *part = &list->parts[i];
         const Stage *stage = part->pass == RECIPE_F ? pair->forward : pair->backward;
-        const int64_t begun = stage->times ? clock_nanoseconds() : 0;
-        TRY(op_run(stage->device, &list->list, begin, part->end, bases, error));
-        if (stage->times)
-            stage_note_time(stage, part->index, (int)part->pass, begun);
+        TRY(stage_run_part(stage, part->index, part->pass, &list->list, begin, part->end, bases, error));
     }
     return STATUS_OK;
 }

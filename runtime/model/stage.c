@@ -133,8 +133,7 @@ Status stage_list_operations(Stage *stage, Error *error)
         list_part(stage, stage->part_count - 1 - i, RECIPE_W);
     }
     for (int pass = 0; pass < RECIPE_PASSES; pass++)
-        TRY(op_list_finish(&stage->lists[pass], stage->device, error));
-    stage->number = stage->lists[RECIPE_F].number;
+        TRY(op_list_finish(&stage->lists[pass], stage->device, stage->small, error));
     return STATUS_OK;
 }
 
@@ -216,13 +215,11 @@ void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun)
     time->count++;
 }
 
-static Status run_part(const Stage *stage, size_t index, RecipePass pass, const PassBuffers *buffers, Error *error)
+Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const OpList *list, size_t begin, size_t end,
+                      void *const *bases, Error *error)
 {
-    const Part *part = &stage->parts[index];
     const int64_t begun = stage->times ? clock_nanoseconds() : 0;
-    void *bases[PASS_BASES];
-    memcpy(bases, buffers, sizeof bases);
-    TRY(op_run(stage->device, &stage->lists[pass], part->ops[pass].begin, part->ops[pass].end, bases, error));
+    TRY(op_run(stage->device, list, begin, end, bases, error));
     if (stage->times)
         stage_note_time(stage, index, (int)pass, begun);
     return STATUS_OK;
@@ -233,13 +230,16 @@ void stage_time_parts(Stage *stage, PartTimes *times) { stage->times = times; }
 static Status run_pass(const Stage *stage, RecipePass pass, const PassBuffers *buffers, Error *error)
 {
     Device *device = stage->device;
-    if (stage->small && !device->in_turn) {
-        void *bases[PASS_BASES];
-        memcpy(bases, buffers, sizeof bases);
-        return device->run->fusion->run(device, &stage->lists[pass], bases, 0, 0, error);
+    const OpList *list = &stage->lists[pass];
+    void *bases[PASS_BASES];
+    memcpy(bases, buffers, sizeof bases);
+    if (stage->small && !device->in_turn)
+        return device->run->fusion->run(device, list, bases, 0, 0, error);
+    for (size_t i = 0; i < stage->part_count; i++) {
+        const size_t index = pass == RECIPE_F ? i : stage->part_count - 1 - i;
+        const Part *part = &stage->parts[index];
+        TRY(stage_run_part(stage, index, pass, list, part->ops[pass].begin, part->ops[pass].end, bases, error));
     }
-    for (size_t i = 0; i < stage->part_count; i++)
-        TRY(run_part(stage, pass == RECIPE_F ? i : stage->part_count - 1 - i, pass, buffers, error));
     return STATUS_OK;
 }
 

@@ -30,7 +30,7 @@ typedef struct PairPart {
 typedef struct PairList PairList;
 struct PairList {
     PairList *next;
-    uint64_t backward; /* number of the stage */
+    uint64_t backward; /* number of the backward stage's list of F, which no other stage of the device has had */
     bool weights;
     Recipe recipe;
     OpList list;
@@ -41,7 +41,6 @@ struct PairList {
 struct Stage {
     ModelConfig config;
     Device *device;
-    uint64_t number; /* that of its list of F, which no other stage of the device has had */
     StageSizes sizes;
     bool first;                  /* of the model: no dx */
     bool small;                  /* DeviceFusion */
@@ -56,6 +55,10 @@ struct Stage {
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error);
 /* Makes the lists of a stage that is laid out: F from the first component to the last, I and W back. */
 Status stage_list_operations(Stage *stage, Error *error);
+/* Runs operations begin .. end - 1 of a list, a pass of the `index`-th component, and notes their time if the stage's
+   parts are timed. */
+Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const OpList *list, size_t begin, size_t end,
+                      void *const *bases, Error *error);
 /* The `index`-th component has run a pass (RECIPE_F, ...) since `begun`; for a stage whose parts are timed. */
 void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun);
 

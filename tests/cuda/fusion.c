@@ -549,7 +549,7 @@ static void test_shared_gradients(void **state)
         APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_dw, at_bias);
         APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_other, no_address); /* waits for nothing */
         APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_dw, at_bias);
-        OK(op_list_finish(&list, device, error));
+        OK(op_list_finish(&list, device, true, error));
         assert_int_equal(list.ops[1].after_count, 0);
         assert_int_equal(list.ops[2].after_count, 1);
         OK(run->fusion->run(device, &list, bases, 0, 0, error));

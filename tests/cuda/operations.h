@@ -36,7 +36,7 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
     for (uint32_t i = 0; i < OPERATION_OPERANDS; i++)
         op.operands[i].base = op_info[kind].operands[i].effect && memory->operands[i] ? i + 1 : 0;
     op_append(&list, &op);
-    Status status = op_list_finish(&list, device, failure);
+    Status status = op_list_finish(&list, device, true, failure);
     if (status == STATUS_OK)
         status = device->run->fusion->run(device, &list, memory->operands, 0, 0, failure);
     op_list_free(&list);

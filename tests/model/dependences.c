@@ -189,6 +189,7 @@ static void check_pair(Device *device, const ModelConfig *config, uint32_t forwa
     for (int s = 0; s < 2; s++)
         add_regions(&subject, stage_sizes(stages[s]), &slots[s].buffers);
     OK(stage_pair_list(&subject.pair, &layer, &subject.list, error));
+    OK(op_list_finish(&subject.list->list, device, true, error)); /* the CPU device runs one after the other */
     run_in_turn(&subject);
     check_random_orders(&subject);
     check_each_is_needed(&subject);
@@ -238,7 +239,7 @@ static void additions_keep_their_order(void **state)
     APPEND(&list, linear_backward_weight, NULL, x, dy, beside, no_address);
     APPEND(&list, linear_backward_weight, NULL, x, dy, dw, no_address);
     APPEND(&list, linear_backward_weight, NULL, x, dy, dw, bias);
-    OK(op_list_finish(&list, device, error));
+    OK(op_list_finish(&list, device, true, error));
     assert_int_equal(list.ops[0].after_count, 0);
     assert_int_equal(list.ops[1].after_count, 0);
     assert_int_equal(list.ops[2].after_count, 1);
@@ -249,12 +250,29 @@ static void additions_keep_their_order(void **state)
     device_close(device);
 }
 
+/* A device that runs one operation after the other is not kept waiting for an order that it does not use. */
+static void a_list_may_be_long(void **state)
+{
+    (void)state;
+    enum { LONG = 200000 };
+    Device *device;
+    OK(device_open("cpu", 0, &device, error));
+    OpList list = {0};
+    for (int i = 0; i < LONG; i++)
+        op_append(&list, &(Op){.kind = OPERATION_copy, .count = 1, .copy = {{1, 0}, {2, 0}}});
+    OK(op_list_finish(&list, device, false, error));
+    assert_int_equal(list.count, LONG);
+    op_list_free(&list);
+    device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dependences_of_a_gpt),
         cmocka_unit_test(dependences_of_an_mlp),
         cmocka_unit_test(additions_keep_their_order),
+        cmocka_unit_test(a_list_may_be_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
