@@ -6,6 +6,7 @@
 #include "runtime/model/model.h"
 #include "tests/bench/no_cuda.h"
 #include "tests/gpu/run/measure.h"
+#include "tests/model/recipes.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -117,15 +118,6 @@ static int64_t own_time(void)
 
 static void measure(unsigned layers, unsigned hidden, unsigned sequence)
 {
-    static const Recipe recipe = {
-        .entries = {{{RECIPE_ATTENTION, RECIPE_F},
-                     {RECIPE_MLP, RECIPE_B},
-                     {RECIPE_MLP, RECIPE_W},
-                     {RECIPE_MLP, RECIPE_F},
-                     {RECIPE_ATTENTION, RECIPE_B},
-                     {RECIPE_ATTENTION, RECIPE_W}}},
-        .counts = {6},
-    };
     ModelConfig config;
     Device *device;
     Stage *stage;
@@ -142,7 +134,7 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
                                .backward_buffers = far_buffers(stage_sizes(stage)),
                                .weights = true};
     int64_t begun = own_time();
-    OK(stage_overlap(&pairs[0], &recipe, &error));
+    OK(stage_overlap(&pairs[0], &published, &error));
     const double first = (double)(own_time() - begun);
     for (Way way = IN_TURN; way < WAYS; way++) {
         double each = INFINITY; /* of the best batch: the machine may be others', too */
@@ -152,7 +144,7 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
             begun = own_time();
             for (int i = 0; i < TIMED; i++)
                 if (way == FUSED)
-                    OK(stage_overlap(&pairs[i % 2], &recipe, &error));
+                    OK(stage_overlap(&pairs[i % 2], &published, &error));
                 else
                     apart(&pairs[i % 2]);
             const double now = (double)(own_time() - begun) / TIMED;

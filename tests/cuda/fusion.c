@@ -5,6 +5,7 @@
 #include "tests/cuda/runs.h"
 #include "tests/device/run_op.h"
 #include "tests/model/harness.h"
+#include "tests/model/recipes.h"
 
 #include <glob.h>
 
@@ -20,15 +21,6 @@ typedef struct Work {
 } Work;
 
 static const Recipe unsaid;
-static const Recipe published = {
-    .entries = {{{RECIPE_ATTENTION, RECIPE_F},
-                 {RECIPE_MLP, RECIPE_B},
-                 {RECIPE_MLP, RECIPE_W},
-                 {RECIPE_MLP, RECIPE_F},
-                 {RECIPE_ATTENTION, RECIPE_B},
-                 {RECIPE_ATTENTION, RECIPE_W}}},
-    .counts = {6},
-};
 
 static Work begin_work(const char *layers)
 {

@@ -201,20 +201,8 @@ static void test_silent(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    char path[PATH_MAX];
-    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
-    snprintf(path, sizeof path, "%s/tests/cuda/fake/dprun", build);
-    snprintf(dpc, sizeof dpc, "%s/dpc", build);
-    if (!realpath(path, dprun) || !mkdtemp(folder))
-        return -1;
-    snprintf(program, sizeof program, "%s/prog.bin", folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return finish(start("rm -rf %s", folder));
+    snprintf(dpc, sizeof dpc, "%s/dpc", getenv("BUILD") ? getenv("BUILD") : "build");
+    return make_folder("tests/cuda/fake/dprun") ? 0 : -1;
 }
 
 int main(void)
@@ -226,5 +214,5 @@ int main(void)
         cmocka_unit_test(test_failures),     cmocka_unit_test(test_killed),        cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_silent),
     };
-    return cmocka_run_group_tests_name("processes", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("processes", tests, set_up, remove_folder);
 }

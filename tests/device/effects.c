@@ -2,26 +2,9 @@
    does not depend on what was there; what it is said to add to or to change does. Found out by running every operation
    on the CPU device and the oracle, with one operand changed at a time. */
 
-#include "runtime/device/device.h"
-#include "runtime/model/random.h"
+#include "tests/device/pair.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define OK(call)                                                \
-    do {                                                        \
-        Error error = {""};                                     \
-        if ((call) != STATUS_OK)                                \
-            fail_msg("%s:%d: %s", #call, __LINE__, error.text); \
-    } while (0)
-
-static Device *devices[2];
-enum { DEVICES = sizeof devices / sizeof *devices };
 
 enum { ROWS = 6, COLUMNS = 8, OUTPUTS = 12, SEQUENCE = 3, HEADS = 2, NUMBERS = 40, TABLE_ROWS = 8 };
 enum { IN = ROWS * COLUMNS, OUT = ROWS * OUTPUTS, WEIGHTS = COLUMNS * OUTPUTS, CONTEXT = -1 };
@@ -234,14 +217,14 @@ static int open_devices(void **state)
 {
     (void)state;
     Error error = {""};
-    return device_open("cpu", 0, &devices[0], &error) || device_open("oracle", 0, &devices[1], &error);
+    return device_open("cpu", 0, &devices[TESTED], &error) || device_open("oracle", 0, &devices[ORACLE], &error);
 }
 
 static int close_devices(void **state)
 {
     (void)state;
-    device_close(devices[0]);
-    device_close(devices[1]);
+    device_close(devices[TESTED]);
+    device_close(devices[ORACLE]);
     return 0;
 }
 

@@ -115,7 +115,7 @@ static void test_gelu(void **state)
             BOTH_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dx.at[d]);
             BOTH_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dy.at[d]);
             assert_memory_equal(dx.at[CPU], in_place.at[CPU], count * sizeof(float));
-            /* of x: near 0 on its left, y is no measure */
+            /* relative to x: left of 0, y is so near 0 that it is no measure */
             assert_within(y, 1e-5 * (double)deviation, "gelu forward", rows, columns);
             assert_within(dx, 1e-5, "gelu dx", rows, columns);
             release(x), release(y), release(dx), release(in_place);

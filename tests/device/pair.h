@@ -33,7 +33,7 @@ typedef struct Tensor {
 } Tensor;
 
 /* The values are those that the tested device can hold, on both. */
-static Tensor tensor_of(NumberKind kind, size_t count, float *values)
+static inline Tensor tensor_of(NumberKind kind, size_t count, float *values)
 {
     Tensor tensor = {.kind = kind, .count = count};
     for (int d = 0; d < DEVICES; d++) {
@@ -45,7 +45,7 @@ static Tensor tensor_of(NumberKind kind, size_t count, float *values)
     return tensor;
 }
 
-static Tensor filled(NumberKind kind, size_t count, float deviation, float offset)
+static inline Tensor filled(NumberKind kind, size_t count, float deviation, float offset)
 {
     float *values = malloc(count * sizeof *values + 1);
     next_key++;
@@ -56,16 +56,16 @@ static Tensor filled(NumberKind kind, size_t count, float deviation, float offse
     return tensor;
 }
 
-static Tensor normal(size_t count) { return filled(ELEMENTS, count, 1, 0); }
-static Tensor poisoned(NumberKind kind, size_t count) { return filled(kind, count, 0, NAN); }
+static inline Tensor normal(size_t count) { return filled(ELEMENTS, count, 1, 0); }
+static inline Tensor poisoned(NumberKind kind, size_t count) { return filled(kind, count, 0, NAN); }
 
-static void release(Tensor tensor)
+static inline void release(Tensor tensor)
 {
     for (int d = 0; d < DEVICES; d++)
         devices[d]->run->deallocate(devices[d], tensor.at[d]);
 }
 
-static void kernels_for(KernelShape shape, const Kernel **kernels)
+static inline void kernels_for(KernelShape shape, const Kernel **kernels)
 {
     for (int d = 0; d < DEVICES; d++)
         OK(device_kernel(devices[d], &shape, &kernels[d], &error));

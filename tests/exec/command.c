@@ -518,22 +518,12 @@ static void test_stopped(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    char path[PATH_MAX];
-    const char *build = getenv("BUILD") ? getenv("BUILD") : "build";
-    snprintf(path, sizeof path, "%s/dprun", build);
-    if (!realpath(path, dprun) || !mkdtemp(folder))
+    if (!make_folder("dprun"))
         return -1;
     Arena arena = {0};
-    snprintf(program, sizeof program, "%s/prog.bin", folder);
     write_program(pipeline_program(&arena, RANKS, 2, RANKS), program);
     arena_free(&arena);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return finish(start("rm -rf %s", folder));
 }
 
 int main(void)
@@ -568,5 +558,5 @@ int main(void)
         cmocka_unit_test(test_one_cannot_start),
         cmocka_unit_test(test_guard_of_careless_parent),
     };
-    return cmocka_run_group_tests_name("command", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("command", tests, set_up, remove_folder);
 }

@@ -90,18 +90,7 @@ static void test_standard_output(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/dprun", getenv("BUILD") ? getenv("BUILD") : "build");
-    if (!realpath(path, dprun) || !mkdtemp(folder))
-        return -1;
-    snprintf(program, sizeof program, "%s/prog.bin", folder);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    return finish(start("rm -rf %s", folder));
+    return make_folder("dprun") ? 0 : -1;
 }
 
 int main(void)
@@ -113,5 +102,5 @@ int main(void)
         cmocka_unit_test(test_asynchronous),
         cmocka_unit_test(test_standard_output),
     };
-    return cmocka_run_group_tests_name("diverged", tests, set_up, tear_down);
+    return cmocka_run_group_tests_name("diverged", tests, set_up, remove_folder);
 }

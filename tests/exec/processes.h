@@ -168,4 +168,22 @@ static inline bool is_alive(pid_t process)
     return true;
 }
 
+/* The folder of a test program and, in `dprun`, the path of the program at `built` in the folder of builds. False:
+   there is no such program. */
+static inline bool make_folder(const char *built)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", getenv("BUILD") ? getenv("BUILD") : "build", built);
+    if (!realpath(path, dprun) || !mkdtemp(folder))
+        return false;
+    snprintf(program, sizeof program, "%s/prog.bin", folder);
+    return true;
+}
+
+static inline int remove_folder(void **state)
+{
+    (void)state;
+    return finish(start("rm -rf %s", folder));
+}
+
 #endif

@@ -3,6 +3,7 @@
 
 #include "runtime/model/stage.h"
 #include "tests/gpu/run/measure.h"
+#include "tests/model/recipes.h"
 
 #include <string.h>
 
@@ -10,17 +11,6 @@ enum { WARM = 3, TIMED = 20, STREAMS = 2 };
 
 typedef enum Way { IN_TURN, TWO_STREAMS, ALONE, FUSED, WAYS } Way;
 static const char *const names[WAYS] = {"in_turn", "two_streams", "alone", "fused"};
-
-/* As in schedules/dualpipe.dps. */
-static const Recipe recipe = {
-    .entries = {{{RECIPE_ATTENTION, RECIPE_F},
-                 {RECIPE_MLP, RECIPE_B},
-                 {RECIPE_MLP, RECIPE_W},
-                 {RECIPE_MLP, RECIPE_F},
-                 {RECIPE_ATTENTION, RECIPE_B},
-                 {RECIPE_ATTENTION, RECIPE_W}}},
-    .counts = {6},
-};
 
 typedef struct Work {
     Device *devices[STREAMS]; /* the second one for a backward beside a forward of the first */
@@ -61,7 +51,7 @@ static void work_on(Work *work, Way way)
 {
     const StagePair *pair = &work->pair;
     if (way == FUSED) {
-        OK(stage_overlap(pair, &recipe, &error));
+        OK(stage_overlap(pair, &published, &error));
         return;
     }
     Stage *backward = way == TWO_STREAMS ? work->stages[1] : pair->backward;

@@ -1,0 +1,17 @@
+#ifndef TESTS_MODEL_RECIPES_H
+#define TESTS_MODEL_RECIPES_H
+
+#include "runtime/base/recipe.h"
+
+/* What computes in the F&B of schedules/dualpipe.dps, in its order. */
+static const Recipe published = {
+    .entries = {{{RECIPE_ATTENTION, RECIPE_F},
+                 {RECIPE_MLP, RECIPE_B},
+                 {RECIPE_MLP, RECIPE_W},
+                 {RECIPE_MLP, RECIPE_F},
+                 {RECIPE_ATTENTION, RECIPE_B},
+                 {RECIPE_ATTENTION, RECIPE_W}}},
+    .counts = {6},
+};
+
+#endif
