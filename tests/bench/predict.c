@@ -6,16 +6,17 @@
    1F1B's profile GPipe is predicted 7 % too short. DualPipe lies between the two, so it is the one that is
    profiled.
 
-   The machine may be shared, and now fast, now slow, for longer than a run takes. So all of it is done in
-   rounds, before other programs where that is allowed. Of the rounds the fastest counts, for the profile and
-   for each schedule. */
+   The machine may be shared, and now fast, now slow, often for longer than a run takes. So a round is short: a
+   profile and a run of each schedule within a few seconds, before other programs where that is allowed. Each round
+   gives the ratio of prediction and measurement for each schedule. The median of the rounds counts, and the quartiles
+   say how far it can be trusted. */
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SCHEDULES = 5, ROUNDS = 5, STEPS = 200, LINE_BYTES = 1 << 16, COMMAND_BYTES = 1024 };
+enum { SCHEDULES = 5, ROUNDS = 41, STEPS = 30, LINE_BYTES = 1 << 16, COMMAND_BYTES = 1024 };
 
 static const struct {
     const char *name, *options;
@@ -69,8 +70,8 @@ static int compile(void)
 static int predict(double *makespans)
 {
     char command[COMMAND_BYTES];
-    snprintf(command, sizeof command, "%s%s/dprun %s --profile %s/costs %s/%s.bin >/dev/null 2>&1", priority, build,
-             model, folder, folder, profiled);
+    snprintf(command, sizeof command, "%s%s/dprun %s --steps %d --profile %s/costs %s/%s.bin >/dev/null 2>&1", priority,
+             build, model, STEPS, folder, folder, profiled);
     if (!shell(command))
         return 0;
     for (int s = 0; s < SCHEDULES; s++) {
@@ -106,50 +107,74 @@ static int run(double *makespans)
     return 1;
 }
 
+/* The quartile of the rounds' values: 1, 2 (the median) or 3. */
+static double quartile(const double *values, int which)
+{
+    double sorted[ROUNDS];
+    memcpy(sorted, values, sizeof sorted);
+    qsort(sorted, ROUNDS, sizeof *sorted, compare);
+    return sorted[(ROUNDS - 1) * which / 4];
+}
+
+/* Of schedules a and b: how much longer a is, the median of the rounds. */
+static double longer(double (*times)[ROUNDS], int a, int b)
+{
+    double ratios[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++)
+        ratios[round] = times[a][round] / times[b][round];
+    return quartile(ratios, 2);
+}
+
 /* Pairs of schedules that differ by more than the goal, and how many of these the prediction puts in the right order.
  */
-static void report_ranking(const double *predicted, const double *found)
+static void report_ranking(double (*predicted)[ROUNDS], double (*measured)[ROUNDS])
 {
     int pairs = 0, right = 0;
     for (int a = 0; a < SCHEDULES; a++)
         for (int b = 0; b < SCHEDULES; b++)
-            if (found[a] > found[b] * (1 + goal)) {
+            if (longer(measured, a, b) > 1 + goal) {
                 pairs++;
-                right += predicted[a] > predicted[b];
+                right += longer(predicted, a, b) > 1;
             }
     printf("predict.ranked_right %d of %d pairs that differ by more than %.0f %%\n", right, pairs, 100 * goal);
 }
 
-static void report(const double *predicted, const double *found)
+static void report(double (*predicted)[ROUNDS], double (*measured)[ROUNDS])
 {
     double worst = 0;
     for (int s = 0; s < SCHEDULES; s++) {
-        const double error = predicted[s] / found[s] - 1;
-        printf("predict.%s predicted %.2f ms, measured %.2f (%+.1f %%)\n", schedules[s].name, predicted[s], found[s],
-               100 * error);
+        double ratios[ROUNDS];
+        for (int round = 0; round < ROUNDS; round++)
+            ratios[round] = predicted[s][round] / measured[s][round];
+        const double error = quartile(ratios, 2) - 1;
+        printf(
+            "predict.%s predicted %.2f ms, measured %.2f; a round's error %+.1f %%, half of them %+.1f to %+.1f %%\n",
+            schedules[s].name, quartile(predicted[s], 2), quartile(measured[s], 2), 100 * error,
+            100 * (quartile(ratios, 1) - 1), 100 * (quartile(ratios, 3) - 1));
         worst = fabs(error) > fabs(worst) ? error : worst;
     }
     printf("predict.worst_error %+.1f %% (goal %.0f)\n", 100 * worst, 100 * goal);
-    report_ranking(predicted, found);
+    report_ranking(predicted, measured);
 }
 
 int main(void)
 {
-    double predicted[SCHEDULES], measured[SCHEDULES], least_predicted[SCHEDULES], least_measured[SCHEDULES];
+    static double predicted[SCHEDULES][ROUNDS], measured[SCHEDULES][ROUNDS];
     char command[COMMAND_BYTES];
     build = getenv("BUILD") ? getenv("BUILD") : "build";
     priority = shell("chrt -f 1 true 2>/dev/null") ? "chrt -f 1 " : "";
     if (!mkdtemp(folder) || !compile())
         return 1;
     for (int round = 0; round < ROUNDS; round++) {
-        if (!predict(predicted) || !run(measured))
+        double guessed[SCHEDULES], found[SCHEDULES];
+        if (!predict(guessed) || !run(found))
             return 1;
-        if (round == 0 || predicted[0] < least_predicted[0])
-            memcpy(least_predicted, predicted, sizeof predicted);
-        for (int s = 0; s < SCHEDULES; s++)
-            least_measured[s] = round == 0 ? measured[s] : fmin(measured[s], least_measured[s]);
+        for (int s = 0; s < SCHEDULES; s++) {
+            predicted[s][round] = guessed[s];
+            measured[s][round] = found[s];
+        }
     }
-    report(least_predicted, least_measured);
+    report(predicted, measured);
     snprintf(command, sizeof command, "rm -r %s", folder);
     return !shell(command);
 }
