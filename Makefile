@@ -56,10 +56,12 @@ DEVICE    := $(filter-out %/$(if $(CUDART),cuda_absent.o,cuda_runtime.o),$(call 
 TRANSPORT := $(filter-out %/mpi.o,$(call objects,$(call sources,runtime/transport)))
 MODEL     := $(call objects,$(call sources,runtime/model))
 VM        := $(call objects,$(call sources,runtime/vm))
+LAUNCHER  := $(call objects,$(call sources,runtime/launcher))
+COMMAND   := $(call objects,$(call sources,runtime/command))
 GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
 COMPILER  := $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*))
 
-LIBRARIES := base balance program device transport model vm compiler standin
+LIBRARIES := base balance program device launcher transport model vm command compiler standin
 library    = $(BUILD)/lib$(1).a
 $(call library,base):      $(BASE)
 $(call library,balance):   $(BALANCE)
@@ -68,6 +70,8 @@ $(call library,device):    $(DEVICE)
 $(call library,transport): $(TRANSPORT)
 $(call library,model):     $(MODEL)
 $(call library,vm):        $(VM)
+$(call library,launcher):  $(LAUNCHER)
+$(call library,command):   $(COMMAND)
 $(call library,compiler):  $(COMPILER)
 $(call library,standin):   $(call objects,$(wildcard tests/cuda/standin/*.c))
 $(BUILD)/lib%.a:
@@ -76,7 +80,7 @@ $(BUILD)/lib%.a:
 
 # Who may link whom, lowest last.
 COMPILER_LIBRARIES := compiler balance program base
-DPRUN_LIBRARIES    := vm model device transport program base
+DPRUN_LIBRARIES    := command vm model device transport launcher program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
 
 DPC_LIBS   := -lz -lm
@@ -90,11 +94,11 @@ all: $(BUILD)/dpc $(BUILD)/dprun $(if $(MPICC),$(BUILD)/dprun-mpi.so)
 $(BUILD)/dpc: $(BUILD)/compiler/command/main.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(LINKING) -o $@ $^ $(DPC_LIBS)
 
-$(BUILD)/dprun: $(BUILD)/runtime/vm/main.o $(call libraries,$(DPRUN_LIBRARIES))
+$(BUILD)/dprun: $(BUILD)/runtime/command/main.o $(call libraries,$(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 
 # The one object that knows MPI; dprun loads it when mpirun started it.
-$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/base/counted.c runtime/transport/launched.c runtime/transport/launched.h runtime/transport/sum.h \
+$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/base/counted.c runtime/launcher/launched.c runtime/launcher/launched.h runtime/transport/sum.h \
     runtime/transport/transport.h runtime/base/status.h runtime/base/counted.h
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
@@ -174,7 +178,7 @@ TEST_LIBRARIES_picture   := $(COMPILER_LIBRARIES)
 TEST_LIBRARIES_golden    := base
 TEST_LIBRARIES_device    := device base
 TEST_LIBRARIES_model     := model device base
-TEST_LIBRARIES_transport := transport base
+TEST_LIBRARIES_transport := transport launcher base
 TEST_LIBRARIES_exec      := compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_cuda      := standin compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_gpu       := device base
@@ -224,7 +228,7 @@ $(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: | $(BUILD)/tests/cuda/fake/
 $(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: LINKING += $(FINDING_FAKES)
 
 # dprun on both stand-ins, for mpirun to start.
-$(BUILD)/tests/cuda/fake/dprun: $(BUILD)/tests/cuda/fake/dprun.o $(BUILD)/runtime/vm/main.o $(call libraries,standin $(DPRUN_LIBRARIES)) \
+$(BUILD)/tests/cuda/fake/dprun: $(BUILD)/tests/cuda/fake/dprun.o $(BUILD)/runtime/command/main.o $(call libraries,standin $(DPRUN_LIBRARIES)) \
     | $(BUILD)/tests/cuda/fake/libnccl.so.2 $(if $(MPICC),$(BUILD)/tests/cuda/fake/dprun-mpi.so)
 	$(CC) $(LINKING) $(FINDING_FAKES) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 $(BUILD)/tests/cuda/fake/dprun-mpi.so: $(BUILD)/dprun-mpi.so

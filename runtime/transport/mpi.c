@@ -1,6 +1,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/counted.h"
-#include "runtime/transport/launched.h"
+#include "runtime/launcher/launched.h"
 #include "runtime/transport/sum.h"
 #include "runtime/transport/transport.h"
 

@@ -2,8 +2,8 @@
 #include "runtime/vm/machine.h"
 
 #include "runtime/device/device.h"
-#include "runtime/transport/launched.h"
-#include "runtime/vm/memory.h"
+#include "runtime/launcher/launched.h"
+#include "runtime/launcher/memory.h"
 
 #include <string.h>
 

@@ -3,6 +3,7 @@
 
 /* What a running program is made of: shared by session, bind, run, train, collect, trace and save. */
 
+#include "runtime/launcher/watchdog.h"
 #include "runtime/vm/vm.h"
 
 #include <math.h>
@@ -115,6 +116,7 @@ struct Session {
     const char *device;     /* its name */
     Rank *ranks;            /* [ranks]; those of this process are used */
     Progress *own_progress; /* [ranks]; unless hooks.progress */
+    WatchedRank *watched;   /* [ranks] those of this process, as threads */
     uint32_t longest_stream;
     uint32_t most_chunks; /* of a rank */
     Home *counting;       /* [stages] the copy of each stage that counts: the first of its group */
@@ -167,10 +169,6 @@ double stage_squares(const Rank *rank, uint32_t stage);
 
 /* What REDUCE does with a buffer of `elements` masters on each member of its group. */
 Status rank_reduce(Rank *rank, const Instruction *reduce, void *buffer, size_t elements, Error *error);
-/* Whose message the WAIT at `place` waits for; -1: it is no WAIT. */
-int awaited_rank(const Instruction *instructions, size_t place);
-/* "instruction I (TEXT, FILE.dps:LINE)". Returns what snprintf returns. */
-int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size);
 
 /* --- simulate.c --- */
 
@@ -181,19 +179,6 @@ uint32_t simulated_costs_used(const Program *program);
 /* Once in the thread of a simulated rank: sleeps end when they should. */
 void simulate_begin(void);
 
-/* --- watchdog.c --- */
-
-/* Runs `work` for each rank of this process, each in a thread of its own, until all have come back. The first
-   failure ends the others and is returned; so is a standstill of all ranks for longer than the deadline. Sets
-   session->stuck. */
-Status crew_run(Session *session, Status (*work)(Rank *rank, Error *error), Error *error);
-
-/* --- fatal.c --- */
-
-/* All of a rank's work in its thread. A fault within it is told with the rank's place. oneDNN's kernels use the stack
-   pointer for other things: the handler has a stack of its own, and does not return. */
-Status fatal_run(Rank *rank, Status (*work)(Rank *rank, Error *error), Error *error);
-
 /* --- clocks.c --- */
 
 /* A meeting of all ranks, in which they also count their processors. */
@@ -203,8 +188,8 @@ int64_t clock_common(const ClockSample compared[2], int64_t own);
 
 /* --- train.c --- */
 
-/* All of one rank: bind, the steps, the files at the end. */
-Status rank_train(Rank *rank, Error *error);
+/* All of one Rank: bind, the steps, the files at the end. */
+Status rank_train(void *rank, Error *error);
 
 /* --- diverged.c: a run whose numbers are no longer finite --- */
 

@@ -277,7 +277,8 @@ Execute *const execute_computing[OPCODE_COUNT] = {
 #include "runtime/program/opcodes.def"
 };
 
-int instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size)
+/* "instruction I (TEXT, FILE.dps:LINE)" */
+static void instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size)
 {
     char words[160], line[16] = "";
     const RankProgram *own = &program->ranks[rank];
@@ -286,7 +287,7 @@ int instruction_place(const Program *program, uint32_t rank, uint32_t instructio
     if (place->line)
         snprintf(line, sizeof line, ":%u", place->line);
     const uint32_t number = own->numbers ? own->numbers[instruction] : instruction;
-    return snprintf(text, size, "instruction %u (%s, %s%s)", number, words, program->source, line);
+    snprintf(text, size, "instruction %u (%s, %s%s)", number, words, program->source, line);
 }
 
 static Status failure(const Rank *rank, const Program *program, size_t instruction, Status status, Error *error)
@@ -297,8 +298,9 @@ static Status failure(const Rank *rank, const Program *program, size_t instructi
     return status;
 }
 
-/* It is the other end of the last one that was posted in its slot. */
-int awaited_rank(const Instruction *instructions, size_t place)
+/* Whose message the WAIT at `place` waits for: the other end of the last one that was posted in its slot. -1: it is no
+   WAIT. */
+static int awaited_rank(const Instruction *instructions, size_t place)
 {
     const uint16_t slot = instructions[place].message;
     if (instructions[place].opcode != OP_WAIT)
@@ -307,6 +309,34 @@ int awaited_rank(const Instruction *instructions, size_t place)
         if (opcode_is_post(instructions[i].opcode) && instructions[i].message == slot)
             return instructions[i].peer;
     return -1;
+}
+
+static const Program *program_of(const LoadedProgram *loaded, const Progress *progress)
+{
+    return atomic_load_explicit(&progress->evaluating, memory_order_relaxed) ? loaded->forward : loaded->program;
+}
+
+static void place_words(const void *loaded, const Progress *progress, char *text, size_t size)
+{
+    const uint64_t place = atomic_load_explicit(&progress->place, memory_order_relaxed);
+    *text = '\0';
+    if (place != PROGRESS_IDLE)
+        instruction_place(program_of(loaded, progress), (uint32_t)atomic_load(&progress->rank), (uint32_t)place, text,
+                          size);
+}
+
+static int awaited(const void *loaded, const Progress *progress)
+{
+    const uint64_t place = atomic_load_explicit(&progress->place, memory_order_relaxed);
+    const Program *program = program_of(loaded, progress);
+    return place == PROGRESS_IDLE
+               ? -1
+               : awaited_rank(program->ranks[atomic_load(&progress->rank)].instructions, (uint32_t)place);
+}
+
+ProgressWords progress_words(const LoadedProgram *loaded)
+{
+    return (ProgressWords){.program = loaded, .place = place_words, .awaited = awaited};
 }
 
 /* Until the device has got to a mark; meanwhile the transport may look after its messages. `peer`: the rank whose

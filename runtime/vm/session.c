@@ -4,6 +4,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/counted.h"
 #include "runtime/base/file.h"
+#include "runtime/launcher/fatal.h"
 
 #include <stdlib.h>
 
@@ -146,7 +147,8 @@ static Status open_all(Session *session, Error *error)
     session->endpoints = arena_array(&session->tables, ranks, sizeof *session->endpoints);
     session->ranks = arena_array(&session->tables, ranks, sizeof *session->ranks);
     session->own_progress = arena_array(&session->tables, ranks, sizeof *session->own_progress);
-    if (!session->endpoints || !session->ranks || !session->own_progress || !survey(session))
+    session->watched = arena_array(&session->tables, ranks, sizeof *session->watched);
+    if (!session->endpoints || !session->ranks || !session->own_progress || !session->watched || !survey(session))
         return error_set(error, STATUS_RUN_FAILED, "no memory for the tables of %zu ranks", ranks);
     plan_outputs(session);
     if (options->load)
@@ -171,10 +173,8 @@ static Status open_all(Session *session, Error *error)
             .passes = session->hooks.passes,
             .clip = 1,
         };
-        if (session->endpoints[r]) {
-            atomic_store(&progress->place, PROGRESS_IDLE);
-            atomic_store(&progress->rank, (int)r);
-        }
+        if (session->endpoints[r])
+            progress_reset(progress, (int)r);
     }
     return STATUS_OK;
 }
@@ -220,17 +220,37 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
     return status;
 }
 
+static void abort_rank(void *of_thread, const char *reason)
+{
+    const Rank *rank = of_thread;
+    rank->transport->abort(rank->endpoint, reason);
+}
+
+static Status run_threads(Session *session, ProgressWords words, Error *error)
+{
+    RankThreads threads = {.ranks = session->watched,
+                           .work = rank_train,
+                           .abort = abort_rank,
+                           .words = words,
+                           .deadline = session->options->deadline};
+    for (uint32_t r = 0; r < session->loaded->program->rank_count; r++)
+        if (session->endpoints[r])
+            session->watched[threads.count++] = (WatchedRank){&session->ranks[r], session->ranks[r].progress};
+    return watchdog_run(&threads, &session->stuck, error);
+}
+
 Status session_run(Session *session, Error *error)
 {
     Rank *rank = session->ranks; /* the first of this process, under MPI the only one */
     while (!rank->endpoint)
         rank++;
     session->begun = clock_nanoseconds();
+    const ProgressWords words = progress_words(session->loaded);
     Status status = STATUS_OK;
     if (!session->options->processes)
-        status = crew_run(session, rank_train, error);
-    else if ((status = fatal_run(rank, rank_train, error)) != STATUS_OK) /* MPI belongs to the thread that started it */
-        rank->transport->abort(rank->endpoint, error->text);
+        status = run_threads(session, words, error);
+    else if ((status = fatal_run(rank->progress, &words, rank_train, rank, error)) != STATUS_OK)
+        abort_rank(rank, error->text); /* MPI belongs to the thread that started it: there is no other */
     /* a failure of any other process makes mpirun end rank 0's */
     if (status != STATUS_OK || !rank->diverged || rank->number != 0)
         return status;

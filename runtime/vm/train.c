@@ -203,8 +203,9 @@ static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, F
     return status;
 }
 
-Status rank_train(Rank *rank, Error *error)
+Status rank_train(void *of_thread, Error *error)
 {
+    Rank *rank = of_thread;
     const RunOptions *options = rank->session->options;
     TRY(rank_bind(rank, error));
     if (options->load)

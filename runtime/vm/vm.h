@@ -4,6 +4,7 @@
 /* dprun without its command line: load a program, bind its ranks to memory and transport, run the steps. */
 
 #include "runtime/base/arena.h"
+#include "runtime/base/progress.h"
 #include "runtime/base/status.h"
 #include "runtime/model/model.h"
 #include "runtime/program/costs.h"
@@ -33,7 +34,7 @@ Status program_load(const char *path, bool reference, bool forward_only, bool in
 Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena,
                       LoadedProgram *loaded, Error *error);
 
-/* --- options.c --- */
+/* --- command/options.c --- */
 
 typedef enum TransportChoice { TRANSPORT_AUTO, TRANSPORT_LOCAL, TRANSPORT_MPI, TRANSPORT_NCCL } TransportChoice;
 
@@ -119,15 +120,6 @@ typedef struct Observer {
     void (*gradient)(void *context, const GradientView *view); /* every rank, in its own thread */
 } Observer;
 
-/* Where a rank is, for those who look from outside: another thread or the process that guards this one. */
-typedef struct Progress {
-    _Atomic uint64_t place;  /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
-    _Atomic bool evaluating; /* the stream is LoadedProgram.forward */
-    _Atomic int rank;        /* -1 until it is known */
-    char apart[48];          /* each rank writes its own cache line */
-} Progress;
-#define PROGRESS_IDLE UINT64_MAX
-
 /* The pass functions, to be replaced in measurements and tests. */
 typedef struct Passes {
     Status (*forward)(Stage *stage, const PassBuffers *buffers, Error *error);
@@ -159,19 +151,9 @@ Status session_run(Session *session, Error *error);
    process should end by _exit. */
 bool session_close(Session *session);
 
-/* --- fatal.c --- */
+/* --- run.c --- */
 
-/* From now on a fault, an abort or a library's exit ends the process with words and STATUS_RUN_FAILED. Once, before
-   other threads are there. */
-void fatal_begin(void);
-/* main returns: exit is no library's any more. */
-void fatal_over(void);
-
-/* --- supervise.c --- */
-
-/* Under mpirun: goes on in a child process, where it returns false; the process that mpirun started stays behind, sees
-   the child end and returns true with the status to exit with, having said on stderr which instruction a killed child
-   was at. */
-bool supervise(const LoadedProgram *loaded, const RunOptions *options, Progress **progress, Status *status);
+/* The words for the progress of ranks that run this program, which must outlive them. */
+ProgressWords progress_words(const LoadedProgram *loaded);
 
 #endif

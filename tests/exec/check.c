@@ -1,7 +1,7 @@
 /* dprun --check: a program beside its reference. Nothing that is proven differs from it, so the tests make the passes
    wrong. */
 
-#include "runtime/vm/check.h"
+#include "runtime/command/check.h"
 #include "tests/exec/pipelines.h"
 #include "tests/exec/run.h"
 

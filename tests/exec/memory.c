@@ -1,5 +1,5 @@
 /* What memory there is by files as the kernel has them, of both versions of control groups. */
-#include "runtime/vm/memory.h"
+#include "runtime/launcher/memory.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

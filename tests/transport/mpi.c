@@ -2,7 +2,7 @@
 #include "tests/transport/scenarios.h"
 
 #include "runtime/base/clock.h"
-#include "runtime/transport/launched.h"
+#include "runtime/launcher/launched.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

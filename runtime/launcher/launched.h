@@ -1,5 +1,5 @@
-#ifndef TRANSPORT_LAUNCHED_H
-#define TRANSPORT_LAUNCHED_H
+#ifndef LAUNCHER_LAUNCHED_H
+#define LAUNCHER_LAUNCHED_H
 
 /* What the environment and the system say of the processes that mpirun (or srun) has started together. */
 

@@ -1,5 +1,5 @@
-#ifndef VM_CHECK_H
-#define VM_CHECK_H
+#ifndef COMMAND_CHECK_H
+#define COMMAND_CHECK_H
 
 /* Holds the numbers of one run against those of another, to the bit: every loss, every norm, and the loss on held-out
    data. The first run is recorded, the second compared with it step by step, and ended where it differs. */

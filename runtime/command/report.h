@@ -1,5 +1,5 @@
-#ifndef VM_REPORT_H
-#define VM_REPORT_H
+#ifndef COMMAND_REPORT_H
+#define COMMAND_REPORT_H
 
 /* What dprun prints while it runs: header, progress and results for people, or JSON for programs. */
 

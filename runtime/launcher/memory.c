@@ -1,4 +1,4 @@
-#include "runtime/vm/memory.h"
+#include "runtime/launcher/memory.h"
 
 #include <limits.h>
 #include <stdbool.h>

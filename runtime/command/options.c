@@ -3,7 +3,7 @@
 
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
-#include "runtime/transport/launched.h"
+#include "runtime/launcher/launched.h"
 
 #include <errno.h>
 #include <getopt.h>

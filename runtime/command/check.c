@@ -1,4 +1,4 @@
-#include "runtime/vm/check.h"
+#include "runtime/command/check.h"
 
 #include "runtime/base/counted.h"
 

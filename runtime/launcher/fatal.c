@@ -1,11 +1,10 @@
-/* What ends the process from within a library: a fault, an abort, a call of exit. Most often memory has run out under a
-   limit (ulimit -v). Then dprun says where it was and ends as a run that has failed. */
-#include "runtime/vm/machine.h"
+#include "runtime/launcher/fatal.h"
 
-#include "runtime/transport/launched.h"
+#include "runtime/launcher/launched.h"
 
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -13,7 +12,9 @@
 
 enum { STACK_BYTES = 1 << 16 }; /* a frame with the registers of AVX-512 and AMX takes 11 KiB */
 
-static _Thread_local const Rank *own; /* of a thread that runs one */
+/* of a thread that runs a rank */
+static _Thread_local const Progress *own;
+static _Thread_local const ProgressWords *own_words;
 static atomic_bool ending, over;
 static char limit[128]; /* in words, "" where there is none */
 
@@ -29,16 +30,13 @@ static void append(char *text, size_t size, const char *format, ...)
 
 static void append_place(char *text, size_t size)
 {
-    const Progress *progress = own->progress;
-    const uint64_t place = atomic_load(&progress->place);
-    const LoadedProgram *loaded = own->session->loaded;
+    const uint64_t place = atomic_load(&own->place);
     char words[256];
-    append(text, size, "rank %d", own->number);
+    append(text, size, "rank %d", atomic_load(&own->rank));
     if (place == PROGRESS_IDLE)
         return;
-    instruction_place(atomic_load(&progress->evaluating) ? loaded->forward : loaded->program, (uint32_t)own->number,
-                      (uint32_t)place, words, sizeof words);
-    append(text, size, ", step %llu, %s", (unsigned long long)own->step, words);
+    own_words->place(own_words->program, own, words, sizeof words);
+    append(text, size, ", step %llu, %s", (unsigned long long)(place >> 32), words);
 }
 
 /* Also within a signal handler: snprintf of glibc neither allocates nor locks for such formats. It does not return, as
@@ -91,13 +89,15 @@ void fatal_begin(void)
 
 void fatal_over(void) { atomic_store(&over, true); }
 
-Status fatal_run(Rank *rank, Status (*work)(Rank *rank, Error *error), Error *error)
+Status fatal_run(const Progress *progress, const ProgressWords *words, Status (*work)(void *rank, Error *error),
+                 void *rank, Error *error)
 {
     char stack[STACK_BYTES];
     const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
     stack_t before;
     const bool changed = sigaltstack(&alternate, &before) == 0;
-    own = rank;
+    own = progress;
+    own_words = words;
     const Status status = work(rank, error);
     own = NULL;
     if (changed)

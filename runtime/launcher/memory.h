@@ -1,5 +1,5 @@
-#ifndef VM_MEMORY_H
-#define VM_MEMORY_H
+#ifndef LAUNCHER_MEMORY_H
+#define LAUNCHER_MEMORY_H
 
 /* How much memory there still is for the ranks of a machine: the machine's own, and that of every control group with a
    limit that holds them (containers, jobs of a batch system). */

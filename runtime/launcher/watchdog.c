@@ -1,12 +1,14 @@
-/* The ranks of this process as threads, watched: the first failure ends all of them, and so does a standstill. */
-#include "runtime/vm/machine.h"
+#include "runtime/launcher/watchdog.h"
 
 #include "runtime/base/clock.h"
+#include "runtime/launcher/fatal.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* How long ranks have to come back from what they are doing once the run has failed. */
 #define GRACE_SECONDS 1.0
@@ -15,7 +17,7 @@ typedef struct Crew Crew;
 
 typedef struct Worker {
     Crew *crew;
-    Rank *rank;
+    const WatchedRank *watched;
     pthread_t thread;
     uint64_t seen; /* its progress at the last look, */
     int64_t used;  /* and its processor time, ns */
@@ -29,13 +31,13 @@ struct Crew {
     int running;
     Status status; /* of the first failure */
     Error error;
-    Status (*work)(Rank *rank, Error *error);
+    RankThreads threads;
     int count;
     Worker workers[];
 };
 
 /* The first failure is noted before the others hear of it, so that theirs, which only repeat it, come later. */
-static void crew_fail(Crew *crew, Rank *rank, Status status, const Error *error)
+static void crew_fail(Crew *crew, const WatchedRank *watched, Status status, const Error *error)
 {
     pthread_mutex_lock(&crew->lock);
     const bool first = crew->status == STATUS_OK;
@@ -46,7 +48,7 @@ static void crew_fail(Crew *crew, Rank *rank, Status status, const Error *error)
     pthread_cond_signal(&crew->changed);
     pthread_mutex_unlock(&crew->lock);
     if (first)
-        rank->transport->abort(rank->endpoint, error->text);
+        crew->threads.abort(watched->rank, error->text);
 }
 
 static void *worker_main(void *argument)
@@ -54,9 +56,10 @@ static void *worker_main(void *argument)
     Worker *worker = argument;
     Crew *crew = worker->crew;
     Error error = {0};
-    Status status = fatal_run(worker->rank, crew->work, &error);
+    const RankThreads *threads = &crew->threads;
+    Status status = fatal_run(worker->watched->progress, &threads->words, threads->work, worker->watched->rank, &error);
     if (status != STATUS_OK)
-        crew_fail(crew, worker->rank, status, &error);
+        crew_fail(crew, worker->watched, status, &error);
     pthread_mutex_lock(&crew->lock);
     worker->finished = true;
     crew->running--;
@@ -67,7 +70,7 @@ static void *worker_main(void *argument)
 
 static uint64_t progress_of(const Worker *worker)
 {
-    return atomic_load_explicit(&worker->rank->progress->place, memory_order_relaxed);
+    return atomic_load_explicit(&worker->watched->progress->place, memory_order_relaxed);
 }
 
 /* Who waits for others sleeps, who computes does not. */
@@ -103,21 +106,18 @@ static void append_places(const Crew *crew, Error *error)
     int listed = 0;
     for (int i = 0; i < crew->count && listed < 4; i++) {
         const Worker *worker = &crew->workers[i];
-        const uint64_t place = progress_of(worker);
-        if (worker->finished || place == PROGRESS_IDLE)
-            continue;
-        const LoadedProgram *loaded = worker->rank->session->loaded;
-        const bool evaluating = atomic_load_explicit(&worker->rank->progress->evaluating, memory_order_relaxed);
-        const Program *program = evaluating ? loaded->forward : loaded->program;
-        const Instruction *instructions = program->ranks[worker->rank->number].instructions;
-        const int peer_rank = awaited_rank(instructions, (uint32_t)place);
+        const ProgressWords *words = &crew->threads.words;
+        const Progress *progress = worker->watched->progress;
         char text[256], peer[32] = "";
-        instruction_place(program, (uint32_t)worker->rank->number, (uint32_t)place, text, sizeof text);
-        if (peer_rank >= 0)
-            snprintf(peer, sizeof peer, " for rank %d", peer_rank);
+        words->place(words->program, progress, text, sizeof text);
+        if (worker->finished || !*text)
+            continue;
+        const int awaited = words->awaited(words->program, progress);
+        if (awaited >= 0)
+            snprintf(peer, sizeof peer, " for rank %d", awaited);
         const size_t used = strlen(error->text);
         snprintf(error->text + used, sizeof error->text - used, "%srank %d at %s%s", listed++ ? ", " : "",
-                 worker->rank->number, text, peer);
+                 atomic_load(&progress->rank), text, peer);
     }
 }
 
@@ -132,8 +132,9 @@ static void wait_seconds(Crew *crew, double seconds)
 }
 
 /* Until all have come back or one has failed or none has moved for longer than the deadline. Under the lock. */
-static void watch(Crew *crew, double deadline)
+static void watch(Crew *crew)
 {
+    const double deadline = crew->threads.deadline;
     const double look = deadline / 4 < 1 ? deadline / 4 : 1;
     int64_t last_move = clock_nanoseconds();
     while (crew->running > 0 && crew->status == STATUS_OK) {
@@ -149,8 +150,7 @@ static void watch(Crew *crew, double deadline)
             crew->status =
                 error_set(&crew->error, STATUS_RUN_FAILED, "no rank has moved for %g s (--deadline): ", deadline);
             append_places(crew, &crew->error);
-            Rank *rank = crew->workers[0].rank;
-            rank->transport->abort(rank->endpoint, crew->error.text);
+            crew->threads.abort(crew->workers[0].watched->rank, crew->error.text);
         }
     }
 }
@@ -184,36 +184,35 @@ static void start_threads(Crew *crew)
         pthread_mutex_unlock(&crew->lock);
         if (failed) {
             Error error;
-            Status status = error_set(&error, STATUS_RUN_FAILED, "no thread for rank %d: %s", worker->rank->number,
-                                      strerror(failed));
-            crew_fail(crew, worker->rank, status, &error);
+            Status status = error_set(&error, STATUS_RUN_FAILED, "no thread for rank %d: %s",
+                                      atomic_load(&worker->watched->progress->rank), strerror(failed));
+            crew_fail(crew, worker->watched, status, &error);
         }
     }
 }
 
-Status crew_run(Session *session, Status (*work)(Rank *rank, Error *error), Error *error)
+static Crew *make_crew(const RankThreads *threads)
 {
-    const int ranks = (int)session->loaded->program->rank_count;
-    Crew *crew = calloc(1, sizeof *crew + (size_t)ranks * sizeof *crew->workers);
-    if (!crew)
-        return error_set(error, STATUS_RUN_FAILED, "no memory for %d threads", ranks);
-    crew->work = work;
-    pthread_mutex_init(&crew->lock, NULL);
+    Crew *crew = calloc(1, sizeof *crew + (size_t)threads->count * sizeof *crew->workers);
     pthread_condattr_t monotonic;
+    if (!crew)
+        return NULL;
+    crew->threads = *threads;
+    crew->count = threads->count;
+    for (int i = 0; i < threads->count; i++)
+        crew->workers[i] = (Worker){.crew = crew, .watched = &threads->ranks[i]};
+    pthread_mutex_init(&crew->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&crew->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    for (int r = 0; r < ranks; r++)
-        if (session->endpoints[r])
-            crew->workers[crew->count++] = (Worker){.crew = crew, .rank = &session->ranks[r]};
+    return crew;
+}
 
-    start_threads(crew);
+/* Threads that have come back are joined, the others are left behind. */
+static void end_threads(Crew *crew)
+{
     pthread_mutex_lock(&crew->lock);
-    watch(crew, session->options->deadline);
-    session->stuck = !all_came_back(crew);
-    const Status status = crew->status;
-    *error = crew->error;
     for (int i = 0; i < crew->count; i++)
         if (crew->workers[i].started && !crew->workers[i].finished) {
             pthread_detach(crew->workers[i].thread);
@@ -223,8 +222,23 @@ Status crew_run(Session *session, Status (*work)(Rank *rank, Error *error), Erro
     for (int i = 0; i < crew->count; i++)
         if (crew->workers[i].started)
             pthread_join(crew->workers[i].thread, NULL);
-    if (session->stuck)
-        return status; /* the ranks that are left behind still use all this */
+}
+
+Status watchdog_run(const RankThreads *threads, bool *stuck, Error *error)
+{
+    Crew *crew = make_crew(threads);
+    if (!crew)
+        return error_set(error, STATUS_RUN_FAILED, "no memory for %d threads", threads->count);
+    start_threads(crew);
+    pthread_mutex_lock(&crew->lock);
+    watch(crew);
+    *stuck = !all_came_back(crew);
+    const Status status = crew->status;
+    *error = crew->error;
+    pthread_mutex_unlock(&crew->lock);
+    end_threads(crew);
+    if (*stuck)
+        return status; /* the threads that are left behind still use all this */
     pthread_cond_destroy(&crew->changed);
     pthread_mutex_destroy(&crew->lock);
     free(crew);

@@ -1,4 +1,4 @@
-#include "runtime/vm/report.h"
+#include "runtime/command/report.h"
 
 #include "runtime/base/counted.h"
 #include "runtime/program/costs_resolve.h"

@@ -1,4 +1,4 @@
-#include "runtime/transport/launched.h"
+#include "runtime/launcher/launched.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,0 +1,36 @@
+#ifndef BASE_PROGRESS_H
+#define BASE_PROGRESS_H
+
+/* Where a rank is, for those who look from outside: another thread, a signal handler, the process that guards this
+   one. */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Progress {
+    _Atomic uint64_t place;  /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
+    _Atomic bool evaluating; /* the stream is the forward half, for held-out data */
+    _Atomic int rank;        /* -1 until it is known */
+    char apart[48];          /* each rank writes its own cache line */
+} Progress;
+#define PROGRESS_IDLE UINT64_MAX
+
+/* Puts a rank's progress into words. The executor knows the program, the launcher does not. */
+typedef struct ProgressWords {
+    const void *program;
+    /* "instruction 3 (F1 m0 ..., zb-h1.dps:12)", or "" between streams. A signal handler may call it: it does not
+       allocate and takes no lock. */
+    void (*place)(const void *program, const Progress *progress, char *text, size_t size);
+    /* The rank whose message it waits for; -1: none. */
+    int (*awaited)(const void *program, const Progress *progress);
+} ProgressWords;
+
+static inline void progress_reset(Progress *progress, int rank)
+{
+    atomic_store(&progress->place, PROGRESS_IDLE);
+    atomic_store(&progress->rank, rank);
+}
+
+#endif
