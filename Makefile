@@ -8,9 +8,9 @@
 #   make gpu-code  compiles the kernels for GPUs (nvcc); install, gpu-kit and a machine with a GPU do it by themselves
 #   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs it here
 #   make bench     prints the figures of HACKING.md                                make fuzz       runs the fuzz targets
-#   make rebase    rewrites golden tests and the README's picture                  make format    lays out the sources
+#   make rebase    rewrites golden tests, pages and the README's picture           make format    lays out the sources
 #   make clean     removes build/
-#   make install PREFIX=/usr/local DESTDIR=   installs dpc, dprun and the schedules; make uninstall removes them
+#   make install PREFIX=/usr/local DESTDIR=   installs programs, manual pages and schedules; make uninstall removes them
 
 .DEFAULT_GOAL := all
 
@@ -274,6 +274,8 @@ check: $(TEST_FOLDERS:%=check-%) check-fuzz
 .PHONY: rebase
 rebase: all $(BUILD)/tests/golden/golden
 	$(BUILD)/dpc --emit=svg:schedules/dualpipe.svg schedules/dualpipe.dps
+	for page in README.md schedules/*.md; do \
+	    BUILD=$(BUILD) sh tests/docs/replay.sh $$page >$(BUILD)/page && cat $(BUILD)/page >$$page || exit 1; done
 	REBASE=1 BUILD=$(BUILD) $(BUILD)/tests/golden/golden
 
 # --- figures: name, value, unit a line. Ratios come from one run; absolute times are this machine's ---
@@ -316,9 +318,20 @@ check-format:
 	esac
 	@! LC_ALL=C.UTF-8 grep -nE '^.{121}' $(LAID_OUT) grammar/*.[ly] || { echo "lines of more than 120 columns" >&2; exit 1; }
 
+# --- spelling (.codespellrc has the exceptions) and manual pages. mandoc does not find a manual that is not installed ---
+MANUALS := $(wildcard man/*)
+.PHONY: check-spelling check-manuals
+check-spelling:
+	@if command -v codespell >/dev/null; then codespell; else echo "no codespell here: spelling is not checked"; fi
+check-manuals:
+	@if command -v mandoc >/dev/null; then \
+	    ! for page in $(MANUALS); do mandoc -Tlint $$page 2>&1; done | grep -v 'referenced manual not found\|outdated mandoc.db'; \
+	else echo "no mandoc here: the manual pages are not checked"; fi
+
 # --- the two commands ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libdnnl-dev
-TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-dev clang-format
+TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-dev clang-format \
+                  codespell mandoc
 
 .PHONY: demo
 demo:
@@ -336,7 +349,7 @@ UNDER_TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang
 .PHONY: test test-sanitized
 test:
 	@.ci/packages $(TEST_PACKAGES)
-	$(TESTING) check-format
+	$(TESTING) check-format check-spelling check-manuals
 	$(TESTING) all tests
 	$(TESTING) -Otarget check
 test-sanitized:
@@ -363,9 +376,10 @@ SHARED  := README.md grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.
 install: all
 	install -D -t "$(DESTDIR)$(PREFIX)/bin" $(BUILD)/dpc $(BUILD)/dprun
 	$(if $(MPICC),install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/dprun" $(BUILD)/dprun-mpi.so)
+	for page in $(MANUALS); do install -D -m 644 -t "$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}" $$page || exit 1; done
 	for file in $(SHARED); do install -D -m 644 $$file "$(DESTDIR)$(PREFIX)/share/dpc/$$file" || exit 1; done
 uninstall:
-	rm -rf $(foreach file,bin/dpc bin/dprun lib/dprun share/dpc,"$(DESTDIR)$(PREFIX)/$(file)")
+	rm -rf $(foreach file,bin/dpc bin/dprun lib/dprun share/dpc $(foreach page,$(MANUALS),share/man/man$(subst .,,$(suffix $(page)))/$(notdir $(page))),"$(DESTDIR)$(PREFIX)/$(file)")
 
 .PHONY: clean
 clean:

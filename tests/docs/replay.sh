@@ -1,8 +1,9 @@
 #!/bin/sh
-# Follows a page as its reader would: files that the page shows (```dps NAME, ```csv NAME) are written, commands ($ ... in ```console) are
-# run in a folder with build/dpc, build/dprun and schedules/. Prints the page with what the commands really print, so that
+# Follows a page as its reader would. Writes the files that the page shows (```dps NAME, ```csv NAME), and runs its commands
+# ($ ... in ```console, continued after a \ at the end of a line) in a folder with build/ and schedules/. Prints the page with the
+# real output of the commands, so that
 #   sh tests/docs/replay.sh PAGE | diff PAGE -
-# shows where the page is wrong. BUILD names the build folder.
+# shows where the page is wrong; make rebase writes the output into the page. BUILD names the build folder.
 set -eu
 page=$(realpath "$1")
 build=$(realpath "${BUILD:-build}")
@@ -12,11 +13,13 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 ln -s "$build" build
 cp -r "$top/schedules" .
-awk '
+awk -v top="$top/" '
 function run(command, line) {
+    sub(/dpc advise /, "&--seconds 600 ", command) # a busy machine may need more than the usual minute
     command = "( " command " ) 2>&1"
     while ((command | getline line) > 0) {
         sub(/ in [0-9]+\.[0-9] s/, " in 0.1 s", line) # the time of a sweep is the machine\047s
+        sub(top "schedules/", "schedules/", line) # dpc advise names the folder of its own schedules
         print line
     }
     close(command)
@@ -39,7 +42,12 @@ function run(command, line) {
 block == "```console" {
     if (/^\$ /) {
         print
-        run(substr($0, 3))
+        command = substr($0, 3)
+        while (sub(/\\$/, "", command) && (getline) > 0) {
+            print
+            command = command $0
+        }
+        run(command)
     }
     next
 }

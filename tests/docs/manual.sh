@@ -1,0 +1,57 @@
+#!/bin/sh
+# Prints where the manual pages differ from the programs: sh tests/docs/manual.sh FOLDER [SOURCES], with dpc and dprun on the PATH.
+# Options are compared with --help, with the refusals of dpc's commands and, below SOURCES, with the tables of getopt; the costs of
+# dps(5) with the table of costs.
+set -eu
+pages=$1
+top=${2:-}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Options that a text names, one a line; those of other programs in it are left out.
+options_in() {
+    sed -E 's/(dprun|mpirun) +-+[a-z-]+//g' | grep -oE '(^|[^a-zA-Z0-9-])(--[a-z][a-z-]*|-[a-zA-Z]\b)' | grep -oE -e '-+[a-zA-Z-]+' | sort -u
+}
+
+# Options that a page explains (.It Fl), or all that one of its sections (.Sh) names (.Fl).
+options_of() {
+    awk -v wanted="${2:-}" '
+        /^\.Sh / { section = substr($0, 5) }
+        wanted == "" ? /^\.It/ : section == wanted {
+            for (i = 1; i < NF; i++)
+                if ($i ~ /^\.?Fl$/)
+                    print "-" $(i + 1)
+        }' "$pages/$1" | sort -u
+}
+
+# compare PAGE PROGRAM: how the two lists of options in $work differ.
+compare() {
+    diff "$work/page" "$work/program" | sed -n "s|^< \(.*\)|$1 has \1, $2 does not|p; s|^> \(.*\)|$1 has no \1, $2 does|p"
+}
+
+{ dpc --help; dpc balance --help; dpc fmt 2>&1 || :; } | options_in >"$work/program"
+options_of dpc.1 >"$work/page"
+compare dpc.1 "dpc --help"
+for command in compare advise diff calibrate; do
+    dpc $command --explain x 2>&1 | options_in >"$work/program"
+    options_of dpc.1 "$(echo $command | tr a-z A-Z)" >"$work/page"
+    compare dpc.1 "dpc $command"
+done
+dpc balance --help | options_in >"$work/program"
+options_of dpc.1 BALANCE >"$work/page"
+compare dpc.1 "dpc balance --help"
+dprun --help | options_in >"$work/program"
+options_of dprun.1 >"$work/page"
+compare dprun.1 "dprun --help"
+
+[ -n "$top" ] || exit 0
+compare_tables() {
+    find "$top/$2" -name '*.c' -exec sed -n 's/.*{"\([a-z-]*\)", \(required\|no\)_argument.*/--\1/p' {} + | sort -u >"$work/program"
+    options_of "$1" | grep '^--' >"$work/page"
+    compare "$1" "$2/"
+}
+compare_tables dpc.1 compiler | grep -vx 'dpc.1 has --check, compiler/ does not' || : # dpc fmt reads it without getopt
+compare_tables dprun.1 runtime
+for name in $(sed -n 's/^ *{"\([a-zA-Z_]*\)", INDEX_.*/\1/p' "$top/runtime/program/costs.c"); do
+    sed -n '/^\.Ss Cost files/,/^\.S/{/^\.Cm\|^\.It Cm/p}' "$pages/dps.5" | grep -qw "$name" || echo "dps.5 has no cost $name"
+done

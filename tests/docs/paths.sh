@@ -1,0 +1,33 @@
+#!/bin/sh
+# Prints the `files` and `identifiers` that a page names and that do not exist: sh tests/docs/paths.sh PAGE, from the top folder. A file
+# is named by its path or by the end of it, a program of tests/ without .c, several with {} and *; NAME, FOLDER, COMMIT and FILE are
+# places to fill in.
+set -eu
+list=$(mktemp)
+trap 'rm -f "$list"' EXIT
+find . -path ./build -prune -o -path ./.git -prune -o -print | sed 's|^\.||' >"$list"
+
+# The names within {a,b}, one a line.
+expanded() {
+    case $1 in
+    *{*,*}*) for part in $(echo "$1" | sed 's/.*{\(.*\)}.*/\1/; s/,/ /g'); do echo "${1%%\{*}$part${1##*\}}"; done ;;
+    *) echo "$1" ;;
+    esac
+}
+
+grep -oE '`[^`]+`' "$1" | tr -d '`' | sort -u | while read -r name; do
+    case $name in
+    *' '* | *NAME* | *FOLDER* | *COMMIT* | *FILE* | *...*) ;;
+    */* | [a-z]*.[chly] | [a-z]*.cu | [a-z]*.cuh | *.def | *.md | [a-z]*.sh | [a-z]*.test | *.awk)
+        for path in $(set -f && expanded "${name%/}"); do
+            pattern=$(echo "$path" | sed 's/\./\\./g; s/\*/[^\/]*/g')
+            grep -qE "/$pattern(\.c)?$" "$list" || echo "$1: there is no $path"
+        done
+        ;;
+    *_* | [A-Z]*.[a-z]*)
+        for word in $(echo "$name" | grep -E '^[A-Za-z]+([_.][A-Za-z]+)+$' | tr . ' '); do
+            grep -rqw "$word" balance compiler grammar runtime Makefile || echo "$1: nothing is called $word"
+        done
+        ;;
+    esac
+done
