@@ -72,7 +72,11 @@ static Status make_primitives(CpuDevice *cpu, const KernelShape *shape, CpuKerne
     Primitive *forward = &kernel->primitives[PRIMITIVE_FORWARD], *backward = &kernel->primitives[PRIMITIVE_BACKWARD];
     switch (shape->kind) {
     case KERNEL_LINEAR:
-    case KERNEL_NORM: return STATUS_OK;
+    case KERNEL_NORM:
+    case KERNEL_PERMUTE:
+    case KERNEL_GROUPED:
+    case KERNEL_SWIGLU: return STATUS_OK;
+    case KERNEL_ROUTER: return cpu_reserve(&cpu->scratch, cpu_router_scratch(shape) * sizeof(float), error);
     case KERNEL_GELU: return cpu_gelu_primitives(cpu, shape->rows * shape->columns, forward, backward, error);
     case KERNEL_ATTENTION: return cpu_attention_primitives(cpu, shape, kernel->primitives, error);
     case KERNEL_CROSS_ENTROPY:

@@ -65,6 +65,10 @@ typedef struct AttentionPlan {
 AttentionPlan cpu_attention_plan(const KernelShape *shape);
 Status cpu_attention_primitives(CpuDevice *cpu, const KernelShape *shape, Primitive *primitives, Error *error);
 
+/* --- cpu_router.c --- */
+/* Elements of scratch that a router's kernel needs. */
+size_t cpu_router_scratch(const KernelShape *shape);
+
 /* --- the operations of operations.def, and the table's entries as in device.h --- */
 #define OPERATION(name, SHAPE, OPERANDS) Status cpu_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
 #define OPERAND(effect, type, name) , type name

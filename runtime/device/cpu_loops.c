@@ -45,6 +45,11 @@ Status cpu_copy(Device *device, size_t bytes, const void *source, void *destinat
     return STATUS_OK;
 }
 
+Status cpu_add(Device *device, size_t count, const void *addend, void *sum, Error *error)
+{
+    return cpu_accumulate(device, count, addend, sum, error);
+}
+
 Status cpu_accumulate(Device *device, size_t count, const void *addend, void *sum, Error *error)
 {
     (void)device, (void)error;

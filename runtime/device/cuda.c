@@ -178,6 +178,13 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
         TRY(reserve(cuda, &cuda->delta, context, error));
         break;
     case KERNEL_CROSS_ENTROPY: TRY(reserve(cuda, &cuda->sums, shape->rows * sizeof(double), error)); break;
+    case KERNEL_ROUTER:
+    case KERNEL_PERMUTE:
+    case KERNEL_GROUPED:
+    case KERNEL_SWIGLU:
+        return error_set(error, STATUS_BAD_USAGE,
+                         "device %s has no kernels for layers with experts: run this model with --device cpu",
+                         device->run->name);
     }
     *kernel = calloc(1, sizeof **kernel);
     if (!*kernel)
@@ -276,6 +283,10 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
     return STATUS_OK;
 }
 
+/* make_kernel has refused a model with these. */
+#define EXPERTS_OPERATION(name, SHAPE, OPERANDS) \
+    case OPERATION_##name:                       \
+        break;
 #define OPERATION_FUNCTION(name) cuda_##name
 #include "runtime/device/operate.h"
 

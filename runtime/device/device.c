@@ -45,10 +45,16 @@ void device_close(Device *device)
     device->run->close(device);
 }
 
+static bool same_routing(const Routing *a, const Routing *b)
+{
+    return a->experts == b->experts && a->chosen == b->chosen && a->groups == b->groups &&
+           a->best_groups == b->best_groups && a->softmax == b->softmax && a->factor == b->factor;
+}
+
 static bool same_shape(const KernelShape *a, const KernelShape *b)
 {
     return a->kind == b->kind && a->rows == b->rows && a->columns == b->columns && a->outputs == b->outputs &&
-           a->sequence == b->sequence && a->heads == b->heads;
+           a->sequence == b->sequence && a->heads == b->heads && same_routing(&a->routing, &b->routing);
 }
 
 Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error)

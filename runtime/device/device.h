@@ -30,13 +30,36 @@
 typedef enum NumberKind { ELEMENTS, MASTERS, NUMBER_KINDS } NumberKind;
 
 /* Operations on matrices of fixed shape have kernels, made when a stage is opened and never in a pass. */
-typedef enum KernelKind { KERNEL_LINEAR, KERNEL_NORM, KERNEL_GELU, KERNEL_ATTENTION, KERNEL_CROSS_ENTROPY } KernelKind;
+typedef enum KernelKind {
+    KERNEL_LINEAR,
+    KERNEL_NORM,
+    KERNEL_GELU,
+    KERNEL_ATTENTION,
+    KERNEL_CROSS_ENTROPY,
+    KERNEL_ROUTER,  /* of route, route_backward, group_rows and count_loads */
+    KERNEL_PERMUTE, /* of permute and unpermute */
+    KERNEL_GROUPED,
+    KERNEL_SWIGLU
+} KernelKind;
+
+enum { ROUTING_GROUPS_MOST = 64 };
+
+/* How tokens choose experts. With `groups` > 1 only experts of the `best_groups` groups are chosen whose two best
+   biased scores have the largest sums. */
+typedef struct Routing {
+    uint32_t experts, chosen;     /* chosen: of each token */
+    uint32_t groups, best_groups; /* groups: at most ROUTING_GROUPS_MOST, divides experts */
+    bool softmax;                 /* else sigmoid */
+    double factor;
+} Routing;
 
 typedef struct KernelShape {
     KernelKind kind;
-    size_t rows, columns;   /* of the input; attention: of the output, the input being three times as wide */
-    size_t outputs;         /* linear: columns of the output; else 0 */
-    size_t sequence, heads; /* attention: sequence divides rows, heads divides columns; else 0 */
+    size_t rows, columns;   /* of the input; attention: of the output, the input being three times as wide. router,
+                               permute: rows are tokens. grouped: the most rows. swiglu: columns of the output */
+    size_t outputs;         /* linear, grouped: columns of the output; else 0 */
+    size_t sequence, heads; /* attention: sequence divides rows, heads divides columns; router: sequence; else 0 */
+    Routing routing;        /* router, permute, grouped: the last two need no more than its first two; else 0 */
 } KernelShape;
 
 struct Kernel {

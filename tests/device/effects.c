@@ -8,8 +8,11 @@
 
 enum { ROWS = 6, COLUMNS = 8, OUTPUTS = 12, SEQUENCE = 3, HEADS = 2, NUMBERS = 40, TABLE_ROWS = 8 };
 enum { IN = ROWS * COLUMNS, OUT = ROWS * OUTPUTS, WEIGHTS = COLUMNS * OUTPUTS, CONTEXT = -1 };
+enum { EXPERTS = TABLE_ROWS, CHOSEN = 2, ROUTED = ROWS * CHOSEN }; /* a token is as good as an expert */
+enum { ROUTED_IN = ROUTED * COLUMNS, ROUTED_OUT = ROUTED * OUTPUTS };
 
-typedef enum Form { NONE, ELEMENT, FLOAT, TOKEN, LOSS } Form; /* of an operand's numbers */
+/* Of an operand's numbers. PLACE: an order of ROUTED rows; BEGIN: where the rows of each expert begin. */
+typedef enum Form { NONE, ELEMENT, FLOAT, TOKEN, PLACE, BEGIN, LOSS } Form;
 
 /* An operation with a shape, and its operands: numbers of a form; CONTEXT: as many as the kernel keeps. */
 typedef struct Subject {
@@ -29,6 +32,16 @@ static const KernelShape gelu_out = {.kind = KERNEL_GELU, .rows = ROWS, .columns
 static const KernelShape loss = {.kind = KERNEL_CROSS_ENTROPY, .rows = ROWS, .columns = COLUMNS};
 static const KernelShape attention = {
     .kind = KERNEL_ATTENTION, .rows = ROWS, .columns = COLUMNS, .sequence = SEQUENCE, .heads = HEADS};
+
+#define ROUTING                                                                          \
+    {                                                                                    \
+        .experts = EXPERTS, .chosen = CHOSEN, .groups = 4, .best_groups = 2, .factor = 2 \
+    }
+static const KernelShape router = {.kind = KERNEL_ROUTER, .rows = ROWS, .sequence = SEQUENCE, .routing = ROUTING};
+static const KernelShape permute = {.kind = KERNEL_PERMUTE, .rows = ROWS, .columns = COLUMNS, .routing = ROUTING};
+static const KernelShape grouped = {
+    .kind = KERNEL_GROUPED, .rows = ROUTED, .columns = COLUMNS, .outputs = OUTPUTS, .routing = ROUTING};
+static const KernelShape swiglu = {.kind = KERNEL_SWIGLU, .rows = ROWS, .columns = COLUMNS};
 
 /* clang-format off */
 #define E(number) {ELEMENT, number}
@@ -61,6 +74,26 @@ static void subjects_of(Subject *subjects)
         {OPERATION_from_floats, .operands = {{FLOAT, NUMBERS}, E(NUMBERS)}},
         {OPERATION_to_floats, .operands = {E(NUMBERS), {FLOAT, NUMBERS}}},
         {OPERATION_copy, .in_bytes = true, .operands = {E(NUMBERS), E(NUMBERS)}},
+        {OPERATION_add, .operands = {E(NUMBERS), E(NUMBERS)}},
+        {OPERATION_route, .shape = router,
+         .operands = {E(ROWS * EXPERTS), E(EXPERTS), {TOKEN, ROUTED}, E(ROUTED), E(1)}},
+        {OPERATION_route_backward, .shape = router,
+         .operands = {E(ROWS * EXPERTS), {TOKEN, ROUTED}, E(ROUTED), E(ROWS * EXPERTS)}},
+        {OPERATION_group_rows, .shape = router, .operands = {{TOKEN, ROUTED}, {PLACE, ROUTED}, {BEGIN, EXPERTS + 1}}},
+        {OPERATION_count_loads, .shape = router, .operands = {{BEGIN, EXPERTS + 1}, E(1), E(EXPERTS), E(1)}},
+        {OPERATION_permute, .shape = permute, .operands = {E(IN), {PLACE, ROUTED}, E(ROUTED_IN)}},
+        {OPERATION_unpermute, .shape = permute,
+         .operands = {E(ROUTED_IN), {PLACE, ROUTED}, E(ROUTED), E(IN), E(IN)}},
+        {OPERATION_unpermute_backward, .shape = permute,
+         .operands = {E(ROUTED_IN), {PLACE, ROUTED}, E(ROUTED), E(IN), E(ROUTED_IN), E(ROUTED)}},
+        {OPERATION_grouped_forward, .shape = grouped,
+         .operands = {E(ROUTED_IN), E(EXPERTS * WEIGHTS), {BEGIN, EXPERTS + 1}, E(ROUTED_OUT)}},
+        {OPERATION_grouped_backward_input, .shape = grouped,
+         .operands = {E(ROUTED_OUT), E(EXPERTS * WEIGHTS), {BEGIN, EXPERTS + 1}, E(ROUTED_IN)}},
+        {OPERATION_grouped_backward_weight, .shape = grouped,
+         .operands = {E(ROUTED_IN), E(ROUTED_OUT), {BEGIN, EXPERTS + 1}, E(EXPERTS * WEIGHTS)}},
+        {OPERATION_swiglu_forward, .shape = swiglu, .operands = {E(2 * IN), E(IN)}},
+        {OPERATION_swiglu_backward, .shape = swiglu, .operands = {E(2 * IN), E(IN), E(2 * IN)}},
     };
     memcpy(subjects, all, sizeof all);
 }
@@ -81,6 +114,13 @@ static size_t size_of(const Trial *trial, Form form)
     return form == ELEMENT ? trial->device->run->size[ELEMENTS] : form == LOSS ? sizeof(double) : sizeof(float);
 }
 
+/* Where expert number `expert` begins, one of two ways. */
+static int32_t begin_of(uint64_t seed, size_t expert)
+{
+    const size_t begin = expert * (size_t)seed;
+    return expert == EXPERTS || begin > ROUTED ? ROUTED : (int32_t)begin;
+}
+
 /* Numbers from 0.5 to 1.5, as if they were statistics, too; tokens are within the table. */
 static void fill_operand(const Trial *trial, int operand, uint64_t seed)
 {
@@ -92,6 +132,10 @@ static void fill_operand(const Trial *trial, int operand, uint64_t seed)
         char *const place = (char *)trial->memory.operands[operand] + i * size_of(trial, form);
         if (form == TOKEN)
             *(int32_t *)(void *)place = (int32_t)(bits % TABLE_ROWS);
+        else if (form == PLACE)
+            *(int32_t *)(void *)place = (int32_t)((5 * i + seed) % ROUTED);
+        else if (form == BEGIN)
+            *(int32_t *)(void *)place = begin_of(seed, i);
         else if (form == LOSS)
             *(double *)(void *)place = (double)number;
         else if (form == FLOAT)

@@ -1,0 +1,228 @@
+/* Routing on the CPU: which experts a token chooses and with which gates, and the rows that each expert gets. */
+
+#include "runtime/device/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+static const float least_sum = 1e-20f; /* as in DeepSeek-V3: gates are finite however small all scores are */
+
+size_t cpu_router_scratch(const KernelShape *shape) { return 4 * (size_t)shape->routing.experts; }
+
+/* Arrays of N numbers in the device's scratch memory, of one token or of one sequence. */
+typedef struct Scratch {
+    float *scores, *biased; /* of a token */
+    float *counts, *shares; /* of a sequence: how often each expert was chosen; the means of the normalised scores */
+} Scratch;
+
+static Scratch scratch_of(Device *device, size_t experts)
+{
+    float *memory = ((CpuDevice *)device)->scratch.memory;
+    return (Scratch){memory, memory + experts, memory + 2 * experts, memory + 3 * experts};
+}
+
+static void softmax(size_t count, const float *logits, float *scores)
+{
+    float largest = logits[0], sum = 0;
+    for (size_t i = 1; i < count; i++)
+        largest = logits[i] > largest ? logits[i] : largest;
+    for (size_t i = 0; i < count; i++)
+        sum += scores[i] = expf(logits[i] - largest);
+    for (size_t i = 0; i < count; i++)
+        scores[i] /= sum;
+}
+
+static void score(const Routing *routing, const float *logits, float *scores)
+{
+    if (routing->softmax)
+        softmax(routing->experts, logits, scores);
+    else
+        for (size_t i = 0; i < routing->experts; i++)
+            scores[i] = 1 / (1 + expf(-logits[i]));
+}
+
+static float sum_of(size_t count, const float *values)
+{
+    float sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += values[i];
+    return sum;
+}
+
+/* The first of the largest; not a number counts as the smallest. */
+static size_t largest_of(size_t count, const float *values)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < count; i++)
+        if (values[i] > values[best] || isnan(values[best]))
+            best = i;
+    return best;
+}
+
+/* The sum of the two largest; of one alone, that one. */
+static float sum_of_two_best(size_t count, const float *values)
+{
+    const size_t best = largest_of(count, values);
+    float second = count > 1 ? -INFINITY : 0;
+    for (size_t i = 0; i < count; i++)
+        if (i != best && values[i] > second)
+            second = values[i];
+    return values[best] + second;
+}
+
+static void keep_best_groups(const Routing *routing, float *biased)
+{
+    const size_t size = routing->experts / routing->groups;
+    bool kept[ROUTING_GROUPS_MOST] = {false};
+    float sums[ROUTING_GROUPS_MOST];
+    for (size_t g = 0; g < routing->groups; g++)
+        sums[g] = sum_of_two_best(size, biased + g * size);
+    for (size_t n = 0; n < routing->best_groups; n++) {
+        const size_t best = largest_of(routing->groups, sums);
+        kept[best] = true;
+        sums[best] = -INFINITY;
+    }
+    for (size_t i = 0; i < routing->experts; i++)
+        if (!kept[i / size])
+            biased[i] = -INFINITY;
+}
+
+static void choose(const Routing *routing, float *biased, int32_t *chosen)
+{
+    if (routing->groups > 1)
+        keep_best_groups(routing, biased);
+    for (size_t j = 0; j < routing->chosen; j++) {
+        const size_t best = largest_of(routing->experts, biased);
+        chosen[j] = (int32_t)best;
+        biased[best] = -INFINITY;
+    }
+}
+
+static float sum_of_chosen(const Routing *routing, const float *scores, const int32_t *chosen)
+{
+    float sum = least_sum;
+    for (size_t j = 0; j < routing->chosen; j++)
+        sum += scores[chosen[j]];
+    return sum;
+}
+
+/* One token; adds it to the counts and shares of its sequence. */
+static void route_token(const Routing *routing, Scratch s, const float *logits, const float *bias, int32_t *chosen,
+                        float *gates)
+{
+    score(routing, logits, s.scores);
+    for (size_t i = 0; i < routing->experts; i++)
+        s.biased[i] = s.scores[i] + bias[i];
+    choose(routing, s.biased, chosen);
+    const float factor = (float)routing->factor / sum_of_chosen(routing, s.scores, chosen);
+    for (size_t j = 0; j < routing->chosen; j++) {
+        gates[j] = s.scores[chosen[j]] * factor;
+        s.counts[chosen[j]]++;
+    }
+    const float sum = sum_of(routing->experts, s.scores) + least_sum;
+    for (size_t i = 0; i < routing->experts; i++)
+        s.shares[i] += s.scores[i] / sum;
+}
+
+/* What a count and a sum of shares are worth in the balance loss: N / (K S) and 1 / S. */
+static float worth(const KernelShape *shape)
+{
+    const float sequence = (float)shape->sequence;
+    return (float)shape->routing.experts / ((float)shape->routing.chosen * sequence * sequence);
+}
+
+Status cpu_route(Device *device, const Kernel *kernel, double scale, const void *logits, const void *bias,
+                 int32_t *chosen, void *gates, void *balance, Error *error)
+{
+    (void)error;
+    const KernelShape *shape = &kernel->shape;
+    const Routing *routing = &shape->routing;
+    const size_t experts = routing->experts, k = routing->chosen;
+    const Scratch s = scratch_of(device, experts);
+    float total = 0;
+    for (size_t row = 0; row < shape->rows; row += shape->sequence) {
+        memset(s.counts, 0, 2 * experts * sizeof *s.counts); /* and the shares */
+        for (size_t t = row; t < row + shape->sequence; t++)
+            route_token(routing, s, (const float *)logits + t * experts, bias, chosen + t * k, (float *)gates + t * k);
+        for (size_t i = 0; i < experts; i++)
+            total += s.counts[i] * s.shares[i];
+    }
+    *(float *)balance = (float)scale * total * worth(shape) / (float)(shape->rows / shape->sequence);
+    return STATUS_OK;
+}
+
+/* The gradient of a token's scores, into s.biased. `push` is what a count is worth in the gradient. */
+static void score_gradients(const Routing *routing, Scratch s, const int32_t *chosen, const float *dgates, float push)
+{
+    const float sum = sum_of_chosen(routing, s.scores, chosen), all = sum_of(routing->experts, s.scores) + least_sum;
+    float mean = 0, mean_push = 0;
+    for (size_t i = 0; i < routing->experts; i++)
+        mean_push += s.counts[i] * s.scores[i] / all;
+    for (size_t i = 0; i < routing->experts; i++)
+        s.biased[i] = push * (s.counts[i] - mean_push) / all;
+    for (size_t j = 0; j < routing->chosen; j++)
+        mean += dgates[j] * s.scores[chosen[j]] / sum;
+    for (size_t j = 0; j < routing->chosen; j++)
+        s.biased[chosen[j]] += (float)routing->factor * (dgates[j] - mean) / sum;
+}
+
+static void logit_gradients(const Routing *routing, Scratch s, float *dlogits)
+{
+    float mean = 0;
+    for (size_t i = 0; routing->softmax && i < routing->experts; i++)
+        mean += s.biased[i] * s.scores[i];
+    for (size_t i = 0; i < routing->experts; i++)
+        dlogits[i] = s.scores[i] * (routing->softmax ? s.biased[i] - mean : s.biased[i] * (1 - s.scores[i]));
+}
+
+Status cpu_route_backward(Device *device, const Kernel *kernel, double scale, const void *logits, const int32_t *chosen,
+                          const void *dgates, void *dlogits, Error *error)
+{
+    (void)error;
+    const KernelShape *shape = &kernel->shape;
+    const Routing *routing = &shape->routing;
+    const size_t experts = routing->experts, k = routing->chosen;
+    const Scratch s = scratch_of(device, experts);
+    const float push = (float)scale * worth(shape) / (float)(shape->rows / shape->sequence);
+    for (size_t row = 0; row < shape->rows; row += shape->sequence) {
+        memset(s.counts, 0, experts * sizeof *s.counts);
+        for (size_t i = row * k; i < (row + shape->sequence) * k; i++)
+            s.counts[chosen[i]]++;
+        for (size_t t = row; t < row + shape->sequence; t++) {
+            score(routing, (const float *)logits + t * experts, s.scores);
+            score_gradients(routing, s, chosen + t * k, (const float *)dgates + t * k, push);
+            logit_gradients(routing, s, (float *)dlogits + t * experts);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* A counting sort. begins[e + 1] is first the end of expert e; the rows are dealt from the last to the first, after
+   which it is the beginning. */
+Status cpu_group_rows(Device *device, const Kernel *kernel, const int32_t *chosen, int32_t *places, int32_t *begins,
+                      Error *error)
+{
+    (void)device, (void)error;
+    const size_t experts = kernel->shape.routing.experts, rows = kernel->shape.rows * kernel->shape.routing.chosen;
+    memset(begins, 0, (experts + 1) * sizeof *begins);
+    for (size_t i = 0; i < rows; i++)
+        begins[chosen[i] + 1]++;
+    for (size_t e = 0; e < experts; e++)
+        begins[e + 1] += begins[e];
+    for (size_t i = rows; i-- > 0;)
+        places[i] = --begins[chosen[i] + 1];
+    memmove(begins, begins + 1, experts * sizeof *begins);
+    begins[experts] = (int32_t)rows;
+    return STATUS_OK;
+}
+
+Status cpu_count_loads(Device *device, const Kernel *kernel, const int32_t *begins, const void *balance, void *loads,
+                       void *total, Error *error)
+{
+    (void)device, (void)error;
+    float *sums = loads;
+    for (size_t e = 0; e < kernel->shape.routing.experts; e++)
+        sums[e] += (float)(begins[e + 1] - begins[e]);
+    *(float *)total += *(const float *)balance;
+    return STATUS_OK;
+}
