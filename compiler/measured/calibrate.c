@@ -29,7 +29,8 @@ static void put_pass(const Calibration *calibration, uint32_t stage, uint8_t kin
         fprintf(stream, "derived: %.2g of an F&B, as it never ran alone; %s", part,
                 counted(samples->count, "sample").text);
     else
-        fprintf(stream, "measured: %s", counted(samples->count, "sample").text);
+        fprintf(stream, "measured: %s%s", counted(samples->count, "sample").text,
+                calibration->paired[stage][kind] ? " in F&Bs, as it never ran alone," : "");
     put_range(samples, stream);
     putc('\n', stream);
 }

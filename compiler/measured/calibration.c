@@ -88,12 +88,16 @@ static void split_pass(Calibration *calibration, const TraceEvent *pass, bool mi
 {
     if (!missing)
         return;
-    samples_add(&calibration->passes[pass->stage][pass->kind], (pass->end - pass->start) * part, calibration->arena);
-    calibration->parts[pass->stage][pass->kind] = part;
+    const bool told = pass->half > 0;
+    samples_add(&calibration->passes[pass->stage][pass->kind], told ? pass->half : (pass->end - pass->start) * part,
+                calibration->arena);
+    calibration->paired[pass->stage][pass->kind] = true;
+    if (!told)
+        calibration->parts[pass->stage][pass->kind] = part;
 }
 
-/* A stage whose F or backward only ever ran in an F&B: by the rule of thumb that a backward is two forwards, an I is
- * one. */
+/* A stage whose F or backward only ever ran in an F&B: what the trace says that this half took; where it does not say,
+   by the rule of thumb that a backward is two forwards and an I is one. */
 static void split_pairs(Calibration *calibration)
 {
     bool(*missing)[CALIBRATION_KINDS] = arena_array(calibration->arena, calibration->stages, sizeof *missing);
@@ -261,6 +265,7 @@ static Status gather(Calibration *calibration, Error *error)
     const uint32_t stages = calibration->stages = calibration->inputs[0].trace.stages;
     calibration->passes = arena_array(arena, stages, sizeof *calibration->passes);
     calibration->parts = arena_array(arena, stages, sizeof *calibration->parts);
+    calibration->paired = arena_array(arena, stages, sizeof *calibration->paired);
     calibration->shares = arena_array(arena, stages, sizeof *calibration->shares);
     calibration->pairs = arena_array(arena, stages, sizeof *calibration->pairs);
     for (int t = 0; t < calibration->count; t++)

@@ -30,9 +30,11 @@ typedef struct Calibration {
     Arena *arena;
     uint32_t stages;
     Samples (*passes)[CALIBRATION_KINDS]; /* [stages]: of all inputs */
-    double (*parts)[CALIBRATION_KINDS]; /* [stages]: what part of an F&B the samples are; 0: they were measured alone */
-    double *shares;                     /* [stages]: what an F&B takes of its halves in turn; NAN: it is in none */
-    size_t *pairs;                      /* [stages]: in how many F&Bs it is */
+    /* [stages]: of samples from F&Bs, what part of an F&B they are by rule; 0: the trace says what the halves took */
+    double (*parts)[CALIBRATION_KINDS];
+    bool (*paired)[CALIBRATION_KINDS]; /* [stages]: the samples are from F&Bs, as the pass never ran alone */
+    double *shares;                    /* [stages]: what an F&B takes of its halves in turn; NAN: it is in none */
+    size_t *pairs;                     /* [stages]: in how many F&Bs it is */
 } Calibration;
 
 /* From `count` traces, of the `fastest` steps of each; 0: of all. All memory is the arena's. STATUS_BAD_INPUT: a file

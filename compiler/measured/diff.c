@@ -273,6 +273,30 @@ static size_t deviations_of(const Comparison *comparison, uint32_t rank, Deviati
     return count;
 }
 
+/* What each half of an F&B took, where the trace tells them apart. Costs predict that each takes its share of the F&B,
+   as the passes take alone; a trace that predicts says nothing. */
+static void print_halves(const Comparison *comparison, const Deviation *deviation, const TraceEvent *forward,
+                         FILE *stream)
+{
+    const Timeline *predicted = &comparison->predicted;
+    const uint32_t r = deviation->rank, p = deviation->position;
+    const Action *pass = &comparison->schedule->orders[r].actions[p];
+    double alone[2];
+    for (int half = 0; half < 2; half++)
+        alone[half] = costs_pass(predicted->costs, pass[half].stage, (StageCost)pass[half].kind);
+    const double share = (predicted->end[r][p] - predicted->start[r][p]) / (alone[0] + alone[1]);
+    for (int half = 0; half < 2 && forward->half > 0; half++) {
+        const double measured = forward[half].half, part = share * alone[half];
+        char name[50] = "  ";
+        action_text(comparison->schedule, &pass[half], name + 2, sizeof name - 2);
+        fprintf(stream, "%-14s %-6s %-28s ", name, "", "");
+        if (comparison->unit > 0 && isfinite(part))
+            fprintf(stream, "%10.3f %10.3f %+10.3f\n", part, measured, measured - part);
+        else
+            fprintf(stream, "%10s %10.3f %10s\n", "-", measured, "-");
+    }
+}
+
 static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = comparison->schedule;
@@ -307,6 +331,8 @@ static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream
         fprintf(stream, "%-14s %-6s %-28s %10.3f %10.3f %+10.3f %+10.3f\n", name, rank, line,
                 comparison->predicted.end[r][p] - comparison->predicted.start[r][p],
                 comparison->measured.end[r][p] - comparison->measured.start[r][p], deviation->longer, deviation->later);
+        if (pass->overlap)
+            print_halves(comparison, deviation, event, stream);
     }
 }
 

@@ -12,7 +12,7 @@
 enum { TEXT_BYTES = 96, DEPTH_MAX = 32 };
 
 /* What a container of the JSON text is. */
-typedef enum Where { OTHER, TOP, ABOUT, MICROBATCHES, EVENTS, EVENT, ARGUMENTS } Where;
+typedef enum Where { OTHER, TOP, ABOUT, MICROBATCHES, EVENTS, EVENT, ARGUMENTS, HALVES } Where;
 
 typedef enum Key {
     KEY_OTHER,
@@ -36,6 +36,7 @@ typedef enum Key {
     KEY_LINE,
     KEY_PASS,
     KEY_MESSAGE,
+    KEY_HALVES,
     KEYS
 } Key;
 
@@ -63,6 +64,7 @@ static const struct {
     [KEY_LINE] = {"line", ARGUMENTS},
     [KEY_PASS] = {"pass", ARGUMENTS},
     [KEY_MESSAGE] = {"message", ARGUMENTS},
+    [KEY_HALVES] = {"halves", ARGUMENTS},
 };
 
 typedef struct Reader {
@@ -73,7 +75,7 @@ typedef struct Reader {
     int depth;
     Key key;
     uint64_t number;      /* of the event */
-    double numbers[KEYS]; /* of the event; NAN: not given */
+    double numbers[KEYS]; /* of the event; NAN: not given; of its halves the first */
     char texts[KEYS][TEXT_BYTES];
 } Reader;
 
@@ -160,10 +162,14 @@ static int take_event(Reader *reader)
     if (!is_pass && (event.kind == ACTION_SEND_F || event.kind == ACTION_SEND_B))
         return 1;
     event.overlap = is_pass && *next == '&';
+    const double whole = event.end - event.start, first = numbers[KEY_HALVES] * 1e-3;
+    const bool told_apart = event.overlap && first > 0 && first < whole;
+    event.half = told_apart ? first : 0;
     append(reader, &event);
     if (event.overlap) {
         next++;
         event.overlap = false;
+        event.half = told_apart ? whole - first : 0;
         if (event.kind != ACTION_F || !read_name(trace, &next, &event) ||
             (event.kind != ACTION_B && event.kind != ACTION_I))
             return fail_event(reader, "is no F&B", name);
@@ -209,6 +215,7 @@ static int on_array(Reader *reader)
     const Where where = here(reader);
     return enter(reader, where == TOP && reader->key == KEY_EVENTS           ? EVENTS
                          : where == ABOUT && reader->key == KEY_MICROBATCHES ? MICROBATCHES
+                         : where == ARGUMENTS && reader->key == KEY_HALVES   ? HALVES
                                                                              : OTHER);
 }
 
@@ -273,6 +280,8 @@ static int on_number(Reader *reader, const char *text, size_t length)
         reader->key = KEY_MICROBATCHES;
     if (where == ABOUT || where == MICROBATCHES)
         return take_about(reader, value);
+    if (where == HALVES && isnan(reader->numbers[KEY_HALVES]))
+        reader->numbers[KEY_HALVES] = value;
     if (where == EVENT || where == ARGUMENTS)
         reader->numbers[reader->key] = value;
     return 1;

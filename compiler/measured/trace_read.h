@@ -11,10 +11,12 @@
 /* A pass, or a wait for the message of a pass. */
 typedef struct TraceEvent {
     uint8_t kind; /* ActionKind: ACTION_F to ACTION_U; ACTION_RECV_F, ACTION_RECV_B */
-    bool overlap; /* with the next event: the two are one F&B and both have its times */
+    bool overlap; /* with the next event: the two are one F&B and both have its times, as both end before its messages
+                     leave */
     uint16_t pipe, stage, rank;
     uint32_t microbatch, step, line; /* of U: which it is in the step, from 1 */
     double start, end;               /* ms */
+    double half;                     /* ms that it took of its F&B; 0: it is in none, or the trace does not say */
 } TraceEvent;
 
 typedef struct Trace {

@@ -86,7 +86,7 @@ static void replay_rank(Replay *replay)
         case OP_WAIT: end = wait_end(replay, i, more ? cell.start : replay->clock); break;
         default: break;
         }
-        replay->spans[i] = (TraceSpan){start * replay->microseconds, end * replay->microseconds};
+        replay->spans[i] = (TraceSpan){.start = start * replay->microseconds, .end = end * replay->microseconds};
         replay->clock = end;
     }
 }

@@ -93,15 +93,12 @@ static Status reached(Device *device, size_t number, bool *reached, Error *error
     return code == CUDA_NOT_READY ? STATUS_OK : cuda_status(code, "cudaEventQuery", error);
 }
 
-static Status mark_times(Device *device, size_t last, int64_t *nanoseconds, Error *error)
+static Status mark_time(Device *device, size_t number, int64_t *nanoseconds, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    nanoseconds[0] = 0;
-    for (size_t i = 1; i <= last; i++) {
-        float milliseconds;
-        CUDA_TRY(EventElapsedTime, &milliseconds, cuda->marks[0], cuda->marks[i]);
-        nanoseconds[i] = (int64_t)((double)milliseconds * 1e6);
-    }
+    float milliseconds;
+    CUDA_TRY(EventElapsedTime, &milliseconds, cuda->marks[0], cuda->marks[number]);
+    *nanoseconds = (int64_t)((double)milliseconds * 1e6);
     return STATUS_OK;
 }
 
@@ -116,5 +113,5 @@ const DeviceAsync cuda_queues = {
     .make_marks = make_marks,
     .mark = mark,
     .reached = reached,
-    .mark_times = mark_times,
+    .mark_time = mark_time,
 };

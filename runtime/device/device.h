@@ -100,13 +100,13 @@ typedef struct DeviceAsync {
     /* Which piece of hardware it is: the same for every process, another one for every other. */
     void (*identity)(const Device *device, unsigned char identity[DEVICE_IDENTITY]);
 
-    /* `count` places in the compute queue whose time is noted, numbered from 0: made, recorded (in the order of their
-       numbers), asked for (has the queue got there, so far without a failure?). The times of all up to `last`, which
-       have been reached, in nanoseconds after the first one. */
+    /* `count` places in the compute queue whose time is noted, numbered from 0: made, recorded (in any order), asked
+       for (has the queue got there, so far without a failure?). The time of one that has been reached, in nanoseconds
+       after mark 0. */
     Status (*make_marks)(Device *device, size_t count, Error *error);
     Status (*mark)(Device *device, size_t number, Error *error);
     Status (*reached)(Device *device, size_t number, bool *reached, Error *error);
-    Status (*mark_times)(Device *device, size_t last, int64_t *host_nanoseconds, Error *error);
+    Status (*mark_time)(Device *device, size_t number, int64_t *host_nanoseconds, Error *error);
 } DeviceAsync;
 
 /* What a device has that runs operations of one list at once, each when those that it comes after are done. */

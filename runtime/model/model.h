@@ -110,6 +110,9 @@ typedef struct StagePair {
     Stage *forward, *backward;
     PassBuffers forward_buffers, backward_buffers;
     bool weights;
+    int64_t
+        *forward_time; /* stage_overlap stores here how many nanoseconds the F took of the F&B, where the device runs
+                              one operation after the other; else it leaves it alone. NULL: not wanted */
 } StagePair;
 
 Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error);

@@ -144,14 +144,29 @@ Status stage_prepare_overlap(const StagePair *pair, const Recipe *recipe, Error 
     return stage_pair_list(pair, recipe, &list, error);
 }
 
+static Status run_part(const StagePair *pair, const PairList *list, const PairPart *part, size_t begin,
+                       void *const *bases, Error *error)
+{
+    const Stage *stage = part->pass == RECIPE_F ? pair->forward : pair->backward;
+    const Status status = stage_run_part(stage, part->index, part->pass, &list->list, begin, part->end, bases, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "in its %s: ", part->pass == RECIPE_F ? "F" : pair->weights ? "B" : "I");
+    return status;
+}
+
 static Status run_parts(const StagePair *pair, const PairList *list, void *const *bases, Error *error)
 {
+    int64_t forward = 0, before = clock_nanoseconds();
     size_t begin = 0;
     for (size_t i = 0; i < list->part_count; begin = list->parts[i++].end) {
         const PairPart *part = &list->parts[i];
-        const Stage *stage = part->pass == RECIPE_F ? pair->forward : pair->backward;
-        TRY(stage_run_part(stage, part->index, part->pass, &list->list, begin, part->end, bases, error));
+        TRY(run_part(pair, list, part, begin, bases, error));
+        const int64_t now = clock_nanoseconds();
+        forward += part->pass == RECIPE_F ? now - before : 0;
+        before = now;
     }
+    if (pair->forward_time)
+        *pair->forward_time = forward;
     return STATUS_OK;
 }
 

@@ -128,6 +128,8 @@ static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
             writer->own->numbers ? writer->own->numbers[i] : i, instruction->line);
     if (named)
         fprintf(writer->stream, ",\"%s\":\"%s\"", lane == LANE_COMPUTE ? "pass" : "message", name);
+    if (span.middle > 0)
+        fprintf(writer->stream, ",\"halves\":[%.3f,%.3f]", span.middle - span.start, span.end - span.middle);
     put_version(writer, instruction);
     fputs("}}", writer->stream);
 }

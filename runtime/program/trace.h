@@ -6,7 +6,7 @@
 
    A process a rank (pid), with a thread for each lane: 0 compute, 1 communication, 2 waits. Each instruction is an
    event of phase X and of category compute, message, wait or update (in the lane of compute: what follows the last
-   pass). The three instructions of an F&B are one event. The name of an event is its `pass` or `message` below, of a
+   pass). An F&B is one event. The name of an event is its `pass` or `message` below, of a
    wait `wait 4RECV_F5`; what follows the last pass has the disassembler's text. `ts` and `dur` are microseconds. `args`
    say
 
@@ -15,6 +15,8 @@
      line         of the source; 0: none
      pass         compute: what the compiler's CSV calls it, 3F5 or p1:3F5, and 3F5&7B2 for an F&B; 3U1 is the first U
                   of stage 3 in the step
+     halves       an F&B whose halves can be told apart: the microseconds that its F took of it, then its B or I. Run in
+                  turn, the F comes first; where a CPU runs them component by component, each has the sum of its own
      message      communication and waits: the same, 3SEND_F5 or 4RECV_F5; a wait has that of the message it waits for
      version      compute, of an asynchronous program: the version of its stage's weights that a pass reads or U makes,
                   counted from 0 in every step; two of an F&B
@@ -36,6 +38,7 @@ TraceLane trace_lane(uint8_t opcode);
 /* When an instruction ran, in microseconds. */
 typedef struct TraceSpan {
     double start, end;
+    double middle; /* of an F&B: to here its F, from here on its B or I; 0: they cannot be told apart */
 } TraceSpan;
 
 void trace_begin(const Program *program, double unit, double message_bytes, uint32_t processors, FILE *stream);

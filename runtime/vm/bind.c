@@ -200,7 +200,7 @@ static bool make_tables(Rank *rank)
     rank->messages = table(rank, rank->slots[SLOT_MESSAGE], sizeof *rank->messages);
     rank->squares = table(rank, ranks * session->most_chunks, sizeof *rank->squares);
     rank->host_squares = table(rank, session->most_chunks, sizeof *rank->host_squares);
-    rank->clocks = table(rank, session->kept_steps + 1, (session->longest_stream + 1) * sizeof *rank->clocks);
+    rank->clocks = table(rank, session->kept_steps + 1, session->clocks_of_step * sizeof *rank->clocks);
     rank->clock = rank->clocks;
     rank->record = table(rank, 1, session->record_bytes);
     rank->records = table(rank, ranks, session->record_bytes);
@@ -231,7 +231,7 @@ static Status attach(Rank *rank, Error *error)
         return error_set(error, STATUS_RUN_FAILED, "transport %s moves no memory of device %s", rank->transport->name,
                          rank->device->run->name);
     TRY(rank->transport->attach(rank->endpoint, rank->device, error));
-    return rank->device->run->async->make_marks(rank->device, rank->session->longest_stream + 2, error);
+    return rank->device->run->async->make_marks(rank->device, rank->session->clocks_of_step + 1, error);
 }
 
 /* All ranks of a machine take its memory together, and find out before the first of them does: otherwise the kernel

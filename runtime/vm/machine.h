@@ -85,8 +85,12 @@ struct Rank {
     double norm, clip; /* by the last NORM; asynchronous: norm is the largest of the step's U */
     bool diverged;     /* a gradient, a loss or a weight is not finite: the run ends after this step */
     uint64_t step;     /* from 1 */
-    int64_t *clocks;   /* [kept_steps + 1][1 + longest stream]: the beginning, then the end of every instruction */
-    int64_t *clock;    /* the row of the stream that runs; the last row is for held-out data */
+    /* [kept_steps + 1][clocks_of_step]: the beginning, the end of every instruction and, from 1 + longest_stream on,
+       the middle of every F&B: when its F ended. Where the CPU merged the halves that is the F&B's begin plus the time
+       of the F's operations. 0: both halves ran at once */
+    int64_t *clocks;
+    int64_t *clock;          /* the row of the stream that runs; the last row is for held-out data */
+    int64_t *middle;         /* of the next F&B, in this row */
     ClockSample compared[2]; /* at the beginning and, for a trace, at the end of the run */
     uint32_t processors;     /* that may compute all ranks' passes; 0: not known, or others do */
     RankRecord *record;      /* this rank's */
@@ -118,9 +122,10 @@ struct Session {
     Progress *own_progress; /* [ranks]; unless hooks.progress */
     WatchedRank *watched;   /* [ranks] those of this process, as threads */
     uint32_t longest_stream;
-    uint32_t most_chunks; /* of a rank */
-    Home *counting;       /* [stages] the copy of each stage that counts: the first of its group */
-    End *ends;            /* [microbatches] by number */
+    size_t clocks_of_step; /* of a rank: 1 + longest_stream + the most F&Bs of a rank */
+    uint32_t most_chunks;  /* of a rank */
+    Home *counting;        /* [stages] the copy of each stage that counts: the first of its group */
+    End *ends;             /* [microbatches] by number */
     size_t record_bytes;
     size_t piece_bytes;
     int64_t saved_begin;       /* of the weights in the file of --load, */

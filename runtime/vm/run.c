@@ -3,6 +3,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/device/device.h"
+#include "runtime/program/operands.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -86,29 +87,56 @@ EXECUTE(BACKWARD_WEIGHT)
     return rank->passes->backward_weight(chunk->stage, &buffers, error);
 }
 
+static Status run_half(Rank *rank, const Instruction *half, Execute *execute, Error *error)
+{
+    const Status status = execute(rank, half, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "in its %s: ", opcode_table[half->opcode].text);
+    return status;
+}
+
+/* The F of the F&B ends here. */
+static Status mark_middle(Rank *rank, Error *error)
+{
+    const DeviceAsync *queues = rank->device->run->async;
+    *rank->middle = clock_nanoseconds();
+    return queues ? queues->mark(rank->device, (size_t)(rank->middle - rank->clock), error) : STATUS_OK;
+}
+
 /* One half after the other, where neither a recipe nor the device says more. */
 static Status run_in_turn(Rank *rank, const Instruction *pair, Error *error)
 {
-    TRY(execute_FORWARD(rank, pair, error));
+    TRY(run_half(rank, pair, execute_FORWARD, error));
+    TRY(mark_middle(rank, error));
     if (rank->transport->progress)
         TRY(rank->transport->progress(rank->endpoint, error));
-    return execute_computing[pair->second->opcode](rank, pair->second, error);
+    return run_half(rank, pair->second, execute_computing[pair->second->opcode], error);
+}
+
+static Status run_merged(Rank *rank, const Instruction *forward, const Recipe *recipe, Error *error)
+{
+    const Instruction *backward = forward->second;
+    int64_t forward_time = 0;
+    const StagePair pair = {
+        .forward = rank->chunks[forward->chunk].stage,
+        .backward = rank->chunks[backward->chunk].stage,
+        .forward_buffers = forward_buffers(rank, forward),
+        .backward_buffers = backward_buffers(rank, backward),
+        .weights = backward->opcode == OP_BACKWARD,
+        .forward_time = &forward_time,
+    };
+    const int64_t begun = rank->device->run->fusion ? 0 : clock_nanoseconds();
+    TRY(rank->passes->overlap(&pair, recipe, error));
+    *rank->middle = forward_time ? begun + forward_time : 0;
+    return STATUS_OK;
 }
 
 EXECUTE(OVERLAP)
 {
-    const Instruction *backward = instruction->second;
     const Recipe *recipe = rank_recipe(rank);
-    if (!recipe)
-        return run_in_turn(rank, instruction, error);
-    const StagePair pair = {
-        .forward = rank->chunks[instruction->chunk].stage,
-        .backward = rank->chunks[backward->chunk].stage,
-        .forward_buffers = forward_buffers(rank, instruction),
-        .backward_buffers = backward_buffers(rank, backward),
-        .weights = backward->opcode == OP_BACKWARD,
-    };
-    return rank->passes->overlap(&pair, recipe, error);
+    const Status status = recipe ? run_merged(rank, instruction, recipe, error) : run_in_turn(rank, instruction, error);
+    rank->middle++;
+    return status;
 }
 
 static Message *message_to_post(const Rank *rank, const Instruction *instruction, bool is_send)
@@ -368,7 +396,7 @@ Status rank_settle(Rank *rank, Error *error)
     const DeviceAsync *queues = rank->device->run->async;
     if (!queues)
         return STATUS_OK;
-    const size_t spare = rank->session->longest_stream + 1; /* the mark behind those of the longest stream */
+    const size_t spare = rank->session->clocks_of_step; /* a mark after those that have a clock */
     TRY(queues->mark(rank->device, spare, error));
     return await_mark(rank, spare, -1, error);
 }
@@ -385,8 +413,23 @@ static Status follow(Rank *rank, const Program *program, size_t number, Error *e
 /* Instructions that settle: who waits before them for a peer shall be found there, not here. */
 static bool stands_behind_all(uint8_t opcode) { return opcode == OP_NORM || opcode == OP_RENEW; }
 
+/* The clocks of the `count` instructions that were enqueued from `begun` on, and of the middles of their F&Bs. */
+static Status read_marks(Rank *rank, size_t count, int64_t begun, Error *error)
+{
+    const size_t middles = rank->session->longest_stream + 1u, end = (size_t)(rank->middle - rank->clock);
+    rank->clock[0] = begun;
+    for (size_t i = 1; i < end; i = i == count ? middles : i + 1) {
+        int64_t time = 0;
+        if (i >= middles && !rank->clock[i])
+            continue;
+        TRY(rank->device->run->async->mark_time(rank->device, i, &time, error));
+        rank->clock[i] = begun + time;
+    }
+    return STATUS_OK;
+}
+
 /* Enqueues the stream and stays a little ahead of the device: so that its place is known, and what goes wrong there is
-   noticed while the host can still act. Mark i + 1 is the end of instruction i. */
+   noticed while the host can still act. Mark n is the time that rank->clock[n] shows. */
 static Status enqueue(Rank *rank, const Program *program, Error *error)
 {
     enum { AHEAD = 32 }; /* instructions of a few launches each; a thousand launches block the caller */
@@ -413,15 +456,14 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
     } while (instructions[count++].opcode != OP_END);
     while (done < count)
         TRY(follow(rank, program, done++, error));
-    TRY(queues->mark_times(rank->device, count, rank->clock, error));
-    for (size_t i = 0; i <= count; i++)
-        rank->clock[i] += begun;
+    TRY(read_marks(rank, count, begun, error));
     atomic_store_explicit(&rank->progress->place, PROGRESS_IDLE, memory_order_relaxed);
     return STATUS_OK;
 }
 
 Status rank_execute(Rank *rank, const Program *program, Error *error)
 {
+    rank->middle = rank->clock + rank->session->longest_stream + 1;
     if (rank->device->run->async)
         return enqueue(rank, program, error);
     const Instruction *instructions = program->ranks[rank->number].instructions;

@@ -59,6 +59,15 @@ static uint32_t find_ends(Session *session)
     return most;
 }
 
+/* Its F&Bs. */
+static uint32_t count_pairs(const RankProgram *rank)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < rank->instruction_count; i++)
+        count += rank->instructions[i].second != NULL;
+    return count;
+}
+
 /* The extents of the program, over all ranks; and where its stages live. */
 static bool survey(Session *session)
 {
@@ -68,13 +77,17 @@ static bool survey(Session *session)
     if (!session->counting || !session->ends)
         return false;
     find_counting(session);
+    uint32_t most_pairs = 0;
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *rank = &program->ranks[r];
+        const uint32_t pairs = count_pairs(rank);
         const uint32_t forward = session->loaded->forward->ranks[r].instruction_count;
         const uint32_t length = rank->instruction_count > forward ? rank->instruction_count : forward;
         session->longest_stream = length > session->longest_stream ? length : session->longest_stream;
         session->most_chunks = rank->chunk_count > session->most_chunks ? rank->chunk_count : session->most_chunks;
+        most_pairs = pairs > most_pairs ? pairs : most_pairs;
     }
+    session->clocks_of_step = (size_t)1 + session->longest_stream + most_pairs;
     session->record_bytes = sizeof(RankRecord) + find_ends(session) * sizeof(double);
     return true;
 }

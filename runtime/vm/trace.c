@@ -7,7 +7,12 @@
 static const int64_t *step_clock(const Rank *rank, uint64_t step)
 {
     const Session *session = rank->session;
-    return rank->clocks + (step - 1) % session->kept_steps * (session->longest_stream + 1);
+    return rank->clocks + (step - 1) % session->kept_steps * session->clocks_of_step;
+}
+
+static double microseconds(const Rank *rank, int64_t time, int64_t origin)
+{
+    return (double)(clock_common(rank->compared, time) - origin) / 1e3;
 }
 
 static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step, int64_t origin, TraceSpan *spans,
@@ -18,9 +23,13 @@ static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step
     trace_rank(number, stream);
     for (uint64_t step = first_step; step <= last_step; step++) {
         const int64_t *clock = step_clock(rank, step);
-        for (uint32_t i = 0; i < count; i++)
-            spans[i] = (TraceSpan){(double)(clock_common(rank->compared, clock[i]) - origin) / 1e3,
-                                   (double)(clock_common(rank->compared, clock[i + 1]) - origin) / 1e3};
+        const int64_t *middle = clock + rank->session->longest_stream + 1;
+        for (uint32_t i = 0; i < count; i++) {
+            spans[i] = (TraceSpan){.start = microseconds(rank, clock[i], origin),
+                                   .end = microseconds(rank, clock[i + 1], origin)};
+            if (program->ranks[number].instructions[i].second && *middle++)
+                spans[i].middle = microseconds(rank, middle[-1], origin);
+        }
         if (!trace_step(program, number, step, first_step, spans, stream))
             return false;
     }

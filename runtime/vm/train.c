@@ -63,7 +63,7 @@ static Status evaluate(Rank *rank, double *loss, Error *error)
 {
     const Session *session = rank->session;
     const uint32_t microbatches = session->loaded->program->microbatches, size = session->model.microbatch_size;
-    rank->clock = rank->clocks + session->kept_steps * ((size_t)session->longest_stream + 1);
+    rank->clock = rank->clocks + session->kept_steps * session->clocks_of_step;
     atomic_store_explicit(&rank->progress->evaluating, true, memory_order_relaxed);
     double sum = 0;
     for (uint64_t round = 0; held_out_windows(session->held_out, size, round * microbatches).count; round++) {
@@ -127,7 +127,7 @@ static Status step(Rank *rank, bool *last, Error *error)
     const Observer *observer = &session->hooks.observer;
     const int64_t begun = clock_nanoseconds();
     rank->step++;
-    rank->clock = rank->clocks + (rank->step - 1) % session->kept_steps * ((size_t)session->longest_stream + 1);
+    rank->clock = rank->clocks + (rank->step - 1) % session->kept_steps * session->clocks_of_step;
     TRY(rank_fill(rank, rank->step, false, error));
     rank->norm = 0;
     TRY(run_stream(rank, program, error));

@@ -33,6 +33,7 @@ typedef struct Outcome {
 } Outcome;
 
 static const Passes *run_passes; /* NULL: the model's */
+static const char *run_trace;    /* a path; NULL: no trace */
 
 static inline void on_step(void *context, const StepReport *report)
 {
@@ -86,6 +87,7 @@ static inline Outcome run(const char *path, const char *device, const char *mode
     while (arguments[count])
         count++;
     outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
+    options.trace = run_trace;
     options.held_out = 1024; /* tokens; the default of 65536 takes longer than the few steps of such a run */
     if (outcome.status == STATUS_OK)
         outcome.status = program_load(path, options.reference, options.forward_only,

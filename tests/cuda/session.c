@@ -60,6 +60,36 @@ static void test_fused(void **state)
     }
 }
 
+static int count_lines(const char *path, const char *words, const char *others)
+{
+    char line[1024];
+    int count = 0;
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file))
+        count += strstr(line, words) && (!others || strstr(line, others));
+    fclose(file);
+    return count;
+}
+
+/* In turn each half of an F&B has a time; in one launch neither has. */
+static void test_halves_in_traces(void **state)
+{
+    (void)state;
+    char trace[300];
+    const char *path = compile("dualpipe", "--ranks 4 --microbatches 8");
+    snprintf(trace, sizeof trace, "%s.trace", path);
+    run_trace = trace;
+    for (int in_turn = 0; in_turn < 2; in_turn++) {
+        standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 7});
+        run_well(path, "cuda-fp32", "gpt", in_turn ? "--in-turn" : "--transport=local");
+        assert_clean();
+        assert_true(count_lines(trace, "&", NULL) > 0);
+        assert_int_equal(count_lines(trace, "&", "\"halves\":["), in_turn ? count_lines(trace, "&", NULL) : 0);
+    }
+    run_trace = NULL;
+}
+
 static void test_bf16(void **state)
 {
     (void)state;
@@ -173,9 +203,13 @@ static void test_no_gpu(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equals_cpu),     cmocka_unit_test(test_fused),
-        cmocka_unit_test(test_bf16),           cmocka_unit_test(test_reference_and_forward),
-        cmocka_unit_test(test_races_are_seen), cmocka_unit_test(test_failing_calls),
+        cmocka_unit_test(test_equals_cpu),
+        cmocka_unit_test(test_fused),
+        cmocka_unit_test(test_halves_in_traces),
+        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_reference_and_forward),
+        cmocka_unit_test(test_races_are_seen),
+        cmocka_unit_test(test_failing_calls),
         cmocka_unit_test(test_no_gpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
