@@ -13,6 +13,9 @@ Status cuda_status(CudaError code, const char *call, Error *error)
     return error_set(error, STATUS_RUN_FAILED, "%s: %s (%u)", call, cuda_runtime->GetErrorString(code), code);
 }
 
+/* Of the GPU's memory, that bound lists may take: a few thousand F&Bs of several layers. */
+enum { BOUND_MOST = 256 << 20 };
+
 /* --- is there one? --- */
 
 static Status describe_driver(CudaError code, Error *error)
@@ -71,10 +74,11 @@ static void close_cuda(Device *device)
             cuda_runtime->StreamSynchronize(cuda->streams[queue]);
     cuda_free_marks(cuda);
     cuda_fusion_close(cuda);
-    CudaScratch *const scratches[] = {&cuda->sums, &cuda->delta};
-    for (int s = 0; s < 2; s++)
-        if (scratches[s]->memory)
-            cuda_runtime->Free(scratches[s]->memory);
+    for (CudaKept *kept = cuda->kept, *next; kept; kept = next) {
+        next = kept->next;
+        cuda_runtime->Free(kept->memory);
+        free(kept);
+    }
     for (int queue = 0; queue < 2; queue++)
         if (cuda->streams[queue])
             cuda_runtime->StreamDestroy(cuda->streams[queue]);
@@ -106,6 +110,7 @@ static Status open_cuda(int index, CudaType type, Device **opened, Error *error)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     cuda->index = index;
     cuda->type = type;
+    cuda->device.bound_most = BOUND_MOST;
     cuda->properties = properties;
     const Status status = start(cuda, error);
     if (status != STATUS_OK) {
@@ -124,7 +129,7 @@ static Status open_fp32(int index, Device **opened, Error *error) { return open_
 
 enum { LEAST_BYTES = 256 };
 
-Status cuda_take(size_t bytes, void **memory, Error *error)
+static Status take(size_t bytes, void **memory, Error *error)
 {
     bytes = bytes < LEAST_BYTES ? LEAST_BYTES : bytes;
     const CudaError code = cuda_runtime->Malloc(memory, bytes);
@@ -133,18 +138,28 @@ Status cuda_take(size_t bytes, void **memory, Error *error)
     return cuda_status(code, "cudaMalloc", error);
 }
 
-/* Makes it at least so large; not while operations are enqueued. */
+Status cuda_keep(CudaDevice *cuda, size_t bytes, void **memory, Error *error)
+{
+    CudaKept *kept = malloc(sizeof *kept);
+    if (!kept)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    const Status status = take(bytes, &kept->memory, error);
+    if (status != STATUS_OK) {
+        free(kept);
+        return status;
+    }
+    kept->next = cuda->kept;
+    cuda->kept = kept;
+    *memory = kept->memory;
+    return STATUS_OK;
+}
+
+/* Makes it at least so large. */
 static Status reserve(CudaDevice *cuda, CudaScratch *scratch, size_t bytes, Error *error)
 {
     if (bytes <= scratch->bytes)
         return STATUS_OK;
-    void *const old = scratch->memory;
-    *scratch = (CudaScratch){NULL, 0};
-    if (old) {
-        cuda_fusion_forget(cuda);
-        CUDA_TRY(Free, old);
-    }
-    TRY(cuda_take(bytes, &scratch->memory, error));
+    TRY(cuda_keep(cuda, bytes, &scratch->memory, error));
     scratch->bytes = bytes;
     return STATUS_OK;
 }
@@ -216,7 +231,7 @@ static Status allocate(Device *device, size_t bytes, void **memory, Error *error
     CudaDevice *cuda = (CudaDevice *)device;
     /* for a sum over all of it */
     TRY(reserve(cuda, &cuda->sums, sum_partials(bytes / sizeof(float)) * sizeof(double), error));
-    TRY(cuda_take(bytes, memory, error));
+    TRY(take(bytes, memory, error));
     const Status status = cuda_status(cuda_runtime->MemsetAsync(*memory, 0, bytes, cuda->streams[QUEUE_COMPUTE]),
                                       "cudaMemsetAsync", error);
     if (status != STATUS_OK)

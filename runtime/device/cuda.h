@@ -35,7 +35,14 @@ struct DeviceEvent {
     CudaEvent *event;
 };
 
-/* Memory of one operation, or of a few that come one after the other: the next ones have it, too. */
+/* Memory that stays until the device is closed. */
+typedef struct CudaKept {
+    struct CudaKept *next;
+    void *memory;
+} CudaKept;
+
+/* Memory of one operation, or of a few that come one after the other: the next ones have it, too. Bound lists point at
+   it, so a larger one does not replace what they have. */
 typedef struct CudaScratch {
     void *memory;
     size_t bytes;
@@ -66,6 +73,7 @@ typedef struct CudaDevice {
     CudaStream *streams[2]; /* by DeviceQueue */
     /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
     CudaScratch sums, delta;
+    CudaKept *kept;
     CudaFusion *fusion;
     CudaMap *maps; /* CUDA_MAPS, each near where its matrix's hash says */
     bool library;  /* a library enqueues messages, and moves them by kernels */
@@ -92,8 +100,8 @@ typedef struct CudaImage {
 extern const CudaImage cuda_images[];
 
 /* --- cuda.c --- */
-/* Memory of the GPU, uninitialised. */
-Status cuda_take(size_t bytes, void **memory, Error *error);
+/* Memory of the GPU, uninitialised, until the device is closed. */
+Status cuda_keep(CudaDevice *cuda, size_t bytes, void **memory, Error *error);
 
 /* 16 bits in which is something of all words. */
 static inline uint64_t cuda_hash(const void *words, size_t bytes)
@@ -115,14 +123,12 @@ void cuda_free_marks(CudaDevice *cuda);
 extern const DeviceFusion cuda_fusion;
 Status cuda_fusion_open(CudaDevice *cuda, Error *error);
 void cuda_fusion_close(CudaDevice *cuda); /* when its streams are through */
-/* What operations are given besides their arguments, their scratch memory, has moved. */
-void cuda_fusion_forget(CudaDevice *cuda);
-/* Whether a list is being collected for one launch. Then cuda_fuse adds a kernel with its parameters to the table. */
+/* Whether a list is being bound. Then cuda_fuse adds a kernel with its parameters to its table. */
 bool cuda_fusing(const CudaDevice *cuda);
 Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *error);
 
 /* --- cuda_operations.c --- */
-/* In the compute stream, whatever is being collected. */
+/* In the compute stream, even while a list is being bound. */
 Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error);
 
 /* The operations of operations.def, and the table's entries as in device.h. */

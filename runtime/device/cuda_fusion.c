@@ -1,55 +1,46 @@
-/* A list of operations as one launch: they go to the GPU as a table (kernels.h, Fused), each with those that it comes
-   after. A training step runs the same lists on the same memory again and again. Their tables are cached, so that a
-   list that has run before is one launch and nothing else. */
+/* Lists of operations as launches of a table (kernels.h, Fused): each operation is there with those that it comes
+   after. A list is prepared once. Binding it to addresses makes its table and copies it to the GPU, where it stays
+   until the device is closed: from then on a run is one launch, and nothing is looked up, allocated or copied. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Lists longer than one plan are split into several launches. Their tables are not cached; neither are tables that do
-   not fit in memory. There are a few more staging buffers than an interpreter has F&Bs under way, and usually more
-   plans than a rank has lists (a stage's F beside another's B or I; a stage's pass alone). */
-enum { STAGING_BUFFERS = 16, PLANS = 32, CACHE_ENTRIES = 4096, CACHE_PROBES = 8, TABLE_MEMORY = 16 << 20 };
+typedef struct CudaBound CudaBound;
 
-/* The host writes a table here, and the GPU copies it from here. */
-typedef struct StagingBuffer {
-    char *host;
-    CudaEvent *copied;
-    bool used;
-} StagingBuffer;
+struct PreparedList {
+    PreparedList *next; /* of the device */
+    const OpList *list;
+    uint32_t share, whole;
+    bool has_operand[OPERATION_BASES]; /* at this base */
+    CudaBound *bound;                  /* to all addresses so far */
+    FusedPlan plans[];                 /* of each launch, as last bound; empty at first */
+};
 
-/* The cache key of a table: the list and the addresses of its buffers. Bases beyond the list's are NULL. */
-typedef struct TableKey {
-    uint64_t list;
-    void *bases[OPERATION_BASES];
-} TableKey;
-
-/* A table in the GPU's memory, for launches on so many blocks. */
-typedef struct CachedTable {
-    TableKey key;
+/* A list at its addresses, for launches on so many blocks. A list that is longer than one table has several. */
+struct CudaBound {
+    BoundList bound; /* first: a BoundList of this device is a CudaBound */
+    CudaBound *next; /* of the same list */
+    const OpList *list;
+    void *bases[OPERATION_BASES]; /* those that the list has an operand at, else NULL */
     unsigned blocks;
-    ProductClock products; /* what each launch adds to the device's clock, if that is on */
-    Fused fused;           /* parameters of the next launch; without operations: an empty entry */
-} CachedTable;
+    ProductClock products; /* what a run adds to the device's clock, if that is on */
+    unsigned launches;     /* 0: the list has no table and runs operation by operation */
+    Fused fused[];         /* parameters of the next run's launches */
+};
 
 struct CudaFusion {
-    const OpList *list; /* the one that is being collected; NULL: none */
-    size_t index;       /* the operation of it that is being collected */
-    unsigned blocks;
-    unsigned count, previous;  /* kernels of this launch; +1, the one before of the same operation; 0: none */
-    unsigned *last, last_room; /* [list->count] +1, the last kernel of each operation; 0: none in this launch */
-    StagingBuffer staging[STAGING_BUFFERS];
-    unsigned next;
+    PreparedList *lists;
+    PreparedList *prepared; /* the one that is being bound; NULL: none */
+    CudaBound *binding;
+    bool exceeds;             /* its table does not fit in what tables may take */
+    size_t index;             /* the operation that is being collected */
+    unsigned count, previous; /* kernels of this table; +1, the one before of the same operation; 0: none */
+    unsigned *last;           /* [list->count] +1, the last kernel of each operation; 0: none in this table */
+    char *host;               /* a table, before it is copied */
     FusedShapes shapes;
-    FusedPlan plans[PLANS]; /* each empty at first */
-    unsigned next_plan;
-    CachedTable *cached, *entry; /* [CACHE_ENTRIES]; the entry of what is being collected, NULL: it is not cached */
-    ProductClock before;         /* the device's, when collecting began */
-    size_t memory_used;
-    void *host, *memory; /* of all staging buffers; of cached tables and, after them, of one that is not cached */
 };
 
 /* clang-format off */
@@ -73,165 +64,176 @@ static const size_t parameter_bytes[FUSED_KINDS] = {
 /* Tickets, and the tiles of each operation. */
 static unsigned counters_of(unsigned operations) { return 1 + operations; }
 
-/* Operations, one behind the other; behind them the counters of one launch and of the next, and the runs. */
-static size_t table_bytes(unsigned operations, unsigned runs)
+/* A table: its operations, the counters of one launch and of the next, the runs. */
+static size_t counters_at(unsigned operations) { return operations * sizeof(Operation); }
+
+static size_t runs_at(unsigned operations)
 {
-    const size_t bytes =
-        operations * sizeof(Operation) + 2 * counters_of(operations) * sizeof(unsigned) + runs * sizeof(TileRun);
-    return (bytes + 255) / 256 * 256;
+    return counters_at(operations) + 2 * counters_of(operations) * sizeof(unsigned);
 }
 
 Status cuda_fusion_open(CudaDevice *cuda, Error *error)
 {
-    const size_t most = table_bytes(FUSED_OPERATIONS_MOST, FUSED_RUNS_MOST);
     CudaFusion *fusion = cuda->fusion = calloc(1, sizeof *fusion);
-    if (!fusion || !(fusion->cached = calloc(CACHE_ENTRIES, sizeof *fusion->cached)))
+    const size_t most = runs_at(FUSED_OPERATIONS_MOST) + FUSED_RUNS_MOST * sizeof(TileRun), line = _Alignof(Operation);
+    if (!fusion || !(fusion->host = aligned_alloc(line, (most + line - 1) / line * line)))
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    CUDA_TRY(MallocHost, &fusion->host, STAGING_BUFFERS * most);
-    TRY(cuda_take(TABLE_MEMORY + most, &fusion->memory, error));
-    for (int d = 0; d < STAGING_BUFFERS; d++) {
-        fusion->staging[d].host = (char *)fusion->host + (size_t)d * most;
-        CUDA_TRY(EventCreate, &fusion->staging[d].copied, 0);
-    }
     return STATUS_OK;
 }
 
 void cuda_fusion_close(CudaDevice *cuda)
 {
     CudaFusion *fusion = cuda->fusion;
-    if (!fusion)
-        return;
-    for (int d = 0; d < STAGING_BUFFERS; d++)
-        if (fusion->staging[d].copied)
-            cuda_runtime->EventDestroy(fusion->staging[d].copied);
-    if (fusion->memory)
-        cuda_runtime->Free(fusion->memory);
-    if (fusion->host)
-        cuda_runtime->FreeHost(fusion->host);
-    free(fusion->last);
-    free(fusion->cached);
+    for (PreparedList *list = fusion ? fusion->lists : NULL, *next; list; list = next) {
+        next = list->next;
+        for (CudaBound *bound = list->bound, *other; bound; bound = other) {
+            other = bound->next;
+            free(bound);
+        }
+        free(list);
+    }
+    if (fusion)
+        free(fusion->host);
     free(fusion);
 }
 
-void cuda_fusion_forget(CudaDevice *cuda)
+/* --- prepare --- */
+
+/* An operation takes two kernels at most. */
+static size_t most_launches(const OpList *list) { return 1 + 2 * list->count / FUSED_OPERATIONS_MOST; }
+
+static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error)
 {
-    CudaFusion *fusion = cuda->fusion;
-    memset(fusion->cached, 0, CACHE_ENTRIES * sizeof *fusion->cached);
-    fusion->memory_used = 0;
-}
-
-/* --- cached tables --- */
-
-/* The entry that has this key, or an empty one for it; NULL: there is none left nearby. */
-static CachedTable *find_entry(const CudaDevice *cuda, const TableKey *key, uint32_t bases)
-{
-    const CudaFusion *fusion = cuda->fusion;
-    const size_t used = sizeof key->list + bases * sizeof *key->bases;
-    const uint64_t first = cuda_hash(key, used);
-    for (unsigned i = 0; i < CACHE_PROBES; i++) {
-        CachedTable *cached = &fusion->cached[(first + i) % CACHE_ENTRIES];
-        if (!cached->fused.operations ||
-            (cached->blocks == fusion->blocks && cached->products.on == cuda->device.products.on &&
-             memcmp(&cached->key, key, used) == 0))
-            return cached;
-    }
-    return NULL;
-}
-
-/* For the next launch, whose counters this one clears. */
-static void turn_counters(Fused *fused)
-{
-    unsigned *const used = fused->drawn;
-    fused->drawn = fused->cleared;
-    fused->done = fused->drawn + 1;
-    fused->cleared = used;
-}
-
-/* --- a list --- */
-
-bool cuda_fusing(const CudaDevice *cuda) { return cuda->fusion->list; }
-
-/* Until the GPU has copied what is in the buffer. Its copy was enqueued long ago, so this hardly ever waits. */
-static Status await_copy(const StagingBuffer *buffer, Error *error)
-{
-    CudaError code = CUDA_OK;
-    while (buffer->used && (code = cuda_runtime->EventQuery(buffer->copied)) == CUDA_NOT_READY)
-        sched_yield();
-    return cuda_status(code, "cudaEventQuery", error);
-}
-
-/* The plan for what has been collected. A new plan replaces the oldest. */
-static Status find_plan(CudaFusion *fusion, Operation *operations, unsigned element_size, const FusedPlan **found,
-                        Error *error)
-{
-    TRY(fused_shapes(operations, fusion->count, element_size, fusion->blocks, &fusion->shapes, error));
-    for (int p = 0; p < PLANS; p++)
-        if (fused_same(&fusion->plans[p].shapes, &fusion->shapes)) {
-            *found = &fusion->plans[p];
-            return STATUS_OK;
-        }
-    FusedPlan *plan = &fusion->plans[fusion->next_plan];
-    fusion->next_plan = (fusion->next_plan + 1) % PLANS;
-    fused_plan(&fusion->shapes, plan);
-    *found = plan;
+    CudaFusion *fusion = ((CudaDevice *)device)->fusion;
+    TRY(op_list_order(list, error));
+    PreparedList *prepared = calloc(1, sizeof *prepared + most_launches(list) * sizeof *prepared->plans);
+    if (!prepared)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    prepared->list = list;
+    prepared->share = share;
+    prepared->whole = whole;
+    for (size_t i = 0; i < list->count; i++)
+        for (int k = 0; k < OPERATION_OPERANDS; k++)
+            if (list->ops[i].operands[k].base)
+                prepared->has_operand[list->ops[i].operands[k].base - 1] = true;
+    prepared->next = fusion->lists;
+    list->prepared = fusion->lists = prepared;
     return STATUS_OK;
 }
 
-static Status launch_fused_kernel(CudaDevice *cuda, unsigned blocks, const Fused *fused, Error *error)
+/* --- bind --- */
+
+bool cuda_fusing(const CudaDevice *cuda) { return cuda->fusion->binding; }
+
+/* The plan of this table: the one that the list has had at other addresses, if it is for the same shapes. */
+static Status find_plan(CudaFusion *fusion, unsigned element_size, const FusedPlan **found, Error *error)
 {
-    if (cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_fused_hopper][CUDA_F32])
-        return cuda_launch(cuda, CUDA_fused_hopper, CUDA_F32, fused_hopper_launch(blocks), fused, error);
-    const unsigned element_size = cuda->type == CUDA_F32 ? 4 : 2, most = (unsigned)cuda->properties.shared_bytes;
-    return cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(blocks, element_size, most), fused, error);
+    FusedPlan *plan = &fusion->prepared->plans[fusion->binding->launches];
+    TRY(fused_shapes((Operation *)(void *)fusion->host, fusion->count, element_size, fusion->binding->blocks,
+                     &fusion->shapes, error));
+    if (!fused_same(&plan->shapes, &fusion->shapes))
+        fused_plan(&fusion->shapes, plan);
+    *found = plan;
+    return STATUS_OK;
 }
 
 static void forget_collected(CudaFusion *fusion)
 {
     fusion->count = fusion->previous = 0;
-    memset(fusion->last, 0, fusion->list->count * sizeof *fusion->last);
+    memset(fusion->last, 0, fusion->binding->list->count * sizeof *fusion->last);
 }
 
-/* Launches what has been collected so far. A table that is not cached overwrites the one before it: the stream copies
-   it after that one's launch. */
-static Status launch_table(CudaDevice *cuda, Error *error)
+/* Copies a table of what has been collected so far to the GPU. */
+static Status finish_table(CudaDevice *cuda, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
-    StagingBuffer *buffer = &fusion->staging[fusion->next];
+    Device *device = &cuda->device;
     const unsigned count = fusion->count, counters = counters_of(count);
-    CachedTable *entry = fusion->entry;
-    fusion->entry = NULL;
     if (count == 0)
         return STATUS_OK;
     const FusedPlan *plan;
-    TRY(find_plan(fusion, (Operation *)(void *)buffer->host, (unsigned)cuda->device.run->size[ELEMENTS], &plan, error));
-    const unsigned runs = plan->run_count;
-    const size_t bytes = table_bytes(count, runs), counters_at = count * sizeof(Operation);
-    const size_t runs_at = counters_at + 2 * counters * sizeof(unsigned);
-    if (fusion->memory_used + bytes > TABLE_MEMORY)
-        entry = NULL;
-    char *const memory = (char *)fusion->memory + (entry ? fusion->memory_used : TABLE_MEMORY);
-    memset(buffer->host + counters_at, 0, runs_at - counters_at);
-    memcpy(buffer->host + runs_at, plan->runs, runs * sizeof *plan->runs);
-    Fused fused = fused_table(plan, (const Operation *)(void *)memory, (const TileRun *)(void *)(memory + runs_at));
-    fused.drawn = (unsigned *)(void *)(memory + counters_at);
-    fused.done = fused.drawn + 1;
-    fused.cleared = fused.drawn + counters;
-    fused.cleared_count = counters;
-    CUDA_TRY(MemcpyAsync, memory, buffer->host, runs_at + runs * sizeof *plan->runs, cuda->streams[QUEUE_COMPUTE]);
-    CUDA_TRY(EventRecord, buffer->copied, cuda->streams[QUEUE_COMPUTE]);
-    buffer->used = true;
-    fusion->next = (fusion->next + 1) % STAGING_BUFFERS;
+    TRY(find_plan(fusion, (unsigned)device->run->size[ELEMENTS], &plan, error));
+    const size_t bytes = runs_at(count) + plan->run_count * sizeof *plan->runs;
     forget_collected(fusion);
-    TRY(launch_fused_kernel(cuda, fusion->blocks, &fused, error));
-    if (entry) {
-        fusion->memory_used += bytes;
-        turn_counters(&fused);
-        entry->fused = fused;
-        entry->products = cuda->device.products;
-        entry->products.calls -= fusion->before.calls;
-        entry->products.operations -= fusion->before.operations;
-    }
+    fusion->exceeds = fusion->exceeds || bytes > device->bound_most - device->bound_bytes;
+    if (fusion->exceeds)
+        return STATUS_OK;
+    void *taken;
+    TRY(cuda_keep(cuda, bytes, &taken, error));
+    device->bound_bytes += bytes;
+    memset(fusion->host + counters_at(count), 0, runs_at(count) - counters_at(count));
+    memcpy(fusion->host + runs_at(count), plan->runs, plan->run_count * sizeof *plan->runs);
+    TRY(device->run->upload(device, bytes, fusion->host, taken, error));
+    char *const memory = taken;
+    Fused *fused = &fusion->binding->fused[fusion->binding->launches++];
+    *fused = fused_table(plan, (const Operation *)taken, (const TileRun *)(void *)(memory + runs_at(count)));
+    fused->drawn = (unsigned *)(void *)(memory + counters_at(count));
+    fused->done = fused->drawn + 1;
+    fused->cleared = fused->drawn + counters;
+    fused->cleared_count = counters;
     return STATUS_OK;
+}
+
+static void come_after(Operation *operation, unsigned other)
+{
+    if (other > 0)
+        operation->after[operation->after_count++] = other - 1;
+}
+
+Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *error)
+{
+    CudaFusion *fusion = cuda->fusion;
+    if (!kind_of[kernel])
+        return error_set(error, STATUS_RUN_FAILED, "kernel %d of a list is none that a fused launch has", kernel);
+    if (fusion->count == FUSED_OPERATIONS_MOST)
+        TRY(finish_table(cuda, error));
+    Operation *operation = (Operation *)(void *)fusion->host + fusion->count++;
+    operation->kind = (OperationKind)(kind_of[kernel] - 1);
+    operation->after_count = 0;
+    memcpy(&operation->of, parameters, parameter_bytes[operation->kind]);
+    const Op *op = &fusion->binding->list->ops[fusion->index];
+    if (fusion->previous)
+        come_after(operation, fusion->previous);
+    else
+        for (unsigned a = 0; a < op->after_count; a++)
+            come_after(operation, fusion->last[op->after[a]]);
+    fusion->previous = fusion->last[fusion->index] = fusion->count;
+    return STATUS_OK;
+}
+
+/* Runs the list; each kernel is added to a table instead of being launched. */
+static Status collect(CudaDevice *cuda, Error *error)
+{
+    CudaFusion *fusion = cuda->fusion;
+    const CudaBound *bound = fusion->binding;
+    forget_collected(fusion);
+    for (fusion->index = 0; fusion->index < bound->list->count; fusion->index++) {
+        fusion->previous = 0;
+        TRY(op_run(&cuda->device, bound->list, fusion->index, fusion->index + 1, bound->bases, error));
+    }
+    return finish_table(cuda, error);
+}
+
+/* Where that fails, or the tables exceed what they may take, there is none. */
+static Status make_tables(CudaDevice *cuda, PreparedList *prepared, CudaBound *bound, Error *error)
+{
+    CudaFusion *fusion = cuda->fusion;
+    const ProductClock before = cuda->device.products;
+    fusion->last = malloc((bound->list->count + 1) * sizeof *fusion->last);
+    if (!fusion->last)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    cuda->device.products = (ProductClock){.on = true};
+    fusion->prepared = prepared;
+    fusion->binding = bound;
+    fusion->exceeds = false;
+    const Status status = collect(cuda, error);
+    fusion->binding = NULL;
+    bound->products = cuda->device.products;
+    cuda->device.products = before;
+    free(fusion->last);
+    if (status != STATUS_OK || fusion->exceeds)
+        bound->launches = 0;
+    return status;
 }
 
 /* What is left to the kernels of a library that moves messages meanwhile: the recipe's share, or one in so many. Copies
@@ -248,87 +250,65 @@ static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t w
     return left < all ? all - left : 1;
 }
 
-static Status launch_again(CudaDevice *cuda, CachedTable *entry, Error *error)
-{
-    cuda->device.products.calls += entry->products.calls;
-    cuda->device.products.operations += entry->products.operations;
-    TRY(launch_fused_kernel(cuda, cuda->fusion->blocks, &entry->fused, error));
-    turn_counters(&entry->fused);
-    return STATUS_OK;
-}
-
-static Status collect(CudaDevice *cuda, const OpList *list, void *const *bases, Error *error)
-{
-    CudaFusion *fusion = cuda->fusion;
-    forget_collected(fusion);
-    for (fusion->index = 0; fusion->index < list->count; fusion->index++) {
-        fusion->previous = 0;
-        TRY(op_run(&cuda->device, list, fusion->index, fusion->index + 1, bases, error));
-    }
-    return launch_table(cuda, error);
-}
-
-static Status run(Device *device, const OpList *list, void *const *bases, uint32_t share, uint32_t whole, Error *error)
+static Status bind(Device *device, const OpList *list, void *const *bases, BoundList **bound, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    CudaFusion *fusion = cuda->fusion;
-    TableKey key = {.list = list->number};
-    memcpy(key.bases, bases, list->bases * sizeof *bases);
-    fusion->blocks = blocks_beside(cuda, share, whole);
-    CachedTable *entry = fusion->entry = find_entry(cuda, &key, list->bases);
-    if (entry && entry->fused.operations)
-        return launch_again(cuda, entry, error);
-    if (entry) {
-        entry->key = key;
-        entry->blocks = fusion->blocks;
-    }
-    if (fusion->last_room < list->count) {
-        unsigned *last = realloc(fusion->last, list->count * sizeof *last);
-        if (!last)
-            return error_set(error, STATUS_RUN_FAILED, "out of memory");
-        fusion->last = last;
-        fusion->last_room = (unsigned)list->count;
-    }
-    fusion->before = device->products;
-    fusion->list = list;
-    const Status status = collect(cuda, list, bases, error);
-    fusion->list = NULL;
-    return status;
+    PreparedList *prepared = list->prepared;
+    CudaBound *made = calloc(1, sizeof *made + most_launches(list) * sizeof *made->fused);
+    if (!made)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    made->bound.device = device;
+    made->list = list;
+    made->blocks = blocks_beside(cuda, prepared->share, prepared->whole);
+    for (int b = 0; b < OPERATION_BASES; b++)
+        made->bases[b] = prepared->has_operand[b] ? bases[b] : NULL;
+    for (CudaBound *known = prepared->bound; known; known = known->next)
+        if (known->blocks == made->blocks && memcmp(known->bases, made->bases, sizeof made->bases) == 0) {
+            free(made);
+            *bound = &known->bound;
+            return STATUS_OK;
+        }
+    made->next = prepared->bound;
+    prepared->bound = made;
+    *bound = &made->bound;
+    return make_tables(cuda, prepared, made, error);
 }
 
-/* 3 us at a third of what tensor cores do at best. */
-const DeviceFusion cuda_fusion = {.small = 1e9, .run = run};
+/* --- run --- */
 
-/* --- its kernels --- */
-
-static void come_after(Operation *operation, unsigned other)
+static Status launch_table(CudaDevice *cuda, unsigned blocks, const Fused *fused, Error *error)
 {
-    if (other > 0)
-        operation->after[operation->after_count++] = other - 1;
+    if (cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_fused_hopper][CUDA_F32])
+        return cuda_launch(cuda, CUDA_fused_hopper, CUDA_F32, fused_hopper_launch(blocks), fused, error);
+    const unsigned element_size = cuda->type == CUDA_F32 ? 4 : 2, most = (unsigned)cuda->properties.shared_bytes;
+    return cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(blocks, element_size, most), fused, error);
 }
 
-Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *error)
+/* For the next launch, whose counters this one clears. */
+static void turn_counters(Fused *fused)
 {
-    CudaFusion *fusion = cuda->fusion;
-    if (!kind_of[kernel])
-        return error_set(error, STATUS_RUN_FAILED, "kernel %d of a list is none that a fused launch has", kernel);
-    if (fusion->count == FUSED_OPERATIONS_MOST) {
-        fusion->entry = NULL; /* the list does not fit into one table */
-        TRY(launch_table(cuda, error));
+    unsigned *const used = fused->drawn;
+    fused->drawn = fused->cleared;
+    fused->done = fused->drawn + 1;
+    fused->cleared = used;
+}
+
+static Status run(BoundList *list, Error *error)
+{
+    CudaBound *bound = (CudaBound *)list;
+    Device *device = list->device;
+    if (bound->launches == 0)
+        return op_run(device, bound->list, 0, bound->list->count, bound->bases, error);
+    if (device->products.on) {
+        device->products.calls += bound->products.calls;
+        device->products.operations += bound->products.operations;
     }
-    StagingBuffer *buffer = &fusion->staging[fusion->next];
-    if (fusion->count == 0)
-        TRY(await_copy(buffer, error));
-    Operation *operations = (Operation *)(void *)buffer->host, *operation = &operations[fusion->count++];
-    operation->kind = (OperationKind)(kind_of[kernel] - 1);
-    operation->after_count = 0;
-    memcpy(&operation->of, parameters, parameter_bytes[operation->kind]);
-    const Op *op = &fusion->list->ops[fusion->index];
-    if (fusion->previous)
-        come_after(operation, fusion->previous);
-    else
-        for (unsigned a = 0; a < op->after_count; a++)
-            come_after(operation, fusion->last[op->after[a]]);
-    fusion->previous = fusion->last[fusion->index] = fusion->count;
+    for (unsigned l = 0; l < bound->launches; l++) {
+        TRY(launch_table((CudaDevice *)device, bound->blocks, &bound->fused[l], error));
+        turn_counters(&bound->fused[l]);
+    }
     return STATUS_OK;
 }
+
+/* small: 3 us at a third of what tensor cores do at best. */
+const DeviceFusion cuda_fusion = {.small = 1e9, .prepare = prepare, .bind = bind, .run = run};

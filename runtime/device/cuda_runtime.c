@@ -49,10 +49,6 @@ static CudaError Malloc(void **memory, size_t bytes)
 
 static CudaError Free(void *memory) { return cudaFree(memory); }
 
-static CudaError MallocHost(void **memory, size_t bytes) { return cudaMallocHost(memory, bytes); }
-
-static CudaError FreeHost(void *memory) { return cudaFreeHost(memory); }
-
 static CudaError MemsetAsync(void *memory, int value, size_t bytes, CudaStream *stream)
 {
     return cudaMemsetAsync(memory, value, bytes, stream);
@@ -168,8 +164,6 @@ static const CudaRuntime table = {
     .SetDevice = SetDevice,
     .Malloc = Malloc,
     .Free = Free,
-    .MallocHost = MallocHost,
-    .FreeHost = FreeHost,
     .MemsetAsync = MemsetAsync,
     .MemcpyAsync = MemcpyAsync,
     .StreamCreate = StreamCreate,

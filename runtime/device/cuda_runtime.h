@@ -40,8 +40,6 @@ typedef struct CudaRuntime {
 
     CudaError (*Malloc)(void **memory, size_t bytes);
     CudaError (*Free)(void *memory);
-    CudaError (*MallocHost)(void **memory, size_t bytes); /* that copies are asynchronous from */
-    CudaError (*FreeHost)(void *memory);
     CudaError (*MemsetAsync)(void *memory, int value, size_t bytes, CudaStream *stream);
     /* from and to any memory */
     CudaError (*MemcpyAsync)(void *destination, const void *source, size_t bytes, CudaStream *stream);

@@ -109,14 +109,25 @@ typedef struct DeviceAsync {
     Status (*mark_time)(Device *device, size_t number, int64_t *host_nanoseconds, Error *error);
 } DeviceAsync;
 
-/* What a device has that runs operations of one list at once, each when those that it comes after are done. */
+/* A list at addresses that never change. It lives as long as the device. */
+typedef struct BoundList {
+    Device *device; /* then comes the device's own */
+} BoundList;
+
+/* What a device has that runs operations of one list at once, each when those that it comes after are done: a list is
+   prepared once, bound once to each set of addresses, and runs again and again. The list must be there as long. */
 typedef struct DeviceFusion {
     /* So many floating-point operations take it about as long as the host takes to enqueue them: lists of smaller
        products are worth it even when they are no two halves. */
     double small;
-    /* All of a finished list. Communication takes `share` in `whole` of the multiprocessors; 0 in 0: the device
-       chooses. What the device makes of a list and its bases it may keep, to run them again as they were. */
-    Status (*run)(Device *device, const OpList *list, void *const *bases, uint32_t share, uint32_t whole, Error *error);
+    /* All that the list needs but its addresses; fills in list->prepared. The list is finished. Communication takes
+       `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. */
+    Status (*prepare)(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error);
+    /* For a prepared list whose operands are where they are said to be by op_run. Equal addresses give the same
+       BoundList. Its memory counts in Device.bound_bytes; if there is no room for it, the list will run one operation
+       after the other. Waits for what was called before. */
+    Status (*bind)(Device *device, const OpList *list, void *const *bases, BoundList **bound, Error *error);
+    Status (*run)(BoundList *bound, Error *error);
 } DeviceFusion;
 
 typedef struct DeviceTable {
@@ -175,8 +186,8 @@ struct Device {
     const DeviceTable *run;
     Kernel *kernels;
     ProductClock products;
-    bool in_turn;   /* passes that are alone do not use DeviceFusion */
-    uint64_t lists; /* that op_list_finish has numbered */
+    size_t bound_bytes, bound_most; /* of its memory, that bound lists take and may take */
+    uint64_t stages;                /* that have been opened on it */
 };
 
 /* The name behind "auto": a GPU's where there is one. Other names stay as they are, NULL when they are none. */

@@ -77,7 +77,7 @@ static bool order_one(OpList *list, size_t index, bool *before)
     return true;
 }
 
-static Status derive_order(OpList *list, Error *error)
+Status op_list_order(OpList *list, Error *error)
 {
     bool *before = calloc(list->count + 1, list->count + 1);
     if (!before)
@@ -92,15 +92,14 @@ static Status derive_order(OpList *list, Error *error)
                                         op_info[list->ops[i].kind].name, OPERATION_AFTER_MOST);
 }
 
-Status op_list_finish(OpList *list, Device *device, bool at_once, Error *error)
+Status op_list_finish(OpList *list, Error *error)
 {
     if (list->failed)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     if (list->bases > OPERATION_BASES)
         return error_set(error, STATUS_RUN_FAILED, "a list of operations has %u bases; it may have %d", list->bases,
                          OPERATION_BASES);
-    list->number = ++device->lists;
-    return at_once ? derive_order(list, error) : STATUS_OK;
+    return STATUS_OK;
 }
 
 /* False: the operation is left out, as nobody wants what it would write. */

@@ -12,6 +12,7 @@
 
 typedef struct Device Device;
 typedef struct Kernel Kernel;
+typedef struct PreparedList PreparedList; /* a device's own: DeviceFusion */
 
 typedef enum OpKind {
 #define OPERATION(name, SHAPE, OPERANDS) OPERATION_##name,
@@ -68,7 +69,7 @@ typedef struct Op {
 #include "runtime/device/operations.def"
         Address operands[OPERATION_OPERANDS];
     };
-    /* The operations of the list that it comes directly after. Filled in by op_list_finish, `at_once` */
+    /* The operations of the list that it comes directly after. Filled in by op_list_order */
     uint32_t after[OPERATION_AFTER_MOST], after_count;
 } Op;
 
@@ -86,9 +87,9 @@ typedef union OpMemory {
 typedef struct OpList {
     Op *ops;
     size_t count, room;
-    uint32_t bases;  /* the highest base of any operand */
-    uint64_t number; /* of all lists that the device has seen. Filled in by op_list_finish */
-    bool failed;     /* there was no memory for one of them */
+    uint32_t bases;         /* the highest base of any operand */
+    bool failed;            /* there was no memory for one of them */
+    PreparedList *prepared; /* NULL: the list runs one operation after the other */
 } OpList;
 
 /* The list owns a copy. */
@@ -98,14 +99,15 @@ void op_append(OpList *list, const Op *op);
     op_append(list, &(Op){.kind = OPERATION_##name, .kernel = (its_kernel), .name = {__VA_ARGS__}})
 void op_list_free(OpList *list);
 
-/* Numbers a list that is complete: it must not change afterwards. `at_once`: also derives, for a device that runs
-   operations of the list at once (DeviceFusion), which others each comes after. An operation reads what they wrote
-   (read after write), writes what they read or wrote (write after read, write after write), or adds to what they add
-   to, so that sums are made in the order of the list. Operands are the same memory if their addresses are equal;
-   otherwise they do not overlap. Of what follows from others nothing is noted. Time and memory for that grow with the
-   square of the list. STATUS_RUN_FAILED: no memory, now or for an earlier op_append; more than OPERATION_BASES, or more
-   than OPERATION_AFTER_MOST others. */
-Status op_list_finish(OpList *list, Device *device, bool at_once, Error *error);
+/* Ends a list: it must not change afterwards. STATUS_RUN_FAILED: there was no memory for an op_append; more than
+   OPERATION_BASES. */
+Status op_list_finish(OpList *list, Error *error);
+/* Derives which others each operation comes after, for a device that runs operations of the list at once. An operation
+   reads what they wrote (read after write), writes what they read or wrote (write after read, write after write), or
+   adds to what they add to, so that sums are made in the order of the list. Operands are the same memory if their
+   addresses are equal; otherwise they do not overlap. Of what follows from others nothing is noted. Time and memory
+   grow with the square of the list. STATUS_RUN_FAILED: no memory; more than OPERATION_AFTER_MOST others. */
+Status op_list_order(OpList *list, Error *error);
 
 /* Runs operations begin .. end - 1 of the list in their order. An operand is `offset` bytes behind bases[base - 1], or
    NULL where that base is. STATUS_RUN_FAILED also names an operand that is needed and NULL. */

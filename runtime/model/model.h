@@ -104,8 +104,7 @@ Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *er
 /* One F&B: the F of one microbatch and the backward of another, `weights` saying whether that is the whole one or I
    alone, of any two stages on one device, component by component in the recipe's order (recipe_order), which goes
    through the layers of both, the first of the F with the last of the backward. What is not of a layer, or not named,
-   runs where its half comes to it. The same numbers, bit for bit, as the halves one after the other. A device that can
-   run operations of both halves at once is told what belongs to what: see DeviceFusion. */
+   runs where its half comes to it. The same numbers, bit for bit, as the halves one after the other. */
 typedef struct StagePair {
     Stage *forward, *backward;
     PassBuffers forward_buffers, backward_buffers;
@@ -116,9 +115,18 @@ typedef struct StagePair {
 } StagePair;
 
 Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error);
-/* Makes the list of operations that stage_overlap runs for such a pair; otherwise its first call does. The buffers of
-   the pair do not count. */
-Status stage_prepare_overlap(const StagePair *pair, const Recipe *recipe, Error *error);
+
+/* A pass or an F&B whose buffers never move, as a device that runs many operations at once (DeviceFusion) wants it. It
+   belongs to the device, and its stages must be open when it runs. */
+typedef struct BoundList BoundPass;
+
+/* Binds F, I (RECIPE_B) or W to the addresses of its buffers. *bound is NULL where the device gains nothing by it: then
+   the pass runs by the functions above. */
+Status stage_bind(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error);
+/* The same for an F&B. Also makes the list of operations that stage_overlap runs for such a pair, with any buffers;
+   otherwise its first call does. */
+Status stage_bind_overlap(const StagePair *pair, const Recipe *recipe, BoundPass **bound, Error *error);
+Status stage_run(BoundPass *bound, Error *error);
 
 /* What the parts of stages have taken, in nanoseconds, summed up over all that ran. Zero at first; whoever reads it
    resets it. */

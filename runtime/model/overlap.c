@@ -116,7 +116,7 @@ static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **
     PairList *made = calloc(1, sizeof *made + parts * sizeof *made->parts);
     if (!made)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    made->backward = pair->backward->lists[RECIPE_F].number;
+    made->backward = pair->backward->number;
     made->weights = pair->weights;
     made->recipe = *recipe;
     Overlap o = {.pair = pair, .made = made, .backward = pair->backward->part_count};
@@ -124,13 +124,15 @@ static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **
     made->next = pair->forward->pairs;
     pair->forward->pairs = *list = made;
     Device *device = pair->forward->device;
-    return op_list_finish(&made->list, device, device->run->fusion != NULL, error);
+    const DeviceFusion *fusion = device->run->fusion;
+    TRY(op_list_finish(&made->list, error));
+    return fusion ? fusion->prepare(device, &made->list, recipe->share, recipe->whole, error) : STATUS_OK;
 }
 
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error)
 {
     for (PairList *known = pair->forward->pairs; known; known = known->next)
-        if (known->backward == pair->backward->lists[RECIPE_F].number && known->weights == pair->weights &&
+        if (known->backward == pair->backward->number && known->weights == pair->weights &&
             memcmp(&known->recipe, recipe, sizeof *recipe) == 0) {
             *list = known;
             return STATUS_OK;
@@ -138,10 +140,20 @@ Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **l
     return make_list(pair, recipe, list, error);
 }
 
-Status stage_prepare_overlap(const StagePair *pair, const Recipe *recipe, Error *error)
+static Status find_list(const StagePair *pair, const Recipe *recipe, PairList **list, void *bases[2 * PASS_BASES],
+                        Error *error)
+{
+    memcpy(bases, &pair->forward_buffers, sizeof pair->forward_buffers);
+    memcpy(bases + PASS_BASES, &pair->backward_buffers, sizeof pair->backward_buffers);
+    return stage_pair_list(pair, recipe, list, error);
+}
+
+Status stage_bind_overlap(const StagePair *pair, const Recipe *recipe, BoundPass **bound, Error *error)
 {
     PairList *list;
-    return stage_pair_list(pair, recipe, &list, error);
+    void *bases[2 * PASS_BASES];
+    TRY(find_list(pair, recipe, &list, bases, error));
+    return stage_bind_list(pair->forward->device, &list->list, bases, bound, error);
 }
 
 static Status run_part(const StagePair *pair, const PairList *list, const PairPart *part, size_t begin,
@@ -172,15 +184,10 @@ static Status run_parts(const StagePair *pair, const PairList *list, void *const
 
 static Status overlap(const StagePair *pair, const Recipe *recipe, Error *error)
 {
-    Device *device = pair->forward->device;
-    const DeviceFusion *fusion = device->run->fusion;
     PairList *list;
     void *bases[2 * PASS_BASES];
-    TRY(stage_pair_list(pair, recipe, &list, error));
-    memcpy(bases, &pair->forward_buffers, sizeof pair->forward_buffers);
-    memcpy(bases + PASS_BASES, &pair->backward_buffers, sizeof pair->backward_buffers);
-    return fusion ? fusion->run(device, &list->list, bases, recipe->share, recipe->whole, error)
-                  : run_parts(pair, list, bases, error);
+    TRY(find_list(pair, recipe, &list, bases, error));
+    return run_parts(pair, list, bases, error);
 }
 
 Status stage_overlap(const StagePair *pair, const Recipe *recipe, Error *error)

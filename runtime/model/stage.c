@@ -133,7 +133,9 @@ Status stage_list_operations(Stage *stage, Error *error)
         list_part(stage, stage->part_count - 1 - i, RECIPE_W);
     }
     for (int pass = 0; pass < RECIPE_PASSES; pass++)
-        TRY(op_list_finish(&stage->lists[pass], stage->device, stage->small, error));
+        TRY(op_list_finish(&stage->lists[pass], error));
+    for (int pass = 0; stage->small && pass < RECIPE_PASSES; pass++)
+        TRY(stage->device->run->fusion->prepare(stage->device, &stage->lists[pass], 0, 0, error));
     return STATUS_OK;
 }
 
@@ -157,6 +159,7 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
     Stage *stage = calloc(1, sizeof *stage + most * sizeof *stage->parts);
     if (!stage)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    stage->number = ++device->stages;
     stage->config = *config;
     stage->device = device;
     stage->first = number == 0;
@@ -229,12 +232,9 @@ void stage_time_parts(Stage *stage, PartTimes *times) { stage->times = times; }
 
 static Status run_pass(const Stage *stage, RecipePass pass, const PassBuffers *buffers, Error *error)
 {
-    Device *device = stage->device;
     const OpList *list = &stage->lists[pass];
     void *bases[PASS_BASES];
     memcpy(bases, buffers, sizeof bases);
-    if (stage->small && !device->in_turn)
-        return device->run->fusion->run(device, list, bases, 0, 0, error);
     for (size_t i = 0; i < stage->part_count; i++) {
         const size_t index = pass == RECIPE_F ? i : stage->part_count - 1 - i;
         const Part *part = &stage->parts[index];
@@ -257,3 +257,18 @@ Status stage_backward_weight(Stage *stage, const PassBuffers *buffers, Error *er
 {
     return run_pass(stage, RECIPE_W, buffers, error);
 }
+
+Status stage_bind_list(Device *device, const OpList *list, void *const *bases, BoundPass **bound, Error *error)
+{
+    *bound = NULL;
+    return list->prepared ? device->run->fusion->bind(device, list, bases, bound, error) : STATUS_OK;
+}
+
+Status stage_bind(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error)
+{
+    void *bases[PASS_BASES];
+    memcpy(bases, buffers, sizeof bases);
+    return stage_bind_list(stage->device, &stage->lists[pass], bases, bound, error);
+}
+
+Status stage_run(BoundPass *bound, Error *error) { return bound->device->run->fusion->run(bound, error); }

@@ -30,7 +30,7 @@ typedef struct PairPart {
 typedef struct PairList PairList;
 struct PairList {
     PairList *next;
-    uint64_t backward; /* number of the backward stage's list of F, which no other stage of the device has had */
+    uint64_t backward; /* number of the backward stage */
     bool weights;
     Recipe recipe;
     OpList list;
@@ -39,6 +39,7 @@ struct PairList {
 };
 
 struct Stage {
+    uint64_t number; /* which no other stage of the device has had */
     ModelConfig config;
     Device *device;
     StageSizes sizes;
@@ -53,6 +54,8 @@ struct Stage {
 
 /* The merged list of a pair; the forward stage owns it. */
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error);
+/* The device's bind, of a list that may be prepared; *bound is NULL if it is not. */
+Status stage_bind_list(Device *device, const OpList *list, void *const *bases, BoundPass **bound, Error *error);
 /* Makes the lists of a stage that is laid out: F from the first component to the last, I and W back. */
 Status stage_list_operations(Stage *stage, Error *error);
 /* Runs operations begin .. end - 1 of a list, a pass of the `index`-th component, and notes their time if the stage's

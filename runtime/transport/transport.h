@@ -45,9 +45,9 @@ typedef struct Transport {
 
     /* From now on blocks and the buffers of `reduce` are in the memory of this device, which only enqueues: then a post
        is done when everything has been computed that was enqueued before it, and a wait holds back what is enqueued
-       after it, perhaps without keeping the caller waiting. Once, before the first message, by the rank's thread; what
-       is made here is given back by `close`, before which the device is not closed. NULL in a transport that knows only
-       the host's memory. */
+       after it, perhaps without keeping the caller waiting. Blocks are then copied, never exchanged. Once, before the
+       first message, by the rank's thread; what is made here is given back by `close`, before which the device is not
+       closed. NULL in a transport that knows only the host's memory. */
     Status (*attach)(Endpoint *endpoint, Device *device, Error *error);
 
     /* Posts a message and returns at once. From here until the wait has returned *message->block is the transport's. A

@@ -267,22 +267,21 @@ const Recipe *rank_recipe(const Rank *rank)
     return recipe ? recipe : rank->device->run->fusion ? &unsaid : NULL;
 }
 
-/* Everything that an F&B needs but its addresses. */
-static Status prepare_overlaps(const Rank *rank, Error *error)
+/* Message blocks never move where the device only enqueues (Transport.attach). */
+static Status bind_passes(Rank *rank, Error *error)
 {
-    const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
-    const bool computes = rank->passes->prepare_overlap && !rank->session->options->simulated;
-    const Recipe *recipe = computes ? rank_recipe(rank) : NULL;
-    for (uint32_t i = 0; recipe && i < own->instruction_count; i++) {
-        const Instruction *forward = &own->instructions[i], *backward = forward->second;
-        if (!backward)
-            continue;
-        const StagePair pair = {.forward = rank->chunks[forward->chunk].stage,
-                                .backward = rank->chunks[backward->chunk].stage,
-                                .weights = backward->opcode == OP_BACKWARD};
-        TRY(rank->passes->prepare_overlap(&pair, recipe, error));
-    }
-    return STATUS_OK;
+    const LoadedProgram *loaded = rank->session->loaded;
+    const RunOptions *options = rank->session->options;
+    if (!rank->passes->bind || options->simulated || options->in_turn)
+        return STATUS_OK;
+    if (!rank->device->run->async)
+        return rank_bind_passes(rank, loaded->program, NULL, error);
+    rank->bound = table(rank, loaded->program->ranks[rank->number].instruction_count, 2 * sizeof *rank->bound);
+    rank->forward_bound = table(rank, loaded->forward->ranks[rank->number].instruction_count, 2 * sizeof *rank->bound);
+    if (!rank->bound || !rank->forward_bound)
+        return no_tables(rank, error);
+    TRY(rank_bind_passes(rank, loaded->program, rank->bound, error));
+    return rank_bind_passes(rank, loaded->forward, rank->forward_bound, error);
 }
 
 Status rank_bind(Rank *rank, Error *error)
@@ -290,7 +289,6 @@ Status rank_bind(Rank *rank, Error *error)
     if (!make_tables(rank))
         return no_tables(rank, error);
     TRY(device_open(rank->session->device, gpu_of(rank), &rank->device, error));
-    rank->device->in_turn = rank->session->options->in_turn;
     if (rank->device->run->async)
         TRY(attach(rank, error));
     if (rank->session->options->simulated)
@@ -317,12 +315,13 @@ Status rank_bind(Rank *rank, Error *error)
     }
     layout = (Layout){.base = rank->memory};
     place_everything(rank, &layout);
-    rank->record->planned_bytes = rank->memory_bytes + rank->table_bytes;
     for (uint32_t i = 0; i < rank->slots[SLOT_MESSAGE]; i++)
         rank->messages[i] = (Message){.block = &rank->blocks[i], .bytes = rank->message_bytes};
     for (uint32_t c = 0; c < rank->chunk_count && rank->chunks[c].stage; c++)
         TRY(stage_initialize(rank->chunks[c].stage, &rank->chunks[c].weights, error));
-    return prepare_overlaps(rank, error);
+    TRY(bind_passes(rank, error));
+    rank->record->planned_bytes = rank->memory_bytes + rank->table_bytes + rank->device->bound_bytes;
+    return STATUS_OK;
 }
 
 void rank_release(Rank *rank)

@@ -71,6 +71,9 @@ struct Rank {
     Progress *progress;
     Execute *const *execute; /* [OPCODE_COUNT] */
     const Passes *passes;
+    /* [instructions][2] of the program and of its forward half: of a B its I and its W, of others one or none; NULL
+       where nothing is bound */
+    BoundPass **bound, **forward_bound;
     BoundChunk *chunks;
     uint32_t chunk_count;
     uint32_t slots[SLOT_CLASSES];
@@ -161,6 +164,9 @@ Status rank_read_losses(Rank *rank, Error *error);
 /* What an instruction does: on a device, and simulated (simulate.c). */
 extern Execute *const execute_computing[OPCODE_COUNT], *const execute_simulated[OPCODE_COUNT];
 
+/* Lets the stages bind the passes of a stream to where their buffers are: bound[instructions][2]. NULL: buffers move,
+   and only the lists of F&Bs are made. */
+Status rank_bind_passes(const Rank *rank, const Program *program, BoundPass **bound, Error *error);
 /* Runs a stream of this rank, of the program or of its forward half, from its first instruction to END. */
 Status rank_execute(Rank *rank, const Program *program, Error *error);
 /* Until the device has done all that was enqueued, or the deadline has passed. */

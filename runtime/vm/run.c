@@ -113,19 +113,25 @@ static Status run_in_turn(Rank *rank, const Instruction *pair, Error *error)
     return run_half(rank, pair->second, execute_computing[pair->second->opcode], error);
 }
 
-static Status run_merged(Rank *rank, const Instruction *forward, const Recipe *recipe, Error *error)
+static StagePair pair_of(const Rank *rank, const Instruction *forward)
 {
     const Instruction *backward = forward->second;
-    int64_t forward_time = 0;
-    const StagePair pair = {
+    return (StagePair){
         .forward = rank->chunks[forward->chunk].stage,
         .backward = rank->chunks[backward->chunk].stage,
         .forward_buffers = forward_buffers(rank, forward),
         .backward_buffers = backward_buffers(rank, backward),
         .weights = backward->opcode == OP_BACKWARD,
-        .forward_time = &forward_time,
     };
-    const int64_t begun = rank->device->run->fusion ? 0 : clock_nanoseconds();
+}
+
+static Status run_merged(Rank *rank, const Instruction *forward, const Recipe *recipe, Error *error)
+{
+    StagePair pair = pair_of(rank, forward);
+    int64_t forward_time = 0;
+    if (!rank->device->run->async)
+        pair.forward_time = &forward_time;
+    const int64_t begun = clock_nanoseconds();
     TRY(rank->passes->overlap(&pair, recipe, error));
     *rank->middle = forward_time ? begun + forward_time : 0;
     return STATUS_OK;
@@ -137,6 +143,35 @@ EXECUTE(OVERLAP)
     const Status status = recipe ? run_merged(rank, instruction, recipe, error) : run_in_turn(rank, instruction, error);
     rank->middle++;
     return status;
+}
+
+static Status bind_pass(const Rank *rank, const Instruction *pass, BoundPass *bound[2], Error *error)
+{
+    const Stage *stage = rank->chunks[pass->chunk].stage;
+    const bool forward = opcode_is_forward(pass->opcode);
+    const PassBuffers buffers = forward ? forward_buffers(rank, pass) : backward_buffers(rank, pass);
+    const RecipePass first = forward ? RECIPE_F : pass->opcode == OP_BACKWARD_WEIGHT ? RECIPE_W : RECIPE_B;
+    TRY(rank->passes->bind(stage, first, &buffers, &bound[0], error));
+    if (pass->opcode == OP_BACKWARD && bound[0])
+        TRY(rank->passes->bind(stage, RECIPE_W, &buffers, &bound[1], error));
+    if (pass->opcode == OP_BACKWARD && !bound[1])
+        bound[0] = NULL; /* both or none */
+    return STATUS_OK;
+}
+
+Status rank_bind_passes(const Rank *rank, const Program *program, BoundPass **bound, Error *error)
+{
+    const Instruction *instructions = program->ranks[rank->number].instructions;
+    const Recipe *recipe = rank_recipe(rank);
+    BoundPass *ignored;
+    for (size_t i = 0; instructions[i].opcode != OP_END; i++)
+        if (instructions[i].second && recipe) {
+            const StagePair pair = pair_of(rank, &instructions[i]);
+            TRY(rank->passes->bind_overlap(&pair, recipe, bound ? &bound[2 * i] : &ignored, error));
+        } else if (bound && !instructions[i].second && opcode_is_pass(instructions[i].opcode)) {
+            TRY(bind_pass(rank, &instructions[i], &bound[2 * i], error));
+        }
+    return STATUS_OK;
 }
 
 static Message *message_to_post(const Rank *rank, const Instruction *instruction, bool is_send)
@@ -428,12 +463,24 @@ static Status read_marks(Rank *rank, size_t count, int64_t begun, Error *error)
     return STATUS_OK;
 }
 
+/* By what is bound to the instruction, if anything is. */
+static Status run_instruction(Rank *rank, const Instruction *instruction, BoundPass *const bound[2], Error *error)
+{
+    if (!bound || !bound[0])
+        return rank->execute[instruction->opcode](rank, instruction, error);
+    if (instruction->second)
+        *rank->middle++ = 0; /* both halves run at once */
+    TRY(rank->passes->run(bound[0], error));
+    return bound[1] ? rank->passes->run(bound[1], error) : STATUS_OK;
+}
+
 /* Enqueues the stream and stays a little ahead of the device: so that its place is known, and what goes wrong there is
    noticed while the host can still act. Mark n is the time that rank->clock[n] shows. */
 static Status enqueue(Rank *rank, const Program *program, Error *error)
 {
     enum { AHEAD = 32 }; /* instructions of a few launches each; a thousand launches block the caller */
     const Instruction *instructions = program->ranks[rank->number].instructions;
+    BoundPass *const *const bound = program == rank->session->loaded->program ? rank->bound : rank->forward_bound;
     const DeviceAsync *queues = rank->device->run->async;
     Status (*const progress)(Endpoint *, Error *) = rank->transport->progress;
     size_t done = 0, count = 0;
@@ -444,7 +491,7 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
         while (count > done + ahead)
             TRY(follow(rank, program, done++, error));
         atomic_store_explicit(&rank->progress->place, rank->step << 32 | count, memory_order_relaxed);
-        Status status = rank->execute[instructions[count].opcode](rank, &instructions[count], error);
+        Status status = run_instruction(rank, &instructions[count], bound ? &bound[2 * count] : NULL, error);
         if (status == STATUS_OK)
             status = queues->mark(rank->device, count + 1, error);
         /* posts side by side belong together: the transport is left alone between them */

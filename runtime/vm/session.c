@@ -207,7 +207,9 @@ static const Passes model_passes = {
     .backward_input = stage_backward_input,
     .backward_weight = stage_backward_weight,
     .overlap = stage_overlap,
-    .prepare_overlap = stage_prepare_overlap,
+    .bind = stage_bind,
+    .bind_overlap = stage_bind_overlap,
+    .run = stage_run,
 };
 
 Status session_open(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Session **opened,

@@ -126,8 +126,11 @@ typedef struct Passes {
     Status (*backward_input)(Stage *stage, const PassBuffers *buffers, Error *error);
     Status (*backward_weight)(Stage *stage, const PassBuffers *buffers, Error *error);
     Status (*overlap)(const StagePair *pair, const Recipe *recipe, Error *error); /* NULL: the halves run in turn */
-    Status (*prepare_overlap)(const StagePair *pair, const Recipe *recipe,
-                              Error *error); /* before steps; NULL: nothing */
+    /* Called for every pass before the first step; NULL: nothing is bound. Where the device only enqueues, buffers
+       never move, and what is bound runs by `run`. Elsewhere bind_overlap alone is called, and *bound is ignored. */
+    Status (*bind)(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error);
+    Status (*bind_overlap)(const StagePair *pair, const Recipe *recipe, BoundPass **bound, Error *error);
+    Status (*run)(BoundPass *bound, Error *error);
 } Passes;
 
 /* --- session.c --- */

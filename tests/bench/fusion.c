@@ -102,11 +102,29 @@ static PassBuffers far_buffers(const StageSizes *sizes)
 typedef enum Way { IN_TURN, ALONE, FUSED, WAYS } Way;
 static const char *const ways[WAYS] = {"in_turn", "alone", "fused"};
 
-static void apart(const StagePair *pair)
+typedef struct Bound {
+    BoundPass *alone[RECIPE_PASSES], *together;
+} Bound;
+
+static void bind_alone(const StagePair *pair, BoundPass *alone[RECIPE_PASSES])
 {
-    OK(stage_forward(pair->forward, &pair->forward_buffers, &error));
-    OK(stage_backward_input(pair->backward, &pair->backward_buffers, &error));
-    OK(stage_backward_weight(pair->backward, &pair->backward_buffers, &error));
+    for (RecipePass pass = RECIPE_F; pass < RECIPE_PASSES; pass++)
+        OK(stage_bind(pair->forward, pass, pass == RECIPE_F ? &pair->forward_buffers : &pair->backward_buffers,
+                      &alone[pass], &error));
+}
+
+static void run_one(const StagePair *pair, const Bound *bound, Way way)
+{
+    if (way == FUSED) {
+        OK(stage_run(bound->together, &error));
+    } else if (way == ALONE && bound->alone[RECIPE_F]) {
+        for (RecipePass pass = RECIPE_F; pass < RECIPE_PASSES; pass++)
+            OK(stage_run(bound->alone[pass], &error));
+    } else {
+        OK(stage_forward(pair->forward, &pair->forward_buffers, &error));
+        OK(stage_backward_input(pair->backward, &pair->backward_buffers, &error));
+        OK(stage_backward_weight(pair->backward, &pair->backward_buffers, &error));
+    }
 }
 
 static int64_t own_time(void)
@@ -133,20 +151,20 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
                                .forward_buffers = far_buffers(stage_sizes(stage)),
                                .backward_buffers = far_buffers(stage_sizes(stage)),
                                .weights = true};
+    Bound bound[2];
     int64_t begun = own_time();
-    OK(stage_overlap(&pairs[0], &published, &error));
+    OK(stage_bind_overlap(&pairs[0], &published, &bound[0].together, &error));
     const double first = (double)(own_time() - begun);
+    OK(stage_bind_overlap(&pairs[1], &published, &bound[1].together, &error));
+    for (int p = 0; p < 2; p++)
+        bind_alone(&pairs[p], bound[p].alone);
     for (Way way = IN_TURN; way < WAYS; way++) {
         double each = INFINITY; /* of the best batch: the machine may be others', too */
-        device->in_turn = way == IN_TURN;
         for (int batch = 0; batch < BATCHES; batch++) {
             calls = 0;
             begun = own_time();
             for (int i = 0; i < TIMED; i++)
-                if (way == FUSED)
-                    OK(stage_overlap(&pairs[i % 2], &published, &error));
-                else
-                    apart(&pairs[i % 2]);
+                run_one(&pairs[i % 2], &bound[i % 2], way);
             const double now = (double)(own_time() - begun) / TIMED;
             each = now < each ? now : each;
         }
@@ -154,6 +172,7 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
                layers, hidden, ways[way], (double)calls / TIMED);
     }
     printf("fb.plan.%ux%u %.0f us\n", layers, hidden, first * 1e-3);
+    OK(stage_run(bound[0].together, &error)); /* `last` is its launch */
     printf("fb.modelled.%ux%u %.3f of_in_turn\n", layers, hidden, gain());
     stage_close(stage);
     device_close(device);

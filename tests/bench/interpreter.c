@@ -69,7 +69,7 @@ static int compare(const void *left, const void *right)
 /* One rank, F and B in turn; from the end of one pass to the end of the next is all that an instruction takes. */
 static void measure_instructions(void)
 {
-    const Passes empty = {empty_pass, empty_pass, empty_pass, NULL, NULL};
+    const Passes empty = {.forward = empty_pass, .backward_input = empty_pass, .backward_weight = empty_pass};
     Seen seen = RUN(1, INSTRUCTIONS / 2, true, &empty, "dprun", "--model=mlp", "--set=hidden=8", "--set=sequence=1",
                     "--set=microbatch_size=1", "--steps=15", "--transport=local", "prog.bin");
     qsort(seen.busy, STEPS, sizeof *seen.busy, compare);

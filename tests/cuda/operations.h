@@ -36,9 +36,14 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
     for (uint32_t i = 0; i < OPERATION_OPERANDS; i++)
         op.operands[i].base = op_info[kind].operands[i].effect && memory->operands[i] ? i + 1 : 0;
     op_append(&list, &op);
-    Status status = op_list_finish(&list, device, true, failure);
+    BoundList *bound;
+    Status status = op_list_finish(&list, failure);
     if (status == STATUS_OK)
-        status = device->run->fusion->run(device, &list, memory->operands, 0, 0, failure);
+        status = device->run->fusion->prepare(device, &list, 0, 0, failure);
+    if (status == STATUS_OK)
+        status = device->run->fusion->bind(device, &list, memory->operands, &bound, failure);
+    if (status == STATUS_OK)
+        status = device->run->fusion->run(bound, failure);
     op_list_free(&list);
     return status;
 }

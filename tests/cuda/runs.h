@@ -30,10 +30,19 @@ typedef struct Outcome {
     double losses[STEPS][MICROBATCHES_MAX];
     double norms[STEPS];
     double held_out;
+    size_t planned_bytes, gpu_bytes; /* of all ranks, when they are ready */
+    size_t instructions;             /* of all ranks, in both streams */
 } Outcome;
 
 static const Passes *run_passes; /* NULL: the model's */
 static const char *run_trace;    /* a path; NULL: no trace */
+
+static inline void on_ready(void *context, const RunFacts *facts)
+{
+    Outcome *outcome = context;
+    outcome->planned_bytes = facts->planned_bytes;
+    outcome->gpu_bytes = standin_report().bytes;
+}
 
 static inline void on_step(void *context, const StepReport *report)
 {
@@ -95,7 +104,10 @@ static inline Outcome run(const char *path, const char *device, const char *mode
     assert_int_equal(outcome.status, STATUS_OK);
     outcome.microbatches = loaded.program->microbatches;
     assert_true(outcome.microbatches <= MICROBATCHES_MAX);
-    const SessionHooks hooks = {.observer = {.context = &outcome, .step = on_step}, .passes = run_passes};
+    for (uint32_t r = 0; r < loaded.program->rank_count; r++)
+        outcome.instructions += loaded.program->ranks[r].instruction_count + loaded.forward->ranks[r].instruction_count;
+    const SessionHooks hooks = {.observer = {.context = &outcome, .ready = on_ready, .step = on_step},
+                                .passes = run_passes};
     outcome.status = session_open(&loaded, &options, &hooks, &session, &outcome.error);
     if (outcome.status == STATUS_OK) {
         outcome.status = session_run(session, &outcome.error);

@@ -98,7 +98,8 @@ static void a_right_program_is_equal(void **state)
     (void)state;
     char text[512];
     Error error = {""};
-    const Passes passes = {right_forward, right_backward_input, right_backward_weight, NULL, NULL};
+    const Passes passes = {
+        .forward = right_forward, .backward_input = right_backward_input, .backward_weight = right_backward_weight};
     assert_int_equal(check_passes(&passes, false, text, &error), STATUS_OK);
     assert_string_equal(
         text, "check      equal to the bit in 4 steps: every loss and norm is that of the whole model on one rank\n");
@@ -113,7 +114,8 @@ static void a_wrong_loss_is_named(void **state)
     (void)state;
     char text[512];
     Error error = {""};
-    const Passes passes = {wrong_forward, right_backward_input, right_backward_weight, NULL, NULL};
+    const Passes passes = {
+        .forward = wrong_forward, .backward_input = right_backward_input, .backward_weight = right_backward_weight};
     atomic_store(&passes_to_come, 2 * MICROBATCHES + 1);
     assert_int_equal(check_passes(&passes, false, text, &error), STATUS_BAD_INPUT);
     assert_string_equal(text, "");
@@ -136,7 +138,8 @@ static void a_wrong_gradient_is_named(void **state)
     (void)state;
     char text[512];
     Error error = {""};
-    const Passes passes = {right_forward, right_backward_input, wrong_backward_weight, NULL, NULL};
+    const Passes passes = {
+        .forward = right_forward, .backward_input = right_backward_input, .backward_weight = wrong_backward_weight};
     atomic_store(&passes_to_come, 1);
     assert_int_equal(check_passes(&passes, false, text, &error), STATUS_BAD_INPUT);
     assert_non_null(strstr(error.text, "step 1: gradient_norm "));

@@ -316,7 +316,8 @@ static void expect_failure(const Setting *setting, const char *const *words)
 static void test_failing_pass(void **state)
 {
     (void)state;
-    const Passes passes = {failing_forward, empty_backward, empty_backward, NULL, NULL};
+    const Passes passes = {
+        .forward = failing_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
     const Setting setting = {.ranks = 4, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=1"}};
     expect_failure(&setting,
                    (const char *const[]){"rank 3, instruction 2 (F", "pipeline.dps:10): the device is on fire", NULL});
@@ -325,7 +326,8 @@ static void test_failing_pass(void **state)
 static void test_divergence(void **state)
 {
     (void)state;
-    const Passes passes = {diverged_forward, empty_backward, empty_backward, NULL, NULL};
+    const Passes passes = {
+        .forward = diverged_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
     const Setting setting = {.ranks = 2, .pipes = 1, .microbatches = 2, .passes = &passes, .arguments = {"--steps=5"}};
     expect_failure(&setting, (const char *const[]){"step 1: the loss of microbatch 0, on rank 1, is not finite",
                                                    "diverged", NULL});
@@ -347,7 +349,8 @@ static Status spoiling_backward(Stage *stage, const PassBuffers *buffers, Error 
 static void test_infinite_weights(void **state)
 {
     (void)state;
-    const Passes passes = {empty_forward, spoiling_backward, empty_backward, NULL, NULL};
+    const Passes passes = {
+        .forward = empty_forward, .backward_input = spoiling_backward, .backward_weight = empty_backward};
     char save[] = "--save=/tmp/session-weights.XXXXXX", diverged[64];
     char *path = save + 7;
     struct stat there;
@@ -370,7 +373,8 @@ static void test_infinite_weights(void **state)
 static void test_deadline(void **state)
 {
     (void)state;
-    const Passes passes = {slow_forward, empty_backward, empty_backward, NULL, NULL};
+    const Passes passes = {
+        .forward = slow_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
     Setting setting = {.ranks = 2,
                        .pipes = 1,
                        .microbatches = 1,
@@ -391,7 +395,8 @@ static void test_deadline(void **state)
 static void test_long_pass(void **state)
 {
     (void)state;
-    const Passes passes = {long_forward, empty_backward, empty_backward, NULL, NULL};
+    const Passes passes = {
+        .forward = long_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
     const Setting setting = {.ranks = 2,
                              .pipes = 1,
                              .microbatches = 1,
@@ -409,7 +414,8 @@ static void test_endless_pass(void **state)
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        const Passes passes = {endless_forward, empty_backward, empty_backward, NULL, NULL};
+        const Passes passes = {
+            .forward = endless_forward, .backward_input = empty_backward, .backward_weight = empty_backward};
         const Setting setting = {
             .ranks = 2, .pipes = 1, .microbatches = 1, .passes = &passes, .arguments = {"--steps=1", "--deadline=0.2"}};
         const Outcome outcome = run(&setting);

@@ -189,7 +189,7 @@ static void check_pair(Device *device, const ModelConfig *config, uint32_t forwa
     for (int s = 0; s < 2; s++)
         add_regions(&subject, stage_sizes(stages[s]), &slots[s].buffers);
     OK(stage_pair_list(&subject.pair, &layer, &subject.list, error));
-    OK(op_list_finish(&subject.list->list, device, true, error)); /* the CPU device runs one after the other */
+    OK(op_list_order(&subject.list->list, error)); /* the CPU device runs one after the other */
     run_in_turn(&subject);
     check_random_orders(&subject);
     check_each_is_needed(&subject);
@@ -231,15 +231,14 @@ static void dependences_of_an_mlp(void **state)
 static void additions_keep_their_order(void **state)
 {
     (void)state;
-    Device *device;
-    OK(device_open("cpu", 0, &device, error));
     const Address x = {1, 0}, dy = {2, 0}, dw = {3, 0}, beside = {3, 64}, bias = {4, 0};
     OpList list = {0};
     APPEND(&list, linear_backward_weight, NULL, x, dy, dw, bias);
     APPEND(&list, linear_backward_weight, NULL, x, dy, beside, no_address);
     APPEND(&list, linear_backward_weight, NULL, x, dy, dw, no_address);
     APPEND(&list, linear_backward_weight, NULL, x, dy, dw, bias);
-    OK(op_list_finish(&list, device, true, error));
+    OK(op_list_finish(&list, error));
+    OK(op_list_order(&list, error));
     assert_int_equal(list.ops[0].after_count, 0);
     assert_int_equal(list.ops[1].after_count, 0);
     assert_int_equal(list.ops[2].after_count, 1);
@@ -247,7 +246,6 @@ static void additions_keep_their_order(void **state)
     assert_int_equal(list.ops[3].after_count, 1); /* that the bias comes after operation 0 follows */
     assert_int_equal(list.ops[3].after[0], 2);
     op_list_free(&list);
-    device_close(device);
 }
 
 /* A device that runs one operation after the other is not kept waiting for an order that it does not use. */
@@ -255,15 +253,12 @@ static void a_list_may_be_long(void **state)
 {
     (void)state;
     enum { LONG = 200000 };
-    Device *device;
-    OK(device_open("cpu", 0, &device, error));
     OpList list = {0};
     for (int i = 0; i < LONG; i++)
         op_append(&list, &(Op){.kind = OPERATION_copy, .count = 1, .copy = {{1, 0}, {2, 0}}});
-    OK(op_list_finish(&list, device, false, error));
+    OK(op_list_finish(&list, error));
     assert_int_equal(list.count, LONG);
     op_list_free(&list);
-    device_close(device);
 }
 
 int main(void)

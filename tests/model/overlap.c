@@ -4,17 +4,35 @@
 #include "tests/model/harness.h"
 
 /* What a device that runs operations at once was given. */
-static const OpList *heard;
+static const OpList *prepared, *bound, *ran;
 static uint32_t heard_share, heard_whole;
 
-static Status run(Device *device, const OpList *list, void *const *bases, uint32_t share, uint32_t whole, Error *error)
+static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error)
 {
     (void)device, (void)error;
-    heard = list;
+    prepared = list;
     heard_share = share;
     heard_whole = whole;
+    list->prepared = (PreparedList *)list;
     assert_in_range(list->bases, PASS_BASES + 1, 2 * PASS_BASES);
+    return STATUS_OK;
+}
+
+static Status bind(Device *device, const OpList *list, void *const *bases, BoundList **made, Error *error)
+{
+    static BoundList only;
+    (void)error;
     assert_non_null(bases);
+    bound = list;
+    only.device = device;
+    *made = &only;
+    return STATUS_OK;
+}
+
+static Status run(BoundList *list, Error *error)
+{
+    (void)list, (void)error;
+    ran = bound;
     return STATUS_OK;
 }
 
@@ -63,7 +81,7 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         {&partial, 1, true, "B FF W  BW B W  F BW BW"},
         {&foreign, 1, true, "FFF BW BW BW BW BW"},
     };
-    const DeviceFusion fusion = {.run = run};
+    const DeviceFusion fusion = {.prepare = prepare, .bind = bind, .run = run};
     Device *device;
     OK(device_open("cpu", 0, &device, error));
     const DeviceTable *const own = device->run;
@@ -89,9 +107,12 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
                                 .weights = cases[i].weights};
         PairList *list;
         device->run = &table;
-        OK(stage_overlap(&pair, cases[i].recipe, error));
+        BoundPass *pass;
+        OK(stage_bind_overlap(&pair, cases[i].recipe, &pass, error));
+        OK(stage_run(pass, error));
         OK(stage_pair_list(&pair, cases[i].recipe, &list, error)); /* made once */
-        assert_ptr_equal(heard, &list->list);
+        assert_ptr_equal(prepared, &list->list);
+        assert_ptr_equal(ran, &list->list);
         assert_int_equal(heard_share, cases[i].recipe->share);
         assert_int_equal(heard_whole, cases[i].recipe->whole);
         size_t part = 0, end = 0;

@@ -402,6 +402,7 @@ static CudaError Malloc(void **memory, size_t bytes)
     memset(*memory, 0xff, bytes < POISONED ? bytes : POISONED); /* not a number in every type */
     blocks = realloc(blocks, (block_count + 1) * sizeof *blocks);
     blocks[block_count++] = (Block){*memory, bytes};
+    report.bytes += bytes;
     report.live++;
     LEAVE(CUDA_OK);
 }
@@ -420,25 +421,8 @@ static CudaError Free(void *memory)
         if (shadow)
             *shadow = (Shadow){.line = line};
     }
+    report.bytes -= blocks[i].bytes;
     blocks[i] = blocks[--block_count];
-    free(memory);
-    report.live--;
-    LEAVE(tidied);
-}
-
-static CudaError MallocHost(void **memory, size_t bytes)
-{
-    ENTER(MallocHost)
-    *memory = aligned_alloc(256, (bytes + 255) / 256 * 256);
-    memset(*memory, 0xff, bytes);
-    report.live++;
-    LEAVE(CUDA_OK);
-}
-
-static CudaError FreeHost(void *memory)
-{
-    ENTER_TO_TIDY(FreeHost)
-    run_all();
     free(memory);
     report.live--;
     LEAVE(tidied);
@@ -547,7 +531,7 @@ static CudaError EventRecord(CudaEvent *event, CudaStream *stream)
 static CudaError EventQuery(CudaEvent *event)
 {
     ENTER(EventQuery)
-    if (!event->stream || setting.forget_looks)
+    if (!event->stream)
         LEAVE(CUDA_OK);
     if (event->looks++ < 2 && event->stream->run < event->number)
         LEAVE(CUDA_NOT_READY);
@@ -685,8 +669,6 @@ static const CudaRuntime table = {
     .SetDevice = SetDevice,
     .Malloc = Malloc,
     .Free = Free,
-    .MallocHost = MallocHost,
-    .FreeHost = FreeHost,
     .MemsetAsync = MemsetAsync,
     .MemcpyAsync = MemcpyAsync,
     .StreamCreate = StreamCreate,

@@ -29,7 +29,6 @@ typedef struct StandinSetting {
     size_t fail_at;        /* this call of all, from 1, fails and does nothing; 0: none */
     bool sticky;           /* and so do all after it */
     bool forget_waits;     /* StreamWaitEvent does nothing: what must then be noticed */
-    bool forget_looks;     /* EventQuery says that all has happened: that, too */
     size_t forget_after;   /* in fused launches this operation, from 1, comes after nothing: and that; 0: none */
     bool dry;              /* kernels do nothing: operands need not be memory */
     int multiprocessors, shared_bytes; /* 0: 4, 227 KiB */
@@ -40,7 +39,8 @@ void standin_begin(const StandinSetting *setting);
 
 typedef struct StandinReport {
     size_t calls;
-    size_t live; /* memory, streams, events, libraries not given back */
+    size_t live;  /* memory, streams, events, libraries not given back */
+    size_t bytes; /* of this memory */
     size_t launches, copies;
     size_t clustered;            /* of them, in clusters of several blocks */
     size_t fused;                /* of them, fused ones; */

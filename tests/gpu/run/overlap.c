@@ -17,6 +17,7 @@ typedef struct Work {
     Stage *stages[STREAMS];
     DeviceEvent *begun, *ended;
     StagePair pair;
+    BoundPass *together, *alone[RECIPE_PASSES];
 } Work;
 
 enum { BLOCKS_MOST = 32 };
@@ -51,12 +52,15 @@ static void work_on(Work *work, Way way)
 {
     const StagePair *pair = &work->pair;
     if (way == FUSED) {
-        OK(stage_overlap(pair, &published, &error));
+        OK(stage_run(work->together, &error));
+        return;
+    }
+    if (way == ALONE) {
+        for (int pass = 0; pass < RECIPE_PASSES; pass++)
+            OK(stage_run(work->alone[pass], &error));
         return;
     }
     Stage *backward = way == TWO_STREAMS ? work->stages[1] : pair->backward;
-    for (int d = 0; d < STREAMS; d++)
-        work->devices[d]->in_turn = way != ALONE;
     OK(stage_forward(pair->forward, &pair->forward_buffers, &error));
     OK(stage_backward_input(backward, &pair->backward_buffers, &error));
     OK(stage_backward_weight(backward, &pair->backward_buffers, &error));
@@ -95,7 +99,6 @@ static void measure(unsigned hidden, unsigned sequence)
     for (int d = 0; d < STREAMS; d++) {
         OK(device_open("cuda", 0, &work.devices[d], &error));
         OK(stage_open(&config, work.devices[d], 1, 3, 1, &work.stages[d], &error));
-        work.stages[d]->small = true; /* whatever DeviceFusion says of it */
     }
     Device *device = work.devices[0];
     OK(device->run->async->make_marks(device, 2, &error));
@@ -111,6 +114,14 @@ static void measure(unsigned hidden, unsigned sequence)
         .backward_buffers = buffers_of(device, work.stages[0], weights, gradients),
     };
     OK(stage_forward(work.stages[0], &work.pair.backward_buffers, &error));
+    OK(stage_bind_overlap(&work.pair, &published, &work.together, &error));
+    for (RecipePass pass = RECIPE_F; pass < RECIPE_PASSES; pass++) {
+        OpList *list = &work.stages[0]->lists[pass];
+        if (!list->prepared) /* whatever DeviceFusion says of its size */
+            OK(device->run->fusion->prepare(device, list, 0, 0, &error));
+        OK(stage_bind(work.stages[0], pass, pass == RECIPE_F ? &work.pair.forward_buffers : &work.pair.backward_buffers,
+                      &work.alone[pass], &error));
+    }
     double times[WAYS];
     for (Way way = 0; way < WAYS; way++) {
         times[way] = time_of(&work, way);
