@@ -58,10 +58,10 @@ static void compare(void *context, const StepReport *report)
     check->equal = report->step;
 }
 
-void check_open(Check *check, const Program *program, const RunOptions *options, atomic_bool *stop, Arena *arena)
+void check_open(Check *check, const Program *program, uint64_t steps, atomic_bool *stop, Arena *arena)
 {
     *check = (Check){.microbatches = program->microbatches, .stop = stop};
-    check->numbers = arena_array(arena, options->steps * (check->microbatches + BESIDES), sizeof *check->numbers);
+    check->numbers = arena_array(arena, steps * (check->microbatches + BESIDES), sizeof *check->numbers);
 }
 
 Observer check_record(Check *check, Observer told)

@@ -21,8 +21,8 @@ typedef struct Check {
     double values[2]; /* of the first run and of the second */
 } Check;
 
-/* Room for the numbers of `options->steps` steps is the arena's. */
-void check_open(Check *check, const Program *program, const RunOptions *options, atomic_bool *stop, Arena *arena);
+/* Room for the numbers of `steps` steps is the arena's. */
+void check_open(Check *check, const Program *program, uint64_t steps, atomic_bool *stop, Arena *arena);
 /* For the first run: records and tells `told`. */
 Observer check_record(Check *check, Observer told);
 /* For the second run, of as many steps as the first had. */

@@ -1,13 +1,14 @@
 /* dprun runs what dpc has compiled: options → load → open → run → close. */
 #include "runtime/base/file.h"
 #include "runtime/base/version.h"
-#include "runtime/program/costs_resolve.h"
 #include "runtime/command/check.h"
+#include "runtime/command/options.h"
 #include "runtime/command/report.h"
 #include "runtime/launcher/fatal.h"
 #include "runtime/launcher/guard.h"
 #include "runtime/launcher/launched.h"
 #include "runtime/launcher/signals.h"
+#include "runtime/program/costs_resolve.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -34,33 +35,48 @@ static Status run(const LoadedProgram *loaded, const RunOptions *options, const 
     return status;
 }
 
-static Status run_and_report(const LoadedProgram *loaded, const RunOptions *options, Progress *progress, Error *error)
+static Status run_and_report(const LoadedProgram *loaded, const CommandLine *line, Progress *progress, Error *error)
 {
     Report report;
     SessionHooks hooks = {.progress = progress, .stop = &stop};
-    report_open(&report, options, &stop, &hooks.observer);
-    return run(loaded, options, &hooks, &report, error);
+    report_open(&report, line, &stop, &hooks.observer);
+    return run(loaded, &line->run, &hooks, &report, error);
+}
+
+static Status load(const CommandLine *line, bool reference, Arena *arena, LoadedProgram *loaded, Error *error)
+{
+    return program_load(line->program, reference, line->forward_only, line->run.transport == TRANSPORT_NCCL, arena,
+                        loaded, error);
 }
 
 /* The program, then its reference for as many steps. */
-static Status run_and_check(const LoadedProgram *loaded, RunOptions *options, Arena *arena, Error *error)
+static Status run_and_check(const LoadedProgram *loaded, CommandLine *line, Arena *arena, Error *error)
 {
     Report report;
     Check check;
     LoadedProgram reference;
     OutputFile printed = {.stream = stdout};
     SessionHooks hooks = {.stop = &stop};
-    const bool in_order = options->transport == TRANSPORT_NCCL;
-    TRY(program_load(options->program, true, options->forward_only, in_order, arena, &reference, error));
-    if (!options->json)
-        report_open(&report, options, &stop, &hooks.observer);
-    check_open(&check, loaded->program, options, &stop, arena);
+    TRY(load(line, true, arena, &reference, error));
+    if (!line->json)
+        report_open(&report, line, &stop, &hooks.observer);
+    check_open(&check, loaded->program, line->run.steps, &stop, arena);
     hooks.observer = check_record(&check, hooks.observer);
-    TRY(run(loaded, options, &hooks, options->json ? NULL : &report, error));
-    options->steps = check.steps;
+    TRY(run(loaded, &line->run, &hooks, line->json ? NULL : &report, error));
+    line->run.steps = check.steps;
     hooks.observer = check_compare(&check);
-    TRY(run(&reference, options, &hooks, NULL, error));
-    TRY(check_tell(&check, options->json, stdout, error));
+    TRY(run(&reference, &line->run, &hooks, NULL, error));
+    TRY(check_tell(&check, line->json, stdout, error));
+    return file_finish(&printed, error);
+}
+
+static Status print_help(const CommandLine *line, Error *error)
+{
+    OutputFile printed = {.stream = stdout};
+    if (line->help)
+        options_help(stdout);
+    else
+        puts("dprun " PROJECT_VERSION);
     return file_finish(&printed, error);
 }
 
@@ -75,28 +91,23 @@ static int expected_rank(const RunOptions *options)
 
 static Status dprun(int argc, char **argv, Arena *arena, Error *error)
 {
-    RunOptions options;
+    CommandLine line;
     LoadedProgram loaded;
     Progress *progress = NULL;
     Status status;
-    TRY(options_parse(argc, argv, arena, &options, error));
-    if (options.help || options.version) {
-        OutputFile printed = {.stream = stdout};
-        fputs(options.help ? options_help : "dprun " PROJECT_VERSION "\n", stdout);
-        return file_finish(&printed, error);
-    }
-    TRY(program_load(options.program, options.reference, options.forward_only, options.transport == TRANSPORT_NCCL,
-                     arena, &loaded, error));
-    options.costs = costs_resolve(&options.costs, loaded.program->stages, loaded.program->recipe, arena);
+    TRY(options_parse(argc, argv, arena, &line, error));
+    if (line.help || line.version)
+        return print_help(&line, error);
+    TRY(load(&line, line.reference, arena, &loaded, error));
+    line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, loaded.program->recipe, arena);
     signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns, */
     signal(SIGXFSZ, SIG_IGN); /* and a file that may not grow further (ulimit -f) */
     const ProgressWords words = progress_words(&loaded);
-    if (options.processes && guard_begin(&words, expected_rank(&options), &progress, &status))
+    if (line.run.processes && guard_begin(&words, expected_rank(&line.run), &progress, &status))
         return status;
     fatal_begin();
-    signals_begin(&stop, options.processes);
-    status = options.check ? run_and_check(&loaded, &options, arena, error)
-                           : run_and_report(&loaded, &options, progress, error);
+    signals_begin(&stop, line.run.processes);
+    status = line.check ? run_and_check(&loaded, &line, arena, error) : run_and_report(&loaded, &line, progress, error);
     if (progress)
         kill(getppid(), SIGCONT); /* a guard that was stopped could not see the end */
     return status;

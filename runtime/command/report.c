@@ -73,7 +73,7 @@ static void print_header(const Report *report)
 static void explain_missing_bubble(const Report *report)
 {
     const uint32_t processors = report->facts.processors, ranks = report->facts.program->rank_count;
-    const bool json = report->options->json;
+    const bool json = report->line->json;
     if (!processors || ranks <= processors)
         return;
     fprintf(json ? stderr : report->words,
@@ -84,7 +84,7 @@ static void explain_missing_bubble(const Report *report)
 
 static void put_derived_costs(const Report *report)
 {
-    const bool json = report->options->json;
+    const bool json = report->line->json;
     if (report->options->simulated)
         costs_put_derived(&report->options->costs, simulated_costs_used(report->facts.program),
                           json ? "dprun: note: --cost: " : "costs      ", json ? stderr : report->words);
@@ -96,7 +96,7 @@ static void ready(void *context, const RunFacts *facts)
     report->facts = *facts;
     report->speaks = true;
     report->tokens = (double)facts->program->microbatches * facts->model->microbatch_size * facts->model->sequence;
-    if (!report->options->json)
+    if (!report->line->json)
         print_header(report);
     put_derived_costs(report);
     explain_missing_bubble(report);
@@ -208,7 +208,7 @@ static void take_step(void *context, const StepReport *step)
     report->held_out_loss = step->held_out_loss;
     report->held_out_tokens = step->held_out_tokens;
     const uint64_t tenth = (report->options->steps + 9) / 10;
-    if (report->options->json) {
+    if (report->line->json) {
         print_json(report, step);
         flush_output(report);
     } else if (report->terminal || step->last || step->step == 1 || step->step % tenth == 0) {
@@ -218,12 +218,16 @@ static void take_step(void *context, const StepReport *step)
 
 static bool is_stdout(const char *path) { return path && strcmp(path, "-") == 0; }
 
-void report_open(Report *report, const RunOptions *options, atomic_bool *stop, Observer *observer)
+void report_open(Report *report, const CommandLine *line, atomic_bool *stop, Observer *observer)
 {
-    const bool taken = options->json || is_stdout(options->outputs) || is_stdout(options->save) ||
+    const RunOptions *options = &line->run;
+    const bool taken = line->json || is_stdout(options->outputs) || is_stdout(options->save) ||
                        is_stdout(options->trace) || is_stdout(options->profile);
-    *report =
-        (Report){.options = options, .stop = stop, .words = taken ? stderr : stdout, .terminal = isatty(STDERR_FILENO)};
+    *report = (Report){.line = line,
+                       .options = options,
+                       .stop = stop,
+                       .words = taken ? stderr : stdout,
+                       .terminal = isatty(STDERR_FILENO)};
     *observer = (Observer){.context = report, .ready = ready, .step = take_step};
 }
 
@@ -245,11 +249,11 @@ Status report_close(Report *report, Status status, Error *error)
     const RunOptions *options = report->options;
     const char *const paths[] = {options->outputs, options->save, options->trace, options->profile};
     if (!report->speaks || status != STATUS_OK) {
-        if (report->speaks && report->terminal && !options->json)
+        if (report->speaks && report->terminal && !report->line->json)
             fputc('\n', stderr);
         return status;
     }
-    if (!options->json)
+    if (!report->line->json)
         print_results(report);
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
         if (paths[i] && strcmp(paths[i], "-") != 0)

@@ -34,38 +34,31 @@ Status program_load(const char *path, bool reference, bool forward_only, bool in
 Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena,
                       LoadedProgram *loaded, Error *error);
 
-/* --- command/options.c --- */
+/* --- what a run is to do --- */
 
-typedef enum TransportChoice { TRANSPORT_AUTO, TRANSPORT_LOCAL, TRANSPORT_MPI, TRANSPORT_NCCL } TransportChoice;
+typedef enum TransportChoice { TRANSPORT_LOCAL, TRANSPORT_MPI, TRANSPORT_NCCL } TransportChoice;
 
 typedef struct RunOptions {
-    const char *program;
     ModelConfig model;
     const char *model_name; /* NULL: the default, or that of the weights that are loaded */
     const char *data;       /* NULL: the default text */
     uint64_t steps;
-    uint64_t held_out;         /* tokens, at most: the loss at the end is over the first of the held-out data */
-    uint64_t trace_steps;      /* the last of them that the trace shows; 0: the run chooses */
-    double deadline;           /* seconds; 0: none */
-    const char *device;        /* a name that device_choose knows, or auto */
-    TransportChoice transport; /* never AUTO */
-    bool processes;            /* one rank a process; else all ranks are threads of this one */
-    const int *rank_map;       /* [rank_map_count], NULL: none */
+    uint64_t held_out;    /* tokens, at most: the loss at the end is over the first of the held-out data */
+    uint64_t trace_steps; /* the last of them that the trace shows; 0: the run chooses */
+    double deadline;      /* seconds; 0: none */
+    const char *device;   /* a name that device_choose knows, or auto */
+    TransportChoice transport;
+    bool processes;      /* one rank a process; else all ranks are threads of this one */
+    const int *rank_map; /* [rank_map_count], NULL: none */
     int rank_map_count;
     const char *load; /* a file of `save` to start from; NULL: seeded weights */
     /* > 0: the run ends after the step in which so many have passed; `steps` is then the most */
     double seconds;
     const char *trace, *save, *outputs, *profile; /* paths to write, NULL: not wanted */
-    bool json, forward_only, in_turn, reference, check, overcommit;
+    bool in_turn, overcommit;
     bool simulated; /* passes take the time that `costs` say and compute nothing */
     Costs costs;
-    bool help, version; /* the caller prints what is asked for and runs nothing */
 } RunOptions;
-
-/* STATUS_BAD_USAGE with a one-line message; STATUS_BAD_INPUT for a model file; STATUS_RUN_FAILED for a device or
-   transport that this build does not have. Small memory is the arena's; strings are argv's. */
-Status options_parse(int argc, char **argv, Arena *arena, RunOptions *options, Error *error);
-extern const char options_help[];
 
 /* --- what a run tells while it runs --- */
 

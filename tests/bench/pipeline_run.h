@@ -1,7 +1,7 @@
 #ifndef TESTS_BENCH_PIPELINE_RUN_H
 #define TESTS_BENCH_PIPELINE_RUN_H
 
-#include "runtime/vm/vm.h"
+#include "runtime/command/options.h"
 #include "tests/exec/pipelines.h"
 
 #include <stdio.h>
@@ -14,15 +14,15 @@ static inline void run_pipeline(const char *bench, uint32_t ranks, uint32_t micr
 {
     Arena arena = {0};
     Error error = {0};
-    RunOptions options;
+    CommandLine line;
     LoadedProgram loaded;
     Session *session;
     Program *program = pipeline_program(&arena, ranks, 1, microbatches);
-    Status status = options_parse(count, arguments, &arena, &options, &error);
+    Status status = options_parse(count, arguments, &arena, &line, &error);
     if (status == STATUS_OK)
         status = program_derive(program, reference, false, false, &arena, &loaded, &error);
     if (status == STATUS_OK)
-        status = session_open(&loaded, &options, hooks, &session, &error);
+        status = session_open(&loaded, &line.run, hooks, &session, &error);
     if (status == STATUS_OK) {
         status = session_run(session, &error);
         session_close(session);

@@ -4,7 +4,7 @@
 /* Whole runs of dprun's code in this process, on the CUDA device and its stand-in, to be compared with the CPU
    device. */
 
-#include "runtime/vm/vm.h"
+#include "runtime/command/options.h"
 #include "tests/cuda/standin/standin.h"
 
 #include <setjmp.h>
@@ -68,7 +68,7 @@ static inline const char *compile(const char *schedule, const char *options)
 static inline Outcome run(const char *path, const char *device, const char *model, const char *option)
 {
     Arena arena = {0};
-    RunOptions options;
+    CommandLine line;
     LoadedProgram loaded;
     Session *session = NULL;
     char *arguments[] = {"dprun",
@@ -95,12 +95,12 @@ static inline Outcome run(const char *path, const char *device, const char *mode
     int count = 0;
     while (arguments[count])
         count++;
-    outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
-    options.trace = run_trace;
-    options.held_out = 1024; /* tokens; the default of 65536 takes longer than the few steps of such a run */
+    outcome.status = options_parse(count, arguments, &arena, &line, &outcome.error);
+    line.run.trace = run_trace;
+    line.run.held_out = 1024; /* tokens; the default of 65536 takes longer than the few steps of such a run */
     if (outcome.status == STATUS_OK)
-        outcome.status = program_load(path, options.reference, options.forward_only,
-                                      options.transport == TRANSPORT_NCCL, &arena, &loaded, &outcome.error);
+        outcome.status = program_load(path, line.reference, line.forward_only, line.run.transport == TRANSPORT_NCCL,
+                                      &arena, &loaded, &outcome.error);
     assert_int_equal(outcome.status, STATUS_OK);
     outcome.microbatches = loaded.program->microbatches;
     assert_true(outcome.microbatches <= MICROBATCHES_MAX);
@@ -108,7 +108,7 @@ static inline Outcome run(const char *path, const char *device, const char *mode
         outcome.instructions += loaded.program->ranks[r].instruction_count + loaded.forward->ranks[r].instruction_count;
     const SessionHooks hooks = {.observer = {.context = &outcome, .ready = on_ready, .step = on_step},
                                 .passes = run_passes};
-    outcome.status = session_open(&loaded, &options, &hooks, &session, &outcome.error);
+    outcome.status = session_open(&loaded, &line.run, &hooks, &session, &outcome.error);
     if (outcome.status == STATUS_OK) {
         outcome.status = session_run(session, &outcome.error);
         assert_true(session_close(session));

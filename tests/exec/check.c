@@ -2,6 +2,7 @@
    wrong. */
 
 #include "runtime/command/check.h"
+#include "runtime/command/options.h"
 #include "tests/exec/pipelines.h"
 #include "tests/exec/run.h"
 
@@ -70,19 +71,19 @@ static void load(Arena *arena, bool reference, LoadedProgram *loaded)
 static Status check_passes(const Passes *passes, bool json, char text[static 512], Error *error)
 {
     Arena arena = {0};
-    RunOptions options;
+    CommandLine line;
     LoadedProgram loaded, reference;
     Check check;
     atomic_bool stop = false;
     char *arguments[] = {"dprun",     "--set",   "hidden=16",  "--set",
                          "heads=2",   "--set",   "sequence=8", "--transport=local",
                          "--steps=4", "--check", "prog.bin",   NULL};
-    assert_int_equal(options_parse(11, arguments, &arena, &options, error), STATUS_OK);
+    assert_int_equal(options_parse(11, arguments, &arena, &line, error), STATUS_OK);
     load(&arena, false, &loaded);
     load(&arena, true, &reference);
-    check_open(&check, loaded.program, &options, &stop, &arena);
-    run(&loaded, &options, passes, check_record(&check, (Observer){0}), &stop);
-    run(&reference, &options, NULL, check_compare(&check), &stop);
+    check_open(&check, loaded.program, line.run.steps, &stop, &arena);
+    run(&loaded, &line.run, passes, check_record(&check, (Observer){0}), &stop);
+    run(&reference, &line.run, NULL, check_compare(&check), &stop);
     FILE *stream = tmpfile();
     assert_non_null(stream);
     const Status status = check_tell(&check, json, stream, error);

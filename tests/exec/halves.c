@@ -41,7 +41,7 @@ static Status run(const Passes *passes, const char *trace, Error *error)
     snprintf(program, sizeof program, "%s/prog.bin", folder);
     run_load(&run, arguments);
     const SessionHooks hooks = {.passes = passes};
-    Status status = session_open(&run.loaded, &run.options, &hooks, &session, error);
+    Status status = session_open(&run.loaded, &run.line.run, &hooks, &session, error);
     if (status == STATUS_OK) {
         status = session_run(session, error);
         assert_true(session_close(session));

@@ -1,6 +1,6 @@
 /* The command line: what is understood, and that each mistake is told in one line with status 2. */
+#include "runtime/command/options.h"
 #include "runtime/model/spec.h"
-#include "runtime/vm/vm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,36 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Status parse(Arena *arena, RunOptions *options, Error *error, char **arguments)
+static Status parse(Arena *arena, CommandLine *line, Error *error, char **arguments)
 {
     int count = 0;
     while (arguments[count])
         count++;
     *error = (Error){0};
-    return options_parse(count, arguments, arena, options, error);
+    return options_parse(count, arguments, arena, line, error);
 }
 
-#define PARSE(...) parse(&arena, &options, &error, (char *[]){"dprun", __VA_ARGS__, NULL})
+#define PARSE(...) parse(&arena, &line, &error, (char *[]){"dprun", __VA_ARGS__, NULL})
 
 static void test_defaults(void **state)
 {
     (void)state;
     Arena arena = {0};
-    RunOptions options;
+    CommandLine line;
     Error error;
     assert_int_equal(PARSE("prog.bin"), STATUS_OK);
-    assert_string_equal(options.program, "prog.bin");
-    assert_true(options.steps == 400 && options.deadline == 60.0 && strcmp(model_name(&options.model), "gpt") == 0 &&
-                options.held_out == 65536);
-    assert_true(!options.json && !options.reference && !options.forward_only && !options.save && !options.data);
+    assert_string_equal(line.program, "prog.bin");
+    assert_true(line.run.steps == 400 && line.run.deadline == 60.0 && strcmp(model_name(&line.run.model), "gpt") == 0 &&
+                line.run.held_out == 65536);
+    assert_true(!line.json && !line.reference && !line.forward_only && !line.run.save && !line.run.data);
     assert_int_equal(PARSE("--forward-only", "prog.bin"), STATUS_OK);
-    assert_true(options.steps == 1 && options.forward_only);
-    assert_true(!options.in_turn);
+    assert_true(line.run.steps == 1 && line.forward_only);
+    assert_true(!line.run.in_turn);
     assert_int_equal(PARSE("--in-turn", "prog.bin"), STATUS_OK);
-    assert_true(options.in_turn);
+    assert_true(line.run.in_turn);
     assert_int_equal(PARSE("--device=sim", "--cost", "F=3,unit=0.5", "--cost=F[1]=2", "prog.bin"), STATUS_OK);
-    assert_true(options.steps == 3 && options.simulated && costs_pass(&options.costs, 0, COST_F) == 3);
-    assert_true(costs_pass(&options.costs, 1, COST_F) == 2 && costs_seconds(&options.costs) == 0.5);
+    assert_true(line.run.steps == 3 && line.run.simulated && costs_pass(&line.run.costs, 0, COST_F) == 3);
+    assert_true(costs_pass(&line.run.costs, 1, COST_F) == 2 && costs_seconds(&line.run.costs) == 0.5);
     arena_free(&arena);
 }
 
@@ -45,25 +45,25 @@ static void test_all_options(void **state)
 {
     (void)state;
     Arena arena = {0};
-    RunOptions options;
+    CommandLine line;
     Error error;
     assert_int_equal(PARSE("--steps", "7", "--model=mlp", "--set", "hidden=32", "prog.bin", "--set=hidden=48", "--seed",
                            "9", "--json", "--deadline", "0.5", "--device", "cpu", "--transport", "mpi", "--rank-map",
                            "2,0,1", "--save", "w", "--trace", "t", "--trace-steps", "100", "--data", "d",
                            "--reference"),
                      STATUS_OK);
-    assert_true(options.steps == 7 && strcmp(model_name(&options.model), "mlp") == 0 && options.model.hidden == 48 &&
-                options.model.seed == 9);
-    assert_true(options.trace_steps == 100 && options.json && options.reference && options.deadline == 0.5 &&
-                options.transport == TRANSPORT_MPI);
-    assert_int_equal(options.rank_map_count, 3);
-    assert_memory_equal(options.rank_map, ((int[]){2, 0, 1}), 3 * sizeof(int));
-    assert_string_equal(options.program, "prog.bin");
-    assert_string_equal(options.data, "d");
+    assert_true(line.run.steps == 7 && strcmp(model_name(&line.run.model), "mlp") == 0 && line.run.model.hidden == 48 &&
+                line.run.model.seed == 9);
+    assert_true(line.run.trace_steps == 100 && line.json && line.reference && line.run.deadline == 0.5 &&
+                line.run.transport == TRANSPORT_MPI);
+    assert_int_equal(line.run.rank_map_count, 3);
+    assert_memory_equal(line.run.rank_map, ((int[]){2, 0, 1}), 3 * sizeof(int));
+    assert_string_equal(line.program, "prog.bin");
+    assert_string_equal(line.run.data, "d");
     assert_int_equal(PARSE("--help"), STATUS_OK);
-    assert_true(options.help);
+    assert_true(line.help);
     assert_int_equal(PARSE("--version"), STATUS_OK);
-    assert_true(options.version);
+    assert_true(line.version);
     arena_free(&arena);
 }
 
@@ -80,7 +80,7 @@ static void test_mistakes(void **state)
         {{"dprun", "a.bin", "b.bin"}, STATUS_BAD_USAGE, "more than one program"},
         {{"dprun", "--stepz", "prog.bin"}, STATUS_BAD_USAGE, "'--stepz'"},
         {{"dprun", "-xyz", "prog.bin"}, STATUS_BAD_USAGE, "'-x'"},
-        {{"dprun", "--json=1", "prog.bin"}, STATUS_BAD_USAGE, "'--json=1'"},
+        {{"dprun", "--json=1", "prog.bin"}, STATUS_BAD_USAGE, "--json takes no value: '--json=1'"},
         {{"dprun", "prog.bin", "--steps"}, STATUS_BAD_USAGE, "--steps needs a value"},
         {{"dprun", "--steps=0", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '0'"},
         {{"dprun", "--steps=-3", "prog.bin"}, STATUS_BAD_USAGE, "--steps: '-3'"},
@@ -119,7 +119,11 @@ static void test_mistakes(void **state)
          "goes with a model that trains on text"},
         {{"dprun", "--held-out=9", "--forward-only", "prog.bin"},
          STATUS_BAD_USAGE,
-         "goes with a model that trains on text"},
+         "--forward-only learns nothing: it goes with no --save, --profile or --held-out; dprun --help lists the "
+         "options"},
+        {{"dprun", "--held-out=9", "--device=sim", "prog.bin"}, STATUS_BAD_USAGE, "--device sim computes nothing"},
+        {{"dprun", "--check", "--trace=t", "prog.bin"}, STATUS_BAD_USAGE, "--check only compares: it goes with no"},
+        {{"dprun", "--check", "--device=sim", "prog.bin"}, STATUS_BAD_USAGE, "--trace, --profile or --device sim"},
         {{"dprun", "--set=hiden=3", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=hidden", "prog.bin"}, STATUS_BAD_USAGE, "hidden"},
         {{"dprun", "--set=model=mlp", "prog.bin"}, STATUS_BAD_USAGE, "--model"},
@@ -127,11 +131,11 @@ static void test_mistakes(void **state)
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
         Arena arena = {0};
-        RunOptions options;
+        CommandLine line;
         Error error;
         char *arguments[6] = {0};
         memcpy(arguments, mistakes[i].arguments, sizeof mistakes[i].arguments);
-        const Status status = parse(&arena, &options, &error, arguments);
+        const Status status = parse(&arena, &line, &error, arguments);
         if (status != mistakes[i].status || !strstr(error.text, mistakes[i].words) || strchr(error.text, '\n'))
             fail_msg("case %zu: status %d, \"%s\"", i, (int)status, error.text);
         arena_free(&arena);
@@ -143,7 +147,7 @@ static void test_local_under_mpirun(void **state)
 {
     (void)state;
     Arena arena = {0};
-    RunOptions options;
+    CommandLine line;
     Error error;
     setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
     assert_int_equal(PARSE("--transport=local", "prog.bin"), STATUS_BAD_USAGE);
@@ -151,20 +155,54 @@ static void test_local_under_mpirun(void **state)
         error.text,
         "--transport local: each of the 4 processes would run all ranks; leave it out, or start dprun without mpirun"));
     assert_int_equal(PARSE("prog.bin"), STATUS_OK);
-    assert_int_equal(options.transport, TRANSPORT_MPI);
+    assert_int_equal(line.run.transport, TRANSPORT_MPI);
     setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
     assert_int_equal(PARSE("--transport=local", "prog.bin"), STATUS_OK);
-    assert_false(options.processes);
+    assert_false(line.run.processes);
     unsetenv("OMPI_COMM_WORLD_SIZE");
     arena_free(&arena);
+}
+
+static char *help_text(void)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    assert_non_null(stream);
+    options_help(stream);
+    assert_int_equal(fclose(stream), 0);
+    return text;
 }
 
 static void test_help_lists_models(void **state)
 {
     (void)state;
+    char *help = help_text();
     for (size_t m = 0; models[m]; m++)
-        if (!strstr(strstr(options_help, "--model"), models[m]->name))
+        if (!strstr(strstr(help, "--model"), models[m]->name))
             fail_msg("dprun --help does not list the model %s", models[m]->name);
+    free(help);
+}
+
+/* Rules and help come from one table. */
+static void test_help_says_the_rules(void **state)
+{
+    (void)state;
+    static const char *const rules[] = {
+        "so many of them, by default up to 16 (with --trace)\n",
+        "by microbatch number (with --forward-only)\n",
+        "run the schedule without its backward half (not with --save, --profile or --held-out)\n",
+    };
+    char *help = help_text();
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (!strstr(help, rules[i]))
+            fail_msg("dprun --help does not say '%s'", rules[i]);
+    for (const char *text = help, *end; *text; text = end + 1) {
+        end = strchr(text, '\n');
+        if (!end || end - text > 120)
+            fail_msg("a line of dprun --help is too wide: %s", text);
+    }
+    free(help);
 }
 
 int main(void)
@@ -173,8 +211,11 @@ int main(void)
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
         unsetenv(launchers[i]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),           cmocka_unit_test(test_all_options),
-        cmocka_unit_test(test_mistakes),           cmocka_unit_test(test_help_lists_models),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_all_options),
+        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_help_lists_models),
+        cmocka_unit_test(test_help_says_the_rules),
         cmocka_unit_test(test_local_under_mpirun),
     };
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);

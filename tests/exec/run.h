@@ -3,7 +3,7 @@
 
 /* dprun's way, options → load → open → run → close, within a test. What goes wrong fails the test. */
 
-#include "runtime/vm/vm.h"
+#include "runtime/command/options.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,7 @@
 
 typedef struct Run {
     Arena arena;
-    RunOptions options;
+    CommandLine line;
     LoadedProgram loaded;
 } Run;
 
@@ -25,11 +25,11 @@ static inline void run_load(Run *run, char **arguments)
     *run = (Run){0};
     while (arguments[count])
         count++;
-    Status status = options_parse(count, arguments, &run->arena, &run->options, &error);
-    run->options.held_out = RUN_HELD_OUT;
+    Status status = options_parse(count, arguments, &run->arena, &run->line, &error);
+    run->line.run.held_out = RUN_HELD_OUT;
     if (status == STATUS_OK)
-        status = program_load(run->options.program, run->options.reference, run->options.forward_only, false,
-                              &run->arena, &run->loaded, &error);
+        status = program_load(run->line.program, run->line.reference, run->line.forward_only, false, &run->arena,
+                              &run->loaded, &error);
     if (status != STATUS_OK)
         fail_msg("%s: %s", arguments[count - 1], error.text);
 }
@@ -39,13 +39,13 @@ static inline void run_to_end(Run *run, const SessionHooks *hooks)
 {
     Error error = {""};
     Session *session = NULL;
-    Status status = session_open(&run->loaded, &run->options, hooks, &session, &error);
+    Status status = session_open(&run->loaded, &run->line.run, hooks, &session, &error);
     if (status == STATUS_OK) {
         status = session_run(session, &error);
         assert_true(session_close(session));
     }
     if (status != STATUS_OK)
-        fail_msg("%s: %s", run->options.program, error.text);
+        fail_msg("%s: %s", run->line.program, error.text);
     arena_free(&run->arena);
 }
 

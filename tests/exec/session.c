@@ -75,7 +75,7 @@ typedef struct Setting {
 static Outcome run(const Setting *setting)
 {
     Arena arena = {0};
-    RunOptions options;
+    CommandLine line;
     LoadedProgram loaded;
     Session *session = NULL;
     char *arguments[48] = {"dprun",      "--set", "hidden=16",         "--set",      "heads=2", "--set",
@@ -93,9 +93,9 @@ static Outcome run(const Setting *setting)
         .lock = PTHREAD_MUTEX_INITIALIZER, .stop_after_first = setting->stop_after_first, .closed = true};
     Program *program = pipeline_program(&arena, setting->ranks, setting->pipes, setting->microbatches);
     outcome.microbatches = program->microbatches;
-    outcome.status = options_parse(count, arguments, &arena, &options, &outcome.error);
+    outcome.status = options_parse(count, arguments, &arena, &line, &outcome.error);
     if (setting->device)
-        options.device = setting->device;
+        line.run.device = setting->device;
     if (outcome.status == STATUS_OK)
         outcome.status =
             program_derive(program, setting->reference, setting->forward_only, false, &arena, &loaded, &outcome.error);
@@ -106,7 +106,7 @@ static Outcome run(const Setting *setting)
     };
     const int64_t begun = clock_nanoseconds();
     if (outcome.status == STATUS_OK)
-        outcome.status = session_open(&loaded, &options, &hooks, &session, &outcome.error);
+        outcome.status = session_open(&loaded, &line.run, &hooks, &session, &outcome.error);
     if (outcome.status == STATUS_OK) {
         outcome.status = session_run(session, &outcome.error);
         outcome.seconds = (double)(clock_nanoseconds() - begun) * 1e-9;

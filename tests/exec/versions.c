@@ -287,7 +287,7 @@ static void train(const char *path, const char *model, const char *clip, const c
                          NULL};
     Run run;
     run_load(&run, arguments);
-    *config = run.options.model;
+    *config = run.line.run.model;
     losses->microbatches = run.loaded.program->microbatches;
     assert_true(run.loaded.program->asynchronous && losses->microbatches <= MICROBATCHES_MAX);
     run_to_end(&run, &(SessionHooks){.observer = {.context = losses, .step = on_step}});
