@@ -14,7 +14,7 @@
 #include "compiler/tree/check.h"
 #include "compiler/tree/parse.h"
 
-/* What a pass that has failed returns: it has said why in a diagnostic. */
+/* Returns after a pass that failed; the pass has reported why in a diagnostic. */
 #define PASS(call)                   \
     do {                             \
         if (!(call))                 \
@@ -23,7 +23,7 @@
 
 #define REACHED(c, form) TRY((c)->reached ? (c)->reached(c, form) : STATUS_OK)
 
-/* An order written as a .csv has no parameters. */
+/* The order of a .csv has no parameters. */
 static Status check_no_parameters(const Compilation *c, Error *error)
 {
     const Parameters *parameters = c->parameters;
@@ -41,7 +41,7 @@ Status compile(Compilation *c, Error *error)
     Schedule *const schedule = &c->schedule;
     PassTable *const table = &c->table;
 
-    /* source → schedule: where every stage lives, and what every rank runs */
+    /* source → schedule: the rank of each stage, and the passes of each rank */
     if (source_is_order(c->source)) {
         TRY(check_no_parameters(c, error));
         PASS(csv_read(c->source, arena, diagnostics, schedule));
@@ -53,7 +53,7 @@ Status compile(Compilation *c, Error *error)
         TRY(parameters_check(c->tree, c->parameters, "-D", error));
         PASS(place(c->tree, c->parameters, arena, diagnostics, schedule));
     }
-    REACHED(c, FORM_SCHEDULE); /* which may say what the costs are */
+    REACHED(c, FORM_SCHEDULE); /* the callback may set the costs here */
     const Costs *const costs = c->costs ? c->costs : &costs_unit;
     if (ast_searches_recipe(c->tree))
         PASS(recipe_auto(c->tree->recipe, costs, diagnostics, schedule, &c->recipe_found));

@@ -1,8 +1,8 @@
 #ifndef COMPILER_COMPILE_H
 #define COMPILER_COMPILE_H
 
-/* A schedule's way from source to verified program, for one set of parameters. No state is kept outside the
-   Compilation: several may run at once, each with an arena of its own. */
+/* The way of a schedule from source to verified program, for one set of parameters. All state is in the Compilation,
+   so several compilations may run at once, each with an arena of its own. */
 
 #include "compiler/lower/memory.h"
 #include "compiler/schedule/timeline.h"
@@ -12,11 +12,11 @@
 #include "compiler/tree/values.h"
 #include "runtime/program/costs_resolve.h"
 
-/* A form on the way, in the order of the passes. */
+/* The forms of a schedule, in the order of the passes that make them. */
 typedef enum Form {
     FORM_TOKENS,
     FORM_TREE,
-    FORM_SCHEDULE, /* where every stage lives; the orders are not there yet, except a .csv's */
+    FORM_SCHEDULE, /* placement only; the orders follow later, except those of a .csv */
     FORM_ORDER,
     FORM_COMMS,
     FORM_PLAN,
@@ -24,31 +24,32 @@ typedef enum Form {
 
 typedef struct Compilation Compilation;
 struct Compilation {
-    /* what the caller gives */
+    /* set by the caller */
     Arena *arena;
-    const Source *source; /* .csv by its path: an order; otherwise a .dps */
+    const Source *source; /* a path that ends in .csv: an order; otherwise a .dps */
     const Parameters *parameters;
-    const Memory *memory;                                         /* whose limits it has to keep; NULL: none */
-    const Costs *costs;                                           /* as they were given; NULL: costs_unit */
-    const SearchControl *search;                                  /* of `order auto`; NULL: to its end */
-    Status (*reached)(const Compilation *compilation, Form form); /* called with each form as it is there; what is not
-                                                                     STATUS_OK ends the compilation. NULL: none */
+    const Memory *memory;                                         /* the limits of memory; NULL: none */
+    const Costs *costs;                                           /* as given; NULL: costs_unit */
+    const SearchControl *search;                                  /* of `order auto`; NULL: search to the end */
+    Status (*reached)(const Compilation *compilation, Form form); /* called with each form as soon as it exists; a
+                                                                     result other than STATUS_OK ends the
+                                                                     compilation. NULL: not called */
     const void *context;                                          /* for `reached` */
-    /* what there is when it ends; the arena's */
+    /* the result; the arena owns it */
     Diagnostics *diagnostics;
-    Ast *tree; /* NULL: of a .csv, or it did not parse */
+    Ast *tree; /* NULL: the source is a .csv, or did not parse */
     Schedule schedule;
-    /* what `costs` say of the schedule's stages (costs_resolve); `order auto` searches under them */
+    /* `costs` as they apply to the stages of the schedule (costs_resolve); `order auto` searches under them */
     Costs resolved;
     SearchProgress found;     /* of `order auto` */
     RecipeFound recipe_found; /* of `overlap F&B auto` */
     PassTable table;
-    Timeline unit_times; /* in costs_unit */
+    Timeline unit_times; /* under costs_unit */
     Program *program;
 };
 
-/* STATUS_OK: everything is there and verified. STATUS_BAD_INPUT: the diagnostics say why, or `error`
-   where there is no place to point at; STATUS_BAD_USAGE: `parameters` name what the source does not have. */
+/* STATUS_OK: everything is there and verified. STATUS_BAD_INPUT: the diagnostics say why, or `error` if there is no
+   position to point at. STATUS_BAD_USAGE: `parameters` sets a name that the source does not have. */
 Status compile(Compilation *compilation, Error *error);
 
 #endif

@@ -1,6 +1,6 @@
 #include "compiler/schedule/critical_path.h"
 
-/* What the pass at `at` started behind. False when it started at the beginning. */
+/* Replaces *at by the pass that it waited for. False if it started at time 0. */
 static bool step_back(const Schedule *schedule, const PassTable *table, const Timeline *times, CriticalPass *at)
 {
     const Order *order = &schedule->orders[at->rank];

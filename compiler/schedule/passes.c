@@ -59,7 +59,7 @@ static void place_copies(Schedule *schedule, const PassTable *table, Arena *aren
             }
 }
 
-/* The positions of a rank's U, and the gradients that they take. */
+/* The positions of the rank's U, and the gradients that each of them uses. */
 static void take_updates(const Schedule *schedule, uint32_t rank, Updates *updates, Arena *arena)
 {
     const Order *order = &schedule->orders[rank];

@@ -1,20 +1,19 @@
 #ifndef SCHEDULE_PASSES_H
 #define SCHEDULE_PASSES_H
 
-/* Where every pass of a schedule stands: (pipe, stage, microbatch) → position in the order of the rank that holds the
-   stage. */
+/* The positions of all passes: (pipe, stage, microbatch) → position in the order of the rank that holds the stage. */
 
 #include "compiler/schedule/schedule.h"
 
 enum { POSITION_NONE = UINT32_MAX };
 
-/* The U of a chunk, in the order in which they run: number k makes version k + 1. */
+/* The U of a chunk, in the order in which they run: U number k makes version k + 1. */
 typedef struct Updates {
     uint32_t count;
     uint32_t *at;
 } Updates;
 
-/* Made by prove_passes and copies_find. */
+/* Filled by prove_passes and copies_find. */
 typedef struct PassTable {
     uint32_t **forward;  /* [pipe][stage * microbatches + microbatch] */
     uint32_t **backward; /* the B or the I */
@@ -27,22 +26,22 @@ static inline size_t pass_index(const PlacedPipe *pipe, uint32_t stage, uint32_t
     return (size_t)stage * pipe->microbatches + microbatch;
 }
 
-/* With POSITION_NONE for every pass. */
+/* A table with POSITION_NONE for each pass. */
 PassTable pass_table_new(const Schedule *schedule, Arena *arena);
 
-/* Another pass that a pass has to wait for, on whichever rank. */
+/* Another pass that a pass has to wait for, on any rank. */
 typedef struct Dependence {
     uint16_t rank;
     uint32_t position;
 } Dependence;
 
-/* What F needs of the stage before, or B or I of the stage after: true and where it stands, false when it needs nothing
-   of another stage. W only needs its I, which its own rank's order puts before it. */
+/* The dependence of F on the stage before it, and of B or I on the stage after it. False: the pass needs nothing
+   from another stage. W needs only its I, which comes earlier in the order of its own rank. */
 bool pass_dependence(const Schedule *schedule, const PassTable *table, const Action *pass, Dependence *dependence);
 
-/* The U that make one version of a stage, one on each copy, are one event: they sum their gradients, and none goes on
-   before all are there. Where that of the stage's i-th copy stands; false behind the last copy, and for what is no
-   U. */
+/* The U that make one version of a stage, one on each copy, are one event: they sum their gradients, and none
+   continues before all have arrived. Sets the position of the U of the stage's i-th copy. False: the stage has no
+   i-th copy, or the pass is not a U. */
 static inline bool pass_meets(const Schedule *schedule, const PassTable *table, const Action *pass, uint32_t i,
                               Dependence *there)
 {
@@ -53,11 +52,11 @@ static inline bool pass_meets(const Schedule *schedule, const PassTable *table, 
     return true;
 }
 
-/* For a schedule that prove_passes has accepted: the copies of each stage, whether they are updated within the step, of
-   how many gradients they make each version, and the table's updates. */
+/* For a schedule that prove_passes has accepted. Finds the copies of each stage, whether they are updated within the
+   step, and how many gradients each version is made of, and fills in the table's updates. */
 void copies_find(Schedule *schedule, PassTable *table, Arena *arena);
 
-/* Fills in the positions again after the orders of a legal schedule have grown. */
+/* Fills in the positions again after actions were added to the orders of a legal schedule. */
 void passes_index(const Schedule *schedule, PassTable *table);
 
 #endif

@@ -4,14 +4,14 @@
 
 enum { NOTHING = UINT32_MAX };
 
-/* What a rank does in its slots; the weight passes stand in none. */
+/* The slots of a rank. Weight passes are in none of them. */
 typedef struct Row {
     const Order *order;
     uint32_t *at;   /* [slots] position in the order, or NOTHING */
     uint32_t *slot; /* [position] */
-    /* [slots] activations and weight passes behind it, when these fill the slots that are left */
+    /* [slots] activations and waiting weight passes after the slot, if weight passes fill the free slots */
     uint32_t *held, *waiting;
-    uint32_t next[PROGRAM_CHUNKS_MAX][2]; /* the first slot behind the chunk's last F, last I that has moved */
+    uint32_t next[PROGRAM_CHUNKS_MAX][2]; /* the first slot after the chunk's last F and last I that have moved */
 } Row;
 
 typedef struct Squeeze {
@@ -45,7 +45,7 @@ static void open_rows(Squeeze *s, const Timeline *times, Arena *arena)
     }
 }
 
-/* The activations that rank holds and the weight passes that wait behind the slot, from those before it. */
+/* The activations that the rank holds and the weight passes that wait after the slot, from those before it. */
 static void pass_slot(const Row *row, uint32_t slot, uint32_t *held, uint32_t *waiting)
 {
     if (row->at[slot] == NOTHING) {
@@ -58,7 +58,8 @@ static void pass_slot(const Row *row, uint32_t slot, uint32_t *held, uint32_t *w
     }
 }
 
-/* From `first` on, until behind `last` nothing is new; `keep` writes it down. False: more are held than may be. */
+/* Computes `held` and `waiting` from slot `first` on, until nothing changes after `last`; `keep` stores them. False:
+   the rank would hold more activations than allowed. */
 static bool fill(const Squeeze *s, Row *row, uint32_t first, uint32_t last, bool keep)
 {
     uint32_t held = first ? row->held[first - 1] : 0, waiting = first ? row->waiting[first - 1] : 0;
@@ -87,7 +88,8 @@ static void measure(Squeeze *s)
             s->limit = s->rows[r].held[slot] > s->limit ? s->rows[r].held[slot] : s->limit;
 }
 
-/* The first slot in which what the pass needs is there. All of that has moved: it ran earlier. */
+/* The first slot in which the inputs of the pass have arrived. Everything that it needs has moved already, because
+   it ran earlier. */
 static uint32_t earliest(const Squeeze *s, const Row *row, uint32_t position)
 {
     const Action *pass = &row->order->actions[position];
@@ -126,7 +128,7 @@ static void move(const Squeeze *s, Row *row, uint32_t from)
     row->next[pass->chunk][pass->kind == ACTION_I] = row->slot[position] + 1;
 }
 
-/* The order of the slots, and in those that are left the weight passes. */
+/* Writes the order of the slots, with the weight passes in the free ones. */
 static void write_order(const Squeeze *s, const Row *row, Order *order, Arena *arena)
 {
     Action *actions = arena_array(arena, order->count, sizeof *actions);

@@ -8,12 +8,12 @@ _Static_assert(ACTION_F == (int)COST_F && ACTION_B == (int)COST_B && ACTION_I ==
 typedef struct Neighbour {
     const PlacedPipe *pipe;
     uint32_t stage;
-    const uint32_t *positions; /* [microbatch]: where its pass stands; NULL: there is no such stage */
-    uint32_t rank;             /* where it lives; of a replicated pipe, where it lives for microbatch 0 */
-    double message;            /* from there */
+    const uint32_t *positions; /* [microbatch]: the position of its pass; NULL: there is no such stage */
+    uint32_t rank;             /* its rank; of a replicated pipe, its rank for microbatch 0 */
+    double message;            /* the time of a message from there */
 } Neighbour;
 
-/* What the passes of a chunk take and wait for. */
+/* The times of the passes of a chunk, and what they wait for. */
 typedef struct ChunkTimes {
     double time[ACTION_U + 1];
     Neighbour before, after;
@@ -23,7 +23,7 @@ typedef struct Simulation {
     const Schedule *schedule;
     const PassTable *table;
     const Costs *costs;
-    const double *const *measured; /* NULL: passes take what the costs say */
+    const double *const *measured; /* NULL: passes take the time of the costs */
     ChunkTimes **chunks;           /* [rank][chunk] */
     Timeline *timeline;
     double *free_at; /* [rank] */
@@ -50,7 +50,7 @@ static ChunkTimes chunk_times(const Schedule *schedule, const PassTable *table, 
     return times;
 }
 
-/* The position of the next pass at or behind `position`; the order's count when there is none. */
+/* The position of the next pass at or after `position`; the order's count if there is none. */
 static uint32_t pass_at(const Order *order, uint32_t position)
 {
     while (position < order->count && action_is_message(&order->actions[position]))
@@ -58,8 +58,8 @@ static uint32_t pass_at(const Order *order, uint32_t position)
     return position;
 }
 
-/* When all copies of the stage are at this update, to sum their gradients; false while `*blocker` is not. Until then
-   the start of each is when it came there. */
+/* The time at which all copies of the stage have reached this update and sum their gradients; false if `*blocker`
+   has not reached it yet. Until then the start of each U is the time at which its rank reached it. */
 static bool meeting(const Simulation *simulation, const Action *update, double *time, uint32_t *blocker)
 {
     Dependence there;
@@ -75,7 +75,7 @@ static bool meeting(const Simulation *simulation, const Action *update, double *
     return true;
 }
 
-/* When what the pass needs has arrived; false while it has not been made yet by `*blocker`. */
+/* The time at which the inputs of the pass have arrived; false if `*blocker` has not computed them yet. */
 static inline bool arrival(const Simulation *simulation, uint32_t rank, const Action *pass, double *time,
                            uint32_t *blocker)
 {
@@ -115,7 +115,7 @@ static double duration(const Simulation *simulation, uint32_t rank, uint32_t fir
     return costs_pair(simulation->costs, pass->stage, other->stage, (StageCost)other->kind);
 }
 
-/* Lets a rank run as far as it can. True when it halts, behind `*blocker`. */
+/* Runs a rank as far as it can. True if it then waits for `*blocker`. */
 static bool run_rank(const Simulation *simulation, uint32_t rank, uint32_t *blocker)
 {
     const Order *order = &simulation->schedule->orders[rank];
@@ -155,9 +155,9 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
         .schedule = schedule, .table = table, .costs = costs, .measured = measured, .timeline = timeline};
     simulation.free_at = arena_array(arena, ranks, sizeof *simulation.free_at);
     simulation.chunks = arena_array(arena, ranks, sizeof *simulation.chunks);
-    /* Ranks that may go on: a list of ready ones, and for every rank the list of those that wait for it to move. */
+    /* A list of the ranks that may be able to run, and for each rank a list of the ranks that wait for it. */
     uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
-    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter); /* first that waits for this rank, + 1 */
+    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter); /* the first rank that waits for this one, + 1 */
     uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
     uint32_t ready_count = ranks;
     for (uint32_t r = 0; r < ranks; r++) {
@@ -178,7 +178,7 @@ bool timeline_run_measured(const Schedule *schedule, const PassTable *table, con
         }
         if (timeline->position[rank] == before)
             continue;
-        for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1]) /* they look again */
+        for (uint32_t w = waiter[rank]; w; w = next_waiter[w - 1]) /* they try again */
             ready[ready_count++] = w - 1;
         waiter[rank] = 0;
     }

@@ -9,7 +9,7 @@
 enum {
     ERRORS_SHOWN = 20,
     WINDOW = 120, /* columns shown of a long line */
-    BEFORE = 40,  /* of these, at most so many before the caret */
+    BEFORE = 40,  /* at most this many of them before the caret */
 };
 
 typedef struct Remark {
@@ -23,8 +23,8 @@ typedef struct Report {
     Span span;
     const char *text;
     const char *format;
-    bool refuses;   /* numbers or limits */
-    uint64_t again; /* others of that format at that place */
+    bool refuses;   /* about numbers or limits, see diag_refuses */
+    uint64_t again; /* further errors of this format at this position */
     Remark *remarks, *last;
 } Report;
 
@@ -33,8 +33,8 @@ struct Diagnostics {
     const Source *source;
     Report reports[ERRORS_SHOWN];
     uint32_t shown;
-    uint64_t more;   /* counted only */
-    Report *current; /* that takes the next note or help; NULL: its error was not taken */
+    uint64_t more;   /* errors that were counted but not kept */
+    Report *current; /* takes the next note or help; NULL: its error was not kept */
 };
 
 Diagnostics *diag_new(Arena *arena, const Source *source)
@@ -164,7 +164,7 @@ bool diag_full(const Diagnostics *diagnostics) { return diagnostics->shown == ER
 
 /* --- printing --- */
 
-/* The byte `count` characters on from `at`, or back when negative, within [begin, end]. */
+/* The byte `count` characters after `at` (before it if negative), within [begin, end]. */
 static size_t step_characters(const char *text, size_t begin, size_t end, size_t at, int count)
 {
     for (; count > 0 && at < end; count--)

@@ -1,7 +1,7 @@
 #ifndef SOURCE_RANK_ERRORS_H
 #define SOURCE_RANK_ERRORS_H
 
-/* Errors of what is evaluated once a rank: the same error on many ranks becomes one diagnostic. */
+/* Errors in what is evaluated once per rank: the same error on many ranks becomes one diagnostic. */
 
 #include "compiler/source/diag.h"
 
@@ -13,7 +13,7 @@ typedef struct RankNote {
 
 typedef struct RankError {
     Span span;
-    const char *format; /* with the span: what makes two errors the same */
+    const char *format; /* with the span: two errors with the same format and span are the same */
     const char *text;   /* as on the first rank */
     const char *help;   /* NULL: none */
     RankNote *notes;
@@ -27,7 +27,8 @@ typedef struct RankErrors {
     RankError *first, *last;
 } RankErrors;
 
-/* Returns the error when it is new, so that its help and notes can be set, NULL when it only counts one more rank. */
+/* Returns the error if it is new, so that its help and notes can be set; NULL if it was only counted for one more
+   rank. */
 RankError *rank_error(RankErrors *errors, uint32_t rank, Span span, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void rank_errors_report(const RankErrors *errors, Diagnostics *diagnostics);

@@ -1,7 +1,7 @@
 #ifndef SOURCE_SOURCE_H
 #define SOURCE_SOURCE_H
 
-/* The text of a file that the user wrote, and places in it. */
+/* The text of a file that the user wrote, and positions in it. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
@@ -18,23 +18,23 @@ typedef struct Source {
     const char *path; /* as the user gave it */
     const char *text;
     size_t size;
-    uint32_t *line_starts; /* [line_count], made by source_lines */
+    uint32_t *line_starts; /* [line_count], filled by source_lines */
     uint32_t line_count;
 } Source;
 
-/* Whether it is read as a .csv. */
+/* Whether the source is a .csv. */
 bool source_is_order(const Source *source);
 
-/* The file's text and lines. */
+/* Reads the text of the file and its lines. */
 Status source_read(const char *path, Arena *arena, Source *source, Error *error);
 
 /* Fills line_starts. */
 void source_lines(Source *source, Arena *arena);
-/* Line (from 1) of a byte offset. */
+/* The line (from 1) of a byte offset. */
 uint32_t source_line(const Source *source, uint32_t offset);
 uint32_t source_column(const Source *source, uint32_t offset);
 
-/* Whether it belongs to the character of the byte before it, in UTF-8. */
+/* Whether the byte continues a character of several bytes, in UTF-8. */
 static inline bool utf8_continues(char byte) { return ((unsigned char)byte & 0xc0) == 0x80; }
 
 #endif

@@ -1,8 +1,8 @@
 #ifndef TREE_AST_H
 #define TREE_AST_H
 
-/* The tree of a .dps file: what the grammar makes, check resolves, and place and expand evaluate. The arena of the
-   compilation owns it all. */
+/* The tree of a .dps file: the grammar builds it, check resolves its names, place and expand evaluate it. The arena
+   of the compilation owns all of it. */
 
 #include "compiler/schedule/schedule.h"
 #include "compiler/source/diag.h"
@@ -16,15 +16,15 @@ enum {
     NO_SLOT = UINT32_MAX,
     NO_CHUNK = -1,
     RANK_SLOT = 0,               /* the value of `r` */
-    EXPRESSION_DEPTH_MAX = 1000, /* what walks the tree recurses */
+    EXPRESSION_DEPTH_MAX = 1000, /* the functions that walk the tree are recursive */
     BLOCK_DEPTH_MAX = 100,
 };
 
-/* A name as it stands in the source, the same text always the same symbol. */
+/* A name in the source; equal texts have the same symbol. */
 typedef struct Symbol {
     const char *text;
-    struct Symbol *next;  /* of the same hash */
-    uint32_t declaration; /* while check runs: the slot that the name stands for here, or NO_SLOT */
+    struct Symbol *next;  /* with the same hash */
+    uint32_t declaration; /* while check runs: the slot that the name means here, or NO_SLOT */
 } Symbol;
 
 typedef struct Name {
@@ -55,29 +55,29 @@ typedef struct Expression Expression;
 struct Expression {
     ExpressionKind kind;
     Span span;
-    Expression *operands; /* the first; the others follow by `next` */
+    Expression *operands; /* the first one; the others follow by `next` */
     Expression *next;
-    uint32_t depth, size; /* of the tree below, itself included: levels, nodes */
+    uint32_t depth, size; /* of the tree of this expression: levels and nodes */
     int64_t number;       /* NUMBER */
     Symbol *symbol;       /* NAME, CALL */
-    uint32_t slot;        /* NAME: whose value it is. Filled in by check */
+    uint32_t slot;        /* NAME: the slot of its value. Filled in by check */
     Function function;    /* CALL. Filled in by check */
     uint8_t depends;      /* Dependency bits. Filled in by check */
 };
 
-/* What the value of a name or an expression can change with. */
+/* What the value of a name or an expression may depend on. */
 enum Dependency { DEPENDS_ON_RANK = 1, DEPENDS_ON_RANKS = 2, DEPENDS_ON_MICROBATCHES = 4, DEPENDS_ON_PARAMETERS = 8 };
 
 typedef struct Pass {
     Span span;
     ActionKind kind;                         /* as written: F, B, I, W or U */
-    bool joined;                             /* by & with the next */
+    bool joined;                             /* joined to the next one by & */
     int chunk;                               /* NO_CHUNK: not written as a digit */
-    Expression *computed_chunk, *microbatch; /* F{...}, F[...]; NULL: not there */
+    Expression *computed_chunk, *microbatch; /* F{...}, F[...]; NULL: not given */
     struct Pass *next;
 } Pass;
 
-/* What `order auto` is told. */
+/* The settings of `order auto`. */
 typedef enum Setting { SETTING_MEMORY, SETTING_INPUT, SETTING_WEIGHT, SETTING_EFFORT, SETTINGS } Setting;
 extern const char *const setting_names[SETTINGS];
 
@@ -87,16 +87,16 @@ typedef struct WrittenSetting {
     struct WrittenSetting *next;
 } WrittenSetting;
 
-/* What a stream of a recipe runs: a component of a layer and, as a pass, which part of it. */
+/* An entry of a recipe's stream: a component of a layer and, as a pass, the part of it that runs. */
 typedef struct WrittenEntry {
     Span span;
     Name component;
     ActionKind pass;
-    int chunk; /* NO_CHUNK, or it is wrong */
+    int chunk; /* NO_CHUNK, or the entry is wrong */
     struct WrittenEntry *next;
 } WrittenEntry;
 
-/* Multiprocessors that communicate; NULL: not there. */
+/* The multiprocessors for communication; NULL: not given. */
 typedef struct WrittenShare {
     Expression *part, *whole;
 } WrittenShare;
@@ -127,12 +127,12 @@ typedef enum ItemKind {
 typedef struct Item Item;
 struct Item {
     ItemKind kind;
-    Span span; /* of its first line: what a message about it points at */
+    Span span; /* of its first line, for messages about the whole item */
     Item *next;
-    uint32_t depth; /* of blocks below */
+    uint32_t depth; /* levels of blocks below it */
     Name name;      /* ranks, microbatches, param, let, pipe; repeat: the variable */
     uint32_t slot;  /* of the name. Filled in by check */
-    /* of the name; require, if: condition; chunk: the pipe; repeat, step: how often (step: NULL is once) */
+    /* of the name; require, if: condition; chunk: the pipe; repeat, step: the count (step: NULL is once) */
     Expression *value;
     union {
         const char *message; /* require */
@@ -141,32 +141,32 @@ struct Item {
             Expression *stages;
             Name stage;          /* the variable in `rank` */
             uint32_t stage_slot; /* Filled in by check */
-            Name microbatch;     /* the same; its symbol is NULL where the stage alone says the rank */
+            Name microbatch;     /* the same; its symbol is NULL if the rank depends on the stage alone */
             uint32_t microbatch_slot;
             Expression *rank;
             Expression *microbatches;
             Expression *written;   /* `M of N microbatches`: N; NULL: M */
-            Name version_of;       /* the variable in `version`: a microbatch */
+            Name version_of;       /* the variable in `version`, a microbatch */
             uint32_t version_slot; /* Filled in by check */
             Expression *version;   /* of the weights; NULL: the newest */
         } pipe;
         uint32_t chunk;
         struct {
             WrittenSetting *written;
-            Expression *settings[SETTINGS]; /* NULL: not there. Filled in by check */
+            Expression *settings[SETTINGS]; /* NULL: not given. Filled in by check */
         } order;
         struct {
-            bool automatic; /* the search finds it: no streams */
+            bool automatic; /* searched: it has no streams */
             WrittenStream *streams;
-            WrittenShare share; /* of automatic; otherwise that of comm. Filled in by check */
+            WrittenShare share; /* of an automatic recipe; otherwise that of comm. Filled in by check */
             Recipe made;        /* without its share. Filled in by check */
         } recipe;
         struct {
             Expression *slot; /* `at`; NULL: none */
             Pass *passes;
             bool overlap;
-            Expression *overlap_from, *split_from; /* NULL: not there; overlap without `from` is from 0 */
-            bool spells_weight;                    /* a W among the passes: B is I. Filled in by check */
+            Expression *overlap_from, *split_from; /* NULL: not given; overlap without `from` starts at 0 */
+            bool spells_weight;                    /* it has a W among its passes, so B is I. Filled in by check */
         } step;
         struct {
             Item *body, *otherwise; /* if: otherwise is the else branch, or NULL */
@@ -189,23 +189,23 @@ typedef struct Ast {
     Declaration *declarations; /* [declaration_count], by slot */
     uint32_t declaration_count;
     uint32_t pipe_count;
-    bool has_slots; /* some step is `at` one */
+    bool has_slots; /* some step has an `at` */
     const Item *ranks, *microbatches;
-    const Item *first_step; /* or repeat or if; NULL: there is none */
-    const Item *order;      /* `order auto`; NULL: steps say the orders */
+    const Item *first_step; /* or a repeat or an if; NULL: there is none */
+    const Item *order;      /* `order auto`; NULL: steps give the orders */
     const Item *squeeze;    /* NULL: none */
     const Item *recipe;     /* of an F&B; NULL: none */
     bool has_overlap;       /* some step has an F&B */
 } Ast;
 
-/* Whether the source says `overlap F&B auto`. ast may be NULL. */
+/* Whether the source has `overlap F&B auto`. ast may be NULL. */
 bool ast_searches_recipe(const Ast *ast);
 
 const char *expression_text(ExpressionKind kind);
-/* Depth and size come from the operands. */
+/* Computes depth and size from the operands. */
 Expression *expression_new(Arena *arena, ExpressionKind kind, Span span, Expression *operands);
 
-/* Whether the name of that slot occurs in the expression. NULL: it does not. After check. */
+/* Whether the name of that slot occurs in the expression; false for NULL. After check. */
 bool expression_mentions(const Expression *expression, uint32_t slot);
 
 #endif

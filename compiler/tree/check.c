@@ -13,8 +13,8 @@ typedef struct Checker {
     Arena *arena;
     Diagnostics *diagnostics;
     uint32_t capacity;        /* of ast->declarations */
-    Symbol **symbols;         /* [declarations]: what each slot is called */
-    const char *without_rank; /* where there is no rank: what is being evaluated there; NULL: there is one */
+    Symbol **symbols;         /* [declarations]: the name of each slot */
+    const char *without_rank; /* what is being evaluated, if no rank is defined there; NULL: a rank is defined */
 } Checker;
 
 static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends)
@@ -49,7 +49,7 @@ static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends
     return slot;
 }
 
-/* Names declared from slot `from` on go out of scope; their slots stay theirs. */
+/* Ends the scope of the names declared from slot `from` on; their slots stay reserved. */
 static void leave_scope(Checker *c, uint32_t from)
 {
     for (uint32_t slot = from; slot < c->ast->declaration_count; slot++)
@@ -66,7 +66,7 @@ static const Item *declared_below(const Ast *ast, const Symbol *symbol)
     return NULL;
 }
 
-/* Those declared last first. */
+/* The name that was declared last comes first. */
 static const char *known_names(const Checker *c)
 {
     const char *text = "";
@@ -111,7 +111,7 @@ static bool help_elsewhere(Checker *c, const char *name)
     return false;
 }
 
-/* num_microbatches, world_size: what the file calls otherwise. */
+/* The file's name for num_microbatches, world_size and the like. */
 static const char *size_meant(const Checker *c, const char *name)
 {
     const Ast *ast = c->ast;
@@ -204,7 +204,7 @@ static void check_expression(Checker *c, Expression *expression)
     }
 }
 
-/* Returns what the value depends on; not on the rank: if it did, that is reported here and once. */
+/* Returns what the value depends on. If it depends on the rank, that is reported here, and once. */
 static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const char *what)
 {
     if (!expression)
@@ -371,7 +371,7 @@ static void check_order(Checker *c, Item *item)
     diag_help(c->diagnostics, "in halves of a stage's activation; as much as 1F1B: order auto(memory = 2*P);");
 }
 
-/* What speaks of steps has nothing to say beside an order that is searched. */
+/* Items about steps are wrong beside a searched order. */
 static void check_order_alone(Checker *c)
 {
     const Item *step = c->ast->first_step;
@@ -442,7 +442,7 @@ static void check_item(Checker *c, Item *item)
     }
 }
 
-/* Each number from 0 on once. */
+/* Checks that each number from 0 on occurs once. */
 static void check_chunk_numbers(Checker *c)
 {
     const Item *of_number[PROGRAM_CHUNKS_MAX] = {NULL}, *last = NULL;

@@ -1,7 +1,7 @@
 #ifndef TREE_CHECK_H
 #define TREE_CHECK_H
 
-/* Gives the tree its meaning: names become slots, what cannot be right whatever the parameters are is reported. */
+/* Resolves the names of the tree to slots, and reports what is wrong whatever the parameters are. */
 
 #include "compiler/tree/ast.h"
 

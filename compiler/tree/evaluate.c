@@ -24,7 +24,7 @@ static bool evaluate_call(const Expression *call, const int64_t *values, int64_t
     return true;
 }
 
-/* Operations that do not need both their operands, or have one. */
+/* Operations that have one operand, or do not always need both. */
 static bool evaluate_partly(const Expression *expression, const int64_t *values, int64_t *result, Fault *fault)
 {
     const Expression *first = expression->operands;
@@ -109,7 +109,7 @@ const char *fault_text(const Fault *fault, Arena *arena)
 
 enum { NAMES_SHOWN = 8 };
 
-/* Appends the slots of the names that are not there yet. */
+/* Appends the slots of the names that are not in the list yet. */
 static uint32_t collect_names(const Expression *expression, uint32_t *slots, uint32_t count)
 {
     if (expression->kind == EXPRESSION_NAME) {

@@ -7,16 +7,16 @@
 
 /* Why an expression has no value. */
 typedef struct Fault {
-    const Expression *expression; /* the operation that failed, and what it was applied to */
-    bool by_zero;                 /* division; otherwise the result does not fit */
+    const Expression *expression; /* the operation that failed, and the operands that it had */
+    bool by_zero;                 /* division by zero; otherwise overflow */
     int64_t left, right;
 } Fault;
 
-/* `values` by slot. False when there is none: then `fault` says why. */
+/* `values` is indexed by slot. False if there is no value: `fault` says why. */
 bool evaluate(const Expression *expression, const int64_t *values, int64_t *result, Fault *fault);
 
 const char *fault_text(const Fault *fault, Arena *arena);
-/* "P = 8, r = 3": the names in the expression and what they stand for; with none in it "". */
+/* "P = 8, r = 3": the names in the expression with their values; "" if it has none. */
 const char *values_text(const Ast *ast, const Expression *expression, const int64_t *values, Arena *arena);
 
 #endif

@@ -5,20 +5,20 @@
 
 #include "compiler/tree/ast.h"
 
-/* NULL when there was any syntax error; several are reported in one run. */
+/* NULL after any syntax error; one run reports several. */
 Ast *parse(const Source *source, Arena *arena, Diagnostics *diagnostics);
 
 typedef struct Token {
-    const char *kind; /* "name", "number", "pass", ...; a word or a mark of the language stands for itself */
+    const char *kind; /* "name", "number", "pass", ...; for a word or a punctuation mark of the language its text */
     Span span;
 } Token;
 
-/* All tokens up to the end of the file, which is none. */
+/* All tokens up to the end of the file, which is not a token. */
 Token *read_tokens(const Source *source, Arena *arena, uint32_t *count);
 
-/* A token a line: line, column, kind, text. */
+/* Prints one token per line: line, column, kind, text. */
 void dump_tokens(const Source *source, FILE *stream);
-/* The tree as indented text, an item a line. */
+/* Prints the tree as indented text, one item per line. */
 void dump_tree(const Ast *ast, FILE *stream);
 
 #endif

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* Where each entry of the recipe was written; behind a stream's last entry, the stream's name. */
+/* The position of each entry of the recipe in the source; after the last entry of a stream, that of the stream's
+   name. */
 typedef struct Places {
     Span spans[RECIPE_STREAMS][RECIPE_ENTRIES + 1];
 } Places;
@@ -22,7 +23,7 @@ static void unknown(const Name *name, const char *what, const char *all, const c
         diag_help(diagnostics, "there are %s", all);
 }
 
-/* False: reported. */
+/* False: an error was reported. */
 static bool read_entry(const WrittenEntry *written, RecipeEntry *entry, Diagnostics *diagnostics)
 {
     static const RecipePass passes[] = {
@@ -60,7 +61,7 @@ static void put(Recipe *recipe, Places *places, RecipeStream stream, RecipeEntry
     places->spans[stream][index] = span;
 }
 
-/* As in steps, B is the input half where a W is spelt, and otherwise the whole backward. False: something was
+/* As in steps, B is the input half if the recipe has a W, and the whole backward otherwise. False: an error was
    reported. */
 static bool read_stream(Item *item, const WrittenStream *written, RecipeStream stream, Places *places,
                         Diagnostics *diagnostics)

@@ -1,11 +1,11 @@
 #ifndef TREE_RECIPE_H
 #define TREE_RECIPE_H
 
-/* `overlap F&B { ... }` as it is written: its names get their meaning, and it is held against what a recipe must be. */
+/* Resolves the names of a written recipe, `overlap F&B { ... }`, and checks that it is one. */
 
 #include "compiler/tree/ast.h"
 
-/* Fills in item->recipe.share and item->recipe.made from its streams; what is wrong is reported. */
+/* Fills in item->recipe.share and item->recipe.made from the streams, and reports what is wrong. */
 void recipe_read(Item *item, Diagnostics *diagnostics);
 
 #endif

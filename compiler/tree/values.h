@@ -1,7 +1,7 @@
 #ifndef TREE_VALUES_H
 #define TREE_VALUES_H
 
-/* The names of a schedule file and their values: the file's own, or what the command line says. */
+/* The names of a schedule file and their values: the file's own, or those of the command line. */
 
 #include "compiler/tree/evaluate.h"
 #include "runtime/base/status.h"
@@ -11,11 +11,11 @@ typedef struct Parameter {
     int64_t value;
 } Parameter;
 
-/* What the command line sets. All zero: nothing. */
+/* The values of the command line. All zero: none. */
 typedef struct Parameters {
     bool has_ranks, has_microbatches;
     int64_t ranks, microbatches;
-    Parameter *others; /* -D: the arena's; of one name the last counts */
+    Parameter *others; /* -D; the arena owns them; the last value of a name counts */
     uint32_t count, capacity;
 } Parameters;
 
@@ -30,18 +30,19 @@ bool parameters_has(const Parameters *parameters, const char *name);
 /* The `param` of this name; NULL: there is none. */
 const Item *parameter_item(const Ast *ast, const char *name);
 
-/* Whether every parameter is a `param` of the checked file: STATUS_BAD_USAGE names the first that is not, and those
-   that there are. `option` is where they come from: "-D" or "--sweep". */
+/* Checks that every parameter is a `param` of the checked file. STATUS_BAD_USAGE names the first one that is not,
+   and those that exist. `option` is where they come from: "-D" or "--sweep". */
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error);
 
-/* Values by slot, all zero. */
+/* One value per slot, all zero. */
 int64_t *values_new(const Ast *ast, Arena *arena);
-/* Whether a top-level item has to be evaluated for every rank anew. */
+/* Whether a top-level item must be evaluated for each rank. */
 bool item_per_rank(const Item *item);
-/* The value of what a top-level item declares goes into its slot; items that declare no value are passed over. Items
-   are evaluated in the order of the file. False: `fault` says why. */
+/* Evaluates a top-level item and stores the value that it declares in its slot; items that declare no value are
+   skipped. Items are evaluated in the order of the file. False: `fault` says why. */
 bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault);
-/* All items that are the same for every rank; then, with the rank in RANK_SLOT, those that are not. */
+/* values_for_all evaluates the items that are the same for every rank; values_for_rank, with the rank in RANK_SLOT,
+   the others. */
 bool values_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Fault *fault);
 bool values_for_rank(const Ast *ast, uint32_t rank, int64_t *values, Fault *fault);
 
