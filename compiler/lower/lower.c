@@ -27,7 +27,7 @@ static Instruction lower_action(const Schedule *schedule, const Action *action, 
     return instruction;
 }
 
-/* The copies of each stage that has several. */
+/* Lists the copies of each stage that has several. */
 static void lower_groups(const Schedule *schedule, Arena *arena, Program *program)
 {
     program->groups = arena_array(arena, program->stages, sizeof *program->groups);
@@ -37,7 +37,7 @@ static void lower_groups(const Schedule *schedule, Arena *arena, Program *progra
                 (Group){(uint16_t)s, (uint16_t)schedule->copies[s].count, schedule->copies[s].homes};
 }
 
-/* The copies of the chunk's stage sum their gradients. */
+/* The instruction that sums the gradients of the copies of the chunk's stage. */
 static Instruction lower_reduce(const Program *program, const RankProgram *rank, uint32_t chunk, uint32_t line)
 {
     Instruction reduce = instruction_blank(OP_REDUCE, line);
@@ -64,7 +64,7 @@ static Instruction *lower_updates(const Schedule *schedule, const Program *progr
     return next;
 }
 
-/* The instructions of a rank, without slots and WAITs; the second halves of F&Bs from `end` downwards. */
+/* Writes the instructions of a rank, without slots and WAITs; the second halves of F&Bs go from `end` downwards. */
 static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *source, const Program *program,
                             Instruction *instructions, Instruction *end)
 {

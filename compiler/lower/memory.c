@@ -9,14 +9,15 @@
 #include <string.h>
 
 enum { TEXT = 48 };
-static const uint64_t BYTES_MAX = (uint64_t)1 << 44; /* a slot: sums of all slots and stages still fit */
+static const uint64_t BYTES_MAX = (uint64_t)1 << 44; /* of one slot, so that the sum of all slots and stages cannot
+                                                        overflow */
 static const char *const class_names[SLOT_CLASSES] = {[SLOT_MESSAGE] = "message",
                                                       [SLOT_CONTEXT] = "context",
                                                       [SLOT_STASH] = "stash",
                                                       [SLOT_GRADIENT] = "gradient",
                                                       [SLOT_WEIGHTS] = "version"};
 
-/* "96M" up to a comma or the end. */
+/* Reads "96M" up to a comma or the end. */
 static bool read_bytes(const char *text, size_t length, uint64_t *bytes)
 {
     static const char units[] = "KMGT";
@@ -86,10 +87,10 @@ Status memory_check_options(const Memory *memory, Error *error)
 
 static uint64_t share_of(uint64_t bytes, uint32_t from, uint32_t to)
 {
-    return (bytes * from + to - 1) / to; /* BYTES_MAX * UINT16_MAX fits */
+    return (bytes * from + to - 1) / to; /* cannot overflow: BYTES_MAX * UINT16_MAX fits */
 }
 
-/* At least one: 0 would be no limit. */
+/* At least one, because 0 means no limit. */
 static uint32_t activations_of(uint32_t limit, uint32_t from, uint32_t to)
 {
     const uint64_t finer = (uint64_t)limit * to / from;
@@ -130,8 +131,7 @@ static bool uses_slot(const Instruction *instruction, SlotClass class, uint32_t 
     return false;
 }
 
-/* The action that takes the last slot of a class; NULL: there is none. Slots come into use in the order of their
-   numbers. */
+/* The action that takes the last slot of a class; NULL: none. Slots come into use in the order of their numbers. */
 static const Action *last_slot_at(const Order *order, const RankProgram *rank, SlotClass class)
 {
     const uint32_t least = class == SLOT_WEIGHTS ? rank->chunk_count : 0;
@@ -146,10 +146,10 @@ static const Action *last_slot_at(const Order *order, const RankProgram *rank, S
     return NULL;
 }
 
-/* The action with which a rank has all the slots that count. NULL: none does. */
+/* The action at which a rank has all the slots that count in use; NULL: none. */
 static const Action *peak_of(const Memory *memory, const Order *order, const RankProgram *rank, bool activations)
 {
-    const Action *last = NULL; /* they are in one order */
+    const Action *last = NULL; /* the actions are in one order */
     for (int class = 0; class < SLOT_CLASSES; class ++) {
         if (activations ? class != SLOT_STASH : !memory->slot[class]) /* an activation has a stash */
             continue;

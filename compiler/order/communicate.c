@@ -3,50 +3,51 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The sequence of events is that of a simulated run in which every pass, every F&B and every message takes one step, a
-   message on both of its ranks. Each rank follows its order. Before a pass it requests the messages that the pass still
-   needs; the producer sends them before its own next pass. An update is one step of all ranks that hold the stage. A
-   producer with several requests serves the one with the longest critical path to the end of the run first: list
-   scheduling (Graham 1969; Hu 1961). */
+/* The sequence of events is that of a simulated run. Every pass, every F&B and every message takes one step, a
+   message on both of its ranks. Each rank follows its order. Before a pass it requests the messages that the pass
+   still needs; the producer sends them before its own next pass. An update is one step of all ranks that hold the
+   stage. A producer with several requests serves first the one with the longest critical path to the end of the run:
+   list scheduling (Graham 1969; Hu 1961). */
 
 enum { NEEDS_MAX = 2, NOBODY = UINT32_MAX }; /* an F&B needs two messages */
 
-/* A message that the next pass of a rank needs. It is number NEEDS_MAX * rank + 0 or 1. */
+/* A message that the next pass of a rank needs. Its number is NEEDS_MAX * rank + 0 or 1. */
 typedef struct Need {
     uint32_t producer, position; /* the rank and its pass */
-    uint32_t pass;               /* that needs it */
-    uint32_t next;               /* another rank's need of something of the same producer, NOBODY after the last */
+    uint32_t pass;               /* the pass that needs it */
+    uint32_t next;               /* the next need of a message from the same producer, by another rank; NOBODY after
+                                    the last */
     bool missing;
 } Need;
 
 typedef struct RankState {
     Order merged;
-    uint32_t done;      /* passes that have run */
-    uint32_t missing;   /* messages for the next one */
-    uint32_t asked;     /* first need of others of something of this rank */
-    uint32_t free_from; /* step */
-    bool passing;       /* is busy with passes, not with a message */
+    uint32_t done;      /* number of passes that have run */
+    uint32_t missing;   /* number of messages that the next pass still needs */
+    uint32_t asked;     /* the first need of a message from this rank */
+    uint32_t free_from; /* the step from which it is free */
+    bool passing;       /* busy with a pass, not with a message */
 } RankState;
 
 typedef struct Candidate {
-    uint32_t path; /* of the pass that needs it */
+    uint32_t path; /* of the pass that needs the message */
     uint32_t need;
 } Candidate;
 
 typedef struct Communicator {
     const Schedule *schedule;
     const PassTable *table;
-    uint32_t **path; /* [rank][pass]: the critical path, in steps, from its start to the end of the run */
+    uint32_t **path; /* [rank][pass]: the critical path in steps, from the start of the pass to the end of the run */
     RankState *ranks;
     Need *needs;
     uint32_t step;
-    uint32_t *active, *next_active; /* ranks that became free with this step, and with the next one */
+    uint32_t *active, *next_active; /* ranks that become free with this step, and with the next one */
     uint32_t active_count, next_count;
     Candidate *candidates;
     uint32_t candidate_count;
 } Communicator;
 
-/* Where the product of a pass is needed: the F of the next stage, the backward of the stage before. */
+/* The pass that needs the output of `pass`: the F of the next stage, or the backward of the stage before. */
 static bool consumer(const Communicator *c, const Action *pass, Dependence *needs_it)
 {
     const PlacedPipe *pipe = &c->schedule->pipes[pass->pipe];
@@ -67,8 +68,8 @@ static uint32_t passes_of(const Action *first) { return first->overlap ? 2 : 1; 
 
 /* --- critical paths --- */
 
-/* The critical path from one pass or F&B on. False while that of a pass that depends on it is not known: on each rank
-   they are known from position `known` on. */
+/* The critical path from one pass or F&B on. False if that of a dependent pass is not known yet: on each rank the
+   paths are known from position `known` on. */
 static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank, uint32_t position, uint32_t *blocker)
 {
     const Order *order = &c->schedule->orders[rank];
@@ -103,13 +104,13 @@ static bool measure(const Communicator *c, const uint32_t *known, uint32_t rank,
     return true;
 }
 
-/* From the last passes back: timeline_run in reverse. */
+/* Computes the paths from the last passes backwards: timeline_run in reverse. */
 static void measure_paths(Communicator *c, Arena *arena)
 {
     const uint32_t ranks = c->schedule->ranks;
     uint32_t *known = arena_array(arena, ranks, sizeof *known);
     uint32_t *ready = arena_array(arena, ranks, sizeof *ready);
-    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter); /* first that waits for this rank, + 1 */
+    uint32_t *waiter = arena_array(arena, ranks, sizeof *waiter); /* the first rank that waits for this one, + 1 */
     uint32_t *next_waiter = arena_array(arena, ranks, sizeof *next_waiter);
     uint32_t ready_count = ranks;
     for (uint32_t r = 0; r < ranks; r++) {
@@ -153,7 +154,7 @@ static void propose(Communicator *c, uint32_t need)
         c->candidates[c->candidate_count++] = (Candidate){c->path[need / NEEDS_MAX][c->needs[need].pass], need};
 }
 
-/* The rank asks for what its next pass needs of others. */
+/* Requests the messages that the next pass of the rank needs. */
 static void ask(Communicator *c, uint32_t rank)
 {
     const Order *order = &c->schedule->orders[rank];
@@ -214,8 +215,8 @@ static int longest_path_first(const void *left, const void *right)
     return (a->need > b->need) - (a->need < b->need);
 }
 
-/* What has been asked for and can be handed over in this step. What could not be before needs a rank that has become
-   free. */
+/* Serves the requests that can be served in this step. A request that could not be served before needs a rank that
+   has become free. */
 static void answer(Communicator *c)
 {
     c->candidate_count = 0;
@@ -254,7 +255,7 @@ static void run_next(Communicator *c, uint32_t rank)
     for (uint32_t i = 0; pass_meets(c->schedule, c->table, first, i, &there); i++) {
         const RankState *other = &c->ranks[there.rank];
         if (other->done != there.position || other->free_from > c->step)
-            return; /* who comes last takes the others along */
+            return; /* the rank that comes last runs the update of all */
     }
     if (first->kind != ACTION_U)
         begin(c, rank);

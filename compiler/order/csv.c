@@ -17,12 +17,12 @@ typedef struct Reader {
     Arena *arena;
     Diagnostics *diagnostics;
     Schedule *schedule;
-    const char *next, *end; /* of the cell */
-    NamedVersion *versions; /* [version_count]: of the F's that name one */
+    const char *next, *end; /* in the cell */
+    NamedVersion *versions; /* [version_count]: of the F that name one */
     uint32_t version_count, version_capacity;
-    Span plain;     /* of the last F that names none; ends at 0: there is none */
-    bool explained; /* why the cell is none: it has been said */
-    bool listed;    /* said which cells there are */
+    Span plain;     /* the last F that names no version; ends at 0: none */
+    bool explained; /* the reason why this is not a cell was reported */
+    bool listed;    /* the list of valid cells was printed */
     bool good;
 } Reader;
 
@@ -50,7 +50,7 @@ static bool number(Reader *reader, uint32_t limit, uint32_t *value)
     return reader->next > begin;
 }
 
-/* What the cell should be, where that can be seen, or else, once, which cells there are. */
+/* Suggests the cell that was meant if it can be guessed; otherwise lists the valid cells, once. */
 static void help_cell(Reader *reader, const char *cell)
 {
     const size_t digits = strspn(cell, "0123456789"), letters = strspn(cell + digits, "fbiwFBIW");
@@ -78,7 +78,7 @@ static void bad_cell(Reader *reader, const char *begin, const char *end)
     help_cell(reader, arena_text(reader->arena, begin, (size_t)length));
 }
 
-/* Behind an F: which version of the weights it uses, or nothing. */
+/* Reads what may follow an F: the version of the weights that it uses. */
 static bool version(Reader *reader, uint32_t pipe, uint32_t microbatch, const char *begin)
 {
     NamedVersion named = {.pipe = pipe, .microbatch = microbatch};
@@ -154,8 +154,8 @@ static bool cell(Reader *reader, Order *order)
     return true;
 }
 
-/* PyTorch's cells for what goes by itself here: 2UNSHARD and the like speak of weights that it shards and gradients
-   that it reduces, 3WAIT_SEND_F0 of the buffer of a message that has gone. */
+/* Cells that PyTorch needs and dpc does not: 2UNSHARD and the like are about weights that PyTorch shards and
+   gradients that it reduces, 3WAIT_SEND_F0 about the buffer of a message that was sent. */
 static bool passed_over(const char *begin, const char *end)
 {
     static const struct {
@@ -200,7 +200,7 @@ static void row(Reader *reader, const char *begin, const char *end, Order *order
 static void read_rows(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
-    static const char byte_order_mark[] = "\xef\xbb\xbf"; /* of a spreadsheet */
+    static const char byte_order_mark[] = "\xef\xbb\xbf"; /* spreadsheets write it */
     const char *text = reader->source->text, *end = text + reader->source->size;
     if (strncmp(text, byte_order_mark, strlen(byte_order_mark)) == 0)
         text += strlen(byte_order_mark);
@@ -230,7 +230,7 @@ static void read_rows(Reader *reader)
     }
 }
 
-/* A pipe of which no rank runs a pass. */
+/* Reports a pipe of which no rank runs a pass. */
 static void report_no_pass(Reader *reader, uint32_t pipe)
 {
     const Schedule *schedule = reader->schedule;
@@ -251,7 +251,7 @@ static void report_no_pass(Reader *reader, uint32_t pipe)
     diag_help(reader->diagnostics, "pipes are numbered from 0");
 }
 
-/* The sizes of the pipes, from the highest numbers in the cells. */
+/* Sets the sizes of the pipes from the highest numbers in the cells. */
 static void size_pipes(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
@@ -288,7 +288,7 @@ static void size_pipes(Reader *reader)
     }
 }
 
-/* A stage that no pass runs, maybe one that a message speaks of. */
+/* Reports a stage that no pass runs; a message may name it. */
 static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
 {
     const Schedule *schedule = reader->schedule;
@@ -310,7 +310,7 @@ static void report_nowhere(Reader *reader, uint32_t pipe, uint32_t stage)
 
 enum { NOWHERE = UINT16_MAX };
 
-/* The ranks on which the first cells of a pipe's stages stand; false when a stage has none. */
+/* Finds the ranks of the first cells of a pipe's stages; false if a stage has no cell. */
 static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
 {
     const Schedule *schedule = reader->schedule;
@@ -331,8 +331,8 @@ static bool find_stages(Reader *reader, uint32_t p, uint16_t *ranks)
     return complete;
 }
 
-/* The cell at `position` of its rank says where its microbatch passes its stage. `first` has the positions of the cells
-   that said so first. */
+/* Sets the rank of the cell's stage and microbatch to that of the cell at `position`. `first` has the positions of
+   the cells that did so first. */
 static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uint32_t position, uint32_t *first)
 {
     const Schedule *schedule = reader->schedule;
@@ -356,7 +356,7 @@ static void take_home(Reader *reader, const PlacedPipe *pipe, uint32_t rank, uin
     }
 }
 
-/* The chunk of a rank that is a stage, maybe a new one. */
+/* The number of the rank's chunk for a stage; adds the chunk if it is new. */
 static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t stage, uint8_t *chunk)
 {
     Schedule *schedule = reader->schedule;
@@ -376,7 +376,7 @@ static bool take_chunk(Reader *reader, uint32_t rank, uint32_t pipe, uint32_t st
     return true;
 }
 
-/* A stage is where its cells are; a microbatch that has none there belongs to `rank`. */
+/* A stage is on the rank of its cells; a microbatch without a cell belongs to `rank`. */
 static bool place_stage(Reader *reader, uint32_t p, uint32_t stage, uint16_t rank)
 {
     PlacedPipe *pipe = &reader->schedule->pipes[p];
@@ -399,7 +399,7 @@ static bool place_pipe(Reader *reader, uint32_t p)
     if (!find_stages(reader, p, ranks))
         return false;
     const size_t count = (size_t)pipe->stages * pipe->microbatches;
-    if (count > SCHEDULE_PASSES_MAX / 2) { /* so many cells are not there, or there are too many */
+    if (count > SCHEDULE_PASSES_MAX / 2) { /* there cannot be so many cells, or there are too many */
         diag_error(reader->diagnostics, (Span){0, 1}, "%s and %s are %llu forward and backward passes: there can be %d",
                    counted(pipe->stages, "stage").text, counted(pipe->microbatches, "microbatch").text, 2ull * count,
                    SCHEDULE_PASSES_MAX);
@@ -422,7 +422,7 @@ static bool place_pipe(Reader *reader, uint32_t p)
     return true;
 }
 
-/* The stages of every pipe on the ranks that run them. */
+/* Places the stages of every pipe on the ranks that run them. */
 static void place_stages(Reader *reader)
 {
     Schedule *schedule = reader->schedule;
@@ -441,7 +441,7 @@ static void place_stages(Reader *reader)
     }
 }
 
-/* What a cell leaves to be derived: its chunk, and the other rank of a message. */
+/* Fills in what a cell does not say: its chunk, and the other rank of a message. */
 static void complete_actions(Reader *reader)
 {
     const Schedule *schedule = reader->schedule;
@@ -459,7 +459,7 @@ static void complete_actions(Reader *reader)
                 continue;
             }
             if (action->microbatch >= pipe->microbatches)
-                continue; /* a proof says so */
+                continue; /* a proof reports it */
             action->chunk = stage_home(pipe, action->stage, action->microbatch).chunk;
             const bool upwards = action->kind == ACTION_SEND_F || action->kind == ACTION_RECV_B;
             const uint32_t other = upwards ? action->stage + 1u : action->stage - 1u;
@@ -468,7 +468,7 @@ static void complete_actions(Reader *reader)
         }
 }
 
-/* A microbatch uses one version on all stages; where one names it all do. */
+/* A microbatch uses one version on all stages: the one that any of its F names. */
 static void place_versions(Reader *reader)
 {
     if (!reader->version_count)
@@ -486,7 +486,7 @@ static void place_versions(Reader *reader)
         const NamedVersion **first = arena_array(reader->arena, pipe->microbatches, sizeof *first);
         for (uint32_t i = 0; i < reader->version_count; i++) {
             const NamedVersion *named = &reader->versions[i];
-            if (named->pipe != p || named->microbatch >= pipe->microbatches) /* prove_passes says so */
+            if (named->pipe != p || named->microbatch >= pipe->microbatches) /* prove_passes reports it */
                 continue;
             if (first[named->microbatch] && pipe->versions[named->microbatch] != named->version) {
                 diag_error(reader->diagnostics, named->span, "microbatch %u uses version %u of the weights here",

@@ -16,7 +16,7 @@ static bool value_of(Expander *x, const Expression *expression, int64_t *value)
     FAIL(x, fault.expression->span, fault.expression, "%s", fault_text(&fault, x->arena));
 }
 
-/* How often, or from which on. */
+/* Evaluates the count of a repetition, or the number after `from`. */
 static bool count_of(Expander *x, const Expression *expression, const char *what, int64_t *count)
 {
     if (!value_of(x, expression, count))
@@ -74,7 +74,7 @@ const char *expand_pipe_name(const Expander *x, int chunk)
     return x->schedule->pipes[x->schedule->chunks[x->rank][chunk].pipe].name;
 }
 
-/* The microbatch passes another rank's copy of the stage. */
+/* Reports a microbatch that belongs to another rank's copy of the stage. */
 static bool elsewhere(Expander *x, const Pass *pass, uint8_t chunk, uint32_t microbatch)
 {
     const PlacedChunk *placed = &x->schedule->chunks[x->rank][chunk];
@@ -91,7 +91,7 @@ static bool elsewhere(Expander *x, const Pass *pass, uint8_t chunk, uint32_t mic
     return false;
 }
 
-/* What the pass says of its chunk and microbatch. */
+/* Evaluates the chunk and the microbatch of the pass. */
 static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request *request)
 {
     uint8_t chunk;
@@ -117,7 +117,7 @@ static bool request_pass(Expander *x, const Pass *pass, ActionKind kind, Request
     return true;
 }
 
-/* False when no such weight pass is waiting. */
+/* False if no such weight pass is waiting. */
 static bool take_weight(Expander *x, const Request *request, uint8_t *chunk, uint32_t *microbatch)
 {
     if (request->chunk == NO_CHUNK)
@@ -141,7 +141,7 @@ static bool no_weight(Expander *x, const Request *request)
          request->chunk, (long long)request->microbatch);
 }
 
-/* Appends the pass, or leaves it out when its microbatch does not exist. */
+/* Appends the pass, or leaves it out if its microbatch does not exist. */
 static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t microbatch)
 {
     Action *forward = x->forward;
@@ -172,7 +172,7 @@ static void append(Expander *x, const Request *request, uint8_t chunk, uint32_t 
         x->forward = action;
 }
 
-/* Makes the chunk's next version; left out where the microbatches do not exist whose gradients it would take. */
+/* Makes the chunk's next version; left out if the microbatches of its gradients do not exist. */
 static void serve_update(Expander *x, const Request *request)
 {
     ChunkState *state = &x->chunks[request->chunk];
@@ -181,7 +181,7 @@ static void serve_update(Expander *x, const Request *request)
     state->gathered = state->left_out = 0;
 }
 
-/* It is the pass's turn: it takes its microbatch. */
+/* Runs the pass in its turn: it takes its microbatch. */
 static bool serve(Expander *x, const Request *request)
 {
     uint8_t chunk = (uint8_t)request->chunk;
@@ -205,7 +205,7 @@ static bool serve(Expander *x, const Request *request)
     return true;
 }
 
-/* From which slot, pair or backward on: of a step, evaluated once. */
+/* The slot of a step, and the pair or backward from which its modifiers hold; evaluated once. */
 typedef struct StepValues {
     int64_t count, slot, overlap_from, split_from;
 } StepValues;
@@ -261,7 +261,7 @@ static bool expand_step(Expander *x, const Item *item)
 
 /* --- slots --- */
 
-/* Serves the passes that have no slot, all W, as long as a slot is free before `end` and the weight pass is waiting. */
+/* Runs the passes without a slot, all W, as long as a slot before `end` is free and the weight pass is waiting. */
 static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const SlotKey *next, const SlotKey *last)
 {
     uint8_t chunk;
@@ -271,7 +271,7 @@ static const SlotKey *fill_slots(Expander *x, int64_t slot, int64_t end, const S
     return next;
 }
 
-/* The passes from `from` on are of one slot: notes it where they are several, an F&B being one. */
+/* The passes from `from` on share one slot: notes the slot if they are several, where an F&B counts once. */
 static void note_slot(Expander *x, int64_t slot, uint32_t from)
 {
     SharedSlots *shared = &x->schedule->shared_slots[x->rank];
@@ -291,12 +291,12 @@ static void note_slot(Expander *x, int64_t slot, uint32_t from)
     shared->passes[shared->count - 1] = passes;
 }
 
-/* All requests of the rank, by slot. */
+/* Runs all requests of the rank in the order of their slots. */
 static bool serve_in_slots(Expander *x)
 {
     const uint32_t count = x->request_count;
     SlotKey *keys = arena_array(&x->scratch, count, sizeof *keys);
-    uint32_t slotted = 0, fill = count; /* those without a slot from the end on, backwards */
+    uint32_t slotted = 0, fill = count; /* requests without a slot are stored from the end of the array backwards */
     for (uint32_t i = 0; i < count; i++)
         if (x->requests[i].has_slot)
             keys[slotted++] = (SlotKey){.slot = x->requests[i].slot, .index = i};
@@ -315,7 +315,7 @@ static bool serve_in_slots(Expander *x)
     }
     slots_sort(keys, arena_array(&x->scratch, slotted, sizeof *keys), slotted);
     const SlotKey *next = keys + slotted, *const last = keys + count;
-    int64_t slot = slotted ? keys[0].slot : 0; /* the first that may be free */
+    int64_t slot = slotted ? keys[0].slot : 0; /* the first slot that may be free */
     uint32_t from = 0;
     for (uint32_t i = 0; i < slotted; i++) {
         x->turn = &x->requests[keys[i].index];
@@ -399,7 +399,7 @@ static bool run_steps(Expander *x)
     x->request_count = x->loop_count = 0;
     x->step = NULL;
     x->turn = NULL;
-    if (!values_for_rank(x->ast, x->rank, x->values, &fault)) /* place has evaluated the same */
+    if (!values_for_rank(x->ast, x->rank, x->values, &fault)) /* place has evaluated the same without a fault */
         return false;
     for (const Item *item = x->ast->items; item; item = item->next)
         if (item->kind >= ITEM_STEP && !expand_item(x, item))
@@ -436,7 +436,7 @@ static void expand_rank(Expander *x, uint32_t rank)
     weight_queue_open(&x->weights, &x->scratch, chunk_count, written);
     x->rank = rank;
     x->passes_max = 3 * together;
-    x->most = x->passes_max + x->updates_max + 1; /* the one too many is refused when it is there */
+    x->most = x->passes_max + x->updates_max + 1; /* one more than allowed, to refuse it */
     x->actions = arena_array(&x->scratch, x->most, sizeof *x->actions);
     x->requests = NULL;
     x->work_max = 64 * x->passes_max + 100000;
@@ -445,7 +445,7 @@ static void expand_rank(Expander *x, uint32_t rank)
     if (x->ast->has_slots ? !expand_requests(x) || !serve_in_slots(x) : !run_steps(x))
         return;
     if (x->sought != POSITION_NONE)
-        return; /* the orders are there */
+        return; /* the orders are complete */
     Order *order = &x->schedule->orders[rank];
     order->actions = arena_array(x->arena, x->count, sizeof *order->actions);
     order->count = order->capacity = x->count;
@@ -453,7 +453,7 @@ static void expand_rank(Expander *x, uint32_t rank)
         memcpy(order->actions, x->actions, x->count * sizeof *x->actions);
 }
 
-/* NULL: the parameters do not fit the file, which place has reported. */
+/* NULL: the parameters do not fit the file, and place has reported that. */
 static Expander *expander_new(const Ast *ast, const Parameters *parameters, Arena *arena, Schedule *schedule)
 {
     Fault fault;
@@ -476,7 +476,7 @@ typedef struct ExpandOrigin {
     Schedule *schedule;
 } ExpandOrigin;
 
-/* Runs the rank's steps once more, as far as to this action. */
+/* Runs the rank's steps again up to this action. */
 static const char *place_of(const Origin *origin, uint32_t rank, uint32_t position)
 {
     const ExpandOrigin *from = (const ExpandOrigin *)origin;

@@ -2,7 +2,7 @@
 
 const char *expand_circumstances(const Expander *x, const Expression *expression)
 {
-    if (x->turn) /* the values are of another time */
+    if (x->turn) /* the present values are those of another iteration */
         return x->turn->has_slot ? arena_format(x->arena, "here in slot %lld", (long long)x->turn->slot) : NULL;
     if (!expression && x->step)
         expression = x->step->value;
@@ -19,13 +19,13 @@ const char *expand_circumstances(const Expander *x, const Expression *expression
 
 /* --- more passes than microbatches --- */
 
-/* How many microbatches one pass of the file asks for, all its repetitions together. */
+/* The number of microbatches that one pass of the file requests, over all its repetitions. */
 typedef struct Share {
     const Pass *pass;
     uint64_t count;
 } Share;
 
-enum { SHARES_MAX = 6 /* named; the others are one more term */ };
+enum { SHARES_MAX = 6 /* named in the message; the others are summed in one more term */ };
 
 typedef struct Shares {
     Share of[SHARES_MAX];
@@ -51,7 +51,7 @@ static void add_share(Shares *shares, const Request *request)
         shares->others++;
 }
 
-/* The steps once more, only counted; what else is wrong with them has not been reached. */
+/* Runs the steps again, only to count; further errors in them have not been reached. */
 static Shares count_shares(Expander *x, const Request *request)
 {
     const RankErrors errors = x->errors;
@@ -59,7 +59,7 @@ static Shares count_shares(Expander *x, const Request *request)
     const bool served = !x->requests;
     if (served) {
         RankError *last = errors.last;
-        x->passes_max = 4 * x->passes_max + 1000; /* not only the one too many */
+        x->passes_max = 4 * x->passes_max + 1000; /* count beyond the first one that is too many */
         x->most = x->passes_max + x->updates_max + 1;
         shares.complete = expand_requests(x);
         if (last)
@@ -113,7 +113,7 @@ bool expand_too_many(Expander *x, const Request *request)
     const Schedule *schedule = x->schedule;
     const ChunkState state = x->chunks[request->chunk];
     const char *here = expand_circumstances(x, request->pass->computed_chunk);
-    const Request kept = *request; /* counting makes the requests anew */
+    const Request kept = *request; /* counting makes the requests again */
     const Shares shares = count_shares(x, &kept);
     const char *of_chunk =
         schedule->chunk_counts[x->rank] > 1 ? arena_format(x->arena, " of chunk %d,", kept.chunk) : "";

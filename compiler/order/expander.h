@@ -1,8 +1,7 @@
 #ifndef ORDER_EXPANDER_H
 #define ORDER_EXPANDER_H
 
-/* The state of expand, shared by expand.c, which runs the steps, and expand_errors.c, which says what is wrong with
-   them. */
+/* The state of expand, shared by expand.c, which runs the steps, and expand_errors.c, which reports their errors. */
 
 #include "compiler/order/weight_queue.h"
 #include "compiler/schedule/passes.h"
@@ -10,26 +9,26 @@
 #include "compiler/tree/values.h"
 #include "runtime/program/program.h"
 
-/* A chunk of the rank whose turn it is. */
+/* A chunk of the current rank. */
 typedef struct ChunkState {
-    uint32_t written;      /* microbatches that its steps speak of, */
-    uint32_t own;          /* and those of them that pass this rank */
-    uint32_t microbatches; /* those that exist: passes of the others are left out */
-    bool shared;           /* its stage may have other copies, which may have gradients where it has none */
+    uint32_t written;      /* microbatches for which its steps are written, */
+    uint32_t own;          /* those of them that belong to this rank */
+    uint32_t microbatches; /* those that exist; passes of the others are left out */
+    bool shared;           /* its stage may have other copies, which may have gradients when this one has none */
     uint32_t next_forward, next_backward;
-    uint32_t updates;            /* U's so far */
-    uint32_t gathered, left_out; /* gradients since the last of them: made, and of microbatches that do not exist */
+    uint32_t updates;            /* number of U so far */
+    uint32_t gathered, left_out; /* gradients since the last U: computed, and of microbatches that do not exist */
 } ChunkState;
 
-/* A pass as its step asks for it: which microbatch it takes is known when its turn comes. */
+/* A pass as its step requests it. It takes its microbatch when its turn comes. */
 typedef struct Request {
     const Pass *pass;
     ActionKind kind;
-    int chunk;          /* NO_CHUNK: of whichever chunk, a W */
-    int64_t microbatch; /* -1: the next */
+    int chunk;          /* NO_CHUNK: a W of any chunk */
+    int64_t microbatch; /* -1: the next one */
     int64_t slot;
     bool has_slot;
-    bool joined; /* an F&B with the request behind it */
+    bool joined; /* an F&B with the next request */
 } Request;
 
 typedef struct Expander {
@@ -38,30 +37,30 @@ typedef struct Expander {
     Schedule *schedule;
     int64_t *values;
     RankErrors errors;
-    /* of one rank */
+    /* of the current rank */
     Arena scratch;
     uint32_t rank;
     ChunkState chunks[PROGRAM_CHUNKS_MAX];
     WeightQueue weights;
     Action *actions;
     uint32_t count;
-    Action *forward;   /* the F that the next pass overlaps with; NULL: it does not, or the F is left out */
-    Request *requests; /* of a file with slots: all passes of the rank, until their order is known; NULL: they
-                                    are served one by one */
+    Action *forward;   /* the F that the next pass overlaps with; NULL: it does not overlap, or the F is left out */
+    Request *requests; /* if the file has slots: all passes of the rank, until their order is known; NULL: passes run
+                          one by one */
     uint32_t request_count;
-    uint64_t most;               /* requests that there is room for */
-    uint64_t passes, passes_max; /* those left out included */
+    uint64_t most;               /* capacity of `requests` */
+    uint64_t passes, passes_max; /* including those that are left out */
     uint64_t updates, updates_max;
-    uint64_t work, work_max; /* nodes of expressions evaluated: what a loop that makes no passes costs */
+    uint64_t work, work_max; /* nodes of expressions evaluated: the cost of a loop without passes */
     bool ran_away;
-    /* where it is, for errors */
+    /* the position in the file, for errors */
     const Item *loops[BLOCK_DEPTH_MAX];
     uint32_t loop_count;
-    const Item *step; /* NULL: in none */
+    const Item *step; /* NULL: outside of steps */
     int64_t repetition, repetitions;
-    const Request *turn; /* NULL: none waits for its slot any more, or not yet */
-    uint32_t sought;     /* POSITION_NONE, or the action of the rank whose circumstances are asked for, */
-    const char *found;   /* and these */
+    const Request *turn; /* the request that runs in its slot now; NULL: none */
+    uint32_t sought;     /* POSITION_NONE, or the action whose circumstances are wanted, */
+    const char *found;   /* and these circumstances */
 } Expander;
 
 static inline bool is_backward(ActionKind kind) { return kind == ACTION_B || kind == ACTION_I; }
@@ -74,12 +73,13 @@ static inline bool is_backward(ActionKind kind) { return kind == ACTION_B || kin
         return false;                                                               \
     } while (0)
 
-/* What explains an error: the values in the expression, or else in the step's count, and where the loops are. NULL:
-   nothing. */
+/* What explains an error: the values in the expression, or else in the step's count, and the iterations of the
+   loops. NULL: nothing does. */
 const char *expand_circumstances(const Expander *x, const Expression *expression);
-/* Reports a pass that asks for one more microbatch than there are: how many each step asks for, and their sum. */
+/* Reports a pass that requests one more microbatch than there are, with the number that each step requests and the
+   sum. */
 bool expand_too_many(Expander *x, const Request *request);
-/* Makes `requests` of the rank's steps. False: one of them is wrong, or they are more than every microbatch can
+/* Makes `requests` of the rank's steps. False: one of them is wrong, or there are more than all microbatches can
    have. */
 bool expand_requests(Expander *x);
 

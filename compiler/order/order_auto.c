@@ -2,7 +2,7 @@
 
 #include "compiler/source/rank_errors.h"
 
-enum { UNITS_MAX = 1 << 30 }; /* what a microbatch may take of memory */
+enum { UNITS_MAX = 1 << 30 }; /* the most memory that a microbatch may take */
 
 typedef struct Settings {
     const Ast *ast;
@@ -17,7 +17,7 @@ static const char *here(const Settings *s, const Expression *expression)
     return *text ? arena_format(s->arena, "here %s", text) : NULL;
 }
 
-/* A setting that is the same for all ranks, and `usual` where it is left out. */
+/* A setting that is the same for all ranks; `usual` if it is not given. */
 static bool setting_of(Settings *s, Setting setting, int64_t usual, int64_t low, int64_t high, Diagnostics *diagnostics,
                        int64_t *value)
 {
@@ -47,7 +47,7 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
     const int64_t least = search_least_memory(schedule, rank, forward);
     Fault fault;
     RankError *error;
-    values_for_rank(s->ast, rank, s->values, &fault); /* place has evaluated the same */
+    values_for_rank(s->ast, rank, s->values, &fault); /* place has evaluated the same without a fault */
     if (!evaluate(expression, s->values, memory, &fault)) {
         error = rank_error(&s->errors, rank, fault.expression->span, "%s", fault_text(&fault, s->arena));
         if (error)
@@ -65,7 +65,7 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
     }
 }
 
-/* The search knows one rank for a stage. */
+/* The search needs one rank per stage. */
 static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
 {
     for (uint32_t p = 0; p < schedule->pipe_count; p++)

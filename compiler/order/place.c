@@ -10,11 +10,11 @@ typedef struct Placer {
     Diagnostics *diagnostics;
     Schedule *schedule;
     int64_t *values;
-    uint64_t passes; /* forward and backward, of the pipes so far */
+    uint64_t passes; /* forward and backward passes of the pipes so far */
     RankErrors errors;
 } Placer;
 
-/* The value of something that must be in low..high. */
+/* Evaluates an expression whose value must be in low..high. */
 static bool evaluate_within(Placer *p, const Expression *expression, const char *what, int64_t low, int64_t high,
                             int64_t *value)
 {
@@ -56,7 +56,7 @@ static bool place_stage(Placer *p, const Item *item, uint32_t stage, Home *home)
     return false;
 }
 
-/* As many homes a stage as it can have: one, or one of every microbatch. */
+/* A stage has one home, or one for each microbatch. */
 static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
 {
     const uint32_t width = item->pipe.microbatch.symbol ? pipe->written : 1;
@@ -75,7 +75,7 @@ static bool place_stages(Placer *p, const Item *item, PlacedPipe *pipe)
     return true;
 }
 
-/* Which version of the weights each microbatch uses. */
+/* Evaluates the version of the weights that each microbatch uses. */
 static bool place_versions(Placer *p, const Item *item, PlacedPipe *pipe)
 {
     if (!item->pipe.version)
@@ -165,8 +165,8 @@ static bool place_pipes(Placer *p)
 
 /* --- chunks --- */
 
-/* The ranks that hold a stage, from that of its first microbatch on: each into `ranks` once. `seen` is [ranks], zero at
-   first; no two calls have the same `call`, which is not 0. */
+/* Writes the ranks that hold a stage into `ranks`, each once, in the order of its microbatches. `seen` is [ranks],
+   zero at first; each call has a `call` of its own, not 0. */
 static uint32_t ranks_of_stage(const PlacedPipe *pipe, uint32_t stage, uint32_t *seen, uint32_t call, uint16_t *ranks)
 {
     uint32_t count = 0;
@@ -179,7 +179,7 @@ static uint32_t ranks_of_stage(const PlacedPipe *pipe, uint32_t stage, uint32_t 
     return count;
 }
 
-/* Without `chunk` items a rank's chunks are its stages, pipe after pipe, from the first stage on. */
+/* Without `chunk` items the chunks of a rank are its stages, pipe after pipe, from the first stage on. */
 static bool chunks_by_pipe(Placer *p)
 {
     Schedule *schedule = p->schedule;
@@ -269,7 +269,7 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
         schedule->chunks[rank][i] = chunks[i];
 }
 
-/* Tells the chunk's microbatches where they pass its stage. */
+/* Sets the chunk in the homes of its microbatches. */
 static void take_chunk(Placer *p, uint32_t rank, uint32_t chunk)
 {
     Schedule *schedule = p->schedule;
@@ -303,7 +303,7 @@ static bool place_chunks(Placer *p)
         }
     for (uint32_t rank = 0; declared && rank < schedule->ranks; rank++) {
         Fault fault;
-        if (values_for_rank(p->ast, rank, p->values, &fault)) /* it can: require_for_rank has seen to it */
+        if (values_for_rank(p->ast, rank, p->values, &fault)) /* always true: require_for_rank has checked it */
             chunks_as_declared(p, rank, declared, last);
     }
     for (uint32_t rank = 0; !p->errors.first && rank < schedule->ranks; rank++)
@@ -312,7 +312,7 @@ static bool place_chunks(Placer *p)
     return !p->errors.first;
 }
 
-/* The recipe of every F&B, with its share. `overlap F&B auto` has no entries yet. */
+/* Places the recipe of every F&B, with its share. `overlap F&B auto` has no entries yet. */
 static bool place_recipe(Placer *p)
 {
     int64_t part, whole;

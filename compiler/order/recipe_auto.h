@@ -6,8 +6,8 @@
 #include "compiler/source/diag.h"
 #include "compiler/tree/ast.h"
 
-/* `overlap F&B auto`: fills in the recipe of a schedule that place has made, with the shortest order under these costs
-   for the stage with the most layers. False: the costs name no component, which is reported. */
+/* `overlap F&B auto`: fills in the recipe of a schedule that place has made. The order is the shortest under these
+   costs for the stage with the most layers. False: the costs name no component, which is reported. */
 bool recipe_auto(const Item *item, const Costs *costs, Diagnostics *diagnostics, Schedule *schedule,
                  RecipeFound *found);
 

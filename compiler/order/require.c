@@ -20,7 +20,7 @@ static bool within_limit(const Item *item, const int64_t *values)
 
 typedef enum Outcome { HOLDS, FAILS, HAS_FAULT } Outcome;
 
-/* Evaluates an item; a require may fail, everything else holds. */
+/* Evaluates an item. A require may fail; every other item holds. */
 static Outcome examine(const Item *item, const Parameters *parameters, int64_t *values, Fault *fault)
 {
     int64_t value = 1;
@@ -32,7 +32,7 @@ static Outcome examine(const Item *item, const Parameters *parameters, int64_t *
 
 /* --- the nearest parameters that would do --- */
 
-/* The first outcome, in the order in which they are checked, that is not HOLDS. */
+/* The first outcome other than HOLDS, in the order in which items are checked. */
 static Outcome examine_all(const Ast *ast, const Parameters *parameters, int64_t *values)
 {
     Fault fault;
@@ -61,8 +61,8 @@ bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *value
     return examine_all(ast, parameters, values) != FAILS;
 }
 
-/* The first number of the item, at least 1, from `number` on in steps of `step` with which all requires hold; 0: none
-   near. */
+/* The first number of the item, at least 1, from `number` on in steps of `step`, with which all requires hold; 0:
+   there is none near. */
 static int64_t search(const Ast *ast, Parameters parameters, const Item *item, int64_t number, int64_t step,
                       int64_t *values)
 {
@@ -101,7 +101,7 @@ static bool suggest(const Ast *ast, const Parameters *parameters, const Item *it
     return below || above;
 }
 
-/* One of those that the command line sets. */
+/* Suggests another value for a parameter that the command line sets. */
 static bool suggest_given(const Ast *ast, const Parameters *parameters, const int64_t *values, Arena *arena,
                           Diagnostics *diagnostics)
 {
@@ -109,7 +109,7 @@ static bool suggest_given(const Ast *ast, const Parameters *parameters, const in
         for (uint32_t i = 0; item->kind == ITEM_PARAM && i < parameters->count; i++) {
             if (strcmp(parameters->others[i].name, item->name.symbol->text) != 0)
                 continue;
-            Parameters tried = *parameters; /* with this one last: it counts */
+            Parameters tried = *parameters; /* with this one last, so that it counts */
             tried.capacity = parameters->count + 1;
             tried.others = arena_array(arena, tried.capacity, sizeof *tried.others);
             memcpy(tried.others, parameters->others, parameters->count * sizeof *tried.others);
@@ -170,7 +170,7 @@ bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *valu
             continue;
         const Outcome outcome = examine(item, parameters, values, &fault);
         if (outcome == HAS_FAULT) {
-            if (good) /* otherwise it may well come from what the failed require is there to keep out */
+            if (good) /* otherwise a failed require may be the cause of the fault */
                 report_fault(ast, &fault, values, arena, diagnostics);
             return false;
         }

@@ -1,19 +1,19 @@
 #ifndef ORDER_REQUIRE_H
 #define ORDER_REQUIRE_H
 
-/* What a schedule requires of its parameters. */
+/* Checks what a schedule requires of its parameters. */
 
 #include "compiler/source/rank_errors.h"
 #include "compiler/tree/values.h"
 
 /* Evaluates all items that are the same for every rank, in the order of the file, and checks the requires among them
-   and the numbers of ranks and microbatches. A require that fails is reported with its message, the values in it and,
-   where it depends on the ranks or microbatches, the nearest ones that would do. */
+   and the numbers of ranks and microbatches. A require that fails is reported with its message, the values in it
+   and, if it depends on the ranks or microbatches, the nearest numbers that it admits. */
 bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *values, Arena *arena,
                      Diagnostics *diagnostics);
-/* Whether no require fails. What has no value at all is let through: the two others report it. */
+/* Whether no require fails. A require without a value does not count: the two other functions report it. */
 bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values);
-/* The same for what depends on the rank, after values_for_all. */
+/* The same for items that depend on the rank, after values_for_all. */
 void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors *errors);
 
 #endif

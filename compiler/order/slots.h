@@ -1,17 +1,17 @@
 #ifndef ORDER_SLOTS_H
 #define ORDER_SLOTS_H
 
-/* The order of time slots: for schedules that are defined by when a pass starts (`at`). */
+/* Sorts by time slot, for schedules that say when a pass starts (`at`). */
 
 #include <stdint.h>
 
 typedef struct SlotKey {
     int64_t slot;
-    uint32_t index; /* of what stands there */
+    uint32_t index; /* of the request */
 } SlotKey;
 
-/* By slot, equal slots in the order in which they are. `scratch` has room for as many. Linear for slots that lie
-   close. */
+/* Sorts by slot and keeps the order of equal slots. `scratch` has room for as many keys. Linear time if the slots
+   are close together. */
 void slots_sort(SlotKey *keys, SlotKey *scratch, uint32_t count);
 
 #endif

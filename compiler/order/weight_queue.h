@@ -1,8 +1,8 @@
 #ifndef ORDER_WEIGHT_QUEUE_H
 #define ORDER_WEIGHT_QUEUE_H
 
-/* The weight passes of one rank that wait for their turn: one first-in-first-out queue over all chunks, which every I
-   enters and from which W takes the oldest, of all chunks (as in DualPipe) or of one. */
+/* The waiting weight passes of one rank: a first-in-first-out queue over all chunks. Every I enters it, and W takes
+   the oldest entry of all chunks (as in DualPipe) or of one chunk. */
 
 #include "runtime/base/arena.h"
 
@@ -19,17 +19,17 @@ typedef struct WeightQueue {
     WaitingWeight *waiting; /* in the order of their I */
     uint32_t count, oldest;
     struct ChunkWeights {
-        uint32_t *at;    /* places in `waiting`, in their order */
-        uint32_t *place; /* [microbatch]: 1 + place in `waiting`; 0: has not entered */
+        uint32_t *at;    /* indices in `waiting`, in ascending order */
+        uint32_t *place; /* [microbatch]: 1 + index in `waiting`; 0: not entered yet */
         uint32_t count, oldest;
     } * chunks;
 } WeightQueue;
 
-/* Room for `microbatches[chunk]` of each chunk. */
+/* Makes room for `microbatches[chunk]` entries of each chunk. */
 void weight_queue_open(WeightQueue *queue, Arena *arena, uint32_t chunks, const uint32_t *microbatches);
-/* The second I of a microbatch, which is wrong, changes nothing. */
+/* A second I of a microbatch, which is an error reported elsewhere, changes nothing. */
 void weight_queue_put(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);
-/* Each gives false when nothing of that kind waits. */
+/* Both return false if no such weight pass waits. */
 bool weight_queue_take(WeightQueue *queue, uint8_t *chunk, uint32_t *microbatch);
 bool weight_queue_take_of(WeightQueue *queue, uint8_t chunk, uint32_t *microbatch);
 bool weight_queue_take_this(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);

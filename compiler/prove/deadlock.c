@@ -2,12 +2,12 @@
 
 #include "runtime/program/deadlock.h"
 
-/* No rank waits for ever. In prove_order ranks wait for each other's passes, and for the updates of the other copies of
-   a stage; in prove_program they also wait for the other ends of messages. */
+/* Proves that no rank waits forever. In prove_order ranks wait for each other's passes, and for the updates of the
+   other copies of a stage; in prove_program they also wait for the other ends of messages. */
 
 enum { TEXT = 48 };
 
-/* The shortest cycle: one error, with a note for each further rank. A help may follow. */
+/* Reports the shortest cycle: one error, with a note for each further rank. A help may follow. */
 static void report(const Schedule *schedule, const Deadlock *deadlock, Diagnostics *diagnostics)
 {
     for (uint32_t i = 0; i < deadlock->cycle; i++) {
@@ -32,8 +32,8 @@ static void report(const Schedule *schedule, const Deadlock *deadlock, Diagnosti
 
 /* --- the passes of the orders --- */
 
-/* What a halted rank waits for: what its pass needs, or both halves of its F&B, or the copies that update together.
-   `position` says where each rank halts. */
+/* What a stopped rank waits for: the inputs of its pass, or of both halves of its F&B, or the copies that update
+   together. `position` is where each rank stopped. */
 static WaitList *list_waits(const Schedule *schedule, const PassTable *table, const uint32_t *position, uint32_t rank,
                             Arena *arena)
 {
@@ -76,8 +76,8 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 
 /* --- the program --- */
 
-/* The action of an instruction at which a rank can wait. The messages and REDUCEs of a program come in the same order
-   as the messages and the updates of several copies in the rank's order. The order's count: there is none. */
+/* The action of an instruction at which a rank can wait. Messages and REDUCEs of a program come in the same order as
+   the messages and the updates of several copies in the rank's order. Returns the order's count if there is none. */
 static uint32_t action_of(const Schedule *schedule, const Program *program, uint32_t rank, uint32_t at)
 {
     const Order *order = &schedule->orders[rank];
@@ -95,7 +95,7 @@ static uint32_t action_of(const Schedule *schedule, const Program *program, uint
     return position;
 }
 
-/* Turns instructions into actions. False where there is no cycle of actions. */
+/* Turns instructions into actions. False if there is no cycle of actions. */
 static bool find_actions(const Schedule *schedule, const Program *program, Deadlock *deadlock)
 {
     bool good = deadlock->cycle > 0;
@@ -115,7 +115,7 @@ Status prove_program(const Schedule *schedule, const Program *program, Arena *ar
     const Status status = program_verify_deadlock(program, arena, &deadlock, error);
     if (status == STATUS_OK)
         return status;
-    if (!find_actions(schedule, program, &deadlock)) { /* our own mistake, and better found here than by dprun */
+    if (!find_actions(schedule, program, &deadlock)) { /* a bug of dpc; better found here than by dprun */
         error_prefix(error, "internal error, the program that was made does not pass its verification: ");
         return status;
     }

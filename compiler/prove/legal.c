@@ -23,7 +23,7 @@ static const char *text(const Check *check, const Action *action, char *buffer)
     return buffer;
 }
 
-/* The pass stands already at `before`: twice the same, or a B and also an I or W. */
+/* Reports a pass that is already at `before`: the same pass twice, or a B and also an I or W. */
 static void report_double(Check *check, const Action *pass, uint32_t before)
 {
     char here[TEXT], there[TEXT];
@@ -75,7 +75,7 @@ static bool in_place(Check *check, const Action *pass)
     return true;
 }
 
-/* As the author wrote it, and in which stage of which pipe that is. */
+/* The pass as the author wrote it, and its stage and pipe. */
 static const char *written(const Check *check, const Action *pass, char *buffer)
 {
     const Schedule *schedule = check->schedule;
@@ -90,7 +90,7 @@ static const char *written(const Check *check, const Action *pass, char *buffer)
     return buffer;
 }
 
-/* "here m = 3": the iteration or slot; "" where the source says none. */
+/* "here m = 3": the iteration or slot; "" if the source has neither. */
 static const char *place(const Check *check, const Action *action)
 {
     const Origin *origin = check->schedule->origin;
@@ -98,8 +98,8 @@ static const char *place(const Check *check, const Action *action)
     return here ? here : "";
 }
 
-/* The pass needs the one at `needed` of the same rank. Reports that it comes later; one that never comes is reported as
-   missing. */
+/* Checks that the pass comes after the one at `needed` on the same rank. A needed pass that does not exist at all is
+   reported as missing. */
 static void check_before(Check *check, const Action *pass, uint32_t needed)
 {
     char here[WRITTEN], there[WRITTEN];
@@ -139,7 +139,7 @@ static void check_all_before(Check *check)
 static void take_pass(Check *check, uint32_t position)
 {
     const Action *pass = &check->order->actions[position];
-    if (!in_place(check, pass) || pass->kind == ACTION_U) /* prove_versions looks at it */
+    if (!in_place(check, pass) || pass->kind == ACTION_U) /* prove_versions checks it */
         return;
     const PlacedPipe *pipe = &check->schedule->pipes[pass->pipe];
     const size_t index = pass_index(pipe, pass->stage, pass->microbatch);
@@ -172,7 +172,7 @@ static void take_pass(Check *check, uint32_t position)
     }
 }
 
-/* The next pass after a position, messages skipped. */
+/* The next pass after a position; messages are skipped. */
 static const Action *next_pass(const Order *order, uint32_t position)
 {
     for (uint32_t i = position + 1; i < order->count; i++)
@@ -193,8 +193,8 @@ static void take_overlap(Check *check, uint32_t position)
                         text(check, forward, here));
         return;
     }
-    /* Of one microbatch in one pipe, a stage's backward always follows, near or far, from every forward of a stage no
-       later. */
+    /* Within one microbatch of a pipe, the backward of a stage always depends, directly or not, on the forward of
+       the same and of every earlier stage. */
     if (forward->pipe == backward->pipe && forward->microbatch == backward->microbatch) {
         char there[TEXT];
         check->good = false;
@@ -205,7 +205,8 @@ static void take_overlap(Check *check, uint32_t position)
     }
 }
 
-/* Passes of this rank's stages that never came. One diagnostic a stage and kind: the first missing and how many. */
+/* Reports passes of this rank's stages that do not exist. One diagnostic per stage and kind: the first one missing,
+   and how many. */
 static void report_missing(Check *check, uint32_t number, uint8_t kind, const uint32_t *positions, Span span)
 {
     const PlacedChunk *chunk = &check->schedule->chunks[check->rank][number];
@@ -278,7 +279,7 @@ bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnosti
             const PlacedPipe *pipe = &schedule->pipes[chunk->pipe];
             for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, c, m, pipe->microbatches)) < pipe->microbatches;
                  m++) {
-                /* an I alone: its W is what is missing */
+                /* an I alone: its W is missing */
                 const size_t index = pass_index(pipe, chunk->stage, m);
                 if (table->backward[chunk->pipe][index] != POSITION_NONE &&
                     table->weight[chunk->pipe][index] == POSITION_NONE) {

@@ -17,7 +17,7 @@ static ActionText text_of(const Schedule *schedule, const Action *action)
 
 /* --- messages --- */
 
-/* Where the two ends of a message stand in their orders, by the pass that makes it. */
+/* The positions of the two ends of a message in their orders, by the pass that produces it. */
 typedef struct MessageTable {
     /* [0] activations, [1] gradients; [pipe][stage and microbatch of the producer] */
     uint32_t **sent[2], **received[2];
@@ -26,10 +26,10 @@ typedef struct MessageTable {
 static bool is_send(const Action *action) { return action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B; }
 static bool is_gradient(const Action *action) { return action->kind == ACTION_SEND_B || action->kind == ACTION_RECV_B; }
 
-/* The stages at both ends; false when the message leads out of the pipe. */
+/* The stages at both ends; false if the message leads out of the pipe. */
 static bool message_stages(const PlacedPipe *pipe, const Action *message, uint32_t *producer, uint32_t *consumer)
 {
-    /* the other stage is the next */
+    /* whether the other stage is the next one */
     const bool upwards = message->kind == ACTION_SEND_F || message->kind == ACTION_RECV_B;
     if (message->stage >= pipe->stages || (upwards ? message->stage + 1u >= pipe->stages : message->stage == 0))
         return false;
@@ -49,7 +49,7 @@ static uint32_t *message_entry(const Schedule *schedule, const MessageTable *mes
     return &of[message->pipe][pass_index(pipe, producer, message->microbatch)];
 }
 
-/* One message of a rank: where it leads, whether it comes once and on the right side of its pass. */
+/* Checks one message of a rank: its other end, that it comes once, and that it is on the right side of its pass. */
 static bool check_message(const Schedule *schedule, const PassTable *table, MessageTable *messages, uint32_t rank,
                           uint32_t position, Diagnostics *diagnostics)
 {
@@ -94,7 +94,7 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     return true;
 }
 
-/* The messages that a pass needs at both its ends. */
+/* Checks that both ends of each message that a pass needs exist. */
 static bool check_pass(const Schedule *schedule, const MessageTable *messages, uint32_t rank, const Action *pass,
                        Diagnostics *diagnostics)
 {
@@ -122,7 +122,7 @@ static bool check_pass(const Schedule *schedule, const MessageTable *messages, u
     return good;
 }
 
-/* The k-th message sent on a directed pair of ranks must be the k-th received there. */
+/* The k-th message sent on a directed pair of ranks must be the k-th one received there. */
 static bool check_channels(const Schedule *schedule, const MessageTable *messages, Arena *arena,
                            Diagnostics *diagnostics)
 {

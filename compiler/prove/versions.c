@@ -2,12 +2,12 @@
 
 enum { TEXT = 48 };
 
-/* The weights of a chunk, on the way through its rank's order. */
+/* The weights of a chunk while its rank's order is checked. */
 typedef struct Weights {
     uint32_t newest;     /* version */
-    uint32_t gathered;   /* gradients that no U has taken */
-    const Action *first; /* the backward pass that made the first of them */
-    bool reported;       /* an F without its version: those that follow fail alike */
+    uint32_t gathered;   /* number of gradients that no U has used yet */
+    const Action *first; /* the backward pass that computed the first of them */
+    bool reported;       /* an F without its version was reported; the next ones fail for the same reason */
 } Weights;
 
 typedef struct Check {
@@ -19,8 +19,9 @@ typedef struct Check {
     bool good;
 } Check;
 
-/* Weight stashing (PipeDream, SOSP 2019, section 3.3) gives a microbatch the newest version at its F; a pipe may name
-   another, as for vertical sync (the same section) or double buffering (PipeDream-2BW, ICML 2021, section 3). */
+/* Weight stashing (PipeDream, SOSP 2019, section 3.3) gives a microbatch the newest version at its F. A pipe may
+   name another version, as for vertical sync (the same section) or double buffering (PipeDream-2BW, ICML 2021,
+   section 3). */
 static void take_forward(Check *check, const Action *pass)
 {
     const PlacedPipe *pipe = &check->schedule->pipes[pass->pipe];
@@ -112,7 +113,7 @@ static void check_rank(Check *check, uint32_t chunks)
 
 /* --- copies of a stage: they make each version together --- */
 
-/* The chunk's U that makes a version, from 1; NULL: it makes fewer. */
+/* The chunk's U that makes this version, counted from 1; NULL: the chunk has fewer U. */
 static const Action *update_of(const Check *check, Home home, uint32_t version)
 {
     const Updates *updates = &check->table->updates[home.rank][home.chunk];
@@ -120,8 +121,8 @@ static const Action *update_of(const Check *check, Home home, uint32_t version)
                                                 : NULL;
 }
 
-/* Every version is made by a U on each copy: one without would keep older weights, or the others would wait for it for
-   ever. Where a stage is replicated its gradients are summed before each update (SOSP 2019, section 4). */
+/* Every version needs a U on each copy of the stage: a copy without it would keep older weights, or the others would
+   wait for it forever. The gradients of a replicated stage are summed before each update (SOSP 2019, section 4). */
 static void check_copies(Check *check, uint32_t stage)
 {
     const Schedule *schedule = check->schedule;
@@ -157,7 +158,7 @@ static void check_copies(Check *check, uint32_t stage)
             report_no_gradient(check, copies->homes[0].rank, update_of(check, copies->homes[0], k + 1));
 }
 
-/* All pipes are one where all stages are on one rank (program_reference), and its microbatches use the same
+/* program_reference runs all stages and pipes on one rank, so the microbatches of all pipes must use the same
    versions. */
 static bool pipes_agree(const Schedule *schedule, Diagnostics *diagnostics)
 {
