@@ -56,7 +56,7 @@ static void dump_slots(const Instruction *instruction, FILE *stream)
             fprintf(stream, " %s=%u", slot_name(instruction, operand), instruction->slot[operand->slot]);
 }
 
-/* `action` is NULL of a WAIT. */
+/* `action` is NULL for a WAIT. */
 static void dump_step(const Schedule *schedule, const Instruction *instruction, const Action *action, FILE *stream)
 {
     char text[48] = "wait";
@@ -83,7 +83,7 @@ void dump_plan(const Schedule *schedule, const Program *program, FILE *stream)
     }
 }
 
-/* " (imbalance 14.6 %, order 22.0 %)" of a bubble that has more causes than the order, else "". */
+/* " (imbalance 14.6 %, order 22.0 %)" for a bubble with other causes than the order, else "". */
 static const char *causes_text(const Compilation *c, const Timeline *timeline)
 {
     const BubbleCauses causes = timeline_bubble_causes(&c->schedule, &c->table, timeline, c->arena);
@@ -103,7 +103,7 @@ void put_recipe_proof(const RecipeFound *found, const char *unit, FILE *stream)
         fprintf(stream, " than %.6g%s", found->bound, unit);
 }
 
-/* How `overlap F&B auto` was filled in. */
+/* Prints the result of `overlap F&B auto`. */
 static void describe_recipe(const RecipeFound *found, const char *unit, FILE *stream)
 {
     fprintf(stream, "  overlap F&B auto: the layers of an F&B take %.6g%s; ", found->makespan, unit);

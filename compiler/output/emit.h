@@ -1,7 +1,7 @@
 #ifndef OUTPUT_EMIT_H
 #define OUTPUT_EMIT_H
 
-/* The forms in which a schedule leaves the compiler as text. */
+/* The outputs of dpc as text. */
 
 #include "compiler/compile.h"
 #include "compiler/output/picture.h"
@@ -13,42 +13,41 @@
 /* The order in the text form of torch.distributed.pipelining (see csv.h), without or with its messages. */
 void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
 
-/* One JSON object. schedule, ranks, microbatches, makespan, cost (the largest end-start of a rank), bubble_rate ((cost
-   - work) / cost, with work the mean busy time of a rank), imbalance, order_bubble and messages_time (BubbleCauses).
-   per_rank: start, end, busy, idle (between start and end), peak_activations, slots of each class, messages_sent; where
-   the memory has sizes, bytes; where the costs have them, bytes_sent and peak_memory (schedule/rank_load.h).
-   critical_path: its passes (schedule/critical_path.h) in order, an F&B as one, with rank, start, end and source line.
-   overlap, where components have times and F&Bs a recipe: makespan, compute and comm (how long they are busy), hidden
-   (how much of comm is, by compute). derived_costs, where costs that it uses were not given (costs_put_derived_json).
-   Times in the unit of the costs. */
+/* One JSON object. schedule, ranks, microbatches, makespan, cost (the largest end - start of a rank), bubble_rate
+   ((cost - work) / cost, where work is the mean busy time of a rank), imbalance, order_bubble and messages_time
+   (BubbleCauses). per_rank: start, end, busy, idle (between start and end), peak_activations, slots of each class,
+   messages_sent; bytes if the memory has sizes; bytes_sent and peak_memory if the costs have them
+   (schedule/rank_load.h). critical_path: its passes (schedule/critical_path.h) in order, an F&B as one, with rank,
+   start, end and source line. overlap, if components have times and F&Bs a recipe: makespan, compute and comm (the
+   time that each is busy), hidden (the part of comm that compute hides). derived_costs, if costs that it uses were
+   not given (costs_put_derived_json). Times are in the unit of the costs. */
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
 
-/* The inside of an F&B under the costs of components: how long it takes, how much of its communication is hidden, how
-   far it is from the shortest order, both streams, layer by layer, in characters, and where compute waits. */
+/* The inside of an F&B under the costs of its components: its time, the share of communication that is hidden, the
+   distance from the shortest order, both streams in characters, layer by layer, and what compute waits for. */
 void emit_overlap(const Compilation *compilation, FILE *stream);
-/* One that was predicted beside one that was measured, in the trace at `path`. The schedule has a recipe; times are
-   ms. */
+/* A predicted F&B and a measured one, from the trace at `path`. The schedule has a recipe; times are in ms. */
 void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, const RecipeTimes *measured,
                        const char *path, Arena *arena, FILE *stream);
 
 /* --- pictures of the timeline --- */
 
-/* As papers draw it: rows are ranks, a cell a pass. Below it a second one of the same ranks, unless NULL, over the same
-   time axis, with how much later each rank comes to its end there; then times are ms. `width`: of the picture, in
-   pixels; 0: as wide as its numbers need. */
-enum { SVG_LEAST_WIDTH = 400, SVG_MOST_WIDTH = 30000 }; /* viewers open no wider ones */
+/* The timeline as papers draw it: one row per rank, one cell per pass. `second`, unless NULL, is drawn below it over
+   the same time axis, with the difference between the ends of each rank; then times are in ms. `width` of the
+   picture in pixels; 0: as wide as its numbers need. */
+enum { SVG_LEAST_WIDTH = 400, SVG_MOST_WIDTH = 30000 }; /* viewers cannot open wider ones */
 void emit_svg(const Picture *picture, const Picture *second, uint32_t width, Arena *arena, FILE *stream);
 
-/* In characters: blocks of rows as wide as the terminal, of TEXT_LEAST_WIDTH columns or more. Colours are the 256 that
-   terminals have. */
+/* The timeline in characters: blocks of rows as wide as the terminal, at least TEXT_LEAST_WIDTH columns. Colours are
+   the 256 of terminals. */
 enum { TEXT_LEAST_WIDTH = 40 };
 void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *stream);
 
-/* As Chrome trace events, in the form of dprun --trace. */
+/* The timeline as Chrome trace events, in the form of dprun --trace. */
 void emit_trace(const Picture *picture, Arena *arena, FILE *stream);
 
-/* As one page that needs nothing else: the timeline to be moved about in, with what each pass is and waits for; below
-   it a second one, unless NULL: then both are in milliseconds. */
+/* One page that loads nothing: a timeline that can be moved and enlarged, with what each pass is and waits for. With
+   `second` (unless NULL) below it, both are in milliseconds. */
 void emit_html(const Picture *picture, const Picture *second, Arena *arena, FILE *stream);
 
 #endif

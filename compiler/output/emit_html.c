@@ -1,4 +1,4 @@
-/* One page that loads nothing: the files of page/ with the data of one timeline or two between them. */
+/* One page that loads nothing: the files of page/, and between them the data of one or two timelines. */
 
 #include "compiler/output/emit.h"
 #include "compiler/schedule/critical_path.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The files of the page: what comes before the data, and the script after them. Each ends in a 0. */
+/* The files of the page: the part before the data, and the script after them. Each ends in a 0 byte. */
 extern const char page_begin[], page_end[];
 /* clang-format off */
 #define FILE_OF_PAGE(name) ".incbin \"compiler/output/page/" name "\"\n"
@@ -60,7 +60,7 @@ static void put_placement(const Schedule *schedule, uint32_t variants, FILE *str
             putc(',', stream);
         json_put_text(schedule->pipes[p].name, strlen(schedule->pipes[p].name), stream);
     }
-    fputs("],\n\"chunks\":[", stream); /* of every rank: pipe, stage and shade */
+    fputs("],\n\"chunks\":[", stream); /* per rank: pipe, stage and shade */
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         fputs(r ? ",[" : "[", stream);
         for (uint32_t c = 0; c < schedule->chunk_counts[r]; c++)
@@ -71,14 +71,14 @@ static void put_placement(const Schedule *schedule, uint32_t variants, FILE *str
     putc(']', stream);
 }
 
-/* A pass as the picture has it: a half of an F&B with its share of the time. */
+/* A pass as the picture shows it: a half of an F&B has its share of the time. */
 typedef struct Part {
     const Action *pass;
     double start, end;
     int half; /* of an F&B: 1 or 2; else 0 */
 } Part;
 
-/* The parts of a rank; [order.count] is room enough. */
+/* The parts of a rank; `parts` has room for order.count. */
 static uint32_t parts_of(const Picture *picture, uint32_t rank, Part *parts)
 {
     uint32_t count = 0;
@@ -91,7 +91,7 @@ static uint32_t parts_of(const Picture *picture, uint32_t rank, Part *parts)
     return count;
 }
 
-/* [rank][position]: which pass of its rank it is. */
+/* [rank][position]: the number of the pass on its rank. */
 static uint32_t **number_passes(const Schedule *schedule, Arena *arena)
 {
     uint32_t **numbers = arena_array(arena, schedule->ranks, sizeof *numbers);

@@ -1,4 +1,4 @@
-/* The inside of an F&B in characters: for each layer both streams, to scale. */
+/* The inside of an F&B in characters: both streams of each layer, to scale. */
 
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    COLUMNS = 96,      /* of the longest layer; more where names need them, */
-    COLUMNS_MAX = 160, /* but no more than these: what is too short for its name then stands below */
+    COLUMNS = 96,      /* of the longest layer; more if names need them, */
+    COLUMNS_MAX = 160, /* but at most this; a name that does not fit its span is printed below */
     STREAM_NAME = 12,
 };
 
@@ -33,7 +33,7 @@ static int columns_of(const RecipeTimes *times, double longest)
     return columns;
 }
 
-/* A stream's spans of one layer as cells: a bar where one begins and where it ends, between them its pass and name. */
+/* The spans of a stream in one layer as cells: a bar at its begin and its end, and between them its pass and name. */
 static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t layer, double begin, double scale,
                        FILE *file)
 {
@@ -116,7 +116,7 @@ static void put_wait(const RecipeWait *wait, FILE *stream)
 
 static void put_waits(const Recipe *recipe, const RecipeTimes *times, const char *title, Arena *arena, FILE *stream)
 {
-    static const double shown = 1e-3; /* of the whole time, at least */
+    static const double shown = 1e-3; /* the smallest wait that is printed, as a share of the whole time */
     const double wait = times->makespan - times->busy[RECIPE_COMPUTE];
     if (wait < 1e-9 * times->makespan)
         return;
@@ -138,7 +138,7 @@ static void put_waits(const Recipe *recipe, const RecipeTimes *times, const char
         fprintf(stream, "  %12.6g  in shorter waits and between the kernels of a component\n", rest);
 }
 
-/* What keeping multiprocessors for communication costs. */
+/* Prints the cost of keeping multiprocessors for communication. */
 static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
 {
     const RecipeEntry computes = {.component = RECIPE_ATTENTION}, communicates = {.component = RECIPE_DISPATCH};
@@ -157,7 +157,7 @@ static void put_share(const Recipe *recipe, const Costs *costs, FILE *stream)
 
 static double percent_over(double time, double other) { return 100 * (time / other - 1); }
 
-/* What `overlap F&B auto` has found, and how far the published order is from it. */
+/* Prints what `overlap F&B auto` found, and the distance of the published order from it. */
 static void put_found(const RecipeFound *found, double published, const char *unit, FILE *stream)
 {
     fputs("this order was found by `overlap F&B auto`; ", stream);
@@ -169,8 +169,8 @@ static void put_found(const RecipeFound *found, double published, const char *un
     recipe_put(&found->recipe, "    ", ";", stream);
 }
 
-/* How far a written recipe is from what `overlap F&B auto` finds. It can be shorter, if some of its communication is in
-   compute. */
+/* Prints the distance of a written recipe from the one that `overlap F&B auto` finds. The written one can be shorter
+   if some of its communication is in compute. */
 static void put_distance(double makespan, const RecipeFound *found, const char *unit, FILE *stream)
 {
     const double difference = percent_over(found->makespan, makespan);

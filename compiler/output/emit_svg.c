@@ -1,6 +1,6 @@
-/* The timeline as papers draw it: a row a rank, a cell a pass, an F&B as two cells in one frame. Every cell carries
-   what it shows as data-pass, data-start and data-end, for programs that read the picture. A second timeline stands
-   below the first, over one time axis, with how much later each rank comes to its end there. */
+/* The timeline as papers draw it: one row per rank, one cell per pass, an F&B as two cells in one frame. Every cell
+   has what it shows as data-pass, data-start and data-end, for programs that read the picture. A second timeline is
+   below the first, over the same time axis, with the difference between the ends of each rank. */
 
 #include "compiler/output/emit.h"
 #include "compiler/output/svg_text.h"
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* In pixels; a figure of a paper is this scaled to the width of its page. */
+/* In pixels; a paper scales the figure to the width of its page. */
 enum {
     MARGIN = 12,
     TITLE_LINE = 20,
@@ -22,13 +22,13 @@ enum {
     LEGEND_HEIGHT = 26,
     LEGEND_LINE = 18,
     SWATCH_WIDTH = 20,
-    LEAST_UPDATE = 4, /* a U that takes no time is a bar before its time, behind the pass before it */
-    /* of the time axis: what would be longer with numbers has none and is as wide as a figure: */
+    LEAST_UPDATE = 4, /* a U that takes no time is a bar before its time, over the end of the pass before it */
+    /* of the time axis: a picture that would be wider with numbers has none, and the width of a figure: */
     NUMBERED_WIDTH = 4000,
     FIGURE_WIDTH = 2400,
-    FIGURE_HEIGHT = 760, /* of all rows then, where that leaves them LEAST_ROW */
+    FIGURE_HEIGHT = 760, /* of all rows then, if each row still has LEAST_ROW */
     LEAST_ROW = 8,
-    MOST_WIDTH = 30000, /* what viewers still open; so wide that a mean pass is LEAST_CELL */
+    MOST_WIDTH = 30000, /* the most that viewers can open; the picture may be so wide to give a mean pass LEAST_CELL */
     LEAST_CELL = 2,
     LABEL_HEIGHT = 15,
     NUMBER_SIZE = 14,
@@ -36,13 +36,14 @@ enum {
     MIDDLE_NUMBER = 10,
     LETTER_SIZE = 10,
     TIMELINES_GAP = 16,
-    ERROR_WIDTH = 78, /* behind the rows of a second timeline */
+    ERROR_WIDTH = 78, /* after the rows of a second timeline */
     TITLE_SIZE = 16,
     LEGEND_SIZE = 13,
 };
-static const double cell_width = 28; /* of a mean pass; a small picture has them up to twice as wide */
-static const double tick_width = 70; /* at least, from tick to tick */
-static const double digit_width = 0.64, text_width = 0.56, bold_width = 0.62; /* of a font's size: a wide font's */
+static const double cell_width = 28; /* of a mean pass; up to twice that in a small picture */
+static const double tick_width = 70; /* the least distance between ticks */
+static const double digit_width = 0.64, text_width = 0.56, bold_width = 0.62; /* as shares of the font's size, for a
+                                                                                 wide font */
 
 static const char *const pass_names[] = {[ACTION_F] = "forward",
                                          [ACTION_B] = "backward",
@@ -53,21 +54,21 @@ static const char pair_name[] = "overlapped forward & backward";
 
 typedef struct Drawing {
     const Picture *pictures[2]; /* the second may be NULL */
-    const Picture *picture;     /* the one that is drawn */
+    const Picture *picture;     /* the one being drawn */
     FILE *stream;
-    double wanted;   /* pixels of the picture; 0: as its numbers need */
-    double top;      /* of its rows */
-    double makespan; /* the longer of the two */
-    double shortest; /* pass */
-    double scale;    /* pixels of a unit of time */
-    double cell;     /* pixels of a mean pass */
-    double row, gap; /* pixels of a rank's cells, and below them */
-    bool numbers;    /* in the cells, and letters */
-    double number;   /* pixels of the largest font of a number */
-    double width;    /* of the time axis, or what is above and below it */
+    double wanted;   /* width of the picture in pixels; 0: as its numbers need */
+    double top;      /* of the rows */
+    double makespan; /* the longer one of the two */
+    double shortest; /* time of the shortest pass */
+    double scale;    /* pixels per unit of time */
+    double cell;     /* width of a mean pass in pixels */
+    double row, gap; /* height of a rank's cells, and of the gap below them */
+    bool numbers;    /* whether cells have numbers and letters */
+    double number;   /* largest font size of a number */
+    double width;    /* of the time axis, or of what is above and below it */
     uint32_t digits; /* of the largest number */
     uint32_t variants;
-    bool kinds[ACTION_U + 1]; /* those that occur */
+    bool kinds[ACTION_U + 1]; /* the kinds that occur */
     bool pairs;
     char *titles[2], *words; /* words: the last line of the legend */
 } Drawing;
@@ -100,7 +101,7 @@ static char *title_of(const Picture *picture, Arena *arena)
                         picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
 }
 
-/* How much later the second timeline has something, in hundredths of the first one's makespan. */
+/* How much later something is in the second timeline, in percent of the first one's makespan. */
 static double percent_later(const Drawing *drawing, double first, double second)
 {
     const double makespan = drawing->pictures[0]->times->makespan;
@@ -135,7 +136,7 @@ static char *words_of(const Drawing *drawing, Arena *arena)
     return words;
 }
 
-/* Counts what the current picture has, and adds up how many passes take how long. */
+/* Counts what the current picture has, and adds up the number of passes and their time. */
 static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
 {
     for (uint32_t r = 0; r < drawing->picture->schedule->ranks; r++) {
@@ -152,12 +153,12 @@ static void count_passes(Drawing *drawing, uint64_t *passes, double *busy)
     }
 }
 
-/* The font in which the largest number fits into a cell. */
+/* The font size with which the largest number fits into a cell. */
 static double font_of(const Drawing *drawing, double width) { return (width - 3) / (digit_width * drawing->digits); }
 
 static double least_cell(const Drawing *drawing) { return LEAST_NUMBER * digit_width * drawing->digits + 3; }
 
-/* Cells of the width that their numbers need; `title`: how wide the picture is anyway. */
+/* The width of cells that their numbers need; `title`: the width that the picture has in any case. */
 static double cell_of_numbers(Drawing *drawing, double mean, double title)
 {
     const double makespan = drawing->makespan, least = least_cell(drawing) * mean / drawing->shortest;
@@ -167,7 +168,7 @@ static double cell_of_numbers(Drawing *drawing, double mean, double title)
                             : fmin(fmax(FIGURE_WIDTH * mean / makespan, LEAST_CELL), MOST_WIDTH * mean / makespan);
 }
 
-/* The width of cells and what goes with it. `mean`: what a pass takes. */
+/* Sets the width of cells and what depends on it. `mean`: the time of a mean pass. */
 static void scale(Drawing *drawing, double mean, double title)
 {
     const uint32_t ranks = drawing->picture->schedule->ranks;
@@ -178,7 +179,7 @@ static void scale(Drawing *drawing, double mean, double title)
         drawing->cell = cell_of_numbers(drawing, mean, title);
     }
     drawing->scale = drawing->cell / mean;
-    /* one size in all cells, unless the narrowest ones have room for small numbers only */
+    /* one size in all cells, unless the narrowest ones have room only for small numbers */
     drawing->number = fmin(NUMBER_SIZE, fmax(font_of(drawing, drawing->shortest * drawing->scale), MIDDLE_NUMBER));
     if (!drawing->numbers) {
         const double pitch = fmax(FIGURE_HEIGHT / (double)ranks, LEAST_ROW + 1);
@@ -237,7 +238,7 @@ static void put_style(const Drawing *drawing)
     fputs("</style>\n", drawing->stream);
 }
 
-/* Cells of the same width have numbers of the same size; 0: none fits. */
+/* Cells of the same width have numbers of the same size; 0: no number fits. */
 static int number_size(const Drawing *drawing, double width)
 {
     const int size = (int)fmin(font_of(drawing, width), drawing->number);
@@ -301,7 +302,7 @@ static void put_rank(const Drawing *drawing, uint32_t rank)
     fputs("</g>\n", stream);
 }
 
-/* Where the first timeline has the rank's end, and how far that is from where this one has it. */
+/* Marks the end of the rank in the first timeline, and prints the distance from its end in this one. */
 static void put_error(const Drawing *drawing, uint32_t rank)
 {
     double end[2];
@@ -341,10 +342,10 @@ static void put_axis(const Drawing *drawing, double y)
             drawing->pictures[1] ? ", ms" : "");
 }
 
-/* Entries follow each other, and go on in a further line where the one before is full. */
+/* Entries follow each other, and continue in a new line if one is full. */
 typedef struct Legend {
     const Drawing *drawing;
-    FILE *stream; /* NULL: only to measure it */
+    FILE *stream; /* NULL: only measure */
     double x, y;  /* of the next entry */
 } Legend;
 
@@ -376,7 +377,7 @@ static void put_entry(Legend *legend, const uint8_t *kinds, const uint32_t *vari
     fputs("</text>\n", legend->stream);
 }
 
-/* Returns how high it is. */
+/* Returns its height. */
 static double put_legend(const Drawing *drawing, double y, FILE *stream)
 {
     Legend legend = {.drawing = drawing, .stream = stream, .x = x_of(drawing, 0), .y = y};
@@ -395,14 +396,14 @@ static double put_legend(const Drawing *drawing, double y, FILE *stream)
            LEGEND_HEIGHT - LEGEND_LINE;
 }
 
-/* Returns how high it is, with what it keeps free below it. */
+/* Returns its height, with the space below it. */
 static double put_title(const Drawing *drawing, int number, double top, FILE *stream)
 {
     const SvgLines title = {"title", MARGIN, LABELS_WIDTH + drawing->width, bold_width * TITLE_SIZE, TITLE_LINE};
     return svg_put_lines(&title, drawing->titles[number], top + TITLE_SIZE, stream) + TITLE_GAP;
 }
 
-/* A timeline, title and rows, from `top` on. Returns where it ends. */
+/* Draws a timeline, title and rows, from `top` on. Returns its lower end. */
 static double put_timeline(Drawing *drawing, int number, double top)
 {
     FILE *stream = drawing->stream;

@@ -1,5 +1,5 @@
-/* The modelled timeline in the form of dprun --trace. Sends, receives and what follows the last pass take no time of
-   their own in the model. */
+/* The modelled timeline in the form of dprun --trace. In the model sends, receives and what follows the last pass
+   take no time of their own. */
 
 #include "compiler/output/emit.h"
 #include "runtime/program/trace.h"
@@ -19,12 +19,12 @@ typedef struct Replay {
     const RankProgram *program;
     Arrival *arrivals;   /* [message slots] */
     TraceSpan *spans;    /* [instructions] */
-    double microseconds; /* of a unit of time */
+    double microseconds; /* per unit of time */
     double clock;
 } Replay;
 
-/* When the message of a RECEIVE is there: where it is made, the F of the stage before or the B or I of the one behind
-   has ended. */
+/* The time at which the message of a RECEIVE arrives: when the pass that computes it has ended, the F of the stage
+   before or the B or I of the stage after. */
 static double arrival_of(const Replay *replay, const Instruction *receive)
 {
     const Schedule *schedule = replay->picture->schedule;
@@ -39,7 +39,7 @@ static double arrival_of(const Replay *replay, const Instruction *receive)
            costs_message(replay->picture->times->costs, rank, replay->rank);
 }
 
-/* True when another message is waited for between this instruction and the next pass. */
+/* Whether another message is waited for between this instruction and the next pass. */
 static bool waits_again(const Replay *replay, uint32_t i)
 {
     for (const Instruction *next = &replay->program->instructions[i + 1]; trace_lane(next->opcode) != LANE_COMPUTE;
@@ -49,7 +49,7 @@ static bool waits_again(const Replay *replay, uint32_t i)
     return false;
 }
 
-/* The wait for a message lasts until it is there; the last one before a pass, until the pass starts. */
+/* A wait for a message lasts until it arrives; the last wait before a pass lasts until the pass starts. */
 static double wait_end(Replay *replay, uint32_t i, double next_start)
 {
     Arrival *arrival = &replay->arrivals[replay->program->instructions[i].message];
@@ -91,7 +91,7 @@ static void replay_rank(Replay *replay)
     }
 }
 
-/* The program as dprun runs it, messages posted early. */
+/* The program as dprun runs it, with messages posted early. */
 static Program *as_run(const Program *program, Arena *arena)
 {
     Error error;

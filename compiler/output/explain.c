@@ -6,9 +6,9 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { RANK_COLUMNS = 12 /* of the table of counts; more ranks get further tables */, SOURCE_WIDTH = 48 };
+enum { RANK_COLUMNS = 12 /* of the table of counts; more ranks go into further tables */, SOURCE_WIDTH = 48 };
 
-/* Microbatches in the order in which they come, as long as they go up or down evenly. */
+/* Microbatches in the order in which they run, as long as they ascend or descend evenly. */
 typedef struct Run {
     uint32_t first, last, count;
     int64_t step;
@@ -19,7 +19,7 @@ typedef struct Runs {
     Run *first, *last;
 } Runs;
 
-/* The passes of one kind and chunk, or the F&Bs of two, that a pass of a step became. */
+/* The passes of one kind and chunk, or the F&Bs of two, that one pass of a step became. */
 typedef struct Passes {
     Span span;
     Action example, second; /* second: the backward half of F&Bs */
@@ -27,12 +27,13 @@ typedef struct Passes {
     struct Passes *next;
 } Passes;
 
-/* What a rank makes of a step, or of what belongs to none. */
+/* What a step became on a rank, or the passes that belong to no step. */
 typedef struct Row {
-    const Item *item; /* NULL: of no step */
+    const Item *item; /* NULL: no step */
     uint32_t line, times;
     Passes *first, *last;
-    double start, end, idle, longest; /* longest: the longest wait for another rank, by `waiting` for `awaited` */
+    double start, end, idle, longest; /* longest: the longest wait for another rank, of the pass `waiting` for
+                                         `awaited` */
     const Action *waiting, *awaited;
     uint32_t awaited_rank;
 } Row;
@@ -43,10 +44,10 @@ typedef struct Explainer {
     const Timeline *times;
     Arena *arena;
     FILE *stream;
-    const Item **steps; /* [step_count], also in blocks; in the order of the file */
+    const Item **steps; /* [step_count], those in blocks too; in the order of the file */
     int64_t **counts;   /* [rank][step] */
     uint32_t step_count;
-    Row *rows; /* [step_count + 1]: of one rank; the last for passes of no step */
+    Row *rows; /* [step_count + 1]: of one rank; the last one for passes of no step */
 } Explainer;
 
 /* --- steps --- */
@@ -68,7 +69,7 @@ static uint32_t collect_steps(const Item *items, const Item **steps, uint32_t co
 
 static Row *row_of(Explainer *x, Span span)
 {
-    uint32_t low = 0, high = x->step_count; /* the last step that does not begin behind the span is in [low, high) */
+    uint32_t low = 0, high = x->step_count; /* the last step that does not begin after the span is in [low, high) */
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
         if (x->steps[middle]->span.begin <= span.begin)
@@ -81,7 +82,7 @@ static Row *row_of(Explainer *x, Span span)
     return &x->rows[x->step_count];
 }
 
-/* A step's text on one line, with the n of its word. */
+/* The text of a step on one line, with the n of its word. */
 static const char *step_text(const Explainer *x, const Item *item)
 {
     const char *text = x->c->source->text;
@@ -149,7 +150,7 @@ static double ready_at(const Explainer *x, uint32_t rank, const Action *pass, De
     return timeline_arrival(x->schedule, &x->c->table, x->times, rank, pass, needed);
 }
 
-/* The wait before a pass counts for its row when it is for another rank. */
+/* The wait before a pass counts for its row if it is a wait for another rank. */
 static void add_wait(const Explainer *x, uint32_t rank, Row *row, const Action *pass, double wait)
 {
     Dependence needed;
@@ -189,7 +190,7 @@ static void collect_rank(Explainer *x, uint32_t rank)
     }
 }
 
-/* How often the rank runs each step: of a step in a block, as often as its passes say. */
+/* Counts how often the rank runs each step. The count of a step in a block is that of its passes. */
 static void count_steps(Explainer *x, uint32_t rank, int64_t *values, int64_t *counts)
 {
     Fault fault;
@@ -203,7 +204,7 @@ static void count_steps(Explainer *x, uint32_t rank, int64_t *values, int64_t *c
                     count += run->count;
             counts[s] = count > counts[s] ? count : counts[s];
         }
-    for (const Item *item = x->c->tree->items; item; item = item->next) /* passes that do not exist count there */
+    for (const Item *item = x->c->tree->items; item; item = item->next) /* here passes that do not exist count too */
         if (item->kind == ITEM_STEP && item->value && known)
             evaluate(item->value, values, &counts[row_of(x, item->span) - x->rows], &fault);
 }
@@ -215,7 +216,7 @@ static bool same_counts(const Explainer *x, uint32_t a, uint32_t b)
     return memcmp(x->counts[a], x->counts[b], x->step_count * sizeof **x->counts) == 0;
 }
 
-/* "0, 7" or "0..3, 8": of the ranks, those that are alike. */
+/* "0, 7" or "0..3, 8": the ranks that are alike. */
 static const char *ranks_text(const Explainer *x, const bool *alike)
 {
     const char *text = "";
@@ -297,7 +298,7 @@ static void print_one(const Explainer *x, uint32_t rank, const Action *pass)
     fputs(text, x->stream);
 }
 
-/* Slots in which several passes run, as may happen by mistake. */
+/* Lists slots in which several passes run, which may be a mistake. */
 static void print_shared_slots(const Explainer *x, uint32_t rank)
 {
     const SharedSlots *shared = x->schedule->shared_slots ? &x->schedule->shared_slots[rank] : NULL;
@@ -335,7 +336,7 @@ static void print_rows(const Explainer *x, uint32_t rank)
     }
 }
 
-/* Hand-overs between a chunk and another rank, or, where it is on this one too, another chunk. */
+/* Messages between a chunk and another rank, or another chunk of the same rank. */
 typedef struct Traffic {
     bool sends, keeps, gradients;
     uint32_t chunk, other, count;
@@ -435,7 +436,7 @@ static void print_rank(const Explainer *x, uint32_t rank)
     print_shared_slots(x, rank);
 }
 
-/* As one processor that does one thing at a time issues it. */
+/* Prints the recipe in the order of a device that runs one component at a time. */
 static void print_recipe(const Recipe *recipe, FILE *stream)
 {
     RecipeEntry order[RECIPE_ENTRIES];
@@ -465,7 +466,7 @@ void explain(const Compilation *compilation, const Timeline *times, FILE *stream
             counted(x.schedule->microbatches, "microbatch").text);
     if (x.step_count) {
         int64_t *values = values_new(tree, x.arena);
-        values_for_all(tree, compilation->parameters, values, &fault); /* they can: they were placed */
+        values_for_all(tree, compilation->parameters, values, &fault); /* always true: place has evaluated them */
         x.steps = arena_array(x.arena, x.step_count, sizeof *x.steps);
         collect_steps(tree->items, x.steps, 0);
         x.counts = arena_array(x.arena, ranks, sizeof *x.counts);

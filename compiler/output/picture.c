@@ -23,7 +23,7 @@ bool picture_next(const Picture *picture, uint32_t rank, uint32_t *position, Cel
     return true;
 }
 
-/* Chunks of the rank before `end` that are of the pipe. */
+/* The number of the rank's chunks before `end` that belong to the pipe. */
 static uint32_t chunks_of_pipe(const Schedule *schedule, uint32_t rank, uint32_t end, uint32_t pipe)
 {
     uint32_t count = 0;

@@ -1,6 +1,6 @@
-/* The timeline in characters, as the heads of the files in schedules/ have it: a row a rank; F0 a pass of microbatch 0,
-   F3&b1 an F&B, small letters chunk 1, | a U that takes no time; - while a pass goes on, . while a rank is idle. What
-   does not fit into the width goes on in further blocks of rows. */
+/* The timeline in characters, as at the head of the files in schedules/: one row per rank; F0 is a pass of
+   microbatch 0, F3&b1 an F&B, small letters are chunk 1, | is a U that takes no time, - continues a pass, . is idle
+   time. A timeline that is wider than the terminal continues in further blocks of rows. */
 
 #include "compiler/output/emit.h"
 
@@ -12,8 +12,8 @@
 
 enum {
     LABEL_SIZE = 64,
-    LEAST_BLOCK = 20, /* columns of a block, however narrow the terminal */
-    MOST_BLOCKS = 8,  /* with more than these a page or a picture is easier to read */
+    LEAST_BLOCK = 20, /* columns of a block, even on a narrower terminal */
+    MOST_BLOCKS = 8,  /* with more blocks, a page or a picture is easier to read */
     STYLE_PLAIN = -1,
     STYLE_IDLE = -2,
 };
@@ -24,10 +24,10 @@ typedef struct Screen {
     bool colours, many_chunks;
     uint32_t variants;
     uint32_t unit;        /* columns of the shortest pass: its label and a space */
-    double scale;         /* columns of a unit of time */
+    double scale;         /* columns per unit of time */
     uint32_t columns;     /* of the whole timeline */
-    uint32_t first, last; /* columns [first, last) are this block's */
-    uint64_t unnumbered;  /* passes that had no room for their number */
+    uint32_t first, last; /* columns [first, last) are those of this block */
+    uint64_t unnumbered;  /* passes without room for their number */
     char *text;           /* [last - first] */
     int *style;           /* [last - first] kind * variants + variant */
 } Screen;
@@ -54,10 +54,10 @@ static uint32_t column(const Screen *screen, double time) { return (uint32_t)lro
 
 static uint32_t passes_in(const Cell *cell) { return cell->second ? 2 : 1; }
 
-/* A U that takes no time is a bar behind the pass before it. */
+/* A U that takes no time is a bar after the pass before it. */
 static bool is_update_bar(const Cell *cell) { return cell->first->kind == ACTION_U && cell->end <= cell->start; }
 
-/* So wide that every label fits, unless a few passes are far shorter than the others. */
+/* Makes columns wide enough for every label, unless a few passes are far shorter than the others. */
 static void measure(Screen *screen)
 {
     const Schedule *schedule = screen->picture->schedule;
@@ -105,7 +105,7 @@ static int style_of(const Screen *screen, uint32_t rank, const Action *pass)
                  picture_variant(screen->picture->schedule, screen->variants, rank, pass->chunk));
 }
 
-/* The letters of a cell alone: a number that is cut off would be another number. */
+/* Only the letters of a cell: a truncated number would be another number. */
 static uint32_t cell_letters(const char *label, char *letters)
 {
     uint32_t length = 0;
@@ -135,7 +135,7 @@ static void draw_cell(Screen *screen, uint32_t rank, const Cell *cell)
         length = begin < from ? 0 : cell_letters(label, letters);
         text = letters;
     }
-    /* the last column of a cell stays free, so that cells do not touch; unless the label needs it */
+    /* the last column of a cell stays free, so that cells do not touch, unless the label needs it */
     const uint32_t body = last < end || last == from + length ? last : last - 1;
     for (uint32_t at = from; at < body; at++) {
         const uint32_t i = at - from;
@@ -153,8 +153,8 @@ static void draw_idle(const Screen *screen, uint32_t begin, uint32_t end)
         put(screen, at, '.', STYLE_IDLE);
 }
 
-/* Draws what of a rank is in the block. *next is its first cell that may reach into the block, *free where the one
-   before ended; both go on to the next block. */
+/* Draws the part of a rank that is in the block. *next is the first cell that may reach into the block, *free the
+   end of the one before; both are updated for the next block. */
 static void draw_rank(Screen *screen, uint32_t rank, uint32_t *next, uint32_t *free)
 {
     memset(screen->text, ' ', screen->last - screen->first);
@@ -257,7 +257,7 @@ void emit_text(const Picture *picture, Terminal terminal, Arena *arena, FILE *st
         block = room > screen.unit ? room / screen.unit * screen.unit : room;
     }
     uint32_t blocks = block ? (screen.columns + block - 1) / block : 1;
-    if (blocks > 1 && block > screen.unit) { /* of about the same width */
+    if (blocks > 1 && block > screen.unit) { /* make the blocks about equally wide */
         block = ((screen.columns + blocks - 1) / blocks + screen.unit - 1) / screen.unit * screen.unit;
         blocks = (screen.columns + block - 1) / block;
     }

@@ -21,7 +21,7 @@ void svg_put_text(const char *text, size_t length, FILE *stream)
     }
 }
 
-/* The last blank of text[0..end], if it can be, one that follows punctuation; 0: none. */
+/* The last blank of text[0..end], preferably one after punctuation; 0: none. */
 static size_t break_before(const char *text, size_t end)
 {
     size_t blank = 0;
@@ -32,14 +32,14 @@ static size_t break_before(const char *text, size_t end)
     return blank;
 }
 
-/* How many bytes of the text are its first line. */
+/* The number of bytes in the first line of the text. */
 static size_t line_length(const SvgLines *lines, const char *text)
 {
     const size_t fits = (size_t)fmax(lines->width / lines->character, 8);
     if (strlen(text) <= fits)
         return strlen(text);
     size_t end = break_before(text, fits);
-    if (end == 0) /* a long name: anywhere, but not in the middle of a character */
+    if (end == 0) /* a long name: break anywhere, but not inside a character */
         for (end = fits; ((unsigned char)text[end] & 0xc0) == 0x80;)
             end--;
     return end;

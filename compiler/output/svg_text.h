@@ -5,17 +5,17 @@
 
 #include <stdio.h>
 
-/* With what XML asks for in place of & < > ". */
+/* Writes text with XML's entities for & < > ". */
 void svg_put_text(const char *text, size_t length, FILE *stream);
 
-/* A text in lines of at most `width` pixels, broken at blanks. Lengths in pixels. */
+/* A text in lines of at most `width` pixels, broken at blanks. Lengths are in pixels. */
 typedef struct SvgLines {
-    const char *style; /* its class */
+    const char *style; /* class of the text */
     double x, width;
-    double character, pitch; /* width of a character, from line to line */
+    double character, pitch; /* width of a character, and distance of lines */
 } SvgLines;
 
-/* The first line is at y. Returns how high all are; stream NULL: only that. */
+/* Writes the lines, the first one at y, and returns their height; with stream NULL it only measures. */
 double svg_put_lines(const SvgLines *lines, const char *text, double y, FILE *stream);
 
 #endif

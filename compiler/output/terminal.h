@@ -5,26 +5,26 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* What can be shown on a stream. */
+/* What a stream can show. */
 typedef struct Terminal {
-    uint32_t width; /* in columns; 160 where the stream is no terminal */
+    uint32_t width; /* in columns; 160 if the stream is not a terminal */
     bool colours;   /* a terminal, and NO_COLOR (no-color.org) is not set */
 } Terminal;
 
-/* `width`: what the user asks for; 0: COLUMNS, if it is set, or what the stream has. */
+/* `width`: as the user asks; 0: COLUMNS if it is set, else the width of the terminal. */
 Terminal terminal_of(FILE *stream, uint32_t width);
 
-/* How far long work has come, on a line of its own that is written over and over. */
+/* The progress of long work, on one line that is overwritten. */
 typedef struct ProgressBar {
     FILE *stream; /* NULL: nothing is shown */
     int64_t shown_at;
 } ProgressBar;
 
-/* Shows nothing where the stream is NULL or no terminal. */
+/* Shows nothing if the stream is NULL or not a terminal. */
 ProgressBar progress_bar_of(FILE *stream);
-/* Ten times a second at most. `words` stand behind the numbers. */
+/* Updates the line at most ten times a second. `words` follow the numbers. */
 void progress_bar_show(ProgressBar *bar, uint64_t done, uint64_t all, const char *words);
-/* The line is empty again. */
+/* Clears the line. */
 void progress_bar_clear(ProgressBar *bar);
 
 #endif

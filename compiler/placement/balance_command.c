@@ -5,7 +5,7 @@
 #include "compiler/placement/balance_report.h"
 #include "runtime/base/file.h"
 
-/* The loads' own diagnostics are printed here. */
+/* Reads the loads and prints their diagnostics. */
 static Status read_loads(const BalanceOptions *options, Arena *arena, Table *table, Error *error)
 {
     static const TableCells cells = {.column = "expert", .value = "a load", .least = 0, .most = BALANCE_LOAD_MAX};
@@ -22,7 +22,7 @@ static Status read_loads(const BalanceOptions *options, Arena *arena, Table *tab
     return status;
 }
 
-/* The placement in force, as `before`; its own diagnostics are printed here. */
+/* Reads the current placement into `before` and prints its diagnostics. */
 static Status read_from(const BalanceOptions *options, uint32_t layers, uint32_t *before, Arena *arena, Error *error)
 {
     const BalanceShape *shape = &options->shape;

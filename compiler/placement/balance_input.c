@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* [*begin, *end) without the blanks at its ends. */
+/* Removes the blanks at both ends of [*begin, *end). */
 static void trim(const char *text, uint32_t *begin, uint32_t *end)
 {
     while (*begin < *end && isspace((unsigned char)text[*begin]))
@@ -15,7 +15,7 @@ static void trim(const char *text, uint32_t *begin, uint32_t *end)
         --*end;
 }
 
-/* A decimal number and nothing else. strtod also takes hexadecimal numbers, infinities and NaN. */
+/* Accepts only a decimal number. strtod also accepts hexadecimal numbers, infinities and NaN. */
 static bool parse_number(const char *text, size_t length, double *value)
 {
     char *end;

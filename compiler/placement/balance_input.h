@@ -1,8 +1,8 @@
 #ifndef PLACEMENT_BALANCE_INPUT_H
 #define PLACEMENT_BALANCE_INPUT_H
 
-/* The tables that `dpc balance` reads: a row a line, cells separated by commas. Empty lines and lines that start
-   with # do not count. */
+/* The tables that `dpc balance` reads: one row per line, cells separated by commas. Empty lines and lines that start
+   with # are skipped. */
 
 #include "compiler/source/diag.h"
 
@@ -11,7 +11,7 @@ typedef struct Table {
     Diagnostics *diagnostics;
     uint32_t rows, columns;
     double *values; /* [rows][columns] */
-    Span *cells;    /* the same: where they are */
+    Span *cells;    /* [rows][columns]: their positions */
 } Table;
 
 /* What a cell holds, for messages. */
@@ -22,9 +22,9 @@ typedef struct TableCells {
     bool whole; /* numbers without a fraction */
 } TableCells;
 
-/* Of the source that the table has; the rest is empty. STATUS_BAD_INPUT: the table's diagnostics say why. */
+/* Parses the table's source; the other fields are empty. STATUS_BAD_INPUT: the table's diagnostics say why. */
 Status table_parse(Table *table, const TableCells *cells, Arena *arena);
-/* The same of a file. STATUS_BAD_INPUT without words in `error`: the table's diagnostics have them. */
+/* Reads and parses a file. STATUS_BAD_INPUT without a message in `error`: the table's diagnostics have it. */
 Status table_read(const char *path, const TableCells *cells, Arena *arena, Table *table, Error *error);
 
 #endif

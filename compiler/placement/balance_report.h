@@ -1,7 +1,7 @@
 #ifndef PLACEMENT_BALANCE_REPORT_H
 #define PLACEMENT_BALANCE_REPORT_H
 
-/* What `dpc balance` prints. */
+/* The output of `dpc balance`. */
 
 #include "balance/balance.h"
 
@@ -9,7 +9,7 @@
 
 typedef struct LayerBalance {
     double before, after, bound;
-    double free; /* after, if experts could be twice on a GPU; where distinct */
+    double free; /* balance after, if an expert could be twice on a GPU; with --distinct */
     uint32_t moves;
 } LayerBalance;
 

@@ -1,5 +1,5 @@
-/* The loads of the GPUs before and after: a row a layer, a bar a GPU, all of one scale. Every bar carries what it
-   shows as data-gpu and data-load, for programs that read the picture. */
+/* The loads of the GPUs before and after: one row per layer, one bar per GPU, all to one scale. Every bar has what
+   it shows as data-gpu and data-load, for programs that read the picture. */
 
 #include "compiler/placement/balance_report.h"
 
@@ -18,26 +18,26 @@ enum {
     TITLE_LINE = 20,
     TEXT_SIZE = 13,
     LABELS_WIDTH = 64, /* "layer 60" */
-    VALUES_WIDTH = 96, /* the balance behind a panel */
+    VALUES_WIDTH = 96, /* the balance after a panel */
     HEADS_HEIGHT = 30,
     AXIS_HEIGHT = 24,
     BAR_WIDTH = 16, /* at most */
     LEAST_PANEL = 300,
     MOST_PANEL = 560,
-    ROWS_HEIGHT = 900, /* of all rows, where that leaves them */
+    ROWS_HEIGHT = 900, /* of all rows, if they still have */
     LEAST_ROW = 26,
     MOST_ROW = 110,
     ROW_GAP = 8,
     PANELS = 2,
 };
-static const double bold_width = 0.62, text_width = 0.56; /* of a font's size */
+static const double bold_width = 0.62, text_width = 0.56; /* as shares of the font's size */
 
 typedef struct Drawing {
     const BalancePlan *plan;
-    double *loads[PANELS]; /* [layers][gpus], over the layer's mean */
+    double *loads[PANELS]; /* [layers][gpus], divided by the layer's mean */
     double top;            /* the largest of them */
     double panel, row;     /* width of a panel, height of a layer's bars */
-    double rows;           /* where the first row begins */
+    double rows;           /* the top of the first row */
     const char *heads[PANELS];
     FILE *stream;
 } Drawing;
@@ -48,7 +48,7 @@ static double panel_x(const Drawing *d, int panel) { return MARGIN + LABELS_WIDT
 
 static double row_y(const Drawing *d, uint32_t layer) { return d->rows + layer * (d->row + ROW_GAP); }
 
-/* Loads over the mean, so that layers with more tokens look no different. */
+/* Divides loads by their mean, so that layers with more tokens look the same. */
 static void measure(Drawing *d, Arena *arena)
 {
     const BalancePlan *plan = d->plan;
