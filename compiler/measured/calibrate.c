@@ -52,7 +52,7 @@ static void put_stages(const Calibration *calibration, FILE *stream)
     }
 }
 
-/* The messages as large as the first trace's. */
+/* The messages that are as large as those of the first trace. */
 static Samples typical_messages(const Calibration *calibration)
 {
     Samples all = {0};
@@ -62,7 +62,7 @@ static Samples typical_messages(const Calibration *calibration)
     return all;
 }
 
-/* Traces with messages of different sizes tell latency and bandwidth apart: the line through their means. */
+/* From traces with messages of different sizes: latency and bandwidth are those of the line through their means. */
 static void put_messages(const Calibration *calibration, FILE *stream)
 {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -121,7 +121,8 @@ static void put_costs(const Calibration *calibration, FILE *stream)
     put_messages(calibration, stream);
 }
 
-/* Traces of one machine agree on the passes that they have in common, unless something else slowed one of them down. */
+/* Traces of one machine agree on the passes that they have in common, unless something else slowed one of them down.
+   Notes a trace that differs. */
 static void note_speeds(const Calibration *calibration)
 {
     static const double agree = 1.25;

@@ -39,7 +39,7 @@ static int compare_numbers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Leaves the steps that count: all but the first of several, and of those the `fastest`; 0: all. */
+/* Keeps the steps that count: all but the first one if there are several, and of those the `fastest`; 0: all. */
 static void select_steps(Trace *trace, uint32_t fastest, Arena *arena)
 {
     uint32_t count, *steps = trace_steps_by_makespan(trace, arena, &count);
@@ -96,8 +96,8 @@ static void split_pass(Calibration *calibration, const TraceEvent *pass, bool mi
         calibration->parts[pass->stage][pass->kind] = part;
 }
 
-/* A stage whose F or backward only ever ran in an F&B: what the trace says that this half took; where it does not say,
-   by the rule of thumb that a backward is two forwards and an I is one. */
+/* For a stage whose F or backward only ran inside F&Bs: the time of this half as the trace has it; otherwise by the
+   rule of thumb that a backward takes two forwards and an I takes one. */
 static void split_pairs(Calibration *calibration)
 {
     bool(*missing)[CALIBRATION_KINDS] = arena_array(calibration->arena, calibration->stages, sizeof *missing);
@@ -117,12 +117,12 @@ static void split_pairs(Calibration *calibration)
     }
 }
 
-/* F&B of one kind: the forward of one stage with the B or I of another. */
+/* F&Bs of one kind: the forward of one stage with the B or I of another. */
 typedef struct Pair {
     uint32_t forward, backward;
     uint8_t kind;
-    double time;     /* of one, then the typical one */
-    double parts[2]; /* what its halves take in turn */
+    double time;     /* of one F&B, then the typical time */
+    double parts[2]; /* times of its halves one after the other */
     size_t count;
 } Pair;
 
@@ -138,7 +138,7 @@ static int compare_pairs(const void *left, const void *right)
     return (a->time > b->time) - (a->time < b->time);
 }
 
-/* All F&Bs of the traces. Returns how many there are. */
+/* Lists all F&Bs of the traces and returns their number. */
 static size_t list_pairs(const Calibration *calibration, Pair **listed)
 {
     size_t most = 0, count = 0;
@@ -158,7 +158,7 @@ static size_t list_pairs(const Calibration *calibration, Pair **listed)
     return count;
 }
 
-/* Every kind once. Returns how many there are. */
+/* Lists every kind of F&B once and returns their number. */
 static size_t gather_pairs(const Calibration *calibration, Pair **gathered)
 {
     Pair *pairs;
@@ -182,8 +182,8 @@ static size_t gather_pairs(const Calibration *calibration, Pair **gathered)
     return kinds;
 }
 
-/* An F&B takes the share of one stage of its F and that of another of its backward: the shares that come nearest to all
-   of them, by least squares. Where pairs do not tell two stages apart both keep to the share of all. */
+/* An F&B takes the share of one stage of its F and that of another stage of its backward. Fits the shares to all
+   F&Bs by least squares. If the F&Bs cannot tell two stages apart, both get the share of all. */
 static void fit_shares(Calibration *calibration)
 {
     enum { SWEEPS = 200 };
@@ -221,8 +221,8 @@ static void fit_shares(Calibration *calibration)
         }
 }
 
-/* From the end of the pass that made a message to the end of the wait for it, where the receiver was waiting by then.
- */
+/* The time of a message: from the end of the pass that computed it to the end of the wait for it, if the receiver
+   was already waiting then. */
 static void gather_messages(CalibrationInput *input, Arena *arena)
 {
     const Trace *trace = &input->trace;
@@ -244,7 +244,7 @@ static bool of_one_model(const Trace *trace, const Trace *other)
     return trace->message_bytes <= 0 || other->message_bytes <= 0 || trace->message_bytes == other->message_bytes;
 }
 
-/* After the input's trace has been read. */
+/* Runs after the trace of the input has been read. */
 static Status take_input(Calibration *calibration, CalibrationInput *input, uint32_t fastest, Error *error)
 {
     const Trace *first = &calibration->inputs[0].trace;

@@ -1,10 +1,10 @@
 #ifndef MEASURED_CALIBRATION_H
 #define MEASURED_CALIBRATION_H
 
-/* What passes and messages took in traces of one model. Each gives the passes that it has: 1F1B gives F and B, ZB-H1
-   gives F, I and W, DualPipe F&Bs too; of what several have, all samples count alike. A trace whose messages have
-   another size than the first's is of another model: its passes do not count, its messages tell latency and bandwidth
-   apart. */
+/* The times of passes and messages in traces of one model. Each trace gives the passes that it has: 1F1B gives F and
+   B, ZB-H1 gives F, I and W, DualPipe gives F&Bs too. Samples of the same pass from several traces count alike. A
+   trace whose messages have another size than those of the first one is of another model: its passes do not count,
+   and its messages tell latency and bandwidth apart. */
 
 #include "compiler/measured/trace_read.h"
 
@@ -17,40 +17,42 @@ typedef struct Samples {
 
 typedef struct CalibrationInput {
     Trace trace;
-    bool gives_passes;                    /* of the model that the costs are for */
-    Samples (*passes)[CALIBRATION_KINDS]; /* [stages]; its own */
-    double relative;                      /* time of its passes over that in the first trace; NAN: none are in both */
+    bool gives_passes;                    /* it is of the model that the costs are for */
+    Samples (*passes)[CALIBRATION_KINDS]; /* [stages]; of this trace */
+    double relative;                      /* time of its passes over that in the first trace; NAN: they have no pass
+                                             in common */
     Samples messages;
 } CalibrationInput;
 
-/* What all traces say. Times in ms; NAN: they do not say. */
+/* The samples of all traces. Times are in ms; NAN: not measured. */
 typedef struct Calibration {
     CalibrationInput *inputs; /* [count] */
     int count;
     Arena *arena;
     uint32_t stages;
     Samples (*passes)[CALIBRATION_KINDS]; /* [stages]: of all inputs */
-    /* [stages]: of samples from F&Bs, what part of an F&B they are by rule; 0: the trace says what the halves took */
+    /* [stages]: for samples from F&Bs, the share of the F&B by rule; 0: the trace has the times of the halves */
     double (*parts)[CALIBRATION_KINDS];
-    bool (*paired)[CALIBRATION_KINDS]; /* [stages]: the samples are from F&Bs, as the pass never ran alone */
-    double *shares;                    /* [stages]: what an F&B takes of its halves in turn; NAN: it is in none */
-    size_t *pairs;                     /* [stages]: in how many F&Bs it is */
+    bool (*paired)[CALIBRATION_KINDS]; /* [stages]: the samples are from F&Bs, because the pass never ran alone */
+    double *shares;                    /* [stages]: the time of an F&B as a share of its halves one after the other;
+                                          NAN: the stage is in no F&B */
+    size_t *pairs;                     /* [stages]: the number of F&Bs that it is in */
 } Calibration;
 
-/* From `count` traces, of the `fastest` steps of each; 0: of all. All memory is the arena's. STATUS_BAD_INPUT: a file
-   is no trace, the traces are of different numbers of stages, or a stage has no F. */
+/* From `count` traces, and of each the `fastest` steps; 0: all. The arena owns all memory. STATUS_BAD_INPUT: a file
+   is not a trace, the traces have different numbers of stages, or a stage has no F. */
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error);
 
-/* The same of one trace that has been read. */
+/* The same for one trace that has been read. */
 Status calibration_of(const Trace *trace, uint32_t fastest, Arena *arena, Calibration *calibration, Error *error);
 
 void samples_add(Samples *samples, double value, Arena *arena);
-/* The mean without the tenth at either end; NAN of none. Sorts the samples. A prediction adds up times, for which the
-   median of a skewed sample is too short, and a process that was put off for once should not count. */
+/* The mean without the tenth at either end; NAN without samples. Sorts the samples. A prediction adds up times, for
+   which the median of a skewed sample is too short; and one delay of a process should not count. */
 double samples_typical(const Samples *samples);
 
-/* Typical time of a pass on a stage; of B where it never ran: of I and W. */
+/* The typical time of a pass on a stage; of a B that never ran: the sum of I and W. */
 double calibration_pass(const Calibration *calibration, uint32_t stage, uint8_t kind);
 
 #endif

@@ -43,7 +43,7 @@ Status diff_timeline(const Trace *trace, uint32_t step, const Schedule *schedule
     times->end = arena_array(arena, schedule->ranks, sizeof *times->end);
     times->position = arena_array(arena, schedule->ranks, sizeof *times->position);
     times->makespan = extent.end - extent.start;
-    times->costs = &costs_unit; /* messages took what they took: nothing to add */
+    times->costs = &costs_unit; /* the times already contain the messages */
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         const Order *order = &schedule->orders[r];
         const Action *before = NULL;
@@ -102,7 +102,7 @@ static const Costs *in_milliseconds(const Costs *costs, double unit, Arena *aren
     for (uint32_t s = 0; s < costs->stage_count; s++)
         for (int cost = 0; cost < STAGE_COSTS; cost++)
             scaled->stages[s][cost] = costs->stages[s][cost] * (cost <= COST_FB ? unit : 1);
-    /* bandwidth without a unit is that of the costs, else a second's */
+    /* a bandwidth without a unit is per unit of the costs, else per second */
     const double rate = costs->unit < 0 ? 1e3 / unit : 1;
     for (uint32_t l = 0; l < costs->link_count; l++) {
         scaled->links[l] = costs->links[l];
@@ -139,7 +139,7 @@ void diff_scale(Comparison *comparison, Arena *arena)
 
 static double percent(double error, double of) { return of > 0 ? 100 * error / of : 0; }
 
-/* No -0.000 where sums are not exact. */
+/* Avoids -0.000 where sums are not exact. */
 static double rounded(double time) { return fabs(time) < 5e-4 ? 0 : time; }
 
 static double idle_time(RankTimes times) { return rounded(times.end - times.start - times.busy); }
@@ -174,9 +174,9 @@ static void print_ranks(const Comparison *comparison, FILE *stream)
             comparison->measured.makespan, percent(comparison->measured.makespan - makespan, makespan));
 }
 
-/* What a makespan consists of: the passes of the chain that decides it, and the waits between them. */
+/* The parts of a makespan: the passes on the critical path, and the waits between them. */
 typedef struct Spent {
-    double passes, messages, own; /* own: from a pass to the next of its rank */
+    double passes, messages, own; /* own: from a pass to the next one of its rank */
 } Spent;
 
 static Spent spent_in(const Comparison *comparison, const Timeline *times, Arena *arena)
@@ -220,15 +220,14 @@ static void print_makespan(const Comparison *comparison, Arena *arena, FILE *str
                 trace->ranks, counted(trace->processors, "processor").text, trace->processors, trace->ranks);
 }
 
-/* Where a pass, or an F&B, is not as predicted: how much longer it takes, and how much later than it could it
+/* A pass or F&B that differs from its prediction: how much longer it takes, and how much later than possible it
    begins. */
 typedef struct Deviation {
     uint32_t rank, position;
     double longer, later;
 } Deviation;
 
-/* When the pass at `position`, or the F&B that begins there, could begin: its rank is free and what it needs is
-   made. */
+/* The time at which the pass or F&B at `position` could begin: its rank is free and its inputs are computed. */
 static double ready_time(const Comparison *comparison, const Timeline *times, uint32_t rank, uint32_t position,
                          double free_at)
 {
@@ -273,8 +272,8 @@ static size_t deviations_of(const Comparison *comparison, uint32_t rank, Deviati
     return count;
 }
 
-/* What each half of an F&B took, where the trace tells them apart. Costs predict that each takes its share of the F&B,
-   as the passes take alone; a trace that predicts says nothing. */
+/* Prints the time of each half of an F&B, if the trace tells them apart. Costs predict that each half takes its
+   share of the F&B, in the ratio of the passes alone; a trace as prediction has no times of halves. */
 static void print_halves(const Comparison *comparison, const Deviation *deviation, const TraceEvent *forward,
                          FILE *stream)
 {

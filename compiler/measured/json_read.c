@@ -9,8 +9,8 @@
 
 enum { WINDOW_BYTES = 1 << 18, SLACK_BYTES = 8 };
 
-/* How many of the next 8 bytes of a string stand for themselves, up to the first that ends it, escapes or is a control
-   character. A borrow can only mark bytes that follow a marked one. */
+/* How many of the next 8 bytes of a string are plain, up to the first one that ends it, escapes or is a control
+   character. A borrow can only mark bytes after a marked one. */
 static inline unsigned plain_bytes(const char *text)
 {
     const uint64_t ones = 0x0101010101010101;
@@ -47,14 +47,14 @@ static JsonKind fail(JsonReader *reader, const char *fault)
     return JSON_END;
 }
 
-/* Reads on, keeping what lies from `token` on. A 0 follows the end. False: there is no more. */
+/* Reads more of the file and keeps the text from `token` on. A 0 follows the end. False: the file has ended. */
 static bool more(JsonReader *reader)
 {
     if (reader->over)
         return false;
     size_t kept = (size_t)(reader->end - reader->token);
     const size_t ahead = (size_t)(reader->end - reader->next);
-    if (kept > WINDOW_BYTES / 2) { /* only a string can be so long */
+    if (kept > WINDOW_BYTES / 2) { /* only a string can be this long */
         kept = JSON_TEXT_MAX + ahead;
         memmove(reader->token + JSON_TEXT_MAX, reader->next, ahead);
         reader->cut = true;
@@ -76,7 +76,7 @@ static bool more(JsonReader *reader)
     return got > 0;
 }
 
-/* The next byte that is no space, left where it is; 0: the file has ended. */
+/* The next byte that is not a space, without taking it; 0: the file has ended. */
 static char peek(JsonReader *reader)
 {
     for (;; reader->next++) {
@@ -123,7 +123,7 @@ static char *put_utf8(unsigned code, char *to)
     } else if (code < 0x800) {
         *to++ = (char)(0xc0 | code >> 6);
         *to++ = (char)(0x80 | (code & 0x3f));
-    } else { /* halves of a surrogate pair stay apart: nothing here needs the character */
+    } else { /* halves of a surrogate pair stay separate: nothing here needs the character */
         *to++ = (char)(0xe0 | code >> 12);
         *to++ = (char)(0x80 | (code >> 6 & 0x3f));
         *to++ = (char)(0x80 | (code & 0x3f));
@@ -131,7 +131,7 @@ static char *put_utf8(unsigned code, char *to)
     return to;
 }
 
-/* Resolves the escapes of [text, end) in place and returns the new end; NULL: one is none. */
+/* Resolves the escapes of [text, end) in place and returns the new end; NULL: an escape is wrong. */
 static char *unescape(char *text, const char *end)
 {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -153,7 +153,7 @@ static char *unescape(char *text, const char *end)
     return to;
 }
 
-/* Goes to the closing quote of a string. kept: what lies from `token` on must stay. */
+/* Moves to the closing quote of a string. kept: keep the text from `token` on. */
 static bool find_quote(JsonReader *reader, bool kept, bool *escaped)
 {
     for (;;) {
@@ -176,7 +176,7 @@ static bool find_quote(JsonReader *reader, bool kept, bool *escaped)
     }
 }
 
-/* The string whose opening quote is next. */
+/* Reads the string that begins with the next byte. */
 static bool read_string(JsonReader *reader)
 {
     bool escaped = false;
@@ -200,7 +200,7 @@ static bool is_scalar(char c)
            c == '.';
 }
 
-/* A number or a word. */
+/* Reads a number or a word. */
 static JsonKind read_scalar(JsonReader *reader)
 {
     reader->token = reader->next;
@@ -288,7 +288,7 @@ JsonKind json_next(JsonReader *reader)
     return object ? read_key(reader) : read_value(reader);
 }
 
-/* The bytes that matter where only brackets are counted. */
+/* The bytes that matter when only brackets are counted. */
 static const bool structural[256] = {
     [0] = true, ['"'] = true, ['\n'] = true, ['{'] = true, ['}'] = true, ['['] = true, [']'] = true};
 

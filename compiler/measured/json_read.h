@@ -1,10 +1,10 @@
 #ifndef MEASURED_JSON_READ_H
 #define MEASURED_JSON_READ_H
 
-/* Reads JSON (RFC 8259) as a stream of tokens, in memory that does not grow with the file. The file may be compressed
-   with gzip.
+/* Reads JSON (RFC 8259) as a stream of tokens, in memory that does not grow with the file. The file may be
+   compressed with gzip.
 
-   Beyond the standard it takes words such as NaN and inf for values, which profilers write. It does not look whether
+   Beyond the standard it accepts words such as NaN and inf as values, which profilers write. It does not check that
    text is UTF-8. */
 
 #include "runtime/base/arena.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 
 typedef enum JsonKind {
-    JSON_END, /* of the file, or an error: json_close says which */
+    JSON_END, /* the end of the file, or an error: json_close tells which */
     JSON_OBJECT,
     JSON_OBJECT_END,
     JSON_ARRAY,
@@ -30,35 +30,34 @@ typedef enum JsonKind {
 enum { JSON_DEPTH_MAX = 64, JSON_TEXT_MAX = 4096 };
 
 typedef struct JsonReader {
-    /* The last token's text, without quotes and escapes, until the next call. Not closed by a 0. Of a text longer than
-       128 KiB only the first JSON_TEXT_MAX bytes. */
+    /* The text of the last token, without quotes and escapes, valid until the next call. It does not end in a 0. Of
+       a text longer than 128 KiB it has only the first JSON_TEXT_MAX bytes. */
     const char *text;
     size_t length;
-    int depth;     /* of containers that are open */
-    uint64_t line; /* of the file, from 1 */
+    int depth;     /* number of open containers */
+    uint64_t line; /* in the file, from 1 */
 
-    /* what follows is json_read.c's */
+    /* private to json_read.c */
     const char *path;
     void *file; /* gzFile */
     char *buffer, *next, *end, *token;
-    bool over, cut;              /* the file has been read; the token's text was too long */
-    bool after_key, after_value; /* what the innermost container has just had */
+    bool over, cut;              /* over: the file has been read; cut: the token's text was too long */
+    bool after_key, after_value; /* what came last in the innermost container */
     bool in_object[JSON_DEPTH_MAX];
-    const char *fault; /* what is wrong; NULL: nothing yet */
+    const char *fault; /* the error; NULL: none yet */
 } JsonReader;
 
-/* "-" is standard input. STATUS_BAD_INPUT: it cannot be opened. Close it in any case. */
+/* "-" is standard input. STATUS_BAD_INPUT: the file cannot be opened. Call json_close in any case. */
 Status json_open(JsonReader *reader, const char *path, Arena *arena, Error *error);
 JsonKind json_next(JsonReader *reader);
-/* Goes past the end of the innermost open container. What it passes is only held to have its brackets and quotes in
-   pairs. */
+/* Skips to after the end of the innermost open container. Of the skipped text only brackets and quotes are checked. */
 void json_leave(JsonReader *reader);
-/* Goes past the value whose first token was `kind`, in the same way. */
+/* Skips the value whose first token was `kind`, in the same way. */
 void json_skip(JsonReader *reader, JsonKind kind);
-/* Ends the stream with an error of the caller's: json_next gives JSON_END from now on. */
+/* Ends the stream because of an error that the caller found: json_next returns JSON_END from now on. */
 void json_stop(JsonReader *reader);
-/* STATUS_BAD_INPUT: it was not JSON, or could not be read; FILE:LINE stands in the error. What json_stop stopped is no
-   error of this. */
+/* STATUS_BAD_INPUT: the file was not JSON, or could not be read; the error starts with FILE:LINE. An end by
+   json_stop is not an error here. */
 Status json_close(JsonReader *reader, Error *error);
 
 /* Whether the last token's text is `word`. */
@@ -66,7 +65,7 @@ static inline bool json_is(const JsonReader *reader, const char *word)
 {
     return reader->length == strlen(word) && memcmp(reader->text, word, reader->length) == 0;
 }
-/* The last token's number; NAN where it is none. */
+/* The number of the last token; NAN if it is not a number. */
 double json_number(const JsonReader *reader);
 
 #endif

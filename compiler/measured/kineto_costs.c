@@ -22,7 +22,7 @@ static ComponentTime time_of(const KinetoProfile *profiles, int count, uint8_t s
             if (span->data_end > span->data_start)
                 samples_add(&data, microseconds(span->data_end - span->data_start), arena);
         }
-    const double mean = samples_typical(&times); /* which sorts them */
+    const double mean = samples_typical(&times); /* this sorts them */
     return (ComponentTime){.subject = subject,
                            .count = (uint32_t)times.count,
                            .mean = mean,
@@ -46,7 +46,7 @@ ComponentTimes component_times(const KinetoProfile *profiles, int count, Arena *
     return times;
 }
 
-/* --- words that both outputs have --- */
+/* --- words of both outputs --- */
 
 static void put_name(uint8_t subject, char name[static 32])
 {
@@ -79,7 +79,7 @@ static void put_source(const KinetoProfile *profile, FILE *stream)
     fprintf(stream, "%s", counted(profile->kernels, "kernel").text);
 }
 
-/* Multiprocessors that computing has beside communication; 0: not known. */
+/* The multiprocessors that computation has beside communication; 0: unknown. */
 static uint32_t left_to_compute(const KinetoProfile *profile)
 {
     const uint32_t whole = profile->trace->multiprocessors;
@@ -186,7 +186,7 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
         for (int s = 0; s < RECIPE_STREAMS; s++)
             all.busy[s] += group->busy[s];
     }
-    const double each = 1e-6 / profile->group_count; /* ms of one */
+    const double each = 1e-6 / profile->group_count; /* in ms, per group */
     fprintf(stream, "%s of %s takes %.3f ms%s: compute is busy %.3f ms, ",
             profile->has_pairs ? "an F&B" : "a GPU's part", counted(profile->layers, "layer").text,
             (double)all.end * each, profile->group_count > 1 ? " (mean)" : "", (double)all.busy[RECIPE_COMPUTE] * each);
@@ -200,7 +200,7 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
                 profile->trace->multiprocessors);
 }
 
-/* What the means do not hold. */
+/* Prints what the means do not show. */
 static void put_notes(const KinetoProfile *profile, FILE *stream)
 {
     if (profile->foreign)

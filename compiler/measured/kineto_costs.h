@@ -1,25 +1,25 @@
 #ifndef MEASURED_KINETO_COSTS_H
 #define MEASURED_KINETO_COSTS_H
 
-/* `dpc calibrate --map`: what the components of a layer took in a trace of the PyTorch profiler, as a cost file and as
-   a table. */
+/* `dpc calibrate --map`: the times of the components of a layer in a trace of the PyTorch profiler, as a cost file
+   and as a table. */
 
 #include "compiler/measured/kineto_profile.h"
 
 #include <stdio.h>
 
-/* `dpc calibrate --map`: from `count` traces, each of another rank or time of the same model, to the file `output`
-   ("-": stdout). The table goes to stdout, or where the costs go there, to stderr. STATUS_BAD_INPUT: a trace or the map
-   is wrong, or no kernel is of a component. */
+/* From `count` traces, each of another rank or time of the same model, to the file `output` ("-": stdout). The table
+   goes to stdout, or to stderr if the costs go to stdout. STATUS_BAD_INPUT: a trace or the map is wrong, or no
+   kernel belongs to a component. */
 Status kineto_calibrate(const KinetoMap *map, int count, char *const *paths, const char *output, Arena *arena,
                         Error *error);
 
-/* Mean time, least and greatest of each component, in microseconds. */
+/* Mean, least and greatest time of a component, in microseconds. */
 typedef struct ComponentTime {
     uint8_t subject;
     uint32_t count;
     double mean, least, greatest;
-    double data; /* mean time of the data alone; NAN: no kernel of it moves data */
+    double data; /* mean time of the data alone; NAN: none of its kernels moves data */
 } ComponentTime;
 
 typedef struct ComponentTimes {

@@ -6,7 +6,7 @@ typedef struct Interval {
     int64_t start, end;
 } Interval;
 
-/* Kernels in the order of their starts, those that overlap as one. */
+/* Adds a kernel to the intervals, in the order of starts; overlapping kernels become one interval. */
 static size_t merge(Interval *intervals, size_t count, const KinetoKernel *kernel)
 {
     if (count && kernel->start <= intervals[count - 1].end) {
@@ -61,7 +61,7 @@ static bool same_group(const Placed *a, const Placed *b)
     return a->kernel->device == b->kernel->device && a->resolved->pair == b->resolved->pair;
 }
 
-/* The kernels of one F&B, or without any of one GPU, in the order of their starts. */
+/* Adds the kernels of one F&B, or without F&Bs of one GPU, in the order of their starts. */
 static void add_group(KinetoProfile *profile, const Placed *placed, size_t count, Interval *const *scratch)
 {
     ProfileGroup group = {.start = INT64_MAX, .device = placed->kernel->device};

@@ -1,22 +1,22 @@
 #ifndef MEASURED_KINETO_GROUPS_H
 #define MEASURED_KINETO_GROUPS_H
 
-/* The kernels of a trace as groups: F&Bs, or all that a GPU ran. Part of kineto_profile. */
+/* Puts the kernels of a trace into groups: F&Bs, or everything that a GPU ran. Part of kineto_profile. */
 
 #include "compiler/measured/kineto_join.h"
 #include "compiler/measured/kineto_profile.h"
 
 enum { NO_SPAN = UINT32_MAX };
 
-/* What became of a kernel. */
+/* What is known of a kernel. */
 typedef struct Resolved {
-    uint32_t span;  /* NO_SPAN */
-    uint32_t pair;  /* the F&B's annotation, by number; JOIN_NONE */
+    uint32_t span;  /* or NO_SPAN */
+    uint32_t pair;  /* the number of the F&B's annotation, or JOIN_NONE */
     uint8_t stream; /* RecipeStream */
 } Resolved;
 
-/* Makes the profile's groups and counts what is of no component. resolved: [kernel_count], of the trace's kernels in
-   the order of their devices and starts. */
+/* Makes the profile's groups and counts the kernels that belong to no component. resolved: [kernel_count], for the
+   trace's kernels in the order of their devices and starts. */
 void kineto_make_groups(KinetoProfile *profile, const Resolved *resolved, Arena *arena);
 
 #endif

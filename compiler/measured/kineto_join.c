@@ -41,7 +41,7 @@ static int compare_ranges(const void *left, const void *right)
     return (a->end < b->end) - (a->end > b->end); /* the outer one first */
 }
 
-/* Annotations of a thread lie one within the other: each begins within those that are still open. */
+/* Annotations of a thread are nested: each begins inside those that are still open. */
 static void find_outer(JoinRanges *ranges, uint32_t begin, uint32_t end)
 {
     uint32_t open = JOIN_NONE;
@@ -53,7 +53,7 @@ static void find_outer(JoinRanges *ranges, uint32_t begin, uint32_t end)
     }
 }
 
-/* What the map makes of a name; looked up once. */
+/* The meaning of a name in the map; looked up once. */
 typedef struct NameMeaning {
     bool known;
     const MapRule *rule;

@@ -11,7 +11,7 @@
 
 static const char *const use_suffixes[MAP_USES] = {"", ".first", ".kernel", ".stream", ".data"};
 
-/* Which uses the keys of a subject have. */
+/* Whether a subject can have keys of this use. */
 static bool has_use(unsigned subject, MapUse use)
 {
     if (subject == SUBJECT_COMM)
@@ -122,7 +122,7 @@ bool kineto_map_has_components(const KinetoMap *map)
     return false;
 }
 
-/* Digits at *text for a placeholder at *pattern; both move past it. */
+/* Reads digits at *text for a placeholder at *pattern, and moves both after it. */
 static bool match_number(const char **pattern, const char **text, MapNumbers *numbers)
 {
     static const char stage[] = "{stage}", microbatch[] = "{microbatch}";
@@ -144,7 +144,7 @@ static bool match_number(const char **pattern, const char **text, MapNumbers *nu
 bool kineto_map_matches(const char *pattern, const char *text, MapNumbers *numbers)
 {
     MapNumbers found = {-1, -1};
-    const char *star = NULL, *tried = text; /* the last *, and where what it stands for ends */
+    const char *star = NULL, *tried = text; /* the last *, and the end of the text that it matches */
     while (*text || *pattern) {
         if (*pattern == '*') {
             star = ++pattern;

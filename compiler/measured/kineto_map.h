@@ -22,7 +22,7 @@
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 
-/* What a line is about: a component's pass, a pass of a stage, an F&B, or communication. */
+/* The subject of a line: a component's pass, a pass of a stage, an F&B, or communication. */
 enum {
     SUBJECT_PASS = RECIPE_ENTRIES, /* + ActionKind */
     SUBJECT_FB = SUBJECT_PASS + ACTION_U + 1,
@@ -31,7 +31,7 @@ enum {
     SUBJECT_NONE = SUBJECTS,
 };
 
-/* How a line recognises it. */
+/* How the line recognises its subject. */
 typedef enum MapUse { MAP_ANNOTATION, MAP_FIRST, MAP_KERNEL, MAP_STREAM, MAP_DATA, MAP_USES } MapUse;
 
 typedef struct MapRule {
@@ -45,16 +45,16 @@ typedef struct KinetoMap {
     size_t count, capacity;
 } KinetoMap;
 
-/* The numbers that {stage} and {microbatch} stood for; -1: the pattern has none. */
+/* The numbers at {stage} and {microbatch}; -1: the pattern does not have it. */
 typedef struct MapNumbers {
     int64_t stage, microbatch;
 } MapNumbers;
 
 /* STATUS_BAD_INPUT names file and line. The arena owns what the map points to. */
 Status kineto_map_read(const char *path, Arena *arena, KinetoMap *map, Error *error);
-/* Whether it has lines about components; without, it is about the passes of stages. */
+/* Whether the map has lines about components. Otherwise it is about the passes of stages. */
 bool kineto_map_has_components(const KinetoMap *map);
-/* Whether the text is what the pattern stands for. numbers may be NULL. */
+/* Whether the text matches the pattern. numbers may be NULL. */
 bool kineto_map_matches(const char *pattern, const char *text, MapNumbers *numbers);
 /* The first rule of that use whose pattern the text matches; NULL: none. */
 const MapRule *kineto_map_find(const KinetoMap *map, MapUse use, const char *text, MapNumbers *numbers);

@@ -108,7 +108,7 @@ static int by_rank(const void *left, const void *right)
     return (a->trace.rank > b->trace.rank) - (a->trace.rank < b->trace.rank);
 }
 
-/* Where every file says its rank, each another. */
+/* Sorts the files by rank, if all files have different ranks. */
 static void sort_ranks(RankPasses *ranks, int count)
 {
     for (int i = 0; i < count; i++)
@@ -118,8 +118,8 @@ static void sort_ranks(RankPasses *ranks, int count)
     qsort(ranks, (size_t)count, sizeof *ranks, by_rank);
 }
 
-/* A pass that begins later than its rank was free waited for a message, unless the stage that makes what it needs is on
-   its own rank. */
+/* Whether a pass may have waited for a message: it begins after its rank was free, and the stage that computes its
+   input is on another rank. */
 static bool may_wait(const RankPasses *rank, const Pass *pass)
 {
     if (pass->kind == ACTION_W || pass->kind == ACTION_U || (pass->kind == ACTION_F && pass->stage == 0))

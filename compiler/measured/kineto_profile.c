@@ -8,17 +8,17 @@
 
 enum { NO_GROUP = UINT32_MAX, GRIDS_MAX = 16 };
 
-/* What a map says about the name of a kernel. */
+/* The meaning of a kernel's name in the map. */
 typedef struct NameUse {
     bool known, comm, data;
-    uint8_t subject; /* that only this kernel's name tells */
+    uint8_t subject; /* the component that only has kernels of this name */
 } NameUse;
 
-/* The components of a stream by the cycle of first kernels, or by name. */
+/* A stream whose components are found by the cycle of first kernels, or by name. */
 typedef struct Lane {
-    bool annotated;   /* some kernel has its component by annotation */
-    uint32_t next;    /* of the cycle */
-    uint32_t current; /* span; NO_SPAN */
+    bool annotated;   /* some kernel has its component from an annotation */
+    uint32_t next;    /* index in the cycle */
+    uint32_t current; /* span, or NO_SPAN */
 } Lane;
 
 typedef struct Profiler {
@@ -31,7 +31,7 @@ typedef struct Profiler {
     Resolved *resolved; /* [kernel_count] */
     const MapRule *cycles[RECIPE_STREAMS][RECIPE_ENTRIES];
     uint32_t cycle_counts[RECIPE_STREAMS];
-    bool lanes_given; /* the map says which kernels communicate */
+    bool lanes_given; /* the map names the kernels that communicate */
     uint32_t span_capacity;
 } Profiler;
 
@@ -128,7 +128,7 @@ static void by_annotation(Profiler *profiler, size_t begin, size_t end, Lane *la
     }
 }
 
-/* A kernel that is the next component's first begins it; all that follow are of this component. */
+/* The first kernel of the next component begins it; the kernels that follow belong to it. */
 static void by_cycle(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
 {
     const MapRule *const *cycle = profiler->cycles[resolved->stream];
@@ -142,7 +142,7 @@ static void by_cycle(Profiler *profiler, const KinetoKernel *kernel, Resolved *r
         add_kernel(profiler, lane->current, kernel, resolved);
 }
 
-/* A component lasts until a kernel comes that another has for itself. */
+/* A component lasts until a kernel that only another component has. */
 static void by_name(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
 {
     const unsigned subject = use_of(profiler, kernel->name)->subject;
@@ -184,7 +184,7 @@ static int compare_spans(const void *left, const void *right)
     return (a->subject > b->subject) - (a->subject < b->subject);
 }
 
-/* Drops what is in no F&B, if there are any, and counts the layers of the others. */
+/* Drops spans outside of F&Bs, if there are F&Bs, and counts the layers of the others. */
 static void order_spans(KinetoProfile *profile)
 {
     uint32_t kept = 0, counts[RECIPE_ENTRIES] = {0};
@@ -203,7 +203,7 @@ static void order_spans(KinetoProfile *profile)
     }
 }
 
-/* The grid in which the kernels of communication spend most time. Each of its blocks takes a multiprocessor. */
+/* The grid size in which the kernels of communication spend most time. Each of its blocks takes a multiprocessor. */
 static void find_blocks(Profiler *profiler)
 {
     struct {
@@ -264,7 +264,7 @@ static Status read_cycles(Profiler *profiler, Error *error)
     return STATUS_OK;
 }
 
-/* What the trace has instead: some of its annotations. */
+/* Fails with some of the annotations that the trace has. */
 static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error *error)
 {
     enum { SHOWN = 6 };

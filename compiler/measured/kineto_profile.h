@@ -1,9 +1,9 @@
 #ifndef MEASURED_KINETO_PROFILE_H
 #define MEASURED_KINETO_PROFILE_H
 
-/* What the components of a layer took in a trace of the PyTorch profiler. A kernel's component is that of the
-   annotation in which it was launched; on a stream of a GPU on which no kernel has one, that of its place in the cycle
-   of first kernels; else that of its name (kineto_map.h). */
+/* The times of the components of a layer in a trace of the PyTorch profiler. A kernel belongs to the component of
+   the annotation in which it was launched. On a stream without annotated kernels, its component follows from its
+   position in the cycle of first kernels; else from its name (kineto_map.h). */
 
 #include "compiler/measured/kineto_map.h"
 #include "compiler/measured/kineto_read.h"
@@ -12,20 +12,20 @@
 /* One run of a component: from the start of its first kernel to the end of its last. */
 typedef struct ProfileSpan {
     int64_t start, end;           /* ns */
-    int64_t data_start, data_end; /* of its kernels that move data; equal: it has none */
+    int64_t data_start, data_end; /* of its kernels that move data; equal: there are none */
     uint32_t group;               /* of KinetoProfile.groups */
-    uint32_t layer;               /* how many of this component came before in the group */
+    uint32_t layer;               /* number of spans of this component before it in the group */
     uint8_t subject;
 } ProfileSpan;
 
-/* An F&B on one GPU, or where the trace does not say which kernels are of one, all kernels of a GPU. */
+/* An F&B on one GPU; or, if the trace has no annotations of F&Bs, all kernels of a GPU. */
 typedef struct ProfileGroup {
     int64_t start, end;
-    int64_t busy[RECIPE_STREAMS], both, idle; /* ns; both: streams at once */
+    int64_t busy[RECIPE_STREAMS], both, idle; /* ns; both: both streams at once */
     uint16_t device;
 } ProfileGroup;
 
-/* How the components were found; several of them where streams differ. */
+/* How the components were found. Several bits may be set, because streams differ. */
 enum { FOUND_BY_ANNOTATION = 1, FOUND_BY_CYCLE = 2, FOUND_BY_NAME = 4 };
 
 typedef struct KinetoProfile {
@@ -36,15 +36,17 @@ typedef struct KinetoProfile {
     ProfileGroup *groups;
     uint32_t group_count;
     bool has_pairs;          /* groups are F&Bs */
-    uint32_t layers;         /* of a group: how often its most frequent component ran */
-    uint32_t blocks;         /* of the grids in which communication spends most time: each takes a multiprocessor; 0 */
+    uint32_t layers;         /* of a group: the number of runs of its most frequent component */
+    uint32_t blocks;         /* blocks of the grids in which communication spends most time; each takes a
+                                multiprocessor; 0: unknown */
     unsigned found;          /* FOUND_BY_... */
-    size_t kernels, orphans; /* those without a launch in the trace */
-    size_t foreign;          /* kernels of the groups that are of no component, */
-    int64_t foreign_time;    /* and what they took */
+    size_t kernels, orphans; /* orphans: kernels without a launch in the trace */
+    size_t foreign;          /* kernels of the groups that belong to no component, */
+    int64_t foreign_time;    /* and their time */
 } KinetoProfile;
 
-/* Sorts the trace's kernels and launches. All memory is the arena's. STATUS_BAD_INPUT: no kernel is of a component. */
+/* Sorts the trace's kernels and launches. The arena owns all memory. STATUS_BAD_INPUT: no kernel belongs to a
+   component. */
 Status kineto_profile(const KinetoTrace *trace, const KinetoMap *map, Arena *arena, KinetoProfile *profile,
                       Error *error);
 

@@ -7,7 +7,7 @@
 
 enum { NAME_BYTES = 4096 };
 
-/* What an event is to us. */
+/* How an event is used. */
 typedef enum EventUse { USE_NONE, USE_KERNEL, USE_LAUNCH, USE_ANNOTATION } EventUse;
 
 /* The event that is being read. Numbers < 0: not given. */
@@ -19,7 +19,7 @@ typedef struct Event {
     int64_t process, thread, correlation, stream, device, blocks;
 } Event;
 
-/* A growing array of the arena's. */
+/* An array in the arena that grows. */
 typedef struct List {
     void *items;
     size_t count, capacity;
@@ -30,7 +30,7 @@ typedef struct Reader {
     Arena *arena;
     KinetoTrace *trace;
     List kernels, launches, annotations, names;
-    uint32_t *buckets; /* [bucket_count] of names by hash: number + 1; 0: free */
+    uint32_t *buckets; /* [bucket_count]: hash table of names; number + 1; 0: free */
     size_t bucket_count;
     int64_t base; /* ns */
     Event event;
@@ -133,7 +133,7 @@ static EventUse use_of(const JsonReader *json)
     return USE_NONE;
 }
 
-/* A whole number of at least 0; -1: the token is none. */
+/* A whole number of at least 0; -1: the token is not one. */
 static int64_t whole(const JsonReader *json)
 {
     int64_t value = 0;
@@ -146,8 +146,8 @@ static int64_t whole(const JsonReader *json)
     return json->length ? value : -1;
 }
 
-/* Microseconds with a fraction, exactly, as nanoseconds: a double has too few digits for the time since 1970. -1: none,
-   or more than a century. */
+/* Microseconds with a fraction, converted exactly to nanoseconds: a double has too few digits for the time since
+   1970. -1: not a time, or more than a century. */
 static int64_t nanoseconds(const JsonReader *json)
 {
     enum { DIGITS_MAX = 16 };
@@ -208,7 +208,7 @@ static void read_arguments(JsonReader *json, Event *event)
     }
 }
 
-/* What Chrome's form calls a key of an event. */
+/* The keys of an event in Chrome's form. */
 typedef enum EventKey {
     KEY_OTHER,
     KEY_PHASE,
@@ -241,7 +241,7 @@ static void take_text(const JsonReader *json, char *text, size_t size)
     text[length] = '\0';
 }
 
-/* Its value has come, unless it is a container. */
+/* Stores the value of a key, unless it is a container. */
 static void take_field(Reader *reader, EventKey key, JsonKind kind)
 {
     JsonReader *json = &reader->json;
@@ -275,7 +275,7 @@ static void read_event(Reader *reader)
         const EventKey key = event_key(json);
         take_field(reader, key, json_next(json));
         if ((key == KEY_CATEGORY && event->use == USE_NONE) || (key == KEY_PHASE && event->phase != 'X')) {
-            json_leave(json); /* most events of a trace: calls of PyTorch's operators */
+            json_leave(json); /* most events of a trace are calls of PyTorch's operators */
             return;
         }
     }
@@ -329,7 +329,7 @@ static void read_device(Reader *reader)
     }
 }
 
-/* The first of the machine's devices; the others are taken to be like it. */
+/* Reads the first device of the machine; the others are assumed to be the same. */
 static void read_devices(Reader *reader)
 {
     JsonKind kind = json_next(&reader->json);
@@ -367,7 +367,7 @@ static void read_top(Reader *reader, JsonKind kind)
     }
 }
 
-/* Times within the file are since its base. */
+/* Adds the base of the file to its times. */
 static void add_base(KinetoTrace *trace, int64_t base)
 {
     if (base <= 0 || base > (int64_t)3e18)

@@ -1,9 +1,9 @@
 #ifndef MEASURED_KINETO_READ_H
 #define MEASURED_KINETO_READ_H
 
-/* A trace of the PyTorch profiler (Kineto's Chrome form), read as a stream. Kept are its kernels, what launched them,
-   and its annotations: some tens of bytes each. Times are nanoseconds, of the clock of the machine's epoch where the
-   trace says its base. */
+/* A trace of the PyTorch profiler (Kineto's Chrome form), read as a stream. It keeps the kernels, their launches,
+   and the annotations, a few tens of bytes each. Times are in nanoseconds, since the epoch of the machine's clock if
+   the trace has its base. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/status.h"
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A kernel, or a copy or a setting of memory, on a stream of a GPU. */
+/* A kernel, or a copy or fill of memory, on a stream of a GPU. */
 typedef struct KinetoKernel {
     int64_t start, end;
     uint32_t name;        /* of KinetoTrace.names */
@@ -26,7 +26,7 @@ typedef struct KinetoLaunch {
     uint32_t correlation, process, thread;
 } KinetoLaunch;
 
-/* A record_function of the user's. */
+/* A record_function of the user. */
 typedef struct KinetoAnnotation {
     int64_t start, end;
     uint32_t name, process, thread;
@@ -40,16 +40,16 @@ typedef struct KinetoTrace {
     size_t kernel_count, launch_count, annotation_count;
     const char **names; /* [name_count], each once, printable */
     uint32_t name_count;
-    size_t incomplete;        /* kernels, launches and annotations without a time: left out */
-    int64_t rank, world;      /* of distributedInfo; -1: not given */
+    size_t incomplete;        /* kernels, launches and annotations without a time; they are left out */
+    int64_t rank, world;      /* from distributedInfo; -1: not given */
     uint32_t multiprocessors; /* of device 0; 0: not given */
     const char *device;       /* its name; "": not given */
 } KinetoTrace;
 
-/* All memory is the arena's. STATUS_BAD_INPUT names the file and what is wrong with it, and where. */
+/* The arena owns all memory. STATUS_BAD_INPUT names the file, the position and what is wrong. */
 Status kineto_read(const char *path, Arena *arena, KinetoTrace *trace, Error *error);
 
-/* Widens an interval so that the kernel lies in it. */
+/* Widens an interval to contain the kernel. */
 static inline void kernel_widen(int64_t *start, int64_t *end, const KinetoKernel *kernel)
 {
     *start = kernel->start < *start ? kernel->start : *start;

@@ -11,7 +11,7 @@
 
 enum { TEXT_BYTES = 96, DEPTH_MAX = 32 };
 
-/* What a container of the JSON text is. */
+/* The kinds of containers in the JSON text. */
 typedef enum Where { OTHER, TOP, ABOUT, MICROBATCHES, EVENTS, EVENT, ARGUMENTS, HALVES } Where;
 
 typedef enum Key {
@@ -75,7 +75,7 @@ typedef struct Reader {
     int depth;
     Key key;
     uint64_t number;      /* of the event */
-    double numbers[KEYS]; /* of the event; NAN: not given; of its halves the first */
+    double numbers[KEYS]; /* of the event; NAN: not given */
     char texts[KEYS][TEXT_BYTES];
 } Reader;
 
@@ -100,7 +100,7 @@ static bool read_number(const char **text, uint32_t limit, uint32_t *value)
     return errno == 0 && number < limit;
 }
 
-/* "3F5", "p1:3F5", "4RECV_F5" up to a & or the end. */
+/* Reads "3F5", "p1:3F5", "4RECV_F5" up to a & or the end. */
 static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
 {
     uint32_t pipe = 0, stage;
@@ -117,7 +117,7 @@ static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
     event->kind = kind;
     event->pipe = (uint16_t)pipe;
     event->stage = (uint16_t)stage;
-    if (kind == ACTION_U) /* they count from 1 */
+    if (kind == ACTION_U) /* versions count from 1 */
         return read_number(text, PROGRAM_MICROBATCHES_MAX + 1, &event->microbatch) && event->microbatch > 0;
     return kind < ACTION_KINDS && read_number(text, trace->microbatches[pipe], &event->microbatch);
 }
@@ -133,7 +133,7 @@ static void append(Reader *reader, const TraceEvent *event)
     trace->events[trace->count++] = *event;
 }
 
-/* Passes, and waits for messages that are received. */
+/* Keeps passes, and waits for messages. */
 static int take_event(Reader *reader)
 {
     const Trace *trace = reader->trace;
@@ -235,7 +235,7 @@ static int on_key(Reader *reader, const char *text, size_t length)
     return 1;
 }
 
-/* A number about the whole trace; it must be whole, too, where it counts something. */
+/* Stores a number about the whole trace; a count must be a whole number. */
 static int take_about(Reader *reader, double value)
 {
     Trace *trace = reader->trace;
@@ -245,7 +245,7 @@ static int take_about(Reader *reader, double value)
                                                           : 1e18;
     if (reader->key == KEY_OTHER || reader->key == KEY_SCHEDULE || reader->key == KEY_SOURCE)
         return 1;
-    if (trace->count) { /* which are within what it said before */
+    if (trace->count) { /* events that were read before must fit in these limits */
         error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData stands once more behind events", trace->path);
         return 0;
     }
@@ -309,7 +309,7 @@ static int on_text(Reader *reader, const char *text, size_t length)
     return 1;
 }
 
-/* 0: an error was set. */
+/* Returns 0 after setting an error. */
 static int take_token(Reader *reader, JsonKind kind, const char *text, size_t length)
 {
     switch (kind) {
@@ -343,7 +343,7 @@ static int compare_steps(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Which of the steps it is; all events are of one. */
+/* The index of a step among the trace's steps. */
 static uint32_t step_number(const Trace *trace, uint32_t step)
 {
     const uint32_t *found = bsearch(&step, trace->steps, trace->step_count, sizeof step, compare_steps);
@@ -389,7 +389,7 @@ Status trace_read(const char *path, Arena *arena, Trace *trace, Error *error)
     return STATUS_OK;
 }
 
-/* --- looking things up --- */
+/* --- lookups --- */
 
 TraceStep trace_step_events(const Trace *trace, uint32_t step)
 {
