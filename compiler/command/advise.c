@@ -13,7 +13,7 @@ static int compare_numbers(double a, double b)
     return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)) ? 0 : a < b ? -1 : 1;
 }
 
-/* The better one first: less time, then less memory, fewer copies of the weights, fewer messages. */
+/* Compares two rows: less time comes first, then less memory, fewer copies of the weights, fewer messages. */
 static int by_merit(const void *left, const void *right)
 {
     const CompareRow *a = left, *b = right;
@@ -32,13 +32,13 @@ static int by_merit(const void *left, const void *right)
 
 enum { UNTRIED_NAMED = 3, CHUNKS_MAX = 8, COPIES_MAX = 2 };
 
-/* What the attempts with one file came to. */
+/* The result of all attempts with one file. */
 typedef struct Outcome {
-    const CompareRow *best;    /* NULL: none can be taken */
-    const CompareRow *exceeds; /* the limit of memory, by the least */
-    const char *excluded;      /* why it is none to advise, or not without --allow */
-    const char *reason;        /* of the first attempt that has one */
-    const char *untried;       /* the first parameters for which there was no time */
+    const CompareRow *best;    /* NULL: no attempt can be advised */
+    const CompareRow *exceeds; /* of the attempts above the memory limit, the one that exceeds it least */
+    const char *excluded;      /* the reason why it is not advised, or only with --allow */
+    const char *reason;        /* the reason of the first attempt that has one */
+    const char *untried;       /* the first parameters that were not tried in time */
     uint32_t untried_count;
     const char *diagnostics; /* of the file's own parameters */
 } Outcome;
@@ -61,7 +61,7 @@ static void add_untried(Outcome *outcome, const Attempt *attempt, Arena *arena)
     outcome->untried_count++;
 }
 
-/* What is limited: bytes, or activations of 1/ranks of the model. */
+/* The limited quantity: bytes, or activations of 1/ranks of the model. */
 static double needs(const Options *options, const CompareRow *row)
 {
     return options->memory.limit ? row->memory : (double)row->peak * row->ranks / row->stages;
@@ -77,8 +77,8 @@ static const char *excess_text(const Options *options, const CompareRow *row, Ar
                         bytes_text((double)limits->limit, arena));
 }
 
-/* Parameters of which more is always better, if only time counts, are not carried to extremes: chunks that nobody has
-   layers for, nor replicas where no limit of memory says how many are possible. */
+/* More is always better for some parameters if only time counts. They stay within bounds: not more chunks than a
+   model has layers for, and not more replicas than usual unless a memory limit says how many are possible. */
 static bool is_extreme(const Options *options, const Attempt *attempt)
 {
     const CompareRow *row = &attempt->row;
@@ -154,7 +154,7 @@ static int by_name(const void *left, const void *right)
     return strcmp(((const CompareRow *)left)->name, ((const CompareRow *)right)->name);
 }
 
-/* Adds what came of a file to the rows, or to those that are left out. */
+/* Adds the result of a file to the rows, or to those that are left out. */
 static Status add_outcome(const Trials *trials, const Contender *contender, Arena *arena, CompareRow *rows,
                           size_t *row_count, CompareRow *left_out, size_t *left_out_count)
 {

@@ -9,7 +9,7 @@
 
 /* --- the command that compiles a row --- */
 
-/* Quotes the text for a shell, if a shell would split or change it. */
+/* Quotes the text if a shell would split or change it. */
 static const char *quoted(const char *word, Arena *arena)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./=,:@%+-";
@@ -21,13 +21,13 @@ static const char *quoted(const char *word, Arena *arena)
     return arena_format(arena, "%s%s'", text, word);
 }
 
-/* Of how many stages the costs are. */
+/* The number of stages that the costs are for. */
 static uint32_t costs_stages(const Options *options, bool *assumed)
 {
     return trial_costs_stages(&options->costs, (uint32_t)options->parameters.ranks, assumed);
 }
 
-/* Searches go by the costs (CompareRow.searched): they are part of the schedule then. */
+/* The result of a search depends on the costs (CompareRow.searched), so the command needs them. */
 static const char *costs_text(const Options *options, const CompareRow *row, Arena *arena)
 {
     const char *text = "";

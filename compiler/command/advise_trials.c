@@ -19,7 +19,7 @@
 typedef struct Work {
     Trials *trials;
     ProgressBar progress;
-    pthread_mutex_t mutex; /* of all that follows */
+    pthread_mutex_t mutex; /* protects the fields below */
     size_t next, done;
 } Work;
 
@@ -127,8 +127,8 @@ static Status try_parameters(const Options *options, Attempt *attempt, const Par
     return status;
 }
 
-/* What a search is told that has been told too much: as much less as it needed more than the limit, the weights apart.
- */
+/* The next memory to give a search whose program exceeds the limit: less by as much as the program exceeds the
+   limit, leaving the weights aside. */
 static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t told)
 {
     const double fixed = given->has_sizes ? (double)given->weights * row->copies : 0;
@@ -138,8 +138,8 @@ static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t t
     return share > 0 && share < 1 ? (int64_t)((double)told * share) : told / 2;
 }
 
-/* Looks for the most memory that `order auto` can be told so that the program keeps the limit: where it should be,
-   beside that, and then by halves. */
+/* Searches the most memory for `order auto` with which the program keeps the limit: the expected value, its
+   neighbours, then by bisection. */
 static void fit_memory(const Options *options, Attempt *attempt)
 {
     const Contender *contender = attempt->contender;
@@ -150,14 +150,15 @@ static void fit_memory(const Options *options, Attempt *attempt)
     if (!values_for_all(contender->tree, &parameters, values, &fault))
         return;
     int64_t fits = 0, exceeds = values[knob->slot], next = less_memory(&options->memory, &attempt->row, exceeds);
-    parameters.capacity = parameters.count; /* what is set from here on goes into an array of its own */
+    parameters.capacity = parameters.count; /* copied when it grows, so that values set from here on go into an array
+                                               of its own */
     parameters_set(&parameters, &attempt->arena, knob->name.symbol->text, exceeds);
     for (int tries = 0; exceeds - fits > 1 && !stopped; tries++) {
         CompareRow row;
         next = next <= fits ? fits + 1 : next >= exceeds ? exceeds - 1 : next;
         parameters.others[parameters.count - 1].value = next;
         const bool runs = try_parameters(options, attempt, &parameters, &row) == STATUS_OK && !row.reason;
-        *(runs && !row.fits ? &exceeds : &fits) = next; /* with too little it does not run */
+        *(runs && !row.fits ? &exceeds : &fits) = next; /* with too little memory it does not run */
         next = tries ? fits + (exceeds - fits) / 2 : runs && !row.fits ? next - 1 : next + 1;
         if (runs && (row.fits || !attempt->row.fits))
             attempt->row = row;
@@ -177,7 +178,7 @@ static void try_attempt(const Options *options, Attempt *attempt)
         attempt->status =
             try_parameters(options, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
     }
-    attempt->finished = !stopped; /* else a search has not come to its end */
+    attempt->finished = !stopped; /* otherwise a search was interrupted */
 }
 
 /* --- all of them --- */
@@ -207,8 +208,8 @@ static Attempt *add_attempt(Trials *trials, Contender *contender, size_t candida
 
 static bool is_searched(const Contender *contender) { return contender->tree && contender->tree->order; }
 
-/* Candidates of those that search, or of the others, from one to another: of each contender in turn, so that all come
-   to their likely ones in time. */
+/* Adds candidates first..last of the schedules that search, or of the others. It takes the contenders in turn, so
+   that the likely values of each are tried in time. */
 static void add_candidates(Trials *trials, bool searched, size_t first, size_t last)
 {
     for (size_t candidate = first; candidate < last; candidate++)
@@ -225,7 +226,7 @@ bool trials_exclude(const Options *options, const CompareRow *row)
     return (row->asynchronous && !options->allow_async) || (!options->allow_naive && strcmp(row->name, "naive") == 0);
 }
 
-/* What is wrong with its own parameters, or not allowed, is not tried with others. */
+/* A schedule that is wrong with its own parameters, or not allowed, is not tried with others. */
 static void exclude(Trials *trials)
 {
     for (size_t i = 0; i < trials->attempt_count; i++) {
@@ -235,7 +236,7 @@ static void exclude(Trials *trials)
     }
 }
 
-/* What searches and exceeds the limit may fit it with less. */
+/* A searched schedule that exceeds the limit may fit with less memory. */
 static void add_fitting(Trials *trials)
 {
     const size_t count = trials->attempt_count;
@@ -251,7 +252,7 @@ static void add_fitting(Trials *trials)
     }
 }
 
-/* First one of each file, which tells what it is, then the others, then those that take the longest. */
+/* Tries first one candidate of each file, which shows its kind; then the others; then those that take the longest. */
 static void try_in_turn(Work *work)
 {
     Trials *trials = work->trials;
@@ -265,10 +266,10 @@ static void try_in_turn(Work *work)
     on_all_cores(work_on, work, trials->attempt_count - work->next);
 }
 
-/* Until the time is up or ctrl-C; once more, it ends dpc as usual. */
+/* Runs until the time is up or ctrl-C; a second ctrl-C ends dpc as usual. */
 static void try_all(Trials *trials)
 {
-    enum { QUIET = 900000000 }; /* what takes less than a second shows no progress */
+    enum { QUIET = 900000000 }; /* work of less than a second shows no progress */
     Work work = {.trials = trials, .progress = progress_bar_of(stderr), .mutex = PTHREAD_MUTEX_INITIALIZER};
     struct sigaction action = {.sa_handler = stop, .sa_flags = (int)SA_RESETHAND | SA_RESTART}, before;
     sigemptyset(&action.sa_mask);
@@ -292,7 +293,7 @@ Status trials_run(const Options *options, Arena *arena, Trials *trials, Error *e
     TRY(open_contenders(trials, arena, error));
     TRY(check_taken(trials, error));
     for (size_t i = 0; i < trials->contender_count; i++)
-        most += 2 * trials->contenders[i].candidates.count; /* each may get one that fits memory */
+        most += 2 * trials->contenders[i].candidates.count; /* each may get another one that fits memory */
     trials->attempts = arena_array(arena, most, sizeof *trials->attempts);
     try_all(trials);
     return STATUS_OK;

@@ -1,7 +1,7 @@
 #ifndef COMMAND_ADVISE_TRIALS_H
 #define COMMAND_ADVISE_TRIALS_H
 
-/* What dpc advise tries: files, each with several values of its parameters. */
+/* The attempts of dpc advise: files, each with several values of its parameters. */
 
 #include "compiler/command/candidates.h"
 #include "compiler/command/options.h"
@@ -10,7 +10,7 @@
 /* A file. */
 typedef struct Contender {
     Source source;
-    const Ast *tree; /* NULL: an order, or it does not parse */
+    const Ast *tree; /* NULL: an order, or the file does not parse */
     Candidates candidates;
     Error unreadable;
     bool excluded; /* by its first attempt */
@@ -20,7 +20,7 @@ typedef struct Contender {
 typedef struct Attempt {
     Contender *contender;
     size_t candidate;
-    bool fits_memory; /* `order auto` is told what fits the limit */
+    bool fits_memory; /* `order auto` gets memory that fits the limit */
     bool finished;
     Status status;
     CompareRow row;
@@ -38,14 +38,14 @@ typedef struct Trials {
     TrialsEnd end;
 } Trials;
 
-/* All schedules that come with dpc and all inputs, several at once on the machine's cores, for the options' seconds at
-   most, or until ctrl-C. Attempts for which there was no time are not finished. STATUS_BAD_USAGE: there is nothing to
-   try, or nothing has a parameter that was given. On a terminal stderr shows how far it is where that takes longer than
-   a second. */
+/* Tries all schedules that come with dpc and all inputs, several at once on the machine's cores, until the options'
+   seconds have passed or ctrl-C. Attempts that were not reached in time are not `finished`. STATUS_BAD_USAGE: there
+   is nothing to try, or no schedule has a given parameter. If it takes longer than a second, a terminal on stderr
+   shows the progress. */
 Status trials_run(const Options *options, Arena *arena, Trials *trials, Error *error);
 void trials_free(Trials *trials);
 
-/* Whether the row is one that --allow has to ask for. */
+/* Whether the row is tried only with --allow. */
 bool trials_exclude(const Options *options, const CompareRow *row);
 
 #endif

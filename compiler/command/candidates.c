@@ -3,9 +3,9 @@
 #include <string.h>
 
 enum {
-    PARAMETERS_MAX = 4, /* that are varied; further ones keep the file's values */
+    PARAMETERS_MAX = 4, /* number of varied parameters; further ones keep the file's values */
     VALUES_MAX = 12,
-    LARGEST = 1 << 30, /* value that is varied */
+    LARGEST = 1 << 30, /* the largest value that is varied */
 };
 
 typedef struct Maker {
@@ -15,7 +15,7 @@ typedef struct Maker {
     const Item *varied[PARAMETERS_MAX];
     uint32_t varied_count;
     int64_t *values;                  /* by slot */
-    Parameter chosen[PARAMETERS_MAX]; /* [chosen_count]: what -D has to say */
+    Parameter chosen[PARAMETERS_MAX]; /* [chosen_count]: the values for -D */
     uint32_t chosen_count, changed;   /* changed: values that are not the file's own */
     Candidates made;
 } Maker;
@@ -53,10 +53,10 @@ static bool is_varied(const Maker *maker, const Item *item)
     return false;
 }
 
-/* The file's own value first, then others, those first that are likely. Returns how many. */
+/* Writes the file's own value, then others, the likely ones first. Returns their number. */
 static size_t values_near(const Maker *maker, const Item *item, int64_t own, int64_t values[VALUES_MAX])
 {
-    static const size_t most[PARAMETERS_MAX + 1] = {1, VALUES_MAX, 6, 4, 3}; /* by how many are varied */
+    static const size_t most[PARAMETERS_MAX + 1] = {1, VALUES_MAX, 6, 4, 3}; /* by the number of varied parameters */
     const bool large = own < -LARGEST || own > LARGEST;
     const int64_t n = large ? 0 : own; /* 4 * own may be too large for an int64_t */
     const int64_t near[VALUES_MAX] = {own, 2 * n, n / 2, 3 * n / 2, 1, 3, 4 * n, 2, 4, 6, 8, 0};
@@ -104,7 +104,7 @@ static void choose_value(Maker *maker, const Item *item, bool own_only)
     }
 }
 
-/* From an item of the file on. Its requires are asked only of values that are not all its own. */
+/* Chooses values from an item of the file on. Requires are checked only if some value is not the file's own. */
 static void choose(Maker *maker, const Item *item, bool own_only)
 {
     Fault fault;

@@ -29,7 +29,7 @@ static bool skip(const char **next, const char *text)
     return there;
 }
 
-/* a, a..b or a..b..step at `next`, which goes on behind it; b may be a number of times the ranks. */
+/* Reads a, a..b or a..b..step at `next` and moves `next` after it; b may be a multiple of the ranks. */
 static bool read_range(const char **next, SweepRange *range)
 {
     range->step = 1;
@@ -48,15 +48,15 @@ static bool read_range(const char **next, SweepRange *range)
            (range->first >= 0 || range->last <= INT64_MAX + range->first);
 }
 
-/* How many numbers the range has with so many ranks. */
+/* How many numbers the range has with this many ranks. */
 static uint64_t count_of(const SweepRange *range, int64_t ranks)
 {
     const int64_t last = range->times_ranks ? range->last * ranks : range->last;
     return last < range->first ? 0 : (uint64_t)(last - range->first) / (uint64_t)range->step + 1;
 }
 
-/* All of them with so many ranks, or with all numbers of ranks where nothing goes by these. False: more than can be
-   counted. */
+/* Counts the combinations with this many ranks, or with all numbers of ranks if no range depends on them. False:
+   overflow. */
 static bool count_with(const Sweep *sweep, int64_t ranks, uint64_t *count)
 {
     *count = 1;

@@ -1,7 +1,7 @@
 #ifndef COMMAND_COMBINATIONS_H
 #define COMMAND_COMBINATIONS_H
 
-/* What --sweep NAME=A..B,... goes through. */
+/* The combinations of --sweep NAME=A..B,... */
 
 #include "compiler/tree/values.h"
 
@@ -10,29 +10,29 @@ enum { SWEEP_RANGES_MAX = 16 };
 typedef struct SweepRange {
     const char *name; /* "ranks", "microbatches" or a param of the file */
     int64_t first, last, step;
-    bool times_ranks; /* last: so many times the ranks */
+    bool times_ranks; /* `last` is a multiple of the ranks */
 } SweepRange;
 
-/* All combinations of the ranges' numbers, in order: the last range runs fastest. */
+/* All combinations of the ranges' numbers, in order: the last range changes fastest. */
 typedef struct Sweep {
     const char *text; /* as the user wrote it; NULL: no sweep */
     SweepRange ranges[SWEEP_RANGES_MAX];
     uint32_t range_count;
-    bool by_ranks; /* some range ends at a number of times the ranks, which are the first range */
-    /* all combinations are of the same ranks and microbatches: which takes the least time is worth saying */
+    bool by_ranks; /* some range ends at a multiple of the ranks, which are the first range */
+    /* all combinations have the same ranks and microbatches, so the one with the least time is reported */
     bool compares;
     uint64_t combinations;
 } Sweep;
 
-/* `text` is NAME=RANGE,... with RANGE a number, a..b or a..b..step, in which b may be a number of times the ranks:
-   ranks=2..64,microbatches=1..4*ranks. It must live as long as the sweep, the names are the
-   arena's. STATUS_BAD_USAGE says what is wrong. */
+/* `text` is NAME=RANGE,... where RANGE is a number, a..b or a..b..step, and b may be a multiple of the ranks:
+   ranks=2..64,microbatches=1..4*ranks. It must live as long as the sweep; the arena owns the names. STATUS_BAD_USAGE
+   says what is wrong. */
 Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error);
 
-/* The parameters of a combination: `given`, and the ranges' numbers over them. The arena owns what is new. */
+/* The parameters of a combination: `given`, overridden by the ranges' numbers. The arena owns what is new. */
 Parameters sweep_parameters(const Sweep *sweep, const Parameters *given, uint64_t index, Arena *arena);
 
-/* The same numbers as options of a single compilation: "--ranks 4 -D chunks=2". */
+/* The same numbers as options for a single compilation: "--ranks 4 -D chunks=2". */
 const char *sweep_options(const Sweep *sweep, uint64_t index, Arena *arena);
 
 #endif

@@ -8,8 +8,8 @@ typedef struct Comparison {
     const Options *options;
     Arena *arena;
     const Source *sources; /* [options->input_count] */
-    Parameters sizes;      /* ranks and microbatches, where they are known */
-    bool sizes_differ;     /* between the files that have chosen them */
+    Parameters sizes;      /* ranks and microbatches, if they are known */
+    bool sizes_differ;     /* the files have different sizes of their own */
 } Comparison;
 
 static Trial trial_of(const Comparison *comparison, int input)
@@ -65,7 +65,7 @@ static void choose_sizes(Comparison *comparison)
 
 /* --- the table --- */
 
-/* Whether each -D for all is a parameter of some schedule. */
+/* Checks that each -D for all files is a parameter of some schedule. */
 static Status check_taken(const Parameters *given, const CompareTable *table, Error *error)
 {
     for (uint32_t i = 0; i < given->count; i++) {

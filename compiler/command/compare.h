@@ -4,17 +4,17 @@
 /* dpc compare: several schedules in one table, at the same number of ranks or of stages, and the same number of
    microbatches.
 
-   A time for all stages is that of 1/P of the model, P the ranks of the table, or 1/N with --stages N; so are sizes in
-   bytes. A schedule that cuts the model into more stages has stages that take less, in proportion (costs_resolve): the
-   makespans are of one model, whoever runs it. What the command line does not say of the sizes is the largest that one
-   of the files has by itself. */
+   A time for all stages is that of 1/P of the model, where P is the number of ranks of the table, or of 1/N with
+   --stages N; so are sizes in bytes. A schedule that cuts the model into more stages has smaller stages, whose costs
+   are smaller in proportion (costs_resolve). So all makespans are those of one model. A size that the command line
+   leaves open is the largest default of the files. */
 
 #include "compiler/command/options.h"
 
 #include <stdio.h>
 
-/* Prints the table, sorted. A schedule that cannot take the sizes has a line that says why; one that is wrong has its
-   diagnostics on stderr and makes the whole STATUS_BAD_INPUT. */
+/* Prints the table, sorted. A schedule that does not admit the sizes has a line with the reason. A wrong file has
+   its diagnostics on stderr and makes the result STATUS_BAD_INPUT. */
 Status compare(const Options *options, Arena *arena, FILE *stream, Error *error);
 
 #endif

@@ -132,7 +132,7 @@ void compare_sort(CompareRow *rows, size_t count, CompareSort sort)
         qsort_r(rows, count, sizeof *rows, compare_rows, &sort);
 }
 
-/* --- what is published beside what is --- */
+/* --- published bubbles --- */
 
 static double difference(const CompareRow *row)
 {
@@ -182,7 +182,7 @@ static const char *label(const CompareRow *row, const char *name, Arena *arena)
     return name;
 }
 
-/* Rows of one name and with the same parameters are told apart by their files. */
+/* The label of a row; rows with the same name and parameters have their files in it. */
 static const char *row_label(const CompareTable *table, size_t row, Arena *arena)
 {
     const CompareRow *rows = table->rows;
@@ -192,7 +192,7 @@ static const char *row_label(const CompareTable *table, size_t row, Arena *arena
     return label(&rows[row], rows[row].name, arena);
 }
 
-/* Some row with figures has one that is more than a rounding error. */
+/* Whether some row with figures has a value that is more than a rounding error. */
 static bool any(const CompareTable *table, Column column)
 {
     for (size_t i = 0; i < table->count; i++)
@@ -201,7 +201,7 @@ static bool any(const CompareTable *table, Column column)
     return false;
 }
 
-/* A column in which all rows would say the same, or what another one says, is left out. */
+/* A column is left out if all rows have the same value, or if another column has its values. */
 static bool shows(const CompareTable *table, Column column)
 {
     const bool brief = table->brief;
@@ -221,16 +221,16 @@ static bool shows(const CompareTable *table, Column column)
     }
 }
 
-/* Cells with a width for each column; NULL is empty. */
+/* Cells, with a width for each column; NULL is empty. */
 typedef struct Grid {
     const char *(*cells)[COLUMNS];
     size_t rows;
-    Column numbers, after_numbers; /* columns from `numbers` to before `after_numbers` are flush right */
+    Column numbers, after_numbers; /* columns from `numbers` to before `after_numbers` are aligned right */
 } Grid;
 
 static void put_grid(const Grid *grid, FILE *stream)
 {
-    int widths[COLUMNS] = {0}; /* 0: nobody has anything there */
+    int widths[COLUMNS] = {0}; /* 0: an empty column */
     for (size_t r = 0; r < grid->rows; r++)
         for (Column column = 0; column < COLUMNS; column++)
             if (grid->cells[r][column] && (int)strlen(grid->cells[r][column]) > widths[column])
@@ -315,7 +315,7 @@ static void put_published_rows(const CompareTable *table, Arena *arena, FILE *st
     put_grid(&grid, stream);
 }
 
-/* What the sizes are that all rows have. */
+/* Prints the sizes that all rows have. */
 static void put_title(const CompareTable *table, FILE *stream)
 {
     const CompareRow *row = table->rows;
@@ -337,7 +337,7 @@ static bool some_recut(const CompareTable *table)
     return false;
 }
 
-/* What part of the model the given times are of. */
+/* Prints the part of the model that the given times are for. */
 static void put_unit(const CompareTable *table, FILE *stream)
 {
     if (table->costs->model_layers >= 1)

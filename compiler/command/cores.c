@@ -11,7 +11,8 @@ void on_all_cores(void *(*work)(void *context), void *context, uint64_t most)
     cpu_set_t cores;
     uint64_t wanted = sched_getaffinity(0, sizeof cores, &cores) == 0 ? (uint64_t)CPU_COUNT(&cores) : 1;
     int started = 0;
-    /* What one compilation frees, the next one needs: returning it to the system costs as much as the proofs. */
+    /* One compilation reuses the memory that another one frees: returning it to the system costs as much as the
+       proofs. */
     mallopt(M_MMAP_THRESHOLD, 1 << 25);
     mallopt(M_TRIM_THRESHOLD, 1 << 28);
     if (wanted > most)

@@ -7,33 +7,33 @@
 #include <ctype.h>
 #include <string.h>
 
-/* What neighbouring lines align, from left to right. */
+/* Columns that neighbouring lines align, from left to right. */
 typedef enum Column {
     COLUMN_NONE,
-    COLUMN_COLON,    /* step words : how often */
+    COLUMN_COLON,    /* the : between the passes of a step and their count */
     COLUMN_BLOCK,    /* the { of a block on one line */
     COLUMN_LAST,     /* a pipe's microbatches */
     COLUMN_OF,       /* its `of` */
     COLUMN_MODIFIER, /* the first of a step */
-    COLUMN_REQUIRE,  /* behind another item, or a comment behind anything else */
-    COLUMN_COMMENT,  /* behind a require behind another item */
+    COLUMN_REQUIRE,  /* after another item, or a comment after anything else */
+    COLUMN_COMMENT,  /* after a require that follows another item */
     COLUMNS
 } Column;
 
 enum { INDENTATION = 4 };
 
-/* A token, a word's first pass with its n, or a comment. */
+/* A token, the first pass of a word with its n, or a comment. */
 typedef struct Piece {
     const char *text;
     uint32_t length;
     const char *kind;  /* as in Token; "#" for a comment */
-    uint32_t newlines; /* in the source, before it */
-    bool spaced;       /* in the source, from the piece before it */
-    /* what it is in its item */
+    uint32_t newlines; /* in the source, before the piece */
+    bool spaced;       /* the source has a space before it */
+    /* its role in its item */
     bool of_pass;                      /* brackets: of a pass, not of a block or an expression */
-    bool is_unary, is_label, is_count; /* the : behind the name of a pipe, the : of a step */
+    bool is_unary, is_label, is_count; /* label: the : after the name of a pipe; count: the : of a step */
     Column column;
-    uint32_t blanks; /* before it, in its line */
+    uint32_t blanks; /* before it, in the formatted line */
 } Piece;
 
 typedef struct Line {
@@ -65,7 +65,7 @@ static void put_piece(Piece **next, Piece piece, const Source *source, uint32_t 
     *(*next)++ = piece;
 }
 
-/* Tokens, and what stands between them. */
+/* Splits the source into tokens and comments. */
 static Piece *take_apart(const Source *source, Arena *arena, Piece **end)
 {
     uint32_t count, comments = 0, at = 0;
@@ -86,7 +86,7 @@ static Piece *take_apart(const Source *source, Arena *arena, Piece **end)
                 piece = (Piece){.kind = "#", .newlines = at < limit, .spaced = true};
                 if (at == limit)
                     break;
-            } else if (byte == 'n' && at + 1 == limit) { /* of a word of passes */
+            } else if (byte == 'n' && at + 1 == limit) { /* the n before a word of passes */
                 break;
             } else {
                 piece.newlines += byte == '\n';
@@ -106,20 +106,20 @@ static Piece *take_apart(const Source *source, Arena *arena, Piece **end)
     return pieces;
 }
 
-/* --- what each piece is --- */
+/* --- the role of each piece --- */
 
 typedef struct Brackets {
-    char *open; /* [pieces], a byte each: ( [ { and p for the { or [ of a pass */
+    char *open; /* [pieces], one byte each: ( [ {, and p for the { or [ of a pass */
     uint32_t count, blocks;
 } Brackets;
 
-/* Walks along the pieces, which parse. */
+/* Walks along the pieces of a source that parses. */
 typedef struct Walk {
     Brackets brackets;
-    /* the first piece of the item, or NULL between items; the piece before, comments left out */
+    /* the first piece of the item, or NULL between items; the piece before, without comments */
     const Piece *item, *before;
-    uint32_t questions, commas; /* ? without their : yet */
-    bool of_pass;               /* the piece before is a pass or the bracket that ends one */
+    uint32_t questions, commas; /* ? whose : is still to come */
+    bool of_pass;               /* the piece before is a pass, or the bracket that ends one */
     bool has_modifier;
 } Walk;
 
@@ -234,7 +234,8 @@ static uint32_t blanks_between(const Piece *before, const Piece *piece, bool spa
     return 1;
 }
 
-/* A { whose block does not end on its line stays where it is; of a column a line has the first only. */
+/* A { whose block does not end on its line is not aligned. Of pieces in the same column only the first one of a line
+   is. */
 static void choose_columns(Line *line)
 {
     bool taken[COLUMNS] = {false};
@@ -273,7 +274,7 @@ static Line *find_lines(Piece *pieces, Piece *end, Arena *arena, uint32_t *count
         if (first) {
             line = &lines[(*count)++];
             *line = (Line){.first = piece, .depth = walk.brackets.blocks, .after_blank = piece->newlines > 1};
-            line->depth += walk.item && !is_mark(piece, "{"); /* it goes on from the line before */
+            line->depth += walk.item && !is_mark(piece, "{"); /* it continues the line before */
             line->depth -= line->depth && is_mark(piece, "}") && !walk.item;
             line_item = NULL;
         }
@@ -309,7 +310,7 @@ static uint32_t width_before(const Line *line, const Piece *end)
     return width;
 }
 
-/* Comments on lines of their own do not part what they stand between; blank lines and other depths do. */
+/* Comments on lines of their own do not end a group of aligned lines; blank lines and other depths do. */
 static bool is_comment(const Line *line) { return *line->first->kind == '#'; }
 
 static void align(Line *lines, uint32_t count, Column column)
@@ -317,7 +318,7 @@ static void align(Line *lines, uint32_t count, Column column)
     static const uint32_t gaps[COLUMNS] = {
         [COLUMN_COLON] = 1,    [COLUMN_BLOCK] = 1,   [COLUMN_LAST] = 3,   [COLUMN_OF] = 1,
         [COLUMN_MODIFIER] = 3, [COLUMN_REQUIRE] = 4, [COLUMN_COMMENT] = 4};
-    const bool may_lack = column >= COLUMN_MODIFIER; /* lines between that have nothing there */
+    const bool may_lack = column >= COLUMN_MODIFIER; /* lines in between may have nothing in this column */
     uint32_t next;
     for (uint32_t i = 0; i < count; i = next) {
         uint32_t width = 0, rows = 0, modified = 0;
@@ -338,7 +339,7 @@ static void align(Line *lines, uint32_t count, Column column)
         uint32_t gap = gaps[column];
         if (column == COLUMN_LAST && rows < 2)
             gap = 1;
-        if (column == COLUMN_COLON && modified) /* a table of three columns */
+        if (column == COLUMN_COLON && modified) /* aligned as a table of three columns */
             gap = 2;
         for (uint32_t k = i; k < next; k++) {
             Piece *piece = in_column(&lines[k], column);
@@ -348,7 +349,7 @@ static void align(Line *lines, uint32_t count, Column column)
     }
 }
 
-/* --- the whole --- */
+/* --- the whole file --- */
 
 char *format_source(const Source *source, Arena *arena, Diagnostics *diagnostics, size_t *size)
 {

@@ -13,9 +13,9 @@ typedef struct FileList {
     size_t count;
 } FileList;
 
-/* The .dps files of the first of these folders that has some, in alphabetical order: share/dpc/schedules of the prefix
-   that dpc is installed in, and schedules beside the program or in the one or two folders above it, as in a source
-   tree. Paths are relative where they are below the current folder. STATUS_BAD_USAGE: there are none. */
+/* The .dps files of the first of these folders that has some, in alphabetical order: share/dpc/schedules of the
+   prefix in which dpc is installed; schedules beside the program, or in the one or two folders above it, as in a
+   source tree. Paths below the current folder are relative. STATUS_BAD_USAGE: there are none. */
 Status installed_schedules(Arena *arena, FileList *files, Error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* dpc: a schedule's way from source to program. */
+/* dpc: the way of a schedule from source to program. */
 
 #include "compiler/command/advise.h"
 #include "compiler/command/compare.h"
@@ -23,17 +23,17 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* What one call works on. */
+/* The state of one run of dpc. */
 typedef struct Job {
     Options options;
     Source source;
     Compilation compilation;
     Timeline times;          /* under the costs of the command line */
-    bool predicted_by_trace; /* dpc diff */
+    bool predicted_by_trace; /* dpc diff: the prediction is a trace */
     ProgressBar progress;    /* of a search */
 } Job;
 
-static atomic_int interrupted; /* by ctrl-C, while a search runs */
+static atomic_int interrupted; /* by ctrl-C during a search */
 
 static void interrupt(int signal)
 {
@@ -50,7 +50,7 @@ static void show_search(void *context, const SearchProgress *progress)
     progress_bar_show(context, progress->tried, progress->planned, words);
 }
 
-/* ctrl-C takes the best order so far; once more, it ends dpc as usual. */
+/* ctrl-C ends the search with the best order so far; a second one ends dpc as usual. */
 static struct sigaction before_search;
 
 static void search_begins(void)
@@ -70,7 +70,7 @@ static void search_ends(const Compilation *c)
                 c->found.planned);
 }
 
-/* The forms of a schedule on its way through the passes of compile.c. */
+/* Prints the forms that --dump asks for, while the passes of compile.c make them. */
 static Status show(const Compilation *c, Form form)
 {
     const bool *dump = ((const Options *)c->context)->dump;
@@ -170,7 +170,7 @@ static void note_derived(const Compilation *c)
     costs_put_derived(&c->resolved, schedule_costs_used(&c->schedule), "dpc: note: --cost: ", stderr);
 }
 
-/* What was given for nothing: likely a slip, or the costs of a larger schedule. */
+/* Notes costs that nothing uses: probably a mistake, or the costs of a larger schedule. */
 static void note_unused(const Compilation *c)
 {
     char unused[200];
@@ -191,7 +191,7 @@ static Status run(Job *job, Error *error)
     return write_outputs(job, error);
 }
 
-/* The order and the times that a trace predicts, or what the schedule and its costs do. */
+/* The predicted order and times: those of a trace, or of the schedule and its costs. */
 static Status predict(Job *job, const Trace *measured, Comparison *comparison, Error *error)
 {
     Compilation *c = &job->compilation;
@@ -361,7 +361,7 @@ int main(int argc, char **argv)
                                     .search = &control,
                                     .reached = show,
                                     .context = &job.options};
-    signal(SIGXFSZ, SIG_IGN); /* what may not grow further (ulimit -f) is seen by what the write returns */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file size limit (ulimit -f) then returns an error */
     Status status = obey(&job, argc, argv, &error);
     OutputFile printed = {.stream = stdout};
     if (status == STATUS_OK)

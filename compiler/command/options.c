@@ -129,7 +129,7 @@ static Status parse_allow(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* show is --emit=text; fmt and balance have command lines of their own. */
+/* show is --emit=text; fmt and balance have their own command lines. */
 static const char *const commands[] = {[COMMAND_COMPARE] = "compare",
                                        [COMMAND_ADVISE] = "advise",
                                        [COMMAND_DIFF] = "diff",
@@ -147,7 +147,7 @@ static Status unknown_option(const char *written, const struct option *known, Er
                      nearest.word ? "did you mean --" : "", nearest.word ? nearest.word : "", nearest.word ? "? " : "");
 }
 
-/* Not one file, where one is wanted: maybe a command that is misspelt or misplaced. */
+/* Reports that there is not exactly one file; the user may have misspelt or misplaced a command. */
 static Status not_one_schedule(char *const *inputs, int count, Error *error)
 {
     if (count == 0)
@@ -164,7 +164,7 @@ static Status not_one_schedule(char *const *inputs, int count, Error *error)
     return error_set(error, STATUS_BAD_USAGE, "one schedule at a time; dpc compare takes several");
 }
 
-/* What is written stays apart from what is read, and no schedule is lost to a pattern of the shell's behind -o. */
+/* No output may overwrite an input, and -o must not take a schedule, which a shell pattern may put there. */
 static Status check_outputs(const Options *options, Error *error)
 {
     const char *outputs[OUTPUTS_MAX + 1];
@@ -213,7 +213,7 @@ typedef uint32_t OptionSet;
 
 static OptionSet bit(int option) { return 1u << (option == OUTPUT ? 0 : option == DEFINE ? 1 : option - RANKS + 2); }
 
-/* A number is of columns or of pixels, so it is of one kind of picture. */
+/* --width is in columns or in pixels, so it fits only one kind of picture. */
 static Status check_width(const Options *options, Error *error)
 {
     bool text = false, svg = false;
@@ -233,7 +233,7 @@ static Status check_width(const Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* Every command has its own. */
+/* Checks that the options belong to the command. */
 static Status check_given(Command command, OptionSet given, Error *error)
 {
     const OptionSet of_parameters = bit(RANKS) | bit(MICROBATCHES) | bit(DEFINE) | bit(COST);
@@ -364,7 +364,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         argv++;
     }
     opterr = 0;
-    optind = 0; /* getopt starts anew: the tests call this more than once */
+    optind = 0; /* resets getopt: the tests call this more than once */
     for (int option; (option = getopt_long(argc, argv, "-:o:D:", known, NULL)) != -1;) {
         int64_t value = 0;
         if (option == AN_INPUT) {
@@ -447,7 +447,7 @@ Status command_line_parse(int argc, char **argv, Arena *arena, Options *options,
         case VERSION: options->version = true; return STATUS_OK;
         case ':': return error_set(error, STATUS_BAD_USAGE, "%s needs a value", argv[optind - 1]);
         default:
-            if (optopt > 0 && optopt < 256) /* one of several letters: getopt has not moved on */
+            if (optopt > 0 && optopt < 256) /* one of several joined letters: getopt has not moved on */
                 return error_set(error, STATUS_BAD_USAGE, "unknown option -%c; dpc --help lists them", optopt);
             return unknown_option(argv[optind - 1] + 2, known, error);
         }

@@ -22,7 +22,7 @@ typedef enum EmitKind {
     EMIT_KINDS
 } EmitKind;
 
-/* A form of the program on its way, in the order of the passes. */
+/* An intermediate form of the program, in the order of the passes. */
 typedef enum DumpForm {
     DUMP_TOKENS,
     DUMP_TREE,
@@ -37,10 +37,10 @@ typedef enum DumpForm {
 } DumpForm;
 
 typedef enum Command {
-    COMMAND_COMPILE,   /* of one input, which --sweep and `show` belong to */
-    COMMAND_COMPARE,   /* all of the inputs, the first of which is `input` */
-    COMMAND_ADVISE,    /* all schedules that come with dpc, and the inputs, of which there may be none */
-    COMMAND_DIFF,      /* `input` is held against the second of the inputs, a trace */
+    COMMAND_COMPILE,   /* one input; --sweep and `show` belong to it */
+    COMMAND_COMPARE,   /* all inputs; the first one is `input` */
+    COMMAND_ADVISE,    /* all schedules that come with dpc, and the inputs, if any */
+    COMMAND_DIFF,      /* `input` is compared with the second input, a trace */
     COMMAND_CALIBRATE, /* the inputs are traces */
 } Command;
 
@@ -49,28 +49,30 @@ enum { OUTPUTS_MAX = 64 };
 typedef struct Options {
     bool help, version;
     Command command;
-    const char *input; /* .dps or .csv; NULL only with help, version or dump of opcodes */
+    const char *input; /* .dps or .csv; NULL only for --help, --version and the dump of opcodes */
     char *const *inputs;
     int input_count;
-    const Parameters *own; /* compare, advise: [input_count], the -D of each input alone */
-    const char *sort;      /* compare: NULL: by time */
-    int64_t stages;      /* compare: into so many each schedule cuts the model; 0: they have the same number of ranks */
-    bool json;           /* compare, advise */
-    const char *program; /* argv[0] */
+    const Parameters *own; /* compare, advise: [input_count], the -D for each input alone */
+    const char *sort;      /* compare; NULL: by time */
+    int64_t stages;        /* compare: each schedule cuts the model into this many stages; 0: all have the same number
+                            of ranks */
+    bool json;             /* compare, advise */
+    const char *program;   /* argv[0] */
     bool allow_async, allow_naive; /* advise */
-    int64_t seconds;               /* advise: for all trials together */
+    int64_t seconds;               /* advise: limit for all trials together */
     const char *output;            /* -o */
-    int64_t step;                  /* diff: of the trace; 0: the typical one */
-    int64_t fastest;               /* calibrate: so many steps of each trace; 0: all */
-    const char *map;               /* calibrate: what names in a trace of the PyTorch profiler mean; NULL: of dprun */
+    int64_t step;                  /* diff: step of the trace; 0: the typical one */
+    int64_t fastest;               /* calibrate: number of steps of each trace; 0: all */
+    const char *map;               /* calibrate, diff: the map of names in a trace of the PyTorch profiler; NULL: a
+                                      trace of dprun */
     struct {
         EmitKind kind;
         const char *file; /* "-": stdout */
     } emit[OUTPUTS_MAX];
     int emit_count;
-    int64_t width; /* of text in columns, of svg in pixels; 0: what emit.h says */
+    int64_t width; /* of text in columns, of svg in pixels; 0: the default of emit.h */
     bool dump[DUMP_FORMS];
-    bool dumps; /* any of them */
+    bool dumps; /* whether any --dump is given */
     Costs costs;
     const char **cost_texts; /* [cost_count]: each --cost as the user wrote it */
     int cost_count;

@@ -3,12 +3,12 @@
 #include <math.h>
 #include <string.h>
 
-/* What the formulas speak of. */
+/* The variables of the formulas. */
 typedef struct Sizes {
     double ranks, stages, microbatches, peak;
     double forward, input, weight, backward, pair;
     bool alike; /* all stages have the same times */
-    bool quiet; /* messages take none */
+    bool quiet; /* messages take no time */
 } Sizes;
 
 /* --- the formulas --- */
@@ -26,13 +26,13 @@ static double chimera(const Sizes *x)
     return (x->ranks - 2) * (x->backward + (x->microbatches / x->ranks - 1) * (x->backward - x->forward));
 }
 
-/* --- where they hold --- */
+/* --- their domains --- */
 
 static bool few(const Sizes *x) { return x->microbatches < x->ranks; }
 static bool few_for_two(const Sizes *x) { return x->microbatches < 2 * x->ranks - 1; }
 static bool few_for_both(const Sizes *x) { return x->microbatches < 2 * x->ranks; }
 static bool no_units(const Sizes *x) { return fmod(x->microbatches, x->ranks) != 0; }
-/* What rank 0 holds of interleaved 1F1B says how many microbatches a chunk takes in a row. */
+/* The peak of rank 0 in interleaved 1F1B tells how many microbatches a chunk takes in a row. */
 static bool large_groups(const Sizes *x) { return x->stages > x->ranks && x->peak > x->ranks + x->stages - 1; }
 
 static bool long_weight(const Sizes *x) { return x->weight > x->forward; }

@@ -15,13 +15,13 @@
 
 typedef enum Outcome { PROVEN, NOT_ADMITTED, FAILED, NO_MEMORY } Outcome;
 
-/* What a combination came to. */
+/* The result of one combination. */
 typedef struct Proof {
     Outcome outcome;
     double makespan;
     uint32_t costs_stages;
-    uint32_t derived; /* costs that it uses and that were derived, as bits 1 << StageCost */
-    bool recut;       /* it has another number of stages than the costs */
+    uint32_t derived; /* derived costs that it uses, as bits 1 << StageCost */
+    bool recut;       /* its number of stages differs from that of the costs */
     DiagKind kind;    /* FAILED: why */
     bool refused;
 } Proof;
@@ -34,17 +34,17 @@ typedef struct Work {
     const Costs *costs;
     const Ast *tree; /* for its requires */
     ProgressBar progress;
-    pthread_mutex_t mutex; /* of all that follows */
+    pthread_mutex_t mutex; /* protects the fields below */
     uint64_t next, done;
     bool no_memory;
-    uint64_t best; /* combination, of those proven */
+    uint64_t best; /* the best combination of those proven */
     SweepResult *result;
 } Work;
 
 /* --- one combination --- */
 
-/* A sweep over parameters alone compares, so costs and sizes are those of 1/ranks of the model, however many stages
- * there are. */
+/* A sweep over parameters alone compares schedules, so costs and sizes are those of 1/ranks of the model, however
+   many stages there are. */
 static Status compile_combination(const Work *work, uint64_t index, Compilation *c, Error *error)
 {
     Parameters *parameters = arena_allocate(c->arena, sizeof *parameters);
@@ -192,7 +192,7 @@ static Status none_admitted(const Work *work, Compilation *compilation, Error *e
                      sweep_options(work->sweep, 0, compilation->arena));
 }
 
-/* What a range goes through has no one value. */
+/* A size or parameter that a range sets must not have a value of its own too. */
 static Status said_once(const Sweep *sweep, const Parameters *given, Error *error)
 {
     for (uint32_t i = 0; i < sweep->range_count; i++) {
@@ -244,7 +244,7 @@ Status sweep(const Sweep *sweep, Compilation *compilation, FILE *progress, Sweep
     return result->failed || !result->proven ? STATUS_BAD_INPUT : STATUS_OK;
 }
 
-/* --- what is said of it --- */
+/* --- output --- */
 
 static void print_failure(const Sweep *sweep, const SweepFailure *failure, const Compilation *compilation, FILE *errors)
 {

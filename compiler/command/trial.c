@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS_A_STAGE = 4 }; /* looked for with `stages`: no more ranks than so many a stage */
+enum { RANKS_A_STAGE = 4 }; /* with `stages`: the search for a number of ranks ends at this many per stage */
 
-/* A compilation under way. */
+/* One compilation. */
 typedef struct Attempt {
     const Trial *trial;
     Parameters parameters;
-    Costs costs;      /* with the number of stages that they are of */
-    bool places_only; /* up to where the stages live */
-    TrialSizes sizes; /* all 0: it did not come so far */
+    Costs costs;      /* with the number of stages that they are for */
+    bool places_only; /* stop after the placement */
+    TrialSizes sizes; /* all 0: the placement was not reached */
     Compilation compilation;
 } Attempt;
 
@@ -41,7 +41,7 @@ static void take_optional(Attempt *attempt, const Ast *tree)
         if (parameter_item(tree, optional->others[i].name))
             parameters_set(&attempt->parameters, attempt->compilation.arena, optional->others[i].name,
                            optional->others[i].value);
-    for (uint32_t i = 0; i < own->count; i++) /* of one name the last counts */
+    for (uint32_t i = 0; i < own->count; i++) /* the last value of a name counts */
         parameters_set(&attempt->parameters, attempt->compilation.arena, own->others[i].name, own->others[i].value);
 }
 
@@ -51,7 +51,7 @@ static uint32_t parts_of(const Attempt *attempt)
     return attempt->trial->parts ? attempt->trial->parts : attempt->sizes.stages;
 }
 
-/* dprun cannot cut the model of such costs into the stages of the schedule. */
+/* Whether dprun cannot cut the model of these costs into the stages of the schedule. */
 static bool has_too_few_layers(const Attempt *attempt)
 {
     const double layers = attempt->trial->costs->model_layers;
@@ -67,19 +67,19 @@ static Status on_the_way(const Compilation *c, Form form)
         return STATUS_OK;
     attempt->sizes = (TrialSizes){c->schedule.ranks, c->schedule.pipes[0].stages, c->schedule.microbatches};
     if (attempt->places_only || has_too_few_layers(attempt))
-        return STATUS_BAD_INPUT; /* that is enough */
+        return STATUS_BAD_INPUT; /* the placement is enough */
     bool assumed;
     attempt->costs = *attempt->trial->costs;
     attempt->costs.model_stages = trial_costs_stages(attempt->trial->costs, parts_of(attempt), &assumed);
     return STATUS_OK;
 }
 
-/* With so many ranks; 0: with those of the trial, or its own. */
+/* Compiles with this many ranks; 0: with those of the trial, or the schedule's own. */
 static Status attempt_ranks(Attempt *attempt, const Trial *trial, int64_t ranks, Arena *arena, Error *error)
 {
     attempt->trial = trial;
     attempt->parameters = trial->parameters;
-    attempt->parameters.others = NULL; /* taken when it is known which of them it has */
+    attempt->parameters.others = NULL; /* set when it is known which of them the schedule has */
     attempt->parameters.count = attempt->parameters.capacity = 0;
     if (ranks)
         parameters_set_ranks(&attempt->parameters, ranks);
@@ -105,7 +105,7 @@ static TrialSizes sizes_with(const Trial *trial, int64_t ranks, Arena *arena)
     return attempt.sizes;
 }
 
-/* The ranks with which the schedule cuts the model into as many stages as are asked for; 0: none. */
+/* The number of ranks with which the schedule cuts the model into the wanted number of stages; 0: none. */
 static int64_t ranks_for_stages(const Trial *trial, Arena *arena)
 {
     for (int64_t ranks = 1; ranks <= (int64_t)RANKS_A_STAGE * trial->stages && ranks <= PROGRAM_RANKS_MAX; ranks++)
@@ -141,7 +141,7 @@ static Status fill_reason(const Attempt *attempt, Status status, Arena *arena, C
     const Diagnostics *diagnostics = attempt->compilation.diagnostics;
     if (status != STATUS_BAD_INPUT)
         return status;
-    if (diag_is_refusal(diagnostics)) { /* nothing is wrong with the schedule */
+    if (diag_is_refusal(diagnostics)) { /* the schedule itself is right */
         row->reason = diag_first(diagnostics, arena);
         return STATUS_OK;
     }
@@ -209,7 +209,7 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     row->has_published = published_bubble(schedule, &c->resolved, row->peak, &row->published);
 }
 
-/* An order has its own sizes. */
+/* A .csv has fixed sizes. */
 static void refuse_other_sizes(const Trial *trial, Arena *arena, CompareRow *row)
 {
     const Parameters *wanted = &trial->parameters;
