@@ -37,19 +37,26 @@ void op_list_free(OpList *list)
     *list = (OpList){0};
 }
 
-static bool only_reads(OpEffect effect) { return effect == EFFECT_READ || effect == EFFECT_MAY_READ; }
+/* --- which come after which --- */
 
-static bool depends(const Op *op, const Op *earlier)
-{
-    const OpOperand *own = op_info[op->kind].operands, *others = op_info[earlier->kind].operands;
-    for (int i = 0; i < OPERATION_OPERANDS && own[i].effect; i++)
-        for (int j = 0; j < OPERATION_OPERANDS && others[j].effect; j++)
-            if (op->operands[i].base && op->operands[i].base == earlier->operands[j].base &&
-                op->operands[i].offset == earlier->operands[j].offset &&
-                !(only_reads(own[i].effect) && only_reads(others[j].effect)))
-                return true;
-    return false;
-}
+/* The uses of one address so far. A use is an operand of an operation, number operation * OPERATION_OPERANDS + operand;
+   operations and uses are noted +1, 0 is none. */
+typedef struct Uses {
+    Address address;
+    uint32_t changed; /* the last operation that did more than read */
+    uint32_t read;    /* the last use since then that only read */
+} Uses;
+
+typedef struct Order {
+    OpList *list;
+    Uses *table; /* by hash */
+    size_t places;
+    uint32_t *earlier;          /* [uses] of one that only reads: the one before it of the same address and content */
+    uint32_t *wanted, *reached; /* [operations] the last one that must come after this one; that is known to */
+    uint32_t newest, oldest;    /* of those that the present one must come after */
+} Order;
+
+static bool only_reads(OpEffect effect) { return effect == EFFECT_READ || effect == EFFECT_MAY_READ; }
 
 static bool may_be_left_out(const Op *op)
 {
@@ -59,38 +66,99 @@ static bool may_be_left_out(const Op *op)
     return false;
 }
 
-/* before[i * count + j]: operation i comes after j, directly or by way of operations that always run. */
-static bool order_one(OpList *list, size_t index, bool *before)
+static Uses *uses_of(Order *order, Address address)
 {
-    Op *op = &list->ops[index];
-    bool *own = &before[index * list->count];
-    for (size_t j = index; j-- > 0;) {
-        if (own[j] || !depends(op, &list->ops[j]))
-            continue;
-        if (op->after_count == OPERATION_AFTER_MOST)
-            return false;
-        op->after[op->after_count++] = (uint32_t)j;
-        own[j] = true;
-        for (size_t k = 0; k < j && !may_be_left_out(&list->ops[j]); k++)
-            own[k] = own[k] || before[j * list->count + k];
+    size_t i = (address.offset + address.base) * 0x9e3779b97f4a7c15u >> 20;
+    for (;; i++) {
+        Uses *uses = &order->table[i % order->places];
+        order->list->steps++;
+        if (!uses->address.base)
+            uses->address = address;
+        if (uses->address.base == address.base && uses->address.offset == address.offset)
+            return uses;
+    }
+}
+
+static void want(Order *order, uint32_t index, uint32_t other)
+{
+    if (other == 0 || other == index + 1)
+        return;
+    order->wanted[other - 1] = index;
+    order->newest = other > order->newest ? other : order->newest;
+    order->oldest = other < order->oldest ? other : order->oldest;
+}
+
+/* A reader comes after the last change, a change after that one and all that have read it. */
+static void add_use(Order *order, uint32_t index, uint32_t operand)
+{
+    const Op *op = &order->list->ops[index];
+    const uint32_t use = index * OPERATION_OPERANDS + operand;
+    Uses *uses = uses_of(order, op->operands[operand]);
+    want(order, index, uses->changed);
+    if (only_reads(op_info[op->kind].operands[operand].effect)) {
+        order->earlier[use] = uses->read;
+        uses->read = use + 1;
+        return;
+    }
+    for (; uses->read; uses->read = order->earlier[uses->read - 1])
+        want(order, index, (uses->read - 1) / OPERATION_OPERANDS + 1);
+    uses->changed = index + 1;
+}
+
+/* From the newest wanted one back: those that are wanted, but for what others that always run come after. */
+static bool order_one(Order *order, uint32_t index)
+{
+    Op *ops = order->list->ops, *op = &ops[index];
+    order->newest = op->after_count = 0;
+    order->oldest = UINT32_MAX;
+    for (uint32_t i = 0; i < OPERATION_OPERANDS; i++)
+        if (op->operands[i].base)
+            add_use(order, index, i);
+    for (uint32_t j = order->newest; j >= order->oldest; j--) {
+        const Op *other = &ops[j - 1];
+        order->list->steps++;
+        if (order->wanted[j - 1] == index && order->reached[j - 1] != index) {
+            if (op->after_count == OPERATION_AFTER_MOST)
+                return false;
+            op->after[op->after_count++] = j - 1;
+            order->reached[j - 1] = index;
+        }
+        for (uint32_t a = 0; order->reached[j - 1] == index && !may_be_left_out(other) && a < other->after_count; a++)
+            order->reached[other->after[a]] = index;
     }
     return true;
 }
 
+static Status order_all(Order *order, Error *error)
+{
+    if (!order->table || !order->earlier || !order->wanted || !order->reached)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    for (uint32_t i = 0; i < order->list->count; i++)
+        if (!order_one(order, i))
+            return error_set(error, STATUS_RUN_FAILED,
+                             "operation %u of a list, %s, comes directly after more than %d others", i,
+                             op_info[order->list->ops[i].kind].name, OPERATION_AFTER_MOST);
+    return STATUS_OK;
+}
+
 Status op_list_order(OpList *list, Error *error)
 {
-    bool *before = calloc(list->count + 1, list->count + 1);
-    if (!before)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    size_t i = 0;
-    while (i < list->count && order_one(list, i, before))
-        i++;
-    free(before);
-    return i == list->count ? STATUS_OK
-                            : error_set(error, STATUS_RUN_FAILED,
-                                        "operation %zu of a list, %s, comes directly after more than %d others", i,
-                                        op_info[list->ops[i].kind].name, OPERATION_AFTER_MOST);
+    const size_t uses = list->count * OPERATION_OPERANDS;
+    Order order = {.list = list, .places = 2 * uses + 1};
+    order.table = calloc(order.places, sizeof *order.table);
+    order.earlier = calloc(uses + 1, sizeof *order.earlier);
+    order.wanted = calloc(list->count + 1, sizeof *order.wanted);
+    order.reached = calloc(list->count + 1, sizeof *order.reached);
+    list->steps = 0;
+    const Status status = order_all(&order, error);
+    free(order.table);
+    free(order.earlier);
+    free(order.wanted);
+    free(order.reached);
+    return status;
 }
+
+/* --- a whole list --- */
 
 Status op_list_finish(OpList *list, Error *error)
 {

@@ -90,6 +90,7 @@ typedef struct OpList {
     uint32_t bases;         /* the highest base of any operand */
     bool failed;            /* there was no memory for one of them */
     PreparedList *prepared; /* NULL: the list runs one operation after the other */
+    size_t steps;           /* of op_list_order: addresses compared and operations looked at */
 } OpList;
 
 /* The list owns a copy. */
@@ -105,8 +106,9 @@ Status op_list_finish(OpList *list, Error *error);
 /* Derives which others each operation comes after, for a device that runs operations of the list at once. An operation
    reads what they wrote (read after write), writes what they read or wrote (write after read, write after write), or
    adds to what they add to, so that sums are made in the order of the list. Operands are the same memory if their
-   addresses are equal; otherwise they do not overlap. Of what follows from others nothing is noted. Time and memory
-   grow with the square of the list. STATUS_RUN_FAILED: no memory; more than OPERATION_AFTER_MOST others. */
+   addresses are equal; otherwise they do not overlap. Of what follows from others nothing is noted. Memory grows with
+   the list, time with the list and with how far apart those of its operations are that use the same memory.
+   STATUS_RUN_FAILED: no memory; more than OPERATION_AFTER_MOST others. */
 Status op_list_order(OpList *list, Error *error);
 
 /* Runs operations begin .. end - 1 of the list in their order. An operand is `offset` bytes behind bases[base - 1], or
