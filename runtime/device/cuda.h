@@ -10,19 +10,6 @@
 
 #include <string.h>
 
-/* clang-format off */
-#define KERNEL_NUMBER(file, name, parameters) CUDA_##name,
-enum {
-    KERNELS_OF_ELEMENTS(KERNEL_NUMBER)
-    KERNELS_OF_FLOATS(KERNEL_NUMBER)
-    KERNELS_OF_HOPPER(KERNEL_NUMBER)
-    KERNELS_OF_HOPPER_TABLES(KERNEL_NUMBER)
-    KERNELS_OF_TABLES(KERNEL_NUMBER)
-    CUDA_KERNELS
-};
-#undef KERNEL_NUMBER
-/* clang-format on */
-
 typedef enum CudaType { CUDA_F32, CUDA_BF16, CUDA_TYPES } CudaType;
 
 /* The kernels of a process, loaded by the first device and unloaded with the last. */

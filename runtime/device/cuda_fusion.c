@@ -43,21 +43,12 @@ struct CudaFusion {
     FusedShapes shapes;
 };
 
-/* clang-format off */
-static const unsigned char kind_of[CUDA_KERNELS] = { /* +1 */
-#define KIND(name, field) [CUDA_##name] = FUSED_##name + 1,
-    FUSED_OPERATIONS(KIND)
-    FUSED_OPERATIONS_OF_HOPPER(KIND)
-#undef KIND
-};
-
-static const size_t parameter_bytes[FUSED_KINDS] = {
-#define BYTES(name, field) [FUSED_##name] = sizeof((Operation *)NULL)->of.field,
-    FUSED_OPERATIONS(BYTES)
-    FUSED_OPERATIONS_OF_HOPPER(BYTES)
-#undef BYTES
-};
-/* clang-format on */
+#define ROW(file, name, parameters) [CUDA_##name] = {#name, sizeof(parameters)},
+static const struct {
+    const char *name;
+    size_t parameter_bytes;
+} kernels[CUDA_KERNELS] = {KERNELS(ROW)};
+#undef ROW
 
 /* --- open and close --- */
 
@@ -183,14 +174,14 @@ static void come_after(Operation *operation, unsigned other)
 Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
-    if (!kind_of[kernel])
-        return error_set(error, STATUS_RUN_FAILED, "kernel %d of a list is none that a fused launch has", kernel);
     if (fusion->count == FUSED_OPERATIONS_MOST)
         TRY(finish_table(cuda, error));
     Operation *operation = (Operation *)(void *)fusion->host + fusion->count++;
-    operation->kind = (OperationKind)(kind_of[kernel] - 1);
+    operation->kind = (KernelNumber)kernel;
     operation->after_count = 0;
-    memcpy(&operation->of, parameters, parameter_bytes[operation->kind]);
+    memcpy(&operation->of, parameters, kernels[kernel].parameter_bytes);
+    if (operation_tiles(operation, (unsigned)cuda->device.run->size[ELEMENTS]) == 0)
+        return error_set(error, STATUS_RUN_FAILED, "kernel %s is none that a table holds", kernels[kernel].name);
     const Op *op = &fusion->binding->list->ops[fusion->index];
     if (fusion->previous)
         come_after(operation, fusion->previous);

@@ -27,33 +27,32 @@ static void set_costs(const Operation *o, unsigned element_size, struct FusedSha
     const double element = element_size;
     double operations = 0, bytes = 0;
     switch (o->kind) {
-    case FUSED_product_forward:
-    case FUSED_product_input:
-    case FUSED_product_weight: operations = product_operations(&o->of.product); break;
-    case FUSED_hopper_forward:
-    case FUSED_hopper_input:
-    case FUSED_hopper_weight: operations = product_operations(&o->of.hopper.product); break;
-    case FUSED_attention_forward: operations = attention_operations(&o->of.attention, 2); break;
-    case FUSED_hopper_attention_forward: operations = attention_operations(&o->of.hopper_attention.attention, 2); break;
-    case FUSED_attention_backward: /* scores and their gradients once for keys, once for queries */
+    case CUDA_product_forward:
+    case CUDA_product_input:
+    case CUDA_product_weight: operations = product_operations(&o->of.product); break;
+    case CUDA_hopper_forward:
+    case CUDA_hopper_input:
+    case CUDA_hopper_weight: operations = product_operations(&o->of.hopper.product); break;
+    case CUDA_attention_forward: operations = attention_operations(&o->of.attention, 2); break;
+    case CUDA_hopper_attention_forward: operations = attention_operations(&o->of.hopper_attention.attention, 2); break;
+    case CUDA_attention_backward: /* scores and their gradients once for keys, once for queries */
         operations = attention_operations(&o->of.attention, 7);
         break;
-    case FUSED_attention_delta: bytes = 2 * element * o->of.attention.rows * o->of.attention.columns; break;
-    case FUSED_norm_forward: bytes = 2 * element * o->of.norm.rows * o->of.norm.columns; break;
-    case FUSED_norm_backward_input: bytes = 4 * element * o->of.norm.rows * o->of.norm.columns; break;
-    case FUSED_norm_backward_weight: bytes = 2 * element * o->of.norm.rows * o->of.norm.columns; break;
-    case FUSED_gelu_forward:
-    case FUSED_gelu_backward:
-    case FUSED_accumulate:
-    case FUSED_to_float:
-    case FUSED_from_float: bytes = 3 * element * (double)o->of.elementwise.count; break;
-    case FUSED_embedding_forward:
-    case FUSED_embedding_backward: bytes = 3 * element * o->of.embedding.rows * o->of.embedding.columns; break;
-    case FUSED_cross_entropy: bytes = 3 * element * o->of.cross_entropy.rows * o->of.cross_entropy.columns; break;
-    case FUSED_squared_error: bytes = 3 * element * (double)o->of.squared_error.count; break;
-    case FUSED_finish_sum: bytes = 8 * (double)o->of.sum.count; break;
-    case FUSED_copy_bytes: bytes = 2 * (double)o->of.copy.bytes; break;
-    case FUSED_KINDS: break;
+    case CUDA_attention_delta: bytes = 2 * element * o->of.attention.rows * o->of.attention.columns; break;
+    case CUDA_norm_forward: bytes = 2 * element * o->of.norm.rows * o->of.norm.columns; break;
+    case CUDA_norm_backward_input: bytes = 4 * element * o->of.norm.rows * o->of.norm.columns; break;
+    case CUDA_norm_backward_weight: bytes = 2 * element * o->of.norm.rows * o->of.norm.columns; break;
+    case CUDA_gelu_forward:
+    case CUDA_gelu_backward:
+    case CUDA_to_float:
+    case CUDA_from_float: bytes = 3 * element * (double)o->of.elementwise.count; break;
+    case CUDA_embedding_forward:
+    case CUDA_embedding_backward: bytes = 3 * element * o->of.embedding.rows * o->of.embedding.columns; break;
+    case CUDA_cross_entropy: bytes = 3 * element * o->of.cross_entropy.rows * o->of.cross_entropy.columns; break;
+    case CUDA_squared_error: bytes = 3 * element * (double)o->of.squared_error.count; break;
+    case CUDA_finish_sum: bytes = 8 * (double)o->of.sum.count; break;
+    case CUDA_copy_bytes: bytes = 2 * (double)o->of.copy.bytes; break;
+    default: break;
     }
     shape->cost = TILE_BYTES + operations / (element_size == 4 ? BYTE_FLOAT : BYTE_BF16) / o->tiles;
     shape->bytes = bytes / o->tiles;

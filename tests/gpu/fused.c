@@ -98,28 +98,28 @@ static void lay_out_ends(Memory *m, Operation *o)
                                  .rows = ROWS,
                                  .columns = HIDDEN,
                                  .sequence = SEQUENCE};
-    o[EMBED] = (Operation){.kind = FUSED_embedding_forward, .of.embedding = embedding};
-    o[DEMBED] = (Operation){.kind = FUSED_embedding_backward, .of.embedding = embedding};
-    o[LOSS] = (Operation){.kind = FUSED_cross_entropy,
+    o[EMBED] = (Operation){.kind = CUDA_embedding_forward, .of.embedding = embedding};
+    o[DEMBED] = (Operation){.kind = CUDA_embedding_backward, .of.embedding = embedding};
+    o[LOSS] = (Operation){.kind = CUDA_cross_entropy,
                           .of.cross_entropy = {.logits = logits,
                                                .targets = tokens,
                                                .row_losses = row_losses,
                                                .scale = 0.5f,
                                                .rows = ROWS,
                                                .columns = TOKENS}};
-    o[LOSS_SUM] = (Operation){.kind = FUSED_finish_sum,
+    o[LOSS_SUM] = (Operation){.kind = CUDA_finish_sum,
                               .after_count = 1,
                               .after = {LOSS},
                               .of.sum = {.partial = row_losses, .result = loss, .scale = 1.0 / ROWS, .count = ROWS}};
     o[SQUARES] =
-        (Operation){.kind = FUSED_squared_error,
+        (Operation){.kind = CUDA_squared_error,
                     .of.squared_error = {
                         .y = dy, .targets = rows, .dy = dx, .partial = partial, .scale = 0.5f, .count = ROWS * HIDDEN}};
-    o[FLOATS] = (Operation){.kind = FUSED_to_float,
+    o[FLOATS] = (Operation){.kind = CUDA_to_float,
                             .after_count = 1,
                             .after = {LOSS},
                             .of.elementwise = {.from = logits, .to = as_floats, .count = ROWS * TOKENS}};
-    o[ELEMENTS] = (Operation){.kind = FUSED_from_float,
+    o[ELEMENTS] = (Operation){.kind = CUDA_from_float,
                               .of.elementwise = {.from = rows, .to = as_elements, .count = ROWS * HIDDEN}};
 }
 
@@ -135,11 +135,11 @@ static void lay_out_wide_attention(Memory *m, Operation *o)
                            .sequence = ROWS,
                            .heads = HEADS};
     o[QKV] = (Operation){
-        .kind = FUSED_from_float,
+        .kind = CUDA_from_float,
         .of.elementwise = {.from = values, .to = (void *)(uintptr_t)attention.qkv, .count = 3 * ROWS * HEADS * HEAD}};
     attention_fit(&attention, (unsigned)m->element_size, 0, SHARED_BYTES - FUSED_HEAD);
     o[ATTEND_WIDE] =
-        (Operation){.kind = FUSED_attention_forward, .after_count = 1, .after = {QKV}, .of.attention = attention};
+        (Operation){.kind = CUDA_attention_forward, .after_count = 1, .after = {QKV}, .of.attention = attention};
 }
 
 static Memory lay_out(Operation *o, size_t element_size)
@@ -187,44 +187,44 @@ static Memory lay_out(Operation *o, size_t element_size)
                            .columns = HIDDEN,
                            .sequence = SEQUENCE,
                            .heads = HEADS};
-    o[NORM] = (Operation){.kind = FUSED_norm_forward, .of.norm = norm};
+    o[NORM] = (Operation){.kind = CUDA_norm_forward, .of.norm = norm};
     o[DWIDE] = (Operation){
-        .kind = FUSED_product_input,
+        .kind = CUDA_product_input,
         .of.product = {.a = dy, .b = down, .c = dwide, .gelu_input = old_wide, .m = ROWS, .n = WIDE, .k = HIDDEN}};
     o[UP] = (Operation){
-        .kind = FUSED_product_forward,
+        .kind = CUDA_product_forward,
         .after_count = 1,
         .after = {NORM},
         .of.product = {
             .a = normed, .b = up, .c = wide, .bias = bias, .gelu = active, .m = ROWS, .n = WIDE, .k = HIDDEN}};
-    o[DX] = (Operation){.kind = FUSED_product_input,
+    o[DX] = (Operation){.kind = CUDA_product_input,
                         .after_count = 1,
                         .after = {DWIDE},
                         .of.product = {.a = dwide, .b = up, .c = dnormed, .m = ROWS, .n = HIDDEN, .k = WIDE}};
     o[DOWN] =
-        (Operation){.kind = FUSED_product_forward,
+        (Operation){.kind = CUDA_product_forward,
                     .after_count = 1,
                     .after = {UP},
                     .of.product = {.a = active, .b = down, .c = y, .residual = x, .m = ROWS, .n = HIDDEN, .k = WIDE}};
-    o[DNORM] = (Operation){.kind = FUSED_norm_backward_input, .after_count = 1, .after = {DX}, .of.norm = old_norm};
-    o[SEND] = (Operation){.kind = FUSED_copy_bytes,
+    o[DNORM] = (Operation){.kind = CUDA_norm_backward_input, .after_count = 1, .after = {DX}, .of.norm = old_norm};
+    o[SEND] = (Operation){.kind = CUDA_copy_bytes,
                           .after_count = 1,
                           .after = {DNORM},
                           .of.copy = {dx, sent, ROWS * HIDDEN * element_size}};
-    o[DW_DOWN] = (Operation){.kind = FUSED_product_weight,
+    o[DW_DOWN] = (Operation){.kind = CUDA_product_weight,
                              .of.product = {.a = old_active, .b = dy, .c = ddown, .m = WIDE, .n = HIDDEN, .k = ROWS}};
     o[DW_UP] = (Operation){
-        .kind = FUSED_product_weight,
+        .kind = CUDA_product_weight,
         .after_count = 1,
         .after = {DWIDE},
         .of.product = {.a = old_normed, .b = dwide, .c = dup, .column_sums = dbias, .m = HIDDEN, .n = WIDE, .k = ROWS}};
-    o[DGAIN] = (Operation){.kind = FUSED_norm_backward_weight, .after_count = 1, .after = {DX}, .of.norm = old_norm};
+    o[DGAIN] = (Operation){.kind = CUDA_norm_backward_weight, .after_count = 1, .after = {DX}, .of.norm = old_norm};
     attention_fit(&attention, (unsigned)element_size, 1, SHARED_BYTES - FUSED_HEAD);
-    o[ATTEND] = (Operation){.kind = FUSED_attention_forward, .of.attention = attention};
+    o[ATTEND] = (Operation){.kind = CUDA_attention_forward, .of.attention = attention};
     o[DELTA] =
-        (Operation){.kind = FUSED_attention_delta, .after_count = 1, .after = {ATTEND}, .of.attention = attention};
+        (Operation){.kind = CUDA_attention_delta, .after_count = 1, .after = {ATTEND}, .of.attention = attention};
     o[DATTEND] = (Operation){
-        .kind = FUSED_attention_backward, .after_count = 2, .after = {DELTA, ATTEND}, .of.attention = attention};
+        .kind = CUDA_attention_backward, .after_count = 2, .after = {DELTA, ATTEND}, .of.attention = attention};
     lay_out_ends(&m, o);
     lay_out_wide_attention(&m, o);
     return m;
@@ -238,15 +238,15 @@ static void use_hopper(Operation *operations)
     const Attention attention = wide->of.attention;
     const TensorMapShape qkv = attention_map_shape(&attention);
     assert_true(hopper_attention_takes(&attention) && !hopper_attention_takes(&operations[ATTEND].of.attention));
-    wide->kind = FUSED_hopper_attention_forward;
+    wide->kind = CUDA_hopper_attention_forward;
     wide->of.hopper_attention.attention = attention;
     emulated_tensor_map(&wide->of.hopper_attention.qkv, attention.qkv, &qkv);
     for (unsigned i = 0; i < OPERATIONS; i++) {
-        static const OperationKind kinds[] = {FUSED_hopper_forward, FUSED_hopper_input, FUSED_hopper_weight};
+        static const KernelNumber kinds[] = {CUDA_hopper_forward, CUDA_hopper_input, CUDA_hopper_weight};
         Operation *o = &operations[i];
         const ProductLayout layout = (ProductLayout)o->kind; /* of products */
         const Product p = o->of.product;
-        if (o->kind > FUSED_product_weight || i == DX)
+        if (o->kind > CUDA_product_weight || i == DX)
             continue;
         assert_true(hopper_takes(layout, &p));
         const TensorMapShape a = tensor_map_shape(layout, &p, 0), b = tensor_map_shape(layout, &p, 1);
@@ -260,19 +260,15 @@ static void use_hopper(Operation *operations)
 
 static void run_apart(const Operation *o, unsigned element_size)
 {
-    static const char *const names[] = {
-#define NAME(name, field) #name,
-        FUSED_OPERATIONS(NAME) FUSED_OPERATIONS_OF_HOPPER(NAME)};
+#define NAME(file, name, parameters) [CUDA_##name] = #name,
+    static const char *const names[] = {KERNELS(NAME)};
     char name[64];
-    const bool hopper = o->kind >= FUSED_hopper_forward;
-    const bool plain = hopper || o->kind == FUSED_copy_bytes || o->kind == FUSED_finish_sum;
-    snprintf(name, sizeof name, "%s%s", names[o->kind],
-             plain                                              ? ""
-             : element_size == 2 && o->kind != FUSED_accumulate ? "_bf16"
-                                                                : "_f32");
+    const bool hopper = o->kind >= CUDA_hopper_forward;
+    const bool plain = hopper || o->kind == CUDA_copy_bytes || o->kind == CUDA_finish_sum;
+    snprintf(name, sizeof name, "%s%s", names[o->kind], plain ? "" : element_size == 2 ? "_bf16" : "_f32");
     const Launch tiles = {operation_tiles(o, element_size), TILE_THREADS,
                           fused_launch(1, element_size, SHARED_BYTES).shared, 1};
-    const Launch launch = o->kind == FUSED_hopper_attention_forward
+    const Launch launch = o->kind == CUDA_hopper_attention_forward
                               ? hopper_attention_launch(&o->of.hopper_attention.attention, 2)
                           : hopper ? hopper_launch(&o->of.hopper.product, 2, 1)
                                    : tiles;

@@ -12,26 +12,25 @@
 template <typename T> DEVICE void fused_tile(const Operation &o, unsigned tile, char *shared)
 {
     switch (o.kind) {
-    case FUSED_product_forward: return product_work<T, PRODUCT_FORWARD>(o.of.product, tile, shared);
-    case FUSED_product_input: return product_work<T, PRODUCT_INPUT>(o.of.product, tile, shared);
-    case FUSED_product_weight: return product_work<T, PRODUCT_WEIGHT>(o.of.product, tile, shared);
-    case FUSED_attention_forward: return attention_forward_work<T>(o.of.attention, tile, shared);
-    case FUSED_attention_delta: return attention_delta_tile<T>(o.of.attention, tile);
-    case FUSED_attention_backward: return attention_backward_work<T>(o.of.attention, tile, shared);
-    case FUSED_norm_forward: return norm_forward_tile<T>(o.of.norm, tile);
-    case FUSED_norm_backward_input: return norm_backward_input_tile<T>(o.of.norm, tile);
-    case FUSED_norm_backward_weight: return norm_backward_weight_tile<T>(o.of.norm, tile, shared);
-    case FUSED_gelu_forward: return gelu_forward_tile<T>(o.of.elementwise, tile);
-    case FUSED_gelu_backward: return gelu_backward_tile<T>(o.of.elementwise, tile);
-    case FUSED_accumulate: return accumulate_tile<float>(o.of.elementwise, tile);
-    case FUSED_to_float: return convert_tile<T, float>(o.of.elementwise, tile);
-    case FUSED_from_float: return convert_tile<float, T>(o.of.elementwise, tile);
-    case FUSED_embedding_forward: return embedding_forward_tile<T>(o.of.embedding, tile);
-    case FUSED_embedding_backward: return embedding_backward_tile<T>(o.of.embedding, tile, shared);
-    case FUSED_cross_entropy: return cross_entropy_tile<T>(o.of.cross_entropy, tile, shared);
-    case FUSED_squared_error: return squared_error_tile<T>(o.of.squared_error, tile, shared);
-    case FUSED_finish_sum: return finish_sum_tile(o.of.sum, shared);
-    case FUSED_copy_bytes: return copy_tile(o.of.copy, tile);
+    case CUDA_product_forward: return product_work<T, PRODUCT_FORWARD>(o.of.product, tile, shared);
+    case CUDA_product_input: return product_work<T, PRODUCT_INPUT>(o.of.product, tile, shared);
+    case CUDA_product_weight: return product_work<T, PRODUCT_WEIGHT>(o.of.product, tile, shared);
+    case CUDA_attention_forward: return attention_forward_work<T>(o.of.attention, tile, shared);
+    case CUDA_attention_delta: return attention_delta_tile<T>(o.of.attention, tile);
+    case CUDA_attention_backward: return attention_backward_work<T>(o.of.attention, tile, shared);
+    case CUDA_norm_forward: return norm_forward_tile<T>(o.of.norm, tile);
+    case CUDA_norm_backward_input: return norm_backward_input_tile<T>(o.of.norm, tile);
+    case CUDA_norm_backward_weight: return norm_backward_weight_tile<T>(o.of.norm, tile, shared);
+    case CUDA_gelu_forward: return gelu_forward_tile<T>(o.of.elementwise, tile);
+    case CUDA_gelu_backward: return gelu_backward_tile<T>(o.of.elementwise, tile);
+    case CUDA_to_float: return convert_tile<T, float>(o.of.elementwise, tile);
+    case CUDA_from_float: return convert_tile<float, T>(o.of.elementwise, tile);
+    case CUDA_embedding_forward: return embedding_forward_tile<T>(o.of.embedding, tile);
+    case CUDA_embedding_backward: return embedding_backward_tile<T>(o.of.embedding, tile, shared);
+    case CUDA_cross_entropy: return cross_entropy_tile<T>(o.of.cross_entropy, tile, shared);
+    case CUDA_squared_error: return squared_error_tile<T>(o.of.squared_error, tile, shared);
+    case CUDA_finish_sum: return finish_sum_tile(o.of.sum, shared);
+    case CUDA_copy_bytes: return copy_tile(o.of.copy, tile);
     default: return;
     }
 }

@@ -30,13 +30,13 @@ DEVICE unsigned fused_parity(unsigned number) { return number / FUSED_AHEAD % 2;
 
 DEVICE bool fused_by_ring(const Operation &o, unsigned tile)
 {
-    return o.kind == FUSED_hopper_attention_forward ||
-           (o.kind >= FUSED_hopper_forward && tile < hopper_product_tiles(&o.of.hopper.product, 1));
+    return o.kind == CUDA_hopper_attention_forward ||
+           (o.kind >= CUDA_hopper_forward && tile < hopper_product_tiles(&o.of.hopper.product, 1));
 }
 
 DEVICE void fused_acquire(const Operation &o)
 {
-    if (o.kind == FUSED_hopper_attention_forward)
+    if (o.kind == CUDA_hopper_attention_forward)
         return tensor_map_acquire(&o.of.hopper_attention.qkv);
     tensor_map_acquire(&o.of.hopper.a);
     tensor_map_acquire(&o.of.hopper.b);
@@ -66,11 +66,11 @@ DEVICE void fused_produce(const Fused &p, FusedHead &head, HopperRing ring)
             acquired |= 1u << next.operation % 32;
         }
         async_fence(); /* what other blocks stored, before what is loaded */
-        if (o.kind == FUSED_hopper_forward)
+        if (o.kind == CUDA_hopper_forward)
             hopper_produce<PRODUCT_FORWARD>(product, ring, next.tile);
-        else if (o.kind == FUSED_hopper_input)
+        else if (o.kind == CUDA_hopper_input)
             hopper_produce<PRODUCT_INPUT>(product, ring, next.tile);
-        else if (o.kind == FUSED_hopper_weight)
+        else if (o.kind == CUDA_hopper_weight)
             hopper_produce<PRODUCT_WEIGHT>(product, ring, next.tile);
         else
             attention_produce(o.of.hopper_attention, ring, next.tile);
@@ -90,17 +90,17 @@ DEVICE void fused_consume(const Fused &p, FusedHead &head, char *stages)
         const Product &product = o.of.hopper.product;
         HopperRing ring = HopperRing::of(stages, head.ring, now.position, 1);
         if (!fused_by_ring(o, tile)) {
-            if (o.kind == FUSED_hopper_weight)
+            if (o.kind == CUDA_hopper_weight)
                 column_sum_tile((const Bf16 *)product.b, product.column_sums, product.k, product.n,
                                 tile - hopper_product_tiles(&product, 1), stages);
             else
                 fused_tile<Bf16>(o, tile, stages);
             async_fence(); /* what this thread did in the stages, before what is loaded there */
-        } else if (o.kind == FUSED_hopper_forward) {
+        } else if (o.kind == CUDA_hopper_forward) {
             hopper_consume<PRODUCT_FORWARD>(o.of.hopper, ring, tile, sums);
-        } else if (o.kind == FUSED_hopper_input) {
+        } else if (o.kind == CUDA_hopper_input) {
             hopper_consume<PRODUCT_INPUT>(o.of.hopper, ring, tile, sums);
-        } else if (o.kind == FUSED_hopper_weight) {
+        } else if (o.kind == CUDA_hopper_weight) {
             hopper_consume<PRODUCT_WEIGHT>(o.of.hopper, ring, tile, sums);
         } else {
             attention_consume(o.of.hopper_attention.attention, ring, tile, sums);

@@ -72,6 +72,17 @@ typedef struct Launch {
 /* The same with products by TMA and wgmma, too; sm_90a only, bfloat16 only. */
 #define KERNELS_OF_HOPPER_TABLES(X) X(hopper, fused_hopper, Fused)
 
+#define KERNELS(X)              \
+    KERNELS_OF_ELEMENTS(X)      \
+    KERNELS_OF_FLOATS(X)        \
+    KERNELS_OF_HOPPER(X)        \
+    KERNELS_OF_HOPPER_TABLES(X) \
+    KERNELS_OF_TABLES(X)
+
+#define KERNEL_NUMBER(file, name, parameters) CUDA_##name,
+typedef enum KernelNumber { KERNELS(KERNEL_NUMBER) CUDA_KERNELS } KernelNumber;
+#undef KERNEL_NUMBER
+
 /* ---- matrix products ---- */
 
 /* product_forward  c[m, n]  = a[m, k] b[k, n] + bias + residual;  gelu = GELU(c)   y = x w
@@ -490,52 +501,12 @@ KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p)
 
 /* ---- fused: many operations in one launch ---- */
 
-/* What a table may hold; the field of Operation.of that has the parameters. */
-#define FUSED_OPERATIONS(X)          \
-    X(product_forward, product)      \
-    X(product_input, product)        \
-    X(product_weight, product)       \
-    X(attention_forward, attention)  \
-    X(attention_delta, attention)    \
-    X(attention_backward, attention) \
-    X(norm_forward, norm)            \
-    X(norm_backward_input, norm)     \
-    X(norm_backward_weight, norm)    \
-    X(gelu_forward, elementwise)     \
-    X(gelu_backward, elementwise)    \
-    X(accumulate, elementwise)       \
-    X(to_float, elementwise)         \
-    X(from_float, elementwise)       \
-    X(embedding_forward, embedding)  \
-    X(embedding_backward, embedding) \
-    X(cross_entropy, cross_entropy)  \
-    X(squared_error, squared_error)  \
-    X(finish_sum, sum)               \
-    X(copy_bytes, copy)
-
-/* And what fused_hopper's may hold besides. */
-#define FUSED_OPERATIONS_OF_HOPPER(X) \
-    X(hopper_forward, hopper)         \
-    X(hopper_input, hopper)           \
-    X(hopper_weight, hopper)          \
-    X(hopper_attention_forward, hopper_attention)
-
-typedef enum OperationKind {
-/* clang-format off */
-#define KIND(name, field) FUSED_##name,
-    FUSED_OPERATIONS(KIND)
-    FUSED_OPERATIONS_OF_HOPPER(KIND)
-#undef KIND
-    FUSED_KINDS
-} OperationKind;
-/* clang-format on */
-
 enum { OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
 
 typedef struct Operation { /* at 128 bytes, for maps */
-    OperationKind kind;
-    unsigned tiles;       /* operation_tiles */
-    unsigned after_count; /* begins when these operations are done */
+    KernelNumber kind;     /* one that operation_tiles knows */
+    unsigned tiles;        /* operation_tiles */
+    unsigned after_count;  /* begins when these operations are done */
     unsigned after[OPERATION_AFTER];
     union {
         Product product;
@@ -570,36 +541,35 @@ typedef struct Fused {
     unsigned cleared_count;
 } Fused;
 
+/* 0: a table holds no such kernels. */
 KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
 {
     switch (o->kind) {
-    case FUSED_product_forward:
-    case FUSED_product_input:
-    case FUSED_product_weight: return product_launch(&o->of.product).grid;
-    case FUSED_attention_forward: return attention_forward_launch(&o->of.attention, element_size).grid;
-    case FUSED_attention_delta: return attention_delta_launch(&o->of.attention).grid;
-    case FUSED_attention_backward: return attention_backward_launch(&o->of.attention, element_size).grid;
-    case FUSED_norm_forward:
-    case FUSED_norm_backward_input: return norm_rows_launch(&o->of.norm).grid;
-    case FUSED_norm_backward_weight: return norm_columns_launch(&o->of.norm).grid;
-    case FUSED_gelu_forward:
-    case FUSED_gelu_backward:
-    case FUSED_accumulate:
-    case FUSED_to_float:
-    case FUSED_from_float: return elementwise_launch(o->of.elementwise.count).grid;
-    case FUSED_embedding_forward: return embedding_forward_launch(&o->of.embedding).grid;
-    case FUSED_embedding_backward: return embedding_backward_launch(&o->of.embedding).grid;
-    case FUSED_cross_entropy: return cross_entropy_launch(&o->of.cross_entropy).grid;
-    case FUSED_squared_error: return sum_launch(o->of.squared_error.count).grid;
-    case FUSED_finish_sum: return finish_sum_launch().grid;
-    case FUSED_copy_bytes: return copy_launch(o->of.copy.bytes).grid;
-    case FUSED_hopper_forward:
-    case FUSED_hopper_input:
-    case FUSED_hopper_weight: return hopper_tiles(&o->of.hopper.product, 1);
-    case FUSED_hopper_attention_forward: return attention_blocks(&o->of.hopper_attention.attention, ATTENTION_TILE);
-    case FUSED_KINDS: break;
+    case CUDA_product_forward:
+    case CUDA_product_input:
+    case CUDA_product_weight: return product_launch(&o->of.product).grid;
+    case CUDA_attention_forward: return attention_forward_launch(&o->of.attention, element_size).grid;
+    case CUDA_attention_delta: return attention_delta_launch(&o->of.attention).grid;
+    case CUDA_attention_backward: return attention_backward_launch(&o->of.attention, element_size).grid;
+    case CUDA_norm_forward:
+    case CUDA_norm_backward_input: return norm_rows_launch(&o->of.norm).grid;
+    case CUDA_norm_backward_weight: return norm_columns_launch(&o->of.norm).grid;
+    case CUDA_gelu_forward:
+    case CUDA_gelu_backward:
+    case CUDA_to_float:
+    case CUDA_from_float: return elementwise_launch(o->of.elementwise.count).grid;
+    case CUDA_embedding_forward: return embedding_forward_launch(&o->of.embedding).grid;
+    case CUDA_embedding_backward: return embedding_backward_launch(&o->of.embedding).grid;
+    case CUDA_cross_entropy: return cross_entropy_launch(&o->of.cross_entropy).grid;
+    case CUDA_squared_error: return sum_launch(o->of.squared_error.count).grid;
+    case CUDA_finish_sum: return finish_sum_launch().grid;
+    case CUDA_copy_bytes: return copy_launch(o->of.copy.bytes).grid;
+    case CUDA_hopper_forward:
+    case CUDA_hopper_input:
+    case CUDA_hopper_weight: return hopper_tiles(&o->of.hopper.product, 1);
+    case CUDA_hopper_attention_forward: return attention_blocks(&o->of.hopper_attention.attention, ATTENTION_TILE);
+    default: return 0;
     }
-    return 0;
 }
 
 /* As many blocks as run at once: one a multiprocessor. Shared memory for any operation, whatever the table holds: of

@@ -17,17 +17,13 @@ struct StandinFused {
     size_t forget;
 };
 
-/* clang-format off */
-static const char *const names[FUSED_KINDS] = {
-#define NAME(name, field) [FUSED_##name] = #name,
-    FUSED_OPERATIONS(NAME) FUSED_OPERATIONS_OF_HOPPER(NAME)
+#define NAME(file, name, parameters) [CUDA_##name] = #name,
+static const char *const names[CUDA_KERNELS] = {KERNELS(NAME)};
 #undef NAME
-};
-/* clang-format on */
 
-static const StandinKernel *kernel_of(OperationKind kind, size_t *element_size)
+static const StandinKernel *kernel_of(KernelNumber kind, size_t *element_size)
 {
-    const char *const suffixes[] = {*element_size == 4 || kind == FUSED_accumulate ? "_f32" : "_bf16", ""};
+    const char *const suffixes[] = {*element_size == 4 ? "_f32" : "_bf16", ""};
     for (int s = 0; s < 2; s++) {
         char name[64];
         size_t size;
@@ -154,7 +150,7 @@ StandinFused *standin_fused_take(CudaStream *stream, const Fused *table, size_t 
     standin_read(stream, table->operations, fused->count * sizeof(Operation), fused->operations);
     *problem = '\0';
     for (unsigned i = 0; i < fused->count && !*problem; i++)
-        if (fused->operations[i].kind >= FUSED_KINDS)
+        if (fused->operations[i].kind >= CUDA_KERNELS)
             snprintf(problem, PROBLEM, "a fused launch: operation %u is none", i);
         else if (fused->operations[i].tiles != operation_tiles(&fused->operations[i], (unsigned)element_size))
             snprintf(problem, PROBLEM, "a fused launch: operation %u has %u tiles", i, fused->operations[i].tiles);
