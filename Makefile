@@ -53,7 +53,7 @@ BALANCE   := $(call objects,$(call sources,balance))
 PROGRAM   := $(call objects,$(call sources,runtime/program))
 DEVICE    := $(filter-out %/$(if $(CUDART),cuda_absent.o,cuda_runtime.o),$(call objects,$(call sources,runtime/device))) \
              $(BUILD)/runtime/device/cuda_images.o
-TRANSPORT := $(filter-out %/mpi.o,$(call objects,$(call sources,runtime/transport)))
+TRANSPORT := $(call objects,$(filter-out runtime/transport/mpi%,$(call sources,runtime/transport)))
 MODEL     := $(call objects,$(call sources,runtime/model))
 VM        := $(call objects,$(call sources,runtime/vm))
 LAUNCHER  := $(call objects,$(call sources,runtime/launcher))
@@ -97,9 +97,10 @@ $(BUILD)/dpc: $(BUILD)/compiler/command/main.o $(call libraries,$(COMPILER_LIBRA
 $(BUILD)/dprun: $(BUILD)/runtime/command/main.o $(call libraries,$(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 
-# The one object that knows MPI; dprun loads it when mpirun started it.
-$(BUILD)/dprun-mpi.so: runtime/transport/mpi.c runtime/base/counted.c runtime/launcher/launched.c runtime/launcher/launched.h runtime/transport/sum.h \
-    runtime/transport/transport.h runtime/base/status.h runtime/base/counted.h
+# What knows MPI, an object of its own: dprun loads it when mpirun has started it.
+MPI_SOURCES := $(wildcard runtime/transport/mpi*.c) $(addprefix runtime/,base/counted.c launcher/launched.c transport/communicator.c \
+                   transport/limit.c transport/world.c)
+$(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h) runtime/base/status.h runtime/base/counted.h
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 

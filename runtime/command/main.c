@@ -45,8 +45,8 @@ static Status run_and_report(const LoadedProgram *loaded, const CommandLine *lin
 
 static Status load(const CommandLine *line, bool reference, Arena *arena, LoadedProgram *loaded, Error *error)
 {
-    return program_load(line->program, reference, line->forward_only, line->run.transport == TRANSPORT_NCCL, arena,
-                        loaded, error);
+    return program_load(line->program, reference, line->forward_only, line->run.transport->in_order, arena, loaded,
+                        error);
 }
 
 /* The program, then its reference for as many steps. */
@@ -103,10 +103,10 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns, */
     signal(SIGXFSZ, SIG_IGN); /* and a file that may not grow further (ulimit -f) */
     const ProgressWords words = progress_words(&loaded);
-    if (line.run.processes && guard_begin(&words, expected_rank(&line.run), &progress, &status))
+    if (line.run.transport->processes && guard_begin(&words, expected_rank(&line.run), &progress, &status))
         return status;
     fatal_begin();
-    signals_begin(&stop, line.run.processes);
+    signals_begin(&stop, line.run.transport->processes);
     status = line.check ? run_and_check(&loaded, &line, arena, error) : run_and_report(&loaded, &line, progress, error);
     if (progress)
         kill(getppid(), SIGCONT); /* a guard that was stopped could not see the end */

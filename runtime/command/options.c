@@ -91,8 +91,6 @@ TAKE(program)
 /* --- the table --- */
 
 /* In the order of the enum. */
-static const char transports[] = "auto local mpi nccl";
-
 #define FIELD(name) .field = offsetof(CommandLine, name)
 
 static const Option rows[] = {
@@ -113,7 +111,7 @@ static const Option rows[] = {
              "nothing"},
     {"cost", "NAME=VALUE,...|@FILE", take_costs, .needs = "device=sim",
      .help = "times as in dpc --cost, a unit being a millisecond unless unit= says its seconds"},
-    {"transport", "KIND", option_choice, FIELD(transport), .words = transports,
+    {"transport", "KIND", option_choice, FIELD(transport), .words = "auto local mpi nccl",
      .help = "auto (mpi under mpirun, else local), local, mpi or nccl"},
     {"rank-map", "LIST", take_rank_map, .help = "process i runs rank LIST[i], such as 0,2,1,3; under mpirun"},
     {"deadline", "SECONDS", take_deadline,
@@ -166,40 +164,38 @@ void options_help(FILE *stream) { options_print_help(&table, stream); }
 
 static bool on_gpu(const RunOptions *run) { return strncmp(run->device, "cuda", 4) == 0; }
 
-/* Between processes, which MPI started, a GPU's memory goes by NCCL; between threads by copies, or by NCCL there,
-   too. */
+/* auto: between the processes that mpirun has started, or else threads, by what moves the memory of the device. */
 static void choose_transport(CommandLine *line)
 {
     RunOptions *run = &line->run;
     const bool launched = launched_processes() > 0;
-    if (strcmp(line->transport, "auto") == 0)
-        run->transport = !launched ? TRANSPORT_LOCAL : on_gpu(run) ? TRANSPORT_NCCL : TRANSPORT_MPI;
-    else
-        run->transport = strcmp(line->transport, "local") == 0 ? TRANSPORT_LOCAL
-                         : strcmp(line->transport, "mpi") == 0 ? TRANSPORT_MPI
-                                                               : TRANSPORT_NCCL;
-    run->processes = run->transport == TRANSPORT_MPI || (run->transport == TRANSPORT_NCCL && launched);
-    if (run->transport != TRANSPORT_LOCAL && strcmp(run->device, "auto") == 0)
-        run->device = run->transport == TRANSPORT_NCCL ? "cuda" : "cpu";
+    run->transport = strcmp(line->transport, "auto") == 0 ? transport_for(launched, on_gpu(run))
+                                                          : transport_named(line->transport, launched);
+    if (strcmp(run->device, "auto") == 0 && !run->transport->gpu_memory)
+        run->device = "cpu";
+    if (strcmp(run->device, "auto") == 0 && !run->transport->host_memory)
+        run->device = "cuda";
 }
 
-/* The rules that depend on how dprun was started and on what auto has become. */
+/* What a transport admits. */
 static Status check_transport(const CommandLine *line, Error *error)
 {
     const RunOptions *run = &line->run;
-    if (run->transport == TRANSPORT_NCCL && !on_gpu(run))
-        return error_set(error, STATUS_BAD_USAGE, "--transport nccl is for GPUs, not for --device %s", run->device);
-    if (run->transport == TRANSPORT_MPI && on_gpu(run))
-        return error_set(error, STATUS_BAD_USAGE, "--transport mpi moves no memory of GPUs; nccl does");
-    if (run->transport == TRANSPORT_LOCAL && launched_processes() > 1)
+    const Transport *transport = run->transport;
+    if (!transport->host_memory && !on_gpu(run))
+        return error_set(error, STATUS_BAD_USAGE, "--transport %s is for GPUs, not for --device %s", transport->name,
+                         run->device);
+    if (!transport->gpu_memory && on_gpu(run))
+        return error_set(error, STATUS_BAD_USAGE, "--transport %s moves no memory of GPUs; nccl does", transport->name);
+    if (!transport->processes && launched_processes() > 1)
         return error_set(error, STATUS_BAD_USAGE,
-                         "--transport local: each of the %d processes would run all ranks; leave it out, or start "
-                         "dprun without mpirun",
-                         launched_processes());
-    if (line->check && run->processes)
+                         "--transport %s: each of the %d processes would run all ranks; leave it out, or start dprun "
+                         "without mpirun",
+                         transport->name, launched_processes());
+    if (line->check && transport->processes)
         return error_set(error, STATUS_BAD_USAGE,
                          "--check runs the program and its reference in one process: start dprun without mpirun");
-    if (run->rank_map && !run->processes)
+    if (run->rank_map && !transport->processes)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map says which process is which rank: start dprun by mpirun");
     return STATUS_OK;
 }

@@ -124,6 +124,7 @@ Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, c
 #include "runtime/device/operations.def"
 Status cuda_fill(Device *, NumberKind, size_t, double, void *, Error *);
 Status cuda_accumulate(Device *, size_t, const void *, void *, Error *);
+Status cuda_accumulate_on(Device *, DeviceQueue, size_t, const void *, void *, Error *);
 Status cuda_sum_of_squares(Device *, size_t, const void *, double *, Error *);
 Status cuda_adamw(Device *, const AdamW *, size_t, void *, void *, void *, void *, void *, Error *);
 

@@ -7,15 +7,21 @@
 
 static CudaDevice *cuda_of(Device *device) { return (CudaDevice *)device; }
 
-Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error)
+static Status launch_on(CudaDevice *cuda, DeviceQueue queue, int kernel, CudaType type, Launch launch,
+                        const void *parameters, Error *error)
 {
-    const CudaError code = cuda_runtime->LaunchKernel(cuda->module->kernels[kernel][type], launch, parameters,
-                                                      cuda->streams[QUEUE_COMPUTE]);
+    const CudaError code =
+        cuda_runtime->LaunchKernel(cuda->module->kernels[kernel][type], launch, parameters, cuda->streams[queue]);
     if (code == CUDA_OK)
         return STATUS_OK;
     const Status status = cuda_status(code, "cudaLaunchKernel", error);
     error_prefix(error, "%s: ", cuda->module->names[kernel][type]);
     return status;
+}
+
+Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error)
+{
+    return launch_on(cuda, QUEUE_COMPUTE, kernel, type, launch, parameters, error);
 }
 
 static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters,
@@ -55,6 +61,14 @@ Status cuda_accumulate(Device *device, size_t count, const void *addend, void *s
 {
     const Elementwise add = {.from = addend, .to = sum, .count = count};
     return LAUNCH_FLOAT(accumulate, elementwise_launch(count), &add);
+}
+
+Status cuda_accumulate_on(Device *device, DeviceQueue queue, size_t count, const void *addend, void *sum, Error *error)
+{
+    const Elementwise add = {.from = addend, .to = sum, .count = count};
+    if (count == 0)
+        return STATUS_OK;
+    return launch_on(cuda_of(device), queue, CUDA_accumulate, CUDA_F32, elementwise_launch(count), &add, error);
 }
 
 Status cuda_from_floats(Device *device, size_t count, const float *source, void *elements, Error *error)

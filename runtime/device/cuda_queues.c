@@ -108,6 +108,7 @@ const DeviceAsync cuda_queues = {
     .record = record,
     .await = await,
     .copy_block = copy_block,
+    .accumulate = cuda_accumulate_on,
     .native_queue = native_queue,
     .identity = identity,
     .make_marks = make_marks,

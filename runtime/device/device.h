@@ -95,6 +95,8 @@ typedef struct DeviceAsync {
     /* The copy of a block of memory, its source perhaps of another Device of this name. */
     Status (*copy_block)(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination,
                          Error *error);
+    /* DeviceTable.accumulate on a queue. */
+    Status (*accumulate)(Device *device, DeviceQueue queue, size_t count, const void *addend, void *sum, Error *error);
     /* What a library that enqueues by itself takes for the queue. */
     void *(*native_queue)(Device *device, DeviceQueue queue);
     /* Which piece of hardware it is: the same for every process, another one for every other. */

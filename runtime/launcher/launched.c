@@ -79,7 +79,7 @@ static bool is_stopped(const char *process)
     return name_end && (strncmp(name_end, ") T", 3) == 0 || strncmp(name_end, ") t", 3) == 0);
 }
 
-void launched_missing(const int *rank_map, char *text, size_t size)
+void launched_missing(LaunchedName *name, const void *context, char *text, size_t size)
 {
     const int count = launched_processes();
     const char *job = getenv("PMIX_NAMESPACE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
@@ -99,11 +99,12 @@ void launched_missing(const int *rank_map, char *text, size_t size)
     for (int i = 0; found && i < count; i++) {
         const size_t used = strlen(text);
         const char *separator = used ? ", " : ": ";
-        const int rank = rank_map ? rank_map[i] : i;
+        char member[64];
+        name(context, i, member, sizeof member);
         if (found[i] > 0)
-            snprintf(text + used, size - used, "%srank %d is stopped (process %d)", separator, rank, found[i]);
+            snprintf(text + used, size - used, "%s%s is stopped (process %d)", separator, member, found[i]);
         else if (found[i] == UNSEEN && here && atoi(here) == count)
-            snprintf(text + used, size - used, "%srank %d has ended", separator, rank);
+            snprintf(text + used, size - used, "%s%s has ended", separator, member);
     }
     free(found);
     if (processes)

@@ -11,9 +11,10 @@ int launched_processes(void);
 int launched_number(void);
 /* Which of those on this machine it is, from 0. */
 int launched_place_on_machine(void);
-/* ": rank 2 is stopped (process 4711), rank 3 has ended" as far as it can be seen on this machine; else "". `rank_map`
-   [processes] says which rank is which process, NULL: i is i. */
-void launched_missing(const int *rank_map, char *text, size_t size);
+/* ": rank 2 is stopped (process 4711), rank 3 has ended" as far as it can be seen on this machine; else "". `name`
+   says what a process is called. */
+typedef void LaunchedName(const void *context, int process, char *text, size_t size);
+void launched_missing(LaunchedName *name, const void *context, char *text, size_t size);
 /* Returns when what this process has written is read: standard output and error are pipes to a launcher, and one that
    ends a run drops what is still in them. After two seconds at the latest. */
 void launched_await_reader(void);

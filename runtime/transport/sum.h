@@ -30,12 +30,23 @@ static inline void sum_in_order(void *const *parts, int count, size_t start, siz
     }
 }
 
-/* Where a member's slice begins when `count` of them share the adding of a device's buffer: on a cache line, where
+/* A member's slice of a buffer, where `count` of them share the adding: it begins on a cache line, where a device's
    kernels like it. */
-static inline size_t sum_slice_start(size_t elements, int member, int count)
+enum { SUM_LINE = 16 }; /* elements */
+
+typedef struct SumSlice {
+    size_t start, length;
+} SumSlice;
+
+static inline SumSlice sum_slice(size_t elements, int member, int count)
 {
-    const size_t lines = (elements + 15) / 16, start = 16 * (lines * (size_t)member / (size_t)count);
-    return start < elements ? start : elements;
+    const size_t lines = (elements + SUM_LINE - 1) / SUM_LINE, m = (size_t)member, all = (size_t)count;
+    const size_t first = SUM_LINE * (lines * m / all), next = SUM_LINE * (lines * (m + 1) / all);
+    const size_t start = first < elements ? first : elements, end = next < elements ? next : elements;
+    return (SumSlice){start, end - start};
 }
+
+/* Elements that hold one slice of each member, for buffers of up to `elements`. */
+static inline size_t sum_slices_room(size_t elements, int count) { return elements + 2 * SUM_LINE * (size_t)count; }
 
 #endif

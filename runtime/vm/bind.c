@@ -215,23 +215,68 @@ static bool make_tables(Rank *rank)
            (!session->piece_bytes || (rank->piece && rank->pieces));
 }
 
-/* NCCL wants one for each rank; elsewhere all ranks share the first one. */
 static int gpu_of(const Rank *rank)
 {
-    const RunOptions *options = rank->session->options;
-    if (options->transport != TRANSPORT_NCCL)
-        return 0;
-    return options->processes ? launched_place_on_machine() : rank->number;
+    const Transport *transport = rank->session->options->transport;
+    return !transport->gpu_each ? 0 : transport->processes ? launched_place_on_machine() : rank->number;
 }
 
-/* For a device that only enqueues. */
-static Status attach(Rank *rank, Error *error)
+static Status connect(Rank *rank, CommunicatorConfig *config, Communicator **made, Error *error)
 {
-    if (!rank->transport->attach)
-        return error_set(error, STATUS_RUN_FAILED, "transport %s moves no memory of device %s", rank->transport->name,
+    config->device = rank->device->run->async ? rank->device : NULL;
+    TRY(rank->world->connect(rank->world, config, made, error));
+    rank->table_bytes += (*made)->bytes;
+    return STATUS_OK;
+}
+
+/* All ranks, for the messages of the program. */
+static Status connect_pipeline(Rank *rank, Error *error)
+{
+    const Program *program = rank->session->loaded->program;
+    const Transport *transport = rank->session->options->transport;
+    CommunicatorConfig config = {.count = (int)program->rank_count, .messages_in_flight = 1};
+    if (rank->device->run->async && !transport->gpu_memory)
+        return error_set(error, STATUS_RUN_FAILED, "transport %s moves no memory of device %s", transport->name,
                          rank->device->run->name);
-    TRY(rank->transport->attach(rank->endpoint, rank->device, error));
-    return rank->device->run->async->make_marks(rank->device, rank->session->clocks_of_step + 1, error);
+    int *members = table(rank, program->rank_count, sizeof *members);
+    if (!members)
+        return no_tables(rank, error);
+    config.members = members;
+    for (uint32_t r = 0; r < program->rank_count; r++) { /* each message is in a slot */
+        members[r] = (int)r;
+        if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight)
+            config.messages_in_flight = (int)program->ranks[r].slots[SLOT_MESSAGE];
+    }
+    return connect(rank, &config, &rank->pipeline, error);
+}
+
+/* The copies of each stage, for the sums of their gradients. */
+static Status connect_copies(Rank *rank, Error *error)
+{
+    const Program *program = rank->session->loaded->program;
+    int *members = table(rank, program->rank_count, sizeof *members);
+    if (!members)
+        return no_tables(rank, error);
+    for (uint32_t g = 0; g < program->group_count && !program->forward_only; g++) {
+        const Group *group = &program->groups[g];
+        BoundChunk *chunk = NULL;
+        for (int i = 0; i < group->member_count; i++) {
+            members[i] = group->members[i].rank;
+            if (members[i] == rank->number)
+                chunk = &rank->chunks[group->members[i].chunk];
+        }
+        if (!chunk)
+            continue;
+        CommunicatorConfig config = {
+            .members = members,
+            .count = group->member_count,
+            .number = 1 + (int)g,
+            .sum_elements = chunk->sizes->parameters ? chunk->sizes->parameters : 1, /* simulated: a number */
+            .sum_size = rank->device->run->size[MASTERS],
+        };
+        TRY(connect(rank, &config, &chunk->sums, error));
+    }
+    return STATUS_OK;
 }
 
 /* All ranks of a machine take its memory together, and find out before the first of them does: otherwise the kernel
@@ -245,7 +290,7 @@ static Status check_memory(Rank *rank, Error *error)
         return no_tables(rank, error);
     const MemoryPools pools = memory_pools("");
     *own = memory_need(&pools, rank->memory_bytes + rank->table_bytes);
-    TRY(rank->transport->gather(rank->endpoint, own, sizeof *own, needs, error));
+    TRY(rank->world->run->gather(rank->world, own, sizeof *own, needs, error));
     const MemoryPool *pool = memory_shortage(&pools, needs, ranks, &together);
     if (!pool || rank->session->options->overcommit)
         return STATUS_OK;
@@ -289,12 +334,14 @@ Status rank_bind(Rank *rank, Error *error)
     if (!make_tables(rank))
         return no_tables(rank, error);
     TRY(device_open(rank->session->device, gpu_of(rank), &rank->device, error));
+    TRY(connect_pipeline(rank, error));
     if (rank->device->run->async)
-        TRY(attach(rank, error));
+        TRY(rank->device->run->async->make_marks(rank->device, rank->session->clocks_of_step + 1, error));
     if (rank->session->options->simulated)
         bind_simulated(rank);
     else
         TRY(open_stages(rank, error));
+    TRY(connect_copies(rank, error));
     size_t data = 0;
     for (uint32_t c = 0; c < rank->chunk_count; c++) {
         const size_t bytes = rank->chunks[c].sizes->inputs + rank->chunks[c].sizes->targets;
@@ -326,6 +373,11 @@ Status rank_bind(Rank *rank, Error *error)
 
 void rank_release(Rank *rank)
 {
+    for (uint32_t c = 0; rank->chunks && c < rank->chunk_count; c++)
+        if (rank->chunks[c].sums)
+            rank->chunks[c].sums->run->close(rank->chunks[c].sums);
+    if (rank->pipeline)
+        rank->pipeline->run->close(rank->pipeline);
     for (uint32_t c = 0; rank->chunks && c < rank->chunk_count; c++)
         if (rank->chunks[c].stage)
             stage_close(rank->chunks[c].stage);

@@ -45,9 +45,9 @@ static Status ask(Rank *rank, int64_t *times, ClockSample *sample, Error *error)
     int64_t shortest = INT64_MAX;
     for (int i = 0; i < QUESTIONS; i++) {
         const int64_t asked = clock_nanoseconds();
-        TRY(rank->transport->gather(rank->endpoint, &asked, sizeof asked, times, error));
+        TRY(rank->world->run->gather(rank->world, &asked, sizeof asked, times, error));
         const int64_t now = clock_nanoseconds();
-        TRY(rank->transport->gather(rank->endpoint, &now, sizeof now, times, error));
+        TRY(rank->world->run->gather(rank->world, &now, sizeof now, times, error));
         const int64_t way = clock_nanoseconds() - asked;
         if (way < shortest) {
             shortest = way;
@@ -92,7 +92,7 @@ static Status compare(Rank *rank, Machine *machines, int64_t *times, ClockSample
         sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
         CPU_ZERO(&own.processors);
     *sample = (ClockSample){.at = clock_nanoseconds()};
-    TRY(rank->transport->gather(rank->endpoint, &own, sizeof own, machines, error));
+    TRY(rank->world->run->gather(rank->world, &own, sizeof own, machines, error));
     for (uint32_t r = 1; r < ranks; r++)
         same = same && leader_of(machines, (int)r) == 0;
     rank->processors = count_processors(machines, ranks);
@@ -101,7 +101,7 @@ static Status compare(Rank *rank, Machine *machines, int64_t *times, ClockSample
     TRY(ask(rank, times, sample, error));
     if (leader_of(machines, rank->number) == 0)
         sample->ahead = 0;
-    TRY(rank->transport->gather(rank->endpoint, sample, sizeof *sample, samples, error));
+    TRY(rank->world->run->gather(rank->world, sample, sizeof *sample, samples, error));
     *sample = samples[leader_of(machines, rank->number)];
     return STATUS_OK;
 }

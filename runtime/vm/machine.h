@@ -22,6 +22,7 @@ typedef struct BoundChunk {
     bool is_first, is_last;    /* of the pipe */
     bool counts;               /* the copy of the stage that the norm and the saved weights take */
     const StageCopies *copies; /* of a reference, of a stage that stands for several copies; else NULL */
+    Communicator *sums;        /* of the ranks with a copy of the stage; NULL: there is only this one */
     size_t gradient_bytes;     /* from one copy's gradient to the next, the first being weights.gradients */
     /* forward only: without gradients and moments, and masters are the parameters, those between steps */
     StageWeights weights;
@@ -66,8 +67,8 @@ typedef Status Execute(Rank *rank, const Instruction *instruction, Error *error)
 struct Rank {
     Session *session;
     int number;
-    const Transport *transport;
-    Endpoint *endpoint;
+    World *world;
+    Communicator *pipeline; /* of all ranks of the program, for messages */
     Progress *progress;
     Execute *const *execute; /* [OPCODE_COUNT] */
     const Passes *passes;
@@ -77,7 +78,7 @@ struct Rank {
     BoundChunk *chunks;
     uint32_t chunk_count;
     uint32_t slots[SLOT_CLASSES];
-    void **blocks;     /* [message slots]; the transport may exchange them */
+    void **blocks;     /* [message slots]; the communicator may exchange them */
     Message *messages; /* [message slots] */
     char *contexts, *stashes, *gradients, *workspace;
     char **weights;                                                   /* [weights slots] */
@@ -116,8 +117,7 @@ struct Session {
     const RunOptions *options;
     SessionHooks hooks;
     ModelConfig model; /* checked */
-    const Transport *transport;
-    Endpoint **endpoints; /* [ranks]; NULL: not in this process */
+    World **members;   /* [ranks]; NULL: not in this process */
     Dataset *dataset;
     uint64_t held_out;      /* windows that the loss on held-out data is the mean of */
     const char *device;     /* its name */

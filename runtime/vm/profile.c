@@ -148,9 +148,9 @@ static void sum_steps(Profile *profile)
 static Status pass_on(Rank *rank, int peer, bool send, size_t bytes, Error *error)
 {
     Message message = {.block = &rank->blocks[0], .bytes = bytes, .peer = peer, .is_send = send};
-    TRY(send ? rank->transport->send(rank->endpoint, &message, error)
-             : rank->transport->receive(rank->endpoint, &message, error));
-    return rank->transport->wait(rank->endpoint, &message, error);
+    TRY(send ? rank->pipeline->run->send(rank->pipeline, &message, error)
+             : rank->pipeline->run->receive(rank->pipeline, &message, error));
+    return rank->pipeline->run->wait(rank->pipeline, &message, error);
 }
 
 static int64_t pause_from(int64_t begun)
@@ -186,7 +186,7 @@ static Status tell_elapsed(Rank *rank, int64_t begun, bool *enough, Error *error
 {
     Profile *profile = rank->profile;
     profile->own.elapsed = clock_nanoseconds() - begun;
-    TRY(rank->transport->gather(rank->endpoint, &profile->own, sizeof profile->own, profile->all, error));
+    TRY(rank->world->run->gather(rank->world, &profile->own, sizeof profile->own, profile->all, error));
     *enough = (double)profile->all[0].elapsed >= message_seconds * 1e9;
     return STATUS_OK;
 }
@@ -324,7 +324,8 @@ static void put_head(const Rank *rank, FILE *stream)
             model->hidden, model->heads, model->sequence, model->microbatch_size, model->vocabulary);
     fprintf(stream,
             "# Measured by dprun --profile with %s on %s, device %s, transport %s: the means over the fastest\n",
-            program->schedule, counted(program->rank_count, "rank").text, session->device, session->transport->name);
+            program->schedule, counted(program->rank_count, "rank").text, session->device,
+            session->options->transport->name);
     fprintf(stream, "# %u of %s, with the number of samples, the shortest and the longest mean of a step.\n",
             rank->profile->kept, counted(rank->profile->count, "step").text);
     if (rank->processors && rank->processors < program->rank_count)
@@ -340,7 +341,7 @@ Status write_profile(Rank *rank, FILE *stream, Error *error)
     Figures together;
     sum_steps(profile);
     TRY(time_messages(rank, error));
-    TRY(rank->transport->gather(rank->endpoint, &profile->own, sizeof profile->own, profile->all, error));
+    TRY(rank->world->run->gather(rank->world, &profile->own, sizeof profile->own, profile->all, error));
     if (!stream)
         return STATUS_OK;
     add_all(rank, &together);

@@ -108,8 +108,8 @@ static Status run_in_turn(Rank *rank, const Instruction *pair, Error *error)
 {
     TRY(run_half(rank, pair, execute_FORWARD, error));
     TRY(mark_middle(rank, error));
-    if (rank->transport->progress)
-        TRY(rank->transport->progress(rank->endpoint, error));
+    if (rank->pipeline->run->progress)
+        TRY(rank->pipeline->run->progress(rank->pipeline, error));
     return run_half(rank, pair->second, execute_computing[pair->second->opcode], error);
 }
 
@@ -182,27 +182,27 @@ static Message *message_to_post(const Rank *rank, const Instruction *instruction
     return message;
 }
 
-EXECUTE(SEND_FORWARD) { return rank->transport->send(rank->endpoint, message_to_post(rank, instruction, true), error); }
+EXECUTE(SEND_FORWARD)
+{
+    return rank->pipeline->run->send(rank->pipeline, message_to_post(rank, instruction, true), error);
+}
 
 EXECUTE(RECEIVE_FORWARD)
 {
-    return rank->transport->receive(rank->endpoint, message_to_post(rank, instruction, false), error);
+    return rank->pipeline->run->receive(rank->pipeline, message_to_post(rank, instruction, false), error);
 }
 
 EXECUTE(SEND_BACKWARD) { return execute_SEND_FORWARD(rank, instruction, error); }
 
 EXECUTE(RECEIVE_BACKWARD) { return execute_RECEIVE_FORWARD(rank, instruction, error); }
 
-EXECUTE(WAIT) { return rank->transport->wait(rank->endpoint, &rank->messages[instruction->message], error); }
+EXECUTE(WAIT) { return rank->pipeline->run->wait(rank->pipeline, &rank->messages[instruction->message], error); }
 
 Status rank_reduce(Rank *rank, const Instruction *reduce, void *buffer, size_t elements, Error *error)
 {
-    const Group *group = &rank->session->loaded->program->groups[reduce->peer];
-    int ranks[PROGRAM_RANKS_MAX];
-    for (int i = 0; i < group->member_count; i++)
-        ranks[i] = group->members[i].rank;
-    return rank->transport->reduce(rank->endpoint, ranks, group->member_count, buffer, elements,
-                                   rank->device->run->size[MASTERS], error);
+    Communicator *sums = rank->chunks[reduce->chunk].sums;
+    TRY(sums->run->sum_post(sums, buffer, elements, rank->device->run->size[MASTERS], error));
+    return sums->run->sum_wait(sums, error);
 }
 
 EXECUTE(REDUCE)
@@ -243,8 +243,8 @@ Status rank_sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
     }
     TRY(rank_settle(rank, error)); /* the host waits for the device here */
     TRY(run->download(rank->device, rank->chunk_count * sizeof(double), rank->own_squares, rank->host_squares, error));
-    TRY(rank->transport->gather(rank->endpoint, rank->host_squares, session->most_chunks * sizeof(double),
-                                rank->squares, error));
+    TRY(rank->world->run->gather(rank->world, rank->host_squares, session->most_chunks * sizeof(double), rank->squares,
+                                 error));
     *sum = 0;
     for (uint32_t s = 0; s < session->loaded->program->stages; s++)
         *sum += stage_squares(rank, s);
@@ -414,8 +414,8 @@ static Status await_mark(Rank *rank, size_t mark, int peer, Error *error)
         TRY(rank->device->run->async->reached(rank->device, mark, &reached, error));
         if (reached)
             return STATUS_OK;
-        if (rank->transport->progress)
-            TRY(rank->transport->progress(rank->endpoint, error));
+        if (rank->pipeline->run->progress)
+            TRY(rank->pipeline->run->progress(rank->pipeline, error));
         if (deadline > 0 && (double)(clock_nanoseconds() - begun) > deadline * 1e9)
             return peer < 0 ? error_set(error, STATUS_RUN_FAILED,
                                         "the device has not come to its end within %g s (--deadline)", deadline)
@@ -482,7 +482,7 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
     const Instruction *instructions = program->ranks[rank->number].instructions;
     BoundPass *const *const bound = program == rank->session->loaded->program ? rank->bound : rank->forward_bound;
     const DeviceAsync *queues = rank->device->run->async;
-    Status (*const progress)(Endpoint *, Error *) = rank->transport->progress;
+    Status (*const progress)(Communicator *, Error *) = rank->pipeline->run->progress;
     size_t done = 0, count = 0;
     const int64_t begun = clock_nanoseconds();
     TRY(queues->mark(rank->device, 0, error));
@@ -497,7 +497,7 @@ static Status enqueue(Rank *rank, const Program *program, Error *error)
         /* posts side by side belong together: the transport is left alone between them */
         if (status == STATUS_OK && progress && instructions[count].opcode != OP_END &&
             !opcode_is_post(instructions[count + 1].opcode))
-            status = progress(rank->endpoint, error);
+            status = progress(rank->pipeline, error);
         if (status != STATUS_OK)
             return failure(rank, program, count, status, error);
     } while (instructions[count++].opcode != OP_END);
@@ -515,7 +515,7 @@ Status rank_execute(Rank *rank, const Program *program, Error *error)
         return enqueue(rank, program, error);
     const Instruction *instructions = program->ranks[rank->number].instructions;
     const uint64_t step = rank->step << 32;
-    Status (*const progress)(Endpoint *, Error *) = rank->transport->progress;
+    Status (*const progress)(Communicator *, Error *) = rank->pipeline->run->progress;
     _Atomic uint64_t *const place = &rank->progress->place;
     int64_t *clock = rank->clock;
     *clock = clock_nanoseconds();
@@ -528,7 +528,7 @@ Status rank_execute(Rank *rank, const Program *program, Error *error)
             return STATUS_OK;
         }
         if (status == STATUS_OK && progress)
-            status = progress(rank->endpoint, error);
+            status = progress(rank->pipeline, error);
         if (status != STATUS_OK)
             return failure(rank, program, (size_t)(next - instructions), status, error);
     }

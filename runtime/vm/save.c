@@ -12,13 +12,13 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
 {
     const size_t most = rank->session->piece_bytes;
     memcpy(rank->piece, &bytes, sizeof bytes);
-    TRY(rank->transport->gather(rank->endpoint, rank->piece, sizeof bytes, rank->pieces, error));
+    TRY(rank->world->run->gather(rank->world, rank->piece, sizeof bytes, rank->pieces, error));
     memcpy(&bytes, rank->pieces + (size_t)owner * sizeof bytes, sizeof bytes);
     for (size_t done = 0; done < bytes; done += most) {
         const size_t piece = bytes - done < most ? bytes - done : most;
         if (rank->number == owner)
             memcpy(rank->piece, (const char *)mine + done, piece);
-        TRY(rank->transport->gather(rank->endpoint, rank->piece, piece, rank->pieces, error));
+        TRY(rank->world->run->gather(rank->world, rank->piece, piece, rank->pieces, error));
         if (!stream)
             continue;
         rank->checksum = bytes_checksum_on(rank->checksum, rank->pieces + (size_t)owner * piece, piece);

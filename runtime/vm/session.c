@@ -118,30 +118,20 @@ static Status check_outputs(const RunOptions *options, Error *error)
     return STATUS_OK;
 }
 
-static Status open_transport(Session *session, Error *error)
+static Status open_world(Session *session, Error *error)
 {
     const Program *program = session->loaded->program;
     const RunOptions *options = session->options;
     if (options->rank_map && (uint32_t)options->rank_map_count != program->rank_count)
         return error_set(error, STATUS_BAD_USAGE, "--rank-map names %s, the program has %u",
                          counted((uint64_t)options->rank_map_count, "rank").text, program->rank_count);
-    session->transport = &transport_local;
-    if (options->processes)
-        TRY(transport_load_mpi(&session->transport, error));
-    if (options->transport == TRANSPORT_NCCL)
-        TRY(transport_load_nccl(session->transport, &session->transport, error));
-    TransportConfig config = {
-        .ranks = (int)program->rank_count,
-        .rank_map = options->rank_map,
-        .messages_in_flight = 1,
-        /* between threads the watchdog knows more */
-        .deadline = options->transport == TRANSPORT_LOCAL ? 0 : options->deadline,
+    WorldConfig config = {
+        .size = (int)program->rank_count,
+        .map = options->rank_map,
+        .deadline = options->transport->own_deadline ? options->deadline : 0,
     };
     config.quiet_deadline = config.deadline <= 0 || config.deadline > QUIET_SECONDS ? config.deadline : QUIET_SECONDS;
-    for (uint32_t r = 0; r < program->rank_count; r++) /* each of them is in a slot */
-        if ((int)program->ranks[r].slots[SLOT_MESSAGE] > config.messages_in_flight)
-            config.messages_in_flight = (int)program->ranks[r].slots[SLOT_MESSAGE];
-    return session->transport->open(&config, session->endpoints, error);
+    return transport_open(options->transport, &config, session->members, error);
 }
 
 /* Of the held-out windows, the first that --held-out admits: one at least. */
@@ -157,11 +147,11 @@ static Status open_all(Session *session, Error *error)
     const RunOptions *options = session->options;
     const Program *program = session->loaded->program;
     const size_t ranks = program->rank_count;
-    session->endpoints = arena_array(&session->tables, ranks, sizeof *session->endpoints);
+    session->members = arena_array(&session->tables, ranks, sizeof *session->members);
     session->ranks = arena_array(&session->tables, ranks, sizeof *session->ranks);
     session->own_progress = arena_array(&session->tables, ranks, sizeof *session->own_progress);
     session->watched = arena_array(&session->tables, ranks, sizeof *session->watched);
-    if (!session->endpoints || !session->ranks || !session->own_progress || !session->watched || !survey(session))
+    if (!session->members || !session->ranks || !session->own_progress || !session->watched || !survey(session))
         return error_set(error, STATUS_RUN_FAILED, "no memory for the tables of %zu ranks", ranks);
     plan_outputs(session);
     if (options->load)
@@ -171,22 +161,21 @@ static Status open_all(Session *session, Error *error)
         TRY(dataset_open(&session->model, options->data, &session->dataset, error));
         session->held_out = windows_to_try(session);
     }
-    TRY(open_transport(session, error));
-    if (session->endpoints[0])
+    TRY(open_world(session, error));
+    if (session->members[0])
         TRY(check_outputs(options, error));
     for (size_t r = 0; r < ranks; r++) {
         Progress *progress = session->hooks.progress ? session->hooks.progress : &session->own_progress[r];
         session->ranks[r] = (Rank){
             .session = session,
             .number = (int)r,
-            .transport = session->transport,
-            .endpoint = session->endpoints[r],
+            .world = session->members[r],
             .progress = progress,
             .execute = options->simulated ? execute_simulated : execute_computing,
             .passes = session->hooks.passes,
             .clip = 1,
         };
-        if (session->endpoints[r])
+        if (session->members[r])
             progress_reset(progress, (int)r);
     }
     return STATUS_OK;
@@ -195,9 +184,9 @@ static Status open_all(Session *session, Error *error)
 /* Other processes may be through already and wait for this one: they hear of the failure now, not at the deadline. */
 static void tell_failure(const Session *session, const Error *error)
 {
-    for (uint32_t r = 0; session->endpoints && r < session->loaded->program->rank_count; r++)
-        if (session->endpoints[r]) {
-            session->transport->abort(session->endpoints[r], error->text);
+    for (uint32_t r = 0; session->members && r < session->loaded->program->rank_count; r++)
+        if (session->members[r]) {
+            world_abort(session->members[r], error->text);
             return;
         }
 }
@@ -238,7 +227,7 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
 static void abort_rank(void *of_thread, const char *reason)
 {
     const Rank *rank = of_thread;
-    rank->transport->abort(rank->endpoint, reason);
+    world_abort(rank->world, reason);
 }
 
 static Status run_threads(Session *session, ProgressWords words, Error *error)
@@ -249,7 +238,7 @@ static Status run_threads(Session *session, ProgressWords words, Error *error)
                            .words = words,
                            .deadline = session->options->deadline};
     for (uint32_t r = 0; r < session->loaded->program->rank_count; r++)
-        if (session->endpoints[r])
+        if (session->members[r])
             session->watched[threads.count++] = (WatchedRank){&session->ranks[r], session->ranks[r].progress};
     return watchdog_run(&threads, &session->stuck, error);
 }
@@ -257,12 +246,12 @@ static Status run_threads(Session *session, ProgressWords words, Error *error)
 Status session_run(Session *session, Error *error)
 {
     Rank *rank = session->ranks; /* the first of this process, under MPI the only one */
-    while (!rank->endpoint)
+    while (!rank->world)
         rank++;
     session->begun = clock_nanoseconds();
     const ProgressWords words = progress_words(session->loaded);
     Status status = STATUS_OK;
-    if (!session->options->processes)
+    if (!session->options->transport->processes)
         status = run_threads(session, words, error);
     else if ((status = fatal_run(rank->progress, &words, rank_train, rank, error)) != STATUS_OK)
         abort_rank(rank, error->text); /* MPI belongs to the thread that started it: there is no other */
@@ -277,10 +266,10 @@ bool session_close(Session *session)
 {
     if (session->stuck)
         return false;
-    for (uint32_t r = 0; session->endpoints && session->ranks && r < session->loaded->program->rank_count; r++)
-        if (session->endpoints[r]) {
-            session->transport->close(session->endpoints[r]);
+    for (uint32_t r = 0; session->members && session->ranks && r < session->loaded->program->rank_count; r++)
+        if (session->members[r]) {
             rank_release(&session->ranks[r]);
+            session->members[r]->run->close(session->members[r]);
         }
     if (session->dataset)
         dataset_close(session->dataset);

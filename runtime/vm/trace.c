@@ -56,7 +56,7 @@ Status trace_steps(Rank *rank, FILE *stream, Error *error)
     TRY(clocks_compare(rank, &rank->compared[1], error));
     int64_t *begun = (int64_t *)(void *)rank->pieces;
     const int64_t own = clock_common(rank->compared, *step_clock(rank, first_step));
-    TRY(rank->transport->gather(rank->endpoint, &own, sizeof own, begun, error));
+    TRY(rank->world->run->gather(rank->world, &own, sizeof own, begun, error));
     int64_t origin = begun[0];
     for (uint32_t r = 1; r < program->rank_count; r++)
         origin = begun[r] < origin ? begun[r] : origin;

@@ -14,7 +14,7 @@ static Status tell(Rank *rank, Error *error)
     rank->record->norm = rank->norm;
     rank->record->stop = (stop && atomic_load_explicit(stop, memory_order_relaxed)) || profile_is_long_enough(rank);
     Status status =
-        rank->transport->gather(rank->endpoint, rank->record, rank->session->record_bytes, rank->records, error);
+        rank->world->run->gather(rank->world, rank->record, rank->session->record_bytes, rank->records, error);
     if (status != STATUS_OK)
         error_prefix(error, "rank %d, end of step %llu: ", rank->number, (unsigned long long)rank->step);
     return status;
@@ -157,7 +157,7 @@ static Status tell_ready(Rank *rank, Error *error)
         .program = session->loaded->program,
         .model = &session->model,
         .device = session->options->simulated ? "sim" : session->device,
-        .transport = session->transport->name,
+        .transport = session->options->transport->name,
         .steps = session->options->steps,
         .processors = rank->processors,
         .ready_seconds = (double)(clock_nanoseconds() - session->begun) * 1e-9,

@@ -36,8 +36,6 @@ Status program_derive(Program *program, bool reference, bool forward_only, bool 
 
 /* --- what a run is to do --- */
 
-typedef enum TransportChoice { TRANSPORT_LOCAL, TRANSPORT_MPI, TRANSPORT_NCCL } TransportChoice;
-
 typedef struct RunOptions {
     ModelConfig model;
     const char *model_name; /* NULL: the default, or that of the weights that are loaded */
@@ -47,8 +45,7 @@ typedef struct RunOptions {
     uint64_t trace_steps; /* the last of them that the trace shows; 0: the run chooses */
     double deadline;      /* seconds; 0: none */
     const char *device;   /* a name that device_choose knows, or auto */
-    TransportChoice transport;
-    bool processes;      /* one rank a process; else all ranks are threads of this one */
+    const Transport *transport;
     const int *rank_map; /* [rank_map_count], NULL: none */
     int rank_map_count;
     const char *load; /* a file of `save` to start from; NULL: seeded weights */

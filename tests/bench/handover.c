@@ -20,7 +20,8 @@ enum {
 
 typedef struct Rank {
     const Transport *transport;
-    Endpoint *endpoint;
+    World *world;
+    Communicator *both;
     int rank;
     int processor; /* -1: any */
 } Rank;
@@ -65,13 +66,13 @@ static void measure_latency(const Rank *rank)
     for (int batch = 0; batch < BATCHES; batch++) {
         const int64_t start = clock_nanoseconds();
         for (int trip = 0; trip < BATCH; trip++) {
-            must(rank->transport->receive(rank->endpoint, &in, &error), &error);
+            must(rank->both->run->receive(rank->both, &in, &error), &error);
             if (rank->rank == 1)
-                must(rank->transport->wait(rank->endpoint, &in, &error), &error);
-            must(rank->transport->send(rank->endpoint, &out, &error), &error);
+                must(rank->both->run->wait(rank->both, &in, &error), &error);
+            must(rank->both->run->send(rank->both, &out, &error), &error);
             if (rank->rank == 0)
-                must(rank->transport->wait(rank->endpoint, &in, &error), &error);
-            must(rank->transport->wait(rank->endpoint, &out, &error), &error);
+                must(rank->both->run->wait(rank->both, &in, &error), &error);
+            must(rank->both->run->wait(rank->both, &out, &error), &error);
         }
         if (rank->rank == 0)
             batches[batch] = (double)(clock_nanoseconds() - start) / (2.0 * BATCH);
@@ -87,9 +88,9 @@ static void post(const Rank *rank, Message *message)
     message->peer = 1 - rank->rank;
     message->is_send = rank->rank == 0;
     if (message->is_send)
-        must(rank->transport->send(rank->endpoint, message, &error), &error);
+        must(rank->both->run->send(rank->both, message, &error), &error);
     else
-        must(rank->transport->receive(rank->endpoint, message, &error), &error);
+        must(rank->both->run->receive(rank->both, message, &error), &error);
 }
 
 static void measure_bandwidth(const Rank *rank)
@@ -106,7 +107,7 @@ static void measure_bandwidth(const Rank *rank)
     for (int i = 0; i < STREAM + IN_FLIGHT; i++) {
         Message *message = &messages[i % IN_FLIGHT];
         if (i >= IN_FLIGHT)
-            must(rank->transport->wait(rank->endpoint, message, &error), &error);
+            must(rank->both->run->wait(rank->both, message, &error), &error);
         if (i == IN_FLIGHT)
             start = clock_nanoseconds();
         if (i < STREAM)
@@ -129,7 +130,7 @@ static void measure_hiding(const Rank *rank)
         for (int i = 0; i < MESSAGES; i++) {
             char together[2];
             Message message = {.block = &block, .bytes = BLOCK_BYTES};
-            must(rank->transport->gather(rank->endpoint, "", 1, together, &error), &error);
+            must(rank->world->run->gather(rank->world, "", 1, together, &error), &error);
             int64_t start = clock_nanoseconds();
             post(rank, &message);
             for (int step = 0; computing && step < STEPS; step++) {
@@ -137,18 +138,27 @@ static void measure_hiding(const Rank *rank)
                     ;
                 if (step == STEPS - 1)
                     start = clock_nanoseconds();
-                must(rank->transport->progress(rank->endpoint, &error), &error);
+                must(rank->both->run->progress(rank->both, &error), &error);
             }
-            must(rank->transport->wait(rank->endpoint, &message, &error), &error);
+            must(rank->both->run->wait(rank->both, &message, &error), &error);
             waits[computing][i] = (double)(clock_nanoseconds() - start);
         }
     print(rank, "hidden_256k", 100 * (1 - median(waits[1], MESSAGES) / median(waits[0], MESSAGES)), "%");
     free(block);
 }
 
+static void connect_both(Rank *rank)
+{
+    Error error;
+    const int members[] = {0, 1};
+    const CommunicatorConfig config = {.members = members, .count = 2, .messages_in_flight = IN_FLIGHT};
+    must(rank->world->connect(rank->world, &config, &rank->both, &error), &error);
+}
+
 static void *run_rank(void *argument)
 {
-    const Rank *rank = argument;
+    Rank *rank = argument;
+    connect_both(rank);
     if (rank->processor >= 0) {
         cpu_set_t one;
         CPU_ZERO(&one);
@@ -165,29 +175,31 @@ static void *meet_and_end(void *argument)
     const Rank *rank = argument;
     char all[STARTED], mine = 0;
     Error error;
-    must(rank->transport->gather(rank->endpoint, &mine, 1, all, &error), &error);
+    must(rank->world->run->gather(rank->world, &mine, 1, all, &error), &error);
     return NULL;
 }
 
-/* Opens `count` endpoints, runs `body` on a thread for each, and closes them. Returns the nanoseconds of opening. */
+/* Opens a world of `count`, runs `body` on a thread for each, and closes it. Returns the nanoseconds of opening. */
 static double run_threads(int count, void *(*body)(void *), const int *processors)
 {
-    Endpoint *endpoints[STARTED];
+    World *members[STARTED];
     Rank ranks[STARTED];
     pthread_t threads[STARTED];
     Error error;
-    const TransportConfig config = {.ranks = count, .messages_in_flight = IN_FLIGHT, .deadline = 60};
+    const WorldConfig config = {.size = count, .deadline = 60};
     const int64_t start = clock_nanoseconds();
-    must(transport_local.open(&config, endpoints, &error), &error);
+    must(transport_open(transports, &config, members, &error), &error);
     const double opened = (double)(clock_nanoseconds() - start);
     for (int rank = 0; rank < count; rank++) {
-        ranks[rank] = (Rank){&transport_local, endpoints[rank], rank, processors ? processors[rank] : -1};
+        ranks[rank] = (Rank){transports, members[rank], NULL, rank, processors ? processors[rank] : -1};
         if (pthread_create(&threads[rank], NULL, body, &ranks[rank]) != 0)
             exit(STATUS_RUN_FAILED);
     }
     for (int rank = 0; rank < count; rank++) {
         pthread_join(threads[rank], NULL);
-        transport_local.close(endpoints[rank]);
+        if (ranks[rank].both)
+            ranks[rank].both->run->close(ranks[rank].both);
+        members[rank]->run->close(members[rank]);
     }
     return opened;
 }
@@ -215,20 +227,21 @@ static void measure_local(void)
 
 static int measure_mpi(void)
 {
-    const Transport *transport;
-    Endpoint *endpoints[2];
+    World *members[2];
     Error error;
-    const TransportConfig config = {.ranks = 2, .messages_in_flight = IN_FLIGHT, .deadline = 60};
+    const WorldConfig config = {.size = 2, .deadline = 60};
     const int64_t start = clock_nanoseconds();
-    must(transport_load_mpi(&transport, &error), &error);
-    must(transport->open(&config, endpoints, &error), &error);
-    const int number = endpoints[0] ? 0 : 1;
-    const Rank rank = {transport, endpoints[number], number, -1};
+    const Transport *mpi = transport_named("mpi", true);
+    must(transport_open(mpi, &config, members, &error), &error);
+    const int number = members[0] ? 0 : 1;
+    Rank rank = {mpi, members[number], NULL, number, -1};
     print(&rank, "open_2", (double)(clock_nanoseconds() - start) * 1e-6, "ms");
+    connect_both(&rank);
     measure_latency(&rank);
     measure_bandwidth(&rank);
     measure_hiding(&rank);
-    transport->close(endpoints[number]);
+    rank.both->run->close(rank.both);
+    rank.world->run->close(rank.world);
     return 0;
 }
 

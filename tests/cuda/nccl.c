@@ -138,7 +138,7 @@ static void test_refusals(void **state)
     (void)state;
     const char *path = compile("dualpipe", "--ranks 2 --microbatches 4");
     begin(&(StandinSetting){.devices = 1}, good);
-    expect_failure(path, "ranks 0 and 1 are on the same GPU");
+    expect_failure(path, "rank 0 and rank 1 are on the same GPU");
     begin(&(StandinSetting){.devices = 2}, (FakeNccl){.version = 21300, .silent_rank = -1});
     expect_failure(path, "NCCL 2.13 is too old, 2.14 is needed");
 }

@@ -99,8 +99,8 @@ static inline Outcome run(const char *path, const char *device, const char *mode
     line.run.trace = run_trace;
     line.run.held_out = 1024; /* tokens; the default of 65536 takes longer than the few steps of such a run */
     if (outcome.status == STATUS_OK)
-        outcome.status = program_load(path, line.reference, line.forward_only, line.run.transport == TRANSPORT_NCCL,
-                                      &arena, &loaded, &outcome.error);
+        outcome.status = program_load(path, line.reference, line.forward_only, line.run.transport->in_order, &arena,
+                                      &loaded, &outcome.error);
     assert_int_equal(outcome.status, STATUS_OK);
     outcome.microbatches = loaded.program->microbatches;
     assert_true(outcome.microbatches <= MICROBATCHES_MAX);

@@ -55,7 +55,7 @@ static void test_all_options(void **state)
     assert_true(line.run.steps == 7 && strcmp(model_name(&line.run.model), "mlp") == 0 && line.run.model.hidden == 48 &&
                 line.run.model.seed == 9);
     assert_true(line.run.trace_steps == 100 && line.json && line.reference && line.run.deadline == 0.5 &&
-                line.run.transport == TRANSPORT_MPI);
+                strcmp(line.run.transport->name, "mpi") == 0);
     assert_int_equal(line.run.rank_map_count, 3);
     assert_memory_equal(line.run.rank_map, ((int[]){2, 0, 1}), 3 * sizeof(int));
     assert_string_equal(line.program, "prog.bin");
@@ -155,10 +155,10 @@ static void test_local_under_mpirun(void **state)
         error.text,
         "--transport local: each of the 4 processes would run all ranks; leave it out, or start dprun without mpirun"));
     assert_int_equal(PARSE("prog.bin"), STATUS_OK);
-    assert_int_equal(line.run.transport, TRANSPORT_MPI);
+    assert_string_equal(line.run.transport->name, "mpi");
     setenv("OMPI_COMM_WORLD_SIZE", "1", 1);
     assert_int_equal(PARSE("--transport=local", "prog.bin"), STATUS_OK);
-    assert_false(line.run.processes);
+    assert_false(line.run.transport->processes);
     unsetenv("OMPI_COMM_WORLD_SIZE");
     arena_free(&arena);
 }

@@ -9,8 +9,11 @@
 
 #include <cmocka.h>
 
+enum { MANY = 1024 };
+
 typedef struct Rank {
-    Endpoint *endpoint;
+    World *world;
+    Communicator *everybody;
     int rank, ranks;
     uint64_t seed;
     void *blocks[IN_FLIGHT];
@@ -23,25 +26,50 @@ static void sleep_milliseconds(long milliseconds)
     nanosleep(&(struct timespec){.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000}, NULL);
 }
 
+static bool connect_everybody(Rank *rank)
+{
+    Error error;
+    int members[MANY];
+    for (int i = 0; i < rank->ranks; i++)
+        members[i] = i;
+    const CommunicatorConfig config = {.members = members, .count = rank->ranks, .messages_in_flight = IN_FLIGHT};
+    return rank->world->connect(rank->world, &config, &rank->everybody, &error) == STATUS_OK;
+}
+
 static void *run_rank(void *argument)
 {
     Rank *rank = argument;
-    rank->good = rank->body(rank);
+    rank->good = connect_everybody(rank) && rank->body(rank);
     if (!rank->good)
-        transport_local.abort(rank->endpoint, "its test failed"); /* the others need not wait for the deadline */
+        world_abort(rank->world, "its test failed"); /* the others need not wait for the deadline */
     return NULL;
 }
 
-/* Runs `body` on `count` threads, one a rank; closes the endpoints. `meanwhile` may be NULL. */
-static void run_ranks(Rank *ranks, int count, double deadline, bool (*body)(Rank *), void (*meanwhile)(Rank *))
+static MemberName replica_name(const void *context, int member)
 {
-    Endpoint *endpoints[count];
-    pthread_t threads[count];
+    MemberName name;
+    snprintf(name.text, sizeof name.text, "rank %d of replica %d", member % *(const int *)context,
+             member / *(const int *)context);
+    return name;
+}
+
+static void open_world(int count, double deadline, const int *pipeline, World **members)
+{
     Error error;
-    const TransportConfig config = {.ranks = count, .messages_in_flight = IN_FLIGHT, .deadline = deadline};
-    assert_int_equal(transport_local.open(&config, endpoints, &error), STATUS_OK);
+    const WorldConfig config = {
+        .size = count, .deadline = deadline, .name = pipeline ? replica_name : NULL, .name_context = pipeline};
+    assert_int_equal(transport_open(transport_named("local", false), &config, members, &error), STATUS_OK);
+}
+
+/* Runs `body` on `count` threads, one a rank; closes the world. `meanwhile` and `pipeline` may be NULL. */
+static void run_named(Rank *ranks, int count, double deadline, const int *pipeline, bool (*body)(Rank *),
+                      void (*meanwhile)(Rank *))
+{
+    World *members[count];
+    pthread_t threads[count];
+    open_world(count, deadline, pipeline, members);
     for (int rank = 0; rank < count; rank++) {
-        ranks[rank].endpoint = endpoints[rank];
+        ranks[rank].world = members[rank];
         ranks[rank].rank = rank;
         ranks[rank].ranks = count;
         ranks[rank].body = body;
@@ -52,10 +80,18 @@ static void run_ranks(Rank *ranks, int count, double deadline, bool (*body)(Rank
     bool good = true;
     for (int rank = 0; rank < count; rank++) {
         pthread_join(threads[rank], NULL);
-        transport_local.close(endpoints[rank]);
         good &= ranks[rank].good;
     }
+    for (int rank = 0; rank < count; rank++) {
+        ranks[rank].everybody->run->close(ranks[rank].everybody);
+        members[rank]->run->close(members[rank]);
+    }
     assert_true(good);
+}
+
+static void run_ranks(Rank *ranks, int count, double deadline, bool (*body)(Rank *), void (*meanwhile)(Rank *))
+{
+    run_named(ranks, count, deadline, NULL, body, meanwhile);
 }
 
 static const int counts[] = {2, 3, 8};
@@ -63,7 +99,7 @@ enum { COUNTS = sizeof counts / sizeof *counts };
 
 static bool exchange_body(Rank *rank)
 {
-    return exchange_at_random(&transport_local, rank->endpoint, rank->rank, rank->ranks, rank->seed, rank->blocks);
+    return exchange_at_random(rank->everybody, rank->rank, rank->ranks, rank->seed, rank->blocks);
 }
 
 static int compare_pointers(const void *left, const void *right)
@@ -100,20 +136,21 @@ static void messages_arrive_whole_and_blocks_are_kept(void **state)
         }
 }
 
-static bool meeting_body(Rank *rank)
+static bool sums_body(Rank *rank)
 {
-    return meet_and_compare(&transport_local, rank->endpoint, rank->rank, rank->ranks);
+    return sum_in_turn(rank->everybody, rank->rank, rank->ranks) &&
+           sum_at_once(rank->everybody, rank->rank, rank->ranks);
 }
 
-static void meetings_give_the_same_bits(void **state)
+static void sums_give_the_same_bits(void **state)
 {
     (void)state;
     for (int i = 0; i < COUNTS; i++) {
         Rank ranks[8] = {0};
-        run_ranks(ranks, counts[i], 60, meeting_body, NULL);
+        run_ranks(ranks, counts[i], 60, sums_body, NULL);
     }
     Rank alone = {0};
-    run_ranks(&alone, 1, 60, meeting_body, NULL);
+    run_ranks(&alone, 1, 60, sums_body, NULL);
 }
 
 static void the_order_of_a_sum_shows(void **state)
@@ -128,7 +165,7 @@ static void the_order_of_a_sum_shows(void **state)
     assert_true(differences > 5);
 }
 
-static bool vain_body(Rank *rank) { return wait_in_vain(&transport_local, rank->endpoint, rank->rank, "0.05"); }
+static bool vain_body(Rank *rank) { return wait_in_vain(rank->everybody, rank->rank, "0.05"); }
 
 /* Nobody receives: a send is a rendezvous. */
 static bool unreceived_body(Rank *self)
@@ -140,8 +177,8 @@ static bool unreceived_body(Rank *self)
     int word = 0;
     void *block = &word;
     Message message = {.block = &block, .bytes = sizeof word, .peer = 1, .is_send = true};
-    EXPECT_GOOD(transport_local.send(self->endpoint, &message, &error));
-    EXPECT(transport_local.wait(self->endpoint, &message, &error) == STATUS_RUN_FAILED);
+    EXPECT_GOOD(self->everybody->run->send(self->everybody, &message, &error));
+    EXPECT(self->everybody->run->wait(self->everybody, &message, &error) == STATUS_RUN_FAILED);
     EXPECT(strcmp(error.text, "no answer from rank 1 within 0.05 s (--deadline)") == 0);
     return true;
 }
@@ -154,8 +191,24 @@ static bool missing_body(Rank *self)
     int all[3];
     if (rank == 2)
         return true;
-    EXPECT(transport_local.gather(self->endpoint, &rank, sizeof rank, all, &error) == STATUS_RUN_FAILED);
+    EXPECT(self->world->run->gather(self->world, &rank, sizeof rank, all, &error) == STATUS_RUN_FAILED);
     EXPECT(strcmp(error.text, "no answer from rank 2 within 0.05 s (--deadline)") == 0);
+    return true;
+}
+
+/* Rank 2 does not post its sum. */
+static bool missing_sum_body(Rank *self)
+{
+    const int rank = self->rank, members[] = {0, 1, 2};
+    Error error;
+    TestSum sum;
+    if (rank == 2)
+        return true;
+    EXPECT(connect_sum(self->world, rank, members, 3, 1, &sum));
+    EXPECT(post_sum(&sum, rank, 100, false, 1));
+    EXPECT(sum.communicator->run->sum_wait(sum.communicator, &error) == STATUS_RUN_FAILED);
+    EXPECT(strcmp(error.text, "no answer from rank 2 within 0.05 s (--deadline)") == 0);
+    disconnect_sum(&sum);
     return true;
 }
 
@@ -166,24 +219,57 @@ static void a_deadline_names_who_is_missing(void **state)
     run_ranks(ranks, 3, 0.05, vain_body, NULL);
     run_ranks(ranks, 3, 0.05, unreceived_body, NULL);
     run_ranks(ranks, 3, 0.05, missing_body, NULL);
+    run_ranks(ranks, 3, 0.05, missing_sum_body, NULL);
+}
+
+/* Two replicas of two ranks, each with a communicator of its own: peers are counted there, names are the caller's. */
+static bool replica_body(Rank *self)
+{
+    const int rank = self->rank, members[] = {rank / 2 * 2, rank / 2 * 2 + 1};
+    const CommunicatorConfig config = {.members = members, .count = 2, .number = 1, .messages_in_flight = 1};
+    Error error;
+    Communicator *replica;
+    uint64_t word = (uint64_t)rank;
+    void *block = &word;
+    Message message = {.block = &block, .bytes = sizeof word, .peer = 1 - rank % 2, .is_send = rank % 2};
+    EXPECT_GOOD(self->world->connect(self->world, &config, &replica, &error));
+    EXPECT(replica->self == rank % 2 && replica->count == 2);
+    EXPECT_GOOD((rank % 2 ? replica->run->send : replica->run->receive)(replica, &message, &error));
+    EXPECT_GOOD(replica->run->wait(replica, &message, &error));
+    EXPECT(*(uint64_t *)block == (uint64_t)(rank % 2 ? rank - 1 : rank + 1));
+    if (rank == 2) {
+        EXPECT_GOOD(replica->run->receive(replica, &message, &error));
+        EXPECT(replica->run->wait(replica, &message, &error) == STATUS_RUN_FAILED);
+        EXPECT(strcmp(error.text, "no answer from rank 1 of replica 1 within 0.05 s (--deadline)") == 0);
+    }
+    replica->run->close(replica);
+    return true;
+}
+
+static void members_have_the_names_that_the_caller_gives(void **state)
+{
+    (void)state;
+    const int pipeline = 2;
+    Rank ranks[4] = {0};
+    run_named(ranks, 4, 0.05, &pipeline, replica_body, NULL);
 }
 
 static bool abort_body(Rank *rank)
 {
     if (rank->rank == 1) {
         sleep_milliseconds(20); /* for some of the others to be asleep */
-        transport_local.abort(rank->endpoint, abort_reason);
-        transport_local.abort(rank->endpoint, "a later reason");
+        world_abort(rank->world, abort_reason);
+        world_abort(rank->world, "a later reason");
     }
-    return be_aborted(&transport_local, rank->endpoint, rank->rank, rank->ranks);
+    return be_aborted(rank->everybody, rank->rank, rank->ranks);
 }
 
-static bool aborted_body(Rank *rank) { return be_aborted(&transport_local, rank->endpoint, rank->rank, rank->ranks); }
+static bool aborted_body(Rank *rank) { return be_aborted(rank->everybody, rank->rank, rank->ranks); }
 
 static void abort_for_rank_1(Rank *ranks)
 {
     sleep_milliseconds(20);
-    transport_local.abort(ranks[1].endpoint, abort_reason);
+    world_abort(ranks[1].world, abort_reason);
 }
 
 static bool meet_without_end(Rank *self)
@@ -191,7 +277,7 @@ static bool meet_without_end(Rank *self)
     const int rank = self->rank;
     Error error;
     int all[8];
-    while (transport_local.gather(self->endpoint, &rank, sizeof rank, all, &error) == STATUS_OK)
+    while (self->world->run->gather(self->world, &rank, sizeof rank, all, &error) == STATUS_OK)
         EXPECT(all[self->ranks - 1] == self->ranks - 1);
     EXPECT(strcmp(error.text, abort_message) == 0);
     return true;
@@ -208,59 +294,92 @@ static void an_abort_reaches_every_rank(void **state)
     }
 }
 
+static void open_connected(int count, Rank *ranks, World **members)
+{
+    open_world(count, 1, NULL, members);
+    for (int rank = 0; rank < count; rank++) {
+        ranks[rank] = (Rank){.world = members[rank], .rank = rank, .ranks = count};
+        assert_true(connect_everybody(&ranks[rank]));
+    }
+}
+
+static void close_connected(int count, Rank *ranks)
+{
+    for (int rank = 0; rank < count; rank++) {
+        ranks[rank].everybody->run->close(ranks[rank].everybody);
+        ranks[rank].world->run->close(ranks[rank].world);
+    }
+}
+
 static void too_many_messages_are_refused(void **state)
 {
     (void)state;
-    Endpoint *endpoints[2];
+    enum { MOST = 2 * IN_FLIGHT };
+    World *members[2];
+    Rank ranks[2];
     Error error;
-    const TransportConfig config = {.ranks = 2, .messages_in_flight = 2, .deadline = 1};
-    assert_int_equal(transport_local.open(&config, endpoints, &error), STATUS_OK);
-    Message messages[5];
+    open_connected(2, ranks, members);
+    Message messages[MOST + 1];
     int word = 0;
     void *block = &word;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i <= MOST; i++) {
         messages[i] = (Message){.block = &block, .bytes = sizeof word, .peer = 1, .is_send = true};
-        assert_int_equal(transport_local.send(endpoints[0], &messages[i], &error),
-                         i < 4 ? STATUS_OK : STATUS_RUN_FAILED);
+        assert_int_equal(ranks[0].everybody->run->send(ranks[0].everybody, &messages[i], &error),
+                         i < MOST ? STATUS_OK : STATUS_RUN_FAILED);
     }
     assert_string_equal(error.text, "rank 0 has more messages in flight than it announced");
-    transport_local.close(endpoints[0]);
-    transport_local.close(endpoints[1]);
+    close_connected(2, ranks);
 }
 
 static void a_thousand_ranks_open(void **state)
 {
     (void)state;
-    enum { MANY = 1024 };
-    static Endpoint *endpoints[MANY];
+    static World *members[MANY];
+    static Rank ranks[MANY];
     Error error;
-    const TransportConfig config = {.ranks = MANY, .messages_in_flight = 64, .deadline = 1};
-    assert_int_equal(transport_local.open(&config, endpoints, &error), STATUS_OK);
+    open_connected(MANY, ranks, members);
     int words[2] = {1, 2};
     void *blocks[2] = {&words[0], &words[1]};
     for (int rank = 0; rank + 1 < MANY; rank++) {
         Message out = {.block = &blocks[0], .bytes = sizeof(int), .peer = rank + 1, .is_send = true};
         Message in = {.block = &blocks[1], .bytes = sizeof(int), .peer = rank};
-        assert_int_equal(transport_local.send(endpoints[rank], &out, &error), STATUS_OK);
-        assert_int_equal(transport_local.receive(endpoints[rank + 1], &in, &error), STATUS_OK);
-        assert_int_equal(transport_local.wait(endpoints[rank], &out, &error), STATUS_OK);
-        assert_int_equal(transport_local.wait(endpoints[rank + 1], &in, &error), STATUS_OK);
+        Communicator *from = ranks[rank].everybody, *to = ranks[rank + 1].everybody;
+        assert_int_equal(from->run->send(from, &out, &error), STATUS_OK);
+        assert_int_equal(to->run->receive(to, &in, &error), STATUS_OK);
+        assert_int_equal(from->run->wait(from, &out, &error), STATUS_OK);
+        assert_int_equal(to->run->wait(to, &in, &error), STATUS_OK);
         assert_int_equal(*(int *)blocks[1], 1 + rank % 2);
     }
-    for (int rank = 0; rank < MANY; rank++)
-        transport_local.close(endpoints[rank]);
+    close_connected(MANY, ranks);
+}
+
+static void transports_are_found_by_what_they_do(void **state)
+{
+    (void)state;
+    assert_string_equal(transport_for(false, false)->name, "local");
+    assert_string_equal(transport_for(false, true)->name, "local");
+    assert_string_equal(transport_for(true, false)->name, "mpi");
+    assert_string_equal(transport_for(true, true)->name, "nccl");
+    for (int processes = 0; processes < 2; processes++) {
+        assert_int_equal(transport_named("nccl", processes)->processes, processes);
+        assert_true(transport_named("mpi", processes)->processes);
+        assert_false(transport_named("local", processes)->processes);
+        assert_null(transport_named("tcp", processes));
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_whole_and_blocks_are_kept),
-        cmocka_unit_test(meetings_give_the_same_bits),
+        cmocka_unit_test(sums_give_the_same_bits),
         cmocka_unit_test(the_order_of_a_sum_shows),
         cmocka_unit_test(a_deadline_names_who_is_missing),
+        cmocka_unit_test(members_have_the_names_that_the_caller_gives),
         cmocka_unit_test(an_abort_reaches_every_rank),
         cmocka_unit_test(too_many_messages_are_refused),
         cmocka_unit_test(a_thousand_ranks_open),
+        cmocka_unit_test(transports_are_found_by_what_they_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,28 +51,28 @@ static bool find_note(const char *folder, int number)
     return true;
 }
 
-static bool scenario_messages(const Transport *transport, Endpoint *endpoint, int rank, int ranks)
+static bool scenario_messages(Communicator *everybody, int rank, int ranks)
 {
     void *blocks[IN_FLIGHT];
     for (int i = 0; i < IN_FLIGHT; i++)
         EXPECT((blocks[i] = malloc(BLOCK_WORDS * sizeof(uint64_t))));
     for (uint64_t seed = 1; seed <= 2; seed++)
-        EXPECT(exchange_at_random(transport, endpoint, rank, ranks, seed, blocks));
+        EXPECT(exchange_at_random(everybody, rank, ranks, seed, blocks));
     for (int i = 0; i < IN_FLIGHT; i++)
         free(blocks[i]);
     return true;
 }
 
-static bool scenario_abort(const Transport *transport, Endpoint *endpoint, int rank, int ranks)
+static bool scenario_abort(Communicator *everybody, int rank, int ranks)
 {
     if (rank != 1)
-        return be_aborted(transport, endpoint, rank, ranks);
-    transport->abort(endpoint, abort_reason);
+        return be_aborted(everybody, rank, ranks);
+    world_abort(everybody->world, abort_reason);
     return true;
 }
 
 /* Nobody moves any more: each rank waits for what another never sends. */
-static bool all_wait_in_vain(const Transport *transport, Endpoint *endpoint, int rank)
+static bool all_wait_in_vain(Communicator *everybody, int rank)
 {
     Error error;
     uint64_t words[4] = {0};
@@ -80,14 +80,14 @@ static bool all_wait_in_vain(const Transport *transport, Endpoint *endpoint, int
     Message message = {.block = &block, .bytes = sizeof words, .peer = rank == 1 ? 0 : 1};
     char expected[100];
     snprintf(expected, sizeof expected, "no answer from rank %d within 0.5 s (--deadline)", message.peer);
-    EXPECT_GOOD(transport->receive(endpoint, &message, &error));
-    EXPECT(transport->wait(endpoint, &message, &error) == STATUS_RUN_FAILED);
+    EXPECT_GOOD(everybody->run->receive(everybody, &message, &error));
+    EXPECT(everybody->run->wait(everybody, &message, &error) == STATUS_RUN_FAILED);
     EXPECT(strcmp(error.text, expected) == 0);
     return true;
 }
 
-/* Rank 1 computes for longer than the deadline while the others wait for it, one of them at a meeting. */
-static bool compute_for_long(const Transport *transport, Endpoint *endpoint, int rank, int ranks)
+/* Rank 1 computes for longer than the deadline while the others wait for it, one of them at a gathering. */
+static bool compute_for_long(Communicator *everybody, int rank, int ranks)
 {
     Error error;
     uint64_t words[4] = {0}, mine = (uint64_t)rank, all[8];
@@ -97,12 +97,12 @@ static bool compute_for_long(const Transport *transport, Endpoint *endpoint, int
     while (rank == 1 && clock_nanoseconds() < end)
         ;
     if (rank == 1)
-        EXPECT_GOOD(transport->send(endpoint, &message, &error));
+        EXPECT_GOOD(everybody->run->send(everybody, &message, &error));
     if (rank == 0)
-        EXPECT_GOOD(transport->receive(endpoint, &message, &error));
+        EXPECT_GOOD(everybody->run->receive(everybody, &message, &error));
     if (rank < 2)
-        EXPECT_GOOD(transport->wait(endpoint, &message, &error));
-    EXPECT_GOOD(transport->gather(endpoint, &mine, sizeof mine, all, &error));
+        EXPECT_GOOD(everybody->run->wait(everybody, &message, &error));
+    EXPECT_GOOD(everybody->world->run->gather(everybody->world, &mine, sizeof mine, all, &error));
     return all[ranks - 1] == (uint64_t)ranks - 1;
 }
 
@@ -114,7 +114,7 @@ static void sleep_for(double seconds)
 }
 
 /* All are stopped for longer than the deadline, and go on; rank 1 last. */
-static bool stop_and_go_on(const Transport *transport, Endpoint *endpoint, int rank)
+static bool stop_and_go_on(Communicator *everybody, int rank)
 {
     Error error;
     uint64_t words[4] = {0};
@@ -131,9 +131,9 @@ static bool stop_and_go_on(const Transport *transport, Endpoint *endpoint, int r
     EXPECT(waker > 0);
     if (rank == 1)
         EXPECT(waitpid(waker, NULL, 0) == waker);
-    EXPECT_GOOD(rank == 1 ? transport->send(endpoint, &message, &error)
-                          : transport->receive(endpoint, &message, &error));
-    EXPECT_GOOD(transport->wait(endpoint, &message, &error));
+    EXPECT_GOOD(rank == 1 ? everybody->run->send(everybody, &message, &error)
+                          : everybody->run->receive(everybody, &message, &error));
+    EXPECT_GOOD(everybody->run->wait(everybody, &message, &error));
     if (rank == 0)
         EXPECT(waitpid(waker, NULL, 0) == waker);
     return true;
@@ -153,18 +153,18 @@ int MPI_Finalize(void)
 
 static int run_process(const char *scenario, int ranks, const char *folder)
 {
-    const Transport *transport;
-    Endpoint *endpoints[64];
+    World *members[64];
+    Communicator *everybody;
     Error error;
-    int reversed[64];
+    int reversed[64], in_order[64];
     const int nonsense[64] = {0};
     for (int i = 0; i < ranks; i++)
-        reversed[i] = ranks - 1 - i;
-    TransportConfig config = {.ranks = ranks, .messages_in_flight = IN_FLIGHT, .deadline = 60, .quiet_deadline = 60};
+        reversed[i] = ranks - 1 - (in_order[i] = i);
+    WorldConfig config = {.size = ranks, .deadline = 60, .quiet_deadline = 60};
     if (strcmp(scenario, "messages") == 0 || strcmp(scenario, "stopped") == 0)
-        config.rank_map = reversed;
+        config.map = reversed;
     if (strcmp(scenario, "wrong-map") == 0)
-        config.rank_map = nonsense;
+        config.map = nonsense;
     if (strcmp(scenario, "vain") == 0 || strcmp(scenario, "stopped") == 0)
         config.deadline = 0.5;
     if (strcmp(scenario, "long") == 0 || strcmp(scenario, "resumed") == 0)
@@ -178,41 +178,42 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         raise(SIGSTOP);
     stops_in_finalize = strcmp(scenario, "ends-in-finalize") == 0 && odd;
 
-    Status status = transport_load_mpi(&transport, &error);
-    if (status == STATUS_OK)
-        status = transport->open(&config, endpoints, &error);
+    Status status = transport_open(transport_named("mpi", true), &config, members, &error);
+    int rank = 0;
+    while (status == STATUS_OK && !members[rank])
+        rank++;
+    if (status == STATUS_OK) {
+        const CommunicatorConfig connecting = {.members = in_order, .count = ranks, .messages_in_flight = IN_FLIGHT};
+        status = members[rank]->connect(members[rank], &connecting, &everybody, &error);
+    }
     if (status != STATUS_OK) {
         fprintf(stderr, "%s\n", error.text);
         return (int)status;
     }
-    int rank = 0;
-    while (!endpoints[rank])
-        rank++;
-    Endpoint *endpoint = endpoints[rank];
     bool good = rank < ranks;
-    if (config.rank_map)
+    if (config.map)
         good &= rank == ranks - 1 - atoi(getenv("OMPI_COMM_WORLD_RANK"));
 
     if (strcmp(scenario, "messages") == 0)
-        good &= scenario_messages(transport, endpoint, rank, ranks);
-    else if (strcmp(scenario, "meetings") == 0)
-        good &= meet_and_compare(transport, endpoint, rank, ranks);
+        good &= scenario_messages(everybody, rank, ranks);
+    else if (strcmp(scenario, "sums") == 0)
+        good &= sum_in_turn(everybody, rank, ranks) && sum_at_once(everybody, rank, ranks);
     else if (strcmp(scenario, "vain") == 0)
-        good &= all_wait_in_vain(transport, endpoint, rank);
+        good &= all_wait_in_vain(everybody, rank);
     else if (strcmp(scenario, "long") == 0)
-        good &= compute_for_long(transport, endpoint, rank, ranks);
+        good &= compute_for_long(everybody, rank, ranks);
     else if (strcmp(scenario, "resumed") == 0)
-        good &= stop_and_go_on(transport, endpoint, rank);
+        good &= stop_and_go_on(everybody, rank);
     else if (strcmp(scenario, "abort") == 0)
-        good &= scenario_abort(transport, endpoint, rank, ranks);
+        good &= scenario_abort(everybody, rank, ranks);
     else if (strcmp(scenario, "stopped") == 0 && rank == 1)
         good &= leave_note(folder, rank) && raise(SIGSTOP) == 0;
     else if (strcmp(scenario, "stopped") == 0)
-        good &= all_wait_in_vain(transport, endpoint, rank);
+        good &= all_wait_in_vain(everybody, rank);
     else
         good &= strstr(scenario, "ends-") != NULL;
     if (!good) {
-        transport->abort(endpoint, "its test failed");
+        world_abort(everybody->world, "its test failed");
         return 1;
     }
     if (rank == 0) {
@@ -227,7 +228,8 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         raise(SIGSTOP);
     if (odd && strcmp(scenario, "ends-killed") == 0)
         raise(SIGKILL);
-    transport->close(endpoint);
+    everybody->run->close(everybody);
+    members[rank]->run->close(members[rank]);
     return good ? 0 : 1;
 }
 
@@ -299,18 +301,18 @@ static void messages_arrive_whole(void **state)
 }
 
 /* The expected bits are computed as in the test of `local`. */
-static void meetings_give_the_same_bits(void **state)
+static void sums_give_the_same_bits(void **state)
 {
     (void)state;
-    expect_run(3, "meetings", 3, 0, "meetings: good");
-    expect_run(8, "meetings", 8, 0, "meetings: good");
+    expect_run(3, "sums", 3, 0, "sums: good");
+    expect_run(8, "sums", 8, 0, "sums: good");
 }
 
 static void a_wrong_number_of_processes_is_refused(void **state)
 {
     (void)state;
-    expect_run(4, "meetings", 8, 2, "this program has 8 ranks, but mpirun started 4 processes: use mpirun -n 8");
-    expect_run(1, "meetings", 2, 2, "this program has 2 ranks, but mpirun started 1 process: use mpirun -n 2");
+    expect_run(4, "sums", 8, 2, "this program has 8 ranks, but mpirun started 4 processes: use mpirun -n 8");
+    expect_run(1, "sums", 2, 2, "this program has 2 ranks, but mpirun started 1 process: use mpirun -n 2");
 }
 
 /* Started by one MPI and built with another, every process thinks that it is alone. */
@@ -318,7 +320,7 @@ static void a_foreign_launcher_is_named(void **state)
 {
     (void)state;
     setenv("PMI_SIZE", "4", 1);
-    expect_run(0, "meetings", 4, 2, "4 processes were started by another MPI than the one that dprun was built with");
+    expect_run(0, "sums", 4, 2, "4 processes were started by another MPI than the one that dprun was built with");
     unsetenv("PMI_SIZE");
 }
 
@@ -432,9 +434,10 @@ static void a_missing_plugin_is_said(void **state)
 {
     (void)state;
     unlink(plugin);
-    const Transport *transport;
+    World *members[2];
     Error error;
-    assert_int_equal(transport_load_mpi(&transport, &error), STATUS_RUN_FAILED);
+    const WorldConfig config = {.size = 2};
+    assert_int_equal(transport_open(transport_named("mpi", true), &config, members, &error), STATUS_RUN_FAILED);
     assert_non_null(strstr(error.text, "built without MPI"));
 }
 
@@ -452,7 +455,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(the_launcher_is_recognised),
         cmocka_unit_test(what_was_said_is_read_before_the_end),
         cmocka_unit_test(messages_arrive_whole),
-        cmocka_unit_test(meetings_give_the_same_bits),
+        cmocka_unit_test(sums_give_the_same_bits),
         cmocka_unit_test(a_wrong_number_of_processes_is_refused),
         cmocka_unit_test(a_foreign_launcher_is_named),
         cmocka_unit_test(a_wrong_map_is_refused),

@@ -52,10 +52,10 @@ typedef struct Flight {
     bool busy;
 } Flight;
 
-static inline bool settle(const Transport *transport, Endpoint *endpoint, int rank, Flight *flight)
+static inline bool settle(Communicator *everybody, int rank, Flight *flight)
 {
     Error error;
-    EXPECT_GOOD(transport->wait(endpoint, &flight->message, &error));
+    EXPECT_GOOD(everybody->run->wait(everybody, &flight->message, &error));
     flight->busy = false;
     uint64_t *words = flight->block;
     const size_t count = flight->message.bytes / sizeof *words;
@@ -65,19 +65,18 @@ static inline bool settle(const Transport *transport, Endpoint *endpoint, int ra
     return true;
 }
 
-static inline bool settle_one_of(const Transport *transport, Endpoint *endpoint, int rank, Flight flights[IN_FLIGHT],
-                                 uint64_t *random)
+static inline bool settle_one_of(Communicator *everybody, int rank, Flight flights[IN_FLIGHT], uint64_t *random)
 {
     int chosen = random_below(random, IN_FLIGHT);
     while (!flights[chosen].busy)
         chosen = (chosen + 1) % IN_FLIGHT;
-    return settle(transport, endpoint, rank, &flights[chosen]);
+    return settle(everybody, rank, &flights[chosen]);
 }
 
 /* Every rank draws the same messages from `seed`, posts its own in that order and waits in an order of its own; the one
    in flights[0] of each rank it lets lie for most of the run. `blocks` are the rank's; it holds as many afterwards. */
-static inline bool exchange_at_random(const Transport *transport, Endpoint *endpoint, int rank, int ranks,
-                                      uint64_t seed, void *blocks[IN_FLIGHT])
+static inline bool exchange_at_random(Communicator *everybody, int rank, int ranks, uint64_t seed,
+                                      void *blocks[IN_FLIGHT])
 {
     Error error;
     Flight flights[IN_FLIGHT] = {0};
@@ -90,7 +89,7 @@ static inline bool exchange_at_random(const Transport *transport, Endpoint *endp
         for (; busy > IN_FLIGHT - 2 * messages; busy--) {
             const bool long_lasting = flights[0].busy;
             flights[0].busy = false;
-            EXPECT(settle_one_of(transport, endpoint, rank, flights, &own));
+            EXPECT(settle_one_of(everybody, rank, flights, &own));
             flights[0].busy = long_lasting;
         }
         for (int i = 0; i < messages; i++, number++) {
@@ -108,26 +107,27 @@ static inline bool exchange_at_random(const Transport *transport, Endpoint *endp
             flight->message.peer = from == rank ? to : from;
             for (size_t word = 0; from == rank && word < words; word++)
                 ((uint64_t *)flight->block)[word] = number * BLOCK_WORDS + word;
-            EXPECT_GOOD((from == rank ? transport->send : transport->receive)(endpoint, &flight->message, &error));
+            EXPECT_GOOD(
+                (from == rank ? everybody->run->send : everybody->run->receive)(everybody, &flight->message, &error));
             busy++;
         }
-        if (transport->progress)
-            EXPECT_GOOD(transport->progress(endpoint, &error));
+        if (everybody->run->progress)
+            EXPECT_GOOD(everybody->run->progress(everybody, &error));
         for (int waits = random_below(&own, 4); waits > 0 && busy > 1; waits--, busy--) {
             const bool long_lasting = flights[0].busy && round < ROUNDS - 20;
             flights[0].busy &= !long_lasting;
-            EXPECT(settle_one_of(transport, endpoint, rank, flights, &own));
+            EXPECT(settle_one_of(everybody, rank, flights, &own));
             flights[0].busy |= long_lasting;
         }
     }
     for (; busy > 0; busy--)
-        EXPECT(settle_one_of(transport, endpoint, rank, flights, &own));
+        EXPECT(settle_one_of(everybody, rank, flights, &own));
     for (int i = 0; i < IN_FLIGHT; i++)
         blocks[i] = flights[i].block;
     return true;
 }
 
-/* --- meetings --- */
+/* --- gatherings and sums --- */
 
 /* Of very different sizes, so that the order of a sum shows in its bits. Floats, or doubles that are none. */
 static inline void fill(void *values, bool doubles, size_t count, uint64_t seed)
@@ -152,77 +152,178 @@ static inline void add_up(void *sums, const void *addends, bool doubles, size_t 
             ((float *)sums)[i] += ((const float *)addends)[i];
 }
 
-static inline bool reduce_and_compare(const Transport *transport, Endpoint *endpoint, int rank, const int *members,
-                                      int count, size_t elements, bool doubles, uint64_t seed)
+/* A sum of one communicator. `seed` is that of all members, each of which adds its number. */
+typedef struct TestSum {
+    Communicator *communicator;
+    int number;
+    char *buffer, *expected;
+    size_t elements, size;
+} TestSum;
+
+static const size_t most_elements = 1300000; /* more than a transport sums at a time */
+
+static inline bool connect_sum(World *world, int rank, const int *members, int count, int number, TestSum *sum)
 {
     Error error;
-    const size_t size = doubles ? sizeof(double) : sizeof(float);
-    char *buffer = malloc(elements * size + 1), *expected = malloc(elements * size + 1),
-         *addend = malloc(elements * size + 1);
-    EXPECT(buffer && expected && addend);
-    for (int i = 0; i < count; i++) {
-        fill(i == 0 ? expected : addend, doubles, elements, seed + (uint64_t)members[i]);
-        if (i > 0)
-            add_up(expected, addend, doubles, elements);
-    }
-    fill(buffer, doubles, elements, seed + (uint64_t)rank);
-    buffer[elements * size] = 42;
-    EXPECT_GOOD(transport->reduce(endpoint, members, count, buffer, elements, size, &error));
-    EXPECT(buffer[elements * size] == 42);
-    EXPECT(memcmp(buffer, expected, elements * size) == 0);
-    free(buffer);
-    free(expected);
-    free(addend);
+    const CommunicatorConfig config = {.members = members,
+                                       .count = count,
+                                       .number = number,
+                                       .sum_elements = most_elements,
+                                       .sum_size = sizeof(double)};
+    *sum = (TestSum){.number = number,
+                     .buffer = malloc(most_elements * sizeof(double) + 1),
+                     .expected = malloc(most_elements * sizeof(double))};
+    EXPECT(sum->buffer && sum->expected);
+    EXPECT_GOOD(world->connect(world, &config, &sum->communicator, &error));
     return true;
 }
 
-static inline bool meet_and_compare(const Transport *transport, Endpoint *endpoint, int rank, int ranks)
+static inline void disconnect_sum(TestSum *sum)
+{
+    if (sum->communicator)
+        sum->communicator->run->close(sum->communicator);
+    free(sum->buffer);
+    free(sum->expected);
+}
+
+static inline bool post_sum(TestSum *sum, int rank, size_t elements, bool doubles, uint64_t seed)
+{
+    Error error;
+    Communicator *communicator = sum->communicator;
+    sum->elements = elements;
+    sum->size = doubles ? sizeof(double) : sizeof(float);
+    for (int i = 0; i < communicator->count; i++) {
+        fill(i == 0 ? sum->expected : sum->buffer, doubles, elements, seed + (uint64_t)communicator->members[i]);
+        if (i > 0)
+            add_up(sum->expected, sum->buffer, doubles, elements);
+    }
+    fill(sum->buffer, doubles, elements, seed + (uint64_t)rank);
+    sum->buffer[elements * sum->size] = 42;
+    EXPECT_GOOD(communicator->run->sum_post(communicator, sum->buffer, elements, sum->size, &error));
+    return true;
+}
+
+static inline bool wait_for_sum(TestSum *sum, int rank)
+{
+    Error error;
+    EXPECT_GOOD(sum->communicator->run->sum_wait(sum->communicator, &error));
+    EXPECT(sum->buffer[sum->elements * sum->size] == 42);
+    EXPECT(memcmp(sum->buffer, sum->expected, sum->elements * sum->size) == 0);
+    return true;
+}
+
+static inline bool sum_and_compare(TestSum *sum, int rank, size_t elements, bool doubles, uint64_t seed)
+{
+    return post_sum(sum, rank, elements, doubles, seed) && wait_for_sum(sum, rank);
+}
+
+enum { SUMS = 16 };
+
+/* All ranks in both orders; the two copies of a stage, all pairs at once, in both orders; groups that overlap. In the
+   one order of all communicators. Returns how many this rank is in, 0 for a failure. */
+static inline int connect_sums(World *world, int rank, int ranks, TestSum sums[SUMS])
+{
+    int members[64], made = 0, number = 1;
+    for (int order = 0; order < 2; order++, number++) {
+        for (int i = 0; i < ranks; i++)
+            members[i] = order ? ranks - 1 - i : i;
+        if (!connect_sum(world, rank, members, ranks, number, &sums[made++]))
+            return 0;
+    }
+    const int mirror = ranks - 1 - rank;
+    for (int order = 0; order < 2 && mirror != rank; order++) {
+        members[order] = rank < mirror ? rank : mirror;
+        members[1 - order] = rank < mirror ? mirror : rank;
+        if (!connect_sum(world, rank, members, 2, number + order, &sums[made++]))
+            return 0;
+    }
+    number += 2;
+    for (int first = 0; first + 2 < ranks; first++, number++)
+        if (rank >= first && rank < first + 3) {
+            members[0] = first + 1;
+            members[1] = first + 2;
+            members[2] = first;
+            if (!connect_sum(world, rank, members, 3, number, &sums[made++]))
+                return 0;
+        }
+    return made;
+}
+
+static inline bool sum_in_turn(Communicator *everybody, int rank, int ranks)
 {
     static const size_t sizes[] = {0, 1, 7, 1000, 100003, 1300000};
+    World *world = everybody->world;
     Error error;
-    int *members = malloc((size_t)ranks * sizeof *members);
+    TestSum sums[SUMS] = {0};
+    const int count = connect_sums(world, rank, ranks, sums);
     uint32_t *all = malloc((size_t)ranks * 3 * sizeof *all);
-    EXPECT(members && all);
+    EXPECT(all && count > 0);
     const uint32_t rounds = ranks <= 3 ? 6 : 5; /* the last is there for its size alone */
     for (uint32_t round = 0; round < rounds; round++) {
-        const size_t elements = sizes[round];
         const uint32_t mine[3] = {(uint32_t)rank, round, 7 * (uint32_t)rank};
-        EXPECT_GOOD(transport->gather(endpoint, mine, sizeof mine, all, &error));
+        EXPECT_GOOD(world->run->gather(world, mine, sizeof mine, all, &error));
         for (uint32_t from = 0; from < (uint32_t)ranks; from++)
             EXPECT(all[3 * from] == from && all[3 * from + 1] == round && all[3 * from + 2] == 7 * from);
-
-        for (int i = 0; i < ranks; i++)
-            members[i] = i;
-        EXPECT(reduce_and_compare(transport, endpoint, rank, members, ranks, elements, round % 2, 1000 + round));
-        for (int i = 0; i < ranks; i++)
-            members[i] = ranks - 1 - i;
-        EXPECT(reduce_and_compare(transport, endpoint, rank, members, ranks, elements, round % 2 == 0, 2000 + round));
-        /* the two copies of a stage, all pairs at once; both orders of the same pair in turn */
-        const int mirror = ranks - 1 - rank;
-        for (int order = 0; order < 2 && mirror != rank; order++) {
-            members[order] = rank < mirror ? rank : mirror;
-            members[1 - order] = rank < mirror ? mirror : rank;
-            EXPECT(reduce_and_compare(transport, endpoint, rank, members, 2, elements, order == 1, 3000 + round));
-        }
-        /* groups that overlap */
-        for (int first = 0; first + 2 < ranks; first++)
-            if (rank >= first && rank < first + 3) {
-                members[0] = first + 1;
-                members[1] = first + 2;
-                members[2] = first;
-                EXPECT(reduce_and_compare(transport, endpoint, rank, members, 3, elements % 5000, round % 2,
-                                          4000 + round));
-            }
+        for (int i = 0; i < count; i++)
+            EXPECT(sum_and_compare(&sums[i], rank, sums[i].number <= 4 ? sizes[round] : sizes[round] % 5000,
+                                   ((int)round + sums[i].number) % 2, 1000 * round));
     }
-    free(members);
+    for (int i = 0; i < count; i++)
+        disconnect_sum(&sums[i]);
     free(all);
+    return true;
+}
+
+/* Sums of all communicators are posted, with messages between them, and waited for in an order of each rank's own. */
+static inline bool sum_at_once(Communicator *everybody, int rank, int ranks)
+{
+    enum { AT_ONCE = 40 };
+    Error error;
+    TestSum sums[SUMS] = {0};
+    uint64_t shared = 5, own = 77 + (uint64_t)rank;
+    void *blocks[2] = {malloc(sizeof(uint64_t)), malloc(sizeof(uint64_t))}; /* the ranks' blocks change places */
+    const int count = connect_sums(everybody->world, rank, ranks, sums);
+    EXPECT(count > 0 && blocks[0] && blocks[1]);
+    for (int round = 0; round < AT_ONCE; round++) {
+        const size_t elements = (size_t)random_below(&shared, 60000);
+        bool posted[SUMS] = {false};
+        Message out = {.block = &blocks[0], .bytes = sizeof(uint64_t), .peer = (rank + 1) % ranks, .is_send = true};
+        Message in = {.block = &blocks[1], .bytes = sizeof(uint64_t), .peer = (rank + ranks - 1) % ranks};
+        *(uint64_t *)blocks[0] = (uint64_t)rank;
+        if (ranks > 1) {
+            EXPECT_GOOD(everybody->run->receive(everybody, &in, &error));
+            EXPECT_GOOD(everybody->run->send(everybody, &out, &error));
+        }
+        for (int i = 0; i < count; i++) {
+            EXPECT(post_sum(&sums[i], rank, elements, round % 2, 100 * (uint64_t)round));
+            posted[i] = true;
+            if (everybody->run->progress)
+                EXPECT_GOOD(everybody->run->progress(everybody, &error));
+        }
+        if (ranks > 1) {
+            EXPECT_GOOD(everybody->run->wait(everybody, &in, &error));
+            EXPECT_GOOD(everybody->run->wait(everybody, &out, &error));
+            EXPECT(*(uint64_t *)blocks[1] == (uint64_t)in.peer);
+        }
+        for (int left = count; left > 0; left--) {
+            int chosen = random_below(&own, count);
+            while (!posted[chosen])
+                chosen = (chosen + 1) % count;
+            posted[chosen] = false;
+            EXPECT(wait_for_sum(&sums[chosen], rank));
+        }
+    }
+    for (int i = 0; i < count; i++)
+        disconnect_sum(&sums[i]);
+    free(blocks[0]);
+    free(blocks[1]);
     return true;
 }
 
 /* --- failures --- */
 
 /* Rank 0 waits for what rank 1 never sends; the others leave. `deadline_text` is the deadline as the message has it. */
-static inline bool wait_in_vain(const Transport *transport, Endpoint *endpoint, int rank, const char *deadline_text)
+static inline bool wait_in_vain(Communicator *everybody, int rank, const char *deadline_text)
 {
     if (rank != 0)
         return true;
@@ -230,8 +331,8 @@ static inline bool wait_in_vain(const Transport *transport, Endpoint *endpoint, 
     uint64_t words[4] = {0};
     void *block = words;
     Message message = {.block = &block, .bytes = sizeof words, .peer = 1};
-    EXPECT_GOOD(transport->receive(endpoint, &message, &error));
-    EXPECT(transport->wait(endpoint, &message, &error) == STATUS_RUN_FAILED);
+    EXPECT_GOOD(everybody->run->receive(everybody, &message, &error));
+    EXPECT(everybody->run->wait(everybody, &message, &error) == STATUS_RUN_FAILED);
     char expected[100];
     snprintf(expected, sizeof expected, "no answer from rank 1 within %s s (--deadline)", deadline_text);
     if (strcmp(error.text, expected) != 0)
@@ -243,28 +344,28 @@ static const char abort_reason[] = "the disk is on fire";
 static const char abort_message[] = "rank 1 ended the run: the disk is on fire";
 
 /* Waits for a message of rank 1, which sends none but aborts, and then tries again in other ways. */
-static inline bool be_aborted(const Transport *transport, Endpoint *endpoint, int rank, int ranks)
+static inline bool be_aborted(Communicator *everybody, int rank, int ranks)
 {
     Error error = {""};
     uint64_t words[2][4] = {0}, mine = 0;
     void *blocks[2] = {words[0], words[1]};
     Message message = {.block = &blocks[0], .bytes = sizeof words[0], .peer = 1};
-    EXPECT_GOOD(transport->receive(endpoint, &message, &error));
-    EXPECT(transport->wait(endpoint, &message, &error) == STATUS_RUN_FAILED);
+    EXPECT_GOOD(everybody->run->receive(everybody, &message, &error));
+    EXPECT(everybody->run->wait(everybody, &message, &error) == STATUS_RUN_FAILED);
     if (strcmp(error.text, abort_message) != 0)
         fprintf(stderr, "rank %d: \"%s\" instead of \"%s\"\n", rank, error.text, abort_message);
     EXPECT(strcmp(error.text, abort_message) == 0);
 
     Message later = {.block = &blocks[1], .bytes = sizeof words[1], .peer = 1, .is_send = true};
-    EXPECT_GOOD(transport->send(endpoint, &later, &error));
+    EXPECT_GOOD(everybody->run->send(everybody, &later, &error));
     error = (Error){""};
-    EXPECT(transport->wait(endpoint, &later, &error) == STATUS_RUN_FAILED);
+    EXPECT(everybody->run->wait(everybody, &later, &error) == STATUS_RUN_FAILED);
     EXPECT(strcmp(error.text, abort_message) == 0);
 
     uint64_t *all = calloc((size_t)ranks, sizeof *all);
     EXPECT(all);
     error = (Error){""};
-    EXPECT(transport->gather(endpoint, &mine, sizeof mine, all, &error) == STATUS_RUN_FAILED);
+    EXPECT(everybody->world->run->gather(everybody->world, &mine, sizeof mine, all, &error) == STATUS_RUN_FAILED);
     EXPECT(strcmp(error.text, abort_message) == 0);
     free(all);
     return true;

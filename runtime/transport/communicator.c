@@ -1,0 +1,25 @@
+#include "runtime/transport/communicator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Status communicator_init(Communicator *communicator, const CommunicatorTable *run, World *world,
+                         const CommunicatorConfig *config, Error *error)
+{
+    communicator->run = run;
+    communicator->world = world;
+    communicator->count = config->count;
+    communicator->members = malloc((size_t)config->count * sizeof *config->members);
+    if (!communicator->members)
+        return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);
+    memcpy(communicator->members, config->members, (size_t)config->count * sizeof *config->members);
+    while (config->members[communicator->self] != world->number)
+        communicator->self++;
+    return STATUS_OK;
+}
+
+Status communicator_overrun(const Communicator *communicator, Error *error)
+{
+    return error_set(error, STATUS_RUN_FAILED, "%s has more messages in flight than it announced",
+                     world_member_name(&communicator->world->config, communicator->world->number).text);
+}

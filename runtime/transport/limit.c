@@ -1,0 +1,63 @@
+#include "runtime/transport/limit.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/launcher/launched.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static void name_process(const void *context, int process, char *text, size_t size)
+{
+    const WorldConfig *world = context;
+    snprintf(text, size, "%s", world_member_name(world, world->map ? world->map[process] : process).text);
+}
+
+static void *limit_main(void *argument)
+{
+    Limit *limit = argument;
+    const int64_t until = clock_nanoseconds() + (int64_t)(limit->seconds * 1e9);
+    const struct timespec end = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+    int late = 0;
+    pthread_mutex_lock(&limit->lock);
+    while (!limit->over && late == 0)
+        late = pthread_cond_timedwait(&limit->changed, &limit->lock, &end);
+    if (!limit->over) {
+        char missing[256];
+        launched_missing(name_process, limit->who, missing, sizeof missing);
+        fprintf(stderr, "dprun: %s within %g s (--deadline)%s\n", limit->words, limit->seconds, missing);
+        launched_await_reader();
+        _exit(STATUS_RUN_FAILED); /* which the launcher sees, and ends the others */
+    }
+    pthread_mutex_unlock(&limit->lock);
+    return NULL;
+}
+
+void condition_of_monotonic_clock(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+void limit_begin(Limit *limit)
+{
+    limit->over = false;
+    pthread_mutex_init(&limit->lock, NULL);
+    condition_of_monotonic_clock(&limit->changed);
+    limit->watched = limit->seconds > 0 && pthread_create(&limit->thread, NULL, limit_main, limit) == 0;
+}
+
+void limit_end(Limit *limit)
+{
+    pthread_mutex_lock(&limit->lock);
+    limit->over = true;
+    pthread_cond_signal(&limit->changed);
+    pthread_mutex_unlock(&limit->lock);
+    if (limit->watched)
+        pthread_join(limit->thread, NULL);
+    pthread_cond_destroy(&limit->changed);
+    pthread_mutex_destroy(&limit->lock);
+}

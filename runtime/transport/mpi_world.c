@@ -1,0 +1,459 @@
+/* The world of processes: starting, gathering, waiting, and ending the run together. */
+#include "runtime/transport/mpi.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/base/counted.h"
+#include "runtime/launcher/launched.h"
+#include "runtime/transport/limit.h"
+
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    TAG_NOTICE,                     /* aside: the text of abort */
+    TAG_PULSE,                      /* aside: a member moves */
+    SPINS = 256,                    /* tests before a wait gives way to others */
+    PAUSE_NANOSECONDS = 1000000000, /* between two looks at the clock: the process was stopped */
+};
+
+/* --- failure --- */
+
+/* After a failure MPI_Finalize would wait for peers that may never come. MPI_Abort ends the whole job at once, also
+   where the launcher does not care about the exit status of a process; it runs when everything has been said. */
+static void leave(void)
+{
+    fflush(NULL);
+    launched_await_reader();
+    MPI_Abort(MPI_COMM_WORLD, STATUS_RUN_FAILED);
+}
+
+static atomic_bool leaving;
+
+void mpi_leave_at_exit(void)
+{
+    if (!atomic_exchange(&leaving, true))
+        atexit(leave);
+}
+
+bool mpi_is_leaving(void) { return atomic_load(&leaving); }
+
+Status mpi_failure(int code, const char *call, Error *error)
+{
+    char words[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    mpi_leave_at_exit();
+    MPI_Error_string(code, words, &length);
+    return error_set(error, STATUS_RUN_FAILED, "%s: %.*s", call, length, words);
+}
+
+static Status aborted_failure(const MpiWorld *world, Error *error)
+{
+    mpi_leave_at_exit();
+    return error_set(error, STATUS_RUN_FAILED, "%s", world->reason);
+}
+
+/* Under the lock. Also drives MPI: this is what makes large messages move. */
+static int look_aside(MpiWorld *world)
+{
+    int there = 0;
+    MPI_Status from;
+    int code = MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world->aside, &there, &from);
+    if (code != MPI_SUCCESS || !there || atomic_load(&world->aborted))
+        return code;
+    code = MPI_Recv(world->reason, sizeof world->reason, MPI_CHAR, from.MPI_SOURCE, from.MPI_TAG, world->aside,
+                    MPI_STATUS_IGNORE);
+    if (from.MPI_TAG == TAG_NOTICE) {
+        atomic_store(&world->aborted, true);
+    } else {
+        atomic_store(&world->alive, clock_nanoseconds());
+        world->heard++;
+    }
+    return code;
+}
+
+/* Under the lock. */
+static void tell_others(MpiWorld *world, int tag, const char *text)
+{
+    for (int member = 0; member < world->world.config.size; member++) {
+        MPI_Request request;
+        if (member != world->world.number &&
+            MPI_Isend(text, (int)strlen(text) + 1, MPI_CHAR, member, tag, world->aside, &request) == MPI_SUCCESS)
+            MPI_Request_free(&request);
+    }
+}
+
+/* --- the pulse: as long as a member moves, the others' deadlines begin anew, also while it computes for longer than
+   that. A member that waits does not move, nor does one whose thread gets no processor time --- */
+
+static int64_t processor_time(const MpiWorld *world)
+{
+    struct timespec used = {0};
+    clock_gettime(world->clock, &used);
+    return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
+}
+
+static void *pulse_main(void *argument)
+{
+    MpiWorld *world = argument;
+    const double seconds = world->world.config.deadline / 8 < 5 ? world->world.config.deadline / 8 : 5;
+    uint64_t waited = 0;
+    int64_t used = 0;
+    pthread_mutex_lock(&world->lock);
+    while (!world->closed) {
+        const int64_t until = clock_nanoseconds() + (int64_t)(seconds * 1e9);
+        pthread_cond_timedwait(&world->closing, &world->lock,
+                               &(struct timespec){.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000});
+        if (world->closed || atomic_load(&world->aborted) || atomic_load(&leaving))
+            break;
+        const int64_t now_used = processor_time(world);
+        const uint64_t now_waited = atomic_load(&world->waited);
+        if (now_waited != waited || (now_used != used && !atomic_load(&world->waits))) {
+            tell_others(world, TAG_PULSE, "");
+            world->told++;
+        }
+        waited = now_waited;
+        used = now_used;
+    }
+    pthread_mutex_unlock(&world->lock);
+    return NULL;
+}
+
+/* Without the thread, which is no failure, a single wait is all that the deadline sees. */
+static void start_pulse(MpiWorld *world)
+{
+    condition_of_monotonic_clock(&world->closing);
+    world->pulses = world->world.config.size > 1 && world->world.config.deadline > 0 &&
+                    pthread_getcpuclockid(pthread_self(), &world->clock) == 0 &&
+                    pthread_create(&world->pulse, NULL, pulse_main, world) == 0;
+}
+
+static void stop_pulse(MpiWorld *world)
+{
+    pthread_mutex_lock(&world->lock);
+    world->closed = true;
+    pthread_cond_signal(&world->closing);
+    pthread_mutex_unlock(&world->lock);
+    if (world->pulses)
+        pthread_join(world->pulse, NULL);
+}
+
+/* --- waiting --- */
+
+static void give_way(const MpiWorld *world, unsigned tries)
+{
+    if (tries < SPINS)
+        return;
+    if (!world->crowded || tries < 2 * SPINS)
+        sched_yield();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
+Status mpi_test(MpiWorld *world, MPI_Request *request, bool *done, Error *error)
+{
+    int tested = 0;
+    pthread_mutex_lock(&world->lock);
+    const int code = MPI_Test(request, &tested, MPI_STATUS_IGNORE);
+    pthread_mutex_unlock(&world->lock);
+    *done = tested;
+    return code == MPI_SUCCESS ? STATUS_OK : mpi_failure(code, "MPI_Test", error);
+}
+
+/* How long a wait has lasted without a sign of life. */
+typedef struct Patience {
+    int64_t looked; /* at the clock, last; 0: it has waited for less than a few tries */
+    int64_t seen;   /* when another member had last told that it moves */
+    int64_t quiet;
+} Patience;
+
+static bool is_over(MpiWorld *world, Patience *patience)
+{
+    const int64_t now = clock_nanoseconds(), alive = atomic_load(&world->alive);
+    if (patience->looked == 0)
+        atomic_store(&world->waits, true);
+    else if (alive != patience->seen)
+        patience->quiet = 0;
+    else if (now - patience->looked < PAUSE_NANOSECONDS) /* a process that was stopped has not waited, nor heard */
+        patience->quiet += now - patience->looked;
+    patience->looked = now;
+    patience->seen = alive;
+    const double deadline = world->world.config.deadline;
+    return deadline > 0 && (double)patience->quiet * 1e-9 > deadline;
+}
+
+static Status await(MpiWorld *world, MPI_Request *request, int member, Patience *patience, Error *error)
+{
+    for (unsigned tries = 0;; tries++) {
+        bool done;
+        TRY(mpi_test(world, request, &done, error));
+        if (!done && tries % 16 == 15)
+            TRY(mpi_progress(&world->world, error));
+        if (atomic_load(&world->aborted))
+            return aborted_failure(world, error);
+        if (done)
+            return STATUS_OK;
+        if ((tries % 64 == 63 || (world->crowded && tries > 2 * SPINS)) && is_over(world, patience)) {
+            mpi_leave_at_exit();
+            return world_no_answer(&world->world, member, world->world.config.deadline, error);
+        }
+        give_way(world, tries);
+    }
+}
+
+Status mpi_await(MpiWorld *world, MPI_Request *request, int member, Error *error)
+{
+    Patience patience = {0};
+    const Status status = await(world, request, member, &patience, error);
+    if (patience.looked) {
+        atomic_store(&world->waits, false);
+        atomic_fetch_add(&world->waited, 1);
+    }
+    return status;
+}
+
+/* --- transfers --- */
+
+/* MPI counts in int: what is a number of floats goes up to 8 GiB. */
+Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MPI_Request *request,
+                 Error *error)
+{
+    const bool floats = bytes % sizeof(float) == 0;
+    const MPI_Datatype type = floats ? MPI_FLOAT : MPI_BYTE;
+    const size_t count = floats ? bytes / sizeof(float) : bytes;
+    if (count > INT_MAX) {
+        mpi_leave_at_exit();
+        return error_set(error, STATUS_RUN_FAILED, "a message of %zu bytes is more than MPI takes", bytes);
+    }
+    pthread_mutex_lock(&world->lock);
+    const int code = is_send ? MPI_Isend(memory, (int)count, type, member, tag, world->members, request)
+                             : MPI_Irecv(memory, (int)count, type, member, tag, world->members, request);
+    pthread_mutex_unlock(&world->lock);
+    if (code != MPI_SUCCESS)
+        return mpi_failure(code, is_send ? "MPI_Isend" : "MPI_Irecv", error);
+    return STATUS_OK;
+}
+
+static Status poke(MpiWorld *world, Error *error)
+{
+    pthread_mutex_lock(&world->lock);
+    const int code = look_aside(world);
+    pthread_mutex_unlock(&world->lock);
+    if (code != MPI_SUCCESS)
+        return mpi_failure(code, "MPI_Iprobe", error);
+    return atomic_load(&world->aborted) ? aborted_failure(world, error) : STATUS_OK;
+}
+
+Status mpi_progress(World *base, Error *error)
+{
+    MpiWorld *world = (MpiWorld *)base;
+    TRY(poke(world, error));
+    return mpi_sums_advance(world, error);
+}
+
+static Status mpi_gather(World *base, const void *mine, size_t bytes, void *all, Error *error)
+{
+    MpiWorld *world = (MpiWorld *)base;
+    const int size = base->config.size;
+    char *own = (char *)all + (size_t)base->number * bytes;
+    memmove(own, mine, bytes);
+    for (int member = 0; member < size; member++) {
+        MPI_Request *requests = &world->requests[2 * member];
+        if (member == base->number)
+            continue;
+        TRY(mpi_start(world, false, TAG_GATHER, (char *)all + (size_t)member * bytes, bytes, member, &requests[0],
+                      error));
+        TRY(mpi_start(world, true, TAG_GATHER, own, bytes, member, &requests[1], error));
+    }
+    for (int i = 0; i < 2 * size; i++)
+        if (i / 2 != base->number)
+            TRY(mpi_await(world, &world->requests[i], i / 2, error));
+    return STATUS_OK;
+}
+
+/* --- the run --- */
+
+static void mpi_abort(World *base, const char *reason)
+{
+    MpiWorld *world = (MpiWorld *)base;
+    mpi_leave_at_exit();
+    pthread_mutex_lock(&world->lock);
+    if (!atomic_load(&world->aborted)) {
+        world_ending(base, reason, world->reason, sizeof world->reason);
+        atomic_store(&world->aborted, true);
+        tell_others(world, TAG_NOTICE, world->reason);
+    }
+    pthread_mutex_unlock(&world->lock);
+}
+
+static void world_free(MpiWorld *world)
+{
+    pthread_mutex_destroy(&world->lock);
+    pthread_cond_destroy(&world->closing);
+    free(world->requests);
+    free(world);
+}
+
+/* All have come to the end and tell how many pulses they have sent. */
+static Status meet_at_end(MpiWorld *world, uint64_t *expected, Error *error)
+{
+    const int size = world->world.config.size;
+    uint64_t *told = malloc((size_t)size * sizeof *told);
+    if (!told)
+        return error_set(error, STATUS_RUN_FAILED, "there is no memory for its end");
+    const Status status = mpi_gather(&world->world, &world->told, sizeof *told, told, error);
+    for (int member = 0; status == STATUS_OK && member < size; member++)
+        *expected += member == world->world.number ? 0 : told[member];
+    free(told);
+    return status;
+}
+
+/* After a failure the world stays: MPI may still be sending from it until the process leaves. */
+static void mpi_close(World *base)
+{
+    MpiWorld *world = (MpiWorld *)base;
+    if (mpi_is_leaving())
+        return;
+    Error error;
+    uint64_t expected = 0;
+    stop_pulse(world);
+    Status status = meet_at_end(world, &expected, &error);
+    const MemberName name = world_member_name(&base->config, base->number);
+    Limit limit = {.seconds = base->config.quiet_deadline, .who = &base->config};
+    snprintf(limit.words, sizeof limit.words, "%s is through, but not all ranks have come to their end", name.text);
+    limit_begin(&limit);
+    while (status == STATUS_OK && world->heard < expected) /* so that no pulse is under way any more */
+        status = poke(world, &error);
+    if (status != STATUS_OK) {
+        limit_end(&limit);
+        fprintf(stderr, "dprun: %s is through, but %s\n", name.text, error.text); /* nobody else says it */
+        mpi_leave_at_exit();
+        return;
+    }
+    MPI_Comm_free(&world->aside);
+    MPI_Comm_free(&world->members);
+    MPI_Finalize();
+    limit_end(&limit);
+    world_free(world);
+}
+
+/* What makes a plain mpirun on one machine fast; whatever the user has set stays. */
+static void set_defaults(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(version, &length);
+    const char *all = getenv("OMPI_COMM_WORLD_SIZE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    if (strncmp(version, "Open MPI v4.", 12) != 0 || !all || !here || strcmp(all, here) != 0)
+        return;
+    setenv("OMPI_MCA_pml", "ob1", 0); /* looks for no network: half the time of starting */
+    setenv("OMPI_MCA_btl", "self,vader", 0);
+    /* Two copies through shared memory are faster than one by the kernel; with all pieces of a message under way at
+       once few calls of progress are enough to hide it behind computing. */
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", 0);
+}
+
+/* Whether the processes of this machine are more than the processors that they may use together. */
+static bool is_crowded(void)
+{
+    MPI_Comm here;
+    cpu_set_t allowed;
+    int processes = 0;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        CPU_ZERO(&allowed);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
+    MPI_Comm_size(here, &processes);
+    MPI_Allreduce(MPI_IN_PLACE, &allowed, sizeof allowed, MPI_BYTE, MPI_BOR, here);
+    MPI_Comm_free(&here);
+    return CPU_COUNT(&allowed) > 0 && processes > CPU_COUNT(&allowed);
+}
+
+static Status wrong_processes(int ranks, int processes, Error *error)
+{
+    MPI_Finalize();
+    if (processes == 1 && launched_processes() > 1)
+        return error_set(
+            error, STATUS_BAD_USAGE,
+            "%d processes were started by another MPI than the one that dprun was built with: each is alone",
+            launched_processes());
+    return error_set(error, STATUS_BAD_USAGE, "this program has %s, but mpirun started %s: use mpirun -n %d",
+                     counted((uint64_t)ranks, "rank").text, counted((uint64_t)processes, "process").text, ranks);
+}
+
+static bool is_permutation(const int *map, int count)
+{
+    for (int rank = 0; rank < count; rank++) {
+        int named = 0;
+        for (int process = 0; process < count; process++)
+            named += map[process] == rank;
+        if (named != 1)
+            return false;
+    }
+    return true;
+}
+
+static Status start_mpi(const WorldConfig *config, World **members, Error *error)
+{
+    int provided = 0, processes = 0, process = 0;
+    set_defaults();
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
+    MPI_Comm_size(MPI_COMM_WORLD, &processes);
+    MPI_Comm_rank(MPI_COMM_WORLD, &process);
+    if (processes != config->size)
+        return wrong_processes(config->size, processes, error);
+    if (config->map && !is_permutation(config->map, processes)) {
+        MPI_Finalize();
+        return error_set(error, STATUS_BAD_USAGE, "the rank map must name each of the ranks 0 to %d once",
+                         processes - 1);
+    }
+    if (provided < MPI_THREAD_SERIALIZED) {
+        mpi_leave_at_exit();
+        return error_set(error, STATUS_RUN_FAILED, "this MPI was built without threads");
+    }
+
+    MpiWorld *world = calloc(1, sizeof *world);
+    if (world)
+        world->requests = malloc(2 * (size_t)processes * sizeof *world->requests);
+    if (!world || !world->requests) {
+        mpi_leave_at_exit();
+        return error_set(error, STATUS_RUN_FAILED, "no memory for a world of %d ranks", processes);
+    }
+    const int number = config->map ? config->map[process] : process;
+    world_init(&world->world, &world_mpi, config, number);
+    world->crowded = is_crowded();
+    pthread_mutex_init(&world->lock, NULL);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, number, &world->members);
+    MPI_Comm_dup(world->members, &world->aside);
+    MPI_Comm_set_errhandler(world->members, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(world->aside, MPI_ERRORS_RETURN);
+    for (int member = 0; member < processes; member++)
+        members[member] = NULL;
+    members[number] = &world->world;
+    start_pulse(world);
+    return STATUS_OK;
+}
+
+static Status mpi_open(const WorldConfig *config, World **members, Error *error)
+{
+    WorldConfig who = *config;
+    if (launched_processes() != config->size)
+        who.map = NULL;
+    Limit limit = {.seconds = config->quiet_deadline, .words = "not all processes have started", .who = &who};
+    limit_begin(&limit);
+    const Status status = start_mpi(config, members, error);
+    limit_end(&limit);
+    return status;
+}
+
+const WorldTable world_mpi = {
+    .open = mpi_open,
+    .gather = mpi_gather,
+    .progress = mpi_progress,
+    .abort = mpi_abort,
+    .close = mpi_close,
+    .connect = mpi_connect,
+};

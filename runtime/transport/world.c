@@ -1,0 +1,38 @@
+#include "runtime/transport/world.h"
+
+#include <stdio.h>
+
+void world_init(World *world, const WorldTable *run, const WorldConfig *config, int number)
+{
+    world->run = run;
+    world->config = *config;
+    world->number = number;
+    world->connect = run->connect;
+}
+
+void world_abort(World *world, const char *reason)
+{
+    world->run->abort(world, reason);
+    if (world->ended)
+        world->ended();
+}
+
+MemberName world_member_name(const WorldConfig *config, int member)
+{
+    MemberName name;
+    if (config->name)
+        return config->name(config->name_context, member);
+    snprintf(name.text, sizeof name.text, "rank %d", member);
+    return name;
+}
+
+Status world_no_answer(const World *world, int member, double seconds, Error *error)
+{
+    return error_set(error, STATUS_RUN_FAILED, "no answer from %s within %g s (--deadline)",
+                     world_member_name(&world->config, member).text, seconds);
+}
+
+void world_ending(const World *world, const char *reason, char *text, size_t size)
+{
+    snprintf(text, size, "%s ended the run: %s", world_member_name(&world->config, world->number).text, reason);
+}
