@@ -59,7 +59,8 @@ Status compile(Compilation *c, Error *error)
         PASS(recipe_auto(c->tree->recipe, costs, diagnostics, schedule, &c->recipe_found));
     c->resolved = costs_resolve(costs, schedule->pipes[0].stages, schedule->recipe, arena);
     if (c->tree && c->tree->order)
-        PASS(order_auto(c->tree, c->parameters, &c->resolved, c->search, arena, diagnostics, schedule, &c->found));
+        PASS(order_auto(c->tree, c->parameters, &c->resolved, c->search, arena, diagnostics, schedule, &c->found,
+                        &c->limits));
     else if (c->tree)
         PASS(expand(c->tree, c->parameters, arena, diagnostics, schedule));
     REACHED(c, FORM_ORDER);
@@ -83,4 +84,9 @@ Status compile(Compilation *c, Error *error)
         PASS(memory_check(c->memory, schedule, c->program, diagnostics));
     REACHED(c, FORM_PLAN);
     return STATUS_OK;
+}
+
+Gap compilation_gap(const Compilation *c, double makespan)
+{
+    return gap_of(&c->schedule, &c->resolved, makespan, c->limits.most ? &c->limits : NULL, c->memory, c->arena);
 }

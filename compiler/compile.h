@@ -4,7 +4,7 @@
 /* The way of a schedule from source to verified program, for one set of parameters. All state is in the Compilation,
    so several compilations may run at once, each with an arena of its own. */
 
-#include "compiler/lower/memory.h"
+#include "compiler/lower/gap.h"
 #include "compiler/schedule/timeline.h"
 #include "compiler/search/search.h"
 #include "compiler/search/search_recipe.h"
@@ -42,11 +42,15 @@ struct Compilation {
     /* `costs` as they apply to the stages of the schedule (costs_resolve); `order auto` searches under them */
     Costs resolved;
     SearchProgress found;     /* of `order auto` */
+    MemoryLimits limits;      /* of `order auto`; `most` is NULL: none */
     RecipeFound recipe_found; /* of `overlap F&B auto` */
     PassTable table;
     Timeline unit_times; /* under costs_unit */
     Program *program;
 };
+
+/* Of a timeline's makespan: within the limits of the file and of `memory`, else within what the orders hold. */
+Gap compilation_gap(const Compilation *compilation, double makespan);
 
 /* STATUS_OK: everything is there and verified. STATUS_BAD_INPUT: the diagnostics say why, or `error` if there is no
    position to point at. STATUS_BAD_USAGE: `parameters` sets a name that the source does not have. */

@@ -26,9 +26,9 @@ Status advise(const Options *options, Arena *arena, FILE *stream, Error *error);
 /* Prints a table, the reasons why other schedules are not in it, and the command that compiles the first row. */
 void advice_put_text(const Advice *advice, Arena *arena, FILE *stream);
 /* {"rows": [...], "left_out": [{"schedule", "reason"}], "derived_costs": (as costs_put_derived_json, if there are
-   any)}. A row has schedule, file, parameters (an object), makespan, bubble_rate, memory (bytes of the rank that
-   needs most; null: sizes are unknown), imbalance, order_bubble and messages_time (BubbleCauses), activations (most
-   on a rank, in microbatches of the whole model), copies (of the weights), messages (of all ranks), command. */
+   any)}. A row has schedule, file, parameters (an object), makespan, bound, gap, bubble_rate, memory (bytes of the rank
+   that needs most; null: sizes are unknown), imbalance, order_bubble and messages_time (BubbleCauses), activations
+   (most on a rank, in microbatches of the whole model), copies (of the weights), messages (of all ranks), command. */
 void advice_put_json(const Advice *advice, Arena *arena, FILE *stream);
 
 #endif

@@ -81,7 +81,8 @@ static void put_row(const Options *options, const CompareRow *row, Arena *arena,
     put_text(row->path, stream);
     fputs(", \"parameters\": ", stream);
     compare_put_parameters(row, stream);
-    fprintf(stream, ",\n   \"makespan\": %.17g, \"bubble_rate\": %.17g, \"memory\": ", row->makespan, row->bubble.rate);
+    fprintf(stream, ",\n   \"makespan\": %.17g, \"bound\": %.17g, \"gap\": %.17g, \"bubble_rate\": %.17g, \"memory\": ",
+            row->makespan, row->gap.bound, row->gap.gap, row->bubble.rate);
     fprintf(stream, row->memory > 0 ? "%.17g" : "null", row->memory);
     fprintf(stream,
             ", \"imbalance\": %.17g, \"order_bubble\": %.17g,\n   \"messages_time\": %.17g, \"activations\": %.17g, "

@@ -37,11 +37,12 @@ void compare_put_parameters(const CompareRow *row, FILE *stream)
 static void put_figures(const CompareTable *table, const CompareRow *row, FILE *stream)
 {
     fprintf(stream,
-            ", \"ranks\": %u, \"stages\": %u, \"microbatches\": %u, \"makespan\": %.17g,\n   \"cost\": %.17g, "
+            ", \"ranks\": %u, \"stages\": %u, \"microbatches\": %u, \"makespan\": %.17g,\n   \"bound\": %.17g, "
+            "\"gap\": %.17g, \"cost\": %.17g, "
             "\"bubble\": %.17g, "
             "\"bubble_rate\": %.17g, \"imbalance\": %.17g, \"order_bubble\": %.17g, \"messages_time\": %.17g,\n   "
             "\"peak_activations\": %u, \"weight_copies\": %.17g, \"messages_sent\": %llu",
-            row->ranks, row->stages, row->microbatches, row->makespan, row->bubble.cost,
+            row->ranks, row->stages, row->microbatches, row->makespan, row->gap.bound, row->gap.gap, row->bubble.cost,
             row->bubble.cost - row->bubble.work, row->bubble.rate, row->causes.imbalance, row->causes.order,
             row->causes.messages, row->peak, row->copies, (unsigned long long)row->messages);
     if (row->bytes > 0)

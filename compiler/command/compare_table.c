@@ -16,6 +16,7 @@ typedef enum Column {
     RANKS,
     STAGES,
     MAKESPAN,
+    GAP,
     MESSAGES,
     BUBBLE,
     RATE,
@@ -36,10 +37,11 @@ typedef enum Style { WORDS, COUNT, TIME, PERCENT, HUNDREDTHS, SHORT, SIZE } Styl
 static const struct {
     const char *name;
     Style style;
-} columns[COLUMNS] = {{"schedule", WORDS}, {"ranks", COUNT}, {"stages", COUNT},      {"makespan", TIME},
-                      {"messages", TIME},  {"bubble", TIME}, {"rate", PERCENT},      {"imbalance", PERCENT},
-                      {"order", PERCENT},  {"peak", COUNT},  {"models", HUNDREDTHS}, {"copies", SHORT},
-                      {"sent", COUNT},     {"bytes", SIZE},  {"memory", SIZE},       {"limit", WORDS}};
+} columns[COLUMNS] = {{"schedule", WORDS},    {"ranks", COUNT},   {"stages", COUNT}, {"makespan", TIME},
+                      {"gap", PERCENT},       {"messages", TIME}, {"bubble", TIME},  {"rate", PERCENT},
+                      {"imbalance", PERCENT}, {"order", PERCENT}, {"peak", COUNT},   {"models", HUNDREDTHS},
+                      {"copies", SHORT},      {"sent", COUNT},    {"bytes", SIZE},   {"memory", SIZE},
+                      {"limit", WORDS}};
 
 static double bubble_of(const CompareRow *row) { return row->bubble.cost - row->bubble.work; }
 
@@ -57,6 +59,7 @@ static double value_of(const CompareRow *row, Column column)
     case RANKS: return row->ranks;
     case STAGES: return row->stages;
     case MAKESPAN: return row->makespan;
+    case GAP: return row->gap.gap;
     case MESSAGES: return row->causes.messages;
     case BUBBLE: return bubble_of(row);
     case RATE: return row->bubble.rate;
@@ -275,6 +278,8 @@ static void put_figures(const CompareTable *table, Arena *arena, FILE *stream)
             if (columns[column].style != WORDS && shows(table, column))
                 cells[column] = text_of(value_of(row, column), columns[column].style, arena);
         cells[SCHEDULE] = row_label(table, i, arena);
+        if (row->gap.gap <= 0)
+            cells[GAP] = "optimal";
         if (shows(table, LIMIT))
             cells[LIMIT] = row->fits ? "fits" : "over";
     }
@@ -365,6 +370,8 @@ static void put_words(const CompareTable *table, FILE *stream)
                 any(table, IMBALANCE) ? "imbalance: the part of the rate from uneven work; order: the part"
                                       : "order: the part of the rate",
                 any(table, IMBALANCE) ? "; both" : ",");
+    fprintf(stream, "gap: makespan above a bound that no order of the same placement beats within %s\n",
+            memory_is_limited(table->memory) ? "the memory limit" : "as much memory");
     if (any(table, MESSAGES))
         fputs("messages: time that they add to the makespan\n", stream);
     else if (table->brief)

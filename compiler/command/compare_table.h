@@ -39,13 +39,13 @@ void compare_put_text(const CompareTable *table, Arena *arena, FILE *stream);
 /* {"chunks": 4} */
 void compare_put_parameters(const CompareRow *row, FILE *stream);
 /* {"stages_of_times": (the number of stages that the costs are for), "stages_of_bytes": (the same for --slot-bytes),
-   "derived_costs": (as costs_put_derived_json, if there are any), "schedules": [one object per row]}: file,
-   schedule, parameters (the -D that it has), and either refused, the reason why it has no figures, or ranks, stages,
-   microbatches, makespan, cost, bubble (cost - work), bubble_rate, imbalance, order_bubble and messages_time
-   (BubbleCauses), peak_activations, weight_copies, messages_sent; bytes_sent if the costs have bytes, and
+   "derived_costs": (as costs_put_derived_json, if there are any), "schedules": [one object per row]}: file, schedule,
+   parameters (the -D that it has), and either refused, the reason why it has no figures, or ranks, stages,
+   microbatches, makespan, bound, gap, cost, bubble (cost - work), bubble_rate, imbalance, order_bubble and
+   messages_time (BubbleCauses), peak_activations, weight_copies, messages_sent; bytes_sent if the costs have bytes, and
    peak_memory (of a rank) if they or --slot-bytes do; fits, if there is a --memory-limit; published, if there is a
-   closed form: formula, source, bound (whether it is only a bound), bubble, outside_domain (why; null: sizes and
-   times lie in its domain). */
+   closed form: formula, source, bound (whether it is only a bound), bubble, outside_domain (why; null: sizes and times
+   lie in its domain). */
 void compare_put_json(const CompareTable *table, FILE *stream);
 
 #endif

@@ -29,6 +29,7 @@ typedef struct Job {
     Source source;
     Compilation compilation;
     Timeline times;          /* under the costs of the command line */
+    Gap gap;                 /* of their makespan */
     bool predicted_by_trace; /* dpc diff: the prediction is a trace */
     ProgressBar progress;    /* of a search */
 } Job;
@@ -96,8 +97,12 @@ static Status show(const Compilation *c, Form form)
 static Picture picture_of(const Job *job)
 {
     const Compilation *c = &job->compilation;
-    return (Picture){
-        .source = c->source, .schedule = &c->schedule, .table = &c->table, .times = &job->times, .program = c->program};
+    return (Picture){.source = c->source,
+                     .schedule = &c->schedule,
+                     .table = &c->table,
+                     .times = &job->times,
+                     .gap = job->gap,
+                     .program = c->program};
 }
 
 static void emit(const Job *job, EmitKind kind, FILE *stream)
@@ -152,7 +157,7 @@ static Status write_outputs(const Job *job, Error *error)
         TRY(file_finish(&file, error));
     }
     if (!options->output && !options->emit_count && !options->dumps)
-        describe(c, &job->times, stdout);
+        describe(c, &job->times, &job->gap, stdout);
     return STATUS_OK;
 }
 
@@ -188,6 +193,7 @@ static Status run(Job *job, Error *error)
     note_derived(c);
     note_unused(c);
     timeline_run(&c->schedule, &c->table, &c->resolved, c->arena, &job->times);
+    job->gap = compilation_gap(c, job->times.makespan);
     return write_outputs(job, error);
 }
 

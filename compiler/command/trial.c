@@ -201,6 +201,8 @@ static void fill_figures(const Attempt *attempt, CompareRow *row)
     row->fits =
         (!given->limit || row->memory <= (double)given->limit) &&
         (!given->limit_activations || (uint64_t)row->peak * parts <= (uint64_t)given->limit_activations * stages);
+    row->gap = gap_of(schedule, &c->resolved, times.makespan, c->limits.most ? &c->limits : NULL,
+                      row->fits ? &sizes : NULL, c->arena);
     row->copies /= stages;
     row->derived = schedule_costs_used(schedule) & costs_derived(&c->resolved);
     row->asynchronous = schedule->asynchronous;

@@ -6,7 +6,7 @@
    arena of its own. */
 
 #include "compiler/command/published.h"
-#include "compiler/lower/memory.h"
+#include "compiler/lower/gap.h"
 #include "compiler/search/search.h"
 #include "compiler/tree/values.h"
 
@@ -30,6 +30,7 @@ typedef struct CompareRow {
                                 refuses the sizes or parameters */
     uint32_t ranks, stages, microbatches;
     double makespan;
+    Gap gap; /* within the limits of memory, or what its own orders hold where there are none or it exceeds them */
     Bubble bubble;
     BubbleCauses causes;
     uint32_t peak;     /* most activations of a stage on a rank */

@@ -79,7 +79,7 @@ static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
 }
 
 bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs, const SearchControl *control,
-                Arena *arena, Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found)
+                Arena *arena, Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found, MemoryLimits *limits)
 {
     Settings settings = {.ast = ast, .arena = arena, .values = values_new(ast, arena), .errors = {.arena = arena}};
     Fault fault;
@@ -104,6 +104,10 @@ bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs
                              .weight = -weight,
                              .memory = memory,
                              .effort = (uint32_t)effort};
+    double *most = arena_array(arena, schedule->ranks, sizeof *most);
+    for (uint32_t rank = 0; rank < schedule->ranks; rank++)
+        most[rank] = (double)memory[rank];
+    *limits = (MemoryLimits){.input = (double)input, .weight = (double)weight, .most = most};
     search_order(schedule, &task, control, ast->order->span, arena, found);
     return true;
 }

@@ -3,11 +3,14 @@
 
 /* `order auto`: evaluates how much the file allows a rank to hold, and takes the orders that the search finds. */
 
+#include "compiler/schedule/bound.h"
 #include "compiler/search/search.h"
 #include "compiler/tree/values.h"
 
-/* After place, in place of expand, with the same tree and parameters. Errors of many ranks are reported once. */
+/* After place, in place of expand, with the same tree and parameters. Errors of many ranks are reported once.
+   `limits`: how much memory the file allows. */
 bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs, const SearchControl *control,
-                Arena *arena, Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found);
+                Arena *arena, Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found,
+                MemoryLimits *limits);
 
 #endif

@@ -111,7 +111,7 @@ static void describe_recipe(const RecipeFound *found, const char *unit, FILE *st
     putc('\n', stream);
 }
 
-void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream)
+void describe(const Compilation *compilation, const Timeline *timeline, const Gap *gap, FILE *stream)
 {
     const Schedule *schedule = &compilation->schedule;
     const RankProgram *ranks = compilation->program->ranks;
@@ -136,9 +136,10 @@ void describe(const Compilation *compilation, const Timeline *timeline, FILE *st
             counted(updates, "update").text, counted(versions, "version").text);
     fprintf(stream, "  %s, paired in order; no deadlock, even with unbuffered rendezvous\n",
             counted(messages, "message").text);
-    fprintf(stream, "  makespan %g%s, bubble %.1f %%%s under the given times; at most %s on a rank\n",
-            timeline->makespan, costs_unit_text(timeline->costs), 100 * timeline_bubble(schedule, timeline).rate,
-            causes_text(compilation, timeline), counted(peak, "activation").text);
+    fprintf(stream, "  makespan %g%s%s, bubble %.1f %%%s under the given times; at most %s on a rank\n",
+            timeline->makespan, costs_unit_text(timeline->costs), gap_note(gap, compilation->arena),
+            100 * timeline_bubble(schedule, timeline).rate, causes_text(compilation, timeline),
+            counted(peak, "activation").text);
     if (compilation->tree && compilation->tree->order)
         describe_search(&compilation->found, stream);
     if (ast_searches_recipe(compilation->tree))

@@ -13,7 +13,7 @@ void dump_times(const Schedule *schedule, const Timeline *timeline, FILE *stream
 void dump_plan(const Schedule *schedule, const Program *program, FILE *stream);    /* one step per line: its slots */
 
 /* The summary of a proven schedule that dpc prints by default. */
-void describe(const Compilation *compilation, const Timeline *timeline, FILE *stream);
+void describe(const Compilation *compilation, const Timeline *timeline, const Gap *gap, FILE *stream);
 void describe_search(const SearchProgress *found, FILE *stream); /* the result of `order auto`, in one line */
 
 /* What is proven about the result of `overlap F&B auto`: "no order takes less", with a time if the search did not

@@ -13,14 +13,14 @@
 /* The order in the text form of torch.distributed.pipelining (see csv.h), without or with its messages. */
 void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
 
-/* One JSON object. schedule, ranks, microbatches, makespan, cost (the largest end - start of a rank), bubble_rate
-   ((cost - work) / cost, where work is the mean busy time of a rank), imbalance, order_bubble and messages_time
-   (BubbleCauses). per_rank: start, end, busy, idle (between start and end), peak_activations, slots of each class,
-   messages_sent; bytes if the memory has sizes; bytes_sent and peak_memory if the costs have them
-   (schedule/rank_load.h). critical_path: its passes (schedule/critical_path.h) in order, an F&B as one, with rank,
-   start, end and source line. overlap, if components have times and F&Bs a recipe: makespan, compute and comm (the
-   time that each is busy), hidden (the part of comm that compute hides). derived_costs, if costs that it uses were
-   not given (costs_put_derived_json). Times are in the unit of the costs. */
+/* One JSON object. schedule, ranks, microbatches, makespan, bound and gap (schedule/bound.h), cost (the largest end -
+   start of a rank), bubble_rate ((cost - work) / cost, where work is the mean busy time of a rank), imbalance,
+   order_bubble and messages_time (BubbleCauses). per_rank: start, end, busy, idle (between start and end),
+   peak_activations, slots of each class, messages_sent; bytes if the memory has sizes; bytes_sent and peak_memory if
+   the costs have them (schedule/rank_load.h). critical_path: its passes (schedule/critical_path.h) in order, an F&B as
+   one, with rank, start, end and source line. overlap, if components have times and F&Bs a recipe: makespan, compute
+   and comm (the time that each is busy), hidden (the part of comm that compute hides). derived_costs, if costs that it
+   uses were not given (costs_put_derived_json). Times are in the unit of the costs. */
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
 
 /* The inside of an F&B under the costs of its components: its time, the share of communication that is hidden, the

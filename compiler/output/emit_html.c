@@ -147,8 +147,9 @@ static void put_timeline(const char *name, const char *unit, const Picture *pict
     uint32_t **numbers = number_passes(schedule, arena);
     fprintf(stream, "<script type=\"application/json\" id=\"%s\">{\"schedule\":", name);
     json_put_text(schedule->name, strlen(schedule->name), stream);
-    fprintf(stream, ",\"unit\":\"%s\",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bubble\":%.12g", unit,
-            schedule->ranks, schedule->microbatches, picture->times->makespan,
+    fprintf(stream,
+            ",\"unit\":\"%s\",\"ranks\":%u,\"microbatches\":%u,\"makespan\":%.12g,\"bound\":%.12g,\"bubble\":%.12g",
+            unit, schedule->ranks, schedule->microbatches, picture->times->makespan, picture->gap.bound,
             timeline_bubble(schedule, picture->times).rate);
     put_source(picture->source, stream);
     const uint32_t variants = picture_variants(schedule);

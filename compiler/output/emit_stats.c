@@ -81,11 +81,12 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
     fputs("{\"schedule\": ", stream);
     json_put_text(schedule->name, strlen(schedule->name), stream);
     fprintf(stream,
-            ", \"ranks\": %u, \"microbatches\": %u, \"makespan\": %.17g, \"cost\": %.17g, "
+            ", \"ranks\": %u, \"microbatches\": %u, \"makespan\": %.17g, \"bound\": %.17g, \"gap\": %.17g, \"cost\": "
+            "%.17g, "
             "\"bubble_rate\": %.17g,\n \"imbalance\": %.17g, \"order_bubble\": %.17g, \"messages_time\": %.17g, "
             "\"per_rank\": [",
-            schedule->ranks, schedule->microbatches, picture->times->makespan, bubble.cost, bubble.rate,
-            causes.imbalance, causes.order, causes.messages);
+            schedule->ranks, schedule->microbatches, picture->times->makespan, picture->gap.bound, picture->gap.gap,
+            bubble.cost, bubble.rate, causes.imbalance, causes.order, causes.messages);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         fputs(r ? ",\n  " : "\n  ", stream);
         put_rank(picture, memory, r, stream);

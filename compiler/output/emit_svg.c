@@ -96,9 +96,10 @@ static void count_pass(Drawing *drawing, const Action *pass, double time)
 static char *title_of(const Picture *picture, Arena *arena)
 {
     const Schedule *schedule = picture->schedule;
-    return arena_format(arena, "%s: %s, %s; makespan %g, bubble %.1f %%", schedule->name,
+    return arena_format(arena, "%s: %s, %s; makespan %g%s, bubble %.1f %%", schedule->name,
                         counted(schedule->ranks, "rank").text, counted(schedule->microbatches, "microbatch").text,
-                        picture->times->makespan, 100 * timeline_bubble(schedule, picture->times).rate);
+                        picture->times->makespan, gap_note(&picture->gap, arena),
+                        100 * timeline_bubble(schedule, picture->times).rate);
 }
 
 /* How much later something is in the second timeline, in percent of the first one's makespan. */

@@ -5,6 +5,7 @@
    halves. A U takes no time, unless --cost gives it one. */
 
 #include "compiler/output/palette.h"
+#include "compiler/schedule/bound.h"
 #include "compiler/schedule/passes.h"
 #include "compiler/schedule/timeline.h"
 #include "runtime/program/program.h"
@@ -15,6 +16,7 @@ typedef struct Picture {
     const Schedule *schedule;
     const PassTable *table;
     const Timeline *times;
+    Gap gap; /* of its makespan; all 0: not known */
     const Program *program;
 } Picture;
 

@@ -53,7 +53,7 @@ static inline void front_run_bytes(Front *front, const char *path, const char *b
     front->good = front->ast && check(front->ast, &front->arena, diagnostics) &&
                   place(front->ast, parameters, &front->arena, diagnostics, &front->schedule) &&
                   (front->ast->order ? order_auto(front->ast, parameters, &costs_unit, NULL, &front->arena, diagnostics,
-                                                  &front->schedule, &(SearchProgress){0})
+                                                  &front->schedule, &(SearchProgress){0}, &(MemoryLimits){0})
                                      : expand(front->ast, parameters, &front->arena, diagnostics, &front->schedule));
     if (front->good && front->ast->squeeze)
         front->good = front_squeeze(front, diagnostics);

@@ -48,7 +48,7 @@ function fromTrace(trace) {
   const cost = Math.max(...ranks.map(rank => rank.end[rank.end.length - 1] - rank.start[0]));
   const busy = rank => rank.end.reduce((all, end, i) => all + end - rank.start[i], 0);
   const work = ranks.reduce((sum, rank) => sum + busy(rank), 0) / ranks.length;
-  return { ...like, schedule: "trace", unit: "ms", makespan, bubble: (cost - work) / cost, rank: ranks, critical: [] };
+  return { ...like, schedule: "trace", unit: "ms", makespan, bound: 0, bubble: (cost - work) / cost, rank: ranks, critical: [] };
 }
 
 /* A trace does not say what a pass waits for: F for that of the stage before, B or I for that of the stage after. */

@@ -52,9 +52,10 @@ class Drawing {
   }
 
   get title() {
-    const { ranks, microbatches, makespan, bubble, peak } = this.data;
+    const { ranks, microbatches, makespan, bound, bubble, peak } = this.data;
+    const gap = bound ? (bound < makespan ? ` (bound ${number(bound)}, gap ${(100 * (makespan / bound - 1)).toFixed(1)} %)` : " (optimal)") : "";
     return `${counted(ranks, "rank", "s")}, ${counted(microbatches, "microbatch", "es")}; ` +
-      `makespan ${number(makespan)}, bubble ${(100 * bubble).toFixed(1)} %; ` +
+      `makespan ${number(makespan)}${gap}, bubble ${(100 * bubble).toFixed(1)} %; ` +
       `at most ${counted(peak, "activation", "s")} on a rank`;
   }
   /* Of the microbatch that is followed. */

@@ -1,0 +1,61 @@
+#ifndef SCHEDULE_BOUND_H
+#define SCHEDULE_BOUND_H
+
+/* A lower bound of the makespan: no order of a placement can be shorter. It depends on where the stages live, how many
+   microbatches there are, what passes and messages take, and how much each rank may hold. It does not depend on the
+   orders: they may use F, B, I, W, F&B and F&I in any mix.
+
+   The proof. Look at one rank, with n forwards. The bound is the largest of three rules, over all ranks. Where stages
+   or microbatches differ, each rule takes the least time that any of them needs on its way, a pass on the way takes the
+   least it can (alone or as half of an F&B), and a wait is reduced by the longest passes that can fill it.
+
+   1. Work and waits. Say n-u of the forwards are halves of an F&B.
+      - The rank starts when the first microbatch can arrive. Its first backward can start when that microbatch can be
+        back from the last stage. Until then the rank has only forwards to run, none of them in an F&B: at most u, and
+        at most as many as its memory holds. It waits for the rest of this time.
+      - After its last forward, that microbatch still has to go to the last stage and back to stage 0. The rank has only
+        backwards left, none of them in an F&B: at most u, and the W of earlier ones; its memory holds them all.
+        It waits for the rest of this time.
+      - After its last I or B, the gradient still has to reach stage 0. The rank has only W left: as many as its memory
+        holds. It waits for the rest of this time.
+      The makespan is at least the start, plus all work, less the most that n-u F&Bs can save, plus the first wait, plus
+      the longer of the other two. The bound takes the u for which that is least. If memory holds all n microbatches,
+      all forwards may come before all backwards; then the first and the second wait may be the same one, nothing is in
+      an F&B, and the longest wait counts alone.
+   2. The critical path through the rank. The same with I in place of B, because W can come later, and with the whole
+      time that the last gradient needs to reach stage 0.
+   3. Memory times time (Little's law). A microbatch is held at least from its forward, while it goes to the last stage
+      and back, until its W ends. Summed over the microbatches this is at most the rank's memory times the time from the
+      rank's start to the end.
+
+   Two known bounds are cases of rule 1. P ranks in a V with F = I = W = 1, F&B = x and enough memory: (2M-2P)x + 7P-1.
+   The same with a memory of k activations and without F&B: a bubble of at least 6P-3k-1 (Qi et al., Pipeline
+   Parallelism with Controllable Memory, NeurIPS 2024). */
+
+#include "compiler/schedule/schedule.h"
+#include "runtime/program/costs.h"
+
+/* How much ranks may hold. F takes `input` + `weight`, I gives back `input` at its end, W `weight`, B both. Any
+   unit. */
+typedef struct MemoryLimits {
+    double input, weight; /* >= 0, not both 0 */
+    const double *most;   /* [ranks]; INFINITY: no limit */
+} MemoryLimits;
+
+/* What the orders hold at most, in activations of a stage from F to the end of B or W. The arena's. */
+MemoryLimits limits_of_orders(const Schedule *schedule, Arena *arena);
+
+/* The bound, in the unit of the costs. Needs no orders. Exact but for rounding (1e-12 relative). */
+double makespan_bound(const Schedule *schedule, const Costs *costs, const MemoryLimits *limits, Arena *arena);
+
+typedef struct Gap {
+    double bound; /* no order has a smaller makespan */
+    double gap;   /* makespan / bound - 1; 0: the order is optimal */
+} Gap;
+
+/* Rounding errors are no gap. */
+Gap gap_to(double makespan, double bound);
+/* What stands behind a makespan: " (bound 63, gap 4.8 %)", " (optimal)"; "" where the bound is 0, not known. */
+const char *gap_note(const Gap *gap, Arena *arena);
+
+#endif
