@@ -55,13 +55,15 @@ DEVICE    := $(filter-out %/$(if $(CUDART),cuda_absent.o,cuda_runtime.o),$(call 
              $(BUILD)/runtime/device/cuda_images.o
 TRANSPORT := $(call objects,$(filter-out runtime/transport/mpi%,$(call sources,runtime/transport)))
 MODEL     := $(call objects,$(call sources,runtime/model))
-VM        := $(call objects,$(call sources,runtime/vm))
+EXECUTOR  := $(call objects,$(call sources,runtime/executor))
+SIMULATOR := $(call objects,$(call sources,runtime/simulator))
+TRAINER   := $(call objects,$(call sources,runtime/trainer))
 LAUNCHER  := $(call objects,$(call sources,runtime/launcher))
 COMMAND   := $(call objects,$(call sources,runtime/command))
 GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
 COMPILER  := $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*))
 
-LIBRARIES := base balance program device launcher transport model vm command compiler standin
+LIBRARIES := base balance program device launcher transport model executor simulator trainer command compiler standin
 library    = $(BUILD)/lib$(1).a
 $(call library,base):      $(BASE)
 $(call library,balance):   $(BALANCE)
@@ -69,7 +71,9 @@ $(call library,program):   $(PROGRAM)
 $(call library,device):    $(DEVICE)
 $(call library,transport): $(TRANSPORT)
 $(call library,model):     $(MODEL)
-$(call library,vm):        $(VM)
+$(call library,executor):  $(EXECUTOR)
+$(call library,simulator): $(SIMULATOR)
+$(call library,trainer):   $(TRAINER)
 $(call library,launcher):  $(LAUNCHER)
 $(call library,command):   $(COMMAND)
 $(call library,compiler):  $(COMPILER)
@@ -80,7 +84,7 @@ $(BUILD)/lib%.a:
 
 # Who may link whom, lowest last.
 COMPILER_LIBRARIES := compiler balance program base
-DPRUN_LIBRARIES    := command vm model device transport launcher program base
+DPRUN_LIBRARIES    := command trainer simulator executor model device transport launcher program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
 
 DPC_LIBS   := -lz -lm
@@ -162,7 +166,7 @@ $(BUILD)/%.o: $(BUILD)/%.c
 	$(CC) $(COMPILING) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment; GPUs are hidden ---
-TEST_FOLDERS := exec cuda transport golden search parse picture program model prove timeline device measured balance base # the longest first
+TEST_FOLDERS := exec cuda transport golden executor search parse picture program model prove timeline device measured balance base # the longest first
 # one thread, and switching stacks is not for this sanitizer
 ifeq ($(filter thread,$(SANITIZE)),)
 TEST_FOLDERS := gpu $(TEST_FOLDERS)
@@ -180,6 +184,7 @@ TEST_LIBRARIES_golden    := base
 TEST_LIBRARIES_device    := device base
 TEST_LIBRARIES_model     := model device base
 TEST_LIBRARIES_transport := transport launcher base
+TEST_LIBRARIES_executor  := executor transport launcher program base
 TEST_LIBRARIES_exec      := compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_cuda      := standin compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_gpu       := device base
@@ -192,7 +197,7 @@ define test_folder
 $(call tests_of,$(1)): $(BUILD)/tests/$(1)/%: $(BUILD)/tests/$(1)/%.o $(call libraries,$(TEST_LIBRARIES_$(1)))
 	$$(CC) $$(LINKING) -rdynamic -o $$@ $$^ $(DPRUN_LIBS) $(TEST_LINK_$(1)) -lcmocka
 .PHONY: check-$(1)
-check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec transport cuda,$(1)),all)
+check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec executor transport cuda,$(1)),all)
 	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $$$$test || exit 1; done
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))

@@ -4,7 +4,7 @@
 /* Holds the numbers of one run against those of another, to the bit: every loss, every norm, and the loss on held-out
    data. The first run is recorded, the second compared with it step by step, and ended where it differs. */
 
-#include "runtime/vm/vm.h"
+#include "runtime/trainer/trainer.h"
 
 #include <stdio.h>
 

@@ -90,7 +90,6 @@ TAKE(program)
 
 /* --- the table --- */
 
-/* In the order of the enum. */
 #define FIELD(name) .field = offsetof(CommandLine, name)
 
 static const Option rows[] = {

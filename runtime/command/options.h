@@ -3,7 +3,7 @@
 
 /* The command line of dprun. */
 
-#include "runtime/vm/vm.h"
+#include "runtime/trainer/trainer.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 
 #include "runtime/base/counted.h"
 #include "runtime/program/costs_resolve.h"
-#include "runtime/vm/machine.h"
+#include "runtime/simulator/simulator.h"
 
 #include <errno.h>
 #include <math.h>
@@ -86,7 +86,7 @@ static void put_derived_costs(const Report *report)
 {
     const bool json = report->line->json;
     if (report->options->simulated)
-        costs_put_derived(&report->options->costs, simulated_costs_used(report->facts.program),
+        costs_put_derived(&report->options->costs, simulator_costs_used(report->facts.program),
                           json ? "dprun: note: --cost: " : "costs      ", json ? stderr : report->words);
 }
 

@@ -1,5 +1,5 @@
 /* The clocks of a trace whose ranks read different ones. */
-#include "runtime/vm/machine.h"
+#include "runtime/executor/clocks.h"
 #include "tests/transport/plugin.h"
 
 #include <setjmp.h>

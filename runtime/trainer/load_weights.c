@@ -1,8 +1,7 @@
 /* Starting weights that a run has saved. */
-#include "runtime/vm/machine.h"
+#include "runtime/trainer/rank.h"
 
 #include "runtime/base/bytes.h"
-#include "runtime/device/device.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -156,7 +155,7 @@ static Status load_stages(Rank *rank, uint64_t *counts, FILE *file, Error *error
     for (uint32_t s = 0; s < session->loaded->program->stages; s++) {
         const Home *home = &session->counting[s];
         const uint64_t mine = home->rank == rank->number ? rank->chunks[home->chunk].sizes->parameters : 0;
-        TRY(rank->world->run->gather(rank->world, &mine, sizeof mine, counts, error));
+        TRY(rank_gather(rank, &mine, sizeof mine, counts, error));
         for (uint32_t c = 0; c < rank->chunk_count; c++)
             if (rank->chunks[c].number == s)
                 TRY(read_chunk(rank, &rank->chunks[c], before, file, error));

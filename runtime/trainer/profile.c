@@ -8,7 +8,7 @@
    The tenth of the steps with the shortest makespans counts: on a machine that others use as well they are the
    undisturbed ones. Within these steps every sample counts: the fastest samples of each part would predict a step in
    which everything happens to go well at once. */
-#include "runtime/vm/machine.h"
+#include "runtime/trainer/rank.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/counted.h"
@@ -147,10 +147,10 @@ static void sum_steps(Profile *profile)
 
 static Status pass_on(Rank *rank, int peer, bool send, size_t bytes, Error *error)
 {
-    Message message = {.block = &rank->blocks[0], .bytes = bytes, .peer = peer, .is_send = send};
-    TRY(send ? rank->pipeline->run->send(rank->pipeline, &message, error)
-             : rank->pipeline->run->receive(rank->pipeline, &message, error));
-    return rank->pipeline->run->wait(rank->pipeline, &message, error);
+    Message message = {.block = executor_block(rank->executor, 0), .bytes = bytes, .peer = peer, .is_send = send};
+    TRY(send ? rank->communicators.pipeline->run->send(rank->communicators.pipeline, &message, error)
+             : rank->communicators.pipeline->run->receive(rank->communicators.pipeline, &message, error));
+    return rank->communicators.pipeline->run->wait(rank->communicators.pipeline, &message, error);
 }
 
 static int64_t pause_from(int64_t begun)
@@ -177,8 +177,8 @@ static Status round_trip(Rank *rank, int peer, bool leads, size_t bytes, double 
 
 static size_t message_size(const Rank *rank, int size)
 {
-    const size_t small = rank->message_bytes / SMALL_DIVISOR;
-    return size ? rank->message_bytes : small ? small : 1;
+    const size_t large = executor_message_bytes(rank->executor), small = large / SMALL_DIVISOR;
+    return size ? large : small ? small : 1;
 }
 
 /* All ranks stop together, when rank 0 has had enough. */
@@ -186,7 +186,7 @@ static Status tell_elapsed(Rank *rank, int64_t begun, bool *enough, Error *error
 {
     Profile *profile = rank->profile;
     profile->own.elapsed = clock_nanoseconds() - begun;
-    TRY(rank->world->run->gather(rank->world, &profile->own, sizeof profile->own, profile->all, error));
+    TRY(rank_gather(rank, &profile->own, sizeof profile->own, profile->all, error));
     *enough = (double)profile->all[0].elapsed >= message_seconds * 1e9;
     return STATUS_OK;
 }
@@ -328,9 +328,9 @@ static void put_head(const Rank *rank, FILE *stream)
             session->options->transport->name);
     fprintf(stream, "# %u of %s, with the number of samples, the shortest and the longest mean of a step.\n",
             rank->profile->kept, counted(rank->profile->count, "step").text);
-    if (rank->processors && rank->processors < program->rank_count)
+    if (rank->times.processors && rank->times.processors < program->rank_count)
         fprintf(stream, "# %u ranks shared %s: the times contain waits for one. Fewer ranks give truer times.\n",
-                program->rank_count, counted(rank->processors, "processor").text);
+                program->rank_count, counted(rank->times.processors, "processor").text);
     fprintf(stream, "%-16s = %-11s # seconds: times are in milliseconds\n", "unit", "1e-3");
     fprintf(stream, "%-16s = %-11u # of all stages together\n", "model_layers", model->layers);
 }
@@ -341,7 +341,7 @@ Status write_profile(Rank *rank, FILE *stream, Error *error)
     Figures together;
     sum_steps(profile);
     TRY(time_messages(rank, error));
-    TRY(rank->world->run->gather(rank->world, &profile->own, sizeof profile->own, profile->all, error));
+    TRY(rank_gather(rank, &profile->own, sizeof profile->own, profile->all, error));
     if (!stream)
         return STATUS_OK;
     add_all(rank, &together);

@@ -1,38 +1,17 @@
-#ifndef VM_VM_H
-#define VM_VM_H
+#ifndef TRAINER_TRAINER_H
+#define TRAINER_TRAINER_H
 
-/* dprun without its command line: load a program, bind its ranks to memory and transport, run the steps. */
+/* Trains a model by a proven program: data, weights, optimizer, evaluation on held-out data, and the files that a run
+   reads and writes. It is a host of the executor (runtime/executor); with RunOptions.simulated the simulator is, and
+   nothing is computed. */
 
-#include "runtime/base/arena.h"
 #include "runtime/base/progress.h"
-#include "runtime/base/status.h"
+#include "runtime/executor/executor.h"
 #include "runtime/model/model.h"
 #include "runtime/program/costs.h"
-#include "runtime/program/program.h"
 #include "runtime/transport/transport.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-/* --- load.c --- */
-
-/* What a step runs and, made from it, what a look at held-out data runs. Both are proven: nothing after this checks
-   again. They share one slot plan. */
-typedef struct LoadedProgram {
-    Program *program; /* as in the file, or all of it on one rank, or its forward half */
-    Program *forward; /* the forward half; the same as `program` when that is one */
-} LoadedProgram;
-
-/* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. `in_order` is for a transport that takes
-   up messages in the order of their posts, each when those before are done (NCCL): none is posted early. All memory is
-   the arena's. */
-Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena,
-                    LoadedProgram *loaded, Error *error);
-/* The same for a program that is already in memory (tests). */
-Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena,
-                      LoadedProgram *loaded, Error *error);
 
 /* --- what a run is to do --- */
 
@@ -143,10 +122,5 @@ Status session_run(Session *session, Error *error);
 /* False when a rank never came back from a pass: its thread goes on using its memory, so nothing was freed, and the
    process should end by _exit. */
 bool session_close(Session *session);
-
-/* --- run.c --- */
-
-/* The words for the progress of ranks that run this program, which must outlive them. */
-ProgressWords progress_words(const LoadedProgram *loaded);
 
 #endif

@@ -1,8 +1,4 @@
-/* One clock for all ranks. Those of one machine share theirs. Where there are several, rank 0 is asked for the time,
-   many times, and of each machine the first rank believes the answer that came back soonest: it lies in the middle of
-   the question's way, with an error of at most half of that way (Cristian 1989). Asked at the beginning and at the end
-   of the run, clocks that go at different speed are corrected between the two. */
-#include "runtime/vm/machine.h"
+#include "runtime/executor/clocks.h"
 
 #include "runtime/base/clock.h"
 
@@ -38,16 +34,16 @@ static ClockName clock_name(void)
     return name;
 }
 
-/* Two meetings of all ranks, one behind the other: rank 0 tells its time in the second, and it read it after the first,
-   which ended after this rank had come to it, and before this rank left the second. */
-static Status ask(Rank *rank, int64_t *times, ClockSample *sample, Error *error)
+/* Two gatherings of all ranks, one after the other: rank 0 tells its time in the second, and it read it after the
+   first, which ended after this rank had come to it, and before this rank left the second. */
+static Status ask(World *world, int64_t *times, ClockSample *sample, Error *error)
 {
     int64_t shortest = INT64_MAX;
     for (int i = 0; i < QUESTIONS; i++) {
         const int64_t asked = clock_nanoseconds();
-        TRY(rank->world->run->gather(rank->world, &asked, sizeof asked, times, error));
+        TRY(world->run->gather(world, &asked, sizeof asked, times, error));
         const int64_t now = clock_nanoseconds();
-        TRY(rank->world->run->gather(rank->world, &now, sizeof now, times, error));
+        TRY(world->run->gather(world, &now, sizeof now, times, error));
         const int64_t way = clock_nanoseconds() - asked;
         if (way < shortest) {
             shortest = way;
@@ -82,44 +78,43 @@ static uint32_t count_processors(Machine *machines, uint32_t ranks)
     return count;
 }
 
-static Status compare(Rank *rank, Machine *machines, int64_t *times, ClockSample *samples, ClockSample *sample,
-                      Error *error)
+static Status compare(World *world, bool computes, Machine *machines, int64_t *times, ClockSample *samples,
+                      ClockSample *sample, uint32_t *processors, Error *error)
 {
-    const uint32_t ranks = rank->session->loaded->program->rank_count;
+    const int ranks = world->config.size, rank = world->number;
     Machine own = {.clock = clock_name()};
     bool same = true;
-    if (rank->session->options->simulated || rank->device->run->async ||
-        sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
+    if (!computes || sched_getaffinity(0, sizeof own.processors, &own.processors) != 0)
         CPU_ZERO(&own.processors);
     *sample = (ClockSample){.at = clock_nanoseconds()};
-    TRY(rank->world->run->gather(rank->world, &own, sizeof own, machines, error));
-    for (uint32_t r = 1; r < ranks; r++)
-        same = same && leader_of(machines, (int)r) == 0;
-    rank->processors = count_processors(machines, ranks);
+    TRY(world->run->gather(world, &own, sizeof own, machines, error));
+    for (int r = 1; r < ranks; r++)
+        same = same && leader_of(machines, r) == 0;
+    *processors = count_processors(machines, (uint32_t)ranks);
     if (same)
         return STATUS_OK;
-    TRY(ask(rank, times, sample, error));
-    if (leader_of(machines, rank->number) == 0)
+    TRY(ask(world, times, sample, error));
+    if (leader_of(machines, rank) == 0)
         sample->ahead = 0;
-    TRY(rank->world->run->gather(rank->world, sample, sizeof *sample, samples, error));
-    *sample = samples[leader_of(machines, rank->number)];
+    TRY(world->run->gather(world, sample, sizeof *sample, samples, error));
+    *sample = samples[leader_of(machines, rank)];
     return STATUS_OK;
 }
 
-Status clocks_compare(Rank *rank, ClockSample *sample, Error *error)
+Status clocks_compare(World *world, bool computes, ClockSample *sample, uint32_t *processors, Error *error)
 {
-    const size_t ranks = rank->session->loaded->program->rank_count;
+    const size_t ranks = (size_t)world->config.size;
     Machine *machines = calloc(ranks, sizeof *machines);
     ClockSample *samples = calloc(ranks, sizeof *samples);
     int64_t *times = calloc(ranks, sizeof *times);
     Status status = machines && samples && times
-                        ? compare(rank, machines, times, samples, sample, error)
+                        ? compare(world, computes, machines, times, samples, sample, processors, error)
                         : error_set(error, STATUS_RUN_FAILED, "no memory to compare %zu clocks", ranks);
     free(machines);
     free(samples);
     free(times);
     if (status != STATUS_OK)
-        error_prefix(error, "rank %d, comparing clocks: ", rank->number);
+        error_prefix(error, "rank %d, comparing clocks: ", world->number);
     return status;
 }
 

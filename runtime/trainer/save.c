@@ -1,8 +1,7 @@
 /* What belongs to all ranks, brought to rank 0's process and written there: weights, outputs. */
-#include "runtime/vm/machine.h"
+#include "runtime/trainer/rank.h"
 
 #include "runtime/base/bytes.h"
-#include "runtime/device/device.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,18 +10,19 @@
 Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error)
 {
     const size_t most = rank->session->piece_bytes;
-    memcpy(rank->piece, &bytes, sizeof bytes);
-    TRY(rank->world->run->gather(rank->world, rank->piece, sizeof bytes, rank->pieces, error));
-    memcpy(&bytes, rank->pieces + (size_t)owner * sizeof bytes, sizeof bytes);
+    memcpy(rank->collection.piece, &bytes, sizeof bytes);
+    TRY(rank_gather(rank, rank->collection.piece, sizeof bytes, rank->collection.pieces, error));
+    memcpy(&bytes, rank->collection.pieces + (size_t)owner * sizeof bytes, sizeof bytes);
     for (size_t done = 0; done < bytes; done += most) {
         const size_t piece = bytes - done < most ? bytes - done : most;
         if (rank->number == owner)
-            memcpy(rank->piece, (const char *)mine + done, piece);
-        TRY(rank->world->run->gather(rank->world, rank->piece, piece, rank->pieces, error));
+            memcpy(rank->collection.piece, (const char *)mine + done, piece);
+        TRY(rank_gather(rank, rank->collection.piece, piece, rank->collection.pieces, error));
         if (!stream)
             continue;
-        rank->checksum = bytes_checksum_on(rank->checksum, rank->pieces + (size_t)owner * piece, piece);
-        if (fwrite(rank->pieces + (size_t)owner * piece, 1, piece, stream) != piece)
+        rank->collection.checksum =
+            bytes_checksum_on(rank->collection.checksum, rank->collection.pieces + (size_t)owner * piece, piece);
+        if (fwrite(rank->collection.pieces + (size_t)owner * piece, 1, piece, stream) != piece)
             return error_set(error, STATUS_RUN_FAILED, "%s", strerror(errno)); /* later calls would hide the reason */
     }
     return STATUS_OK;
@@ -59,7 +59,7 @@ static Status write_head(Rank *rank, uint64_t parameters, FILE *stream, Error *e
     if (!head)
         return error_set(error, STATUS_RUN_FAILED, "no memory for the head of the weights");
     fputs(head, stream);
-    rank->checksum = bytes_checksum_on(0, head, strlen(head));
+    rank->collection.checksum = bytes_checksum_on(0, head, strlen(head));
     free(head);
     return STATUS_OK;
 }
@@ -97,7 +97,7 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
         free(weights);
     }
     if (stream)
-        write_checksum(rank->checksum, stream);
+        write_checksum(rank->collection.checksum, stream);
     return status;
 }
 

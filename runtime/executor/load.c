@@ -1,5 +1,5 @@
 /* File to proven program. */
-#include "runtime/vm/vm.h"
+#include "runtime/executor/executor.h"
 
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"

@@ -1,9 +1,8 @@
-/* All of one rank: it binds, runs the steps, and with all others writes what is to be kept. */
-#include "runtime/vm/machine.h"
+/* All of one rank: it opens, runs the steps, and with all others writes what is to be kept. */
+#include "runtime/trainer/rank.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
-#include "runtime/device/device.h"
 
 #include <stdlib.h>
 
@@ -11,10 +10,10 @@
 static Status tell(Rank *rank, Error *error)
 {
     const atomic_bool *stop = rank->session->hooks.stop;
-    rank->record->norm = rank->norm;
-    rank->record->stop = (stop && atomic_load_explicit(stop, memory_order_relaxed)) || profile_is_long_enough(rank);
-    Status status =
-        rank->world->run->gather(rank->world, rank->record, rank->session->record_bytes, rank->records, error);
+    rank->records.own->norm = rank->squares.norm;
+    rank->records.own->stop =
+        (stop && atomic_load_explicit(stop, memory_order_relaxed)) || profile_is_long_enough(rank);
+    Status status = rank_gather(rank, rank->records.own, rank->session->record_bytes, rank->records.all, error);
     if (status != STATUS_OK)
         error_prefix(error, "rank %d, end of step %llu: ", rank->number, (unsigned long long)rank->step);
     return status;
@@ -24,29 +23,31 @@ static Status tell(Rank *rank, Error *error)
 static void note_times(Rank *rank, const Program *program)
 {
     const Instruction *instructions = program->ranks[rank->number].instructions;
-    RankRecord *record = rank->record;
+    const int64_t *clock = executor_clock(rank->executor);
+    RankRecord *record = rank->records.own;
     record->begun = record->ended = record->busy = 0;
     for (uint32_t i = 0; instructions[i].opcode != OP_END; i++) {
         if (!opcode_is_pass(instructions[i].opcode) && instructions[i].opcode != OP_RENEW)
             continue;
         if (record->busy == 0)
-            record->begun = rank->clock[i];
-        record->ended = rank->clock[i + 1];
-        record->busy += record->ended - rank->clock[i];
+            record->begun = clock[i];
+        record->ended = clock[i + 1];
+        record->busy += record->ended - clock[i];
     }
-    record->begun = clock_common(rank->compared, record->begun);
-    record->ended = clock_common(rank->compared, record->ended);
+    record->begun = clock_common(rank->times.compared, record->begun);
+    record->ended = clock_common(rank->times.compared, record->ended);
 }
 
-static Status run_stream(Rank *rank, const Program *program, Error *error)
+static Status run_stream(Rank *rank, bool evaluating, Error *error)
 {
+    const LoadedProgram *loaded = rank->session->loaded;
     ProductClock *products = &rank->device->products;
     *products = (ProductClock){.on = true};
-    TRY(rank_execute(rank, program, error));
-    TRY(rank_read_losses(rank, error));
-    note_times(rank, program);
-    rank->record->products = products->nanoseconds;
-    rank->record->operations = products->operations;
+    TRY(executor_run(rank->executor, evaluating, rank->step, error));
+    TRY(stages_read_losses(rank, error));
+    note_times(rank, evaluating ? loaded->forward : loaded->program);
+    rank->records.own->products = products->nanoseconds;
+    rank->records.own->operations = products->operations;
     return tell(rank, error);
 }
 
@@ -63,12 +64,10 @@ static Status evaluate(Rank *rank, double *loss, Error *error)
 {
     const Session *session = rank->session;
     const uint32_t microbatches = session->loaded->program->microbatches, size = session->model.microbatch_size;
-    rank->clock = rank->clocks + session->kept_steps * session->clocks_of_step;
-    atomic_store_explicit(&rank->progress->evaluating, true, memory_order_relaxed);
     double sum = 0;
     for (uint64_t round = 0; held_out_windows(session->held_out, size, round * microbatches).count; round++) {
-        TRY(rank_fill(rank, round, true, error));
-        TRY(run_stream(rank, session->loaded->forward, error));
+        TRY(stages_fill(rank, round, true, error));
+        TRY(run_stream(rank, true, error));
         for (uint32_t m = 0; m < microbatches; m++)
             sum += held_out_windows(session->held_out, size, round * microbatches + m).count * told_loss(rank, m);
     }
@@ -84,19 +83,19 @@ static bool anyone_stops(const Rank *rank)
     return stops;
 }
 
-/* What the records say about the step; rank->losses and rank->busy hold the arrays. */
+/* What the records say about the step; rank->records.losses and rank->records.busy hold the arrays. */
 static StepReport make_report(Rank *rank, int64_t begun)
 {
     const Program *program = rank->session->loaded->program;
     StepReport report = {
         .step = rank->step,
         .last = rank->step == rank->session->options->steps || anyone_stops(rank),
-        .losses = rank->losses,
+        .losses = rank->records.losses,
         .seconds = (double)(clock_nanoseconds() - begun) * 1e-9,
-        .busy = rank->busy,
+        .busy = rank->records.busy,
     };
     for (uint32_t m = 0; m < program->microbatches; m++)
-        report.loss += rank->losses[m] = told_loss(rank, m);
+        report.loss += rank->records.losses[m] = told_loss(rank, m);
     report.loss /= program->microbatches;
     double cost = 0, busy = 0;
     int64_t first = INT64_MAX, last = INT64_MIN;
@@ -107,14 +106,14 @@ static StepReport make_report(Rank *rank, int64_t begun)
         report.gradient_norm = larger_norm(report.gradient_norm, record->norm);
         first = record->begun < first ? record->begun : first;
         last = record->ended > last ? record->ended : last;
-        rank->busy[r] = (double)record->busy * 1e-9;
-        busy += rank->busy[r];
+        rank->records.busy[r] = (double)record->busy * 1e-9;
+        busy += rank->records.busy[r];
         report.product_seconds += (double)record->products * 1e-9;
         report.operations += record->operations;
     }
     report.makespan = (double)(last - first) * 1e-9;
     const double all = cost * program->rank_count;
-    const bool crowded = rank->processors && rank->processors < program->rank_count;
+    const bool crowded = rank->times.processors && rank->times.processors < program->rank_count;
     report.bubble_rate = crowded ? NAN : all > 0 ? (all - busy) / all : 0;
     return report;
 }
@@ -127,10 +126,10 @@ static Status step(Rank *rank, bool *last, Error *error)
     const Observer *observer = &session->hooks.observer;
     const int64_t begun = clock_nanoseconds();
     rank->step++;
-    rank->clock = rank->clocks + (rank->step - 1) % session->kept_steps * session->clocks_of_step;
-    TRY(rank_fill(rank, rank->step, false, error));
-    rank->norm = 0;
-    TRY(run_stream(rank, program, error));
+    TRY(stages_fill(rank, rank->step, false, error));
+    rank->squares.norm = 0;
+    TRY(run_stream(rank, false, error));
+    trace_keep(rank);
     StepReport report = make_report(rank, begun);
     if (rank->profile)
         profile_step(rank, report.makespan);
@@ -159,7 +158,7 @@ static Status tell_ready(Rank *rank, Error *error)
         .device = session->options->simulated ? "sim" : session->device,
         .transport = session->options->transport->name,
         .steps = session->options->steps,
-        .processors = rank->processors,
+        .processors = rank->times.processors,
         .ready_seconds = (double)(clock_nanoseconds() - session->begun) * 1e-9,
     };
     if (session->dataset) {
@@ -203,16 +202,22 @@ static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, F
     return status;
 }
 
+Status compare_clocks(Rank *rank, int which, Error *error)
+{
+    const bool computes = !rank->session->options->simulated && !rank->device->run->async;
+    return clocks_compare(rank->world, computes, &rank->times.compared[which], &rank->times.processors, error);
+}
+
 Status rank_train(void *of_thread, Error *error)
 {
     Rank *rank = of_thread;
     const RunOptions *options = rank->session->options;
-    TRY(rank_bind(rank, error));
+    TRY(rank_open(rank, error));
     if (options->load)
         TRY(load_weights(rank, error));
     if (options->profile)
         TRY(profile_begin(rank, error));
-    TRY(clocks_compare(rank, &rank->compared[0], error));
+    TRY(compare_clocks(rank, 0, error));
     TRY(tell_ready(rank, error));
     for (bool last = false; !last;)
         TRY(step(rank, &last, error));

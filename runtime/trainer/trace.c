@@ -1,18 +1,26 @@
 /* The last steps as a trace. */
 #include "runtime/program/trace.h"
-#include "runtime/vm/machine.h"
+#include "runtime/trainer/rank.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static const int64_t *step_clock(const Rank *rank, uint64_t step)
+static int64_t *step_clock(const Rank *rank, uint64_t step)
 {
     const Session *session = rank->session;
-    return rank->clocks + (step - 1) % session->kept_steps * session->clocks_of_step;
+    return rank->times.rows + (step - 1) % session->kept_steps * executor_clocks(rank->executor);
+}
+
+void trace_keep(const Rank *rank)
+{
+    const size_t bytes = executor_clocks(rank->executor) * sizeof(int64_t);
+    if (rank->times.rows)
+        memcpy(step_clock(rank, rank->step), executor_clock(rank->executor), bytes);
 }
 
 static double microseconds(const Rank *rank, int64_t time, int64_t origin)
 {
-    return (double)(clock_common(rank->compared, time) - origin) / 1e3;
+    return (double)(clock_common(rank->times.compared, time) - origin) / 1e3;
 }
 
 static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step, int64_t origin, TraceSpan *spans,
@@ -23,7 +31,7 @@ static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step
     trace_rank(number, stream);
     for (uint64_t step = first_step; step <= last_step; step++) {
         const int64_t *clock = step_clock(rank, step);
-        const int64_t *middle = clock + rank->session->longest_stream + 1;
+        const int64_t *middle = clock + executor_middles(rank->executor);
         for (uint32_t i = 0; i < count; i++) {
             spans[i] = (TraceSpan){.start = microseconds(rank, clock[i], origin),
                                    .end = microseconds(rank, clock[i + 1], origin)};
@@ -53,10 +61,10 @@ Status trace_steps(Rank *rank, FILE *stream, Error *error)
     const Session *session = rank->session;
     const Program *program = session->loaded->program;
     const uint64_t first_step = rank->step > session->kept_steps ? rank->step - session->kept_steps + 1 : 1;
-    TRY(clocks_compare(rank, &rank->compared[1], error));
-    int64_t *begun = (int64_t *)(void *)rank->pieces;
-    const int64_t own = clock_common(rank->compared, *step_clock(rank, first_step));
-    TRY(rank->world->run->gather(rank->world, &own, sizeof own, begun, error));
+    TRY(compare_clocks(rank, 1, error));
+    int64_t *begun = (int64_t *)(void *)rank->collection.pieces;
+    const int64_t own = clock_common(rank->times.compared, *step_clock(rank, first_step));
+    TRY(rank_gather(rank, &own, sizeof own, begun, error));
     int64_t origin = begun[0];
     for (uint32_t r = 1; r < program->rank_count; r++)
         origin = begun[r] < origin ? begun[r] : origin;
@@ -67,7 +75,7 @@ Status trace_steps(Rank *rank, FILE *stream, Error *error)
     if (stream && session->options->simulated)
         trace_begin(program, costs_seconds(&session->options->costs), session->options->costs.bytes, 0, stream);
     else if (stream)
-        trace_begin(program, 0, (double)rank->message_bytes, rank->processors, stream);
+        trace_begin(program, 0, (double)executor_message_bytes(rank->executor), rank->times.processors, stream);
     for (uint32_t r = 0; status == STATUS_OK && r < program->rank_count; r++)
         status = collect(rank, (int)r, text, size, stream, error);
     free(text);

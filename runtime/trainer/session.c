@@ -1,5 +1,5 @@
 /* A run: what all its ranks in this process share, from opening to closing. */
-#include "runtime/vm/machine.h"
+#include "runtime/trainer/rank.h"
 
 #include "runtime/base/clock.h"
 #include "runtime/base/counted.h"
@@ -59,15 +59,6 @@ static uint32_t find_ends(Session *session)
     return most;
 }
 
-/* Its F&Bs. */
-static uint32_t count_pairs(const RankProgram *rank)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < rank->instruction_count; i++)
-        count += rank->instructions[i].second != NULL;
-    return count;
-}
-
 /* The extents of the program, over all ranks; and where its stages live. */
 static bool survey(Session *session)
 {
@@ -77,17 +68,13 @@ static bool survey(Session *session)
     if (!session->counting || !session->ends)
         return false;
     find_counting(session);
-    uint32_t most_pairs = 0;
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *rank = &program->ranks[r];
-        const uint32_t pairs = count_pairs(rank);
         const uint32_t forward = session->loaded->forward->ranks[r].instruction_count;
         const uint32_t length = rank->instruction_count > forward ? rank->instruction_count : forward;
         session->longest_stream = length > session->longest_stream ? length : session->longest_stream;
         session->most_chunks = rank->chunk_count > session->most_chunks ? rank->chunk_count : session->most_chunks;
-        most_pairs = pairs > most_pairs ? pairs : most_pairs;
     }
-    session->clocks_of_step = (size_t)1 + session->longest_stream + most_pairs;
     session->record_bytes = sizeof(RankRecord) + find_ends(session) * sizeof(double);
     return true;
 }
@@ -171,9 +158,7 @@ static Status open_all(Session *session, Error *error)
             .number = (int)r,
             .world = session->members[r],
             .progress = progress,
-            .execute = options->simulated ? execute_simulated : execute_computing,
-            .passes = session->hooks.passes,
-            .clip = 1,
+            .squares.clip = 1,
         };
         if (session->members[r])
             progress_reset(progress, (int)r);
@@ -268,7 +253,7 @@ bool session_close(Session *session)
         return false;
     for (uint32_t r = 0; session->members && session->ranks && r < session->loaded->program->rank_count; r++)
         if (session->members[r]) {
-            rank_release(&session->ranks[r]);
+            rank_close(&session->ranks[r]);
             session->members[r]->run->close(session->members[r]);
         }
     if (session->dataset)

@@ -1,5 +1,5 @@
 /* A run whose numbers are no longer finite: what it says, and under which names it writes. */
-#include "runtime/vm/machine.h"
+#include "runtime/trainer/rank.h"
 
 #include "runtime/base/file.h"
 
@@ -80,7 +80,7 @@ void diverged_on_held_out(Rank *rank, double loss)
 Status diverged_in_weights(Rank *rank, Error *error)
 {
     double sum;
-    TRY(rank_sum_squares(rank, true, &sum, error));
+    TRY(sum_squares(rank, true, &sum, error));
     if (isfinite(sum))
         return STATUS_OK;
     const uint32_t stage = bad_stage(rank);

@@ -1,0 +1,122 @@
+/* Streams on a device that only enqueues: the host stays a little ahead of it, and marks in its queue say how far it
+   has come. */
+#include "runtime/executor/internal.h"
+
+#include "runtime/base/clock.h"
+
+#include <time.h>
+
+/* Waits until the device has reached a mark; meanwhile the transport may look after its messages. `peer`: the rank
+   whose message comes before the mark, or -1. */
+static Status await_mark(Executor *executor, size_t mark, int peer, Error *error)
+{
+    enum { LOOKS = 200, SLEEP = 20000 }; /* then it is worth sleeping, for so many nanoseconds */
+    const ExecutorConfig *config = &executor->config;
+    const int64_t begun = clock_nanoseconds();
+    for (int look = 0;; look++) {
+        bool reached = false;
+        TRY(config->device->run->async->reached(config->device, mark, &reached, error));
+        if (reached)
+            return STATUS_OK;
+        TRY(executor_progress(executor, error));
+        if (config->deadline > 0 && (double)(clock_nanoseconds() - begun) > config->deadline * 1e9)
+            return peer < 0 ? error_set(error, STATUS_RUN_FAILED,
+                                        "the device has not come to its end within %g s (--deadline)", config->deadline)
+                            : error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)",
+                                        peer, config->deadline);
+        if (look >= LOOKS)
+            nanosleep(&(struct timespec){.tv_nsec = SLEEP}, NULL);
+    }
+}
+
+Status executor_mark(Executor *executor, size_t number, Error *error)
+{
+    Device *device = executor->config.device;
+    return device && device->run->async ? device->run->async->mark(device, number, error) : STATUS_OK;
+}
+
+Status executor_settle(Executor *executor, Error *error)
+{
+    Device *device = executor->config.device;
+    const size_t spare = executor->clocks; /* a mark after those that have a clock */
+    if (!device || !device->run->async)
+        return STATUS_OK;
+    TRY(device->run->async->mark(device, spare, error));
+    return await_mark(executor, spare, -1, error);
+}
+
+static void note_place(const Executor *executor, size_t instruction)
+{
+    atomic_store_explicit(&executor->config.progress->place, executor->step << 32 | instruction, memory_order_relaxed);
+}
+
+/* Waits for the end of instruction `number`. */
+static Status follow(Executor *executor, const Program *program, size_t number, Error *error)
+{
+    note_place(executor, number);
+    const int peer = awaited_rank(program->ranks[executor->config.rank].instructions, number);
+    const Status status = await_mark(executor, number + 1, peer, error);
+    return status == STATUS_OK ? STATUS_OK : executor_failure(executor, program, number, status, error);
+}
+
+/* Instructions that settle. Who waits before them for a peer shall be found there, not here. */
+static bool comes_after_all(uint8_t opcode) { return opcode == OP_NORM || opcode == OP_RENEW; }
+
+/* The clocks of the `count` instructions that were enqueued from `begun` on, and of the middles of their F&Bs. */
+static Status read_marks(Executor *executor, size_t count, int64_t begun, Error *error)
+{
+    const size_t middles = executor_middles(executor), end = (size_t)(executor->middle - executor->clock);
+    Device *device = executor->config.device;
+    executor->clock[0] = begun;
+    for (size_t i = 1; i < end; i = i == count ? middles : i + 1) {
+        int64_t time = 0;
+        if (i >= middles && !executor->clock[i])
+            continue;
+        TRY(device->run->async->mark_time(device, i, &time, error));
+        executor->clock[i] = begun + time;
+    }
+    return STATUS_OK;
+}
+
+/* By what the host has bound to the instruction, if anything. */
+static Status run_instruction(Executor *executor, const Instruction *instruction, void *const bound[2], Error *error)
+{
+    const ExecutorConfig *config = &executor->config;
+    if (!bound || !bound[0])
+        return executor_execute[instruction->opcode](executor, instruction, error);
+    TRY(config->stages->run_bound(config->host, bound[0], error));
+    return bound[1] ? config->stages->run_bound(config->host, bound[1], error) : STATUS_OK;
+}
+
+/* Mark n is the time that clock[n] shows. The host stays only a little ahead, so that the place is known and what goes
+   wrong on the device is noticed while the host can still act. */
+Status executor_enqueue(Executor *executor, const Program *program, Error *error)
+{
+    enum { AHEAD = 32 }; /* instructions of a few launches each; a thousand launches block the caller */
+    const ExecutorConfig *config = &executor->config;
+    const Instruction *instructions = program->ranks[config->rank].instructions;
+    void *(*const bound)[2] = executor->bound[program != config->loaded->program];
+    size_t done = 0, count = 0;
+    const int64_t begun = clock_nanoseconds();
+    TRY(executor_mark(executor, 0, error));
+    do {
+        const size_t ahead = comes_after_all(instructions[count].opcode) ? 0 : AHEAD - 1;
+        while (count > done + ahead)
+            TRY(follow(executor, program, done++, error));
+        note_place(executor, count);
+        Status status = run_instruction(executor, &instructions[count], bound ? bound[count] : NULL, error);
+        if (status == STATUS_OK)
+            status = executor_mark(executor, count + 1, error);
+        /* posts side by side belong together: the transport is left alone between them */
+        if (status == STATUS_OK && instructions[count].opcode != OP_END &&
+            !opcode_is_post(instructions[count + 1].opcode))
+            status = executor_progress(executor, error);
+        if (status != STATUS_OK)
+            return executor_failure(executor, program, count, status, error);
+    } while (instructions[count++].opcode != OP_END);
+    while (done < count)
+        TRY(follow(executor, program, done++, error));
+    TRY(read_marks(executor, count, begun, error));
+    atomic_store_explicit(&config->progress->place, PROGRESS_IDLE, memory_order_relaxed);
+    return STATUS_OK;
+}

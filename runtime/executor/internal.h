@@ -1,0 +1,65 @@
+#ifndef EXECUTOR_INTERNAL_H
+#define EXECUTOR_INTERNAL_H
+
+/* The inside of an executor, for the files of this folder. */
+
+#include "runtime/device/device.h"
+#include "runtime/executor/executor.h"
+
+struct Executor {
+    ExecutorConfig config;
+    const ChunkPlan *chunks;      /* [the rank's chunks] */
+    Communicator **sums;          /* [the rank's chunks]; NULL: the stage has no other copies */
+    void *(*bound[2])[2];         /* [instructions] of the program and of its forward half: what is bound */
+    uint32_t slots[SLOT_CLASSES]; /* how many, for both streams */
+    size_t bytes[SLOT_CLASSES];   /* of one slot; of no meaning for versions of weights */
+    void **blocks;                /* [message slots]; the communicator may exchange them */
+    Message *messages;            /* [message slots] */
+    char *memory[SLOT_CLASSES];   /* saved activations, deferred gradients: slot after slot */
+    uint32_t longest_stream;
+    size_t clocks; /* 1 + longest_stream + the most F&Bs of a stream */
+    /* the stream that runs */
+    uint64_t step;
+    int64_t *clock;     /* [clocks] */
+    int64_t *middle;    /* of the next F&B, in `clock` */
+    Progress unwatched; /* config.progress, if the host gave none */
+    void *own_memory;   /* of the slots, if the host gave none */
+    Arena tables;
+    size_t table_bytes;
+};
+
+/* --- run.c --- */
+
+/* Lets messages and sums move while the rank computes. */
+static inline Status executor_progress(const Executor *executor, Error *error)
+{
+    Communicator *pipeline = executor->config.pipeline;
+    return pipeline->run->progress ? pipeline->run->progress(pipeline, error) : STATUS_OK;
+}
+
+/* What an instruction does. */
+typedef Status Execute(Executor *executor, const Instruction *instruction, Error *error);
+extern Execute *const executor_execute[OPCODE_COUNT];
+
+/* --- executor.c --- */
+
+/* Memory for the slots, if the host has given none. */
+Status executor_take_memory(Executor *executor, Error *error);
+
+/* --- enqueue.c: for a device that only enqueues --- */
+
+/* Runs a stream of this rank. */
+Status executor_enqueue(Executor *executor, const Program *program, Error *error);
+/* Marks the middle of an F&B, as the time of clock[number]. */
+Status executor_mark(Executor *executor, size_t number, Error *error);
+
+/* --- words.c --- */
+
+/* Adds rank and instruction to the message of a failure, and returns the status. */
+Status executor_failure(const Executor *executor, const Program *program, size_t instruction, Status status,
+                        Error *error);
+/* The rank whose message the WAIT at `place` waits for: the other end of the last message that was posted in its slot.
+   -1: it is no WAIT. */
+int awaited_rank(const Instruction *instructions, size_t place);
+
+#endif

@@ -1,0 +1,273 @@
+/* The interpreter: a table of functions by opcode and a loop over the stream. */
+#include "runtime/executor/internal.h"
+
+#include "runtime/base/clock.h"
+#include "runtime/program/operands.h"
+
+#define EXECUTE(name) static Status execute_##name(Executor *executor, const Instruction *instruction, Error *error)
+
+static void *message_block(const Executor *executor, uint16_t slot)
+{
+    return slot == SLOT_NONE ? NULL : executor->blocks[slot];
+}
+
+static void *slot_memory(const Executor *executor, SlotClass class, uint16_t slot)
+{
+    return slot == SLOT_NONE ? NULL : executor->memory[class] + slot * executor->bytes[class];
+}
+
+/* y and dx are one operand: which of them it is depends on the pass. */
+static inline PassSlots slots_of(const Executor *executor, const Instruction *pass, bool is_forward)
+{
+    void *const made = message_block(executor, pass->y);
+    return (PassSlots){
+        .chunk = pass->chunk,
+        .microbatch = pass->microbatch,
+        .weights = pass->weights,
+        .x = message_block(executor, pass->x),
+        .y = is_forward ? made : NULL,
+        .dx = is_forward ? NULL : made,
+        .dy = message_block(executor, pass->dy),
+        .context = slot_memory(executor, SLOT_CONTEXT, pass->context),
+        .stash = slot_memory(executor, SLOT_STASH, pass->stash),
+        .gradient = slot_memory(executor, SLOT_GRADIENT, pass->gradient),
+    };
+}
+
+EXECUTE(FORWARD)
+{
+    const PassSlots slots = slots_of(executor, instruction, true);
+    return executor->config.stages->forward(executor->config.host, &slots, error);
+}
+
+EXECUTE(FORWARD_ONLY) { return execute_FORWARD(executor, instruction, error); }
+
+EXECUTE(BACKWARD)
+{
+    const StageTable *stages = executor->config.stages;
+    const PassSlots slots = slots_of(executor, instruction, false);
+    if (stages->backward)
+        return stages->backward(executor->config.host, &slots, error);
+    TRY(stages->backward_input(executor->config.host, &slots, error));
+    return stages->backward_weight(executor->config.host, &slots, error);
+}
+
+EXECUTE(BACKWARD_INPUT)
+{
+    const PassSlots slots = slots_of(executor, instruction, false);
+    return executor->config.stages->backward_input(executor->config.host, &slots, error);
+}
+
+EXECUTE(BACKWARD_WEIGHT)
+{
+    const PassSlots slots = slots_of(executor, instruction, false);
+    return executor->config.stages->backward_weight(executor->config.host, &slots, error);
+}
+
+/* --- an F&B --- */
+
+static Status run_half(Executor *executor, const Instruction *half, Execute *execute, Error *error)
+{
+    const Status status = execute(executor, half, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "in its %s: ", opcode_table[half->opcode].text);
+    return status;
+}
+
+/* One half after the other, where the host does not merge them. */
+static Status run_in_turn(Executor *executor, const Instruction *pair, Error *error)
+{
+    TRY(run_half(executor, pair, execute_FORWARD, error));
+    *executor->middle = clock_nanoseconds();
+    TRY(executor_mark(executor, (size_t)(executor->middle - executor->clock), error));
+    TRY(executor_progress(executor, error));
+    return run_half(executor, pair->second, executor_execute[pair->second->opcode], error);
+}
+
+static PassPair pair_of(const Executor *executor, const Instruction *forward)
+{
+    return (PassPair){
+        .forward = slots_of(executor, forward, true),
+        .backward = slots_of(executor, forward->second, false),
+        .weights = forward->second->opcode == OP_BACKWARD,
+    };
+}
+
+static Status run_merged(Executor *executor, const Instruction *forward, Error *error)
+{
+    PassPair pair = pair_of(executor, forward);
+    const int64_t begun = clock_nanoseconds();
+    TRY(executor->config.stages->overlap(executor->config.host, &pair, error));
+    *executor->middle = pair.forward_time ? begun + pair.forward_time : 0;
+    return STATUS_OK;
+}
+
+EXECUTE(OVERLAP)
+{
+    const Status status = executor->config.stages->overlap ? run_merged(executor, instruction, error)
+                                                           : run_in_turn(executor, instruction, error);
+    executor->middle++;
+    return status;
+}
+
+/* --- what the host makes of a pass before the first step --- */
+
+static StagePass kind_of(const Instruction *pass)
+{
+    return pass->second                        ? STAGE_OVERLAP
+           : opcode_is_forward(pass->opcode)   ? STAGE_FORWARD
+           : pass->opcode == OP_BACKWARD       ? STAGE_BACKWARD
+           : pass->opcode == OP_BACKWARD_INPUT ? STAGE_BACKWARD_INPUT
+                                               : STAGE_BACKWARD_WEIGHT;
+}
+
+static PassPair work_of(const Executor *executor, const Instruction *pass)
+{
+    if (pass->second)
+        return pair_of(executor, pass);
+    return opcode_is_forward(pass->opcode) ? (PassPair){.forward = slots_of(executor, pass, true)}
+                                           : (PassPair){.backward = slots_of(executor, pass, false)};
+}
+
+static Status bind_stream(const Executor *executor, const Program *program, void *(*bound)[2], Error *error)
+{
+    const ExecutorConfig *config = &executor->config;
+    const Instruction *instructions = program->ranks[config->rank].instructions;
+    void *ignored[2];
+    for (size_t i = 0; instructions[i].opcode != OP_END; i++) {
+        const Instruction *pass = &instructions[i];
+        if (!opcode_is_pass(pass->opcode) || (!bound && !pass->second))
+            continue;
+        const PassPair work = work_of(executor, pass);
+        TRY(config->stages->bind(config->host, kind_of(pass), &work, bound ? bound[i] : ignored, error));
+    }
+    return STATUS_OK;
+}
+
+Status executor_bind(Executor *executor, Error *error)
+{
+    const LoadedProgram *loaded = executor->config.loaded;
+    TRY(executor_take_memory(executor, error));
+    if (!executor->config.stages->bind)
+        return STATUS_OK;
+    TRY(bind_stream(executor, loaded->program, executor->bound[0], error));
+    return executor->bound[1] ? bind_stream(executor, loaded->forward, executor->bound[1], error) : STATUS_OK;
+}
+
+/* --- messages --- */
+
+static Message *message_to_post(const Executor *executor, const Instruction *instruction, bool is_send)
+{
+    Message *message = &executor->messages[instruction->message];
+    message->peer = instruction->peer;
+    message->is_send = is_send;
+    return message;
+}
+
+EXECUTE(SEND_FORWARD)
+{
+    const ExecutorConfig *config = &executor->config;
+    return config->pipeline->run->send(config->pipeline, message_to_post(executor, instruction, true), error);
+}
+
+EXECUTE(RECEIVE_FORWARD)
+{
+    const ExecutorConfig *config = &executor->config;
+    return config->pipeline->run->receive(config->pipeline, message_to_post(executor, instruction, false), error);
+}
+
+EXECUTE(SEND_BACKWARD) { return execute_SEND_FORWARD(executor, instruction, error); }
+
+EXECUTE(RECEIVE_BACKWARD) { return execute_RECEIVE_FORWARD(executor, instruction, error); }
+
+EXECUTE(WAIT)
+{
+    const ExecutorConfig *config = &executor->config;
+    Message *message = &executor->messages[instruction->message];
+    TRY(config->pipeline->run->wait(config->pipeline, message, error));
+    return message->is_send || !config->stages->received
+               ? STATUS_OK
+               : config->stages->received(config->host, message->peer, *message->block, error);
+}
+
+/* --- gradients and updates --- */
+
+EXECUTE(REDUCE)
+{
+    const ExecutorConfig *config = &executor->config;
+    const ChunkPlan *chunk = &executor->chunks[instruction->chunk];
+    Communicator *sums = executor->sums[instruction->chunk];
+    if (!chunk->weight_gradient || !sums)
+        return STATUS_OK;
+    TRY(sums->run->sum_post(sums, config->stages->weight_gradient(config->host, instruction->chunk),
+                            chunk->weight_gradient, chunk->element, error));
+    return sums->run->sum_wait(sums, error);
+}
+
+EXECUTE(NORM)
+{
+    (void)instruction;
+    return executor->config.stages->norm ? executor->config.stages->norm(executor->config.host, error) : STATUS_OK;
+}
+
+EXECUTE(UPDATE)
+{
+    const StageTable *stages = executor->config.stages;
+    return stages->update ? stages->update(executor->config.host, instruction->chunk, error) : STATUS_OK;
+}
+
+EXECUTE(RENEW)
+{
+    const StageTable *stages = executor->config.stages;
+    return stages->renew ? stages->renew(executor->config.host, instruction->chunk, instruction->microbatch,
+                                         instruction->newest, instruction->next, error)
+                         : STATUS_OK;
+}
+
+EXECUTE(END)
+{
+    (void)executor, (void)instruction, (void)error;
+    return STATUS_OK;
+}
+
+Execute *const executor_execute[OPCODE_COUNT] = {
+#define OPCODE(name, text, operands, what) [OP_##name] = execute_##name,
+#include "runtime/program/opcodes.def"
+};
+
+/* --- the loop --- */
+
+static Status run_stream(Executor *executor, const Program *program, Error *error)
+{
+    const ExecutorConfig *config = &executor->config;
+    const Instruction *instructions = program->ranks[config->rank].instructions;
+    const uint64_t step = executor->step << 32;
+    Status (*const progress)(Communicator *, Error *) = config->pipeline->run->progress;
+    _Atomic uint64_t *const place = &config->progress->place;
+    int64_t *clock = executor->clock;
+    *clock = clock_nanoseconds();
+    for (const Instruction *next = instructions;; next++) {
+        atomic_store_explicit(place, step | (uint64_t)(next - instructions), memory_order_relaxed);
+        Status status = executor_execute[next->opcode](executor, next, error);
+        *++clock = clock_nanoseconds();
+        if (status == STATUS_OK && next->opcode == OP_END) {
+            atomic_store_explicit(place, PROGRESS_IDLE, memory_order_relaxed);
+            return STATUS_OK;
+        }
+        if (status == STATUS_OK && progress)
+            status = progress(config->pipeline, error);
+        if (status != STATUS_OK)
+            return executor_failure(executor, program, (size_t)(next - instructions), status, error);
+    }
+}
+
+Status executor_run(Executor *executor, bool evaluating, uint64_t step, Error *error)
+{
+    const ExecutorConfig *config = &executor->config;
+    const Program *program = evaluating ? config->loaded->forward : config->loaded->program;
+    const bool enqueues = config->device && config->device->run->async;
+    atomic_store_explicit(&config->progress->evaluating, evaluating, memory_order_relaxed);
+    executor->step = step;
+    executor->middle = executor->clock + executor_middles(executor);
+    return enqueues ? executor_enqueue(executor, program, error) : run_stream(executor, program, error);
+}

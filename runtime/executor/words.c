@@ -1,0 +1,65 @@
+/* A rank's place in words: in the message of a failure, and for those who watch from outside. */
+#include "runtime/executor/internal.h"
+
+#include <stdio.h>
+
+/* "instruction I (TEXT, FILE.dps:LINE)" */
+static void instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size)
+{
+    char words[160], line[16] = "";
+    const RankProgram *own = &program->ranks[rank];
+    const Instruction *place = &own->instructions[instruction];
+    program_instruction_text(program, rank, place, words, sizeof words);
+    if (place->line)
+        snprintf(line, sizeof line, ":%u", place->line);
+    const uint32_t number = own->numbers ? own->numbers[instruction] : instruction;
+    snprintf(text, size, "instruction %u (%s, %s%s)", number, words, program->source, line);
+}
+
+Status executor_failure(const Executor *executor, const Program *program, size_t instruction, Status status,
+                        Error *error)
+{
+    char text[256];
+    instruction_place(program, (uint32_t)executor->config.rank, (uint32_t)instruction, text, sizeof text);
+    error_prefix(error, "rank %d, %s: ", executor->config.rank, text);
+    return status;
+}
+
+int awaited_rank(const Instruction *instructions, size_t place)
+{
+    const uint16_t slot = instructions[place].message;
+    if (instructions[place].opcode != OP_WAIT)
+        return -1;
+    for (size_t i = place; i-- > 0;)
+        if (opcode_is_post(instructions[i].opcode) && instructions[i].message == slot)
+            return instructions[i].peer;
+    return -1;
+}
+
+static const Program *program_of(const LoadedProgram *loaded, const Progress *progress)
+{
+    return atomic_load_explicit(&progress->evaluating, memory_order_relaxed) ? loaded->forward : loaded->program;
+}
+
+static void write_place(const void *loaded, const Progress *progress, char *text, size_t size)
+{
+    const uint64_t place = atomic_load_explicit(&progress->place, memory_order_relaxed);
+    *text = '\0';
+    if (place != PROGRESS_IDLE)
+        instruction_place(program_of(loaded, progress), (uint32_t)atomic_load(&progress->rank), (uint32_t)place, text,
+                          size);
+}
+
+static int awaited(const void *loaded, const Progress *progress)
+{
+    const uint64_t place = atomic_load_explicit(&progress->place, memory_order_relaxed);
+    const Program *program = program_of(loaded, progress);
+    return place == PROGRESS_IDLE
+               ? -1
+               : awaited_rank(program->ranks[atomic_load(&progress->rank)].instructions, (uint32_t)place);
+}
+
+ProgressWords progress_words(const LoadedProgram *loaded)
+{
+    return (ProgressWords){.program = loaded, .place = write_place, .awaited = awaited};
+}

@@ -1,0 +1,134 @@
+/* Norms of gradients and weights, clipping, and the optimizer's steps. */
+#include "runtime/trainer/rank.h"
+
+#include <stdlib.h>
+
+/* What REDUCE makes of the copies of a stage, where one chunk stands for all of them. */
+static Status sum_copies(const Rank *rank, const BoundChunk *chunk, Error *error)
+{
+    const DeviceTable *run = rank->device->run;
+    const size_t count = chunk->sizes->parameters;
+    for (uint32_t copy = 1; chunk->copies && copy < chunk->copies->count; copy++) {
+        TRY(run->accumulate(rank->device, count, gradient_of(chunk, copy), chunk->weights.gradients, error));
+        TRY(run->fill(rank->device, MASTERS, count, 0, gradient_of(chunk, copy), error));
+    }
+    return STATUS_OK;
+}
+
+double stage_squares(const Rank *rank, uint32_t stage)
+{
+    const Home *home = &rank->session->counting[stage];
+    return rank->squares.all[home->rank * rank->session->most_chunks + home->chunk];
+}
+
+/* Each rank gives the squares of the stages whose copy counts; everybody adds them up in the order of the stages. */
+Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
+{
+    const Session *session = rank->session;
+    const DeviceTable *run = rank->device->run;
+    const Squares *squares = &rank->squares;
+    for (uint32_t c = 0; c < rank->chunk_count; c++) {
+        const BoundChunk *chunk = &rank->chunks[c];
+        if (chunk->counts)
+            TRY(run->sum_of_squares(rank->device, chunk->sizes->parameters,
+                                    of_weights ? chunk->weights.masters : chunk->weights.gradients, &squares->own[c],
+                                    error));
+    }
+    TRY(executor_settle(rank->executor, error)); /* the host waits for the device here */
+    TRY(run->download(rank->device, rank->chunk_count * sizeof(double), squares->own, squares->host, error));
+    TRY(rank_gather(rank, squares->host, session->most_chunks * sizeof(double), squares->all, error));
+    *sum = 0;
+    for (uint32_t s = 0; s < session->loaded->program->stages; s++)
+        *sum += stage_squares(rank, s);
+    return STATUS_OK;
+}
+
+/* The sum decides what the updates do; where it is not finite all ranks leave theirs out. */
+Status norm_of_gradients(void *host, Error *error)
+{
+    Rank *rank = host;
+    const double limit = rank->session->model.clip_norm;
+    double sum;
+    for (uint32_t c = 0; c < rank->chunk_count; c++)
+        TRY(sum_copies(rank, &rank->chunks[c], error));
+    TRY(sum_squares(rank, false, &sum, error));
+    const double norm = rank->squares.norm = sqrt(sum);
+    rank->diverged = !isfinite(norm);
+    rank->squares.clip = limit > 0 && norm > limit ? limit / norm : 1;
+    return STATUS_OK;
+}
+
+static Status show_gradient(const Rank *rank, uint32_t index, Error *error)
+{
+    const Observer *observer = &rank->session->hooks.observer;
+    const BoundChunk *chunk = &rank->chunks[index];
+    const size_t count = chunk->sizes->parameters;
+    if (!observer->gradient)
+        return STATUS_OK;
+    float *values = malloc(count * sizeof *values + 1);
+    if (!values)
+        return error_set(error, STATUS_RUN_FAILED, "no memory for a gradient to be shown");
+    const Status status =
+        rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.gradients, values, error);
+    if (status == STATUS_OK)
+        observer->gradient(observer->context, &(GradientView){
+                                                  .step = rank->step,
+                                                  .rank = rank->number,
+                                                  .chunk = index,
+                                                  .pipe = chunk->pipe,
+                                                  .stage = chunk->number,
+                                                  .values = values,
+                                                  .count = count,
+                                              });
+    free(values);
+    return status;
+}
+
+Status update_weights(void *host, uint32_t index, Error *error)
+{
+    const Rank *rank = host;
+    const BoundChunk *chunk = &rank->chunks[index];
+    TRY(show_gradient(rank, index, error));
+    return rank->diverged ? STATUS_OK
+                          : stage_update(chunk->stage, &chunk->weights, rank->step, rank->squares.clip, error);
+}
+
+/* The norm of the chunk's gradient, which is a sum over the microbatches. The host waits for the device here. */
+static Status norm_of_chunk(const Rank *rank, const BoundChunk *chunk, double scale, double *norm, Error *error)
+{
+    double squares;
+    TRY(stage_gradient_norm(chunk->stage, &chunk->weights, rank->squares.own, error));
+    TRY(executor_settle(rank->executor, error));
+    TRY(rank->device->run->download(rank->device, sizeof squares, rank->squares.own, &squares, error));
+    *norm = scale * sqrt(squares);
+    return STATUS_OK;
+}
+
+/* The gradient is clipped by its own norm: no stage waits for the others'. If that is not finite the next version is a
+   copy of the newest. */
+Status renew_weights(void *host, uint32_t index, uint32_t microbatches, uint16_t newest_slot, uint16_t next_slot,
+                     Error *error)
+{
+    Rank *rank = host;
+    BoundChunk *chunk = &rank->chunks[index];
+    const DeviceTable *run = rank->device->run;
+    const size_t bytes = chunk->sizes->parameters * run->size[ELEMENTS];
+    char *const newest = rank->weights[newest_slot], *const next = rank->weights[next_slot];
+    const double limit = rank->session->model.clip_norm, scale = 1.0 / microbatches;
+    double norm;
+    TRY(sum_copies(rank, chunk, error));
+    TRY(show_gradient(rank, index, error));
+    TRY(norm_of_chunk(rank, chunk, scale, &norm, error));
+    const bool finite = isfinite(norm), in_place = chunk->weights.masters == chunk->weights.parameters;
+    rank->squares.norm = larger_norm(rank->squares.norm, norm);
+    if (next != newest && (in_place || !finite))
+        TRY(run->copy(rank->device, bytes, newest, next, error));
+    if (!finite)
+        return STATUS_OK;
+    StageWeights weights = chunk->weights;
+    if (in_place)
+        weights.masters = next;
+    weights.parameters = next;
+    return stage_update(chunk->stage, &weights, ++chunk->updates,
+                        limit > 0 && norm > limit ? scale * limit / norm : scale, error);
+}

@@ -1,0 +1,155 @@
+/* The model's passes as the executor calls them: slots, with the rank's weights and data, become a stage's buffers. */
+#include "runtime/trainer/rank.h"
+
+void *gradient_of(const BoundChunk *chunk, uint32_t copy)
+{
+    return (char *)chunk->weights.gradients + copy * chunk->gradient_bytes;
+}
+
+static inline PassBuffers buffers_of(const Rank *rank, const PassSlots *slots)
+{
+    const BoundChunk *chunk = &rank->chunks[slots->chunk];
+    const uint32_t place = chunk->places ? chunk->places[slots->microbatch] : PLACE_NONE;
+    return (PassBuffers){
+        .parameters = slots->weights == SLOT_NONE ? NULL : rank->weights[slots->weights],
+        .parameter_gradients =
+            chunk->copies ? gradient_of(chunk, chunk->copies->of[slots->microbatch]) : chunk->weights.gradients,
+        .x = slots->x,
+        .y = slots->y,
+        .dx = slots->dx,
+        .dy = slots->dy,
+        .context = slots->context,
+        .stash = slots->stash,
+        .gradient = slots->gradient,
+        .workspace = rank->workspace,
+        .inputs = chunk->inputs ? chunk->inputs + place * chunk->sizes->inputs : NULL,
+        .targets = chunk->targets ? chunk->targets + place * chunk->sizes->targets : NULL,
+        .outputs = chunk->outputs ? chunk->outputs + place * chunk->sizes->outputs * sizeof(float) : NULL,
+        .loss = chunk->losses ? chunk->losses + place : NULL,
+    };
+}
+
+static Stage *stage_of(const Rank *rank, const PassSlots *slots) { return rank->chunks[slots->chunk].stage; }
+
+static const Passes *passes_of(const Rank *rank) { return rank->session->hooks.passes; }
+
+static Status forward(void *host, const PassSlots *slots, Error *error)
+{
+    const Rank *rank = host;
+    const PassBuffers buffers = buffers_of(rank, slots);
+    return passes_of(rank)->forward(stage_of(rank, slots), &buffers, error);
+}
+
+static Status backward(void *host, const PassSlots *slots, Error *error)
+{
+    const Rank *rank = host;
+    const PassBuffers buffers = buffers_of(rank, slots);
+    TRY(passes_of(rank)->backward_input(stage_of(rank, slots), &buffers, error));
+    return passes_of(rank)->backward_weight(stage_of(rank, slots), &buffers, error);
+}
+
+static Status backward_input(void *host, const PassSlots *slots, Error *error)
+{
+    const Rank *rank = host;
+    const PassBuffers buffers = buffers_of(rank, slots);
+    return passes_of(rank)->backward_input(stage_of(rank, slots), &buffers, error);
+}
+
+static Status backward_weight(void *host, const PassSlots *slots, Error *error)
+{
+    const Rank *rank = host;
+    const PassBuffers buffers = buffers_of(rank, slots);
+    return passes_of(rank)->backward_weight(stage_of(rank, slots), &buffers, error);
+}
+
+static StagePair pair_of(const Rank *rank, const PassPair *pair)
+{
+    return (StagePair){
+        .forward = stage_of(rank, &pair->forward),
+        .backward = stage_of(rank, &pair->backward),
+        .forward_buffers = buffers_of(rank, &pair->forward),
+        .backward_buffers = buffers_of(rank, &pair->backward),
+        .weights = pair->weights,
+    };
+}
+
+static Status overlap(void *host, PassPair *work, Error *error)
+{
+    const Rank *rank = host;
+    StagePair pair = pair_of(rank, work);
+    if (!rank->device->run->async)
+        pair.forward_time = &work->forward_time;
+    return passes_of(rank)->overlap(&pair, rank->recipe, error);
+}
+
+const Recipe *rank_recipe(const Rank *rank)
+{
+    static const Recipe unsaid; /* F, then B: the device finds what can run at once */
+    const Recipe *recipe = rank->session->loaded->program->recipe;
+    if (!passes_of(rank)->overlap || rank->session->options->in_turn)
+        return NULL;
+    return recipe ? recipe : rank->device->run->fusion ? &unsaid : NULL;
+}
+
+/* --- what is bound to its addresses before the first step --- */
+
+/* Of a B its I and its W; of others one list. */
+static Status bind_pass(const Rank *rank, StagePass pass, const PassPair *work, void *bound[2], Error *error)
+{
+    const PassSlots *slots = pass == STAGE_FORWARD ? &work->forward : &work->backward;
+    const RecipePass first = pass == STAGE_FORWARD ? RECIPE_F : pass == STAGE_BACKWARD_WEIGHT ? RECIPE_W : RECIPE_B;
+    const PassBuffers buffers = buffers_of(rank, slots);
+    const Stage *stage = stage_of(rank, slots);
+    BoundPass *lists[2] = {NULL, NULL};
+    TRY(passes_of(rank)->bind(stage, first, &buffers, &lists[0], error));
+    if (pass == STAGE_BACKWARD && lists[0])
+        TRY(passes_of(rank)->bind(stage, RECIPE_W, &buffers, &lists[1], error));
+    const bool whole = pass != STAGE_BACKWARD || lists[1]; /* both or none */
+    bound[0] = whole ? lists[0] : NULL;
+    bound[1] = lists[1];
+    return STATUS_OK;
+}
+
+static Status bind(void *host, StagePass pass, const PassPair *work, void *bound[2], Error *error)
+{
+    const Rank *rank = host;
+    BoundPass *list = NULL;
+    if (pass != STAGE_OVERLAP)
+        return bind_pass(rank, pass, work, bound, error);
+    if (rank->recipe) {
+        const StagePair pair = pair_of(rank, work);
+        TRY(passes_of(rank)->bind_overlap(&pair, rank->recipe, &list, error));
+    }
+    bound[0] = list;
+    return STATUS_OK;
+}
+
+static Status run_bound(void *host, void *bound, Error *error)
+{
+    const Rank *rank = host;
+    return passes_of(rank)->run(bound, error);
+}
+
+static void *weight_gradient(void *host, uint32_t chunk)
+{
+    const Rank *rank = host;
+    return rank->chunks[chunk].weights.gradients;
+}
+
+StageTable rank_stages(const Rank *rank)
+{
+    const bool binds = passes_of(rank)->bind && !rank->session->options->in_turn;
+    return (StageTable){
+        .forward = forward,
+        .backward = backward,
+        .backward_input = backward_input,
+        .backward_weight = backward_weight,
+        .overlap = rank->recipe ? overlap : NULL,
+        .bind = binds ? bind : NULL,
+        .run_bound = run_bound,
+        .weight_gradient = weight_gradient,
+        .norm = norm_of_gradients,
+        .update = update_weights,
+        .renew = renew_weights,
+    };
+}

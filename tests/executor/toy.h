@@ -1,0 +1,142 @@
+#ifndef TESTS_EXECUTOR_TOY_H
+#define TESTS_EXECUTOR_TOY_H
+
+/* The smallest host of the executor: it trains a chain of sparse linear layers, y[i] = w[i] x[i+1], one a stage, in
+   plain C. A rank is a thread. */
+
+#include "runtime/executor/executor.h"
+#include "runtime/transport/transport.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 4, STEPS = 20, RANKS = 4, MICROBATCHES = 8, STAGES_MAX = 16, BYTES = WIDTH * sizeof(double) };
+
+typedef struct Layer {
+    double weight[WIDTH], gradient[WIDTH];
+} Layer;
+
+/* The host of one rank; with no program, of all stages. */
+typedef struct Toy {
+    LoadedProgram loaded;
+    World *world;
+    Layer layers[STAGES_MAX]; /* [the rank's chunks] */
+    double loss, losses[STEPS];
+} Toy;
+
+static uint32_t number(const Toy *toy, const PassSlots *slots)
+{
+    const Program *program = toy->loaded.program;
+    return slots->microbatch +
+           (program ? program->pipes[program->ranks[toy->world->number].chunks[slots->chunk].pipe].first : 0);
+}
+
+static double input(const Toy *toy, const PassSlots *slots, int i)
+{
+    return slots->x ? ((double *)slots->x)[(i + 1) % WIDTH] : sin(1.0 + number(toy, slots) + 3.0 * i);
+}
+
+static Status forward(void *host, const PassSlots *slots, Error *error)
+{
+    Toy *toy = host;
+    double *y = slots->y ? slots->y : slots->context; /* the last stage saves the gradient of the loss */
+    (void)error;
+    for (int i = 0; i < WIDTH; i++)
+        y[i] = toy->layers[slots->chunk].weight[i] * input(toy, slots, i);
+    for (int i = 0; i < WIDTH; i++)
+        if (!slots->y) {
+            y[i] -= cos(2.0 * number(toy, slots) + i);
+            toy->loss += 0.5 * y[i] * y[i] / MICROBATCHES;
+            ((double *)slots->stash)[i] = y[i];
+        }
+    return STATUS_OK;
+}
+
+static Status backward_input(void *host, const PassSlots *slots, Error *error)
+{
+    const double *dy = slots->dy ? slots->dy : slots->context;
+    (void)error;
+    for (int i = 0; i < WIDTH; i++)
+        if (slots->dx)
+            ((double *)slots->dx)[(i + 1) % WIDTH] = ((Toy *)host)->layers[slots->chunk].weight[i] * dy[i];
+    return STATUS_OK;
+}
+
+static Status backward_weight(void *host, const PassSlots *slots, Error *error)
+{
+    const double *dy = slots->dy ? slots->dy : slots->stash;
+    (void)error;
+    for (int i = 0; i < WIDTH; i++)
+        ((Toy *)host)->layers[slots->chunk].gradient[i] += dy[i] * input(host, slots, i);
+    return STATUS_OK;
+}
+
+static void *weight_gradient(void *host, uint32_t chunk) { return ((Toy *)host)->layers[chunk].gradient; }
+
+static Status update(void *host, uint32_t chunk, Error *error)
+{
+    Layer *layer = &((Toy *)host)->layers[chunk];
+    (void)error;
+    for (int i = 0; i < WIDTH; i++)
+        layer->weight[i] -= 0.1 * layer->gradient[i] / MICROBATCHES, layer->gradient[i] = 0;
+    return STATUS_OK;
+}
+
+static void initialize(Layer *layer, uint32_t stage)
+{
+    for (int i = 0; i < WIDTH; i++)
+        layer->weight[i] = 1 + 0.1 * sin(7.0 * stage + i);
+}
+
+static const StageTable toy_stages = {
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+    .weight_gradient = weight_gradient,
+    .update = update,
+};
+
+static Status train(Toy *toy, RankCommunicators *communicators, Executor **executor, Error *error)
+{
+    const RankProgram *own = &toy->loaded.program->ranks[toy->world->number];
+    ChunkPlan plans[STAGES_MAX];
+    for (uint32_t c = 0; c < own->chunk_count; c++) {
+        initialize(&toy->layers[c], own->chunks[c].stage);
+        plans[c] = (ChunkPlan){
+            .message = BYTES, .context = BYTES, .stash = BYTES, .weight_gradient = WIDTH, .element = sizeof(double)};
+    }
+    TRY(executor_connect(toy->world, toy->loaded.program, toy->world->number, plans, NULL, communicators, error));
+    const ExecutorConfig config = {
+        .loaded = &toy->loaded,
+        .rank = toy->world->number,
+        .stages = &toy_stages,
+        .host = toy,
+        .chunks = plans,
+        .pipeline = communicators->pipeline,
+        .sums = communicators->sums,
+    };
+    TRY(executor_open(&config, executor, error));
+    TRY(executor_bind(*executor, error));
+    for (uint64_t step = 1; step <= STEPS; step++, toy->loss = 0) {
+        TRY(executor_run(*executor, false, step, error));
+        toy->losses[step - 1] = toy->loss;
+    }
+    return STATUS_OK;
+}
+
+/* The thread of a rank. */
+static void *toy_thread(void *toy)
+{
+    Error error = {""};
+    RankCommunicators communicators = {0};
+    Executor *executor = NULL;
+    if (train(toy, &communicators, &executor, &error) != STATUS_OK)
+        world_abort(((Toy *)toy)->world, error.text);
+    executor_close(executor);
+    executor_disconnect(&communicators);
+    return NULL;
+}
+
+#endif
