@@ -17,7 +17,8 @@ static Status check_hierarchical(const BalanceShape *shape, Error *error)
 {
     const uint32_t experts = shape->experts / shape->nodes, gpus = shape->gpus / shape->nodes;
     const uint32_t slots =
-        shape->replicas - balance_first_slot(shape, shape->gpus - gpus); /* of the last node, the smallest */
+        shape->replicas - balance_first_slot(shape, shape->gpus - gpus); /* the slots of the last node, which is the
+                                                                            smallest */
     if (shape->gpus % shape->nodes)
         return error_set(error, STATUS_BAD_USAGE, "--gpus %u is not a multiple of --nodes %u", shape->gpus,
                          shape->nodes);
@@ -88,7 +89,7 @@ double balance_of_largest(const BalanceShape *shape, const double *loads, double
     for (uint32_t e = 0; e < shape->experts; e++)
         sum += loads[e];
     const double balance = largest > 0 ? sum / shape->gpus / largest : 1;
-    return balance < 1 ? balance : 1; /* sums round */
+    return balance < 1 ? balance : 1; /* sums are rounded */
 }
 
 double balance_of(const BalanceShape *shape, const double *loads, const uint32_t *placement, Arena *arena)
@@ -100,7 +101,7 @@ double balance_of(const BalanceShape *shape, const double *loads, const uint32_t
     return balance_of_largest(shape, loads, largest);
 }
 
-/* How often each expert has been seen on the GPU that is looked at. */
+/* How often each expert has been seen on the current GPU. */
 typedef struct Seen {
     uint32_t *gpu, *times; /* [experts] */
 } Seen;
@@ -113,7 +114,7 @@ static Seen seen_new(const BalanceShape *shape, Arena *arena)
     return seen;
 }
 
-/* How often `expert` has been seen on the GPU before. */
+/* How often `expert` has been seen on the GPU so far. */
 static uint32_t *times_seen(Seen *seen, uint32_t gpu, uint32_t expert)
 {
     if (seen->gpu[expert] != gpu)
@@ -146,7 +147,7 @@ uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement
     return duplicates;
 }
 
-/* The groups of each node, from the experts that it holds. */
+/* Checks the groups of each node by the experts that it holds. */
 static Status check_groups(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
                            Error *error)
 {

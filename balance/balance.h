@@ -33,7 +33,7 @@ enum { BALANCE_REPLICAS_MAX = 1 << 16 };
 #define BALANCE_LOAD_MAX 1e30
 
 bool balance_is_hierarchical(const BalanceShape *shape);
-/* STATUS_BAD_USAGE: no placement has this shape, or (`eplb`) balance_eplb does not take it; the error says which
+/* STATUS_BAD_USAGE: no placement has this shape, or (`eplb`) balance_eplb does not accept it; the error says which
    number is wrong. */
 Status balance_check(const BalanceShape *shape, bool eplb, Error *error);
 
@@ -46,29 +46,30 @@ uint32_t balance_first_slot(const BalanceShape *shape, uint32_t gpu);
    placement: [layers][replicas]. */
 void balance_eplb(const BalanceShape *shape, uint32_t layers, const double *loads, uint32_t *placement, Arena *arena);
 
-/* What is asked of balance_best. Without a placement in force (`from` is NULL) moves and threshold do not count. */
+/* The wishes for balance_best. Without a current placement (`from` is NULL) moves and threshold have no effect. */
 typedef struct BalanceRequest {
     bool distinct;        /* no expert twice on a GPU */
     const uint32_t *from; /* [replicas]: passes balance_check_placement */
-    uint32_t moves;       /* at most: physical experts that their GPU does not hold in `from` */
-    double threshold;     /* a balance that rises by less is no reason to move anything */
+    uint32_t moves;       /* at most this many physical experts that their GPU does not hold in `from` */
+    double threshold;     /* keep the placement if the balance would rise by less */
 } BalanceRequest;
 
-/* The highest balance of a layer that is found, without `from` and `distinct` never lower than that of balance_eplb
-   where that takes the shape. Of placements with the same largest load it takes one without an expert twice on a GPU
-   if it finds one. With `from`, slots that keep their expert are where they were, and of two plans whose balance
-   differs by less than 0.001 the one with fewer moves is taken; no further expert comes to be twice on a GPU. loads:
-   [experts]; placement: [replicas]. `bound`: no placement of this shape has a higher balance. STATUS_BAD_USAGE,
-   STATUS_BAD_INPUT: what is asked for is impossible; the error says why. */
+/* Finds a placement of a layer with a high balance. Without `from` and `distinct` it is never lower than that of
+   balance_eplb, if that accepts the shape. Of placements with the same largest load it takes one without an expert
+   twice on a GPU, if it finds one. With `from`, experts that stay on a GPU stay in their slots; of two plans whose
+   balance differs by less than 0.001 it takes the one with fewer moves; and no further expert is placed twice on a
+   GPU. loads: [experts]; placement: [replicas]. `bound`: no placement of this shape has a higher balance.
+   STATUS_BAD_USAGE, STATUS_BAD_INPUT: the request is impossible; the error says why. */
 Status balance_best(const BalanceShape *shape, const BalanceRequest *request, const double *loads, uint32_t *placement,
                     double *bound, Arena *arena, Error *error);
 
-/* Whether it is a placement of the shape. STATUS_BAD_INPUT: it is not; *slot is where, and the error says why. */
+/* Whether it is a placement of the shape. STATUS_BAD_INPUT: it is not, *slot is the wrong slot, and the error says
+   why. */
 Status balance_check_placement(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
                                Error *error);
 
-/* Experts 0, 1, 2, ... again and again, GPU after GPU: where frameworks start. Group by group on the nodes where the
-   shape is hierarchical. placement: [replicas]. */
+/* Experts 0, 1, 2, ... repeatedly, GPU after GPU, as frameworks start. If the shape is hierarchical, group by group
+   on the nodes. placement: [replicas]. */
 void balance_in_order(const BalanceShape *shape, uint32_t *placement);
 
 /* Of one layer. count: [experts], how many replicas each expert has. */
@@ -78,11 +79,11 @@ void balance_gpu_loads(const BalanceShape *shape, const double *loads, const uin
                        Arena *arena);
 /* The balance of a layer. */
 double balance_of(const BalanceShape *shape, const double *loads, const uint32_t *placement, Arena *arena);
-/* The balance that goes with a largest load of a GPU. */
+/* The balance that follows from the largest load of a GPU. */
 double balance_of_largest(const BalanceShape *shape, const double *loads, double largest);
-/* Physical experts of `to` that their GPU does not hold in `from`. */
+/* The number of physical experts of `to` that their GPU does not hold in `from`. */
 uint32_t balance_moves(const BalanceShape *shape, const uint32_t *from, const uint32_t *to, Arena *arena);
-/* Physical experts beyond the first of an expert on one GPU. */
+/* The number of physical experts beyond the first of an expert on one GPU. */
 uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement, Arena *arena);
 
 #endif

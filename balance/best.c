@@ -1,4 +1,4 @@
-/* The layer as domains: one for each node, with the groups that it takes; or one for all GPUs. */
+/* Solves a layer as domains: one for each node, with the groups of that node; or one for all GPUs. */
 
 #include "balance/balance.h"
 
@@ -10,25 +10,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS_TRIED = 1024 }; /* of all partitions of the groups together */
+enum { SLOTS_TRIED = 1024 }; /* in all partitions of the groups together */
 
-/* What is solved. */
+/* The layer that is being placed. */
 typedef struct Layer {
     const BalanceShape *shape; /* of a global placement: with one group and one node */
     const double *loads;       /* [experts] */
     bool distinct;
-    int64_t steps; /* left */
+    int64_t steps; /* steps of the exact search that are left */
     Arena *arena;
 } Layer;
 
-/* Of a node or of all; as loads of a GPU. */
+/* The largest load of a GPU, on one node or on all. */
 typedef struct Solution {
     double largest, bound;
     double largest_distinct; /* without an expert twice on a GPU; INFINITY: there is none */
 } Solution;
 
-/* What a node holds: the best placement, and the best without an expert twice on a GPU. Both are [replicas], of all
-   nodes. */
+/* Places the experts of one node: the best placement, and the best one without an expert twice on a GPU. Both are
+   [replicas], of all nodes. */
 static Solution solve_node(Layer *layer, uint32_t node, const uint32_t *experts, uint32_t count, uint32_t *placement,
                            uint32_t *distinct)
 {
@@ -55,7 +55,7 @@ static Solution solve_node(Layer *layer, uint32_t node, const uint32_t *experts,
     return solution;
 }
 
-/* The experts of a node's groups. */
+/* Lists the experts of a node's groups. */
 static uint32_t experts_of(const BalanceShape *shape, const uint32_t *node_of, uint32_t node, uint32_t *experts)
 {
     const uint32_t size = shape->experts / shape->groups;
@@ -66,7 +66,7 @@ static uint32_t experts_of(const BalanceShape *shape, const uint32_t *node_of, u
     return count;
 }
 
-/* With the groups on the nodes that `node_of` says; given up as soon as a node has more than `most`. */
+/* Solves the nodes with the groups of `node_of`; stops as soon as a node has a load above `most`. */
 static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, uint32_t *placement)
 {
     const BalanceShape *shape = layer->shape;
@@ -82,7 +82,7 @@ static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, 
     }
     for (uint32_t n = 0; n < shape->nodes && all.largest <= most; n++) {
         const uint32_t gpus = shape->gpus / shape->nodes, start = balance_first_slot(shape, n * gpus);
-        if (!is_less(all.largest, nodes[n].largest_distinct)) /* nothing is won by an expert twice on a GPU */
+        if (!is_less(all.largest, nodes[n].largest_distinct)) /* an expert twice on a GPU gains nothing */
             memcpy(placement + start, distinct + start,
                    (balance_first_slot(shape, (n + 1) * gpus) - start) * sizeof *placement);
     }
@@ -91,7 +91,7 @@ static Solution solve_nodes(Layer *layer, const uint32_t *node_of, double most, 
 
 static bool has_duplicates(const Solution *solution) { return is_less(solution->largest, solution->largest_distinct); }
 
-/* Whether a solution is to take the place of another. */
+/* Whether the first solution is better than the second. */
 static bool is_better(const Solution *one, const Solution *other)
 {
     return is_less(one->largest, other->largest) ||
@@ -108,7 +108,7 @@ static Solution solve_layer(Layer *layer, uint32_t *placement)
     double bound = INFINITY;
     uint32_t i = 0;
     for (; i < partitions.count && i < most; i++) {
-        const double least = partitions.largest[i] / gpus; /* that a GPU of this partition can have */
+        const double least = partitions.largest[i] / gpus; /* no GPU of this partition can have less */
         if (has_duplicates(&best) ? is_less(best.largest, least) : !is_less(least, best.largest))
             break;
         const uint32_t *node_of = partitions.node_of + (size_t)i * shape->groups;
@@ -124,7 +124,7 @@ static Solution solve_layer(Layer *layer, uint32_t *placement)
     return best;
 }
 
-/* The published placement where it is better. */
+/* Takes the published placement if it is better. */
 static void keep_better(const BalanceShape *shape, const double *loads, uint32_t *placement, Arena *arena)
 {
     Error error;
@@ -142,7 +142,7 @@ static int by_number(const void *left, const void *right)
     return (one > other) - (one < other);
 }
 
-/* Within a GPU by expert. */
+/* Sorts the slots of each GPU by expert. */
 static void sort_slots(const BalanceShape *shape, uint32_t *placement)
 {
     for (uint32_t g = 0; g < shape->gpus; g++) {
@@ -151,7 +151,7 @@ static void sort_slots(const BalanceShape *shape, uint32_t *placement)
     }
 }
 
-/* The best placement where none is in force. Returns the bound, as a load. */
+/* Finds the best placement if there is no current one. Returns the bound, as a load. */
 static double place_anew(const BalanceShape *shape, bool distinct, const double *loads, uint32_t *placement,
                          Arena *arena)
 {
@@ -166,11 +166,11 @@ static double place_anew(const BalanceShape *shape, bool distinct, const double 
     return solution.bound;
 }
 
-/* The placement in force, one by a few moves, or `anew`, which is moved to where most of it is already. */
+/* Chooses among the current placement, one that is a few moves from it, and `anew`, aligned with the current one. */
 static Status place_from(const BalanceShape *shape, const BalanceRequest *request, const double *loads, double bound,
                          uint32_t *anew, uint32_t *placement, Arena *arena, Error *error)
 {
-    static const double alike = 1e-3; /* a balance for which more moves are not worth it */
+    static const double alike = 1e-3; /* a gain in balance that is not worth more moves */
     const uint32_t *from = request->from;
     const size_t bytes = shape->replicas * sizeof *placement;
     TRY(held_improve(shape, request, loads, bound, placement, arena, error));

@@ -1,10 +1,10 @@
-/* What no filling can beat. Suppose one has a largest load of at most L. Then
+/* A bound that no filling can beat. Suppose one has a largest load of at most L. Then
 
      - every share is at most L, so an expert has at least ceil(load / L) replicas; these must fit into the slots;
-     - what slots are left over bounds the replicas of each expert from above and so its share from below;
+     - the remaining slots bound the replicas of each expert from above, and so its share from below;
      - of the j * gpus + 1 largest replicas some GPU has j + 1, and fills its other slots with others (pigeonhole).
 
-   The least L for which none of these is broken is a bound. */
+   The least L that satisfies all of these is a bound. */
 
 #include "balance/domain.h"
 
@@ -24,7 +24,7 @@ static int by_share(const void *left, const void *right)
     return (one < other) - (one > other);
 }
 
-/* Falling, the least that each replica can carry; sums[i]: of the first i. False: the slots do not suffice. */
+/* The least share of each replica, in descending order; sums[i]: of the first i. False: there are too few slots. */
 static bool least_shares(const Domain *domain, double largest, Least *least, double *sums)
 {
     double needed = 0;
@@ -54,7 +54,7 @@ static bool may_be_possible(const Domain *domain, double largest, Least *least, 
 {
     if (!least_shares(domain, largest, least, sums))
         return false;
-    const uint32_t slots = domain->slots, each = slots / domain->gpus; /* each GPU has so many or one more */
+    const uint32_t slots = domain->slots, each = slots / domain->gpus; /* each GPU has this many or one more */
     for (uint32_t j = 0; j < each && (uint64_t)j * domain->gpus < slots; j++) {
         const uint32_t at = j * domain->gpus; /* the last of the largest */
         const double together = sums[at + 1] - sums[at - j], others = sums[slots] - sums[slots - (each - j - 1)];
@@ -73,7 +73,7 @@ double domain_bound(const Domain *domain, double known, Arena *arena)
         return high < low ? high : low;
     if (may_be_possible(domain, low * (1 + equal_loads), least, sums))
         return low;
-    for (int i = 0; i < HALVINGS; i++) { /* low is impossible */
+    for (int i = 0; i < HALVINGS; i++) { /* `low` is impossible */
         const double middle = (low + high) / 2;
         *(may_be_possible(domain, middle, least, sums) ? &high : &low) = middle;
     }

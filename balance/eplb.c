@@ -33,7 +33,7 @@ static uint32_t bits_of(float weight)
 
 static uint64_t key_of(float weight, uint32_t index) { return (uint64_t)bits_of(weight) << 32 | index; }
 
-/* The largest weight has the smallest of these. */
+/* The largest weight has the smallest key. */
 static uint64_t falling_key(float weight, uint32_t index) { return (uint64_t)~bits_of(weight) << 32 | index; }
 
 static float weight_of(uint64_t key)
@@ -57,7 +57,7 @@ static uint32_t tournament_size(uint32_t keys)
 
 static uint64_t smaller(uint64_t one, uint64_t other) { return one < other ? one : other; }
 
-/* The keys are there; those after the first `keys` never win. */
+/* Starts with the keys in the tree; entries after the first `keys` never win. */
 static void tournament_begin(uint64_t *tree, uint32_t size, uint32_t keys)
 {
     for (uint32_t i = size + keys; i < 2 * size; i++)
@@ -91,7 +91,7 @@ static void insertion_sort(uint64_t *keys, uint32_t count)
     }
 }
 
-/* By the upper half, digit by digit from the lowest; keys that are equal there keep their order. */
+/* Sorts by the upper half, digit by digit from the lowest; keys that are equal there keep their order. */
 static void radix_sort(uint64_t *keys, uint64_t *spare, uint32_t count)
 {
     uint32_t starts[DIGITS][DIGIT_VALUES] = {{0}};
@@ -115,7 +115,7 @@ static void radix_sort(uint64_t *keys, uint64_t *spare, uint32_t count)
 
 /* --- the steps --- */
 
-/* Items by falling weight, each to the lightest pack that has room. out: [count], pack after pack. */
+/* Packs items by descending weight, each into the lightest pack that has room. out: [count], pack after pack. */
 static void pack(const Workspace *w, const float *weights, uint32_t count, uint32_t packs, uint32_t *out)
 {
     const uint32_t each = count / packs;
@@ -145,7 +145,7 @@ static void pack(const Workspace *w, const float *weights, uint32_t count, uint3
     }
 }
 
-/* Which expert is at which position: those of a node's groups lie side by side. */
+/* Sorts the experts by position: those of a node's groups are next to each other. */
 static void place_groups(const Workspace *w, const BalanceShape *shape, uint32_t nodes, uint32_t groups)
 {
     const uint32_t size = shape->experts / groups;
@@ -160,8 +160,8 @@ static void place_groups(const Workspace *w, const BalanceShape *shape, uint32_t
             w->experts[g * size + i] = w->groups[g] * size + i;
 }
 
-/* One replica for each of the `experts` experts from position `first` on, each further one to the largest load a
-   replica. */
+/* Gives one replica to each of the `experts` experts from position `first` on, and each further one to the expert
+   with the largest load per replica. */
 static void replicate(const Workspace *w, uint32_t first, uint32_t experts, uint32_t replicas)
 {
     const uint32_t size = tournament_size(experts);

@@ -1,4 +1,4 @@
-/* Branch and bound: first how many replicas each expert gets, then where each goes, largest first. */
+/* Branch and bound: first the number of replicas of each expert, then the GPU of each replica, largest first. */
 
 #include "balance/domain.h"
 
@@ -11,14 +11,14 @@ enum { SMALL = 32 };
 typedef struct Exact {
     const Domain *domain;
     Filling *best;
-    double largest; /* of the best */
+    double largest; /* of the best filling */
     double mean;
     int64_t *steps;        /* left */
-    uint32_t order[SMALL]; /* experts by falling load */
+    uint32_t order[SMALL]; /* experts by descending load */
     uint32_t count[SMALL];
     /* while items are packed */
-    uint32_t item[SMALL];                 /* experts of the items, by falling share */
-    double share[SMALL], left[SMALL + 1]; /* left[i]: of items i and after, together */
+    uint32_t item[SMALL];                 /* experts of the items, by descending share */
+    double share[SMALL], left[SMALL + 1]; /* left[i]: sum over items i and after */
     uint32_t gpu[SMALL];                  /* of the items so far */
     uint32_t used[SMALL];                 /* slots of a GPU */
     double load[SMALL];
@@ -37,7 +37,7 @@ static void keep(Exact *x)
     x->largest = filling_largest(domain, x->best);
 }
 
-/* Whether a GPU before this one is like it. No expert whose items are still to come is on either. */
+/* Whether an earlier GPU is equivalent. No expert with further items is on either. */
 static bool is_repetition(const Exact *x, uint32_t gpu)
 {
     const uint32_t *first = x->domain->first;
@@ -56,7 +56,7 @@ static bool holds(const Exact *x, uint32_t i, uint32_t gpu)
     return false;
 }
 
-/* What is left fits below the best only if the room below it is large enough. */
+/* The remaining items fit below the best load only if the room below it is large enough. */
 static bool has_room(const Exact *x, uint32_t i)
 {
     double room = 0;
@@ -75,7 +75,7 @@ static void pack(Exact *x, uint32_t i)
     }
     if (!has_room(x, i))
         return;
-    const bool again = i && x->item[i - 1] == x->item[i]; /* replicas of an expert go to GPUs in their order */
+    const bool again = i && x->item[i - 1] == x->item[i]; /* replicas of an expert go to GPUs in ascending order */
     for (uint32_t g = again ? x->gpu[i - 1] : 0; g < domain->gpus && !is_over(x); g++) {
         const double before = x->load[g];
         if (x->used[g] == domain->first[g + 1] - domain->first[g] || !is_less(before + x->share[i], x->largest) ||
@@ -91,8 +91,8 @@ static void pack(Exact *x, uint32_t i)
     }
 }
 
-/* Of the j * gpus + 1 largest items some GPU has j + 1 and fills its other slots with others: whether that is below
-   the best. */
+/* Of the j * gpus + 1 largest items some GPU has j + 1, and fills its other slots with others: whether that stays
+   below the best load. */
 static bool may_be_better(const Exact *x)
 {
     const uint32_t slots = x->domain->slots, gpus = x->domain->gpus, each = slots / gpus;
@@ -109,7 +109,7 @@ static void pack_counts(Exact *x)
 {
     const Domain *domain = x->domain;
     uint32_t items = 0;
-    for (uint32_t i = 0; i < domain->experts; i++) { /* insertion by falling share */
+    for (uint32_t i = 0; i < domain->experts; i++) { /* insertion sort by descending share */
         const uint32_t e = x->order[i];
         const double share = domain->loads[e] / x->count[e];
         uint32_t at = items;
@@ -131,7 +131,7 @@ static void pack_counts(Exact *x)
         pack(x, 0);
 }
 
-/* Counts of the experts from order[i] on, which have `slots` together. */
+/* Chooses the counts of the experts from order[i] on, which have `slots` together. */
 static void choose(Exact *x, uint32_t i, uint32_t slots)
 {
     const Domain *domain = x->domain;

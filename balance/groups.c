@@ -74,7 +74,7 @@ static Partitions sorted(Enumeration *e, Arena *arena)
     return (Partitions){e->count, node_of, largest, INFINITY};
 }
 
-/* Groups on nodes are a domain like experts on GPUs, without replicas. */
+/* Placing groups on nodes is like placing experts on GPUs, without replicas. */
 static Partitions one_good(uint32_t groups, uint32_t nodes, const double *loads, Arena *arena)
 {
     uint32_t *first = arena_array(arena, (size_t)nodes + 1, sizeof *first);

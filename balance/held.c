@@ -9,7 +9,7 @@
 
 static uint32_t nodes_of(const BalanceShape *shape) { return balance_is_hierarchical(shape) ? shape->nodes : 1; }
 
-/* All GPUs as one domain, in which an expert stays on the node where it is. */
+/* All GPUs as one domain, in which an expert stays on its node. */
 static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request, const double *loads, int64_t *steps,
                         Arena *arena)
 {
@@ -18,7 +18,7 @@ static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request
     for (uint32_t g = 0; g <= shape->gpus; g++)
         first[g] = balance_first_slot(shape, g);
     Domain domain = domain_new(shape->experts, loads, shape->gpus, first, steps, arena);
-    domain.distinct = true; /* no further one */
+    domain.distinct = true; /* no further expert twice on a GPU */
     domain.held = request->from;
     domain.moves = request->moves;
     domain.home = home;
@@ -28,7 +28,7 @@ static Domain domain_of(const BalanceShape *shape, const BalanceRequest *request
     return domain;
 }
 
-/* Gives the slot to the expert with which the largest load is smallest; false: none may be there. */
+/* Gives the slot to the expert with which the largest load is smallest; false: no expert may be there. */
 static bool replace_duplicate(const Domain *domain, Filling *filling, uint32_t slot)
 {
     const uint32_t old = filling->expert[slot];
@@ -103,8 +103,8 @@ static uint32_t slots_of(const BalanceShape *shape, uint32_t gpu)
     return balance_first_slot(shape, gpu + 1) - balance_first_slot(shape, gpu);
 }
 
-/* The GPUs from `gpu` on take the places of those from `other` on: each, in turn, of the free one with most in
-   common. */
+/* Matches the GPUs from `gpu` on with those from `other` on: each takes the position of the free GPU that has most
+   experts in common with it. */
 static void match_gpus(const BalanceShape *shape, const uint32_t *from, const uint32_t *placement, uint32_t gpu,
                        uint32_t other, uint32_t *place_of, bool *taken)
 {
@@ -125,7 +125,7 @@ static void match_gpus(const BalanceShape *shape, const uint32_t *from, const ui
     }
 }
 
-/* Which node's place each node takes, by the experts that both have. */
+/* Matches nodes by the experts that they have in common. */
 static void match_nodes(const BalanceShape *shape, const uint32_t *from, const uint32_t *placement, uint32_t *place_of,
                         Arena *arena)
 {

@@ -1,6 +1,6 @@
-/* Descent. The fullest GPU swaps a replica for a smaller one of another GPU, whichever makes the larger of the two
-   loads smallest. Where no swap helps, an expert gives one of its slots to another expert: this changes the shares
-   of both everywhere, and swaps may help again. */
+/* Descent. The fullest GPU swaps a replica for a smaller one of another GPU, so that the larger of the two loads
+   becomes as small as possible. If no swap helps, an expert gives one of its slots to another expert: this changes
+   the shares of both everywhere, and swaps may help again. */
 
 #include "balance/domain.h"
 
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-    EFFORT = 200, /* for each slot: pairs of slots compared, or GPUs counted; */
+    EFFORT = 200, /* per slot: pairs of slots compared, or GPUs counted */
     EFFORT_LEAST = 50000,
     CHANGES_TRIED = 6,
 };
@@ -18,7 +18,7 @@ typedef struct Descent {
     Filling *filling;
     double goal;
     int64_t effort; /* left */
-    int64_t moves;  /* left; may be negative where nothing is held */
+    int64_t moves;  /* left; may be negative without a current placement */
 } Descent;
 
 /* --- swaps --- */
@@ -42,7 +42,7 @@ static bool may_swap(const Descent *d, uint32_t slot, uint32_t other)
            filling_may_hold(d->domain, d->filling, other, expert[slot]) && swap_cost(d, slot, other) <= d->moves;
 }
 
-/* Better ones than `best` of two GPUs. */
+/* Considers the swaps of two GPUs. */
 static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
 {
     const Domain *domain = d->domain;
@@ -53,7 +53,7 @@ static void consider_gpus(Descent *d, uint32_t full, uint32_t gpu, Swap *best)
         const double most = filling->share[slot] - (load - best->largest),
                      least = filling->share[slot] + other_load - best->largest;
         for (uint32_t other = begin; other < end; other++) {
-            /* both loads afterwards are below the best so far if the other share is between these */
+            /* the other share must be between these for both loads to be below the best so far */
             const double share = filling->share[other];
             if (share < most && share > least && may_swap(d, slot, other)) {
                 const double difference = filling->share[slot] - share;
@@ -73,7 +73,7 @@ static bool find_swap(Descent *d, Swap *best)
     const uint32_t full = filling_fullest(domain, d->filling), lightest = filling_lightest(domain, d->filling);
     const double load = d->filling->load[full];
     *best = (Swap){.slot = domain->slots, .largest = load};
-    consider_gpus(d, full, lightest, best); /* first: most of the others can be no better then */
+    consider_gpus(d, full, lightest, best); /* first: afterwards most of the others cannot be better */
     for (uint32_t g = 0; g < domain->gpus; g++)
         if (g != lightest && is_less((load + d->filling->load[g]) / 2, best->largest))
             consider_gpus(d, full, g, best);
@@ -96,13 +96,13 @@ static void descend(Descent *d)
 
 /* --- counts --- */
 
-/* Another expert in a slot. */
+/* Another expert for a slot. */
 typedef struct Change {
     uint32_t slot, expert;
     double largest; /* of all GPUs, afterwards */
 } Change;
 
-/* The slots of each expert. */
+/* Lists of the slots of each expert. */
 typedef struct Chains {
     uint32_t *head, *next; /* [experts], [slots]; `slots` ends a chain */
     double *load;          /* [gpus] */
@@ -155,8 +155,8 @@ static void consider_change(Descent *d, const Chains *chains, uint32_t slot, uin
         }
 }
 
-/* Those that may relieve the fullest GPU: a smaller expert in one of its slots, or a further replica of one of its
-   experts. */
+/* Finds changes that may relieve the fullest GPU: a smaller expert in one of its slots, or a further replica of one
+   of its experts. */
 static void find_changes(Descent *d, const Chains *chains, Change *best)
 {
     const Domain *domain = d->domain;
@@ -184,7 +184,7 @@ static void change(Descent *d, const Change *change)
     filling_update(d->domain, d->filling);
 }
 
-/* Whether one of the changes, and swaps after it, make the largest load smaller; else nothing has changed. */
+/* Whether one of the changes, and swaps after it, reduce the largest load. If not, nothing is changed. */
 static bool change_counts(Descent *d, const Chains *chains, Filling *before)
 {
     Change best[CHANGES_TRIED];
@@ -248,7 +248,7 @@ static double load_after_swap(const Descent *d, const Swap *swap)
     return largest;
 }
 
-/* A swap or a change, whichever wins more for a move. */
+/* Makes a swap or a change, whichever gains more per move. */
 static bool step(Descent *d, const Chains *chains)
 {
     const double largest = filling_largest(d->domain, d->filling);
@@ -273,7 +273,7 @@ static bool step(Descent *d, const Chains *chains)
 
 void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena)
 {
-    enum { PATIENCE = 20 }; /* times the usual effort */
+    enum { PATIENCE = 20 }; /* as a multiple of the usual effort */
     Descent d = descent_new(domain, filling, goal);
     const Chains chains = chains_new(domain, arena);
     d.effort *= PATIENCE;

@@ -2,13 +2,13 @@
 
 #include <math.h>
 
-/* How near to the bound is near enough. */
+/* The distance from the bound at which the search stops. */
 static double near(const Domain *domain, double bound)
 {
     return bound * (1 + (domain->slots > 64 ? 1e-5 : equal_loads));
 }
 
-/* Makes the filling better, and best where that is possible. Returns the bound. */
+/* Improves the filling, to the optimum if that is possible. Returns the bound. */
 static double solve(const Domain *domain, Filling *filling, double bound, Arena *arena)
 {
     filling_improve(domain, filling, near(domain, bound), arena);

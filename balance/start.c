@@ -12,7 +12,7 @@ static bool is_heavier(Item one, Item other)
     return one.share > other.share || (one.share == other.share && one.expert < other.expert);
 }
 
-/* --- counts: a heap with the largest share on top --- */
+/* --- counts: a heap with the largest share at the top --- */
 
 static void sift_down(Item *heap, uint32_t size, uint32_t at)
 {
@@ -27,7 +27,7 @@ static void sift_down(Item *heap, uint32_t size, uint32_t at)
     heap[at] = item;
 }
 
-/* A GPU for each replica of an expert, where there are enough experts. */
+/* Gives each replica of an expert a GPU of its own, if there are enough experts. */
 static void give_replicas(const Domain *domain, uint32_t *count, Arena *arena)
 {
     Item *heap = arena_array(arena, domain->experts, sizeof *heap);
@@ -93,7 +93,7 @@ static void put(Packing *packing, uint32_t gpu, Item item)
     packing->filling->load[gpu] += item.share;
 }
 
-/* The lightest GPU with room, or with `other` set one without that expert; gpus: there is none. */
+/* The lightest GPU with room (if `other` is set, one without that expert); gpus: there is none. */
 static uint32_t lightest(const Packing *packing, const Item *other)
 {
     const Domain *domain = packing->domain;
@@ -106,7 +106,7 @@ static uint32_t lightest(const Packing *packing, const Item *other)
     return found;
 }
 
-/* All GPUs with room have the expert: one without it takes it in place of an item that `open` takes. */
+/* All GPUs with room have the expert: a GPU without it takes it in exchange for an item that `open` takes. */
 static bool put_in_exchange(Packing *packing, uint32_t open, Item item)
 {
     const Domain *domain = packing->domain;

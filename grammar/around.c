@@ -36,7 +36,7 @@ Span trimmed(const Reader *reader, Span span)
     return span;
 }
 
-enum { REACH = 200 }; /* bytes looked at on each side */
+enum { REACH = 200 }; /* bytes examined on each side */
 
 Span expression_from(const Reader *reader, uint32_t at, const char *stops)
 {

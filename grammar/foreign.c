@@ -12,8 +12,8 @@
 
 typedef struct Spelling {
     const char *text;
-    int token;        /* what it is read as */
-    const char *help; /* NULL: depends on the operands */
+    int token;        /* the token to read it as */
+    const char *help; /* NULL: the help depends on the operands */
 } Spelling;
 
 static const Spelling operators[] = {
@@ -32,7 +32,7 @@ static const Spelling operators[] = {
     {"-=", '=', "a name keeps its value: declare another with let"},
 };
 
-/* Between two values. */
+/* Words between two values. */
 static const Spelling words[] = {
     {"and", TOKEN_AND, "write &&"},
     {"or", TOKEN_OR, "write ||"},
@@ -86,7 +86,7 @@ const char *foreign_item(const char *word)
 
 static bool is_value(int token) { return token == TOKEN_NAME || token == TOKEN_NUMBER || token == ')'; }
 
-/* A number below 1000; -1: it is none. */
+/* A number below 1000; -1: the text is not one. */
 static int small_number(const char *text)
 {
     const size_t length = strlen(text);
@@ -110,7 +110,7 @@ static int64_t power(int base, int exponent)
     return product;
 }
 
-/* An expression for base^exponent, or what looks like it up to the third power. */
+/* An expression for base^exponent: the product itself up to the third power. */
 static const char *power_text(const Reader *reader, const char *base, const char *exponent)
 {
     const int b = small_number(base), e = small_number(exponent);
@@ -147,7 +147,7 @@ static void help_power(Reader *reader, const char *spelling, Span span)
                   write);
 }
 
-/* One mistake, one error: the parser has reported this line already and skips what is left of it. */
+/* One mistake gives one error: the parser has reported this line already and skips the rest of it. */
 static bool line_is_reported(const Reader *reader, Span span)
 {
     return reader->reported &&
@@ -191,13 +191,13 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* number = 10 * number + digit; false: it does not fit. */
+/* number = 10 * number + digit; false: overflow. */
 static bool add_digit(int64_t *number, int digit)
 {
     return !__builtin_mul_overflow(*number, 10, number) && !__builtin_add_overflow(*number, digit, number);
 }
 
-/* 12.5e3 as digits/scale; false: it does not fit. */
+/* 12.5e3 as digits/scale; false: overflow. */
 static bool read_decimal(const char *text, int64_t *digits, int64_t *scale)
 {
     bool good = true, fraction = false;
@@ -258,7 +258,7 @@ static const Spelling *spelling_of(const char *text)
     return NULL;
 }
 
-/* "000*000*000" is how many of 1000 it is; NULL: no unit. */
+/* The unit after a number as a factor, in powers of 1000 ("000*000*000"); NULL: not a unit. */
 static const char *unit_factor(const char *text)
 {
     static const char *const decimal[] = {"1000", "1000*1000", "1000*1000*1000", "1000*1000*1000*1000"};

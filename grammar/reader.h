@@ -1,7 +1,7 @@
 #ifndef GRAMMAR_READER_H
 #define GRAMMAR_READER_H
 
-/* What the scanner and the parser of one file share. */
+/* The state that the scanner and the parser of one file share. */
 
 #include "compiler/tree/ast.h"
 
@@ -25,20 +25,20 @@ typedef struct Reader {
     Ast *ast;
     /* scanner */
     uint32_t offset; /* of the next byte */
-    Span word;       /* the word of passes that is taken apart, or was last */
+    Span word;       /* the word of passes that is being split, or the last one */
     ReadToken last, previous;
-    ReadToken item;    /* the token that began the item which is being read */
+    ReadToken item;    /* the first token of the current item */
     bool choosing;     /* inside Python's `a if c else b` */
-    OpenBracket *open; /* the innermost not yet closed */
+    OpenBracket *open; /* the innermost open bracket */
     Symbol *symbols[SYMBOL_BUCKETS];
     /* parser */
-    bool too_deep; /* reported already */
-    bool reported; /* a syntax error, the last one at reported_at */
+    bool too_deep; /* this was reported */
+    bool reported; /* a syntax error was reported, the last one at reported_at */
     uint32_t reported_at;
-    bool broken_if; /* an error in the head of an `if`, whose `else` may then come unexpected */
+    bool broken_if; /* the head of an `if` had an error, so its `else` may come unexpectedly */
 } Reader;
 
-/* The one symbol of that text. */
+/* The symbol of that text; equal texts have the same symbol. */
 Symbol *reader_symbol(Reader *reader, const char *text, size_t length);
 
 typedef struct ItemList {

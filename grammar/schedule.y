@@ -1,5 +1,5 @@
-/* The grammar of a schedule file: tokens → tree. LANGUAGE.md says the same to people. No meaning here: check gives
-   it. */
+/* The grammar of a schedule file: tokens → tree. LANGUAGE.md explains it to people. check resolves the meaning, not
+   the grammar. */
 
 %define api.pure full
 %define api.prefix {schedule_}
@@ -405,7 +405,7 @@ static Item step(Span span, PassList passes, Expression *count, Item modifiers)
     return modifiers;
 }
 
-/* A step's modifiers and one more, which stands at `span`. */
+/* The modifiers of a step, and one more, which is at `span`. */
 static Item both(Reader *reader, Item modifiers, Item added, Span span)
 {
     if (modifiers.step.overlap && added.step.overlap)

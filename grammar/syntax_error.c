@@ -12,7 +12,7 @@ typedef struct Word {
     const char *text;
 } Word;
 
-/* The items of a file, each by the token that begins it, as one writes them. */
+/* The items of a file, by the token that begins them, with their forms. */
 static const struct {
     int token;
     const char *text, *form;
@@ -37,7 +37,8 @@ static const struct {
 
 enum { ITEMS = (int)(sizeof items / sizeof *items) };
 
-/* Words and marks that end or join; operators of expressions are not among them: they fit nearly everywhere. */
+/* Words and punctuation that end or join something. Operators of expressions are not here, because they fit nearly
+   everywhere. */
 static const Word others[] = {
     {TOKEN_SCHEDULE, "`schedule NAME;`"},
     {TOKEN_TITLE, "the schedule's name"},
@@ -71,7 +72,7 @@ static const Word others[] = {
 
 enum { WORDS = (int)(sizeof others / sizeof *others) };
 
-/* What fitted here, as a person would say it. */
+/* What would have fitted, in words. */
 typedef struct Expectation {
     bool item, value, after_value, pass, name;
     const char *words[WORDS + 3];
@@ -132,7 +133,7 @@ static bool is_pass_in_small(const char *text)
     return *letters && strchr("fbiwuFBIWU", *letters) && strspn(letters, "fbiwuFBIWU0123456789") == strlen(letters);
 }
 
-/* An item that begins with a name: a word of the language misspelt, or of another language. */
+/* Reports an item that begins with a name: a misspelt word of the language, or a word of another language. */
 static void unknown_item(Reader *reader, Span span, const char *text)
 {
     const char *letters = text[0] == 'n' ? text + 1 : text;
@@ -167,7 +168,7 @@ static void unknown_item(Reader *reader, Span span, const char *text)
                                        "repeat, if, squeeze, order or overlap, or are steps such as nF0B1 : 3;");
 }
 
-/* How the item in which the error is looks when it is right. */
+/* Shows the right form of the item that has the error. */
 static void help_form(Reader *reader)
 {
     for (int i = 0; i < ITEMS; i++)
@@ -175,7 +176,7 @@ static void help_form(Reader *reader)
             diag_help(reader->diagnostics, "write it like this: %s", items[i].form);
 }
 
-/* At an item's place stands what begins none. */
+/* Helps where an item should begin and something else does. */
 static bool help_no_item(Reader *reader, const SyntaxError *error)
 {
     Diagnostics *diagnostics = reader->diagnostics;
@@ -194,7 +195,7 @@ static bool help_no_item(Reader *reader, const SyntaxError *error)
     }
 }
 
-/* What is written after a pass, a step or the head of a block. */
+/* Helps after a pass, a step or the head of a block. */
 static bool help_in_item(Reader *reader, const SyntaxError *error, const Expectation *e)
 {
     Diagnostics *diagnostics = reader->diagnostics;
@@ -252,7 +253,7 @@ static bool help_brackets(Reader *reader, const SyntaxError *error, const Expect
     return true;
 }
 
-/* A `;` is missing: behind the last token, and what was found belongs to what follows. */
+/* Whether a `;` is missing: after the last token, if the token that was found belongs to what follows. */
 static bool misses_end(const Reader *reader, const SyntaxError *error, const Expectation *e)
 {
     const bool next_line =
@@ -277,8 +278,8 @@ static void help(Reader *reader, const SyntaxError *error, const Expectation *e)
         help_form(reader);
 }
 
-/* Follows from a mistake that has been reported: the bracket around the end of the file, which was left open, or the
-   `else` of an `if` that was not understood. */
+/* Whether the error follows from one that was reported: a bracket that is open at the end of the file, or the `else`
+   of an `if` that was not understood. */
 static bool is_known(const Reader *reader, const SyntaxError *error)
 {
     if (error->found == TOKEN_ELSE && reader->broken_if)
@@ -291,7 +292,7 @@ static void report(Reader *reader, const SyntaxError *error, const Expectation *
 {
     const char *text = text_of(reader, error->span);
     const uint32_t behind = reader->previous.span.end;
-    /* What is missing is missing behind the token before: there the caret says more. */
+    /* What is missing is missing after the token before, so the caret goes there. */
     const Span place = misses_end(reader, error, e) || error->found == TOKEN_EOF ? (Span){behind, behind} : error->span;
     const char *expected = misses_end(reader, error, e) ? "`;`" : join(e, reader->arena);
     if (error->found == TOKEN_PASS && (e->value || e->name)) {
