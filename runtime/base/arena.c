@@ -30,7 +30,7 @@ static size_t next_block_bytes(const Arena *arena)
     return last < FIRST_BLOCK_BYTES ? FIRST_BLOCK_BYTES : last < LAST_BLOCK_BYTES / 2 ? 2 * last : LAST_BLOCK_BYTES;
 }
 
-/* A first touch of a page costs more than what most passes do with the memory in it. */
+/* The first touch of a page costs more than what most passes do with the memory in it. */
 static void use_huge_pages(void *block, size_t size)
 {
     if (size < 2 * (size_t)HUGE_PAGE_BYTES)
@@ -47,7 +47,7 @@ void *arena_allocate(Arena *arena, size_t size)
     size = size ? (size + alignment - 1) / alignment * alignment : alignment;
     if (size > (size_t)(arena->limit - arena->next)) {
         const size_t open = next_block_bytes(arena);
-        const int large = size > open / 4; /* a large piece gets a block of its own, the open block stays open */
+        const int large = size > open / 4; /* a large piece gets a block of its own, and the open block stays open */
         const size_t memory = large ? size : open;
         ArenaBlock *block = calloc(1, sizeof *block + memory);
         if (!block)

@@ -4,9 +4,9 @@
 #include <setjmp.h>
 #include <stddef.h>
 
-/* Memory that is freed all at once. One arena lives as long as one compilation or one loaded program.
-   When the system has no more memory the arena jumps to `exhausted`, which the owner sets with setjmp before first use;
-   with `exhausted` NULL the arena returns NULL. */
+/* Memory that is freed all at once. An arena lives as long as one compilation or one loaded program. If the system
+   has no more memory, the arena jumps to `exhausted`, which the owner sets with setjmp before first use; if
+   `exhausted` is NULL, the arena returns NULL. */
 typedef struct ArenaBlock ArenaBlock;
 typedef struct Arena {
     ArenaBlock *blocks;
@@ -14,11 +14,11 @@ typedef struct Arena {
     jmp_buf *exhausted;
 } Arena;
 
-/* Zeroed memory, aligned for any type. Size 0 gives a valid pointer. */
+/* Zeroed memory, aligned for any type. Size 0 returns a valid pointer. */
 void *arena_allocate(Arena *arena, size_t size);
-/* Zeroed array; jumps to `exhausted` as well when count * size overflows. */
+/* Zeroed array; overflow of count * size is handled like exhausted memory. */
 void *arena_array(Arena *arena, size_t count, size_t size);
-/* `block` of `old_size` bytes grown to `new_size`; what is new is zero. The old block stays until arena_free. */
+/* `block` of `old_size` bytes, grown to `new_size`; the new bytes are zero. The old block stays until arena_free. */
 void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size);
 /* A copy of `length` bytes of text with a closing 0. */
 char *arena_text(Arena *arena, const char *text, size_t length);

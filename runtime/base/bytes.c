@@ -90,7 +90,7 @@ uint64_t bytes_get_varint(ByteReader *reader)
             break;
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (!(byte & 0x80)) {
-            if (byte == 0 && shift > 0) /* the same value has a shorter form: one value, one encoding */
+            if (byte == 0 && shift > 0) /* the same value has a shorter form, and each value has one encoding */
                 break;
             return value;
         }

@@ -11,14 +11,14 @@
 
 enum { ENDLESS = 1 << 28 }; /* bytes: a device or a pipe that gives more may never end */
 
-/* A file goes into memory of its own size at once; what has no size beforehand into memory that grows. */
+/* Reads a file into memory of its size at once, and a stream without a size into memory that grows. */
 static Status read_all(FILE *stream, const char *path, Arena *arena, char **bytes, size_t *size, Error *error)
 {
     struct stat there;
     size_t capacity = 1 << 14, used = 0;
     const bool is_file = fstat(fileno(stream), &there) == 0 && S_ISREG(there.st_mode);
     if (is_file && (size_t)there.st_size >= capacity)
-        capacity = (size_t)there.st_size + 1; /* and one to see the end */
+        capacity = (size_t)there.st_size + 1; /* one more, to see the end */
     char *text = arena_allocate(arena, capacity + 1);
     for (;;) {
         if (!text)
@@ -53,7 +53,7 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
     return status;
 }
 
-/* The folder that a path is in; the caller frees it. NULL: no memory. */
+/* The folder of a path; the caller frees it. NULL: out of memory. */
 static char *folder_of(const char *path)
 {
     const char *last = strrchr(path, '/');
@@ -70,8 +70,8 @@ typedef struct TemporaryPrefix {
     char text[256];
 } TemporaryPrefix;
 
-/* What the names of a file's temporary files begin with, without the folder. A long name is cut: files may share a
-   prefix. */
+/* The prefix of the names of a file's temporary files, without the folder. A long name is truncated, so files may
+   share a prefix. */
 static TemporaryPrefix temporary_prefix(const char *path)
 {
     TemporaryPrefix prefix;
@@ -81,7 +81,7 @@ static TemporaryPrefix temporary_prefix(const char *path)
 
 static const char suffix[] = "XXXXXX";
 
-/* The path of a temporary file with a suffix to be filled in; the caller frees it. NULL: no memory. */
+/* The path of a temporary file, with a suffix to be filled in; the caller frees it. NULL: out of memory. */
 static char *temporary_of(const char *path)
 {
     char *temporary = NULL;
@@ -98,7 +98,7 @@ static bool is_name_of(int descriptor, int folder, const char *name)
            opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-/* A file that can be locked is no live writer's, and while it is locked its name goes to no other file. */
+/* If the file can be locked, its writer is dead. While it is locked, its name goes to no other file. */
 static void remove_unlocked(int folder, const char *name)
 {
     const int descriptor = openat(folder, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -109,7 +109,7 @@ static void remove_unlocked(int folder, const char *name)
     close(descriptor);
 }
 
-/* Removes the temporary files that killed writers of `path` have left. */
+/* Removes the temporary files that killed writers of `path` left. */
 static void remove_abandoned(const char *path)
 {
     const TemporaryPrefix prefix = temporary_prefix(path);
@@ -128,7 +128,7 @@ typedef struct OpenedName {
     char text[64];
 } OpenedName;
 
-/* The name that a file without one has while it is open. */
+/* The name of an open file that has no name in the file system. */
 static OpenedName opened_name(int descriptor)
 {
     OpenedName name;
@@ -136,22 +136,22 @@ static OpenedName opened_name(int descriptor)
     return name;
 }
 
-/* A file in the folder of `path`, without a name where it can be given one later; -1: there is none. */
+/* Opens a file without a name in the folder of `path`, if it can be given a name later; -1: not possible. */
 static int open_nameless(const char *path)
 {
     char *folder = folder_of(path);
     int descriptor = folder ? open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666) : -1;
     free(folder);
-    if (descriptor >= 0 && access(opened_name(descriptor).text, F_OK) != 0) { /* /proc is not there */
+    if (descriptor >= 0 && access(opened_name(descriptor).text, F_OK) != 0) { /* /proc is not mounted */
         close(descriptor);
         descriptor = -1;
     }
     if (descriptor >= 0)
-        flock(descriptor, LOCK_EX); /* before it has a name */
+        flock(descriptor, LOCK_EX); /* before it gets a name */
     return descriptor;
 }
 
-/* A locked file with a temporary name. Another writer may remove it before it is locked: then the next name is
+/* Opens a locked file with a temporary name. Another writer may remove it before it is locked; then the next name is
    tried. */
 static int open_named(char *temporary)
 {
@@ -167,7 +167,7 @@ static int open_named(char *temporary)
     }
 }
 
-/* A file beside `path`, without a name where that is possible; else with one that is made of file->temporary. */
+/* Opens a file beside `path`, without a name if that is possible, else with a name made from file->temporary. */
 static int open_beside(const char *path, OutputFile *file)
 {
     remove_abandoned(path);
@@ -184,7 +184,7 @@ static int open_beside(const char *path, OutputFile *file)
     return descriptor;
 }
 
-/* What a path leads to: the file behind a link is written anew, the link stays. The caller frees it. */
+/* Follows links: the file that a link points to is written, and the link stays. The caller frees the path. */
 static char *behind_links(const char *path)
 {
     struct stat there;
@@ -234,7 +234,7 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
     return status;
 }
 
-/* Names cannot be taken over from another file but by renaming: so for an instant it has a temporary one. */
+/* Only a rename can replace another file, so the file gets a temporary name for a moment. */
 static bool give_temporary_name(OutputFile *file)
 {
     const OpenedName opened = opened_name(fileno(file->stream));
@@ -248,7 +248,8 @@ static bool give_temporary_name(OutputFile *file)
     return false;
 }
 
-/* A new name is safe when its folder is on the disk. Some file systems sync no folders, some folders cannot be read. */
+/* A new name is safe once its folder is on the disk. Some file systems cannot sync folders, and some folders cannot
+   be read. */
 static bool sync_folder(const char *path)
 {
     char *folder = folder_of(path);
@@ -263,8 +264,8 @@ static bool sync_folder(const char *path)
     return good;
 }
 
-/* All on the disk and under its own name. The stream stays open: closing it would end the lock on the temporary
-   file. */
+/* Writes everything to the disk and gives the file its name. The stream stays open, because closing it would release
+   the lock on the temporary file. */
 static bool put_in_place(OutputFile *file)
 {
     if (fflush(file->stream) != 0 || ferror(file->stream))
@@ -274,7 +275,7 @@ static bool put_in_place(OutputFile *file)
     if (fsync(fileno(file->stream)) != 0 || (file->nameless && !give_temporary_name(file)) ||
         rename(file->temporary, file->path) != 0)
         return false;
-    file->nameless = true; /* no temporary name is left */
+    file->nameless = true; /* there is no temporary name to remove */
     return sync_folder(file->path);
 }
 
@@ -318,7 +319,7 @@ Status file_check(const char *path, Error *error)
     return STATUS_OK;
 }
 
-/* Of files that are not there yet: whether they will be one. */
+/* Whether two paths of files that do not exist yet will be the same file. */
 static bool is_same_place(const char *one, const char *other)
 {
     struct stat a, b;

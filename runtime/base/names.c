@@ -4,13 +4,13 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { LONGEST = 32 }; /* of longer words nobody makes a typing mistake that can be guessed */
+enum { LONGEST = 32 }; /* nobody mistypes longer words in a way that can be guessed */
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 static bool same(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }
 
-/* Letters to insert, to leave out, to change, or to swap with their neighbour; a capital for a small one costs
+/* The number of letters to insert, remove, change, or swap with their neighbour; a capital for a small letter costs
    nothing. */
 static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {

@@ -1,13 +1,13 @@
 #ifndef BASE_NAMES_H
 #define BASE_NAMES_H
 
-/* "Did you mean": the known word nearest to what was written. */
+/* "Did you mean": finds the known word that is nearest to the given one. */
 
 #include <stddef.h>
 
 typedef struct NearestWord {
     const char *written;
-    const char *word; /* so far; NULL: none is near enough to be meant */
+    const char *word; /* the nearest so far; NULL: none is near enough */
     size_t distance;
 } NearestWord;
 

@@ -1,17 +1,17 @@
 #ifndef BASE_PARTS_H
 #define BASE_PARTS_H
 
-/* The parts of models: the one table of their names. Recipes of an F&B name the parts of a layer, the built-in models
-   compute the parts, dprun --profile measures them, and the costs of a stage are sums over them. */
+/* The one table of the parts of models. Recipes of an F&B name the parts of a layer, the built-in models compute the
+   parts, dprun --profile measures them, and the costs of a stage are sums over them. */
 
 #include <stdint.h>
 
-/* What a part is. The order matters: the parts of a layer come first, and only they may be in a recipe. */
+/* The role of a part. The order matters: the parts of a layer come first, and only they may be in a recipe. */
 typedef enum PartRole {
     PART_COMPUTES,     /* a component of a layer */
-    PART_COMMUNICATES, /* the same: an all-to-all, without weights; no built-in model has one yet */
+    PART_COMMUNICATES, /* a component of a layer that is an all-to-all, without weights */
     PART_BEGINS,       /* the first component of a model: turns data into activations */
-    PART_COSTS,        /* no component, only a cost of the first stage */
+    PART_COSTS,        /* not a component, only a cost of the first stage */
     PART_ENDS,         /* the last component of a model: computes the loss */
 } PartRole;
 
@@ -49,7 +49,7 @@ extern const char *const part_names[MODEL_PARTS];
 extern const PartRole part_roles[MODEL_PARTS];
 extern const char part_pass_letters[PART_PASSES];
 
-/* The first layer of stage `stage` of `stages`; of stage number `stages`, the number of layers. Layers are dealt as
+/* The first layer of `stage` of `stages`; for stage == stages, the number of layers. Layers are distributed as
    evenly as possible, and the earlier stages get one more. */
 static inline uint32_t stage_first_layer(uint32_t layers, uint32_t stages, uint32_t stage)
 {

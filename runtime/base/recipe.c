@@ -74,7 +74,7 @@ bool recipe_needs(const Recipe *recipe, RecipeEntry entry, RecipeEntry *needed)
     return false;
 }
 
-/* Issues as much as can be; `next` are the heads of the streams then. */
+/* Issues as many entries as possible; `next` then has the heads of the streams. */
 static uint32_t issue(const Recipe *recipe, RecipeEntry *order, uint32_t *next)
 {
     bool issued[RECIPE_COMPONENTS][RECIPE_PASSES] = {{false}};
@@ -162,7 +162,7 @@ static bool check_complete(const Recipe *recipe, RecipeFault *fault)
     return true;
 }
 
-/* The streams have come to a stop at `next`. */
+/* Explains why the streams wait for each other at `next`. */
 static void explain_stop(const Recipe *recipe, const uint32_t *next, RecipeFault *fault)
 {
     char at[RECIPE_STREAMS][32] = {""}, wants[RECIPE_STREAMS][32] = {""};

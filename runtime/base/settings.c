@@ -18,7 +18,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* Cuts `text` into key and value. */
+/* Splits `text` into key and value. */
 static Status take_text(char *text, SettingTaker *take, void *context, Error *error)
 {
     char *equals = strchr(text, '=');

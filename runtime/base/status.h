@@ -1,7 +1,8 @@
 #ifndef BASE_STATUS_H
 #define BASE_STATUS_H
 
-/* How a function ends. The values are the exit statuses of the command lines, so that main returns what reached it. */
+/* The result of a function. The values are the exit statuses of the programs, so that main returns the result that
+   reaches it. */
 typedef enum Status {
     STATUS_OK = 0,
     STATUS_BAD_INPUT = 1,  /* a file's content is wrong */
@@ -9,19 +10,19 @@ typedef enum Status {
     STATUS_RUN_FAILED = 3, /* a peer died, a deadline passed, a device or the system failed */
 } Status;
 
-/* What went wrong, in words. The caller owns it; it is written once, where the failure is found, and read in main. */
+/* The message of a failure. The caller owns it; it is written once, where the failure is found, and read in main. */
 typedef struct Error {
     char text[1024];
 } Error;
 
 /* Writes the message and returns `status`, so that a failure is one line: return error_set(error, STATUS_..., "...",
-   ...). A message that does not fit is cut. */
+   ...). A message that does not fit is truncated. */
 Status error_set(Error *error, Status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Puts words in front of the message that is there: the frames above add what they know (rank, instruction, file). */
+/* Puts words before the message: callers add what they know (rank, instruction, file). */
 void error_prefix(Error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* "PROGRAM: the words" on standard error, printable (text_print); nothing where there are none. */
+/* Prints "PROGRAM: message" on standard error, made printable (text_print); nothing if there is no message. */
 void error_print(const char *program, const Error *error);
 
 #define TRY(call)                     \

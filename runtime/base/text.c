@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The bytes of a character of UTF-8; 0: they are none. The table of RFC 3629, section 4. */
+/* The number of bytes of a UTF-8 character; 0: not UTF-8. The table of RFC 3629, section 4. */
 static size_t utf8_length(const char *text, size_t left)
 {
     static const struct {

@@ -27,10 +27,10 @@ const Costs costs_unit = {
 
 /* --- reading --- */
 
-/* What stands in the brackets behind a key. */
+/* The index in the brackets after a key. */
 typedef enum KeyIndex { INDEX_NONE, INDEX_STAGE, INDEX_LINK } KeyIndex;
 
-enum { INDEX_MAX = UINT16_MAX }; /* of stages and ranks */
+enum { INDEX_MAX = UINT16_MAX }; /* for stages and ranks */
 static const double time_most = 1e12, bytes_most = 0x1p60;
 
 typedef enum KeyNumber {
@@ -44,8 +44,8 @@ typedef struct Key {
     KeyIndex index;
     KeyNumber number;
     double least, most;
-    size_t all; /* where it goes in Costs */
-    size_t one; /* and in LinkCost, or which StageCost it is */
+    size_t all; /* its offset in Costs */
+    size_t one; /* and in LinkCost, or its StageCost */
 } Key;
 
 #define STAGE_TIME(name, cost)                                                        \
@@ -61,7 +61,7 @@ typedef struct Key {
     {                                                                                     \
         name, INDEX_NONE, NUMBER_ANY, 0, time_most, offsetof(Costs, parts[part][pass]), 0 \
     }
-/* A key for each pass of a part that takes time, by the last column of the parts' table. */
+/* A key for each pass of a part that takes time, from the last column of the table of parts. */
 #define KEY_F(name, part) PART_TIME(name ".F", part, RECIPE_F),
 #define KEY_B(name, part) PART_TIME(name ".B", part, RECIPE_B),
 #define KEY_WU(name, part) PART_TIME(name ".W", part, RECIPE_W), PART_TIME(name ".U", part, PART_U),
@@ -132,7 +132,7 @@ static Status read_value(const Key *key, const char *text, double *value, Error 
     return STATUS_OK;
 }
 
-/* A number of a stage or rank at *text, which moves behind it. */
+/* Reads the number of a stage or rank at *text and moves *text after it. */
 static bool read_index(const char **text, uint32_t *number)
 {
     char *end;
@@ -168,7 +168,7 @@ static Status set_stage(const Reading *reading, const Key *key, const char *name
     return STATUS_OK;
 }
 
-/* The number of links in front of from->to. */
+/* The number of links that sort before from->to. */
 static uint32_t links_before(const Costs *costs, uint32_t from, uint32_t to)
 {
     uint32_t low = 0, high = costs->link_count;
@@ -297,7 +297,7 @@ double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, Stage
         return share[0] * first + share[1] * second;
     if (pair[0] < 0 || turn[0] <= 0)
         return overlap * (first + second);
-    return pair[0] * (first + second) / turn[0]; /* to the last bit what was given */
+    return pair[0] * (first + second) / turn[0]; /* equal to the given value to the last bit */
 }
 
 double costs_message(const Costs *costs, uint32_t from, uint32_t to)

@@ -1,36 +1,35 @@
 #ifndef PROGRAM_COSTS_H
 #define PROGRAM_COSTS_H
 
-/* What passes and messages are taken to cost: times in any one unit, sizes in bytes. Read by --cost of dpc and dprun.
-   A cost file has one setting a line (runtime/base/settings.h). On the command line commas separate the same settings.
+/* The modelled costs of passes and messages: times in any one unit, sizes in bytes. --cost of dpc and dprun reads them.
+   A cost file has one setting per line (runtime/base/settings.h). On the command line commas separate the settings.
 
      F = 1                 times of passes: F forward, I and W the halves of a backward, B a full backward, U an update
      F[3] = 1.2            of the weights, FB an F&B; [3]: of stage 3 alone. Copies of a stage in several pipes are one
-     overlap = 0.8         where FB is not given, an F&B takes this much of what its halves take in turn
-     memory_I = 34M        bytes that a microbatch holds of a stage from its F to the end of its I or B,
-     memory_W = 32M        and then to the end of its W
+     overlap = 0.8         if FB is not given: an F&B takes this share of its halves one after the other
+     memory_I = 34M        bytes of a stage that a microbatch holds from its F to the end of its I or B,
+     memory_W = 32M        and from then to the end of its W
      comm = 0.1            latency of a message between two ranks, and
      comm[0->1] = 0.5      of one from rank 0 to rank 1
      bytes = 96M           of a message, which takes comm + bytes / bandwidth
-     bandwidth = 25G       bytes in a unit of time, or in a second where `unit` says how long a unit is; also [0->1]
+     bandwidth = 25G       bytes per unit of time, or per second if `unit` is given; also [0->1]
      unit = 1e-3           seconds
-     stages = 8            the times and the memory of stages are those of a model in so many stages; a schedule that
-                           cuts it into another number gives each of its stages the share that it takes of these
-     attention.F = 0.3     of a component of a layer (base/parts.h): F, B (its input half), W. Where some are
-                           given, the others take none
+     stages = 8            the times and the memory of stages are those of a model in 8 stages; in a schedule with
+                           another number of stages, each stage has its share of these
+     attention.F = 0.3     of a component of a layer (base/parts.h): F, B (its input half), W. If some are
+                           given, the others take no time
      layers = 4            layers of a stage: F, I, W of the stage follow from its components, and FB from the recipe
                            of F&Bs if there is one
-     compute_share = 0.85  of the multiprocessors, on which the times of components that compute were measured: beside
-                           communication
-     multiprocessors = 20  that communication within a layer needs for its time, where the recipe keeps a share for it;
-                           on fewer it takes longer (recipe_times.h)
+     compute_share = 0.85  the share of the multiprocessors on which computation was measured: beside communication
+     multiprocessors = 20  with which communication within a layer takes its time, if the recipe keeps a share for it;
+                           with fewer it takes longer (recipe_times.h)
 
      model_layers = 8      layers of the whole model: F, I, W and U of every stage are the sums over its parts, for any
-                           number of stages. `layers` has no meaning then
+                           number of stages. `layers` has no effect then
      head.F = 0.5          of a part of the model: the components, with U too, and embedding, rows, first_layer, head,
                            squared_error (base/parts.h); dprun --profile measures them
 
-   Of what is given more than once the last counts. Numbers of bytes may end in K, M, G or T, powers of 1024. */
+   If a setting is given more than once, the last one counts. Bytes may end in K, M, G or T, powers of 1024. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/recipe.h"
@@ -38,7 +37,7 @@
 
 #include <stdint.h>
 
-/* What every stage may have a cost of its own for. The first are the kinds of passes. */
+/* The costs that every stage may have for itself. The first ones are the kinds of passes. */
 typedef enum StageCost {
     COST_F,
     COST_B,
@@ -56,62 +55,63 @@ typedef struct LinkCost {
     double latency, bandwidth; /* < 0: as for all */
 } LinkCost;
 
-/* A cost that was not given for some stages and follows from others, or is the default though stages have costs of
+/* A cost that was not given for some stages. It follows from others, or is the default although stages have costs of
    their own. */
 typedef struct DerivedCost {
     StageCost cost;
     uint32_t count;
-    const uint32_t *stages; /* [count], ascending, of those that the costs are given for */
+    const uint32_t *stages; /* [count], ascending: the stages, as the costs number them */
     const double *values;   /* [count] */
-    const char *where;      /* the stages in words: "[0..3,5]"; "" where costs are given for all stages alike */
-    const char *rule;       /* in words */
+    const char *where;      /* the stages as text: "[0..3,5]"; "" if costs are given for all stages alike */
+    const char *rule;       /* as text */
 } DerivedCost;
 
-/* As they were given, or as costs_resolve completed them. */
+/* Costs as they were given, or as costs_resolve completed them. */
 typedef struct Costs {
-    double all[STAGE_COSTS];       /* of every stage that has none of its own; < 0: not given */
-    double (*stages)[STAGE_COSTS]; /* [stage_count], the arena's; < 0: as for all */
+    double all[STAGE_COSTS];       /* of every stage without one of its own; < 0: not given */
+    double (*stages)[STAGE_COSTS]; /* [stage_count], owned by the arena; < 0: as for all */
     uint32_t stage_count;
-    double overlap;            /* < 0: not given, 1 */
-    double latency, bandwidth; /* bandwidth < 0: a message takes no more than its latency */
-    LinkCost *links;           /* [link_count], sorted; the arena's */
+    double overlap;            /* < 0: not given, which means 1 */
+    double latency, bandwidth; /* bandwidth < 0: a message takes only its latency */
+    LinkCost *links;           /* [link_count], sorted; owned by the arena */
     uint32_t link_count, link_capacity;
     double bytes;                           /* of a message */
-    double unit;                            /* seconds; < 0: not given */
-    double parts[MODEL_PARTS][PART_PASSES]; /* those of a layer: of one layer; < 0: not given */
+    double unit;                            /* in seconds; < 0: not given */
+    double parts[MODEL_PARTS][PART_PASSES]; /* parts of a layer: of one layer; < 0: not given */
     double layers;                          /* of a stage; < 1: one */
-    double model_stages;        /* how many stages the costs are of; 0: not given, as many as the schedule has */
+    double model_stages;        /* the number of stages that the costs are for; 0: not given, as many as the schedule
+                                   has */
     double model_layers;        /* of the whole model; < 1: not given */
     double multiprocessors;     /* that communication within a layer needs; 0: any share is enough */
-    double compute_share;       /* of the multiprocessors, that computing had when it was measured; 0: all */
-    uint32_t said;              /* bits 1 << StageCost: given for all stages, not by default */
-    const DerivedCost *derived; /* [derived_count], the arena's; of costs_resolve */
+    double compute_share;       /* the share of the multiprocessors on which computation was measured; 0: all */
+    uint32_t said;              /* bits 1 << StageCost: given for all stages, not a default */
+    const DerivedCost *derived; /* [derived_count], owned by the arena; from costs_resolve */
     uint32_t derived_count;
 } Costs;
 
 extern const Costs costs_unit; /* F = I = W = 1, U = comm = 0 */
 
-/* `text` is what follows --cost: NAME=VALUE,... or @FILE ("@-": standard input). What it says comes over what is there.
-   STATUS_BAD_USAGE names what is wrong with the text, STATUS_BAD_INPUT what is with the file, with FILE:LINE. */
+/* `text` follows --cost: NAME=VALUE,... or @FILE ("@-": standard input). Its settings replace those in `costs`.
+   STATUS_BAD_USAGE: the text is wrong; STATUS_BAD_INPUT: the file is wrong, with FILE:LINE. */
 Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error);
 
 /* "F", "memory_I": the key of a cost. */
 const char *stage_cost_name(StageCost cost);
 
-/* What is given for a stage, or else for all, or else the default. < 0: nothing. */
+/* The cost given for a stage, else for all stages, else the default. < 0: none. */
 double costs_given(const Costs *costs, uint32_t stage, StageCost cost);
-/* Time of a pass. B: what was given, of the stage or of all, else I + W. */
+/* The time of a pass. B: as given for the stage or for all stages, else I + W. */
 double costs_pass(const Costs *costs, uint32_t stage, StageCost kind);
-/* Time of an F&B: a forward of one stage and a B or I of another. Each half takes its share of the FB of its stage; an
-   I has a share in it as if there were a B. */
+/* The time of an F&B: a forward of one stage and a B or I of another. Each half takes its share of the FB of its
+   stage; the share of an I is that of the I in a B. */
 double costs_pair(const Costs *costs, uint32_t forward, uint32_t backward, StageCost backward_kind);
-/* Time of a message between ranks; 0 on one rank. */
+/* The time of a message between ranks; 0 on one rank. */
 double costs_message(const Costs *costs, uint32_t from, uint32_t to);
-/* Bytes that a microbatch holds of a stage before its I, and before its W. 0: not given. */
+/* The bytes that a microbatch holds of a stage before its I, or before its W. 0: not given. */
 double costs_memory(const Costs *costs, uint32_t stage, StageCost memory);
-/* Seconds of a unit of time: a thousandth where nothing else is said. */
+/* The seconds of a unit of time; 1e-3 if not given. */
 double costs_seconds(const Costs *costs);
-/* The unit of time as words to put after a figure: " ms". "" where it is not said, or has no name. */
+/* The unit of time after a figure: " ms". "" if it is not given or has no name. */
 const char *costs_unit_text(const Costs *costs);
 
 #endif

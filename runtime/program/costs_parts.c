@@ -34,7 +34,7 @@ static uint32_t layers_of(const Costs *costs, uint32_t stages, uint32_t stage)
 
 uint32_t costs_layers(const Costs *costs, uint32_t stages) { return layers_of(costs, stages, 0); }
 
-/* What a stage has besides its layers. */
+/* The parts of a stage outside its layers. */
 static double ends_time(const Costs *costs, uint32_t stages, uint32_t stage, int pass)
 {
     double sum = 0;
@@ -51,7 +51,7 @@ static double stage_time(const Costs *costs, uint32_t stages, uint32_t stage, in
     return layers_of(costs, stages, stage) * layer_time(costs, pass) + ends_time(costs, stages, stage, pass);
 }
 
-/* The recipe orders the parts of layers; the others run before or after these. */
+/* The recipe orders the parts of layers; the other parts run before or after them. */
 static double pair_time(const Costs *costs, const Recipe *recipe, uint32_t stages, uint32_t stage, Arena *arena)
 {
     Costs own = *costs;
@@ -62,7 +62,7 @@ static double pair_time(const Costs *costs, const Recipe *recipe, uint32_t stage
     return time;
 }
 
-/* What follows from the parts for one stage, where it is not given. */
+/* Fills in the costs of one stage that follow from its parts and are not given. */
 static void fill_stage(const Costs *given, const Recipe *recipe, uint32_t stages, uint32_t stage, double *own,
                        Arena *arena)
 {

@@ -7,9 +7,9 @@
 
 /* --- the costs of every stage --- */
 
-/* How a stage came to a cost. */
+/* The rule from which a stage got a cost. */
 typedef enum Rule {
-    RULE_GIVEN, /* or the default where no stage has costs of its own: nothing to report */
+    RULE_GIVEN, /* given, or the default if no stage has costs of its own: nothing to report */
     RULE_REST,
     RULE_NO_REST,
     RULE_RATIO,
@@ -21,13 +21,13 @@ typedef enum Rule {
 } Rule;
 
 typedef struct Resolution {
-    const Costs *given; /* with what follows from components */
+    const Costs *given; /* completed from components */
     Arena *arena;
     uint32_t stages;
     double (*values)[STAGE_COSTS]; /* [stages] */
     Rule (*rules)[STAGE_COSTS];
-    bool some[STAGE_COSTS]; /* some stage has one of its own */
-    bool complete;          /* every stage has an F of its own, so most likely they are measured */
+    bool some[STAGE_COSTS]; /* some stage has its own cost */
+    bool complete;          /* every stage has its own F, so most likely they were measured */
     double input, weight;   /* sums of I and W over the stages that have both */
 } Resolution;
 
@@ -178,7 +178,7 @@ static void list_derived(const Resolution *r, Costs *result)
                 list_rule(r, cost, rule, result);
 }
 
-/* Costs of another number of stages. */
+/* Whether the costs are for another number of stages. */
 static bool is_recut(const Costs *costs)
 {
     return costs->model_stages > 0 && costs->stage_count != costs->model_stages;
@@ -206,7 +206,7 @@ uint32_t costs_derived(const Costs *costs)
 
 bool costs_has_derived(const Costs *costs, uint32_t used) { return is_recut(costs) || costs_derived(costs) & used; }
 
-/* I and W that follow by one rule stand side by side. */
+/* I and W that follow from one rule share a line. */
 static bool share_a_line(const DerivedCost *first, const DerivedCost *second)
 {
     return first->cost == COST_I && second->cost == COST_W && strcmp(first->rule, second->rule) == 0 &&
@@ -250,9 +250,9 @@ void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream)
     putc(']', stream);
 }
 
-/* --- the same model in another number of stages --- */
+/* --- the same model cut into another number of stages --- */
 
-/* The cost of a whole stage, whether it was given or follows from others. */
+/* The cost of a whole stage, given or derived. */
 static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
 {
     switch (cost) {
@@ -263,7 +263,7 @@ static double stage_cost(const Costs *costs, uint32_t stage, StageCost cost)
     }
 }
 
-/* Stage `stage` of `to` takes layers of the stages of the costs that it lies over. */
+/* Stage `stage` of `to` takes the layers of the stages of the costs that it overlaps. */
 static double recut_cost(const Costs *costs, uint32_t to, uint32_t stage, StageCost cost)
 {
     const uint32_t from = costs->stage_count;
@@ -287,7 +287,7 @@ static bool has_pairs(const Costs *costs)
 static void recut(Costs *costs, uint32_t to, Arena *arena)
 {
     const Costs whole = *costs;
-    const bool pairs = has_pairs(costs); /* else `overlap` says what they take */
+    const bool pairs = has_pairs(costs); /* else `overlap` gives their time */
     costs->stages = arena_array(arena, to, sizeof *costs->stages);
     costs->stage_count = to;
     for (uint32_t s = 0; s < to; s++)
@@ -297,7 +297,7 @@ static void recut(Costs *costs, uint32_t to, Arena *arena)
 
 /* --- */
 
-/* How many stages the costs are of. Those of the parts of a whole model are of any number. */
+/* The number of stages that the costs are for. The parts of a whole model are for any number. */
 static uint32_t stages_of(const Costs *given, uint32_t stages)
 {
     return given->model_stages > 0 && given->model_layers < 1 ? (uint32_t)given->model_stages : stages;
@@ -324,7 +324,8 @@ Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, A
     return result;
 }
 
-/* A half of a backward for all stages, where each of them has a B of its own, from which the half follows. */
+/* Whether a half of a backward for all stages has no effect, because each stage has a B of its own, from which the
+   half follows. */
 static bool is_overruled(const Costs *given, uint32_t stages, StageCost half)
 {
     bool overruled = false;

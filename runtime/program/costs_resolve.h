@@ -19,24 +19,24 @@
 
 #include <stdio.h>
 
-/* The costs for a schedule of so many stages. recipe: of its F&Bs; NULL: their halves take turns. The result lists in
-   `derived` what was derived. Its memory is the arena's, that of `given` stays in use. */
+/* The costs for a schedule with this many stages. recipe: of its F&Bs; NULL: their halves run one after the other.
+   `derived` of the result lists the derived costs. The arena owns its memory; it refers to that of `given`. */
 Costs costs_resolve(const Costs *given, uint32_t stages, const Recipe *recipe, Arena *arena);
 
-/* Which were derived, as bits 1 << StageCost. */
+/* The derived costs, as bits 1 << StageCost. */
 uint32_t costs_derived(const Costs *costs);
-/* The derived costs among those that are used, as bits 1 << StageCost: a line each, with `prefix` before it. I and W
-   that follow by one rule share a line. */
+/* Prints the derived costs among the `used` ones (bits 1 << StageCost), one per line, with `prefix` before it. I and
+   W that follow from one rule share a line. */
 void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FILE *stream);
 /* Whether there are any. */
 bool costs_has_derived(const Costs *costs, uint32_t used);
-/* The same as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of B, ..."}]. Costs of
-   another number of stages are one more line, and in JSON {"cost": "all", "rule": "..."}. */
+/* The same as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of B, ..."}]. Costs
+   for another number of stages are one more line, and in JSON {"cost": "all", "rule": "..."}. */
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream);
 
-/* Whether the costs do not fit the schedule: one is given for a stage or a link that there is not, or for all stages
-   but counts for none, which often is a slip; or the model has fewer layers than the schedule has stages. `text` says
-   which. */
+/* Whether the costs do not fit the schedule, which is often a mistake: one is given for a stage or a link that does
+   not exist, or for all stages without effect; or the model has fewer layers than the schedule has stages. `text`
+   says which. */
 bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *text, size_t size);
 
 #endif

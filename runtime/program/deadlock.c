@@ -7,8 +7,8 @@
 
 /* --- the shortest cycle --- */
 
-/* Follows the waits breadth first, until one is for `start`. reached[r] is the wait that led to rank r: reached[r].on
-   is r. */
+/* Follows the waits breadth first, until one leads to `start`. reached[r] is the wait that led to rank r, so
+   reached[r].on is r. */
 static bool returns_to(uint32_t start, WaitList *const *lists, uint32_t ranks, Wait *reached, uint32_t *queue)
 {
     uint32_t count = 0;
@@ -58,7 +58,7 @@ bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlo
 
 /* --- of a program --- */
 
-/* The ranks that have not arrived at a REDUCE or NORM, where `rank` is. */
+/* Lists the ranks that have not arrived at the REDUCE or NORM where `rank` waits. */
 static bool list_absent(Verifier *verifier, const Instruction *instruction, uint32_t rank, WaitList *list)
 {
     const RankState *state = &verifier->ranks[rank];
@@ -74,7 +74,7 @@ static bool list_absent(Verifier *verifier, const Instruction *instruction, uint
     return list->waits;
 }
 
-/* What every rank waits for, [ranks]; NULL: no memory. All that are at the same collective share a list. */
+/* What every rank waits for, [ranks]; NULL: out of memory. All ranks at the same collective share a list. */
 static WaitList **list_waits(Verifier *verifier)
 {
     const Program *program = verifier->program;
@@ -102,7 +102,7 @@ static WaitList **list_waits(Verifier *verifier)
     return lists;
 }
 
-/* The other end of a message, or the same collective, in the instructions that are left to the other rank. */
+/* The other end of a message, or the same collective, among the instructions that the other rank has still to run. */
 static uint32_t find_awaited(const Verifier *verifier, const Wait *wait)
 {
     const RankState *state = &verifier->ranks[wait->rank], *other = &verifier->ranks[wait->on];

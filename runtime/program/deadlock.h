@@ -1,7 +1,7 @@
 #ifndef PROGRAM_DEADLOCK_H
 #define PROGRAM_DEADLOCK_H
 
-/* Why ranks cannot go on. The verifier says it of a program, the compiler of a schedule's passes. */
+/* Explains a deadlock: the verifier uses it for a program, the compiler for the passes of a schedule. */
 
 #include "runtime/program/program.h"
 
@@ -10,32 +10,33 @@ enum { POSITION_NOWHERE = UINT32_MAX };
 /* A rank waits for another. Positions are instructions of a program's rank, or actions of an order. */
 typedef struct Wait {
     uint32_t rank, at;  /* the rank that waits, and its position */
-    uint32_t on, until; /* the rank that it waits for, and the position that that one has to reach */
+    uint32_t on, until; /* the rank that it waits for, and the position which that rank has to reach */
 } Wait;
 
-/* All that a rank waits for. Ranks that wait at the same collective may share a list: a search follows it once. */
+/* Everything that a rank waits for. Ranks that wait at the same collective may share a list, which a search follows
+   only once. */
 typedef struct WaitList {
     Wait *waits;
     uint32_t count;
-    uint32_t followed; /* of deadlock_cycle; 0 at first */
+    uint32_t followed; /* for deadlock_cycle; 0 at first */
 } WaitList;
 
 typedef struct Deadlock {
-    Wait *waits;        /* first the cycle: each waits for the rank of the next, the last for that of the first */
-    uint32_t cycle;     /* how many ranks are in the shortest cycle; 0: there is none */
-    uint32_t count;     /* how many ranks wait, those of the cycle included; without a cycle those that wait for a rank
-                           that has ended */
-    bool runs_buffered; /* the program runs where each link between two ranks buffers one message */
+    Wait *waits;        /* the cycle comes first: each rank waits for the next one, the last for the first */
+    uint32_t cycle;     /* number of ranks in the shortest cycle; 0: there is none */
+    uint32_t count;     /* number of ranks that wait, those of the cycle included; without a cycle, those that wait
+                           for a rank that has ended */
+    bool runs_buffered; /* the program runs if each link between two ranks buffers one message */
 } Deadlock;
 
 /* Finds the shortest cycle of ranks that wait for each other; of several the one with the lowest rank. `lists` is
-   [ranks], NULL for a rank that does not wait. Fills in `waits`, with room for all ranks, and `cycle`; both are the
-   arena's. False: no memory. */
+   [ranks], NULL for a rank that does not wait. Fills in `waits`, with room for all ranks, and `cycle`; the arena
+   owns both. False: out of memory. */
 bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlock *deadlock);
 
-/* program_verify, which also describes a deadlock, in the arena's memory: deadlock->count is 0 where there is none.
-   `until` is known within the cycle only. It is POSITION_NOWHERE elsewhere, and where the other rank has no such
-   instruction left. */
+/* program_verify, which also describes a deadlock, in the arena's memory: deadlock->count is 0 without a deadlock.
+   `until` is known only within the cycle; elsewhere, and if the other rank has no such instruction left, it is
+   POSITION_NOWHERE. */
 Status program_verify_deadlock(const Program *program, Arena *arena, Deadlock *deadlock, Error *error);
 
 #endif

@@ -2,11 +2,11 @@
 
 #include <string.h>
 
-/* Reads what encode.c writes (the form is described there). Every count is held against the bytes that remain before
-   anything is allocated for it. */
+/* Reads what encode.c writes (the form is described there). Every count is checked against the remaining bytes
+   before anything is allocated for it. */
 
 enum {
-    /* The fewest bytes that one of these takes in the file. */
+    /* The fewest bytes that one of each takes in the file. */
     PIPE_BYTES = 3,
     VERSION_BYTES = 1,
     GROUP_BYTES = 2,
@@ -43,7 +43,7 @@ static inline uint32_t get_up_to(ByteReader *reader, uint32_t limit)
     return (uint32_t)bytes_get_varint_up_to(reader, limit);
 }
 
-/* A count of things that take at least `bytes` each. */
+/* Reads a count of things that take at least `bytes` bytes each. */
 static uint32_t get_count(Decoder *decoder, uint32_t limit, size_t bytes)
 {
     const uint32_t count = get_up_to(&decoder->reader, limit);

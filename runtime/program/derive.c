@@ -42,7 +42,7 @@ static void *copy(Arena *arena, const void *array, size_t count, size_t size)
     return memory;
 }
 
-/* What a forward-only program has for an instruction; false: nothing. WAITs come with the slots. */
+/* The instruction of a forward-only program for `old`; false: none. slots_assign adds the WAITs. */
 static bool forward_only(const Instruction *old, Instruction *kept)
 {
     const Opcode opcode = opcode_is_forward(old->opcode) ? OP_FORWARD_ONLY : (Opcode)old->opcode;

@@ -5,7 +5,7 @@
 
 #include "runtime/program/program.h"
 
-/* A program with the names and numbers of another; pipes, groups and ranks are still to be filled in. NULL: no
+/* A program with the names and sizes of another one; the caller fills in pipes, groups and ranks. NULL: out of
    memory. */
 Program *derive_begin(const Program *program, Arena *arena);
 /* slots_assign on a rank of it. STATUS_BAD_INPUT: the rank needs more slots than there can be. */

@@ -1,7 +1,7 @@
 #ifndef PROGRAM_OPERANDS_H
 #define PROGRAM_OPERANDS_H
 
-/* opcodes.def as arrays: what encode, decode, verify, disassemble and describe walk. */
+/* opcodes.def as arrays, which encode, decode, verify, disassemble and describe walk. */
 
 #include "runtime/program/program.h"
 
@@ -53,17 +53,18 @@ typedef struct OpcodeInfo {
 
 extern const OpcodeInfo opcode_table[OPCODE_COUNT];
 
-/* What a slot can hold has one name wherever it is: an activation or a gradient between stages that of the stage that
-   made it. So what one instruction fills as OUTPUT of stage s another finds as INPUT of stage s+1, on the same rank
-   without a message or on another rank behind one. */
+/* The content of a slot has one name wherever it is; an activation or gradient between stages is named after the
+   stage that computed it. So what one instruction writes as OUTPUT of stage s is what another reads as INPUT of
+   stage s+1, on the same rank without a message, or on another rank after one. */
 typedef enum LabelKind { LABEL_ACTIVATION = 1, LABEL_DERIVATIVE, LABEL_CONTEXT, LABEL_STASH, LABEL_GRADIENT } LabelKind;
 
 typedef struct ContentInfo {
     const char *letters; /* in the disassembler's text */
     const char *what;
     uint8_t label; /* LabelKind */
-    int8_t maker;  /* its stage, seen from the instruction's */
-    /* the stage at the other end; where there is none there is no such content. 0: no other end */
+    int8_t maker;  /* the stage that computed it, relative to that of the instruction */
+    /* the stage at the other end, relative to that of the instruction; without such a stage there is no such
+       content. 0: no other end */
     int8_t neighbour;
 } ContentInfo;
 
@@ -71,12 +72,12 @@ extern const ContentInfo content_table[CONTENTS];
 
 extern const char *const slot_class_names[SLOT_CLASSES];
 
-/* The letters of a slot operand: those of its content, or of its class where it has none. */
+/* The letters of a slot operand: those of its content, or of its class if it has none. */
 const char *operand_letters(const Operand *operand);
 
 static inline bool operand_is_slot(const Operand *operand) { return operand->kind >= OPERAND_READ; }
 
-/* What a forward-only program may contain; a full one may contain all but FORWARD_ONLY. */
+/* Whether a forward-only program may contain it; a full program may contain all but FORWARD_ONLY. */
 static inline bool opcode_is_forward_only(uint8_t opcode)
 {
     return opcode == OP_FORWARD_ONLY || opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD ||

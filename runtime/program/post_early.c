@@ -2,13 +2,13 @@
 
 #include <string.h>
 
-/* A place in the stream is how many instructions of the old one stand before it; messages only stand where they are
-   put. */
+/* A position in the stream is the number of instructions of the old stream before it. Messages are not counted,
+   because they move. */
 typedef struct Stream {
-    uint32_t *used;            /* [message slot]: the place behind the last instruction that names it */
-    uint32_t *sent, *received; /* [peer]: the place of the last message to and from it */
-    uint32_t *first, *last;    /* [place]: the messages there, as numbers of old instructions + 1; 0: none */
-    uint32_t *next;            /* [instruction]: the one behind it at its place, + 1; 0: none */
+    uint32_t *used;            /* [message slot]: the position after the last instruction that names it */
+    uint32_t *sent, *received; /* [peer]: the position of the last message to and from it */
+    uint32_t *first, *last;    /* [position]: the messages there, as numbers of old instructions + 1; 0: none */
+    uint32_t *next;            /* [instruction]: the next one at its position, + 1; 0: none */
     Instruction *old;
 } Stream;
 
@@ -21,7 +21,7 @@ static void put(Stream *stream, uint32_t message, uint32_t place)
     stream->last[place] = message + 1;
 }
 
-/* Notes the message slots of instruction i, or of a half of it, and places it if it is a message. */
+/* Notes the message slots of instruction i, or of one of its halves, and places it if it is a message. */
 static void place_message(Stream *stream, uint32_t i, const Instruction *instruction)
 {
     for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {

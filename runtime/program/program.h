@@ -1,8 +1,8 @@
 #ifndef PROGRAM_PROGRAM_H
 #define PROGRAM_PROGRAM_H
 
-/* A proven schedule, lowered: one instruction stream per rank, with its slot plan and source map. What the compiler
-   writes, prog.bin carries and the interpreter runs. */
+/* A proven schedule, lowered: one instruction stream per rank, with its slots and source lines. The compiler writes
+   it, prog.bin stores it, and the executor runs it. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
@@ -20,7 +20,7 @@ typedef enum Opcode {
     OPCODE_COUNT
 } Opcode;
 
-/* F, also that of a forward-only program and that of an F&B. */
+/* F: also the F of a forward-only program, and that of an F&B. */
 static inline bool opcode_is_forward(uint8_t opcode)
 {
     return opcode == OP_FORWARD || opcode == OP_FORWARD_ONLY || opcode == OP_OVERLAP;
@@ -32,36 +32,36 @@ static inline bool opcode_is_pass(uint8_t opcode)
            opcode == OP_BACKWARD_WEIGHT;
 }
 
-/* Of a message. */
+/* SEND or RECEIVE. */
 static inline bool opcode_is_post(uint8_t opcode)
 {
     return opcode == OP_SEND_FORWARD || opcode == OP_RECEIVE_FORWARD || opcode == OP_SEND_BACKWARD ||
            opcode == OP_RECEIVE_BACKWARD;
 }
 
-/* What a schedule's order has: passes, messages and U. The rest of a stream is added to it. */
+/* The opcodes that come from a schedule's order: passes, messages and U. The others are added to a stream. */
 static inline bool opcode_is_ordered(uint8_t opcode)
 {
     return opcode_is_pass(opcode) || opcode_is_post(opcode) || opcode == OP_RENEW;
 }
 
-/* WEIGHTS hold versions of weights, from step to step; the others hold what a step makes and uses up. */
+/* WEIGHTS hold versions of weights from step to step; the other slots hold what a step computes and uses up. */
 typedef enum SlotClass { SLOT_MESSAGE, SLOT_CONTEXT, SLOT_STASH, SLOT_GRADIENT, SLOT_WEIGHTS, SLOT_CLASSES } SlotClass;
 
 enum {
     SLOT_NONE = 0xffff,
     SLOT_OPERANDS = 7,
-    /* Limits of the format; the compiler refuses more by name, the decoder too. */
+    /* Limits of the format. The compiler and the decoder refuse more, and name the limit. */
     PROGRAM_RANKS_MAX = 4096,
     PROGRAM_STAGES_MAX = 65535,
     PROGRAM_PIPES_MAX = 64,
-    PROGRAM_CHUNKS_MAX = 255,           /* chunks a rank */
+    PROGRAM_CHUNKS_MAX = 255,           /* chunks per rank */
     PROGRAM_MICROBATCHES_MAX = 1 << 20, /* all pipes together */
-    PROGRAM_SLOTS_MAX = 65534,          /* a class and rank */
+    PROGRAM_SLOTS_MAX = 65534,          /* per class and rank */
 };
 
-/* One instruction. An operand that its opcode does not have is 0, or SLOT_NONE if it is a slot. opcodes.def says which
-   slots an opcode has and what it does to them. */
+/* One instruction. An operand that its opcode does not have is 0, or SLOT_NONE if it is a slot. opcodes.def lists
+   the slots of an opcode and what it does to them. */
 typedef struct Instruction {
     uint8_t opcode;
     uint8_t chunk;
@@ -77,15 +77,15 @@ typedef struct Instruction {
             union {
                 uint16_t y;    /* F: the output activation */
                 uint16_t dx;   /* B, I: the gradient of x */
-                uint16_t next; /* RENEW: the weights that it makes */
+                uint16_t next; /* RENEW: the next version of the weights */
             };
-            uint16_t context;  /* activations that F saves for the input gradient */
-            uint16_t stash;    /* activations that F saves for the weight gradient */
+            uint16_t context;  /* saved activations for dgrad (written by F) */
+            uint16_t stash;    /* saved activations for wgrad (written by F) */
             uint16_t dy;       /* the gradient of y */
-            uint16_t gradient; /* what I leaves for the deferred weight gradient */
+            uint16_t gradient; /* what I saves for the deferred weight gradient */
             uint16_t weights;  /* the version of the weights that F, B, I use */
         };
-        uint16_t slot[SLOT_OPERANDS]; /* the same by Operand.slot, for code that walks the table */
+        uint16_t slot[SLOT_OPERANDS]; /* the same, indexed by Operand.slot, for code that walks the table */
     };
     uint32_t line; /* of the source, from 1; 0: none */
     /* OVERLAP: the B or I of the F&B, with its own operands and line; the F is the instruction itself. Else NULL */
@@ -93,32 +93,32 @@ typedef struct Instruction {
 } Instruction;
 _Static_assert(sizeof(Instruction) == 40, "the interpreter walks these: keep them small");
 
-/* A flow of microbatches through one copy of all stages. Every pipe has Program.stages stages. A microbatch's number in
-   the step, by which its data is drawn, is `first` + its number in the pipe; `first` is how many the pipes before it
-   have. In an asynchronous program `versions` says which version of the weights a microbatch's passes use, on every
-   stage. */
+/* A flow of microbatches through one copy of all stages. Every pipe has Program.stages stages. The number of a
+   microbatch in the step, by which its data is drawn, is `first` + its number in the pipe; `first` is the number of
+   microbatches in the pipes before it. In an asynchronous program `versions` has the version of the weights that the
+   passes of a microbatch use, on every stage. */
 typedef struct Pipe {
     uint32_t microbatches;
     uint32_t first;
-    uint32_t *versions; /* [microbatches]; NULL, in all pipes: whichever is a stage's newest when its F runs */
+    uint32_t *versions; /* [microbatches]; NULL, in all pipes: the newest version of a stage when its F runs */
 } Pipe;
 
-/* A copy of a stage. A stage has one in every pipe, or several, each on a rank of its own: then every microbatch of the
-   pipe passes one of them. Which is not written down: the microbatches of a chunk are those whose F it runs. */
+/* A copy of a stage. A stage has one in every pipe, or several, each on a rank of its own; then each microbatch of
+   the pipe uses one of them. The microbatches of a chunk are those whose F it runs. */
 typedef struct Chunk {
     uint16_t pipe;
     uint16_t stage;
 } Chunk;
 
-/* Where a copy of a stage lives. */
+/* The rank and chunk of a copy of a stage. */
 typedef struct Home {
     uint16_t rank;
-    uint8_t chunk; /* of that rank */
+    uint8_t chunk; /* on that rank */
 } Home;
 
-/* The copies of one stage, in the order of their pipes and, within a pipe, of their ranks; all on ranks of their own.
-   Every stage with several copies has one group, in the order of the stages. The first member is the copy that counts
-   where one speaks for all: in the norm and in what is saved. */
+/* The copies of one stage, in the order of their pipes and, within a pipe, of their ranks; all on different ranks.
+   Every stage with several copies has one group, in the order of the stages. The first member represents all copies
+   in the norm and in saved weights. */
 typedef struct Group {
     uint16_t stage;
     uint16_t member_count;
@@ -128,63 +128,68 @@ typedef struct Group {
 typedef struct RankProgram {
     uint32_t chunk_count;
     Chunk *chunks;
-    uint32_t slots[SLOT_CLASSES]; /* how many of each class this rank uses: every one below is used. The weights of
-                                     chunk c are in slot c of theirs when a step begins and ends; each further one
-                                     belongs to one chunk */
-    /* most microbatches of a stage held at once, from F to the end of B or W; forward only: 0 */
+    uint32_t slots[SLOT_CLASSES]; /* number of slots of each class on this rank; all of them are used. When a step
+                                     begins and ends, the weights of chunk c are in weights slot c; each further
+                                     weights slot belongs to one chunk */
+    /* most microbatches of a stage held at once, from F to the end of B or W; forward-only: 0 */
     uint32_t peak_activations;
     uint32_t instruction_count;
-    Instruction *instructions; /* the last is END, and no other */
-    uint32_t *numbers;         /* of the instructions in the file, after program_post_early; NULL: their places */
+    Instruction *instructions; /* the last one is END, and no other is */
+    uint32_t *numbers;         /* numbers of the instructions in the file, after program_post_early; NULL: their
+                                  indices */
 } RankProgram;
 
-/* Of a reference (program_reference): the copies that a stage has in the program. Each keeps a gradient of its own,
-   which its microbatches add to in its own order; NORM and U find their sum, in the order of the stage's group, as
+/* For a reference (program_reference): the copies that a stage has in the program. Each copy keeps its own gradient,
+   to which its microbatches add in its own order; NORM and U use their sum, in the order of the stage's group, as
    after a REDUCE. */
 typedef struct StageCopies {
     uint32_t count; /* 0: only one */
-    uint16_t *of;   /* [Program.microbatches]: which of them a microbatch passes, as a place in the group */
+    uint16_t *of;   /* [Program.microbatches]: the copy that a microbatch uses, as an index in the group */
 } StageCopies;
 
 typedef struct Program {
     char *schedule; /* its name */
     char *source;   /* file name, without folders */
     bool forward_only;
-    bool asynchronous; /* weights are updated within the step, by U: no NORM, UPDATE; a REDUCE right before each U of a
-                          stage with several copies */
+    bool asynchronous; /* weights are updated within the step, by U: there is no NORM and no UPDATE, and a REDUCE
+                          comes right before each U of a stage with several copies */
     uint32_t stages;
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
     Pipe *pipes;
-    Recipe *recipe; /* of every F&B (OVERLAP); NULL: it has no order of its own */
+    Recipe *recipe; /* of every F&B (OVERLAP); NULL: not given */
     uint32_t group_count;
     Group *groups;
-    StageCopies *copies; /* [stages]; NULL: it is no reference. Never in the file */
+    StageCopies *copies; /* [stages]; NULL: not a reference. Not stored in the file */
     uint32_t rank_count;
     RankProgram *ranks;
 } Program;
 
 /* --- prog.bin (encode.c, decode.c). Magic "DPSPROG\n", version, then varints, then the CRC-32 of all before it. --- */
 
-/* False when there is no memory. The same program gives the same bytes. */
+/* False: out of memory. The same program gives the same bytes. */
 bool program_encode(const Program *program, ByteWriter *writer);
-/* Any bytes at all are either a well-formed program or STATUS_BAD_INPUT with the reason; never a crash, and no
-   allocation that the input's size does not justify. What it says still has to be verified. */
+/* Any bytes are either a well-formed program, or STATUS_BAD_INPUT with the reason; never a crash, and never an
+   allocation that the size of the input does not justify. The program still has to be verified. */
 Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program **program, Error *error);
 
-/* --- verify.c: runs the program on labels instead of tensors, every message a rendezvous without buffer --- STATUS_OK
-   proves: operands in range; every stage in every pipe, and its copies in one group; every F and every B, or I and W,
-   exactly once, all those of a microbatch by one copy of the stage; every pass finds exactly the contents it needs; no
-   slot overwritten while it is live, every slot free again at END; messages pair up in the order of their channel;
-   nobody waits for ever; gradients are complete before REDUCE, reduced before NORM, and updated once after it;
-   peak_activations and slot counts are what happens. Of an asynchronous program: every F finds the version of the
-   weights that its microbatch is to use and its backward the same one, no version is overwritten while a microbatch
-   between the two needs it, every gradient is taken by one U, which all copies of the stage make of the same sum, one
-   version after the other, and the newest version is in its place at END. 'Nobody waits for ever' is proven for ranks
-   that stop at each SEND and RECEIVE until the other end is there, which is more than the runtime needs (it stops at
-   WAIT): so a program also runs where messages are handled strictly in the order of the stream. STATUS_BAD_INPUT names
-   rank, instruction (as the disassembler writes it) and source line; program_verify_deadlock (deadlock.h) also returns
-   a deadlock as data. STATUS_RUN_FAILED: no memory. Linear in the instructions. */
+/* --- verify.c: runs the program on labels instead of tensors, with every message an unbuffered rendezvous ---
+   STATUS_OK proves:
+     - operands are in range; every stage is in every pipe, and its copies are in one group;
+     - every F, and every B or I and W, runs exactly once, all those of a microbatch on one copy of the stage;
+     - every pass reads exactly the contents that it needs; no slot is overwritten while it is live, and every slot is
+       free again at END; messages pair up in the order of their channel;
+     - no rank waits forever;
+     - gradients are complete before REDUCE, reduced before NORM, and used by one update after it;
+     - peak_activations and slot counts are those of the run.
+   For an asynchronous program also: every F reads the version of the weights that its microbatch uses, and its backward
+   the same one; no version is overwritten while a microbatch between the two needs it; every gradient is used by one U,
+   which all copies of the stage make from the same sum, one version after the other; and the newest version is in its
+   slot at END. "No rank waits forever" is proven for ranks that stop at each SEND and RECEIVE until the other end
+   arrives, which is more than the runtime needs (it stops at WAIT). So a program also runs where messages are handled
+   strictly in the order of the stream. STATUS_BAD_INPUT names rank, instruction (as the disassembler writes it) and
+   source line; program_verify_deadlock (deadlock.h) also returns a deadlock as data. STATUS_RUN_FAILED: out of memory.
+   Linear in the number of instructions. */
 Status program_verify(const Program *program, Error *error);
 
 /* An instruction without operands. */
@@ -192,35 +197,36 @@ Instruction instruction_blank(Opcode opcode, uint32_t line);
 
 /* --- disassemble.c: the one text of an instruction, in listings, traces, messages and golden tests --- */
 
-/* Such as "F1 m3 x2 y- c0 t4"; see the head of disassemble.c. Returns what snprintf returns. */
+/* Such as "F1 m3 x2 y- c0 t4"; see the head of disassemble.c. Returns the result of snprintf. */
 int program_instruction_text(const Program *program, uint32_t rank, const Instruction *instruction, char *text,
                              size_t size);
 void program_disassemble(const Program *program, FILE *stream);
 /* describe.c: the format of prog.bin and every opcode. */
 void program_describe_opcodes(FILE *stream);
 
-/* --- derive.c: programs made from verified programs; they pass program_verify as well. STATUS_RUN_FAILED: no memory
+/* --- derive.c: programs made from verified programs, which pass program_verify too. STATUS_RUN_FAILED: out of memory
    --- */
 
-/* The same without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY. Slots are planned
-   anew, as far fewer are live at once. Nothing is asynchronous any more. A program that is forward-only already comes
-   out equal in what it does. */
+/* The program without I, B, W, the messages of gradients, and updates: each F becomes FORWARD_ONLY. Slots are
+   planned again, because far fewer are live at once. The result is not asynchronous. A forward-only program gives an
+   equivalent one. */
 Status program_forward_only(const Program *program, Arena *arena, Program **derived, Error *error);
 /* All stages on one rank, microbatch after microbatch in the order of the step: every F in stage order, then every I
-   from the last stage back. The W of a stage run in the order in which the program runs them, so that each copy's
-   gradient is the same sum (Program.copies): usually each right after its I, as a B. An asynchronous program's stages
-   each keep their own order, on which the versions of the weights depend: every pass uses the same as there. So losses,
-   norms and weights are those of the program, to the bit. Forward only where the program is. STATUS_BAD_INPUT when
-   there are more stages, or buffers, than a rank can hold. */
+   from the last stage back. The W of a stage run in the order in which the program runs them, usually right after
+   their I (as a B), so that the gradient of each copy is the same sum (Program.copies). The stages of an
+   asynchronous program keep their own order, on which the versions of the weights depend: every pass uses the same
+   version as in the program. So losses, norms and weights equal those of the program, to the bit. Forward-only if
+   the program is. STATUS_BAD_INPUT if there are more stages or buffers than a rank can hold. */
 Status program_reference(const Program *program, Arena *arena, Program **derived, Error *error);
 
 /* --- post_early.c --- */
 
-/* Rewrites a verified program for transports that do not block at a post: every SEND stands right behind what fills its
-   slot, every RECEIVE right behind what frees it, past no other message of its channel. All else
-   stays where it is, each WAIT too: what a rank waits for is posted no later than before on either end, so nobody waits
-   longer. Where messages are handled strictly in the order of the stream the result may hang, and program_verify
-   refuses it. Each rank has `numbers` then, the arena's. STATUS_RUN_FAILED: no memory. Linear. */
+/* Rewrites a verified program for transports that do not block at a post. Every SEND moves to right after the
+   instruction that fills its slot, every RECEIVE to right after the one that frees its slot, but not past another
+   message of its channel. Everything else stays, each WAIT too. What a rank waits for is posted no later than before
+   on either end, so no rank waits longer. If messages are handled strictly in the order of the stream, the result
+   may hang, and program_verify refuses it. Each rank then has `numbers`, owned by the arena. STATUS_RUN_FAILED: out
+   of memory. Linear time. */
 Status program_post_early(Program *program, Arena *arena, Error *error);
 
 #endif

@@ -24,7 +24,7 @@ double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream st
     return fmax(costs->multiprocessors / (stream == RECIPE_COMM ? share : whole - share), 1);
 }
 
-/* How long both streams are busy at once. */
+/* The time in which both streams are busy at once. */
 static double both_busy(const RecipeTimes *times)
 {
     double both = 0;

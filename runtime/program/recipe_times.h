@@ -1,60 +1,60 @@
 #ifndef PROGRAM_RECIPE_TIMES_H
 #define PROGRAM_RECIPE_TIMES_H
 
-/* What the inside of an F&B is taken to cost: two streams, each in its order, through all layers of a stage. What the
-   recipe keeps for communication, `share` of the multiprocessors' `whole`, is kept throughout: what computes has the
-   others alone and takes whole / (whole - share) of its time, as matrix products and memory-bound work do that fill the
-   device. Where its time was measured on Costs.compute_share of the device, it takes that share of this. Communication
-   takes its time from Costs.multiprocessors on, which are enough (20 of 132 for the all-to-all kernels of DeepSeek's
-   published profile), and on fewer inversely longer. */
+/* The modelled time of an F&B: two streams, each in its order, through all layers of a stage. The multiprocessors
+   that the recipe keeps for communication, `share` of `whole`, are kept throughout: computation has the others and
+   takes whole / (whole - share) of its time, as matrix products and memory-bound work that fill the device do. If
+   its time was measured on Costs.compute_share of the device, it takes that share of this time. Communication takes
+   its own time on Costs.multiprocessors or more (20 of 132 for the all-to-all kernels of DeepSeek's published
+   profile), and inversely longer on fewer. */
 
 #include "runtime/program/costs.h"
 
 typedef struct RecipeSpan {
     RecipeEntry entry;
-    uint32_t layer; /* as the F counts; the backward is in the last but so many */
+    uint32_t layer; /* the layer of the F, counted from the first; the layer of the backward, counted from the last */
     double start, end;
 } RecipeSpan;
 
 typedef struct RecipeTimes {
     uint32_t layers;
-    RecipeSpan *spans[RECIPE_STREAMS]; /* in the stream's order, the arena's */
+    RecipeSpan *spans[RECIPE_STREAMS]; /* in the stream's order; owned by the arena */
     uint32_t counts[RECIPE_STREAMS];
     double makespan;
     double busy[RECIPE_STREAMS];
-    double in_turn; /* all of it one after the other, each with the whole device */
-    double hidden;  /* of comm's busy time: while compute is busy */
+    double in_turn; /* time of all entries one after the other, each with the whole device */
+    double hidden;  /* the part of comm's busy time in which compute is busy too */
 } RecipeTimes;
 
-/* Layers of a stage. */
+/* The number of layers of a stage. */
 uint32_t recipe_layers(const Costs *costs);
-/* Time of an entry, in one layer; 0 where none is given. */
+/* The time of an entry in one layer; 0 if it is not given. */
 double recipe_time(const Costs *costs, RecipeEntry entry);
-/* How much longer entries of a stream take in an F&B than their costs say. */
+/* The factor by which entries of a stream take longer in an F&B than their costs. */
 double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry);
 
-/* An entry with what it waits for in its layer and what it takes, share included. */
+/* An entry with the one that it waits for in its layer, and its time, with the share taken into account. */
 typedef struct RecipeStep {
     RecipeEntry entry, needed;
     RecipeStream stream;
-    bool needs; /* false: nothing in its layer, but the last of its pass in the layer before */
+    bool needs; /* false: it needs nothing in its layer, but the last entry of its pass in the layer before */
     double time;
 } RecipeStep;
 
-/* The state of a simulated F&B; all zero at its begin. */
+/* The state of a simulated F&B; all zero at first. */
 typedef struct RecipeClock {
-    double free[RECIPE_STREAMS];                   /* since when a stream is free */
+    double free[RECIPE_STREAMS];                   /* the time from which a stream is free */
     double chain[RECIPE_PASSES];                   /* the end of the last F, and of the last B */
     double ends[RECIPE_COMPONENTS][RECIPE_PASSES]; /* of the entries of this layer */
 } RecipeClock;
 
 RecipeStep recipe_step(const Recipe *recipe, const Costs *costs, RecipeEntry entry);
-/* Runs the next entry as soon as its stream is free and what it needs has ended. Steps come layer by layer, in an order
-   in which they can be issued. Returns the start; the end is in clock->free[step->stream]. */
+/* Runs the next entry as soon as its stream is free and what it needs has ended. Steps come layer by layer, in an
+   order in which they can be issued. Returns the start; the end is clock->free[step->stream]. */
 double recipe_advance(RecipeClock *clock, const RecipeStep *step);
-/* A whole F&B. The spans are the arena's. */
+/* Simulates a whole F&B. The arena owns the spans. */
 RecipeTimes recipe_times(const Recipe *recipe, const Costs *costs, Arena *arena);
-/* The same in another unit, `factor` of which are one of the old. */
+/* Converts to another unit; `factor` new units are one old unit. */
 void recipe_times_scale(RecipeTimes *times, double factor);
 
 #endif

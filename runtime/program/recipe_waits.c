@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-/* The last span to end of those that a span needs: the entry before it in its layer or, for the first of its pass, the
-   last of its pass in the layer before. NULL: it needs none. */
+/* Of the spans that a span needs, the one that ends last: the entry before it in its layer or, for the first entry
+   of its pass, the last of its pass in the layer before. NULL: it needs none. */
 static const RecipeSpan *find_needed(const Recipe *recipe, const RecipeTimes *times, const RecipeSpan *span)
 {
     RecipeEntry needed;

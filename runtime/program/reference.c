@@ -8,17 +8,17 @@
 
 /* A microbatch on a stage. */
 typedef struct Visit {
-    /* the microbatch whose W its copy runs next, or NOBODY */
+    /* the microbatch whose W the copy runs next, or NOBODY */
     uint32_t next_weight;
-    struct Copy *copy;                  /* of the stage: the one that it passes */
+    struct Copy *copy;                  /* the copy of the stage that it uses */
     uint32_t forward_line, weight_line; /* of F, and of B or W, in the source */
-    bool forward, backward;             /* have been */
+    bool forward, backward;             /* whether they have run */
 } Visit;
 
 /* A copy of a stage: a chunk of a rank of the program. */
 typedef struct Copy {
-    uint32_t place; /* in the stage's group */
-    /* microbatches in the order of the copy's W: the first that is to come, and the last */
+    uint32_t place; /* index in the stage's group */
+    /* microbatches in the order of the copy's W: the next one, and the last one */
     uint32_t next_weight, last_weight;
     uint32_t newest; /* version of its weights */
 } Copy;
@@ -27,8 +27,8 @@ enum { NOBODY = UINT32_MAX };
 
 /* A stage's weights, all of its copies together. */
 typedef struct Weights {
-    uint32_t copies, arrivals; /* at REDUCE, of all copies and versions */
-    uint32_t newest;           /* version that is made */
+    uint32_t copies, arrivals; /* arrivals at REDUCE, of all copies and versions */
+    uint32_t newest;           /* the newest version made */
 } Weights;
 
 typedef struct Line {
@@ -49,7 +49,7 @@ static Visit *visit_of(const Line *line, uint32_t stage, uint32_t microbatch)
 
 static void append(Line *line, Instruction instruction) { line->instructions[line->count++] = instruction; }
 
-/* --- what the program says of its stages --- */
+/* --- collecting the stages of the program --- */
 
 static bool find_copies(Line *line, Arena *arena, Arena *scratch)
 {
@@ -75,7 +75,7 @@ static bool find_copies(Line *line, Arena *arena, Arena *scratch)
     return true;
 }
 
-/* A microbatch passes the copy that runs its F. */
+/* A microbatch uses the copy that runs its F. */
 static void note_forward(Line *line, Copy *copy, const Chunk *chunk, const Instruction *forward)
 {
     const StageCopies *copies = &line->result->copies[chunk->stage];
@@ -99,7 +99,7 @@ static void note_weight(Line *line, Copy *copy, const Chunk *chunk, const Instru
     copy->last_weight = number;
 }
 
-/* Every microbatch's copy of every stage, and turn for its W. */
+/* Notes for every microbatch its copy of every stage, and the order of its W. */
 static void note_passes(Line *line, uint32_t r)
 {
     const RankProgram *rank = &line->program->ranks[r];
@@ -116,7 +116,7 @@ static void note_passes(Line *line, uint32_t r)
         }
 }
 
-/* The line itself is in `scratch`. False: no memory. */
+/* `line` itself is in `scratch`. False: out of memory. */
 static bool survey(Line *line, Arena *arena, Arena *scratch)
 {
     const Program *program = line->program;
@@ -139,7 +139,7 @@ static bool survey(Line *line, Arena *arena, Arena *scratch)
 
 /* --- passes on the one rank --- */
 
-/* The pass of the one rank; false when it needs what is not there yet. */
+/* Adds a pass of the one rank; false if something that it needs is missing. */
 static bool add_pass(Line *line, Opcode opcode, uint32_t stage, uint32_t microbatch, uint32_t source_line)
 {
     Visit *visit = visit_of(line, stage, microbatch);
@@ -167,9 +167,8 @@ static void add_own(Line *line, Opcode opcode, uint32_t stage, uint32_t microbat
     add_pass(line, opcode, stage, microbatch, opcode == OP_FORWARD ? visit->forward_line : visit->weight_line);
 }
 
-/* The I of a microbatch, and every W whose turn it is then: each copy adds up its gradient in the order in which the
-   program does. The F of a forward-only program are followed by a backward, too, until program_forward_only takes it
-   away. */
+/* Adds the I of a microbatch, and every W whose turn it is then: each copy adds up its gradient in the order of the
+   program. The F of a forward-only program also get a backward, until program_forward_only removes it. */
 static void add_backward(Line *line, uint32_t stage, uint32_t microbatch)
 {
     const Visit *visit = visit_of(line, stage, microbatch);
@@ -201,9 +200,9 @@ static void synchronous(Line *line)
     }
 }
 
-/* --- asynchronous: what the ranks do, in turns, as far as each comes --- */
+/* --- asynchronous: the instructions of the ranks in turn, as far as each can run --- */
 
-/* The next instruction of a rank; false: not yet. */
+/* Adds the next instruction of a rank; false: it has to wait. */
 static bool add(Line *line, uint32_t rank, const Instruction *instruction)
 {
     const RankProgram *from = &line->program->ranks[rank];
@@ -218,7 +217,7 @@ static bool add(Line *line, uint32_t rank, const Instruction *instruction)
         Copy *copy = &line->copies[rank][instruction->chunk];
         if (weights->copies > 1 && weights->arrivals < weights->copies * (copy->newest + 1))
             return false;
-        if (weights->newest == copy->newest++) { /* the first copy to come here makes it */
+        if (weights->newest == copy->newest++) { /* the first copy that arrives makes the version */
             weights->newest++;
             Instruction renewal = instruction_blank(OP_RENEW, instruction->line);
             renewal.chunk = (uint8_t)chunk->stage;

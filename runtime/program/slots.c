@@ -5,19 +5,19 @@
 enum { SEND_SLACK = 2, CHUNK_ELSEWHERE = -1 };
 
 typedef struct FreeSlots {
-    uint16_t *slots; /* a stack: what was freed last is still in the cache */
+    uint16_t *slots; /* a stack: the slot that was freed last is still in the cache */
     uint32_t count;
 } FreeSlots;
 
 typedef struct Sent {
     uint16_t slot;
-    uint32_t passes; /* that had run when it was posted */
+    uint32_t passes; /* number of passes that had run when it was posted */
 } Sent;
 
-/* The versions of a chunk's weights. Their slots are the chunk's own: the sizes of stages differ. */
+/* The versions of a chunk's weights. Their slots belong to the chunk, because the sizes of stages differ. */
 typedef struct Versions {
     uint32_t *used;  /* [microbatches]: the version that each uses */
-    uint32_t *uses;  /* [last + 1]: the backward passes that still use it */
+    uint32_t *uses;  /* [last + 1]: number of backward passes that still use it */
     uint16_t *slots; /* [last + 1] */
     uint32_t newest, last;
     FreeSlots free;
@@ -37,7 +37,7 @@ typedef struct Allocator {
     Sent *sent; /* a queue of sends without a WAIT */
     uint32_t first_sent, sent_count;
     bool *receiving;          /* [message slot] */
-    uint32_t passes;          /* that have run */
+    uint32_t passes;          /* number of passes that have run */
     Instruction *next_second; /* room for the second halves of F&Bs */
 } Allocator;
 
@@ -76,8 +76,8 @@ static uint16_t take(Allocator *allocator, SlotClass class, uint32_t line)
     return oldest->slot;
 }
 
-/* The next version of the weights replaces the newest in its slot if no backward needs that any more. The last one goes
-   to the chunk's own slot, where the next step looks for it: no microbatch is under way then. */
+/* The next version of the weights replaces the newest one in its slot if no backward needs that any more. The last
+   one goes to the chunk's own slot, where the next step looks for it: no microbatch is in flight then. */
 static uint16_t renew(Allocator *allocator, const Instruction *instruction)
 {
     Versions *versions = &allocator->chunks[instruction->chunk].versions;
@@ -95,7 +95,7 @@ static uint16_t *held(const Allocator *allocator, const Instruction *instruction
     return &allocator->chunks[instruction->chunk].held[instruction->microbatch][operand->content];
 }
 
-/* What one stage makes for another, that one finds in the same slot if this rank has both. */
+/* What one stage computes for another one is in the same slot for both, if this rank has both. */
 static void hold(const Allocator *allocator, const Instruction *instruction, const Operand *operand, uint16_t slot)
 {
     const ChunkSlots *chunk = &allocator->chunks[instruction->chunk];
@@ -113,7 +113,8 @@ static bool exists(const Allocator *allocator, const Instruction *instruction, c
     return !neighbour || stage + (uint32_t)neighbour < allocator->program->stages; /* -1 wraps round */
 }
 
-/* --- an instruction finds what it reads, fills what it makes, frees what nothing needs after it --- */
+/* --- an instruction gets the slots that it reads, fills those that it writes, and frees those that nothing needs
+   after it --- */
 
 static void find(Allocator *allocator, Instruction *instruction)
 {
@@ -207,12 +208,14 @@ static bool open_chunks(Allocator *allocator, Arena *scratch)
         if (!(chunk->held = arena_array(scratch, microbatches, sizeof *chunk->held)))
             return false;
         for (uint32_t m = 0; m < microbatches; m++)
-            chunk->held[m][CONTENT_INPUT] = chunk->held[m][CONTENT_DOUTPUT] = SLOT_NONE; /* of the first, last stage */
+            chunk->held[m][CONTENT_INPUT] = chunk->held[m][CONTENT_DOUTPUT] = SLOT_NONE; /* of the first and the last
+                                                                                            stage */
     }
     return allocator->chunks;
 }
 
-/* Which version each microbatch uses: the one that its pipe says, else the newest when its F runs. */
+/* Counts the uses of each version. A microbatch uses the version that its pipe names, else the newest when its F
+   runs. */
 static void count_uses(Allocator *allocator, const Instruction *instructions, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -262,7 +265,7 @@ static bool open_allocator(Allocator *allocator, const Instruction *instructions
     allocator->next_second = arena_array(arena, seconds, sizeof *allocator->next_second);
     allocator->sent = arena_array(scratch, messages, sizeof *allocator->sent);
     allocator->receiving = arena_array(scratch, (size_t)count + seconds, sizeof *allocator->receiving);
-    for (int class = 0; class < SLOT_WEIGHTS; class ++) /* an F&B takes two of a class at most */
+    for (int class = 0; class < SLOT_WEIGHTS; class ++) /* an F&B takes at most two of a class */
         if (!(allocator->free[class].slots = arena_array(scratch, (size_t)count + seconds, sizeof(uint16_t))))
             return false;
     return rank->instructions && allocator->next_second && allocator->sent && allocator->receiving &&
@@ -272,7 +275,7 @@ static bool open_allocator(Allocator *allocator, const Instruction *instructions
 
 /* --- the run --- */
 
-/* The halves of an F&B run at once: neither frees anything before both have run. */
+/* The halves of an F&B run at once: neither frees a slot before both have run. */
 static void assign(Allocator *allocator, Instruction instruction)
 {
     find(allocator, &instruction);
@@ -289,7 +292,7 @@ static void assign(Allocator *allocator, Instruction instruction)
         release(allocator, half);
 }
 
-/* Where the sums of the gradients and the updates of a synchronous step begin, or END. */
+/* The first of the instructions that sum gradients and update weights in a synchronous step, or END. */
 static uint32_t closing(const Instruction *instructions, uint32_t count)
 {
     while (count && !opcode_is_ordered(instructions[count - 1].opcode))

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* What verify checks before the run. All memory that it takes is bounded by what the program really contains: a count
-   that the chunks or instructions do not justify is refused first. */
+/* The static checks of the verifier. Their memory is bounded by what the program really contains: a count that the
+   chunks or instructions do not justify is refused first. */
 
 #define refuse(verifier, ...) error_set((verifier)->error, STATUS_BAD_INPUT, __VA_ARGS__)
 
@@ -99,7 +99,7 @@ static Status place_stages(Verifier *verifier)
     return STATUS_OK;
 }
 
-/* How many chunks are copies of a stage, over all pipes. */
+/* The number of chunks that are copies of a stage, over all pipes. */
 static uint32_t count_copies(const Verifier *verifier, uint32_t stage)
 {
     uint32_t copies = 0;
@@ -108,7 +108,8 @@ static uint32_t count_copies(const Verifier *verifier, uint32_t stage)
     return copies;
 }
 
-/* Every stage with several copies has one group, in stage order: its copies in the order of pipes, then ranks. */
+/* Checks that every stage with several copies has one group, in stage order, with its copies in the order of pipes,
+   then ranks. */
 static Status check_groups(Verifier *verifier)
 {
     const Program *program = verifier->program;
@@ -154,7 +155,7 @@ static Status check_groups(Verifier *verifier)
 
 /* --- stages with several copies in a pipe --- */
 
-/* Room for the homes of all microbatches of such stages; *replicated says whether there are any. */
+/* Makes room for the homes of all microbatches of such stages; *replicated: whether there are any. */
 static Status make_homes(Verifier *verifier, bool *replicated)
 {
     const Program *program = verifier->program;
@@ -183,7 +184,7 @@ static Status make_homes(Verifier *verifier, bool *replicated)
 
 enum { NOWHERE = 0xffff };
 
-/* A microbatch passes the copy that runs its F. */
+/* A microbatch uses the copy that runs its F. */
 static Status find_homes(Verifier *verifier)
 {
     const Program *program = verifier->program;
@@ -194,7 +195,7 @@ static Status find_homes(Verifier *verifier)
         for (uint32_t i = 0; i < rank->instruction_count; i++) {
             const Instruction *forward = &rank->instructions[i];
             if (!opcode_is_forward(forward->opcode) || forward->chunk >= rank->chunk_count)
-                continue; /* the run sees to it */
+                continue; /* the run checks it */
             const Chunk *chunk = &rank->chunks[forward->chunk];
             const Place *place = verifier_place(verifier, chunk->pipe, chunk->stage);
             if (!place->homes || forward->microbatch >= program->pipes[chunk->pipe].microbatches)

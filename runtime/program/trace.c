@@ -31,7 +31,7 @@ static const char *category_of(uint8_t opcode)
     }
 }
 
-/* What the compiler calls it in an order; NULL: it stands in none. */
+/* The letters of the opcode in an order of the compiler; NULL: it is in none. */
 static const char *letters_of(uint8_t opcode)
 {
     switch (opcode) {
@@ -52,7 +52,7 @@ static const char *letters_of(uint8_t opcode)
 
 static bool is_receive(uint8_t opcode) { return opcode == OP_RECEIVE_FORWARD || opcode == OP_RECEIVE_BACKWARD; }
 
-/* A step of a rank on its way into the stream. */
+/* A step of a rank while it is written. */
 typedef struct Writer {
     const Program *program;
     const RankProgram *own;
@@ -61,11 +61,11 @@ typedef struct Writer {
     uint32_t rank;
     uint64_t step, first_step;
     const Instruction **posted; /* [message slot]: the message that was posted last */
-    bool *unread;               /* [message slot]: it was received, and no pass has read it yet */
+    bool *unread;               /* [message slot]: received, but not read by a pass yet */
     TraceSpan *made;            /* [message slot]: the event of the pass that filled it */
     uint32_t held;              /* activations, from F to the end of B or W */
-    uint32_t *renewals;         /* [chunk]: how many U it has had */
-    uint32_t *versions;         /* [weights slot]: which it holds */
+    uint32_t *renewals;         /* [chunk]: number of U so far */
+    uint32_t *versions;         /* [weights slot]: the version in it */
 } Writer;
 
 static const char *pass_text(const Writer *writer, const Instruction *instruction, char text[PASS_BYTES])
@@ -80,7 +80,7 @@ static const char *pass_text(const Writer *writer, const Instruction *instructio
     return text;
 }
 
-/* Of the weights: the one that a pass reads or U makes; two of an F&B. */
+/* Writes the version of the weights that a pass reads or U makes; two versions for an F&B. */
 static void put_version(const Writer *writer, const Instruction *instruction)
 {
     const uint32_t *versions = writer->versions;
@@ -95,7 +95,7 @@ static void put_version(const Writer *writer, const Instruction *instruction)
         fprintf(writer->stream, ",\"version\":%u", versions[instruction->weights]);
 }
 
-/* A pass as 3F5, an F&B as 3F5&7B2, a message as 3SEND_F5; false for what the compiler has no name for. */
+/* A pass as 3F5, an F&B as 3F5&7B2, a message as 3SEND_F5; false if the compiler has no name for it. */
 static bool pass_name(const Writer *writer, const Instruction *instruction, char name[NAME_BYTES])
 {
     char first[PASS_BYTES], second[PASS_BYTES];
@@ -110,8 +110,7 @@ static bool pass_name(const Writer *writer, const Instruction *instruction, char
     return true;
 }
 
-/* A slice has the name of its pass or message; a wait, that of the message it
-   waits for. */
+/* Writes an event with the name of its pass or message; a wait has the name of the message that it waits for. */
 static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
 {
     const Instruction *instruction = &writer->own->instructions[i];
@@ -134,8 +133,9 @@ static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
     fputs("}}", writer->stream);
 }
 
-/* An end of an arrow belongs to the event around its time: the last nanosecond of the pass that makes the message, the
-   first of the pass that needs it. Both ends number it by step, direction and the pass that makes it. */
+/* An end of an arrow belongs to the event around its time: the last nanosecond of the pass that computes the
+   message, or the first of the pass that needs it. Both ends number the arrow by step, direction and the pass that
+   computes it. */
 static void put_arrow(const Writer *writer, const Instruction *message, TraceSpan span)
 {
     const Chunk *chunk = &writer->own->chunks[message->chunk];
@@ -152,7 +152,7 @@ static void put_arrow(const Writer *writer, const Instruction *message, TraceSpa
             forward ? "activation" : "gradient", head ? "f\",\"bp\":\"e" : "s", id, writer->rank, time);
 }
 
-/* A step of the counter where the pass begins or ends to hold something. */
+/* Writes the counter when the pass begins or stops to hold something. */
 static void put_held(Writer *writer, const Instruction *pass, TraceSpan span)
 {
     const bool begins = pass->opcode == OP_FORWARD || pass->opcode == OP_OVERLAP;

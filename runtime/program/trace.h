@@ -4,16 +4,15 @@
 /* The one form of a trace, modelled (dpc --emit=trace) or measured (dprun --trace): a JSON object of Chrome trace
    events.
 
-   A process a rank (pid), with a thread for each lane: 0 compute, 1 communication, 2 waits. Each instruction is an
-   event of phase X and of category compute, message, wait or update (in the lane of compute: what follows the last
-   pass). An F&B is one event. The name of an event is its `pass` or `message` below, of a
-   wait `wait 4RECV_F5`; what follows the last pass has the disassembler's text. `ts` and `dur` are microseconds. `args`
-   say
+   One process per rank (pid), with a thread for each lane: 0 compute, 1 communication, 2 waits. Each instruction is an
+   event of phase X and of category compute, message, wait or update (what follows the last pass, in the lane of
+   compute). An F&B is one event. The name of an event is its `pass` or `message` below; of a wait `wait 4RECV_F5`;
+   of what follows the last pass the disassembler's text. `ts` and `dur` are in microseconds. `args` has
 
      step         from 1
      instruction  its number in prog.bin
      line         of the source; 0: none
-     pass         compute: what the compiler's CSV calls it, 3F5 or p1:3F5, and 3F5&7B2 for an F&B; 3U1 is the first U
+     pass         compute: the name in the compiler's CSV, 3F5 or p1:3F5, and 3F5&7B2 for an F&B; 3U1 is the first U
                   of stage 3 in the step
      halves       an F&B whose halves can be told apart: the microseconds that its F took of it, then its B or I. Run in
                   turn, the F comes first; where a CPU runs them component by component, each has the sum of its own
@@ -24,9 +23,8 @@
    From the pass that makes a message to the pass that needs it there is an arrow (phases s and f) whose `id` both ends
    derive. A counter of each rank, `activations` (phase C, category memory), has in `held` of its `args` how many it
    holds from then on: from F to the end of B or W. `otherData` has schedule, source, ranks, stages, microbatches (of
-   each pipe); `unit`, the seconds that a modelled or simulated trace shows for a unit of its costs, 0 where passes
-   computed; `message_bytes`, 0 where that is not known; and `processors`, how many all ranks could share, 0 where that
-   is not known or it is not they that compute. */
+   each pipe); `unit`, the seconds of one unit of the costs in a modelled or simulated trace, 0 if passes computed;
+   `message_bytes`, 0 if unknown; and `processors`, the number that all ranks shared, 0 if unknown or on a GPU. */
 
 #include "runtime/program/program.h"
 
@@ -35,17 +33,17 @@ typedef enum TraceLane { LANE_COMPUTE, LANE_COMMUNICATION, LANE_WAITS, TRACE_LAN
 extern const char *const trace_lane_names[TRACE_LANES];
 TraceLane trace_lane(uint8_t opcode);
 
-/* When an instruction ran, in microseconds. */
+/* The times of an instruction, in microseconds. */
 typedef struct TraceSpan {
     double start, end;
-    double middle; /* of an F&B: to here its F, from here on its B or I; 0: they cannot be told apart */
+    double middle; /* of an F&B: the end of its F and the start of its B or I; 0: unknown */
 } TraceSpan;
 
 void trace_begin(const Program *program, double unit, double message_bytes, uint32_t processors, FILE *stream);
-/* The names of a rank's process and threads: once, before its steps. Ranks follow each other in their order. */
+/* Writes the names of a rank's process and threads: once, before its steps, rank after rank. */
 void trace_rank(uint32_t rank, FILE *stream);
-/* A step of the rank: [instruction_count] spans. `first_step` is the first of the whole trace. False when there is no
-   memory. */
+/* Writes a step of the rank: [instruction_count] spans. `first_step` is the first one of the whole trace. False: out
+   of memory. */
 bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t first_step, const TraceSpan *spans,
                 FILE *stream);
 void trace_end(FILE *stream);

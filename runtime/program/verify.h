@@ -1,13 +1,13 @@
 #ifndef PROGRAM_VERIFY_H
 #define PROGRAM_VERIFY_H
 
-/* The state of a verification, shared by structure.c (the static part), verify.c (the run) and deadlock.c (what to say
-   when it gets stuck). */
+/* The state of a verification, shared by structure.c (static checks), verify.c (the run) and deadlock.c (explanation
+   of a deadlock). */
 
 #include "runtime/program/deadlock.h"
 #include "runtime/program/operands.h"
 
-/* What a slot holds, in one word: its state, a LabelKind, pipe, stage and microbatch. */
+/* The content of a slot in one word: its state, a LabelKind, pipe, stage and microbatch. */
 enum {
     LABEL_STAGE_SHIFT = 20,
     LABEL_PIPE_SHIFT = LABEL_STAGE_SHIFT + 16,
@@ -18,7 +18,7 @@ _Static_assert(PROGRAM_MICROBATCHES_MAX <= 1 << LABEL_STAGE_SHIFT, "a microbatch
 _Static_assert(PROGRAM_STAGES_MAX <= 1 << 16, "a stage fits into a label");
 _Static_assert(PROGRAM_PIPES_MAX <= 1 << 6, "a pipe fits into a label");
 
-#define SLOT_UNUSED ((uint64_t)0) /* not yet touched: free */
+#define SLOT_UNUSED ((uint64_t)0) /* free, and not used so far */
 #define SLOT_FREE ((uint64_t)1)
 #define SLOT_FULL ((uint64_t)1 << SLOT_STATE_SHIFT)
 #define SLOT_SENDING ((uint64_t)2 << SLOT_STATE_SHIFT)
@@ -29,45 +29,46 @@ enum { PASS_F = 1, PASS_I = 2, PASS_W = 4 };
 enum { GROUP_NONE = 0xffff, CHUNK_NONE = 0xffff };
 
 typedef struct ChunkState {
-    uint64_t label;  /* pipe and stage at their places in a label */
-    uint8_t *passes; /* [microbatches], of PASS_; the copies of a stage in one pipe share it */
-    /* [microbatches]: the rank whose copy of the stage a microbatch passes; NULL: there is one copy */
+    uint64_t label;  /* pipe and stage, shifted as in a label */
+    uint8_t *passes; /* [microbatches], bits PASS_; the copies of a stage in one pipe share it */
+    /* [microbatches]: the rank of the copy that a microbatch uses; NULL: there is one copy */
     const uint16_t *homes;
     uint32_t microbatches; /* of the pipe, */
-    uint32_t own;          /* and those of them that pass this copy */
-    uint32_t completed;    /* microbatches whose B or W has run (forward-only: whose F) */
+    uint32_t own;          /* those of them that use this copy */
+    uint32_t completed;    /* number of microbatches whose B or W has run (forward-only: whose F) */
     uint16_t pipe, stage;
     uint16_t group;
     bool reduced, updated;
-    uint32_t reductions; /* how many REDUCE it has arrived at */
+    uint32_t reductions; /* number of REDUCEs that it has reached */
     /* of an asynchronous program */
-    uint32_t newest;        /* version of its weights: how many U it has had */
-    uint32_t gathered;      /* microbatches whose gradients no U has taken; once reduced, those of all copies */
-    uint32_t *versions;     /* [microbatches]: that its F has used */
+    uint32_t newest;        /* version of its weights: the number of U so far */
+    uint32_t gathered;      /* number of microbatches whose gradients no U has used; once reduced, those of all
+                               copies */
+    uint32_t *versions;     /* [microbatches]: the version that the F used */
     const uint32_t *wanted; /* Pipe.versions */
 } ChunkState;
 
 /* A slot of the class WEIGHTS. */
 typedef struct WeightSlot {
     uint32_t version;
-    uint32_t readers; /* microbatches that have had their F on it and not their B or I */
-    uint16_t chunk;   /* CHUNK_NONE: not yet anybody's */
+    uint32_t readers; /* microbatches whose F has used it and whose B or I has not run */
+    uint16_t chunk;   /* CHUNK_NONE: it belongs to no chunk yet */
 } WeightSlot;
 
 typedef struct RankState {
     const RankProgram *program;
-    uint32_t next; /* the instruction that it is at */
+    uint32_t next; /* index of the current instruction */
     bool blocked, ended, normed;
     ChunkState *chunks;
     uint64_t *slots[SLOT_WEIGHTS];
     WeightSlot *weights;            /* [slots of their class] */
-    uint32_t used[SLOT_CLASSES];    /* how many have been touched */
-    uint32_t occupied;              /* slots that hold something or are in flight */
+    uint32_t used[SLOT_CLASSES];    /* number of slots used so far */
+    uint32_t occupied;              /* number of slots that hold something or are in flight */
     uint32_t held, peak;            /* activations */
-    uint64_t labels[SLOT_OPERANDS]; /* of the instruction that it is at, where it has such a slot */
+    uint64_t labels[SLOT_OPERANDS]; /* of the current instruction's slots */
 } RankState;
 
-/* Where one stage of one pipe is. */
+/* The rank of one stage of one pipe. */
 typedef struct Place {
     uint16_t rank; /* of its first copy */
     uint8_t chunk;
@@ -76,7 +77,7 @@ typedef struct Place {
     uint8_t *passes;
 } Place;
 
-/* A message from one rank to another that is sent and not yet received. */
+/* A message that was sent from one rank to another and not received yet. */
 typedef struct Link {
     uint32_t to;
     uint64_t label; /* 0: there is none */
@@ -96,22 +97,23 @@ typedef struct Verifier {
     uint32_t runnable_count;
 } Verifier;
 
-/* Checks all that can be seen without running and makes the state of the start. */
+/* Checks everything that can be checked without running, and makes the initial state. */
 Status verifier_prepare(Verifier *verifier);
 
-/* Why nobody can go on, with the arena's memory and in words. STATUS_BAD_INPUT, or STATUS_RUN_FAILED without memory. */
+/* Explains why no rank can continue; the arena owns the result. STATUS_BAD_INPUT, or STATUS_RUN_FAILED if out of
+   memory. */
 Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock);
-/* Whether the program passes its verification where each rank's next message to another is buffered. */
+/* Whether the program passes its verification if one message from each rank to each other rank is buffered. */
 bool verifier_runs_buffered(const Program *program);
 
-/* What a slot operand of the instruction holds, which has a content: a slot's word without its state. */
+/* The content of a slot operand of the instruction that has one: a slot's word without its state. */
 uint64_t verifier_label(const ChunkState *chunk, const Instruction *instruction, const Operand *operand);
 
 /* The slot operand of a SEND or RECEIVE; NULL for any other instruction. */
 const Operand *verifier_message(const Instruction *instruction);
 
-/* "rank 1, instruction 12 `F m3 x2 y- c1 t4` (dualpipe.dps:17)" of the instruction at `index`. Returns what snprintf
-   returns. */
+/* "rank 1, instruction 12 `F m3 x2 y- c1 t4` (dualpipe.dps:17)" for the instruction at `index`. Returns the result
+   of snprintf. */
 int verifier_place_text(const Program *program, uint32_t rank, uint32_t index, char *text, size_t size);
 
 static inline const Place *verifier_place(const Verifier *verifier, uint32_t pipe, uint32_t stage)
