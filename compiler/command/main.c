@@ -11,7 +11,6 @@
 #include "compiler/measured/kineto_profile.h"
 #include "compiler/output/dump.h"
 #include "compiler/output/emit.h"
-#include "compiler/output/explain.h"
 #include "compiler/output/terminal.h"
 #include "compiler/placement/balance_command.h"
 #include "compiler/tree/parse.h"
@@ -94,33 +93,13 @@ static Status show(const Compilation *c, Form form)
     return STATUS_OK;
 }
 
-static Picture picture_of(const Job *job)
+static Emission emission_of(const Job *job)
 {
-    const Compilation *c = &job->compilation;
-    return (Picture){.source = c->source,
-                     .schedule = &c->schedule,
-                     .table = &c->table,
-                     .times = &job->times,
-                     .gap = job->gap,
-                     .program = c->program};
-}
-
-static void emit(const Job *job, EmitKind kind, FILE *stream)
-{
-    const Compilation *c = &job->compilation;
-    const Picture picture = picture_of(job);
-    switch (kind) {
-    case EMIT_CSV:
-    case EMIT_COMMS: emit_csv(&c->schedule, kind == EMIT_COMMS, stream); break;
-    case EMIT_ASM: program_disassemble(c->program, stream); break;
-    case EMIT_OVERLAP: emit_overlap(c, stream); break;
-    case EMIT_SVG: emit_svg(&picture, NULL, (uint32_t)job->options.width, c->arena, stream); break;
-    case EMIT_HTML: emit_html(&picture, NULL, c->arena, stream); break;
-    case EMIT_TRACE: emit_trace(&picture, c->arena, stream); break;
-    case EMIT_EXPLAIN: explain(c, &job->times, stream); break;
-    case EMIT_TEXT: emit_text(&picture, terminal_of(stream, (uint32_t)job->options.width), c->arena, stream); break;
-    default: emit_stats(&picture, &job->options.memory, c->arena, stream); break;
-    }
+    return (Emission){.compilation = &job->compilation,
+                      .times = &job->times,
+                      .gap = job->gap,
+                      .memory = &job->options.memory,
+                      .svg_width = (uint32_t)job->options.width};
 }
 
 static Status write_program(const Program *program, const char *path, Error *error)
@@ -153,7 +132,9 @@ static Status write_outputs(const Job *job, Error *error)
     for (int i = 0; i < options->emit_count; i++) {
         OutputFile file;
         TRY(file_begin(options->emit[i].file, &file, error));
-        emit(job, options->emit[i].kind, file.stream);
+        Emission emission = emission_of(job);
+        emission.terminal = terminal_of(file.stream, (uint32_t)options->width);
+        emit(&emission, options->emit[i].kind, file.stream);
         TRY(file_finish(&file, error));
     }
     if (!options->output && !options->emit_count && !options->dumps)
@@ -233,7 +214,8 @@ static Status write_comparison(const Job *job, const Comparison *comparison, Err
     Schedule names[2] = {c->schedule, c->schedule};
     names[0].name = arena_format(c->arena, "%s, predicted", c->schedule.name);
     names[1].name = arena_format(c->arena, "%s, measured (step %u)", c->schedule.name, comparison->step);
-    Picture pictures[2] = {picture_of(job), picture_of(job)};
+    const Emission emission = emission_of(job);
+    Picture pictures[2] = {emission_picture(&emission), emission_picture(&emission)};
     for (int i = 0; i < 2; i++)
         pictures[i].schedule = &names[i];
     pictures[0].times = &comparison->predicted;

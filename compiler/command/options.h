@@ -5,22 +5,9 @@
 
 #include "compiler/command/sweep.h"
 #include "compiler/lower/memory.h"
+#include "compiler/output/emit.h"
 #include "compiler/schedule/timeline.h"
 #include "runtime/base/status.h"
-
-typedef enum EmitKind {
-    EMIT_CSV,
-    EMIT_COMMS,
-    EMIT_ASM,
-    EMIT_STATS,
-    EMIT_SVG,
-    EMIT_HTML,
-    EMIT_TEXT,
-    EMIT_TRACE,
-    EMIT_EXPLAIN,
-    EMIT_OVERLAP,
-    EMIT_KINDS
-} EmitKind;
 
 /* An intermediate form of the program, in the order of the passes. */
 typedef enum DumpForm {

@@ -97,11 +97,11 @@ static Status attempt_ranks(Attempt *attempt, const Trial *trial, int64_t ranks,
 
 static TrialSizes sizes_with(const Trial *trial, int64_t ranks, Arena *arena)
 {
-    Arena scratch = {.exhausted = arena->exhausted};
+    Arena *const scratch = arena_scratch(arena);
     Attempt attempt = {.places_only = true};
     Error ignored;
-    attempt_ranks(&attempt, trial, ranks, &scratch, &ignored);
-    arena_free(&scratch);
+    attempt_ranks(&attempt, trial, ranks, scratch, &ignored);
+    arena_free(scratch);
     return attempt.sizes;
 }
 
@@ -244,7 +244,7 @@ static Status fill_row(const Trial *trial, Arena *scratch, Arena *arena, Compare
 Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error)
 {
     jmp_buf exhausted;
-    Arena scratch = {.exhausted = &exhausted};
+    Arena scratch = {.exhausted = &exhausted, .functions = arena->functions};
     volatile Status status = STATUS_RUN_FAILED;
     *row = (CompareRow){.path = trial->source->path, .name = trial->source->path};
     if (setjmp(exhausted) == 0)

@@ -99,17 +99,16 @@ static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *sourc
 {
     RankProgram *rank = &program->ranks[r];
     const Order *order = &schedule->orders[r];
-    Arena scratch = {0};
+    Arena *const scratch = arena_scratch(arena);
     rank->chunk_count = schedule->chunk_counts[r];
     rank->chunks = arena_array(arena, rank->chunk_count, sizeof *rank->chunks);
     for (uint32_t c = 0; c < rank->chunk_count; c++)
         rank->chunks[c] = (Chunk){schedule->chunks[r][c].pipe, schedule->chunks[r][c].stage};
     const size_t most = 2 * ((size_t)order->count + rank->chunk_count + 1);
-    Instruction *instructions = arena_array(&scratch, most, sizeof *instructions);
-    const bool good = instructions &&
-                      slots_assign(program, rank, instructions,
+    Instruction *instructions = arena_array(scratch, most, sizeof *instructions);
+    const bool good = slots_assign(program, rank, instructions,
                                    lower_order(schedule, r, source, program, instructions, instructions + most), arena);
-    arena_free(&scratch);
+    arena_free(scratch);
     if (!good)
         longjmp(*arena->exhausted, 1);
     const SlotClass class = slots_exceeded(rank);

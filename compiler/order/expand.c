@@ -295,7 +295,7 @@ static void note_slot(Expander *x, int64_t slot, uint32_t from)
 static bool serve_in_slots(Expander *x)
 {
     const uint32_t count = x->request_count;
-    SlotKey *keys = arena_array(&x->scratch, count, sizeof *keys);
+    SlotKey *keys = arena_array(x->scratch, count, sizeof *keys);
     uint32_t slotted = 0, fill = count; /* requests without a slot are stored from the end of the array backwards */
     for (uint32_t i = 0; i < count; i++)
         if (x->requests[i].has_slot)
@@ -313,7 +313,7 @@ static bool serve_in_slots(Expander *x)
         }
         keys[--fill].index = i;
     }
-    slots_sort(keys, arena_array(&x->scratch, slotted, sizeof *keys), slotted);
+    slots_sort(keys, arena_array(x->scratch, slotted, sizeof *keys), slotted);
     const SlotKey *next = keys + slotted, *const last = keys + count;
     int64_t slot = slotted ? keys[0].slot : 0; /* the first slot that may be free */
     uint32_t from = 0;
@@ -409,7 +409,7 @@ static bool run_steps(Expander *x)
 
 bool expand_requests(Expander *x)
 {
-    x->requests = arena_array(&x->scratch, x->most, sizeof *x->requests);
+    x->requests = arena_array(x->scratch, x->most, sizeof *x->requests);
     return run_steps(x);
 }
 
@@ -432,12 +432,12 @@ static void expand_rank(Expander *x, uint32_t rank)
         together += x->chunks[c].own;
         x->updates_max += x->chunks[c].shared ? all_written : x->chunks[c].own;
     }
-    arena_free(&x->scratch);
-    weight_queue_open(&x->weights, &x->scratch, chunk_count, written);
+    arena_free(x->scratch);
+    weight_queue_open(&x->weights, x->scratch, chunk_count, written);
     x->rank = rank;
     x->passes_max = 3 * together;
     x->most = x->passes_max + x->updates_max + 1; /* one more than allowed, to refuse it */
-    x->actions = arena_array(&x->scratch, x->most, sizeof *x->actions);
+    x->actions = arena_array(x->scratch, x->most, sizeof *x->actions);
     x->requests = NULL;
     x->work_max = 64 * x->passes_max + 100000;
     x->count = 0;
@@ -463,7 +463,7 @@ static Expander *expander_new(const Ast *ast, const Parameters *parameters, Aren
                     .schedule = schedule,
                     .values = values_new(ast, arena),
                     .errors = {.arena = arena},
-                    .scratch = {.exhausted = arena->exhausted},
+                    .scratch = arena_scratch(arena),
                     .sought = POSITION_NONE};
     return values_for_all(ast, parameters, x->values, &fault) ? x : NULL;
 }
@@ -483,7 +483,7 @@ static const char *place_of(const Origin *origin, uint32_t rank, uint32_t positi
     Expander *x = expander_new(from->ast, from->parameters, from->arena, from->schedule);
     x->sought = position;
     expand_rank(x, rank);
-    arena_free(&x->scratch);
+    arena_free(x->scratch);
     return x->found;
 }
 
@@ -504,7 +504,7 @@ bool expand(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnost
         schedule->shared_slots = arena_array(arena, schedule->ranks, sizeof *schedule->shared_slots);
     for (uint32_t rank = 0; rank < schedule->ranks && !x->ran_away; rank++)
         expand_rank(x, rank);
-    arena_free(&x->scratch);
+    arena_free(x->scratch);
     rank_errors_report(&x->errors, diagnostics);
     return !x->errors.first;
 }

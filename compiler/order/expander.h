@@ -38,7 +38,7 @@ typedef struct Expander {
     int64_t *values;
     RankErrors errors;
     /* of the current rank */
-    Arena scratch;
+    Arena *scratch;
     uint32_t rank;
     ChunkState chunks[PROGRAM_CHUNKS_MAX];
     WeightQueue weights;

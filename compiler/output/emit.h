@@ -10,6 +10,34 @@
 
 #include <stdio.h>
 
+/* What --emit writes. */
+typedef enum EmitKind {
+    EMIT_CSV,
+    EMIT_COMMS,
+    EMIT_ASM,
+    EMIT_STATS,
+    EMIT_SVG,
+    EMIT_HTML,
+    EMIT_TEXT,
+    EMIT_TRACE,
+    EMIT_EXPLAIN,
+    EMIT_OVERLAP,
+    EMIT_KINDS
+} EmitKind;
+
+/* A compilation that came to its end, with what its forms need besides. */
+typedef struct Emission {
+    const Compilation *compilation; /* its arena gives working memory */
+    const Timeline *times;
+    Gap gap;              /* of their makespan */
+    const Memory *memory; /* sizes of slots */
+    uint32_t svg_width;   /* in pixels; 0: as wide as its numbers need */
+    Terminal terminal;    /* of EMIT_TEXT */
+} Emission;
+
+Picture emission_picture(const Emission *emission);
+void emit(const Emission *emission, EmitKind kind, FILE *stream);
+
 /* The order in the text form of torch.distributed.pipelining (see csv.h), without or with its messages. */
 void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
 

@@ -174,14 +174,14 @@ void search_order(Schedule *schedule, const SearchTask *task, const SearchContro
                   SearchProgress *found)
 {
     static const SearchControl none = {.stop = NULL};
-    Arena scratch = {.exhausted = arena->exhausted};
+    Arena *const scratch = arena_scratch(arena);
     SearchProblem problem;
-    search_problem_make(schedule, task, &scratch, &problem);
+    search_problem_make(schedule, task, scratch, &problem);
     Searcher searcher = {.problem = &problem, .control = control ? control : &none};
-    open_searcher(&searcher, &problem, schedule, task, &scratch);
+    open_searcher(&searcher, &problem, schedule, task, scratch);
     find(&searcher);
     search_order_write(&problem, &searcher.best, span, arena, schedule);
     if (found)
         report(&searcher, found);
-    arena_free(&scratch);
+    arena_free(scratch);
 }

@@ -377,20 +377,20 @@ SeedResult seed_make(SeedMaker *maker, uint32_t number, SearchOrder *order)
 {
     static const Stagger staggers[] = {{2, false}, {2, true}, {3, true}, {4, true}, {4, false}};
     enum { STAGGERS = sizeof staggers / sizeof *staggers };
-    Arena scratch = {.exhausted = maker->arena->exhausted};
+    Arena *const scratch = arena_scratch(maker->arena);
     bool made = true;
     if (number < STAGGERS)
-        make_staggered(maker, &staggers[number], order, &scratch);
+        make_staggered(maker, &staggers[number], order, scratch);
     else if (number == STAGGERS)
-        made = make_greedy(maker, order, &scratch);
+        made = make_greedy(maker, order, scratch);
     else if (number == STAGGERS + 1)
-        make_wave(maker, order, &scratch);
+        make_wave(maker, order, scratch);
     else if (number - STAGGERS - 2 < maker->block_count)
-        made = make_block(maker, &maker->blocks[number - STAGGERS - 2], order, &scratch);
+        made = make_block(maker, &maker->blocks[number - STAGGERS - 2], order, scratch);
     else
         return SEED_NONE;
     for (uint32_t r = 0; made && r < maker->problem->rank_count; r++)
         made = fits(maker, &maker->problem->ranks[r], order);
-    arena_free(&scratch);
+    arena_free(scratch);
     return made ? SEED_MADE : SEED_UNFIT;
 }

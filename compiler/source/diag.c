@@ -214,12 +214,17 @@ static void print_line(const Source *source, Span span, FILE *stream)
     putc('\n', stream);
 }
 
+static void put_line(const char *text, FILE *stream)
+{
+    text_print(text, strlen(text), stream);
+    putc('\n', stream);
+}
+
 static void print_entry(const Source *source, Span span, const char *what, const char *text, FILE *stream)
 {
     text_print(source->path, strlen(source->path), stream);
     fprintf(stream, ":%u:%u: %s: ", source_line(source, span.begin), source_column(source, span.begin), what);
-    text_print(text, strlen(text), stream);
-    putc('\n', stream);
+    put_line(text, stream);
     print_line(source, span, stream);
 }
 
@@ -231,28 +236,55 @@ static int by_place(const void *left, const void *right)
     return *a < *b ? -1 : 1;
 }
 
-void diag_print(const Diagnostics *diagnostics, FILE *stream)
+static uint32_t count_entries(const Diagnostics *diagnostics)
+{
+    uint32_t count = diagnostics->shown + (diagnostics->more > 0);
+    for (uint32_t i = 0; i < diagnostics->shown; i++)
+        for (const Remark *remark = diagnostics->reports[i].remarks; remark; remark = remark->next)
+            count++;
+    return count;
+}
+
+static const char *error_text(const Diagnostics *diagnostics, const Report *report)
+{
+    if (!report->again)
+        return report->text;
+    return arena_format(diagnostics->arena, "%s (and %llu more like this)", report->text,
+                        (unsigned long long)report->again);
+}
+
+const DiagEntry *diag_entries(const Diagnostics *diagnostics, uint32_t *count)
 {
     const Report *sorted[ERRORS_SHOWN];
+    DiagEntry *const entries = arena_array(diagnostics->arena, *count = count_entries(diagnostics), sizeof *entries);
+    DiagEntry *next = entries;
     for (uint32_t i = 0; i < diagnostics->shown; i++)
         sorted[i] = &diagnostics->reports[i];
     qsort(sorted, diagnostics->shown, sizeof *sorted, by_place);
     for (uint32_t i = 0; i < diagnostics->shown; i++) {
-        const char *text = sorted[i]->text;
-        if (sorted[i]->again)
-            text = arena_format(diagnostics->arena, "%s (and %llu more like this)", text,
-                                (unsigned long long)sorted[i]->again);
-        print_entry(diagnostics->source, sorted[i]->span, "error", text, stream);
-        for (const Remark *remark = sorted[i]->remarks; remark; remark = remark->next) {
-            if (remark->is_note) {
-                print_entry(diagnostics->source, remark->span, "note", remark->text, stream);
-                continue;
-            }
-            fputs("  help: ", stream);
-            text_print(remark->text, strlen(remark->text), stream);
-            putc('\n', stream);
-        }
+        *next++ = (DiagEntry){DIAG_ERROR, sorted[i]->span, error_text(diagnostics, sorted[i])};
+        for (const Remark *remark = sorted[i]->remarks; remark; remark = remark->next)
+            *next++ = (DiagEntry){remark->is_note ? DIAG_NOTE : DIAG_HELP, remark->span, remark->text};
     }
     if (diagnostics->more)
-        fprintf(stream, "%s: and %llu more errors\n", diagnostics->source->path, (unsigned long long)diagnostics->more);
+        *next = (DiagEntry){
+            .severity = DIAG_MORE,
+            .text = arena_format(diagnostics->arena, "and %llu more errors", (unsigned long long)diagnostics->more)};
+    return entries;
+}
+
+void diag_print(const Diagnostics *diagnostics, FILE *stream)
+{
+    uint32_t count;
+    const DiagEntry *const entries = diag_entries(diagnostics, &count);
+    for (const DiagEntry *entry = entries; entry < entries + count; entry++)
+        switch (entry->severity) {
+        case DIAG_ERROR: print_entry(diagnostics->source, entry->span, "error", entry->text, stream); break;
+        case DIAG_NOTE: print_entry(diagnostics->source, entry->span, "note", entry->text, stream); break;
+        case DIAG_HELP:
+            fputs("  help: ", stream);
+            put_line(entry->text, stream);
+            break;
+        default: fprintf(stream, "%s: %s\n", diagnostics->source->path, entry->text); break;
+        }
 }

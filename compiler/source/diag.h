@@ -43,6 +43,18 @@ DiagKind diag_kind(const Diagnostics *diagnostics);
 const char *diag_first(const Diagnostics *diagnostics, Arena *arena);
 /* Whether further errors will only be counted; then a caller can skip the work of describing them. */
 bool diag_full(const Diagnostics *diagnostics);
+typedef enum DiagSeverity { DIAG_ERROR, DIAG_NOTE, DIAG_HELP, DIAG_MORE } DiagSeverity;
+
+/* An error, or a note or help that follows its error. The last entry may say how many more errors there are
+   (DIAG_MORE). Helps and DIAG_MORE have no span. */
+typedef struct DiagEntry {
+    DiagSeverity severity;
+    Span span;
+    const char *text;
+} DiagEntry;
+
+/* All entries, errors in the order of the source: [*count], in the arena of the diagnostics. */
+const DiagEntry *diag_entries(const Diagnostics *diagnostics, uint32_t *count);
 /* Prints FILE:LINE:COLUMN: error: ... with source line and caret, in the order of the source. Columns count from 1,
    in characters (UTF-8); a tab is one character. */
 void diag_print(const Diagnostics *diagnostics, FILE *stream);

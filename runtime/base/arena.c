@@ -39,6 +39,23 @@ static void use_huge_pages(void *block, size_t size)
     madvise((void *)begin, ((uintptr_t)block + size - begin) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE);
 }
 
+/* Zeroed. */
+static ArenaBlock *block_new(const Arena *arena, size_t memory)
+{
+    const MemoryFunctions *const functions = arena->functions;
+    ArenaBlock *block;
+    if (functions) {
+        block = functions->allocate(functions->user, sizeof *block + memory);
+        if (block)
+            memset(block, 0, sizeof *block + memory);
+    } else {
+        block = calloc(1, sizeof *block + memory);
+        if (block)
+            use_huge_pages(block, sizeof *block + memory);
+    }
+    return block;
+}
+
 void *arena_allocate(Arena *arena, size_t size)
 {
     const size_t alignment = alignof(max_align_t);
@@ -49,10 +66,9 @@ void *arena_allocate(Arena *arena, size_t size)
         const size_t open = next_block_bytes(arena);
         const int large = size > open / 4; /* a large piece gets a block of its own, and the open block stays open */
         const size_t memory = large ? size : open;
-        ArenaBlock *block = calloc(1, sizeof *block + memory);
+        ArenaBlock *block = block_new(arena, memory);
         if (!block)
             return exhausted(arena);
-        use_huge_pages(block, sizeof *block + memory);
         block->previous = arena->blocks;
         block->size = memory;
         arena->blocks = block;
@@ -106,13 +122,30 @@ char *arena_format(Arena *arena, const char *format, ...)
     return text;
 }
 
+Arena *arena_scratch(Arena *arena)
+{
+    Arena *scratch = arena_allocate(arena, sizeof *scratch);
+    if (!scratch)
+        return NULL;
+    *scratch = (Arena){.exhausted = arena->exhausted, .functions = arena->functions, .sibling = arena->scratch};
+    arena->scratch = scratch;
+    return scratch;
+}
+
 void arena_free(Arena *arena)
 {
+    const MemoryFunctions *const functions = arena->functions;
+    for (Arena *scratch = arena->scratch; scratch; scratch = scratch->sibling)
+        arena_free(scratch);
     for (ArenaBlock *block = arena->blocks; block;) {
         ArenaBlock *previous = block->previous;
-        free(block);
+        if (functions)
+            functions->release(functions->user, block);
+        else
+            free(block);
         block = previous;
     }
     arena->blocks = NULL;
     arena->next = arena->limit = NULL;
+    arena->scratch = NULL;
 }

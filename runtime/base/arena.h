@@ -8,11 +8,22 @@
    has no more memory, the arena jumps to `exhausted`, which the owner sets with setjmp before first use; if
    `exhausted` is NULL, the arena returns NULL. */
 typedef struct ArenaBlock ArenaBlock;
-typedef struct Arena {
+
+/* Where the blocks of an arena come from. */
+typedef struct MemoryFunctions {
+    void *(*allocate)(void *user, size_t size); /* aligned for any type; NULL: there is no memory */
+    void (*release)(void *user, void *block);
+    void *user;
+} MemoryFunctions;
+
+typedef struct Arena Arena;
+struct Arena {
     ArenaBlock *blocks;
     char *next, *limit;
     jmp_buf *exhausted;
-} Arena;
+    const MemoryFunctions *functions; /* NULL: the C library's */
+    Arena *scratch, *sibling;         /* made by arena_scratch: the last one of this arena, and the one before it */
+};
 
 /* Zeroed memory, aligned for any type. Size 0 returns a valid pointer. */
 void *arena_allocate(Arena *arena, size_t size);
@@ -23,6 +34,11 @@ void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size);
 /* A copy of `length` bytes of text with a closing 0. */
 char *arena_text(Arena *arena, const char *text, size_t length);
 char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Frees its scratch arenas, too. The arena can be used again. */
 void arena_free(Arena *arena);
+
+/* An empty arena inside this one, with its functions and its `exhausted`, for what can be freed earlier. It needs no
+   arena_free of its own: a jump to `exhausted` loses nothing. */
+Arena *arena_scratch(Arena *arena);
 
 #endif

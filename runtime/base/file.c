@@ -48,8 +48,14 @@ Status file_read(const char *path, Arena *arena, char **bytes, size_t *size, Err
     FILE *stream = fopen(path, "rb");
     if (!stream)
         return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
+    jmp_buf *const exhausted = arena->exhausted;
+    arena->exhausted = NULL; /* a jump would leave the stream open */
+    *bytes = NULL;
     Status status = read_all(stream, path, arena, bytes, size, error);
     fclose(stream);
+    arena->exhausted = exhausted;
+    if (status == STATUS_RUN_FAILED && exhausted)
+        longjmp(*exhausted, 1);
     return status;
 }
 

@@ -4,7 +4,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static char *trim(char *text)
@@ -18,8 +17,7 @@ static char *trim(char *text)
     return text;
 }
 
-/* Splits `text` into key and value. */
-static Status take_text(char *text, SettingTaker *take, void *context, Error *error)
+Status settings_assign(char *text, SettingTaker *take, void *context, Error *error)
 {
     char *equals = strchr(text, '=');
     if (!equals)
@@ -39,23 +37,13 @@ Status settings_take(const char *path, char *text, size_t size, SettingTaker *ta
             *next++ = '\0';
         line[strcspn(line, "#")] = '\0';
         line = trim(line);
-        const Status status = *line ? take_text(line, take, context, error) : STATUS_OK;
+        const Status status = *line ? settings_assign(line, take, context, error) : STATUS_OK;
         if (status != STATUS_OK) {
             error_prefix(error, "%s:%u: ", path, number);
             return status;
         }
     }
     return STATUS_OK;
-}
-
-Status settings_assign(const char *text, size_t length, SettingTaker *take, void *context, Error *error)
-{
-    char *copy = strndup(text, length);
-    if (!copy)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    const Status status = take_text(copy, take, context, error);
-    free(copy);
-    return status;
 }
 
 Status settings_unknown(const char *what, const char *word, const char *const *first, size_t stride, size_t count,

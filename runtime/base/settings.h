@@ -15,8 +15,8 @@ typedef Status SettingTaker(void *context, const char *key, const char *value, E
 /* Takes all settings of a file that file_read has read, up to the first wrong one, whose error starts with
    FILE:LINE. Writes into the text. */
 Status settings_take(const char *path, char *text, size_t size, SettingTaker *take, void *context, Error *error);
-/* Takes one `key = value`. STATUS_BAD_INPUT: it is not one. */
-Status settings_assign(const char *text, size_t length, SettingTaker *take, void *context, Error *error);
+/* Takes one `key = value`, and writes into the text. STATUS_BAD_INPUT: it is not one. */
+Status settings_assign(char *text, SettingTaker *take, void *context, Error *error);
 
 /* STATUS_BAD_INPUT: there is no `what` (key, ...) of that name. The error names the one that was probably meant or,
    if none is near, all of them. Their names start at `first`, `stride` bytes apart, as in a column of a table. */

@@ -177,7 +177,11 @@ Status model_config_load(const char *name, ModelConfig *config, Error *error)
 
 Status model_config_set(ModelConfig *config, const char *assignment, Error *error)
 {
-    const Status status = settings_assign(assignment, strlen(assignment), assign_value, config, error);
+    char *const copy = strdup(assignment);
+    if (!copy)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    const Status status = settings_assign(copy, assign_value, config, error);
+    free(copy);
     return status == STATUS_BAD_INPUT ? STATUS_BAD_USAGE : status;
 }
 

@@ -260,7 +260,10 @@ Status costs_set(Costs *costs, const char *text, Arena *arena, Error *error)
     }
     for (const char *next = text; *next;) {
         const size_t length = strcspn(next, ",");
-        const Status status = settings_assign(next, length, set_value, &reading, error);
+        char *const setting = arena_text(arena, next, length);
+        if (!setting)
+            return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        const Status status = settings_assign(setting, set_value, &reading, error);
         if (status != STATUS_OK) {
             error_prefix(error, "--cost: ");
             return status == STATUS_BAD_INPUT ? STATUS_BAD_USAGE : status;

@@ -79,7 +79,7 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *s
 Status program_post_early(Program *program, Arena *arena, Error *error)
 {
     for (uint32_t r = 0; r < program->rank_count; r++) {
-        Arena scratch = {0};
+        Arena scratch = {.functions = arena->functions};
         const bool good = post_early(&program->ranks[r], program->rank_count, arena, &scratch);
         arena_free(&scratch);
         if (!good)

@@ -314,7 +314,7 @@ static void assign_all(Allocator *allocator, const Instruction *instructions, ui
 bool slots_assign(const Program *program, RankProgram *rank, const Instruction *instructions, uint32_t count,
                   Arena *arena)
 {
-    Arena scratch = {0};
+    Arena scratch = {.functions = arena->functions};
     Allocator allocator = {.program = program, .rank = rank};
     const bool good = open_allocator(&allocator, instructions, count, arena, &scratch);
     if (good) {

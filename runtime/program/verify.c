@@ -640,7 +640,7 @@ static Status verify(Verifier *verifier, Arena *arena, Deadlock *deadlock)
 
 Status program_verify_deadlock(const Program *program, Arena *arena, Deadlock *deadlock, Error *error)
 {
-    Verifier verifier = {.program = program, .error = error};
+    Verifier verifier = {.program = program, .error = error, .arena = {.functions = arena->functions}};
     *deadlock = (Deadlock){0};
     const Status status = verify(&verifier, arena, deadlock);
     arena_free(&verifier.arena);

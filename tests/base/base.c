@@ -44,6 +44,52 @@ static void arena_gives_zeroed_aligned_memory(void **state)
     arena_free(&arena);
 }
 
+typedef struct CountedBlocks {
+    int live, left; /* blocks that exist, and that it still gives */
+} CountedBlocks;
+
+static void *counted_allocate(void *user, size_t size)
+{
+    CountedBlocks *counted = user;
+    if (counted->left == 0)
+        return NULL;
+    counted->left--;
+    counted->live++;
+    void *block = malloc(size);
+    memset(block, 0xa5, size);
+    return block;
+}
+
+static void counted_release(void *user, void *block)
+{
+    ((CountedBlocks *)user)->live--;
+    free(block);
+}
+
+static void arena_takes_memory_from_others(void **state)
+{
+    (void)state;
+    jmp_buf exhausted;
+    CountedBlocks counted = {.left = 4};
+    const MemoryFunctions functions = {counted_allocate, counted_release, &counted};
+    Arena arena = {.exhausted = &exhausted, .functions = &functions};
+    if (setjmp(exhausted) == 0) {
+        const char *piece = arena_allocate(&arena, 100);
+        for (int i = 0; i < 100; i++)
+            assert_int_equal(piece[i], 0);
+        Arena *const scratch = arena_scratch(&arena), *const inner = arena_scratch(scratch);
+        arena_allocate(inner, 1);
+        assert_int_equal(counted.live, 3);
+        arena_free(scratch);
+        assert_int_equal(counted.live, 1);
+        for (;;)
+            arena_allocate(arena_scratch(&arena), 1 << 20);
+    }
+    assert_int_equal(counted.live, 2); /* the jump has lost nothing */
+    arena_free(&arena);
+    assert_int_equal(counted.live, 0);
+}
+
 static void arena_jumps_when_exhausted(void **state)
 {
     (void)state;
@@ -588,6 +634,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_gives_zeroed_aligned_memory),
         cmocka_unit_test(arena_jumps_when_exhausted),
+        cmocka_unit_test(arena_takes_memory_from_others),
         cmocka_unit_test(bytes_come_back),
         cmocka_unit_test(one_value_has_one_varint),
         cmocka_unit_test(checksum_is_the_known_one),
