@@ -10,7 +10,7 @@
 #   make bench     prints the figures of HACKING.md                                make fuzz       runs the fuzz targets
 #   make rebase    rewrites golden tests, pages and the README's picture           make format    lays out the sources
 #   make clean     removes build/
-#   make install PREFIX=/usr/local DESTDIR=   installs programs, manual pages and schedules; make uninstall removes them
+#   make install PREFIX=/usr/local DESTDIR=   installs programs, libdps, manual pages, schedules; make uninstall removes them
 
 .DEFAULT_GOAL := all
 
@@ -92,7 +92,7 @@ DPRUN_LIBS := -ldnnl $(if $(CUDART),$(CUDART) -lrt) -lz -ldl -lm
 MPICC      := $(shell command -v mpicc 2>/dev/null)
 
 .PHONY: all
-all: $(BUILD)/dpc $(BUILD)/dprun $(if $(MPICC),$(BUILD)/dprun-mpi.so)
+all: $(BUILD)/dpc $(BUILD)/dprun $(BUILD)/libdps.so $(BUILD)/libdps.a $(if $(MPICC),$(BUILD)/dprun-mpi.so)
 	$(if $(CUDART),,@echo "no CUDA toolkit in $(CUDA_HOME): this dprun has no device for GPUs (set CUDA_HOME)")
 
 $(BUILD)/dpc: $(BUILD)/compiler/command/main.o $(call libraries,$(COMPILER_LIBRARIES))
@@ -100,6 +100,20 @@ $(BUILD)/dpc: $(BUILD)/compiler/command/main.o $(call libraries,$(COMPILER_LIBRA
 
 $(BUILD)/dprun: $(BUILD)/runtime/command/main.o $(call libraries,$(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
+
+# libdps: what library/dps.h declares, and no other symbol. The archive is one object, so that it can keep the others to itself.
+VERSION := $(shell sed -n 's/.*PROJECT_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
+SONAME  := libdps.so.$(firstword $(subst ., ,$(VERSION)))
+LIBRARY := $(call objects,$(call sources,library))
+$(BUILD)/$(SONAME): $(LIBRARY) $(call libraries,$(COMPILER_LIBRARIES)) library/dps.map
+	$(CC) $(LINKING) -shared -Wl,-soname,$(SONAME),--version-script=library/dps.map -o $@ $(filter-out %.map,$^) $(DPC_LIBS)
+$(BUILD)/libdps.so: $(BUILD)/$(SONAME)
+	@ln -sf $(SONAME) $@
+$(BUILD)/libdps.a: $(LIBRARY) $(call libraries,$(COMPILER_LIBRARIES))
+	@rm -f $@
+	$(LD) -r -o $(BUILD)/libdps.o $^
+	objcopy --wildcard --keep-global-symbol='dps_*' $(BUILD)/libdps.o
+	$(AR) rcs $@ $(BUILD)/libdps.o
 
 # What knows MPI, an object of its own: dprun loads it when mpirun has started it.
 MPI_SOURCES := $(wildcard runtime/transport/mpi*.c) $(addprefix runtime/,base/counted.c launcher/launched.c transport/communicator.c \
@@ -166,7 +180,7 @@ $(BUILD)/%.o: $(BUILD)/%.c
 	$(CC) $(COMPILING) -c -o $@ $<
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment; GPUs are hidden ---
-TEST_FOLDERS := exec cuda transport golden executor search parse picture program model prove timeline device measured balance base # the longest first
+TEST_FOLDERS := exec cuda transport golden executor search parse picture program model prove timeline library device measured balance base # the longest first
 # one thread, and switching stacks is not for this sanitizer
 ifeq ($(filter thread,$(SANITIZE)),)
 TEST_FOLDERS := gpu $(TEST_FOLDERS)
@@ -189,6 +203,7 @@ TEST_LIBRARIES_exec      := compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_cuda      := standin compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_gpu       := device base
 TEST_LINK_search         := -lcadical -lstdc++
+TEST_LINK_library        := -L$(BUILD) -ldps -Wl,-rpath,'$$$$ORIGIN/../..'
 TEST_LINK_gpu            := -lstdc++
 tests_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))
 TESTS := $(foreach folder,$(TEST_FOLDERS),$(call tests_of,$(folder)))
@@ -201,6 +216,9 @@ check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec executor tra
 	@for test in $(call tests_of,$(1)); do BUILD=$(BUILD) CUDA_VISIBLE_DEVICES= $$$$test || exit 1; done
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
+
+# Clients of libdps have nothing else of this project.
+$(call tests_of,library): | $(BUILD)/libdps.so
 
 # --- the kernels as C++ on the processor. Where no sanitizer is, the thread sanitizer's instrumentation, without its runtime,
 # tells the emulation of every access ---
@@ -313,7 +331,7 @@ bench-gpu: gpu-kit
 	sh $(GPU_KIT)/run.sh tests/gpu/results
 
 # --- layout: .clang-format for C, C++ and CUDA; flex and bison by hand. Versions of clang-format differ in what they make ---
-LAID_OUT := $(shell find balance compiler runtime tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
+LAID_OUT := $(shell find balance compiler library runtime tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
 .PHONY: format check-format
 format:
 	clang-format -i $(LAID_OUT)
@@ -378,14 +396,21 @@ equal: all $(BUILD)/tests/cuda/fake/dprun
 PREFIX  ?= /usr/local
 DESTDIR ?=
 SHARED  := README.md grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.md schedules/*.svg maps/*.map)
-.PHONY: install uninstall
-install: all
+.PHONY: install install-library uninstall
+install: all install-library
 	install -D -t "$(DESTDIR)$(PREFIX)/bin" $(BUILD)/dpc $(BUILD)/dprun
 	$(if $(MPICC),install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib/dprun" $(BUILD)/dprun-mpi.so)
 	for page in $(MANUALS); do install -D -m 644 -t "$(DESTDIR)$(PREFIX)/share/man/man$${page##*.}" $$page || exit 1; done
 	for file in $(SHARED); do install -D -m 644 $$file "$(DESTDIR)$(PREFIX)/share/dpc/$$file" || exit 1; done
+install-library: $(BUILD)/libdps.so $(BUILD)/libdps.a
+	install -D -m 644 -t "$(DESTDIR)$(PREFIX)/include" library/dps.h
+	install -D -m 644 -t "$(DESTDIR)$(PREFIX)/lib" $(BUILD)/$(SONAME) $(BUILD)/libdps.a
+	ln -sf $(SONAME) "$(DESTDIR)$(PREFIX)/lib/libdps.so"
+	mkdir -p "$(DESTDIR)$(PREFIX)/lib/pkgconfig"
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' library/dps.pc.in > "$(DESTDIR)$(PREFIX)/lib/pkgconfig/dps.pc"
 uninstall:
-	rm -rf $(foreach file,bin/dpc bin/dprun lib/dprun share/dpc $(foreach page,$(MANUALS),share/man/man$(subst .,,$(suffix $(page)))/$(notdir $(page))),"$(DESTDIR)$(PREFIX)/$(file)")
+	rm -rf $(foreach file,bin/dpc bin/dprun lib/dprun share/dpc include/dps.h lib/libdps.so lib/$(SONAME) lib/libdps.a lib/pkgconfig/dps.pc \
+	    $(foreach page,$(MANUALS),share/man/man$(subst .,,$(suffix $(page)))/$(notdir $(page))),"$(DESTDIR)$(PREFIX)/$(file)")
 
 .PHONY: clean
 clean:

@@ -13,9 +13,15 @@ bool source_is_order(const Source *source)
 Status source_read(const char *path, Arena *arena, Source *source, Error *error)
 {
     char *text;
+    size_t size;
     *source = (Source){.path = path};
-    TRY(file_read(path, arena, &text, &source->size, error));
-    source->text = text;
+    TRY(file_read(path, arena, &text, &size, error));
+    return source_of_text(path, text, size, arena, source, error);
+}
+
+Status source_of_text(const char *path, const char *text, size_t size, Arena *arena, Source *source, Error *error)
+{
+    *source = (Source){.path = path, .text = text, .size = size};
     if (source->size > UINT32_MAX / 2)
         return error_set(error, STATUS_BAD_INPUT, "%s: too large: at most 2 GiB", path);
     if (strlen(text) < source->size)

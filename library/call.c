@@ -1,0 +1,128 @@
+/* Sessions, and how a call begins and ends. */
+
+#include "library/internal.h"
+
+#include "runtime/base/version.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *system_allocate(void *user, size_t size)
+{
+    (void)user;
+    return malloc(size);
+}
+
+static void system_release(void *user, void *block)
+{
+    (void)user;
+    free(block);
+}
+
+const MemoryFunctions *host_functions(const MemoryFunctions *memory)
+{
+    return memory->allocate == system_allocate ? NULL : memory; /* an arena knows more about the C library's memory */
+}
+
+void *host_new(dps *d, size_t size)
+{
+    void *block = d->memory.allocate(d->memory.user, size);
+    if (!block)
+        longjmp(d->exhausted, 1);
+    return memset(block, 0, size);
+}
+
+void host_release(const MemoryFunctions *memory, void *block)
+{
+    if (block)
+        memory->release(memory->user, block);
+}
+
+Arena host_arena(dps *d, const MemoryFunctions *memory)
+{
+    return (Arena){.exhausted = &d->exhausted, .functions = host_functions(memory)};
+}
+
+const char *dps_version(void) { return PROJECT_VERSION; }
+
+dps *dps_new(const dps_host *given)
+{
+    dps_host host = {0};
+    if (given && !STRUCT_IN(&host, given))
+        return NULL;
+    const MemoryFunctions memory = host.allocate && host.release
+                                       ? (MemoryFunctions){host.allocate, host.release, host.user}
+                                       : (MemoryFunctions){system_allocate, system_release, NULL};
+    dps *const d = memory.allocate(memory.user, sizeof *d);
+    if (!d)
+        return NULL;
+    *d = (dps){.host = host, .memory = memory, .words = "", .c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
+    if (d->c_locale)
+        return d;
+    memory.release(memory.user, d);
+    return NULL;
+}
+
+static void forget_words(dps *d)
+{
+    arena_free(&d->report);
+    d->report = host_arena(d, &d->memory);
+    d->error = (Error){""};
+    d->words = "";
+    d->diagnostics = NULL;
+    d->diagnostic_count = 0;
+}
+
+/* What a call has begun and not ended. */
+static void drop_unfinished(dps *d)
+{
+    if (d->stream)
+        fclose(d->stream);
+    free(d->streamed);
+    bytes_free(&d->encoded);
+    d->stream = NULL;
+    d->streamed = NULL;
+    dps_prediction_free(d->prediction);
+    dps_program_free(d->program);
+    d->prediction = NULL;
+    d->program = NULL;
+    arena_free(&d->working);
+}
+
+void dps_free(dps *d)
+{
+    if (!d)
+        return;
+    const MemoryFunctions memory = d->memory;
+    forget_words(d);
+    freelocale(d->c_locale);
+    host_release(&memory, d);
+}
+
+void dps_release(dps *d, void *memory) { host_release(&d->memory, memory); }
+
+const char *dps_error(const dps *d) { return d->words; }
+
+dps_status call(dps *d, Body *body, void *arguments)
+{
+    const locale_t before = uselocale(d->c_locale);
+    dps_status status = DPS_NO_MEMORY;
+    forget_words(d);
+    d->working = host_arena(d, &d->memory);
+    if (setjmp(d->exhausted) == 0) {
+        status = (dps_status)body(d, arguments);
+        if (status != DPS_OK && !*d->words)
+            d->words = d->error.text;
+    } else {
+        forget_words(d);
+        d->words = "out of memory";
+        status = DPS_NO_MEMORY;
+    }
+    drop_unfinished(d);
+    uselocale(before);
+    return status;
+}
+
+_Static_assert((int)DPS_BAD_INPUT == STATUS_BAD_INPUT && (int)DPS_BAD_USAGE == STATUS_BAD_USAGE &&
+                   (int)DPS_FAILED == STATUS_RUN_FAILED,
+               "a Status is a dps_status");

@@ -1,0 +1,116 @@
+/* Source → program. */
+
+#include "library/internal.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+typedef struct Request {
+    const char *path; /* of the file, or the name of the text */
+    const char *text; /* NULL: read the file */
+    size_t length;
+    const dps_options *options;
+    dps_program **program;
+} Request;
+
+/* The host's own view of a search. */
+typedef struct Watch {
+    const dps *d;
+    const dps_options *options;
+    atomic_int stop;
+} Watch;
+
+static void tell_progress(void *context, const SearchProgress *progress)
+{
+    Watch *watch = context;
+    const dps_progress told = {.size = sizeof told,
+                               .tried = progress->tried,
+                               .planned = progress->planned,
+                               .cost = progress->cost,
+                               .bound = progress->bound};
+    if (watch->options->progress && watch->options->progress(watch->d->host.user, &told))
+        watch->stop = 1;
+}
+
+static Status take_parameters(const dps_options *options, Arena *arena, Parameters *parameters, Error *error)
+{
+    if (options->ranks)
+        parameters_set_ranks(parameters, options->ranks);
+    if (options->microbatches)
+        parameters_set_microbatches(parameters, options->microbatches);
+    for (uint32_t i = 0; i < options->parameter_count; i++) {
+        const dps_parameter *given = &options->parameters[i];
+        if (!given->name)
+            return error_set(error, STATUS_BAD_USAGE, "parameter %u of %u has no name", i, options->parameter_count);
+        parameters_set(parameters, arena, arena_format(arena, "%s", given->name), given->value);
+    }
+    return STATUS_OK;
+}
+
+static Status take_memory(const dps_options *options, Arena *arena, Memory *memory, Error *error)
+{
+    if (options->slot_bytes)
+        TRY(memory_set_sizes(memory, options->slot_bytes, error));
+    if (options->memory_limit)
+        TRY(memory_set_limit(memory, arena_format(arena, "%s", options->memory_limit), error));
+    return memory_check_options(memory, error);
+}
+
+static Status read_source(const Request *request, Arena *arena, Source *source, Error *error)
+{
+    const char *const path = arena_format(arena, "%s", request->path);
+    if (!request->text)
+        return source_read(path, arena, source, error);
+    return source_of_text(path, arena_text(arena, request->text, request->length), request->length, arena, source,
+                          error);
+}
+
+static Status compile_program(dps *d, const Request *request, const dps_options *options, dps_program *program)
+{
+    Arena *const arena = &program->arena;
+    Watch watch = {.d = d, .options = options};
+    const SearchControl search = {.stop = &watch.stop, .progress = tell_progress, .context = &watch};
+    TRY(take_parameters(options, arena, &program->parameters, &d->error));
+    TRY(costs_take(&program->costs, options->costs, options->cost_count, arena, &d->error));
+    TRY(take_memory(options, arena, &program->sizes, &d->error));
+    TRY(read_source(request, arena, &program->source, &d->error));
+    program->compilation = (Compilation){.arena = arena,
+                                         .source = &program->source,
+                                         .parameters = &program->parameters,
+                                         .memory = &program->sizes,
+                                         .costs = &program->costs,
+                                         .search = &search};
+    const Status status = compile(&program->compilation, &d->error);
+    program->compilation.search = NULL;
+    if (diag_failed(program->compilation.diagnostics))
+        report_diagnostics(d, program->compilation.diagnostics, &program->source);
+    return status;
+}
+
+static Status compile_body(dps *d, void *arguments)
+{
+    const Request *request = arguments;
+    dps_options options = {0};
+    if (request->options && !STRUCT_IN(&options, request->options))
+        return error_set(&d->error, STATUS_BAD_USAGE, STRUCT_REFUSED, "dps_options");
+    d->program = program_new(d);
+    TRY(compile_program(d, request, &options, d->program));
+    *request->program = program_take(d);
+    return STATUS_OK;
+}
+
+dps_status dps_compile_file(dps *d, const char *path, const dps_options *options, dps_program **program)
+{
+    *program = NULL;
+    return call(d, compile_body, &(Request){.path = host_path(path), .options = options, .program = program});
+}
+
+dps_status dps_compile_text(dps *d, const char *text, size_t length, const char *name, const dps_options *options,
+                            dps_program **program)
+{
+    *program = NULL;
+    return call(
+        d, compile_body,
+        &(Request){
+            .path = name ? name : "<text>", .text = text, .length = length, .options = options, .program = program});
+}

@@ -1,0 +1,382 @@
+/* libdps: pipeline-parallel training schedules, compiled, proven and read by your own program.
+
+   A schedule says in which order the ranks of a pipeline run the forward and backward passes of their stages. libdps
+   compiles one from its source (the language is described in LANGUAGE.md), proves that it is complete, that it cannot
+   deadlock and how much memory it needs, and gives you the result: one list of instructions for every rank, with every
+   send, receive and buffer in it. It predicts how long a step takes and draws it.
+
+       #include <dps.h>
+       #include <stdio.h>
+
+       int main(void)
+       {
+           dps *d = dps_new(NULL);
+           dps_program *program;
+           dps_options options = {.size = sizeof options, .ranks = 8, .microbatches = 20};
+           if (dps_compile_file(d, "dualpipe.dps", &options, &program) != DPS_OK) {
+               fputs(dps_error(d), stderr);
+               dps_free(d);
+               return 1;
+           }
+           dps_instruction i = {.size = sizeof i};
+           for (uint32_t n = 0; dps_get_instruction(program, 0, n, 0, &i) == DPS_OK; n++)
+               printf("line %d: opcode %d, stage %d, microbatch %d\n", i.line, i.opcode, i.stage, i.microbatch);
+           dps_program_free(program);
+           dps_free(d);
+           return 0;
+       }
+
+       cc example.c $(pkg-config --cflags --libs dps)
+
+   Handles. `dps` is a session: it holds your allocator and the words of the last error. `dps_program` is a proven
+   program, `dps_prediction` the times of one. You free what you were given: dps_free, dps_program_free,
+   dps_prediction_free, and dps_release for text and bytes.
+
+   Errors. A function that can fail for more than one reason takes a `dps` and returns a dps_status; dps_error then says
+   what is wrong, where, and what to do. A function that fails gives nothing to be freed. The functions without a `dps`
+   only read; they fail when an index is out of range or a `size` is not set.
+
+   Threads. Different sessions may be used by different threads at the same time; one session, by one thread at a time.
+   Programs and predictions never change: any number of threads may read them. They do not need the session that made
+   them any more. The library has no global state, installs no signal handlers, reads no environment variables, prints
+   nothing and never ends the process. It changes no locale, and writes numbers with a decimal point in every locale.
+
+   Versions. Every struct begins with its size: set it to sizeof before the call. Then programs and libraries of
+   different versions work together: a member that the library does not know must be 0, one that the caller does not
+   know is taken as 0. In a struct that you pass in, 0 means the default, so `= {.size = sizeof options}` is complete.
+
+   Numbers. Ranks, stages, chunks, microbatches, instructions and slots count from 0, source lines and columns from 1. A
+   rank holds one or more chunks, each of them one stage of the model. A schedule has one or more pipes: flows of
+   microbatches through all stages (DualPipe has two, in opposite directions). */
+
+#ifndef DPS_H
+#define DPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DPS_VERSION_MAJOR 0
+#define DPS_VERSION_MINOR 1
+#define DPS_VERSION_PATCH 0
+
+typedef struct dps dps;
+typedef struct dps_program dps_program;
+typedef struct dps_prediction dps_prediction;
+
+typedef enum dps_status {
+    DPS_OK = 0,
+    DPS_BAD_INPUT = 1, /* a schedule, a program or a file of costs is wrong */
+    DPS_BAD_USAGE = 2, /* an argument of the call is wrong */
+    DPS_FAILED = 3,    /* the system failed: a file could not be written */
+    DPS_NO_MEMORY = 4,
+} dps_status;
+
+/* "0.1.0", of the library that runs; DPS_VERSION_* are those of this header. */
+const char *dps_version(void);
+
+/* --- sessions --- */
+
+/* What your program provides. */
+typedef struct dps_host {
+    size_t size;
+    void *user; /* passed to all functions of yours */
+    /* Memory, aligned for any type; NULL: there is none, and the call ends with DPS_NO_MEMORY. Both or neither: then
+       malloc and free. Handles, text and the working memory of compilations come from here; only what the C library
+       takes for its own streams does not. Called by the thread that calls the library; by dps_advise also by its worker
+       threads. */
+    void *(*allocate)(void *user, size_t size);
+    void (*release)(void *user, void *memory);
+} dps_host;
+
+/* `host` may be NULL. It is copied. NULL: no memory, or a host of a newer version with members that this library does
+   not know. */
+dps *dps_new(const dps_host *host);
+/* NULL is harmless here and in the other functions that free. */
+void dps_free(dps *d);
+/* Frees text and bytes that a function with this session, or one with the same host, has returned. */
+void dps_release(dps *d, void *memory);
+
+/* --- errors --- */
+
+/* What the last call with this session says, in words, complete with all diagnostics: what `dpc` prints. "" after a
+   call that went well. It stays until the next call with this session. Never NULL. */
+const char *dps_error(const dps *d);
+
+typedef enum dps_severity {
+    DPS_ERROR = 0, /* something is wrong here */
+    DPS_NOTE = 1,  /* another place, which explains the error before it; or, without a place, how many more there are */
+} dps_severity;
+
+typedef struct dps_diagnostic {
+    size_t size;
+    int32_t severity;              /* dps_severity */
+    uint32_t line, column;         /* where it begins, 0: it has no place. Columns count characters of UTF-8 */
+    uint32_t end_line, end_column; /* just after where it ends */
+    const char *text;              /* what is wrong */
+    const char *help;              /* what to do about it, a line each; NULL: nothing is suggested */
+} dps_diagnostic;
+
+/* The mistakes that the last call found in a source, in the order of the source. There are none when what is wrong has
+   no place in a source; then dps_error alone says it. The texts stay as long as dps_error's. */
+size_t dps_diagnostic_count(const dps *d);
+dps_status dps_get_diagnostic(const dps *d, size_t index, dps_diagnostic *diagnostic);
+
+/* --- programs --- */
+
+typedef struct dps_parameter {
+    const char *name; /* of a `param` of the schedule */
+    int64_t value;
+} dps_parameter;
+
+/* How far the search of an `order auto` is. */
+typedef struct dps_progress {
+    size_t size;
+    uint32_t tried, planned; /* orders */
+    double cost;             /* what the longest rank of the best order takes */
+    double bound;            /* no order takes less */
+} dps_progress;
+
+typedef struct dps_options {
+    size_t size;
+    uint32_t ranks, microbatches; /* 0: as the schedule says */
+    uint32_t parameter_count, cost_count;
+    const dps_parameter *parameters; /* of one name the last counts */
+    /* Costs of passes and messages: each text is what follows `dpc --cost`, such as "F=1,I=1,W=0.8,comm=0.1", or
+       "@FILE" for a file of costs. Later ones override earlier ones. None: F, I and W take 1, messages nothing. */
+    const char *const *costs;
+    const char *slot_bytes;   /* sizes of buffers, as `dpc --slot-bytes`: "message=8M,context=64M,..."; NULL: unknown */
+    const char *memory_limit; /* as `dpc --memory-limit`: "40G", or "activations=8"; NULL: none */
+    /* Called now and then while an `order auto` is searched; not 0: the best order so far is taken. NULL: not asked */
+    int (*progress)(void *user, const dps_progress *progress);
+} dps_options;
+
+/* Compiles and proves a schedule. A path that ends in .csv is an order in the text form of torch.distributed.pipelining
+   (a row a rank); it takes no ranks, microbatches or parameters. `options` may be NULL. DPS_BAD_INPUT: the diagnostics
+   say what is wrong. */
+dps_status dps_compile_file(dps *d, const char *path, const dps_options *options, dps_program **program);
+/* The same of `length` bytes of text. `name` is what messages call it, and decides whether it is an order; NULL: it is
+   a schedule without a name. */
+dps_status dps_compile_text(dps *d, const char *text, size_t length, const char *name, const dps_options *options,
+                            dps_program **program);
+
+/* Reads what dps_encode, dps_save or `dpc -o` wrote, and proves it again: any bytes are either a program that is right
+   or DPS_BAD_INPUT. It has no source text: its diagnostics and pictures name lines only. */
+dps_status dps_load(dps *d, const void *bytes, size_t length, dps_program **program);
+dps_status dps_load_file(dps *d, const char *path, dps_program **program);
+
+/* The program as bytes, which `dprun` runs; the same program always gives the same bytes. Free them with
+   dps_release. */
+dps_status dps_encode(dps *d, const dps_program *program, void **bytes, size_t *length);
+/* Writes these bytes to a file, which appears whole or not at all. */
+dps_status dps_save(dps *d, const dps_program *program, const char *path);
+
+void dps_program_free(dps_program *program);
+
+/* --- what is in a program --- */
+
+typedef struct dps_program_info {
+    size_t size;
+    const char *schedule; /* its name; lives as long as the program */
+    const char *source;   /* the file's name, without folders */
+    uint32_t ranks, stages, pipes;
+    uint32_t microbatches;   /* of a step, all pipes together */
+    int32_t is_forward_only; /* no backward passes */
+    int32_t is_asynchronous; /* weights are updated within the step, by DPS_RENEW */
+} dps_program_info;
+
+dps_status dps_get_program_info(const dps_program *program, dps_program_info *info);
+
+/* Buffers are numbered slots, of several classes. The library says which slot a pass reads and fills; you decide what
+   lies in it. */
+typedef enum dps_slot_class {
+    DPS_SLOT_MESSAGE = 0,  /* one activation or gradient between two stages */
+    DPS_SLOT_CONTEXT = 1,  /* what a forward saves for the input half of its backward */
+    DPS_SLOT_STASH = 2,    /* what a forward saves for the weight half of its backward */
+    DPS_SLOT_GRADIENT = 3, /* what the input half leaves for the weight half, where they run apart */
+    DPS_SLOT_WEIGHTS = 4, /* a version of a chunk's weights: slot c is the home of chunk c; more only if asynchronous */
+    DPS_SLOT_CLASSES = 5,
+} dps_slot_class;
+
+typedef struct dps_rank_info {
+    size_t size;
+    uint32_t chunks;
+    uint32_t instructions;
+    uint32_t slots[DPS_SLOT_CLASSES]; /* all that the rank ever needs of each class */
+    uint32_t peak_activations; /* most microbatches that it holds at once, from a forward to the end of its backward */
+    uint32_t messages_sent, messages_received; /* in a step */
+} dps_rank_info;
+
+dps_status dps_get_rank_info(const dps_program *program, uint32_t rank, dps_rank_info *info);
+
+typedef struct dps_pipe_info {
+    size_t size;
+    uint32_t microbatches;
+    uint32_t first; /* microbatch m of this pipe is number first + m of the step */
+} dps_pipe_info;
+
+dps_status dps_get_pipe_info(const dps_program *program, uint32_t pipe, dps_pipe_info *info);
+
+typedef struct dps_chunk_info {
+    size_t size;
+    uint32_t stage, pipe;
+    int32_t group; /* copies of a stage on several ranks sum their weight gradients: the number of their group; -1: the
+                      stage has one copy */
+} dps_chunk_info;
+
+dps_status dps_get_chunk_info(const dps_program *program, uint32_t rank, uint32_t chunk, dps_chunk_info *info);
+
+/* A member of a group: where one copy of the stage lives. Gradients are summed in the order of the members. */
+typedef struct dps_group_member {
+    size_t size;
+    uint32_t rank, chunk;
+} dps_group_member;
+
+/* DPS_BAD_USAGE where there is no such group, or no such member: that is how a loop over them ends. */
+dps_status dps_get_group_member(const dps_program *program, uint32_t group, uint32_t member, dps_group_member *info);
+
+/* What an instruction does. `x` is the input of its stage, `y` the output; `dx` and `dy` are their gradients. A slot is
+   free until something is filled into it, and free again once that is taken. */
+typedef enum dps_opcode {
+    DPS_FORWARD = 0,         /* F: reads x; fills y, context, stash */
+    DPS_FORWARD_ONLY = 1,    /* F of a forward-only program: takes x, fills y; context and stash are scratch */
+    DPS_BACKWARD = 2,        /* B, a full backward: takes x, context, stash, dy; fills dx; gradient is scratch */
+    DPS_BACKWARD_INPUT = 3,  /* I, its input half: reads x, stash, dy; takes context; fills dx, gradient */
+    DPS_BACKWARD_WEIGHT = 4, /* W, its weight half: takes x, stash, dy, gradient; adds to the chunk's gradient */
+    DPS_OVERLAP = 5,         /* F&B: the F of half 0 and the B or I of half 1 may run at the same time */
+    DPS_SEND_FORWARD = 6,    /* starts to send the activation in slot `message` to rank `peer` */
+    DPS_RECEIVE_FORWARD = 7, /* starts to receive an activation into slot `message` from rank `peer` */
+    DPS_SEND_BACKWARD = 8,   /* the same of a gradient */
+    DPS_RECEIVE_BACKWARD = 9,
+    DPS_WAIT = 10,   /* until the message of slot `message` is sent, which frees the slot, or received */
+    DPS_REDUCE = 11, /* sums the chunk's weight gradient over the members of its group, all of which come here */
+    DPS_NORM = 12,   /* the norm of all gradients, each stage once: all ranks come here */
+    DPS_UPDATE = 13, /* one step of the optimizer on the chunk; its gradient is zero afterwards */
+    DPS_RENEW =
+        14,       /* asynchronous: one step of the optimizer from `weights` into `next_weights`, with the mean gradient
+                        of `count` microbatches */
+    DPS_END = 15, /* of the step; the last instruction */
+} dps_opcode;
+
+/* One instruction, or one half of an F&B. What it does not have is -1; so is x at the first stage, y at the last one,
+   and so on, where there is no such tensor. Slots are of class DPS_SLOT_MESSAGE but for context, stash, gradient and
+   the weights, which are of the classes of these names. */
+typedef struct dps_instruction {
+    size_t size;
+    int32_t opcode; /* dps_opcode; half 1 of an F&B is DPS_BACKWARD or DPS_BACKWARD_INPUT */
+    int32_t halves; /* 2: an F&B, whose backward is half 1; else 1 */
+    int32_t line;   /* of the source */
+    int32_t chunk, stage, pipe;
+    int32_t microbatch; /* of the pipe */
+    int32_t peer;       /* rank at the other end of a message */
+    int32_t group;      /* DPS_REDUCE */
+    int32_t count;      /* DPS_RENEW */
+    int32_t message;
+    int32_t x, y, dx, dy;
+    int32_t context, stash, gradient;
+    int32_t weights, next_weights;
+} dps_instruction;
+
+/* Instruction `index` of a rank, in the order in which it runs them; `half` is 0, or 1 for the backward of an F&B. */
+dps_status dps_get_instruction(const dps_program *program, uint32_t rank, uint32_t index, uint32_t half,
+                               dps_instruction *instruction);
+/* The same as text, such as "F1 m3 x2 y- c0 t4", as `dpc --emit=asm` writes it. Returns what snprintf would: the length
+   of the whole text; -1: there is no such instruction. */
+int dps_instruction_text(const dps_program *program, uint32_t rank, uint32_t index, char *text, size_t size);
+
+/* --- how long it takes --- */
+
+/* Every pass takes what the costs say and starts as soon as its rank is free and what it needs has arrived. `costs` are
+   as in dps_options; none: those that the program was compiled with. The prediction reads the program: free it first.
+ */
+dps_status dps_predict(dps *d, const dps_program *program, const char *const *costs, size_t cost_count,
+                       dps_prediction **prediction);
+void dps_prediction_free(dps_prediction *prediction);
+
+/* Times are in the unit of the costs. */
+typedef struct dps_prediction_info {
+    size_t size;
+    double makespan;      /* of a step, from the first start to the last end */
+    double seconds;       /* that a unit of time takes; 0: the costs do not say */
+    double cost;          /* largest time of a rank between its first start and its last end */
+    double work;          /* mean time that a rank is busy */
+    double bubble_rate;   /* (cost - work) / cost: share of the time that ranks are idle */
+    double imbalance;     /* share of the bubble rate because some ranks have less work, */
+    double order_bubble;  /* and because the busiest rank waits too; both as if messages took no time */
+    double messages_time; /* what messages add to the makespan */
+} dps_prediction_info;
+
+dps_status dps_get_prediction_info(const dps_prediction *prediction, dps_prediction_info *info);
+
+typedef struct dps_rank_prediction {
+    size_t size;
+    double start, end;  /* of its first and last pass */
+    double busy, idle;  /* between them */
+    double bytes_sent;  /* 0: the costs do not say how large a message is */
+    double peak_memory; /* bytes: of slots and weights where dps_options.slot_bytes were given, else of the activations
+                           that the costs give sizes for (memory_I, memory_W); 0: neither */
+} dps_rank_prediction;
+
+dps_status dps_get_rank_prediction(const dps_prediction *prediction, uint32_t rank, dps_rank_prediction *info);
+
+/* --- pictures and other text --- */
+
+typedef enum dps_format {
+    DPS_CSV = 0,          /* the order in the text form of torch.distributed.pipelining */
+    DPS_COMMS = 1,        /* the same with sends and receives */
+    DPS_ASM = 2,          /* all instructions */
+    DPS_STATS = 3,        /* figures and the critical path, one JSON object */
+    DPS_SVG = 4,          /* the timeline as a picture */
+    DPS_HTML = 5,         /* the timeline as a page to zoom in, which needs nothing else */
+    DPS_TEXT = 6,         /* the timeline in characters */
+    DPS_TRACE = 7,        /* the timeline as Chrome trace events (JSON) */
+    DPS_EXPLAIN = 8,      /* what became of every step of the source, and what each pass waits for */
+    DPS_OVERLAP_TEXT = 9, /* the inside of an F&B, under the costs of components */
+} dps_format;
+
+/* What `dpc --emit` writes. The text ends with a 0 byte, which `length` does not count; `length` may be NULL. `width`:
+   of DPS_SVG in pixels, of DPS_TEXT in columns; 0: as wide as the numbers need, or 160. Free the text with
+   dps_release. */
+dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format format, uint32_t width, char **text,
+                      size_t *length);
+
+/* --- experts --- */
+
+/* Replicas of the experts of each layer placed on GPUs. The GPUs together have room for `replicas` physical experts;
+   replicas / gpus each, and the first replicas % gpus of them one more. The load of an expert is shared evenly by its
+   replicas. The balance of a layer is the mean load of a GPU over the largest: 1 is perfect. */
+typedef struct dps_experts {
+    size_t size;
+    uint32_t layers, experts, replicas, gpus;
+    uint32_t groups,
+        nodes;           /* experts come in groups, GPUs in nodes, of neighbours. Where the groups divide by the nodes
+                                all replicas of an expert are on one node. 0: 1 */
+    const double *loads; /* [layers][experts], from 0 */
+    const uint32_t
+        *current;        /* [layers][replicas]: the placement in force, to move as few experts as possible; or NULL */
+    uint32_t most_moves; /* with `current`: at most so many experts come to a GPU that does not hold them, a layer, */
+    int32_t limit_moves; /* if this is not 0 */
+    double threshold;    /* with `current`: a layer whose balance would rise by less stays as it is */
+    int32_t distinct;    /* not 0: no expert twice on a GPU */
+    int32_t eplb;        /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */
+} dps_experts;
+
+/* Your arrays; NULL: not asked. */
+typedef struct dps_placement {
+    size_t size;
+    uint32_t *placement;    /* [layers][replicas]: the expert of each physical expert, GPU after GPU */
+    double *before, *after; /* [layers]: the balance. Before: of `current`, or of experts in their order */
+    double *bound;          /* [layers]: no placement has a higher balance */
+    uint32_t *moves;        /* [layers]: experts that come to a GPU that did not hold them before */
+} dps_placement;
+
+dps_status dps_balance(dps *d, const dps_experts *experts, const dps_placement *placement);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

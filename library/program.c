@@ -1,0 +1,146 @@
+/* Programs as handles and as bytes. */
+
+#include "library/internal.h"
+
+#include "compiler/lower/raise.h"
+#include "compiler/prove/prove.h"
+#include "runtime/base/file.h"
+#include "runtime/program/deadlock.h"
+
+#include <string.h>
+
+dps_program *program_new(dps *d)
+{
+    dps_program *const program = host_new(d, sizeof *program);
+    program->memory = d->memory;
+    program->arena = host_arena(d, &program->memory);
+    program->costs = costs_unit;
+    return program;
+}
+
+dps_program *program_take(dps *d)
+{
+    dps_program *const program = d->program;
+    program->arena.exhausted = NULL;
+    d->program = NULL;
+    return program;
+}
+
+void dps_program_free(dps_program *program)
+{
+    if (!program)
+        return;
+    const MemoryFunctions memory = program->memory;
+    arena_free(&program->arena);
+    host_release(&memory, program);
+}
+
+/* --- bytes → program --- */
+
+typedef struct Loading {
+    const char *path; /* NULL: the bytes are there */
+    const void *bytes;
+    size_t length;
+    dps_program **program;
+} Loading;
+
+/* What compile would have made on the way, from the program. */
+static Status raise_program(dps_program *program, Error *error)
+{
+    Compilation *const c = &program->compilation;
+    Arena *const arena = &program->arena;
+    if (c->program->forward_only)
+        return STATUS_OK;
+    raise_schedule(c->program, arena, &program->source, &c->schedule);
+    c->diagnostics = diag_new(arena, &program->source);
+    if (!prove_passes(&c->schedule, arena, c->diagnostics, &c->table))
+        return error_set(error, STATUS_BAD_INPUT, "%s", diag_first(c->diagnostics, arena));
+    copies_find(&c->schedule, &c->table, arena);
+    c->resolved = costs_resolve(&program->costs, c->program->stages, c->schedule.recipe, arena);
+    return STATUS_OK;
+}
+
+static Status load_program(dps_program *program, const Loading *loading, Error *error)
+{
+    Arena *const arena = &program->arena;
+    char *bytes = (char *)loading->bytes;
+    size_t length = loading->length;
+    Deadlock deadlock;
+    program->compilation = (Compilation){
+        .arena = arena, .source = &program->source, .costs = &program->costs, .parameters = &program->parameters};
+    if (loading->path)
+        TRY(file_read(loading->path, arena_scratch(arena), &bytes, &length, error));
+    TRY(program_decode((const uint8_t *)bytes, length, arena, &program->compilation.program, error));
+    TRY(program_verify_deadlock(program->compilation.program, arena_scratch(arena), &deadlock, error));
+    return raise_program(program, error);
+}
+
+static Status load_body(dps *d, void *arguments)
+{
+    const Loading *loading = arguments;
+    d->program = program_new(d);
+    const Status status = load_program(d->program, loading, &d->error);
+    if (status == STATUS_RUN_FAILED) /* nothing else than memory can fail */
+        longjmp(d->exhausted, 1);
+    if (status == STATUS_BAD_INPUT && loading->path && strncmp(d->error.text, loading->path, strlen(loading->path)))
+        error_prefix(&d->error, "%s: ", loading->path);
+    TRY(status);
+    *loading->program = program_take(d);
+    return STATUS_OK;
+}
+
+dps_status dps_load(dps *d, const void *bytes, size_t length, dps_program **program)
+{
+    *program = NULL;
+    return call(d, load_body, &(Loading){.bytes = bytes, .length = length, .program = program});
+}
+
+dps_status dps_load_file(dps *d, const char *path, dps_program **program)
+{
+    *program = NULL;
+    return call(d, load_body, &(Loading){.path = host_path(path), .program = program});
+}
+
+/* --- program → bytes --- */
+
+typedef struct Saving {
+    const dps_program *program;
+    const char *path; /* NULL: to memory */
+    void **bytes;
+    size_t *length;
+} Saving;
+
+static Status write_file(const char *path, const ByteWriter *writer, Error *error)
+{
+    OutputFile file;
+    TRY(file_begin(path, &file, error));
+    fwrite(writer->bytes, 1, writer->size, file.stream);
+    return file_finish(&file, error);
+}
+
+static Status save_body(dps *d, void *arguments)
+{
+    const Saving *saving = arguments;
+    Status status = STATUS_OK;
+    if (!program_encode(saving->program->compilation.program, &d->encoded))
+        longjmp(d->exhausted, 1);
+    if (saving->path) {
+        status = write_file(saving->path, &d->encoded, &d->error);
+    } else {
+        *saving->bytes = host_text(d, (const char *)d->encoded.bytes, d->encoded.size);
+        *saving->length = d->encoded.size;
+    }
+    return status;
+}
+
+dps_status dps_encode(dps *d, const dps_program *program, void **bytes, size_t *length)
+{
+    *bytes = NULL;
+    *length = 0;
+    return call(d, save_body, &(Saving){.program = program, .bytes = bytes, .length = length});
+}
+
+dps_status dps_save(dps *d, const dps_program *program, const char *path)
+{
+    return call(d, save_body, &(Saving){.program = program, .path = host_path(path)});
+}

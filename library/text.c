@@ -1,0 +1,44 @@
+/* Texts that the library is given, and those that it makes. */
+
+#include "library/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+char *host_text(dps *d, const char *text, size_t length)
+{
+    char *const copy = host_new(d, length + 1);
+    memcpy(copy, text, length);
+    return copy;
+}
+
+const char *host_path(const char *path) { return strcmp(path, "-") == 0 ? "./-" : path; }
+
+Status costs_take(Costs *costs, const char *const *texts, size_t count, Arena *arena, Error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(texts[i], "@-") == 0)
+            return error_set(error, STATUS_BAD_USAGE, "--cost: a library has no standard input to read costs from");
+        TRY(costs_set(costs, texts[i], arena, error));
+    }
+    return STATUS_OK;
+}
+
+FILE *text_begin(dps *d)
+{
+    d->stream = open_memstream(&d->streamed, &d->streamed_length);
+    if (!d->stream)
+        longjmp(d->exhausted, 1);
+    return d->stream;
+}
+
+const char *text_end(dps *d, size_t *length)
+{
+    FILE *const stream = d->stream;
+    const bool failed = ferror(stream);
+    d->stream = NULL;
+    if (fclose(stream) || failed)
+        longjmp(d->exhausted, 1);
+    *length = d->streamed_length;
+    return d->streamed;
+}
