@@ -81,6 +81,8 @@ static Status compile_program(dps *d, const Request *request, const dps_options 
                                          .costs = &program->costs,
                                          .search = &search};
     const Status status = compile(&program->compilation, &d->error);
+    if (status == STATUS_RUN_FAILED) /* nothing else than memory can fail */
+        longjmp(d->exhausted, 1);
     program->compilation.search = NULL;
     if (diag_failed(program->compilation.diagnostics))
         report_diagnostics(d, program->compilation.diagnostics, &program->source);
