@@ -354,8 +354,8 @@ check-manuals:
 
 # --- the two commands ---
 BUILD_PACKAGES := gcc libc6-dev flex bison zlib1g-dev libdnnl-dev
-TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-dev clang-format \ pkgconf locales
-                  codespell mandoc
+TEST_PACKAGES  := $(BUILD_PACKAGES) g++ libcmocka-dev libcadical-dev libopenmpi-dev openmpi-bin clang libclang-rt-dev clang-format \
+                  codespell mandoc pkgconf locales python3
 
 .PHONY: demo
 demo:
