@@ -9,7 +9,7 @@
 #   make gpu-kit   packs what a machine with a GPU needs into one file             make bench-gpu  runs it here
 #   make bench     prints the figures of HACKING.md                                make fuzz       runs the fuzz targets
 #   make rebase    rewrites golden tests, pages and the README's picture           make format    lays out the sources
-#   make clean     removes build/
+#   make clean     removes build/                                                  make wheel     packs the Python package
 #   make install PREFIX=/usr/local DESTDIR=   installs programs, libdps, manual pages, schedules; make uninstall removes them
 
 .DEFAULT_GOAL := all
@@ -260,6 +260,14 @@ $(BUILD)/tests/cuda/fake/dprun-mpi.so: $(BUILD)/dprun-mpi.so
 	@ln -sfr $< $@
 $(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 
+# --- the Python package. The wheel holds libdps and the schedules; python/backend.py makes it, for pip too ---
+.PHONY: wheel check-python
+wheel: $(BUILD)/libdps.so
+	DPS_LIBRARY=$(BUILD)/libdps.so python3 python/backend.py $(BUILD)/wheel
+check-python: all
+	$(if $(SANITIZE),@echo "Python does not load a library with sanitizers: the tests of its package are skipped", \
+	    DPS_LIBRARY=$(BUILD)/libdps.so BUILD=$(BUILD) PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 python3 -m unittest -q tests/python/test_dps.py)
+
 # --- fuzzing: of schedules, of programs, of loads and placements of experts ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
 FUZZ_SECONDS ?= 60
@@ -292,7 +300,7 @@ $(BUILD)/fuzz-%: $(BUILD)/tests/fuzz/%.o $(call libraries,$(COMPILER_LIBRARIES))
 	$(CC) $(LINKING) -fsanitize=fuzzer -o $@ $^ $(DPC_LIBS)
 
 .PHONY: check
-check: $(TEST_FOLDERS:%=check-%) check-fuzz
+check: $(TEST_FOLDERS:%=check-%) check-fuzz check-python
 	@echo "all tests of $(BUILD) passed"
 
 .PHONY: rebase

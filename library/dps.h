@@ -86,8 +86,7 @@ typedef struct dps_host {
     void *user; /* passed to all functions of yours */
     /* Memory, aligned for any type; NULL: there is none, and the call ends with DPS_NO_MEMORY. Both or neither: then
        malloc and free. Handles, text and the working memory of compilations come from here; only what the C library
-       takes for its own streams does not. Called by the thread that calls the library; by dps_advise also by its worker
-       threads. */
+       takes for its own streams does not. */
     void *(*allocate)(void *user, size_t size);
     void (*release)(void *user, void *memory);
 } dps_host;
@@ -197,7 +196,7 @@ typedef enum dps_slot_class {
     DPS_SLOT_CONTEXT = 1,  /* what a forward saves for the input half of its backward */
     DPS_SLOT_STASH = 2,    /* what a forward saves for the weight half of its backward */
     DPS_SLOT_GRADIENT = 3, /* what the input half leaves for the weight half, where they run apart */
-    DPS_SLOT_WEIGHTS = 4, /* a version of a chunk's weights: slot c is the home of chunk c; more only if asynchronous */
+    DPS_SLOT_WEIGHTS = 4,  /* a version of a chunk's weights. Slot c belongs to chunk c; more if asynchronous */
     DPS_SLOT_CLASSES = 5,
 } dps_slot_class;
 
@@ -255,10 +254,8 @@ typedef enum dps_opcode {
     DPS_REDUCE = 11, /* sums the chunk's weight gradient over the members of its group, all of which come here */
     DPS_NORM = 12,   /* the norm of all gradients, each stage once: all ranks come here */
     DPS_UPDATE = 13, /* one step of the optimizer on the chunk; its gradient is zero afterwards */
-    DPS_RENEW =
-        14,       /* asynchronous: one step of the optimizer from `weights` into `next_weights`, with the mean gradient
-                        of `count` microbatches */
-    DPS_END = 15, /* of the step; the last instruction */
+    DPS_RENEW = 14,  /* asynchronous: one optimizer step from `weights` into `next_weights`, of `count` microbatches */
+    DPS_END = 15,    /* of the step; the last instruction */
 } dps_opcode;
 
 /* One instruction, or one half of an F&B. What it does not have is -1; so is x at the first stage, y at the last one,
@@ -290,8 +287,8 @@ int dps_instruction_text(const dps_program *program, uint32_t rank, uint32_t ind
 /* --- how long it takes --- */
 
 /* Every pass takes what the costs say and starts as soon as its rank is free and what it needs has arrived. `costs` are
-   as in dps_options; none: those that the program was compiled with. The prediction reads the program: free it first.
- */
+   as in dps_options; none: those that the program was compiled with. The prediction reads the program: free it
+   first. */
 dps_status dps_predict(dps *d, const dps_program *program, const char *const *costs, size_t cost_count,
                        dps_prediction **prediction);
 void dps_prediction_free(dps_prediction *prediction);
@@ -351,17 +348,16 @@ dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format forma
 typedef struct dps_experts {
     size_t size;
     uint32_t layers, experts, replicas, gpus;
-    uint32_t groups,
-        nodes;           /* experts come in groups, GPUs in nodes, of neighbours. Where the groups divide by the nodes
-                                all replicas of an expert are on one node. 0: 1 */
-    const double *loads; /* [layers][experts], from 0 */
-    const uint32_t
-        *current;        /* [layers][replicas]: the placement in force, to move as few experts as possible; or NULL */
-    uint32_t most_moves; /* with `current`: at most so many experts come to a GPU that does not hold them, a layer, */
-    int32_t limit_moves; /* if this is not 0 */
-    double threshold;    /* with `current`: a layer whose balance would rise by less stays as it is */
-    int32_t distinct;    /* not 0: no expert twice on a GPU */
-    int32_t eplb;        /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */
+    /* Experts come in groups, GPUs in nodes, of neighbours. If the number of groups is a multiple of the number of
+       nodes, all replicas of an expert are on one node. 0: 1 */
+    uint32_t groups, nodes;
+    const double *loads;     /* [layers][experts], from 0 */
+    const uint32_t *current; /* [layers][replicas]: the placement in force, most of which shall stay; or NULL */
+    uint32_t most_moves;     /* with `current`: experts of a layer that may come to a GPU that does not hold them, */
+    int32_t limit_moves;     /* if this is not 0; else any number */
+    double threshold;        /* with `current`: a layer whose balance would rise by less stays as it is */
+    int32_t distinct;        /* not 0: no expert twice on a GPU */
+    int32_t eplb;            /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */
 } dps_experts;
 
 /* Your arrays; NULL: not asked. */

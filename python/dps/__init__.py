@@ -1,0 +1,41 @@
+"""Pipeline-parallel training schedules: compiled, proven, predicted and drawn.
+
+    import dps
+
+    program = dps.compile(dps.schedule("dualpipe"), ranks=8, microbatches=20)
+    print(program.show())
+    print(program.predict({"F": 1, "I": 1, "W": 0.8}).bubble_rate)
+    for instruction in program.instructions(0):
+        print(instruction.line, instruction.text)
+"""
+
+import pathlib
+
+from ._balance import Balance, balance
+from ._errors import Diagnostic, Error, ScheduleError, SystemFailure, UsageError
+from ._library import library as _c
+from ._program import Chunk, Instruction, Prediction, Program, Rank, RankPrediction, compile, load
+
+__version__ = _c.dps_version().decode()
+__all__ = ["Balance", "Chunk", "Diagnostic", "Error", "Instruction", "Prediction", "Program", "Rank", "RankPrediction",
+           "ScheduleError", "SystemFailure", "UsageError", "balance", "compile", "load", "schedule", "schedules"]
+
+
+def _schedule_folder():
+    """That of this package, or of the checkout that it is in."""
+    here = pathlib.Path(__file__).parent
+    inside = here / "schedules"
+    return inside if inside.is_dir() else here.parent.parent / "schedules"
+
+
+def schedules():
+    """Names of the schedules that come with this package."""
+    return sorted(path.stem for path in _schedule_folder().glob("*.dps"))
+
+
+def schedule(name):
+    """The path of one of them, for compile() and for reading."""
+    path = _schedule_folder() / f"{name}.dps"
+    if not path.exists():
+        raise UsageError(f"there is no schedule {name!r}; there are {', '.join(schedules())}")
+    return path

@@ -1,0 +1,95 @@
+"""What can go wrong, with the words of dpc."""
+
+import ctypes
+from contextlib import contextmanager
+from typing import NamedTuple, Optional
+
+from . import _library as c
+
+
+class Diagnostic(NamedTuple):
+    """A mistake in a source, or a note that explains the one before it. Lines and columns count from 1; 0: no place."""
+
+    severity: str  # "error" or "note"
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    text: str
+    help: Optional[str]
+
+
+class Error(Exception):
+    """Something is wrong. str() is what dpc prints, with source lines and help."""
+
+    def __init__(self, words, diagnostics=()):
+        super().__init__(words)
+        self.diagnostics = list(diagnostics)
+
+    @property
+    def line(self):
+        """Of the first mistake; None: it has no place in a source."""
+        return self.diagnostics[0].line if self.diagnostics else None
+
+    @property
+    def column(self):
+        return self.diagnostics[0].column if self.diagnostics else None
+
+    @property
+    def help(self):
+        return self.diagnostics[0].help if self.diagnostics else None
+
+
+class ScheduleError(Error, ValueError):
+    """A schedule, a program or a file of costs is wrong."""
+
+
+class UsageError(Error, ValueError):
+    """An argument is wrong."""
+
+
+class SystemFailure(Error, OSError):
+    """The system failed: a file could not be written."""
+
+
+_ERRORS = {c.BAD_INPUT: ScheduleError, c.BAD_USAGE: UsageError, c.FAILED: SystemFailure}
+
+
+def _text(value):
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def _diagnostics(session):
+    for index in range(c.library.dps_diagnostic_count(session)):
+        found = c.Diagnostic()
+        c.library.dps_get_diagnostic(session, index, ctypes.byref(found))
+        yield Diagnostic(("error", "note")[found.severity], found.line, found.column, found.end_line,
+                         found.end_column, _text(found.text), _text(found.help))
+
+
+class Session:
+    """A dps handle for one call."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def call(self, name, *arguments):
+        """Calls a function that returns a status, and raises what it says."""
+        status = getattr(c.library, name)(self.handle, *arguments)
+        if status == c.OK:
+            return
+        words = _text(c.library.dps_error(self.handle)).rstrip("\n")
+        if status == c.NO_MEMORY:
+            raise MemoryError(words)
+        raise _ERRORS[status](words, _diagnostics(self.handle))
+
+
+@contextmanager
+def session():
+    handle = c.library.dps_new(None)
+    if not handle:
+        raise MemoryError("no memory for a session of libdps")
+    try:
+        yield Session(handle)
+    finally:
+        c.library.dps_free(handle)

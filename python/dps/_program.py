@@ -1,0 +1,335 @@
+"""Programs: compiled or loaded, asked, predicted and drawn."""
+
+import ctypes
+import os
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from . import _library as c
+from ._errors import UsageError, session
+
+
+class Chunk(NamedTuple):
+    """A stage on a rank. `group` is the number of the group of its copies; None: it has one copy."""
+
+    stage: int
+    pipe: int
+    group: Optional[int]
+
+
+class Rank(NamedTuple):
+    """What a rank holds and does in a step."""
+
+    chunks: List[Chunk]
+    instruction_count: int
+    slots: Dict[str, int]  # buffers of each class: message, context, stash, gradient, weights
+    peak_activations: int  # most microbatches that it holds at once
+    messages_sent: int
+    messages_received: int
+
+
+class Instruction(NamedTuple):
+    """One instruction of a rank, with operands by name; None: it has no such operand. dps.h explains each."""
+
+    text: str  # as `dpc --emit=asm` writes it
+    opcode: str  # "FORWARD", "SEND_FORWARD", ...
+    line: int  # of the source
+    chunk: Optional[int]
+    stage: Optional[int]
+    pipe: Optional[int]
+    microbatch: Optional[int]
+    peer: Optional[int]
+    group: Optional[int]
+    count: Optional[int]
+    message: Optional[int]
+    x: Optional[int]
+    y: Optional[int]
+    dx: Optional[int]
+    dy: Optional[int]
+    context: Optional[int]
+    stash: Optional[int]
+    gradient: Optional[int]
+    weights: Optional[int]
+    next_weights: Optional[int]
+    second: Optional["Instruction"]  # of an F&B ("OVERLAP"): its backward
+
+
+class RankPrediction(NamedTuple):
+    """Times of a rank, in the unit of the costs, and bytes; 0: the costs have no sizes."""
+
+    start: float
+    end: float
+    busy: float
+    idle: float
+    bytes_sent: float
+    peak_memory: float
+
+
+class Prediction(NamedTuple):
+    """How long a step takes, in the unit of the costs."""
+
+    makespan: float
+    seconds: Optional[float]  # that a unit takes, where the costs say so
+    cost: float  # largest time of a rank between its first start and its last end
+    work: float  # mean time that a rank is busy
+    bubble_rate: float  # (cost - work) / cost
+    imbalance: float  # share of it because ranks have unequal work,
+    order_bubble: float  # and because of the order
+    messages_time: float  # what messages add to the makespan
+    ranks: List[RankPrediction]
+
+
+def _setting(key, value):
+    return f"{key}={value!r}" if isinstance(value, float) else f"{key}={value}"
+
+
+def _settings(value):
+    return ",".join(_setting(*item) for item in value.items()) if isinstance(value, dict) else value
+
+
+def _cost_texts(costs):
+    """None, a text as of `dpc --cost`, a dict, the path of a file, or a list of these."""
+    if costs is None:
+        return []
+    if isinstance(costs, (list, tuple)):
+        return [text for part in costs for text in _cost_texts(part)]
+    if isinstance(costs, os.PathLike):
+        return [b"@" + os.fsencode(costs)]
+    return [_settings(costs).encode()]
+
+
+def _array(kind, values):
+    return (kind * len(values))(*values)
+
+
+class _Progress:
+    """Calls the user's function from C, keeps what it raises, and lets ctrl-C through."""
+
+    def __init__(self, function):
+        self.function = function
+        self.raised = None
+        self.callback = c.ProgressFunction(self._tell)
+
+    def _tell(self, _user, progress):
+        try:
+            told = progress.contents
+            return bool(self.function and self.function(told.tried, told.planned, told.cost, told.bound))
+        except BaseException as error:  # ctypes would print it and go on
+            self.raised = error
+            return 1
+
+
+def _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, progress):
+    for name, number in (("ranks", ranks), ("microbatches", microbatches)):
+        if number is not None and not 1 <= number < 2**32:
+            raise UsageError(f"{name} must be at least 1, not {number}")
+    texts = _cost_texts(costs)
+    parameters = [c.Parameter(name.encode(), value) for name, value in (params or {}).items()]
+    return c.Options(ranks=ranks or 0, microbatches=microbatches or 0, parameter_count=len(parameters),
+                     parameters=_array(c.Parameter, parameters), cost_count=len(texts),
+                     costs=_array(ctypes.c_char_p, texts), progress=progress.callback,
+                     slot_bytes=_settings(slot_bytes).encode() if slot_bytes else None,
+                     memory_limit=str(memory_limit).encode() if memory_limit else None)
+
+
+def compile(path_or_source, *, ranks=None, microbatches=None, params=None, costs=None, slot_bytes=None,
+            memory_limit=None, name=None, progress=None):
+    """Compiles and proves a schedule, and returns its Program.
+
+    path_or_source  a path (an os.PathLike, or a string without a newline), or the text of a schedule
+    ranks, microbatches, params   instead of those that the schedule has itself: params={"chunks": 2}
+    costs           what passes and messages take: "F=1,I=1,W=0.8", {"F": 1, "F[3]": 1.2}, the path of a cost file,
+                    or a list of these
+    slot_bytes, memory_limit      {"message": "8M", "context": "64M"} and "40G", or "activations=8"
+    name            what messages call a text; if it ends in .csv, the text is an order
+    progress        called with (tried, planned, cost, bound) while an `order auto` is searched; if it returns
+                    something true, the best order so far is taken
+
+    Raises ScheduleError where the schedule is wrong: str() of it is what dpc prints; .line, .column, .help and
+    .diagnostics have the same as data. Raises UsageError where an argument is wrong."""
+    watch = _Progress(progress)
+    options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, watch)
+    made = ctypes.c_void_p()
+    with session() as s:
+        try:
+            if isinstance(path_or_source, str) and "\n" in path_or_source:
+                text = path_or_source.encode()
+                s.call("dps_compile_text", text, len(text), name.encode() if name else None, ctypes.byref(options),
+                       ctypes.byref(made))
+            else:
+                s.call("dps_compile_file", os.fsencode(path_or_source), ctypes.byref(options), ctypes.byref(made))
+        finally:
+            program = Program(made) if made else None
+            if watch.raised:
+                raise watch.raised
+    return program
+
+
+def load(path_or_bytes):
+    """Reads a program that Program.save or `dpc -o` wrote, and proves it again."""
+    made = ctypes.c_void_p()
+    with session() as s:
+        if isinstance(path_or_bytes, (bytes, bytearray, memoryview)):
+            given = bytes(path_or_bytes)
+            s.call("dps_load", given, len(given), ctypes.byref(made))
+        else:
+            s.call("dps_load_file", os.fsencode(path_or_bytes), ctypes.byref(made))
+    return Program(made)
+
+
+def _none(number):
+    return None if number < 0 else number
+
+
+class Program:
+    """A proven schedule: one list of instructions for every rank. Made by compile() or load()."""
+
+    def __init__(self, handle):
+        self._handle = handle
+        info = c.ProgramInfo()
+        c.library.dps_get_program_info(handle, ctypes.byref(info))
+        self.schedule = info.schedule.decode("utf-8", "replace")
+        self.source = info.source.decode("utf-8", "replace")
+        self.ranks, self.stages, self.pipes, self.microbatches = info.ranks, info.stages, info.pipes, info.microbatches
+        self.is_forward_only = bool(info.is_forward_only)
+        self.is_asynchronous = bool(info.is_asynchronous)
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            c.library.dps_program_free(self._handle)
+
+    def __repr__(self):
+        return (f"<dps.Program {self.schedule}: {self.ranks} ranks, {self.stages} stages, "
+                f"{self.microbatches} microbatches>")
+
+    # --- what is in it ---
+
+    def _check(self, what, index, count):
+        if not 0 <= index < count:
+            raise IndexError(f"{self.schedule} has {what} 0 to {count - 1}, not {index}")
+
+    def rank(self, rank) -> Rank:
+        """Chunks, buffers and messages of a rank."""
+        self._check("ranks", rank, self.ranks)
+        info, chunk = c.RankInfo(), c.ChunkInfo()
+        c.library.dps_get_rank_info(self._handle, rank, ctypes.byref(info))
+        chunks = []
+        for index in range(info.chunks):
+            c.library.dps_get_chunk_info(self._handle, rank, index, ctypes.byref(chunk))
+            chunks.append(Chunk(chunk.stage, chunk.pipe, _none(chunk.group)))
+        return Rank(chunks, info.instructions, dict(zip(c.SLOT_CLASSES, info.slots)), info.peak_activations,
+                    info.messages_sent, info.messages_received)
+
+    def pipe(self, pipe) -> range:
+        """Numbers in the step of the microbatches of a pipe."""
+        self._check("pipes", pipe, self.pipes)
+        info = c.PipeInfo()
+        c.library.dps_get_pipe_info(self._handle, pipe, ctypes.byref(info))
+        return range(info.first, info.first + info.microbatches)
+
+    def group(self, group) -> List[Tuple[int, int]]:
+        """(rank, chunk) of each copy of a stage, in the order in which their gradients are summed."""
+        members, member = [], c.GroupMember()
+        while c.library.dps_get_group_member(self._handle, group, len(members), ctypes.byref(member)) == c.OK:
+            members.append((member.rank, member.chunk))
+        if not members:
+            raise IndexError(f"{self.schedule} has no group {group}")
+        return members
+
+    def _instruction(self, rank, index, half, text) -> Instruction:
+        found = c.Instruction()
+        c.library.dps_get_instruction(self._handle, rank, index, half, ctypes.byref(found))
+        second = self._instruction(rank, index, 1, text) if half == 0 and found.halves == 2 else None
+        operands = [_none(getattr(found, name)) for name in c.INSTRUCTION_MEMBERS[2:]]
+        return Instruction(text, c.OPCODES[found.opcode], found.line, *operands, second)
+
+    def instructions(self, rank) -> List[Instruction]:
+        """All instructions of a rank, in the order in which it runs them."""
+        count, text = self.rank(rank).instruction_count, ctypes.create_string_buffer(256)
+        made = []
+        for index in range(count):
+            c.library.dps_instruction_text(self._handle, rank, index, text, len(text))
+            made.append(self._instruction(rank, index, 0, text.value.decode()))
+        return made
+
+    # --- bytes ---
+
+    def __bytes__(self):
+        """What `dprun` runs."""
+        made, length = ctypes.c_void_p(), ctypes.c_size_t()
+        with session() as s:
+            s.call("dps_encode", self._handle, ctypes.byref(made), ctypes.byref(length))
+            try:
+                return ctypes.string_at(made, length.value)
+            finally:
+                c.library.dps_release(s.handle, made)
+
+    def __reduce__(self):
+        return load, (bytes(self),)
+
+    def save(self, path):
+        """Writes the program to a file, for `dprun` and load()."""
+        with session() as s:
+            s.call("dps_save", self._handle, os.fsencode(path))
+
+    # --- times and pictures: `costs` as in compile(); None: those that the program was compiled with ---
+
+    def _predicted(self, s, costs):
+        texts, made = _cost_texts(costs), ctypes.c_void_p()
+        s.call("dps_predict", self._handle, _array(ctypes.c_char_p, texts), len(texts), ctypes.byref(made))
+        return made
+
+    def predict(self, costs=None) -> Prediction:
+        """How long a step takes, how long ranks are idle, and the bytes where the costs have sizes."""
+        info, rank, ranks = c.PredictionInfo(), c.RankPrediction(), []
+        with session() as s:
+            made = self._predicted(s, costs)
+        c.library.dps_get_prediction_info(made, ctypes.byref(info))
+        for index in range(self.ranks):
+            c.library.dps_get_rank_prediction(made, index, ctypes.byref(rank))
+            ranks.append(RankPrediction(*(getattr(rank, name) for name in c.RANK_PREDICTION_MEMBERS)))
+        c.library.dps_prediction_free(made)
+        figures = {name: getattr(info, name) for name in c.PREDICTION_MEMBERS}
+        return Prediction(**{**figures, "seconds": info.seconds or None}, ranks=ranks)
+
+    def render(self, kind, costs=None, width=0) -> str:
+        """What `dpc --emit=KIND` writes: csv, comms, asm, stats, svg, html, text, trace, explain or overlap."""
+        if kind not in c.FORMATS:
+            raise UsageError(f"there is no {kind!r}; there are {', '.join(c.FORMATS)}")
+        text, length = ctypes.c_void_p(), ctypes.c_size_t()
+        with session() as s:
+            made = self._predicted(s, costs)
+            try:
+                s.call("dps_render", made, c.FORMATS.index(kind), width, ctypes.byref(text), ctypes.byref(length))
+                try:
+                    return ctypes.string_at(text, length.value).decode("utf-8", "replace")
+                finally:
+                    c.library.dps_release(s.handle, text)
+            finally:
+                c.library.dps_prediction_free(made)
+
+    def csv(self, messages=False) -> str:
+        """The order in the text form of torch.distributed.pipelining, a row a rank; with messages if asked."""
+        return self.render("comms" if messages else "csv")
+
+    def svg(self, costs=None, width=0) -> str:
+        """The timeline as a picture."""
+        return self.render("svg", costs, width)
+
+    def html(self, costs=None) -> str:
+        """The timeline as a page to zoom in, which needs nothing else."""
+        return self.render("html", costs)
+
+    def show(self, costs=None, width=0) -> str:
+        """The timeline in characters, as `dpc show` prints it."""
+        return self.render("text", costs, width)
+
+    def trace(self, costs=None) -> str:
+        """The timeline as Chrome trace events (JSON)."""
+        return self.render("trace", costs)
+
+    def explain(self, costs=None) -> str:
+        """What became of every step of the source, and what each pass waits for."""
+        return self.render("explain", costs)
+
+    def _repr_svg_(self):
+        return self.svg()

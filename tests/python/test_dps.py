@@ -1,0 +1,281 @@
+"""The Python package dps. `make check-python` runs this with the library of the build."""
+
+import contextlib
+import ctypes
+import io
+import json
+import os
+import pathlib
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import xml.etree.ElementTree
+import zipfile
+
+import dps
+from dps import _library
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+HEADER = (TOP / "library/dps.h").read_text()
+WRONG = "schedule wrong;\nranks P = 2;\nmicrobatches M = 2;\npipe p: stage s on rank q;\n"
+
+
+def dualpipe(**options):
+    return dps.compile(dps.schedule("dualpipe"), **{"ranks": 4, "microbatches": 8, **options})
+
+
+class Header(unittest.TestCase):
+    """What ctypes is told is what dps.h declares."""
+
+    def test_functions(self):
+        declared = set(re.findall(r"^[a-z].*?\b(dps_\w+)\(", HEADER, re.M))
+        self.assertEqual(set(_library.FUNCTIONS), declared)
+
+    def test_structs(self):
+        structs = [kind for kind in vars(_library).values()
+                   if isinstance(kind, type) and issubclass(kind, ctypes.Structure) and hasattr(kind, "_fields_")]
+        lines, expected = [], []
+        for struct in structs:
+            name = "dps_" + re.sub(r"(?<=.)([A-Z])", r"_\1", struct.__name__).lower()
+            lines.append(f'printf("%zu\\n", sizeof({name}));')
+            expected.append((name, ctypes.sizeof(struct)))
+            for member, *_ in struct._fields_:
+                lines.append(f'printf("%zu\\n", offsetof({name}, {member}));')
+                expected.append((f"{name}.{member}", getattr(struct, member).offset))
+        declared = set(re.findall(r"^\} (dps_\w+);", HEADER, re.M))
+        declared -= {"dps_status", "dps_severity", "dps_slot_class", "dps_opcode", "dps_format", "dps_host"}
+        self.assertEqual({name for name, _ in expected if "." not in name}, declared)
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "layout"
+            program.with_suffix(".c").write_text('#include "dps.h"\n#include <stdio.h>\n'
+                                                 'int main(void) {%s}' % "".join(lines))
+            subprocess.run(["gcc", "-I", TOP / "library", program.with_suffix(".c"), "-o", program], check=True)
+            found = subprocess.run([program], capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual([(name, int(offset)) for (name, _), offset in zip(expected, found)], expected)
+
+    def test_enums(self):
+        for values, prefix in ((_library.OPCODES, ""), (_library.SLOT_CLASSES, "SLOT_")):
+            for number, name in enumerate(values):
+                self.assertTrue(re.search(rf"\bDPS_{prefix}{name.upper()} = {number},", HEADER), name)
+
+
+class Programs(unittest.TestCase):
+    def test_compile_and_ask(self):
+        program = dualpipe()
+        self.assertEqual((program.schedule, program.source), ("dualpipe", "dualpipe.dps"))
+        self.assertEqual((program.ranks, program.stages, program.pipes, program.microbatches), (4, 4, 2, 8))
+        self.assertEqual([program.pipe(0), program.pipe(1)], [range(4), range(4, 8)])
+        for rank in range(4):
+            for index, chunk in enumerate(program.rank(rank).chunks):
+                self.assertEqual(chunk.stage, 3 - rank if chunk.pipe else rank)
+                self.assertIn((rank, index), program.group(chunk.group))
+        self.assertIn("4 ranks", repr(program))
+        for ask, number in ((program.rank, 4), (program.rank, -1), (program.pipe, 2), (program.group, 4)):
+            self.assertRaises(IndexError, ask, number)
+
+    def test_instructions(self):
+        program = dualpipe()
+        passes = {}
+        for rank in range(program.ranks):
+            instructions = program.instructions(rank)
+            self.assertEqual(len(instructions), program.rank(rank).instruction_count)
+            self.assertEqual(instructions[-1].opcode, "END")
+            for i in instructions:
+                passes[i.opcode] = passes.get(i.opcode, 0) + 1
+                if i.opcode == "SEND_FORWARD":
+                    self.assertEqual(i.text, f"SEND_F{i.chunk} m{i.microbatch} r{i.peer} y{i.message}")
+                self.assertEqual(i.second is not None, i.opcode == "OVERLAP")
+        self.assertEqual(passes["FORWARD"] + passes["OVERLAP"], 8 * 4)
+        self.assertEqual(passes["SEND_FORWARD"], 8 * 3)
+
+    def test_source_text_and_paths(self):
+        text = dps.schedule("gpipe").read_text()
+        of_text = dps.compile(text, ranks=2, microbatches=4)
+        self.assertEqual(of_text.csv(), dps.compile(str(dps.schedule("gpipe")), ranks=2, microbatches=4).csv())
+        order = dps.compile(of_text.csv(), name="order.csv")
+        self.assertEqual(order.csv(), of_text.csv())
+
+    def test_parameters(self):
+        program = dps.compile(dps.schedule("interleaved-1f1b"), ranks=2, microbatches=4, params={"chunks": 3})
+        self.assertEqual(len(program.rank(0).chunks), 3)
+        self.assertRaisesRegex(dps.UsageError, "chunkz", dps.compile, dps.schedule("gpipe"), params={"chunkz": 3})
+        self.assertRaisesRegex(dps.UsageError, "at least 1", dps.compile, dps.schedule("gpipe"), ranks=0)
+
+    def test_bytes_and_files(self):
+        program = dualpipe()
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "prog.bin"
+            program.save(path)
+            self.assertEqual(path.read_bytes(), bytes(program))
+            for again in (dps.load(path), dps.load(str(path)), dps.load(bytes(program)),
+                          pickle.loads(pickle.dumps(program))):
+                self.assertEqual(again.csv(messages=True), program.csv(messages=True))
+                self.assertEqual(again.predict("F=2,comm=0.5"), program.predict("F=2,comm=0.5"))
+            with self.assertRaises(dps.SystemFailure):
+                program.save(path / "below")
+        damaged = bytearray(bytes(program))
+        damaged[len(damaged) // 2] ^= 1
+        self.assertRaises(dps.ScheduleError, dps.load, damaged)
+
+    def test_every_schedule(self):
+        self.assertIn("dualpipe", dps.schedules())
+        self.assertGreater(len(dps.schedules()), 20)
+        for name in dps.schedules():
+            self.assertEqual(dps.compile(dps.schedule(name)).source, f"{name}.dps")
+        self.assertRaisesRegex(dps.UsageError, "dualpipe", dps.schedule, "dualpip")
+
+
+class Errors(unittest.TestCase):
+    def test_same_words_and_places_as_dpc(self):
+        with self.assertRaises(dps.ScheduleError) as caught:
+            dualpipe(ranks=3)
+        error = caught.exception
+        dpc = subprocess.run([TOP / os.environ.get("BUILD", "build") / "dpc", "--ranks", "3", "--microbatches", "8",
+                              dps.schedule("dualpipe")], capture_output=True, text=True)
+        self.assertEqual(str(error) + "\n", dpc.stderr)
+        self.assertTrue(str(error).startswith(f"{dps.schedule('dualpipe')}:{error.line}:{error.column}: error: "))
+        self.assertEqual(error.help.split("\n")[-1], "nearest: --ranks 2 or 4")
+
+    def test_several(self):
+        with self.assertRaises(dps.ScheduleError) as caught:
+            dps.compile(WRONG)
+        error = caught.exception
+        self.assertEqual(error.diagnostics[0].severity, "error")
+        self.assertIn(f"<text>:{error.line}:{error.column}: error: {error.diagnostics[0].text}", str(error))
+
+    def test_no_place(self):
+        with self.assertRaises(dps.ScheduleError) as caught:
+            dps.compile("nowhere.dps")
+        self.assertEqual((caught.exception.line, caught.exception.diagnostics), (None, []))
+        self.assertIn("nowhere.dps", str(caught.exception))
+        self.assertRaisesRegex(dps.UsageError, "fast", dualpipe, costs="F=fast")
+        self.assertRaisesRegex(dps.UsageError, "--slot-bytes", dualpipe, memory_limit="1G")
+
+
+class Pictures(unittest.TestCase):
+    def test_costs(self):
+        program = dps.compile(dps.schedule("gpipe"), ranks=4, microbatches=8)
+        self.assertEqual(program.predict().makespan, 33)  # (M + P - 1)(F + B)
+        self.assertAlmostEqual(program.predict().bubble_rate, 3 / 11)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "some.cost"
+            path.write_text("F = 2\nI = 2\nW = 2\nunit = 1e-3\n")
+            for costs in (path, "F=2,I=2,W=2,unit=1e-3", {"F": 2.0, "I": 2, "W": 2, "unit": 1e-3},
+                          ["F=5", {"F": 2, "I": 2}, "W=2,unit=1e-3"]):
+                predicted = program.predict(costs)
+                self.assertEqual((predicted.makespan, predicted.seconds), (66, 1e-3))
+        self.assertEqual(sum(rank.busy for rank in predicted.ranks), 4 * 48)
+        self.assertIsNone(program.predict().seconds)
+        self.assertEqual(dps.compile(dps.schedule("gpipe"), ranks=4, microbatches=8, costs={"F": 2}).predict().work, 32)
+
+    def test_memory(self):
+        sizes = {"message": "1M", "context": 10, "stash": 10}
+        program = dualpipe(slot_bytes=sizes, memory_limit="1G")
+        slots = program.rank(0).slots
+        self.assertEqual(program.predict().ranks[0].peak_memory,
+                         (slots["message"] << 20) + 10 * (slots["context"] + slots["stash"]))
+        self.assertRaises(dps.ScheduleError, dualpipe, slot_bytes=sizes, memory_limit="1M")
+
+    def test_texts(self):
+        program = dualpipe()
+        xml.etree.ElementTree.fromstring(program.svg())
+        self.assertEqual(program._repr_svg_(), program.svg())
+        self.assertTrue(program.html().startswith("<!DOCTYPE html>"))
+        self.assertEqual(json.loads(program.trace())["otherData"]["ranks"], 4)
+        self.assertEqual(json.loads(program.render("stats"))["makespan"], program.predict().makespan)
+        self.assertTrue(program.show().startswith("dualpipe: 4 ranks, 8 microbatches"))
+        self.assertEqual(len(program.csv().splitlines()), 4)
+        self.assertIn("SEND_F", program.csv(messages=True))
+        self.assertIn("how often", program.explain())
+        self.assertNotIn("\033", program.show())
+        self.assertRaisesRegex(dps.UsageError, "there are csv", program.render, "png")
+        self.assertRaisesRegex(dps.UsageError, "pixels", program.svg, None, 10)
+
+
+class Searches(unittest.TestCase):
+    def test_progress(self):
+        told = []
+
+        def progress(tried, planned, cost, bound):
+            told.append((tried, planned))
+            return len(told) == 3
+
+        program = dps.compile(dps.schedule("zb1p"), ranks=8, microbatches=32, progress=progress)
+        self.assertEqual(program.ranks, 8)
+        self.assertLess(len(told), told[0][1] / 2)
+
+    def test_an_exception_ends_the_search(self):
+        def progress(*_):
+            raise KeyboardInterrupt
+
+        self.assertRaises(KeyboardInterrupt, dps.compile, dps.schedule("zb1p"), progress=progress)
+
+    def test_threads(self):
+        texts = []
+
+        def work():
+            texts.append(dps.compile(dps.schedule("zb1p"), ranks=4, microbatches=8).svg())
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(texts), 4)
+        self.assertEqual(len(set(texts)), 1)
+
+
+class Experts(unittest.TestCase):
+    LOADS = [[90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86],
+             [20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27]]
+
+    def test_balance(self):
+        shape = {"replicas": 16, "gpus": 8, "groups": 4, "nodes": 2}
+        eplb = dps.balance(self.LOADS, method="eplb", **shape)
+        # The example of DeepSeek's EPLB and its result.
+        self.assertEqual(eplb.placement, [[5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1],
+                                          [7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1]])
+        best = dps.balance(self.LOADS, **shape)
+        for layer in range(2):
+            self.assertGreaterEqual(best.after[layer], eplb.after[layer])
+            self.assertLessEqual(best.after[layer], best.bound[layer])
+        again = dps.balance(self.LOADS, current=best.placement, moves=0, **shape)
+        self.assertEqual((again.placement, again.moves), (best.placement, [0, 0]))
+        self.assertRaisesRegex(dps.UsageError, "layer 1 has 2", dps.balance, [[1, 2, 3], [1, 2]], replicas=4, gpus=2)
+        self.assertRaises(dps.UsageError, dps.balance, self.LOADS, replicas=7, gpus=8)
+        self.assertRaises(dps.ScheduleError, dps.balance, [[1, float("nan")]], replicas=2, gpus=2)
+
+
+class Wheel(unittest.TestCase):
+    def test_a_wheel_has_all_it_needs(self):
+        sys.path.insert(0, str(TOP / "python"))
+        import backend
+        sys.path.pop(0)
+        environment = {key: value for key, value in os.environ.items() if key != "DPS_LIBRARY"}
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            wheel = pathlib.Path(folder) / backend.build_wheel(folder)
+            self.assertRegex(wheel.name, r"^dps-[0-9.]+-py3-none-linux_\w+\.whl$")
+            first = wheel.read_bytes()
+            backend.build_wheel(folder)
+            self.assertEqual(wheel.read_bytes(), first)
+            there = pathlib.Path(folder) / "there"
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(there)
+                names = set(archive.namelist())
+            record = (there / f"dps-{dps.__version__}.dist-info/RECORD").read_text().splitlines()
+            self.assertEqual({line.split(",")[0] for line in record}, names)
+            ran = subprocess.run(
+                [sys.executable, "-c",
+                 "import dps; p = dps.compile(dps.schedule('dualpipe'), ranks=2, microbatches=4); "
+                 "print(dps.__file__, dps._library.library._name, p.ranks)"],
+                cwd=folder, env={**environment, "PYTHONPATH": str(there)}, capture_output=True, text=True)
+            self.assertEqual(ran.stdout.split(), [str(there / "dps/__init__.py"), str(there / "dps/libdps.so"), "2"],
+                             ran.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
