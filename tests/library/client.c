@@ -265,7 +265,8 @@ static void same_text(dps *d, const dps_prediction *one, const dps_prediction *o
     dps_release(d, b);
 }
 
-/* What is loaded is drawn and predicted as what was compiled: its placement, orders, messages and lines are all there. */
+/* What is loaded is drawn and predicted as what was compiled: its placement, orders, messages and lines are all
+   there. */
 static void a_loaded_program_is_the_one_that_was_saved(void **state)
 {
     (void)state;
