@@ -297,6 +297,7 @@ void dps_prediction_free(dps_prediction *prediction);
 typedef struct dps_prediction_info {
     size_t size;
     double makespan;      /* of a step, from the first start to the last end */
+    double bound;         /* no order of this placement within this memory has a smaller makespan; 0: not known */
     double seconds;       /* that a unit of time takes; 0: the costs do not say */
     double cost;          /* largest time of a rank between its first start and its last end */
     double work;          /* mean time that a rank is busy */

@@ -46,6 +46,7 @@ struct dps_prediction {
     Compilation compilation; /* the program's, with these costs */
     Timeline times;
     BubbleCauses causes;
+    Gap gap;
 };
 
 /* --- calls (call.c) --- */

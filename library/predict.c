@@ -31,6 +31,8 @@ static Status predict_body(dps *d, void *arguments)
         c->resolved = costs_resolve(&given, c->program->stages, c->schedule.recipe, &made->arena);
     }
     timeline_run(&c->schedule, &c->table, &c->resolved, &made->arena, &made->times);
+    c->arena = &made->arena; /* the program's does not change */
+    made->gap = compilation_gap(c, made->times.makespan);
     made->causes = timeline_bubble_causes(&c->schedule, &c->table, &made->times, &made->arena);
     made->arena.exhausted = NULL;
     d->prediction = NULL;
@@ -59,6 +61,7 @@ dps_status dps_get_prediction_info(const dps_prediction *prediction, dps_predict
     const Compilation *c = &prediction->compilation;
     const Bubble bubble = timeline_bubble(&c->schedule, &prediction->times);
     const dps_prediction_info found = {.makespan = prediction->times.makespan,
+                                       .bound = prediction->gap.bound,
                                        .seconds = c->resolved.unit > 0 ? c->resolved.unit : 0,
                                        .cost = bubble.cost,
                                        .work = bubble.work,
@@ -125,6 +128,7 @@ static Status render_body(dps *d, void *arguments)
     view.arena = &d->working; /* the prediction's does not change */
     const Emission emission = {.compilation = &view,
                                .times = &rendering->prediction->times,
+                               .gap = rendering->prediction->gap,
                                .memory = &rendering->prediction->program->sizes,
                                .svg_width = rendering->width,
                                .terminal = {.width = rendering->width ? rendering->width : WIDTH}};

@@ -74,7 +74,7 @@ class Instruction(Sized):
     _fields_ = [("size", c_size_t), ("opcode", c_int32)] + [(name, c_int32) for name in INSTRUCTION_MEMBERS]
 
 
-PREDICTION_MEMBERS = ("makespan", "seconds", "cost", "work", "bubble_rate", "imbalance", "order_bubble",
+PREDICTION_MEMBERS = ("makespan", "bound", "seconds", "cost", "work", "bubble_rate", "imbalance", "order_bubble",
                       "messages_time")
 RANK_PREDICTION_MEMBERS = ("start", "end", "busy", "idle", "bytes_sent", "peak_memory")
 

@@ -68,6 +68,7 @@ class Prediction(NamedTuple):
     """How long a step takes, in the unit of the costs."""
 
     makespan: float
+    bound: Optional[float]  # no order of this placement within this memory has a smaller makespan
     seconds: Optional[float]  # that a unit takes, where the costs say so
     cost: float  # largest time of a rank between its first start and its last end
     work: float  # mean time that a rank is busy
@@ -289,7 +290,8 @@ class Program:
             ranks.append(RankPrediction(*(getattr(rank, name) for name in c.RANK_PREDICTION_MEMBERS)))
         c.library.dps_prediction_free(made)
         figures = {name: getattr(info, name) for name in c.PREDICTION_MEMBERS}
-        return Prediction(**{**figures, "seconds": info.seconds or None}, ranks=ranks)
+        figures.update(bound=info.bound or None, seconds=info.seconds or None)
+        return Prediction(**figures, ranks=ranks)
 
     def render(self, kind, costs=None, width=0) -> str:
         """What `dpc --emit=KIND` writes: csv, comms, asm, stats, svg, html, text, trace, explain or overlap."""

@@ -342,6 +342,7 @@ static void times_follow_the_costs(void **state)
     assert_near(info.makespan, (8 + 3) * 3); /* (M + P - 1)(F + B): Huang et al., GPipe, section 2 */
     assert_near(info.bubble_rate, 3.0 / 11);
     assert_near(info.seconds, 1e-3);
+    assert_true(info.bound > 24 && info.bound <= info.makespan);
     dps_rank_prediction rank = {.size = sizeof rank};
     assert_int_equal(dps_get_rank_prediction(prediction, 3, &rank), DPS_OK);
     assert_near(rank.busy, 24);
