@@ -88,4 +88,4 @@ static void backward_weight(const Component *c, const PassAddresses *at, OpList 
            component_weight_gradients(c, at, GAIN), component_weight_gradients(c, at, SHIFT));
 }
 
-const ComponentKind component_attention = {RECIPE_ATTENTION, open, forward, backward_input, backward_weight};
+const ComponentKind component_attention = {RECIPE_ATTENTION, open, forward, backward_input, backward_weight, false};

@@ -16,6 +16,12 @@ void component_parameter(Component *component, Parameter parameter)
     component->parameters[component->parameter_count++] = parameter;
 }
 
+void component_tally(Component *component, const char *name, size_t elements, Tally tally)
+{
+    component->tallies[component->parameter_count] = tally;
+    component_parameter(component, (Parameter){name, elements, false, 0, 0});
+}
+
 size_t component_offset(const Component *component, size_t index)
 {
     size_t offset = 0;

@@ -13,6 +13,13 @@
 
 enum { COMPONENT_PARAMETERS = 8, COMPONENT_KERNELS = 4 };
 
+/* What W counts in the place of a parameter's gradient. The optimizer does not see it. */
+typedef enum Tally {
+    TALLY_NONE,  /* nothing: it is a gradient */
+    TALLY_LOADS, /* the tokens of each expert; after the step the parameter, a bias, moves towards equal ones */
+    TALLY_SUM    /* a sum that is reported; the parameter stays 0 */
+} Tally;
+
 typedef struct Parameter {
     const char *name;
     size_t elements;
@@ -39,6 +46,9 @@ typedef struct ComponentKind {
     void (*forward)(const Component *component, const PassAddresses *at, OpList *list);
     void (*backward_input)(const Component *component, const PassAddresses *at, OpList *list);
     void (*backward_weight)(const Component *component, const PassAddresses *at, OpList *list);
+    /* Belongs to a block with the component before it: all addresses but those of its parameters are the block's. x and
+       dx are of the block's first component, which has its sizes; y and dy are of its last. */
+    bool continues;
 } ComponentKind;
 
 struct Component {
@@ -49,6 +59,7 @@ struct Component {
     double loss_scale; /* the gradient is that of loss_scale * loss */
     size_t rows;       /* tokens of a microbatch */
     Parameter parameters[COMPONENT_PARAMETERS];
+    Tally tallies[COMPONENT_PARAMETERS]; /* of each parameter */
     size_t parameter_count;
     size_t context, stash, gradient, workspace; /* elements */
     size_t data_bytes; /* of a microbatch's inputs (the first component of a model) or targets (the last one) */
@@ -58,6 +69,8 @@ struct Component {
 
 /* For `open`. */
 void component_parameter(Component *component, Parameter parameter);
+/* A parameter that starts as 0, and what W counts in the place of its gradient. */
+void component_tally(Component *component, const char *name, size_t elements, Tally tally);
 /* GPT-2's 0.02 at its width of 768, and the same variance of outputs at every other width. */
 double component_deviation(const Component *component);
 /* The same for what adds to the residual path: divided by the root of the number of such layers, as in GPT-2. */
@@ -75,6 +88,6 @@ Address component_master_at(const Component *component, Address address, size_t 
 size_t component_round(size_t elements);
 
 extern const ComponentKind component_embedding, component_attention, component_mlp, component_head;
-extern const ComponentKind component_rows, component_perceptron, component_squared_error;
+extern const ComponentKind component_rows, component_perceptron, component_squared_error; /* experts.h has more */
 
 #endif

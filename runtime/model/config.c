@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -15,33 +16,59 @@
 static const uint64_t message_most = (uint64_t)1 << 32;
 static const double kept_most = 0x1p44;
 
-typedef enum KeyType { KEY_U32, KEY_U64, KEY_REAL } KeyType;
+typedef enum KeyType { KEY_U32, KEY_ROUTER, KEY_U64, KEY_REAL } KeyType;
+
+/* Whether weights depend on it, and whether only models with experts have it. */
+enum { OF_WEIGHTS = 1, OF_EXPERTS = 2, OF_EXPERT_WEIGHTS = OF_WEIGHTS | OF_EXPERTS };
 
 /* Every key: where it goes and what it may be. */
 typedef struct Key {
     const char *name;
     KeyType type;
+    int of;
     size_t offset;
     double least, most;
 } Key;
 
+/* clang-format off */
+#define FIELD(field) offsetof(ModelConfig, field)
 static const Key keys[] = {
-    {"layers", KEY_U32, offsetof(ModelConfig, layers), 0, 1 << 20},
-    {"hidden", KEY_U32, offsetof(ModelConfig, hidden), 1, 1 << 16},
-    {"heads", KEY_U32, offsetof(ModelConfig, heads), 1, 1 << 16},
-    {"sequence", KEY_U32, offsetof(ModelConfig, sequence), 1, 1 << 16},
-    {"microbatch_size", KEY_U32, offsetof(ModelConfig, microbatch_size), 1, 1 << 16},
-    {"vocabulary", KEY_U32, offsetof(ModelConfig, vocabulary), 1, 1 << 20},
-    {"seed", KEY_U64, offsetof(ModelConfig, seed), 0, 0x1p64},
-    {"learning_rate", KEY_REAL, offsetof(ModelConfig, learning_rate), 0, 1e6},
-    {"warmup_steps", KEY_REAL, offsetof(ModelConfig, warmup_steps), 0, 1e15},
-    {"beta1", KEY_REAL, offsetof(ModelConfig, beta1), 0, 0.9999999},
-    {"beta2", KEY_REAL, offsetof(ModelConfig, beta2), 0, 0.9999999},
-    {"epsilon", KEY_REAL, offsetof(ModelConfig, epsilon), 1e-30, 1},
-    {"weight_decay", KEY_REAL, offsetof(ModelConfig, weight_decay), 0, 1e6},
-    {"clip_norm", KEY_REAL, offsetof(ModelConfig, clip_norm), 0, 1e30},
+    {"layers",            KEY_U32,    OF_WEIGHTS,        FIELD(layers),            0, 1 << 20},
+    {"hidden",            KEY_U32,    OF_WEIGHTS,        FIELD(hidden),            1, 1 << 16},
+    {"heads",             KEY_U32,    OF_WEIGHTS,        FIELD(heads),             1, 1 << 16},
+    {"sequence",          KEY_U32,    OF_WEIGHTS,        FIELD(sequence),          1, 1 << 16},
+    {"microbatch_size",   KEY_U32,    0,                 FIELD(microbatch_size),   1, 1 << 16},
+    {"vocabulary",        KEY_U32,    OF_WEIGHTS,        FIELD(vocabulary),        1, 1 << 20},
+    {"experts",           KEY_U32,    OF_EXPERT_WEIGHTS, FIELD(experts),           1, 1 << 12},
+    {"experts_per_token", KEY_U32,    OF_EXPERT_WEIGHTS, FIELD(experts_per_token), 1, 1 << 12},
+    {"expert_hidden",     KEY_U32,    OF_EXPERT_WEIGHTS, FIELD(expert_hidden),     1, 1 << 16},
+    {"shared_experts",    KEY_U32,    OF_EXPERT_WEIGHTS, FIELD(shared_experts),    0, 1 << 8},
+    {"expert_groups",     KEY_U32,    OF_EXPERT_WEIGHTS, FIELD(expert_groups),     1, ROUTING_GROUPS_MOST},
+    {"groups_per_token",  KEY_U32,    OF_EXPERT_WEIGHTS, FIELD(groups_per_token),  1, ROUTING_GROUPS_MOST},
+    {"dense_layers",      KEY_U32,    OF_EXPERT_WEIGHTS, FIELD(dense_layers),      0, 1 << 20},
+    {"expert_interval",   KEY_U32,    OF_EXPERT_WEIGHTS, FIELD(expert_interval),   1, 1 << 20},
+    {"router",            KEY_ROUTER, OF_EXPERT_WEIGHTS, FIELD(router),            0, 0},
+    {"gate_factor",       KEY_REAL,   OF_EXPERT_WEIGHTS, FIELD(gate_factor),       1e-6, 1e6},
+    {"bias_rate",         KEY_REAL,   OF_EXPERTS,        FIELD(bias_rate),         0, 1e6},
+    {"balance_loss",      KEY_REAL,   OF_EXPERTS,        FIELD(balance_loss),      0, 1e6},
+    {"seed",              KEY_U64,    0,                 FIELD(seed),              0, 0x1p64},
+    {"learning_rate",     KEY_REAL,   0,                 FIELD(learning_rate),     0, 1e6},
+    {"warmup_steps",      KEY_REAL,   0,                 FIELD(warmup_steps),      0, 1e15},
+    {"beta1",             KEY_REAL,   0,                 FIELD(beta1),             0, 0.9999999},
+    {"beta2",             KEY_REAL,   0,                 FIELD(beta2),             0, 0.9999999},
+    {"epsilon",           KEY_REAL,   0,                 FIELD(epsilon),           1e-30, 1},
+    {"weight_decay",      KEY_REAL,   0,                 FIELD(weight_decay),      0, 1e6},
+    {"clip_norm",         KEY_REAL,   0,                 FIELD(clip_norm),         0, 1e30},
 };
+#undef FIELD
+/* clang-format on */
 enum { KEYS = sizeof keys / sizeof *keys, GIVEN_MODEL = 1 << KEYS };
+
+static const char *const router_names[ROUTER_SCORES] = {"sigmoid", "softmax"};
+static const size_t key_sizes[] = {[KEY_U32] = sizeof(uint32_t),
+                                   [KEY_ROUTER] = sizeof(uint32_t),
+                                   [KEY_U64] = sizeof(uint64_t),
+                                   [KEY_REAL] = sizeof(double)};
 
 #define MODEL(name) &model_##name,
 const ModelSpec *const models[] = {MODEL_LIST NULL};
@@ -91,8 +118,18 @@ static Status bad_value(const Key *key, const char *value, Error *error)
 {
     if (key->type == KEY_U64)
         return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a whole number below 2^64", key->name, value);
+    if (key->type == KEY_ROUTER)
+        return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be sigmoid or softmax", key->name, value);
     return error_set(error, STATUS_BAD_INPUT, "%s = %s: it must be a %snumber from %.10g to %.10g", key->name, value,
                      key->type == KEY_REAL ? "" : "whole ", key->least, key->most);
+}
+
+static Status set_router(const Key *key, const char *value, uint32_t *field, Error *error)
+{
+    for (*field = 0; *field < ROUTER_SCORES; ++*field)
+        if (strcmp(value, router_names[*field]) == 0)
+            return STATUS_OK;
+    return bad_value(key, value, error);
 }
 
 static Status set_value(void *context, const char *name, const char *value, Error *error)
@@ -105,6 +142,8 @@ static Status set_value(void *context, const char *name, const char *value, Erro
     config->given |= given_bit(key);
     char *end;
     errno = 0;
+    if (key->type == KEY_ROUTER)
+        return set_router(key, value, field, error);
     if (key->type == KEY_REAL) {
         const double real = strtod(value, &end);
         if (end == value || *end || errno == ERANGE || !(real >= key->least && real <= key->most))
@@ -195,14 +234,12 @@ static void contradict(Error *contradictions, const char *key, const char *there
 /* Another model's values, but for those that were given. */
 static void change_model(ModelConfig *config, const ModelSpec *model)
 {
-    static const size_t sizes[] = {
-        [KEY_U32] = sizeof(uint32_t), [KEY_U64] = sizeof(uint64_t), [KEY_REAL] = sizeof(double)};
     const ModelConfig before = *config;
     *config = model->defaults;
     config->given = before.given;
     for (const Key *key = keys; key < keys + KEYS; key++)
         if (before.given & given_bit(key))
-            memcpy((char *)config + key->offset, (const char *)&before + key->offset, sizes[key->type]);
+            memcpy((char *)config + key->offset, (const char *)&before + key->offset, key_sizes[key->type]);
 }
 
 static Status adopt_model(ModelConfig *config, const char *name, Error *contradictions, Error *error)
@@ -219,6 +256,26 @@ static Status adopt_model(ModelConfig *config, const char *name, Error *contradi
     return STATUS_OK;
 }
 
+typedef struct ValueText {
+    char text[32];
+} ValueText;
+
+/* As a file of settings says it. */
+static ValueText value_of(const ModelConfig *config, const Key *key)
+{
+    ValueText value;
+    const void *const field = (const char *)config + key->offset;
+    if (key->type == KEY_REAL)
+        snprintf(value.text, sizeof value.text, "%.17g", *(const double *)field);
+    else if (key->type == KEY_U64)
+        snprintf(value.text, sizeof value.text, "%" PRIu64, *(const uint64_t *)field);
+    else if (key->type == KEY_ROUTER)
+        snprintf(value.text, sizeof value.text, "%s", router_names[*(const uint32_t *)field]);
+    else
+        snprintf(value.text, sizeof value.text, "%" PRIu32, *(const uint32_t *)field);
+    return value;
+}
+
 Status model_config_adopt(ModelConfig *config, const char *name, const char *value, Error *contradictions, Error *error)
 {
     if (strcmp(name, "model") == 0)
@@ -226,31 +283,36 @@ Status model_config_adopt(ModelConfig *config, const char *name, const char *val
     const Key *key = key_named(name);
     ModelConfig there = *config;
     TRY(set_value(&there, name, value, error));
-    if (key->type != KEY_U32)
+    if (!(key->of & OF_WEIGHTS))
         return error_set(error, STATUS_BAD_INPUT, "%s is no setting of weights", name);
-    uint32_t *own = (uint32_t *)(void *)((char *)config + key->offset);
-    const uint32_t saved = *(const uint32_t *)(const void *)((const char *)&there + key->offset);
-    char here[16];
-    snprintf(here, sizeof here, "%u", *own);
-    if ((config->given & given_bit(key)) && *own != saved)
-        contradict(contradictions, name, value, here);
+    char *const own = (char *)config + key->offset, *const saved = (char *)&there + key->offset;
+    if ((config->given & given_bit(key)) && memcmp(own, saved, key_sizes[key->type]) != 0)
+        contradict(contradictions, name, value, value_of(config, key).text);
     else
-        *own = saved;
+        memcpy(own, saved, key_sizes[key->type]);
     return STATUS_OK;
 }
 
 void model_config_write_sizes(const ModelConfig *config, FILE *stream)
 {
     fprintf(stream, "model %s\nlayers %u\nhidden %u\n", model_name(config), config->layers, config->hidden);
-    for (size_t i = 0; i < MODEL_SIZES && config->model->sizes[i]; i++) {
-        const char *const name = config->model->sizes[i];
-        const char *const field = (const char *)config + key_named(name)->offset;
-        fprintf(stream, "%s %u\n", name, *(const uint32_t *)(const void *)field);
-    }
+    for (size_t i = 0; i < MODEL_SIZES && config->model->sizes[i]; i++)
+        fprintf(stream, "%s %s\n", config->model->sizes[i], value_of(config, key_named(config->model->sizes[i])).text);
+}
+
+/* A setting of experts for a model that has none would change nothing. */
+static Status check_given(const ModelConfig *config, Error *error)
+{
+    for (const Key *key = keys; key < keys + KEYS; key++)
+        if ((key->of & OF_EXPERTS) && (config->given & given_bit(key)) && !config->model->is_other)
+            return error_set(error, STATUS_BAD_INPUT, "%s = %s: model %s has no experts; --model moe has", key->name,
+                             value_of(config, key).text, model_name(config));
+    return STATUS_OK;
 }
 
 Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
 {
+    TRY(check_given(config, error));
     if (config->layers == 0)
         config->layers = stages;
     if (config->layers < stages)

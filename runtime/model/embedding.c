@@ -35,4 +35,4 @@ static void backward_weight(const Component *c, const PassAddresses *at, OpList 
                                                  component_weight_gradients(c, at, POSITIONS)}});
 }
 
-const ComponentKind component_embedding = {PART_EMBEDDING, open, forward, NULL, backward_weight};
+const ComponentKind component_embedding = {PART_EMBEDDING, open, forward, NULL, backward_weight, false};

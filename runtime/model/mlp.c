@@ -87,4 +87,4 @@ static void backward_weight(const Component *c, const PassAddresses *at, OpList 
            component_weight_gradients(c, at, GAIN), component_weight_gradients(c, at, SHIFT));
 }
 
-const ComponentKind component_mlp = {RECIPE_MLP, open, forward, backward_input, backward_weight};
+const ComponentKind component_mlp = {RECIPE_MLP, open, forward, backward_input, backward_weight, false};

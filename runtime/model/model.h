@@ -19,6 +19,9 @@
 
 typedef struct ModelSpec ModelSpec; /* spec.h */
 
+/* How a router scores experts. */
+typedef enum RouterScores { SCORES_SIGMOID, SCORES_SOFTMAX, ROUTER_SCORES } RouterScores;
+
 typedef struct ModelConfig {
     const ModelSpec *model;
     uint32_t layers; /* 0: one a stage */
@@ -27,12 +30,20 @@ typedef struct ModelConfig {
     uint32_t microbatch_size; /* samples of a microbatch */
     uint32_t vocabulary;      /* 256: bytes; of no meaning for mlp */
     uint64_t seed;
+    /* moe; of no meaning elsewhere */
+    uint32_t experts, experts_per_token, expert_hidden, shared_experts;
+    uint32_t expert_groups, groups_per_token;
+    uint32_t dense_layers;    /* the first ones have no experts; of those behind them */
+    uint32_t expert_interval; /* every so many-th has, beginning with their first */
+    uint32_t router;          /* RouterScores */
+    double gate_factor, bias_rate;
+    double balance_loss; /* weight of the sequence-wise balance loss */
     /* training */
     double learning_rate, warmup_steps, beta1, beta2, epsilon, weight_decay, clip_norm;
     uint32_t given; /* which of these somebody has set: a bit each, of config.c */
 } ModelConfig;
 
-/* "gpt", "mlp". */
+/* "gpt", "mlp", "moe". */
 const char *model_name(const ModelConfig *config);
 /* Whether it trains on text, of which a part is held out. */
 bool model_reads_text(const ModelConfig *config);
@@ -148,6 +159,16 @@ void stage_time_parts(Stage *stage, PartTimes *times);
 /* Starting weights: a function of config.seed and of the parameter's place in the whole model, not of the cut into
    stages, so that every schedule starts from equal weights. */
 Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error);
+
+/* What the W of a step have counted in layers with experts. */
+typedef struct StageTallies {
+    double load;         /* tokens of the expert with the most, over the mean, in the worst layer; 0: no experts */
+    double balance_loss; /* the sum over layers and microbatches of what the sequence-wise loss adds to the loss */
+} StageTallies;
+
+/* They stand in the place of gradients until this takes them from there: before stage_gradient_norm, and once before
+   each stage_update, which balances by them. Adds to what `tallies` holds. */
+Status stage_take_tallies(Stage *stage, const StageWeights *weights, StageTallies *tallies, Error *error);
 
 /* Sum of squares of the gradient, in double, in a fixed order, into the device's memory. */
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error);

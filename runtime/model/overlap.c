@@ -6,13 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The list of a pair while it is being made. */
+/* Components of a stage: those of one part of a layer, one after the other. */
+typedef struct Range {
+    size_t begin, end; /* equal: none */
+} Range;
+
+/* The list of a pair while it is being made. Each round is of one layer: of the F from the first on, of the backward
+   from the last on. */
 typedef struct Overlap {
     const StagePair *pair;
     PairList *made;
-    size_t forward;                    /* the component whose F comes next */
-    size_t backward;                   /* the one whose B was the last */
-    size_t waiting[RECIPE_COMPONENTS]; /* whose W is still to come, +1; 0: none */
+    uint32_t round;
+    size_t forward;                   /* the component whose F comes next */
+    size_t backward;                  /* the one whose B was the last */
+    Range waiting[RECIPE_COMPONENTS]; /* whose W is still to come */
 } Overlap;
 
 /* Operations of the backward half have bases behind those of the forward half. */
@@ -49,63 +56,60 @@ static void append_backward(Overlap *o, size_t end)
     }
 }
 
-/* The next component of that kind; the number of components when there is none. */
-static size_t find_forward(const Overlap *o, ModelPart kind)
+static uint32_t layers_of(const Stage *stage)
 {
-    const Stage *stage = o->pair->forward;
-    size_t i = o->forward;
-    while (i < stage->part_count && stage->parts[i].component.kind->part != kind)
-        i++;
-    return i;
+    uint32_t layers = 0;
+    for (size_t i = 0; i < stage->part_count; i++)
+        if (stage->parts[i].layer != NO_LAYER)
+            layers = stage->parts[i].layer + 1;
+    return layers;
 }
 
-/* The same on the way back, +1; 0 when there is none. */
-static size_t find_backward(const Overlap *o, ModelPart kind)
+static Range find_part(const Stage *stage, uint32_t layer, ModelPart kind)
 {
-    const Stage *stage = o->pair->backward;
-    size_t i = o->backward;
-    while (i > 0 && stage->parts[i - 1].component.kind->part != kind)
-        i--;
-    return i;
+    const Part *parts = stage->parts;
+    Range found = {0, 0};
+    while (found.begin < stage->part_count &&
+           (parts[found.begin].layer != layer || parts[found.begin].component.kind->part != kind))
+        found.begin++;
+    found.end = found.begin;
+    if (found.begin < stage->part_count)
+        do
+            found.end++;
+        while (found.end < stage->part_count && stage_joins(stage, found.end));
+    return found;
 }
 
-/* An entry of the recipe, of the layers at which the halves are. What a model lacks is passed over. Returns whether
-   there was such a component. */
-static bool append_entry(Overlap *o, RecipeEntry entry)
+/* An entry of the recipe, of the layers at which the halves are. What a layer lacks is passed over. */
+static void append_entry(Overlap *o, RecipeEntry entry)
 {
-    const ModelPart kind = entry.component;
+    const uint32_t backward_layers = layers_of(o->pair->backward);
+    Range *waiting = &o->waiting[entry.component];
     if (entry.pass == RECIPE_F) {
-        const size_t found = find_forward(o, kind);
-        if (found == o->pair->forward->part_count)
-            return false;
-        append_forward(o, found + 1);
-        return true;
+        const Range found = find_part(o->pair->forward, o->round, entry.component);
+        if (found.end > found.begin)
+            append_forward(o, found.end);
+    } else if (entry.pass == RECIPE_B && o->round < backward_layers) {
+        *waiting = find_part(o->pair->backward, backward_layers - 1 - o->round, entry.component);
+        if (waiting->end > waiting->begin)
+            append_backward(o, waiting->end);
+        while (o->backward > waiting->begin && waiting->end > waiting->begin)
+            append_part(o, --o->backward, RECIPE_B);
+    } else if (entry.pass == RECIPE_W) {
+        for (size_t i = waiting->end; i-- > waiting->begin && o->pair->weights;)
+            append_part(o, i, RECIPE_W);
+        *waiting = (Range){0, 0};
     }
-    if (entry.pass == RECIPE_B) {
-        const size_t found = find_backward(o, kind);
-        if (!found)
-            return false;
-        append_backward(o, found);
-        o->waiting[kind] = o->backward;
-        append_part(o, --o->backward, RECIPE_B);
-        return true;
-    }
-    const size_t waiting = o->waiting[kind];
-    o->waiting[kind] = 0;
-    if (waiting && o->pair->weights)
-        append_part(o, waiting - 1, RECIPE_W);
-    return false;
 }
 
 static void append_all(Overlap *o, const Recipe *recipe)
 {
     RecipeEntry order[RECIPE_ENTRIES];
     const uint32_t count = recipe_order(recipe, order);
-    for (bool more = true; more;) {
-        more = false;
+    const uint32_t forward = layers_of(o->pair->forward), backward = layers_of(o->pair->backward);
+    for (; o->round < forward || o->round < backward; o->round++)
         for (uint32_t i = 0; i < count; i++)
-            more |= append_entry(o, order[i]);
-    }
+            append_entry(o, order[i]);
     append_forward(o, o->pair->forward->part_count);
     append_backward(o, 0);
 }

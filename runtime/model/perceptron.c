@@ -56,4 +56,4 @@ static void backward_weight(const Component *c, const PassAddresses *at, OpList 
            component_weight_gradients(c, at, UP), no_address);
 }
 
-const ComponentKind component_perceptron = {RECIPE_PERCEPTRON, open, forward, backward_input, backward_weight};
+const ComponentKind component_perceptron = {RECIPE_PERCEPTRON, open, forward, backward_input, backward_weight, false};

@@ -16,4 +16,4 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
         &(Op){.kind = OPERATION_from_floats, .count = c->rows * c->config.hidden, .from_floats = {at->inputs, at->y}});
 }
 
-const ComponentKind component_rows = {PART_ROWS, open, forward, NULL, NULL};
+const ComponentKind component_rows = {PART_ROWS, open, forward, NULL, NULL, false};

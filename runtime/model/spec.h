@@ -6,12 +6,15 @@
 #include "runtime/model/component.h"
 #include "runtime/model/data.h"
 
-enum { LAYER_COMPONENTS = 4, MODEL_SIZES = 4 };
+enum { LAYER_COMPONENTS = 6, MODEL_SIZES = 15 };
 
 struct ModelSpec {
     const char *name;
     ModelConfig defaults;                                        /* its `model` is this one */
     const ComponentKind *first, *layer[LAYER_COMPONENTS], *last; /* layer: in the order of its forward, then NULL */
+    /* Layers of another kind, such as dense ones among layers with experts. NULL: there are none. */
+    const ComponentKind *other_layer[LAYER_COMPONENTS];
+    bool (*is_other)(const ModelConfig *config, uint32_t layer);
     const DataSource *data;
     const char *sizes[MODEL_SIZES]; /* the settings, besides layers and hidden, that its weights depend on */
     /* Whether the settings go together, as far as they concern this model alone; STATUS_BAD_INPUT. NULL: always. */
@@ -21,7 +24,8 @@ struct ModelSpec {
 /* All models; the first is the default. MODEL(name) has its spec in model_name. */
 #define MODEL_LIST \
     MODEL(gpt)     \
-    MODEL(mlp)
+    MODEL(mlp)     \
+    MODEL(moe)
 
 #define MODEL(name) extern const ModelSpec model_##name;
 MODEL_LIST

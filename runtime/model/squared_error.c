@@ -30,4 +30,4 @@ static void backward_input(const Component *c, const PassAddresses *at, OpList *
                               .copy = {at->stash, at->dx}});
 }
 
-const ComponentKind component_squared_error = {PART_SQUARED_ERROR, open, forward, backward_input, NULL};
+const ComponentKind component_squared_error = {PART_SQUARED_ERROR, open, forward, backward_input, NULL, false};

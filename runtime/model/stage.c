@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t place, uint32_t microbatches,
-                            Error *error)
+static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t layer, uint32_t place,
+                            uint32_t microbatches, Error *error)
 {
     Part *part = &stage->parts[stage->part_count];
     part->component = (Component){
@@ -19,14 +19,23 @@ static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t pl
         .loss_scale = 1.0 / (double)microbatches,
         .rows = (size_t)stage->config.microbatch_size * stage->config.sequence,
     };
+    part->layer = layer;
     stage->part_count++;
     return kind->open(&part->component, error);
 }
 
-static size_t layer_components(const ModelSpec *model)
+/* The components of a layer of the model, in the order of its forward, then NULL unless they are LAYER_COMPONENTS. */
+static const ComponentKind *const *layer_components(const ModelConfig *config, uint32_t layer)
 {
-    size_t count = 0;
-    while (count < LAYER_COMPONENTS && model->layer[count])
+    const ModelSpec *model = config->model;
+    return model->is_other && model->is_other(config, layer) ? model->other_layer : model->layer;
+}
+
+/* Places for the components of a layer: a component's starting weights do not depend on what other layers are. */
+static uint32_t layer_places(const ModelSpec *model)
+{
+    uint32_t count = 0;
+    while (count < LAYER_COMPONENTS && (model->layer[count] || model->other_layer[count]))
         count++;
     return count;
 }
@@ -35,40 +44,55 @@ static Status add_components(Stage *stage, uint32_t number, uint32_t stages, uin
 {
     const ModelConfig *config = &stage->config;
     const ModelSpec *model = config->model;
-    const uint32_t each = (uint32_t)layer_components(model);
+    const uint32_t each = layer_places(model);
     if (number == 0)
-        TRY(add_component(stage, model->first, 0, microbatches, error));
+        TRY(add_component(stage, model->first, NO_LAYER, 0, microbatches, error));
+    const uint32_t begin = stage_first_layer(config->layers, stages, number);
     const uint32_t end = stage_first_layer(config->layers, stages, number + 1);
-    for (uint32_t layer = stage_first_layer(config->layers, stages, number); layer < end; layer++)
-        for (uint32_t i = 0; i < each; i++)
-            TRY(add_component(stage, model->layer[i], 1 + each * layer + i, microbatches, error));
+    for (uint32_t layer = begin; layer < end; layer++) {
+        const ComponentKind *const *kinds = layer_components(config, layer);
+        for (uint32_t i = 0; i < LAYER_COMPONENTS && kinds[i]; i++)
+            TRY(add_component(stage, kinds[i], layer - begin, 1 + each * layer + i, microbatches, error));
+    }
     if (number + 1 == stages)
-        TRY(add_component(stage, model->last, 1 + each * config->layers, microbatches, error));
+        TRY(add_component(stage, model->last, NO_LAYER, 1 + each * config->layers, microbatches, error));
     return STATUS_OK;
+}
+
+/* Between two blocks lies a message's worth of elements. */
+static void begin_block(StageSizes *sizes, Part *part, bool between, bool learns_before)
+{
+    const size_t message = component_round(sizes->message);
+    if (between) {
+        part->x = sizes->stash;
+        sizes->stash += message;
+    }
+    if (between && learns_before) {
+        part->dx = sizes->gradient;
+        sizes->gradient += message;
+    }
+    part->context = sizes->context;
+    part->stash = sizes->stash;
+    part->gradient = sizes->gradient;
 }
 
 static void lay_out(Stage *stage, bool learns_before)
 {
     StageSizes *sizes = &stage->sizes;
-    const size_t between = component_round(sizes->message);
     for (size_t i = 0; i < stage->part_count; i++) {
         Part *part = &stage->parts[i];
         const Component *component = &part->component;
         const size_t parameters = component_offset(component, component->parameter_count);
-        if (i > 0) {
-            part->x = sizes->stash;
-            sizes->stash += between;
-            if (learns_before) {
-                stage->parts[i - 1].dy = sizes->gradient;
-                sizes->gradient += between;
-            }
+        if (component->kind->continues) {
+            const Part *first = &stage->parts[i - 1];
+            part->x = first->x, part->dx = first->dx;
+            part->context = first->context, part->stash = first->stash, part->gradient = first->gradient;
+        } else {
+            begin_block(sizes, part, i > 0, learns_before);
         }
-        part->learns_before = learns_before;
+        part->learns_before = learns_before || component->kind->continues;
         learns_before = learns_before || parameters > 0;
         part->parameters = sizes->parameters;
-        part->context = sizes->context;
-        part->stash = sizes->stash;
-        part->gradient = sizes->gradient;
         sizes->parameters += parameters;
         sizes->context += component_round(component->context);
         sizes->stash += component_round(component->stash);
@@ -85,17 +109,22 @@ static PassAddresses addresses_of(const Stage *stage, size_t index)
 {
     const Part *part = &stage->parts[index];
     const Component *c = &part->component;
-    const bool first = index == 0, last = index + 1 == stage->part_count;
+    size_t begin = index, end = index + 1; /* of its block */
+    while (stage->parts[begin].component.kind->continues)
+        begin--;
+    while (end < stage->part_count && stage->parts[end].component.kind->continues)
+        end++;
+    const bool first = begin == 0, last = end == stage->part_count, learns = stage->parts[begin].learns_before;
     const Address stash = FIELD(stash), gradient = FIELD(gradient), dx = stage->first ? no_address : FIELD(dx);
     return (PassAddresses){
         .parameters = component_at(c, FIELD(parameters), part->parameters),
         .parameter_gradients = component_master_at(c, FIELD(parameter_gradients), part->parameters),
         .x = first ? FIELD(x) : component_at(c, stash, part->x),
-        .y = last ? FIELD(y) : component_at(c, stash, part[1].x),
-        .dy = last ? FIELD(dy) : component_at(c, gradient, part->dy),
-        .dx = first                 ? dx
-              : part->learns_before ? component_at(c, gradient, part[-1].dy)
-                                    : no_address,
+        .y = last ? FIELD(y) : component_at(c, stash, stage->parts[end].x),
+        .dy = last ? FIELD(dy) : component_at(c, gradient, stage->parts[end].dx),
+        .dx = first    ? dx
+              : learns ? component_at(c, gradient, part->dx)
+                       : no_address,
         .context = component_at(c, FIELD(context), part->context),
         .stash = component_at(c, stash, part->stash),
         .gradient = component_at(c, gradient, part->gradient),
@@ -149,13 +178,27 @@ static void data_sizes(Stage *stage, bool first, bool last)
     sizes->outputs = last ? ends->outputs : 0;
 }
 
+/* Room for the largest tally and its parameter. */
+static Status make_counts(Stage *stage, Error *error)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < stage->part_count; i++)
+        for (size_t p = 0; p < stage->parts[i].component.parameter_count; p++) {
+            const Component *component = &stage->parts[i].component;
+            const size_t elements = component->tallies[p] ? component->parameters[p].elements : 0;
+            most = elements > most ? elements : most;
+        }
+    stage->counts = most ? calloc(2 * most, sizeof *stage->counts) : NULL;
+    return stage->counts || !most ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "out of memory");
+}
+
 Status stage_open(const ModelConfig *config, Device *device, uint32_t number, uint32_t stages, uint32_t microbatches,
                   Stage **opened, Error *error)
 {
     *opened = NULL;
     const uint32_t begin = stage_first_layer(config->layers, stages, number);
-    const size_t most =
-        2 + layer_components(config->model) * (stage_first_layer(config->layers, stages, number + 1) - begin);
+    const uint32_t layers = stage_first_layer(config->layers, stages, number + 1) - begin;
+    const size_t most = 2 + (size_t)layer_places(config->model) * layers;
     Stage *stage = calloc(1, sizeof *stage + most * sizeof *stage->parts);
     if (!stage)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
@@ -169,8 +212,10 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
     if (status == STATUS_OK) {
         data_sizes(stage, number == 0, number + 1 == stages);
         lay_out(stage, number > 0);
-        status = stage_list_operations(stage, error);
+        status = make_counts(stage, error);
     }
+    if (status == STATUS_OK)
+        status = stage_list_operations(stage, error);
     if (status != STATUS_OK) {
         error_prefix(error, "stage %u: ", (unsigned)number);
         stage_close(stage);
@@ -191,6 +236,7 @@ void stage_close(Stage *stage)
         op_list_free(&pair->list);
         free(pair);
     }
+    free(stage->counts);
     free(stage); /* its kernels are the device's */
 }
 
@@ -215,7 +261,14 @@ void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun)
     if (!time)
         return;
     time->nanoseconds += clock_nanoseconds() - begun;
-    time->count++;
+    time->count += !stage_joins(stage, index);
+}
+
+bool stage_joins(const Stage *stage, size_t index)
+{
+    const Part *part = &stage->parts[index], *before = part - 1;
+    return index > 0 && part->layer != NO_LAYER && part->layer == before->layer &&
+           part->component.kind->part == before->component.kind->part;
 }
 
 Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const OpList *list, size_t begin, size_t end,

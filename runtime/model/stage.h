@@ -7,11 +7,15 @@
 #include "runtime/device/operation.h"
 #include "runtime/model/component.h"
 
-/* Where a component's part begins, in elements. */
+enum { NO_LAYER = UINT32_MAX };
+
+/* Where a component's part begins, in elements. Components of a block (ComponentKind.continues) share all but
+   parameters. */
 typedef struct Part {
     Component component;
+    uint32_t layer; /* of the stage, from 0; NO_LAYER: outside the layers */
     size_t parameters, context, stash, gradient;
-    size_t x, dy;       /* in the stash and in the gradient; not for the first one's x and the last one's dy */
+    size_t x, dx;       /* in the stash and in the gradient; not for the first block */
     bool learns_before; /* somebody before it wants its dx */
     struct {
         size_t begin, end;
@@ -48,9 +52,14 @@ struct Stage {
     PartTimes *times;            /* what its parts take; NULL: nobody asks */
     OpList lists[RECIPE_PASSES]; /* the operations of F, of I and of W */
     PairList *pairs;             /* of F&Bs whose forward half it is; made when the first one runs */
+    float *counts;               /* of one tally and its parameter, on the host; NULL: there is none */
     size_t part_count;
     Part parts[];
 };
+
+/* Whether the component at `index` is of the same part of a layer (RECIPE_ATTENTION, ...) as the one before it: a
+   recipe has them run together, and a profile has their sum. */
+bool stage_joins(const Stage *stage, size_t index);
 
 /* The merged list of a pair; the forward stage owns it. */
 Status stage_pair_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error);

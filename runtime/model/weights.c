@@ -44,6 +44,67 @@ Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error)
                                                    : initialize_all(stage, MASTERS, weights->masters, error);
 }
 
+typedef struct Loads {
+    double largest, mean;
+} Loads;
+
+static Loads loads_of(const float *counts, size_t experts)
+{
+    Loads loads = {0};
+    for (size_t e = 0; e < experts; e++) {
+        loads.mean += (double)counts[e] / (double)experts;
+        loads.largest = (double)counts[e] > loads.largest ? (double)counts[e] : loads.largest;
+    }
+    return loads;
+}
+
+/* Loads wait in the bias's first moment for its update: the optimizer keeps none of a bias. */
+static Status take_tally(Stage *stage, Tally tally, size_t count, char *gradient, char *moment, StageTallies *tallies,
+                         Error *error)
+{
+    const DeviceTable *run = stage->device->run;
+    TRY(run->store_floats(stage->device, MASTERS, count, gradient, stage->counts, error));
+    if (tally == TALLY_SUM) {
+        tallies->balance_loss += (double)stage->counts[0];
+    } else {
+        const Loads loads = loads_of(stage->counts, count);
+        tallies->load = loads.largest > tallies->load * loads.mean ? loads.largest / loads.mean : tallies->load;
+        TRY(run->copy(stage->device, count * run->size[MASTERS], gradient, moment, error));
+    }
+    return run->fill(stage->device, MASTERS, count, 0, gradient, error);
+}
+
+Status stage_take_tallies(Stage *stage, const StageWeights *weights, StageTallies *tallies, Error *error)
+{
+    const size_t size = stage->device->run->size[MASTERS];
+    for (size_t i = 0; stage->counts && i < stage->part_count; i++) {
+        const Component *component = &stage->parts[i].component;
+        for (size_t p = 0; p < component->parameter_count; p++) {
+            const size_t offset = (stage->parts[i].parameters + component_offset(component, p)) * size;
+            if (component->tallies[p])
+                TRY(take_tally(stage, component->tallies[p], component->parameters[p].elements,
+                               (char *)weights->gradients + offset, (char *)weights->moment1 + offset, tallies, error));
+        }
+    }
+    return STATUS_OK;
+}
+
+/* bias += rate * sign(mean load - load) (Wang et al., 2024, arXiv 2408.15664, algorithm 1). */
+static Status balance(Stage *stage, size_t experts, const char *loads, char *masters, char *elements, Error *error)
+{
+    const DeviceTable *run = stage->device->run;
+    float *counts = stage->counts, *bias = counts + experts;
+    TRY(run->store_floats(stage->device, MASTERS, experts, loads, counts, error));
+    TRY(run->store_floats(stage->device, MASTERS, experts, masters, bias, error));
+    const double mean = loads_of(counts, experts).mean;
+    for (size_t e = 0; e < experts; e++) {
+        const double less = mean - (double)counts[e];
+        bias[e] += (float)(stage->config.bias_rate * ((less > 0) - (less < 0)));
+    }
+    TRY(run->load_floats(stage->device, MASTERS, experts, bias, masters, error));
+    return elements ? run->load_floats(stage->device, ELEMENTS, experts, bias, elements, error) : STATUS_OK;
+}
+
 /* The rest of a line behind a parameter is zero and stays so: it adds nothing here. */
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error)
 {
@@ -71,11 +132,16 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
             const size_t offset = stage->parts[i].parameters + component_offset(component, p);
             settings.decay = component->parameters[p].is_matrix ? config->weight_decay : 0;
             const size_t bytes = offset * run->size[MASTERS];
-            char *const elements = weights->parameters == weights->masters ? NULL : weights->parameters;
-            TRY(run->adamw(stage->device, &settings, component->parameters[p].elements,
-                           (char *)weights->masters + bytes, (char *)weights->gradients + bytes,
-                           (char *)weights->moment1 + bytes, (char *)weights->moment2 + bytes,
-                           elements ? elements + offset * run->size[ELEMENTS] : NULL, error));
+            char *elements = weights->parameters == weights->masters ? NULL : weights->parameters;
+            elements = elements ? elements + offset * run->size[ELEMENTS] : NULL;
+            char *const masters = (char *)weights->masters + bytes, *const moment1 = (char *)weights->moment1 + bytes;
+            const size_t count = component->parameters[p].elements;
+            const Tally tally = component->tallies[p];
+            if (tally == TALLY_LOADS)
+                TRY(balance(stage, count, moment1, masters, elements, error));
+            if (!tally)
+                TRY(run->adamw(stage->device, &settings, count, masters, (char *)weights->gradients + bytes, moment1,
+                               (char *)weights->moment2 + bytes, elements, error));
         }
         if (stage->times)
             stage_note_time(stage, i, PART_U, begun);

@@ -166,6 +166,16 @@ static void check_each_is_needed(const Subject *subject)
         }
 }
 
+/* The forward half's memory is that of another microbatch: what is read too early is wrong, but for rows of experts it is
+   a row. */
+static void run_another(Device *device, Stage *stage, Slots *slots)
+{
+    OK(stage_forward(stage, &slots->buffers, error));
+    randomize(device, slots->x, stage_sizes(stage)->message, 9, 1);
+    for (size_t i = 0; i < stage_sizes(stage)->inputs / sizeof(int32_t); i++)
+        memcpy((char *)slots->inputs + i * sizeof(int32_t), &(int32_t){(int32_t)(i % 3)}, sizeof(int32_t));
+}
+
 static void check_pair(Device *device, const ModelConfig *config, uint32_t forward)
 {
     Subject subject = {.device = device};
@@ -179,6 +189,8 @@ static void check_pair(Device *device, const ModelConfig *config, uint32_t forwa
     }
     const uint32_t backward = 1 - forward;
     OK(stage_forward(stages[backward], &slots[backward].buffers, error));
+    if (model_reads_text(config))
+        run_another(device, stages[forward], &slots[forward]);
     subject.pair = (StagePair){.forward = stages[forward],
                                .backward = stages[backward],
                                .forward_buffers = slots[forward].buffers,
@@ -219,6 +231,12 @@ static void dependences_of_a_gpt(void **state)
 {
     (void)state;
     check_model("gpt");
+}
+
+static void dependences_of_a_moe(void **state)
+{
+    (void)state;
+    check_model("moe");
 }
 
 static void dependences_of_an_mlp(void **state)
@@ -329,9 +347,9 @@ static void a_list_may_be_long(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(dependences_of_a_gpt),       cmocka_unit_test(dependences_of_an_mlp),
-        cmocka_unit_test(additions_keep_their_order), cmocka_unit_test(dependences_of_random_lists),
-        cmocka_unit_test(a_list_may_be_long),
+        cmocka_unit_test(dependences_of_a_gpt),        cmocka_unit_test(dependences_of_an_mlp),
+        cmocka_unit_test(dependences_of_a_moe),        cmocka_unit_test(additions_keep_their_order),
+        cmocka_unit_test(dependences_of_random_lists), cmocka_unit_test(a_list_may_be_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "tests/model/harness.h"
 
+#include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
 
 enum { ELEMENTS_A_TENSOR = 60 };
@@ -20,15 +21,29 @@ typedef struct Subject {
     double loss_scale;
 } Subject;
 
+/* What the routers of the stage add to the loss, as F leaves it for W. */
+static double balance_loss(const Subject *subject)
+{
+    double sum = 0;
+    for (size_t p = 0; p < subject->stage->part_count; p++) {
+        const Part *part = &subject->stage->parts[p];
+        const PassAddresses at = {.stash = {1, part->stash * sizeof(double)}};
+        if (part->component.kind == &component_router)
+            sum += *(const double *)(const void *)((const char *)subject->slots->buffers.stash +
+                                                   experts_frame(&part->component, &at).balance.offset);
+    }
+    return sum;
+}
+
 /* The number whose gradient the passes compute. */
 static double objective(const Subject *subject)
 {
     poison_slots(oracle, subject->sizes, subject->slots);
     OK(stage_forward(subject->stage, &subject->slots->buffers, error));
+    double sum = subject->loss_scale * balance_loss(subject);
     if (subject->slots->buffers.loss)
-        return subject->loss_scale * subject->slots->loss;
+        return sum + subject->loss_scale * subject->slots->loss;
     const double *y = subject->slots->y, *dy = subject->slots->dy;
-    double sum = 0;
     for (size_t i = 0; i < subject->sizes->message; i++)
         sum += y[i] * dy[i];
     return sum;
@@ -58,6 +73,23 @@ static void check_tensor(const Subject *subject, const char *tensor, double *val
     }
 }
 
+/* W counts every row that an expert gets, and adds up the balance loss. */
+static void check_tallies(const Subject *subject, const double *gradients)
+{
+    double balance = 0, rows = 0;
+    for (size_t p = 0; p < subject->stage->part_count; p++) {
+        const Part *part = &subject->stage->parts[p];
+        if (part->component.kind != &component_router)
+            continue;
+        const double *loads = gradients + part->parameters + component_offset(&part->component, ROUTER_BIAS);
+        balance += gradients[part->parameters + component_offset(&part->component, ROUTER_BALANCE)];
+        for (size_t e = 0; e < part->component.config.experts; e++)
+            rows += loads[e];
+        rows -= (double)(part->component.rows * part->component.config.experts_per_token);
+    }
+    assert_true(fabs(balance - balance_loss(subject)) < 1e-12 && fabs(rows) < 1e-9);
+}
+
 static void check_gradients(const Subject *subject)
 {
     PassBuffers *buffers = &subject->slots->buffers;
@@ -73,6 +105,7 @@ static void check_gradients(const Subject *subject)
     OK(stage_backward_weight(subject->stage, buffers, error));
     for (size_t i = 0; i < count; i++)
         gradients[i] -= before[i];
+    check_tallies(subject, gradients);
     if (buffers->dx) {
         double *dx = elements(oracle, subject->sizes->message);
         memcpy(dx, buffers->dx, subject->sizes->message * sizeof *dx);
@@ -82,6 +115,8 @@ static void check_gradients(const Subject *subject)
     for (size_t p = 0; p < subject->stage->part_count; p++) {
         const Part *part = &subject->stage->parts[p];
         for (size_t i = 0; i < part->component.parameter_count; i++) {
+            if (part->component.tallies[i])
+                continue;
             const size_t offset = part->parameters + component_offset(&part->component, i);
             check_tensor(subject, part->component.parameters[i].name, (double *)(uintptr_t)buffers->parameters + offset,
                          gradients + offset, part->component.parameters[i].elements);
@@ -147,6 +182,30 @@ static void test_mlp_stages(void **state)
     check_stage(&config, "first stage of mlp", 0, 2);
     check_stage(&config, "last stage of mlp", 1, 2);
     check_stage(&config, "mlp on one rank", 0, 1);
+}
+
+/* Layers with experts: every way to choose them, and at the edges. */
+static void test_moe_stages(void **state)
+{
+    (void)state;
+    static const char *const settings[][8] = {
+        {"experts=8", "experts_per_token=3", "expert_groups=4", "groups_per_token=2", "gate_factor=2.5"},
+        {"experts=5", "experts_per_token=2", "router=softmax"},
+        {"experts=4", "experts_per_token=4", "shared_experts=0"}, /* every expert */
+        {"experts=1", "experts_per_token=1", "shared_experts=2"},
+        {"experts=6", "experts_per_token=1", "sequence=1", "microbatch_size=1"}, /* one token */
+        {"experts=16", "dense_layers=2", "layers=5"},
+        {"experts=7", "expert_interval=2", "layers=6"},
+    };
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        const char *all[16] = {"hidden=6",          "heads=2",         "sequence=3",
+                               "microbatch_size=2", "expert_hidden=5", "balance_loss=0.5"};
+        memcpy(all + 6, settings[i], sizeof settings[i]);
+        const ModelConfig config = config_of("moe", all, 3);
+        for (uint32_t stage = 0; stage < 3; stage++)
+            check_stage(&config, settings[i][0], stage, 3);
+        check_stage(&config, settings[i][0], 0, 1);
+    }
 }
 
 /* A component alone is a stage of one. */
@@ -232,10 +291,8 @@ static int close_oracle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_components),
-        cmocka_unit_test(test_gpt_stages),
-        cmocka_unit_test(test_whole_gpt),
-        cmocka_unit_test(test_mlp_stages),
+        cmocka_unit_test(test_components), cmocka_unit_test(test_gpt_stages), cmocka_unit_test(test_whole_gpt),
+        cmocka_unit_test(test_mlp_stages), cmocka_unit_test(test_moe_stages),
     };
     return cmocka_run_group_tests(tests, open_oracle, close_oracle);
 }

@@ -83,8 +83,8 @@ static void test_moving_passes_changes_no_bit(void **state)
         /* the last stage's I long after its F */
         "0F0 1F0 0F1 1F1 0F2 1F2 1I2 1I0 0I2 1I1 1W0 0I0 0W0 1W1 0I1 0W1 1W2 0W2",
     };
-    static const char *const models[] = {"gpt", "mlp"};
-    for (size_t model = 0; model < 2; model++) {
+    static const char *const models[] = {"gpt", "mlp", "moe"};
+    for (size_t model = 0; model < sizeof models / sizeof *models; model++) {
         static Pipeline pipelines[3];
         for (size_t o = 0; o < 3; o++) {
             Dataset *data;
@@ -125,11 +125,10 @@ static void test_input_pass_leaves_weight_gradient_alone(void **state)
 }
 
 /* The whole model as one stage computes what its two stages compute, to the bit, from the same starting weights. */
-static void test_cut_does_not_matter(void **state)
+static void check_cut(const char *model)
 {
-    (void)state;
     static Pipeline pipeline;
-    open_pipeline(&pipeline, "cpu", "gpt", small);
+    open_pipeline(&pipeline, "cpu", model, small);
     Dataset *data;
     OK(dataset_open(&pipeline.config, NULL, &data, error));
     load(&pipeline, data, 7);
@@ -163,6 +162,13 @@ static void test_cut_does_not_matter(void **state)
     stage_close(whole);
     dataset_close(data);
     close_pipeline(&pipeline);
+}
+
+static void test_cut_does_not_matter(void **state)
+{
+    (void)state;
+    check_cut("gpt");
+    check_cut("moe");
 }
 
 /* The outputs are the logits that the loss was made of. */
@@ -244,8 +250,8 @@ static void test_threads_compute_the_same_bits(void **state)
 static void test_cpu_computes_what_the_oracle_computes(void **state)
 {
     (void)state;
-    static const char *const models[] = {"gpt", "mlp"};
-    for (size_t model = 0; model < 2; model++) {
+    static const char *const models[] = {"gpt", "mlp", "moe"};
+    for (size_t model = 0; model < sizeof models / sizeof *models; model++) {
         static Pipeline cpu, oracle;
         open_pipeline(&cpu, "cpu", models[model], small);
         open_pipeline(&oracle, "oracle", models[model], small);

@@ -94,7 +94,7 @@ static void test_file_errors(void **state)
     assert_refused("learning_rate = nan", "1: learning_rate = nan: it must be a number from 0 to 1000000");
     assert_refused("learning_rate = 1e999", "1: learning_rate = 1e999: it must be a number from 0 to 1000000");
     assert_refused("hidden = 8\nmodel = mlp", "2: 'model' must be the first key: it sets all others");
-    assert_refused("model = bert", "1: no model 'bert'; there are: gpt, mlp");
+    assert_refused("model = bert", "1: no model 'bert'; there are: gpt, mlp, moe");
     ModelConfig config;
     Error failure;
     assert_int_equal(model_config_load("no-such-model", &config, &failure), STATUS_BAD_INPUT);

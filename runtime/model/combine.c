@@ -1,0 +1,28 @@
+/* Closes the second half of a layer with experts: the experts' rows go back to their tokens, weighted by the gates, and
+   are added to x and what the shared experts made. Backward it is a dispatch of gradients, and makes the gates'. */
+
+#include "runtime/model/experts.h"
+
+enum { PERMUTE };
+
+static Status open(Component *c, Error *error)
+{
+    const KernelShape permute = {
+        .kind = KERNEL_PERMUTE, .rows = c->rows, .columns = c->config.hidden, .routing = experts_routing(&c->config)};
+    return device_kernel(c->device, &permute, &c->kernels[PERMUTE], error);
+}
+
+static void forward(const Component *c, const PassAddresses *at, OpList *list)
+{
+    const ExpertsFrame f = experts_frame(c, at);
+    APPEND(list, unpermute, c->kernels[PERMUTE], f.results, f.places, f.gates,
+           c->config.shared_experts ? f.residual : at->x, at->y);
+}
+
+static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
+{
+    const ExpertsFrame f = experts_frame(c, at);
+    APPEND(list, unpermute_backward, c->kernels[PERMUTE], f.results, f.places, f.gates, at->dy, f.dresults, f.dgates);
+}
+
+const ComponentKind component_combine = {RECIPE_COMBINE, open, forward, backward_input, NULL, true};

@@ -1,0 +1,82 @@
+/* The moe model: a GPT-2 of bytes whose MLPs are experts, as in DeepSeek-V3 (arXiv 2412.19437, section 2.1.2). The first
+   `dense_layers` layers have an MLP; of the others every `expert_interval`-th has experts. */
+
+#include "runtime/model/experts.h"
+#include "runtime/model/spec.h"
+
+static const double weights_most = 0x1p44; /* of all experts: as many bytes are a size yet */
+
+static Status check_sizes(const ModelConfig *config, Error *error)
+{
+    const double routed = (double)config->microbatch_size * config->sequence * config->experts_per_token;
+    const double widths = (double)config->hidden * config->expert_hidden;
+    if (routed > INT32_MAX)
+        return error_set(error, STATUS_BAD_INPUT, "microbatch_size * sequence * experts_per_token is over %d",
+                         INT32_MAX);
+    if (3 * widths * config->layers * ((double)config->experts + config->shared_experts) > weights_most ||
+        routed * config->layers * 8.0 * ((double)config->hidden + config->expert_hidden) > weights_most)
+        return error_set(error, STATUS_BAD_INPUT, "this model is too large: its experts, or the rows of a microbatch");
+    return STATUS_OK;
+}
+
+static Status check(const ModelConfig *config, Error *error)
+{
+    const uint32_t groups = config->expert_groups;
+    TRY(model_gpt.check(config, error));
+    if (config->experts % groups != 0)
+        return error_set(error, STATUS_BAD_INPUT, "expert_groups = %u does not divide experts = %u", groups,
+                         config->experts);
+    if (config->groups_per_token > groups)
+        return error_set(error, STATUS_BAD_INPUT, "groups_per_token = %u of expert_groups = %u",
+                         config->groups_per_token, groups);
+    const uint32_t choice = config->experts / groups * config->groups_per_token;
+    if (config->experts_per_token > choice)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "experts_per_token = %u of %u experts: a token may choose among %u groups of %u",
+                         config->experts_per_token, choice, config->groups_per_token, config->experts / groups);
+    return check_sizes(config, error);
+}
+
+static bool is_dense(const ModelConfig *config, uint32_t layer)
+{
+    return layer < config->dense_layers || (layer - config->dense_layers) % config->expert_interval != 0;
+}
+
+const ModelSpec model_moe = {
+    .name = "moe",
+    .defaults = {.model = &model_moe,
+                 .hidden = 96,
+                 .heads = 4,
+                 .sequence = 64,
+                 .microbatch_size = 1,
+                 .vocabulary = 256,
+                 .seed = 1,
+                 .experts = 16,
+                 .experts_per_token = 3,
+                 .expert_hidden = 64, /* with the shared one four active experts have the products of gpt's MLP */
+                 .shared_experts = 1,
+                 .expert_groups = 1,
+                 .groups_per_token = 1,
+                 .expert_interval = 1,
+                 .router = SCORES_SIGMOID,
+                 .gate_factor = 1,
+                 .bias_rate = 0.001,
+                 .balance_loss = 1e-4,
+                 .learning_rate = 4e-3,
+                 .warmup_steps = 20,
+                 .beta1 = 0.9,
+                 .beta2 = 0.95,
+                 .epsilon = 1e-8,
+                 .weight_decay = 0.1,
+                 .clip_norm = 1},
+    .first = &component_embedding,
+    .layer = {&component_attention, &component_router, &component_dispatch, &component_shared, &component_experts,
+              &component_combine},
+    .other_layer = {&component_attention, &component_mlp},
+    .is_other = is_dense,
+    .last = &component_head,
+    .data = &data_text,
+    .sizes = {"heads", "sequence", "vocabulary", "experts", "experts_per_token", "expert_hidden", "shared_experts",
+              "expert_groups", "groups_per_token", "dense_layers", "expert_interval", "router", "gate_factor"},
+    .check = check,
+};
