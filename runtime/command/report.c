@@ -137,6 +137,10 @@ static void print_json(const Report *report, const StepReport *step)
     for (uint32_t m = 0; m < report->facts.program->microbatches; m++)
         print_number(m ? "," : "", step->losses[m], EXACT);
     print_number("],\"gradient_norm\":", step->gradient_norm, EXACT);
+    if (step->expert_load > 0) {
+        print_number(",\"balance_loss\":", step->balance_loss, EXACT);
+        print_number(",\"expert_load\":", step->expert_load, 6);
+    }
     print_number(",\"tokens_per_s\":", report->tokens / step->seconds, 6);
     print_json_times(report, step);
     printf(",\"product_ms\":%.6g,\"product_gflops\":%.6g,\"planned_bytes\":%llu", step->product_seconds * 1e3,
@@ -204,6 +208,9 @@ static void take_step(void *context, const StepReport *step)
     report->steps = step->step;
     report->last_loss = step->loss;
     report->last_makespan = step->makespan;
+    report->last_load = step->expert_load;
+    report->first_load = step->step == 1 ? step->expert_load : report->first_load;
+    report->last_balance_loss = step->balance_loss;
     report->has_held_out = step->has_held_out;
     report->held_out_loss = step->held_out_loss;
     report->held_out_tokens = step->held_out_tokens;
@@ -239,6 +246,11 @@ static void print_results(const Report *report)
         fprintf(words, "makespan of the last %.2f ms\n", report->last_makespan * 1e3);
     else
         fprintf(words, "last loss %.4f\n", report->last_loss);
+    if (report->last_load > 0)
+        fprintf(words,
+                "experts    the busiest of a layer gets %.2f times the mean of tokens, %.2f in the first step; "
+                "balance loss %.2g\n",
+                report->last_load, report->first_load, report->last_balance_loss);
     if (report->has_held_out)
         fprintf(words, "held out   loss %.4f nats a byte over %llu bytes; the frequency of bytes alone gives %.4f\n",
                 report->held_out_loss, (unsigned long long)report->held_out_tokens, report->facts.byte_entropy);

@@ -20,8 +20,9 @@ typedef struct Report {
     bool has_held_out;
     uint64_t held_out_tokens;
     double held_out_loss, last_loss, last_makespan;
-    uint64_t steps;   /* that have run */
-    int output_error; /* errno of standard output's first failure */
+    double first_load, last_load, last_balance_loss; /* of experts; 0: there are none */
+    uint64_t steps;                                  /* that have run */
+    int output_error;                                /* errno of standard output's first failure */
 } Report;
 
 /* Fills in `report` and the observer that feeds it. */

@@ -7,8 +7,8 @@
 
 #include "runtime/model/component.h"
 
-/* What the block keeps: T tokens with K experts each make T * K rows. No token is dropped, so that is also the most that
-   one expert gets. */
+/* What the block keeps: T tokens with K experts each make T * K rows. No token is dropped, so that is also the most
+   that one expert gets. */
 typedef struct ExpertsFrame {
     /* from F to I */
     Address logits, gates;         /* [T, experts], [T, K] */

@@ -1,5 +1,5 @@
-/* The moe model: a GPT-2 of bytes whose MLPs are experts, as in DeepSeek-V3 (arXiv 2412.19437, section 2.1.2). The first
-   `dense_layers` layers have an MLP; of the others every `expert_interval`-th has experts. */
+/* The moe model: a GPT-2 of bytes whose MLPs are experts, as in DeepSeek-V3 (arXiv 2412.19437, section 2.1.2). The
+   first `dense_layers` layers have an MLP; of the others every `expert_interval`-th has experts. */
 
 #include "runtime/model/experts.h"
 #include "runtime/model/spec.h"

@@ -15,6 +15,16 @@ static Status sum_copies(const Rank *rank, const BoundChunk *chunk, Error *error
     return STATUS_OK;
 }
 
+/* Sums the copies and takes out what W has counted in the place of gradients. Of the copies of a stage one reports
+   it. */
+static Status complete_gradient(const Rank *rank, const BoundChunk *chunk, Error *error)
+{
+    StageTallies reported_elsewhere = {0};
+    TRY(sum_copies(rank, chunk, error));
+    return stage_take_tallies(chunk->stage, &chunk->weights,
+                              chunk->counts ? &rank->records.own->tallies : &reported_elsewhere, error);
+}
+
 double stage_squares(const Rank *rank, uint32_t stage)
 {
     const Home *home = &rank->session->counting[stage];
@@ -50,7 +60,7 @@ Status norm_of_gradients(void *host, Error *error)
     const double limit = rank->session->model.clip_norm;
     double sum;
     for (uint32_t c = 0; c < rank->chunk_count; c++)
-        TRY(sum_copies(rank, &rank->chunks[c], error));
+        TRY(complete_gradient(rank, &rank->chunks[c], error));
     TRY(sum_squares(rank, false, &sum, error));
     const double norm = rank->squares.norm = sqrt(sum);
     rank->diverged = !isfinite(norm);
@@ -116,7 +126,7 @@ Status renew_weights(void *host, uint32_t index, uint32_t microbatches, uint16_t
     char *const newest = rank->weights[newest_slot], *const next = rank->weights[next_slot];
     const double limit = rank->session->model.clip_norm, scale = 1.0 / microbatches;
     double norm;
-    TRY(sum_copies(rank, chunk, error));
+    TRY(complete_gradient(rank, chunk, error));
     TRY(show_gradient(rank, index, error));
     TRY(norm_of_chunk(rank, chunk, scale, &norm, error));
     const bool finite = isfinite(norm), in_place = chunk->weights.masters == chunk->weights.parameters;

@@ -45,7 +45,8 @@ typedef struct RankRecord {
     uint64_t planned_bytes;
     uint32_t stop; /* asked to end after this step */
     uint32_t reserved;
-    double norm;     /* the largest of its updates: of an asynchronous program */
+    double norm; /* the largest of its updates: of an asynchronous program */
+    StageTallies tallies;
     double losses[]; /* of the microbatches that end here: chunk after chunk, each in their order */
 } RankRecord;
 

@@ -104,6 +104,8 @@ static StepReport make_report(Rank *rank, int64_t begun)
         const double span = (double)(record->ended - record->begun) * 1e-9;
         cost = span > cost ? span : cost;
         report.gradient_norm = larger_norm(report.gradient_norm, record->norm);
+        report.expert_load = fmax(report.expert_load, record->tallies.load);
+        report.balance_loss += record->tallies.balance_loss / program->microbatches;
         first = record->begun < first ? record->begun : first;
         last = record->ended > last ? record->ended : last;
         rank->records.busy[r] = (double)record->busy * 1e-9;
@@ -128,6 +130,7 @@ static Status step(Rank *rank, bool *last, Error *error)
     rank->step++;
     TRY(stages_fill(rank, rank->step, false, error));
     rank->squares.norm = 0;
+    rank->records.own->tallies = (StageTallies){0};
     TRY(run_stream(rank, false, error));
     trace_keep(rank);
     StepReport report = make_report(rank, begun);

@@ -94,6 +94,21 @@ static void test_halves_in_traces(void **state)
     run_trace = NULL;
 }
 
+/* There are no kernels for experts: a model that has them is refused before anything is trained, and a GPU is given
+   back. */
+static void test_experts_are_refused(void **state)
+{
+    (void)state;
+    const char *path = compile("1f1b", "--ranks 3 --microbatches 5");
+    standin_begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 8});
+    const Outcome outcome = run(path, "cuda", "moe", "--transport=local");
+    assert_int_equal(outcome.status, STATUS_BAD_USAGE);
+    assert_non_null(strstr(outcome.error.text,
+                           "device cuda has no kernels for layers with experts: run this model with "
+                           "--device cpu"));
+    assert_int_equal(standin_report().live, 0);
+}
+
 static void test_bf16(void **state)
 {
     (void)state;
@@ -211,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_fused),
         cmocka_unit_test(test_halves_in_traces),
         cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_experts_are_refused),
         cmocka_unit_test(test_reference_and_forward),
         cmocka_unit_test(test_races_are_seen),
         cmocka_unit_test(test_failing_calls),

@@ -166,6 +166,18 @@ static void test_load_settings(void **state)
     expect(finish(start("%s --steps 1 --model mlp --set hidden=8 --save %s/mlp %s", dprun, folder, program)), 0, "");
     expect(finish(start("%s %s --load %s/mlp %s", dprun, still, folder, program)), 0, "");
     assert_non_null(strstr(output, "model      mlp from "));
+    expect(finish(start("%s --steps 3 --model moe --set router=softmax --set gate_factor=1.1 --set experts=5 --set "
+                        "dense_layers=1 --set hidden=8 --save %s/moe %s",
+                        dprun, folder, program)),
+           0, "");
+    assert_non_null(strstr(output, "experts    the busiest of a layer gets "));
+    expect(finish(start("%s %s --set bias_rate=0 --load %s/moe --save - %s | cmp - %s/moe", dprun, still, folder,
+                        program, folder)),
+           0, "");
+    expect(finish(start("%s --load %s/moe --set router=sigmoid --set gate_factor=1 --set experts=5 %s", dprun, folder,
+                        program)),
+           1, "gate_factor is 1.1000000000000001 there and 1 here");
+    assert_non_null(strstr(diagnostics, "router is softmax there and sigmoid here"));
 }
 
 /* A changed byte, a weight that is not finite, a format to come; the format without a checksum is still read. */

@@ -35,11 +35,21 @@ typedef struct Result {
 } Result;
 
 static char folder[] = "/tmp/schedules.XXXXXX";
+static char experts[sizeof folder + 20]; /* a file with the settings of a small model with experts */
 
 static int make_folder(void **state)
 {
     (void)state;
-    return mkdtemp(folder) ? 0 : 1;
+    if (!mkdtemp(folder))
+        return 1;
+    snprintf(experts, sizeof experts, "%s/moe.model", folder);
+    FILE *file = fopen(experts, "w");
+    if (!file)
+        return 1;
+    fputs("model = moe\ndense_layers = 1\nexperts = 6\nexperts_per_token = 2\nexpert_groups = 3\n"
+          "groups_per_token = 2\nexpert_hidden = 8\nbias_rate = 0.01\nbalance_loss = 0.01\n",
+          file);
+    return fclose(file);
 }
 
 static int remove_folder(void **state)
@@ -180,6 +190,7 @@ static void check(const char *arguments)
     compile_program(arguments, program);
     compare(program, arguments, "gpt");
     compare(program, arguments, "mlp");
+    compare(program, arguments, experts);
 }
 
 static void schedule_equals_reference(void **state)
@@ -258,7 +269,7 @@ static void recipes_change_no_bit(void **state)
     (void)state;
     static const char *const schedules[] = {"--ranks 4 --microbatches 10 schedules/dualpipe.dps",
                                             "--ranks 2 --microbatches 8 schedules/dualpipev.dps"};
-    static const char *const models[] = {"gpt", "mlp"};
+    const char *const models[] = {"gpt", "mlp", experts};
     uint64_t seed = 11;
     for (int s = 0; s < 2; s++) {
         char command[4096], program[200];
@@ -270,7 +281,7 @@ static void recipes_change_no_bit(void **state)
                  (int)(strstr(schedules[s], "schedules/") - schedules[s]), schedules[s], folder, program);
         if (system(command) != 0)
             fail_msg("%s", command);
-        for (int m = 0; m < 2; m++) {
+        for (int m = 0; m < 3; m++) {
             Result plain, ordered;
             train(program, models[m], 0, false, NULL, &plain);
             for (int i = 0; i < 8; i++) {

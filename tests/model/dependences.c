@@ -166,8 +166,8 @@ static void check_each_is_needed(const Subject *subject)
         }
 }
 
-/* The forward half's memory is that of another microbatch: what is read too early is wrong, but for rows of experts it is
-   a row. */
+/* The forward half's memory is that of another microbatch: what is read too early is wrong, but for rows of experts it
+   is a row. */
 static void run_another(Device *device, Stage *stage, Slots *slots)
 {
     OK(stage_forward(stage, &slots->buffers, error));

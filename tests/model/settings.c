@@ -2,6 +2,7 @@
 
 #include "tests/model/harness.h"
 
+#include "runtime/model/experts.h"
 #include "runtime/model/stage.h"
 
 #include <stdio.h>
@@ -93,6 +94,7 @@ static void test_file_errors(void **state)
     assert_refused("beta1 = 1", "1: beta1 = 1: it must be a number from 0 to 0.9999999");
     assert_refused("learning_rate = nan", "1: learning_rate = nan: it must be a number from 0 to 1000000");
     assert_refused("learning_rate = 1e999", "1: learning_rate = 1e999: it must be a number from 0 to 1000000");
+    assert_refused("router = top2", "1: router = top2: it must be sigmoid or softmax");
     assert_refused("hidden = 8\nmodel = mlp", "2: 'model' must be the first key: it sets all others");
     assert_refused("model = bert", "1: no model 'bert'; there are: gpt, mlp, moe");
     ModelConfig config;
@@ -142,6 +144,32 @@ static void test_check(void **state)
         assert_int_equal(model_config_check(&config, 4, &failure), STATUS_BAD_INPUT);
         assert_string_equal(failure.text, cases[i].message);
     }
+    static const struct {
+        const char *model, *assignments[4], *message;
+    } of_experts[] = {
+        {"moe", {"experts=6", "expert_groups=4"}, "expert_groups = 4 does not divide experts = 6"},
+        {"moe", {"groups_per_token=2"}, "groups_per_token = 2 of expert_groups = 1"},
+        {"moe",
+         {"experts=8", "expert_groups=4", "experts_per_token=3"},
+         "experts_per_token = 3 of 2 experts: a token may choose among 1 groups of 2"},
+        {"moe",
+         {"sequence=65536", "microbatch_size=64", "experts=1024", "experts_per_token=1024"},
+         "microbatch_size * sequence * experts_per_token is over 2147483647"},
+        {"moe",
+         {"experts=4096", "expert_hidden=65536", "hidden=65536"},
+         "this model is too large: its experts, or the rows of a microbatch"},
+        {"gpt", {"router=softmax"}, "router = softmax: model gpt has no experts; --model moe has"},
+        {"mlp", {"bias_rate=0.25"}, "bias_rate = 0.25: model mlp has no experts; --model moe has"},
+    };
+    for (size_t i = 0; i < sizeof of_experts / sizeof *of_experts; i++) {
+        ModelConfig config;
+        Error failure;
+        OK(model_config_load(of_experts[i].model, &config, error));
+        for (size_t k = 0; k < 4 && of_experts[i].assignments[k]; k++)
+            OK(model_config_set(&config, of_experts[i].assignments[k], error));
+        assert_int_equal(model_config_check(&config, 4, &failure), STATUS_BAD_INPUT);
+        assert_string_equal(failure.text, of_experts[i].message);
+    }
     static const char *const huge[] = {"hidden=65536", "sequence=65536", "microbatch_size=2"};
     for (size_t model = 0; model < 2; model++) {
         ModelConfig config;
@@ -182,6 +210,35 @@ static void test_layers_of_stages(void **state)
             assert_int_equal(stage->parts[i].component.place, place++);
         stage_close(stage);
     }
+    device_close(device);
+}
+
+/* The first layers are dense, of the others every so many-th has experts. A component's place, on which its starting
+   weights depend, is the same whatever other layers are. */
+static void test_mixed_layers(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"hidden=8",       "sequence=4",        "layers=7",
+                                           "dense_layers=2", "expert_interval=2", NULL};
+    static const bool has_experts[] = {false, false, true, false, true, false, true};
+    const ModelConfig config = config_of("moe", settings, 2);
+    Device *device;
+    OK(device_open("oracle", 0, &device, error));
+    uint32_t layer = 0;
+    for (uint32_t s = 0; s < 2; s++) {
+        Stage *stage;
+        OK(stage_open(&config, device, s, 2, 1, &stage, error));
+        for (size_t i = 0; i < stage->part_count; i++) {
+            const Component *component = &stage->parts[i].component;
+            if (component->kind != &component_attention)
+                continue;
+            assert_ptr_equal(stage->parts[i + 1].component.kind,
+                             has_experts[layer] ? &component_router : &component_mlp);
+            assert_int_equal(component->place, 1 + 6 * layer++);
+        }
+        stage_close(stage);
+    }
+    assert_int_equal(layer, 7);
     device_close(device);
 }
 
@@ -283,7 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_built_in),       cmocka_unit_test(test_file),   cmocka_unit_test(test_file_errors),
         cmocka_unit_test(test_assignments),    cmocka_unit_test(test_check),  cmocka_unit_test(test_layers_of_stages),
-        cmocka_unit_test(test_initialization), cmocka_unit_test(test_update),
+        cmocka_unit_test(test_initialization), cmocka_unit_test(test_update), cmocka_unit_test(test_mixed_layers),
     };
     return cmocka_run_group_tests(tests, name_file, remove_file);
 }

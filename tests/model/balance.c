@@ -1,0 +1,172 @@
+/* Balancing: what W counts, what a step reports of it, and how the bias moves. */
+
+#include "tests/model/harness.h"
+
+#include "runtime/model/experts.h"
+#include "runtime/model/stage.h"
+
+static const char *const small[] = {
+    "hidden=8", "heads=2",        "sequence=6",        "microbatch_size=2", "experts=4", "experts_per_token=2",
+    "layers=3", "dense_layers=1", "balance_loss=0.25", "bias_rate=0.5",     NULL};
+enum { EXPERTS = 4, TOKENS = 12, CHOSEN = 2 };
+
+typedef struct Model {
+    Device *device;
+    Stage *stage;
+    StageWeights weights;
+    Slots slots;
+} Model;
+
+static void open_model(Model *model, const char *device)
+{
+    const ModelConfig config = config_of("moe", small, 1);
+    OK(device_open(device, 0, &model->device, error));
+    OK(stage_open(&config, model->device, 0, 1, 1, &model->stage, error));
+    model->weights = weights_of(model->device, model->stage);
+    make_slots(model->device, stage_sizes(model->stage), true, true, model->weights, &model->slots);
+}
+
+static void close_model(Model *model)
+{
+    free_slots(model->device, &model->slots);
+    free_weights(model->device, model->weights);
+    stage_close(model->stage);
+    device_close(model->device);
+}
+
+static void run_microbatch(Model *model)
+{
+    OK(stage_forward(model->stage, &model->slots.buffers, error));
+    OK(stage_backward_input(model->stage, &model->slots.buffers, error));
+    OK(stage_backward_weight(model->stage, &model->slots.buffers, error));
+}
+
+/* The numbers of a router's parameter; `number` counts the layers with experts. */
+static void read(const Model *model, const void *from, size_t number, size_t parameter, float *values)
+{
+    size_t i = 0;
+    while (model->stage->parts[i].component.kind != &component_router || number-- > 0)
+        i++;
+    const Part *part = &model->stage->parts[i];
+    const size_t offset = part->parameters + component_offset(&part->component, parameter);
+    OK(model->device->run->store_floats(model->device, MASTERS, part->component.parameters[parameter].elements,
+                                        (const char *)from + offset * model->device->run->size[MASTERS], values,
+                                        error));
+}
+
+static double norm_of(const Model *model)
+{
+    double squares;
+    OK(stage_gradient_norm(model->stage, &model->weights, &squares, error));
+    return squares;
+}
+
+static void check_device(const char *device)
+{
+    Model model;
+    open_model(&model, device);
+    run_microbatch(&model);
+    run_microbatch(&model);
+    float loads[2][EXPERTS], balance[2], bias[EXPERTS], zero;
+    double worst = 0, balances = 0;
+    for (size_t r = 0; r < 2; r++) {
+        float sum = 0;
+        read(&model, model.weights.gradients, r, ROUTER_BIAS, loads[r]);
+        read(&model, model.weights.gradients, r, ROUTER_BALANCE, &balance[r]);
+        for (size_t e = 0; e < EXPERTS; e++) {
+            sum += loads[r][e];
+            worst = fmax(worst, (double)loads[r][e] / (2.0 * TOKENS * CHOSEN / EXPERTS));
+        }
+        assert_true(sum == 2 * TOKENS * CHOSEN);
+        balances += (double)balance[r];
+    }
+    assert_true(worst > 1 && balances > 0);
+    StageTallies tallies = {.balance_loss = 1};
+    OK(stage_take_tallies(model.stage, &model.weights, &tallies, error));
+    assert_true(fabs(tallies.load - worst) < 1e-12 && fabs(tallies.balance_loss - 1 - balances) < 1e-6);
+    for (size_t r = 0; r < 2; r++) { /* nothing of it is a gradient */
+        read(&model, model.weights.gradients, r, ROUTER_BIAS, bias);
+        read(&model, model.weights.gradients, r, ROUTER_BALANCE, &zero);
+        for (size_t e = 0; e < EXPERTS; e++)
+            assert_true(bias[e] == 0 && zero == 0);
+    }
+    assert_true(norm_of(&model) > 0 && norm_of(&model) < 1e4);
+    OK(stage_update(model.stage, &model.weights, 1, 1, error));
+    for (size_t r = 0; r < 2; r++) {
+        read(&model, model.weights.parameters, r, ROUTER_BIAS, bias);
+        read(&model, model.weights.parameters, r, ROUTER_BALANCE, &zero);
+        for (size_t e = 0; e < EXPERTS; e++) {
+            const float mean = 2.0f * TOKENS * CHOSEN / EXPERTS;
+            assert_true(bias[e] == (loads[r][e] < mean ? 0.5f : loads[r][e] > mean ? -0.5f : 0));
+        }
+        assert_true(zero == 0);
+    }
+    close_model(&model);
+}
+
+static void bias_moves_towards_equal_loads(void **state)
+{
+    (void)state;
+    check_device("oracle");
+    check_device("cpu");
+}
+
+/* A stage without routers has nothing to take. */
+static void dense_stages_have_no_tallies(void **state)
+{
+    (void)state;
+    static const char *const none[] = {NULL};
+    const ModelConfig config = config_of("gpt", none, 1);
+    Device *device;
+    Stage *stage;
+    StageTallies tallies = {0};
+    OK(device_open("cpu", 0, &device, error));
+    OK(stage_open(&config, device, 0, 1, 1, &stage, error));
+    OK(stage_take_tallies(stage, &(StageWeights){0}, &tallies, error));
+    assert_true(tallies.load == 0 && tallies.balance_loss == 0);
+    stage_close(stage);
+    device_close(device);
+}
+
+/* All tokens go to the experts whose bias is largest: the others have no row, learn nothing, and everything is
+   finite. */
+static void all_tokens_may_go_to_one_expert(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"hidden=8",  "heads=2",  "sequence=6",          "microbatch_size=2",
+                                           "experts=4", "layers=1", "experts_per_token=1", NULL};
+    const ModelConfig config = config_of("moe", settings, 1);
+    Model model;
+    OK(device_open("cpu", 0, &model.device, error));
+    OK(stage_open(&config, model.device, 0, 1, 1, &model.stage, error));
+    model.weights = weights_of(model.device, model.stage);
+    make_slots(model.device, stage_sizes(model.stage), true, true, model.weights, &model.slots);
+    const Part *router = &model.stage->parts[2], *experts = &model.stage->parts[5];
+    assert_ptr_equal(router->component.kind, &component_router);
+    assert_ptr_equal(experts->component.kind, &component_experts);
+    float *parameters = model.weights.parameters, *gradients = model.weights.gradients;
+    parameters[router->parameters + component_offset(&router->component, ROUTER_BIAS) + 2] = 3;
+    run_microbatch(&model);
+    StageTallies tallies = {0};
+    OK(stage_take_tallies(model.stage, &model.weights, &tallies, error));
+    assert_true(tallies.load == EXPERTS);
+    const size_t each = experts->component.parameters[0].elements / EXPERTS;
+    for (size_t e = 0; e < EXPERTS; e++) {
+        double sum = 0;
+        for (size_t i = 0; i < each; i++)
+            sum += fabs((double)gradients[experts->parameters + e * each + i]);
+        assert_true(e == 2 ? sum > 0 && isfinite(sum) : sum == 0);
+    }
+    assert_true(isfinite(model.slots.loss) && isfinite(norm_of(&model)));
+    close_model(&model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bias_moves_towards_equal_loads),
+        cmocka_unit_test(dense_stages_have_no_tallies),
+        cmocka_unit_test(all_tokens_may_go_to_one_expert),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
