@@ -98,7 +98,7 @@ static const Option rows[] = {
     {"data", "FILE", option_text, FIELD(run.data),
      .help = "train on the bytes of FILE (default: a text that every Debian has)"},
     {"model", "NAME|FILE", option_text, FIELD(run.model_name),
-     .help = "gpt (default), mlp, or a file of 'key = value' lines"},
+     .help = "gpt (default), mlp, moe (with experts), or a file of 'key = value' lines"},
     {"set", "KEY=VALUE", take_setting,
      .help = "one setting of the model or the training, as in such a file; may be repeated"},
     {"held-out", "N|all", take_held_out, FIELD(run.held_out), .least = 1, .most = UINT64_MAX - 1,
