@@ -41,6 +41,10 @@ typedef struct MpiWorld {
     uint64_t told, heard;    /* pulses to each of the others, from all of them; under the lock */
 } MpiWorld;
 
+/* --- mpi_start.c --- */
+
+Status mpi_open(const WorldConfig *config, World **members, Error *error);
+
 /* --- mpi_world.c --- */
 
 extern const WorldTable world_mpi;
@@ -49,6 +53,9 @@ extern const WorldTable world_mpi;
 void mpi_leave_at_exit(void);
 bool mpi_is_leaving(void);
 Status mpi_failure(int code, const char *call, Error *error);
+
+/* From now on the others hear of it while this member moves. By its own thread. */
+void mpi_start_pulse(MpiWorld *world);
 
 /* Posts a transfer with a member of the world. */
 Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MPI_Request *request,

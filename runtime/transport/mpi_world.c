@@ -1,8 +1,7 @@
-/* The world of processes: starting, gathering, waiting, and ending the run together. */
+/* The world of processes: waiting, gathering, and ending the run together. */
 #include "runtime/transport/mpi.h"
 
 #include "runtime/base/clock.h"
-#include "runtime/base/counted.h"
 #include "runtime/launcher/launched.h"
 #include "runtime/transport/limit.h"
 
@@ -123,7 +122,7 @@ static void *pulse_main(void *argument)
 }
 
 /* Without the thread, which is no failure, a single wait is all that the deadline sees. */
-static void start_pulse(MpiWorld *world)
+void mpi_start_pulse(MpiWorld *world)
 {
     condition_of_monotonic_clock(&world->closing);
     world->pulses = world->world.config.size > 1 && world->world.config.deadline > 0 &&
@@ -338,115 +337,6 @@ static void mpi_close(World *base)
     MPI_Finalize();
     limit_end(&limit);
     world_free(world);
-}
-
-/* What makes a plain mpirun on one machine fast; whatever the user has set stays. */
-static void set_defaults(void)
-{
-    char version[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0;
-    MPI_Get_library_version(version, &length);
-    const char *all = getenv("OMPI_COMM_WORLD_SIZE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    if (strncmp(version, "Open MPI v4.", 12) != 0 || !all || !here || strcmp(all, here) != 0)
-        return;
-    setenv("OMPI_MCA_pml", "ob1", 0); /* looks for no network: half the time of starting */
-    setenv("OMPI_MCA_btl", "self,vader", 0);
-    /* Two copies through shared memory are faster than one by the kernel; with all pieces of a message under way at
-       once few calls of progress are enough to hide it behind computing. */
-    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-    setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", 0);
-}
-
-/* Whether the processes of this machine are more than the processors that they may use together. */
-static bool is_crowded(void)
-{
-    MPI_Comm here;
-    cpu_set_t allowed;
-    int processes = 0;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-        CPU_ZERO(&allowed);
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &here);
-    MPI_Comm_size(here, &processes);
-    MPI_Allreduce(MPI_IN_PLACE, &allowed, sizeof allowed, MPI_BYTE, MPI_BOR, here);
-    MPI_Comm_free(&here);
-    return CPU_COUNT(&allowed) > 0 && processes > CPU_COUNT(&allowed);
-}
-
-static Status wrong_processes(int ranks, int processes, Error *error)
-{
-    MPI_Finalize();
-    if (processes == 1 && launched_processes() > 1)
-        return error_set(
-            error, STATUS_BAD_USAGE,
-            "%d processes were started by another MPI than the one that dprun was built with: each is alone",
-            launched_processes());
-    return error_set(error, STATUS_BAD_USAGE, "this program has %s, but mpirun started %s: use mpirun -n %d",
-                     counted((uint64_t)ranks, "rank").text, counted((uint64_t)processes, "process").text, ranks);
-}
-
-static bool is_permutation(const int *map, int count)
-{
-    for (int rank = 0; rank < count; rank++) {
-        int named = 0;
-        for (int process = 0; process < count; process++)
-            named += map[process] == rank;
-        if (named != 1)
-            return false;
-    }
-    return true;
-}
-
-static Status start_mpi(const WorldConfig *config, World **members, Error *error)
-{
-    int provided = 0, processes = 0, process = 0;
-    set_defaults();
-    MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
-    MPI_Comm_size(MPI_COMM_WORLD, &processes);
-    MPI_Comm_rank(MPI_COMM_WORLD, &process);
-    if (processes != config->size)
-        return wrong_processes(config->size, processes, error);
-    if (config->map && !is_permutation(config->map, processes)) {
-        MPI_Finalize();
-        return error_set(error, STATUS_BAD_USAGE, "the rank map must name each of the ranks 0 to %d once",
-                         processes - 1);
-    }
-    if (provided < MPI_THREAD_SERIALIZED) {
-        mpi_leave_at_exit();
-        return error_set(error, STATUS_RUN_FAILED, "this MPI was built without threads");
-    }
-
-    MpiWorld *world = calloc(1, sizeof *world);
-    if (world)
-        world->requests = malloc(2 * (size_t)processes * sizeof *world->requests);
-    if (!world || !world->requests) {
-        mpi_leave_at_exit();
-        return error_set(error, STATUS_RUN_FAILED, "no memory for a world of %d ranks", processes);
-    }
-    const int number = config->map ? config->map[process] : process;
-    world_init(&world->world, &world_mpi, config, number);
-    world->crowded = is_crowded();
-    pthread_mutex_init(&world->lock, NULL);
-    MPI_Comm_split(MPI_COMM_WORLD, 0, number, &world->members);
-    MPI_Comm_dup(world->members, &world->aside);
-    MPI_Comm_set_errhandler(world->members, MPI_ERRORS_RETURN);
-    MPI_Comm_set_errhandler(world->aside, MPI_ERRORS_RETURN);
-    for (int member = 0; member < processes; member++)
-        members[member] = NULL;
-    members[number] = &world->world;
-    start_pulse(world);
-    return STATUS_OK;
-}
-
-static Status mpi_open(const WorldConfig *config, World **members, Error *error)
-{
-    WorldConfig who = *config;
-    if (launched_processes() != config->size)
-        who.map = NULL;
-    Limit limit = {.seconds = config->quiet_deadline, .words = "not all processes have started", .who = &who};
-    limit_begin(&limit);
-    const Status status = start_mpi(config, members, error);
-    limit_end(&limit);
-    return status;
 }
 
 const WorldTable world_mpi = {

@@ -1,5 +1,5 @@
-/* What handing a block from rank to rank costs. Prints lines: name value unit. Run from the top folder with BUILD
-   set. */
+/* What it costs to move a block from rank to rank, and to sum. Prints lines: name value unit. Run from the top folder
+   with BUILD set. */
 
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
@@ -13,8 +13,9 @@ enum {
     BATCHES = 2000,
     BLOCK_BYTES = 256 << 10,
     IN_FLIGHT = 8,
-    STREAM = 2000, /* blocks */
-    STARTED = 8,   /* ranks */
+    STREAM = 2000,    /* blocks */
+    SUMMED = 1 << 20, /* floats */
+    STARTED = 8,      /* ranks */
     STARTS = 21,
 };
 
@@ -118,7 +119,20 @@ static void measure_bandwidth(const Rank *rank)
         free(blocks[i]);
 }
 
-/* How much of a message's time disappears behind computing that looks after the messages every 50 us. */
+/* Computes, and lets messages and sums move every 50 us; returns when the last call of progress began. */
+static int64_t compute(const Rank *rank, int steps)
+{
+    Error error;
+    int64_t last = 0;
+    for (int step = 0; step < steps; step++) {
+        for (const int64_t end = clock_nanoseconds() + 50000; (last = clock_nanoseconds()) < end;)
+            ;
+        must(rank->both->run->progress(rank->both, &error), &error);
+    }
+    return last;
+}
+
+/* How much of a message's time disappears behind computing. */
 static void measure_hiding(const Rank *rank)
 {
     enum { MESSAGES = 200, STEPS = 20 };
@@ -133,13 +147,8 @@ static void measure_hiding(const Rank *rank)
             must(rank->world->run->gather(rank->world, "", 1, together, &error), &error);
             int64_t start = clock_nanoseconds();
             post(rank, &message);
-            for (int step = 0; computing && step < STEPS; step++) {
-                for (const int64_t end = clock_nanoseconds() + 50000; clock_nanoseconds() < end;)
-                    ;
-                if (step == STEPS - 1)
-                    start = clock_nanoseconds();
-                must(rank->both->run->progress(rank->both, &error), &error);
-            }
+            if (computing)
+                start = compute(rank, STEPS);
             must(rank->both->run->wait(rank->both, &message, &error), &error);
             waits[computing][i] = (double)(clock_nanoseconds() - start);
         }
@@ -147,11 +156,39 @@ static void measure_hiding(const Rank *rank)
     free(block);
 }
 
+/* The same of a sum, which moves in many turns of progress. */
+static void measure_hidden_sum(const Rank *rank)
+{
+    enum { SUMS = 40, STEPS = 300 };
+    static double waits[2][SUMS];
+    float *buffer = calloc(SUMMED, sizeof *buffer);
+    Error error;
+    for (int computing = 0; computing < 2; computing++)
+        for (int i = 0; i < SUMS; i++) {
+            char together[2];
+            must(rank->world->run->gather(rank->world, "", 1, together, &error), &error);
+            int64_t start = clock_nanoseconds();
+            must(rank->both->run->sum_post(rank->both, buffer, SUMMED, sizeof *buffer, &error), &error);
+            if (computing)
+                start = compute(rank, STEPS);
+            must(rank->both->run->sum_wait(rank->both, &error), &error);
+            waits[computing][i] = (double)(clock_nanoseconds() - start);
+        }
+    const double alone = median(waits[0], SUMS);
+    print(rank, "sum_1m", alone * 1e-6, "ms");
+    print(rank, "sum_1m_hidden", 100 * (1 - median(waits[1], SUMS) / alone), "%");
+    free(buffer);
+}
+
 static void connect_both(Rank *rank)
 {
     Error error;
     const int members[] = {0, 1};
-    const CommunicatorConfig config = {.members = members, .count = 2, .messages_in_flight = IN_FLIGHT};
+    const CommunicatorConfig config = {.members = members,
+                                       .count = 2,
+                                       .messages_in_flight = IN_FLIGHT,
+                                       .sum_elements = SUMMED,
+                                       .sum_size = sizeof(float)};
     must(rank->world->connect(rank->world, &config, &rank->both, &error), &error);
 }
 
@@ -240,6 +277,7 @@ static int measure_mpi(void)
     measure_latency(&rank);
     measure_bandwidth(&rank);
     measure_hiding(&rank);
+    measure_hidden_sum(&rank);
     rank.both->run->close(rank.both);
     rank.world->run->close(rank.world);
     return 0;
