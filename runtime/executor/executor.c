@@ -39,7 +39,7 @@ static void survey(Executor *executor)
     }
     executor->clocks = 1 + executor->longest_stream + pairs;
     for (uint32_t c = 0; c < streams[0]->chunk_count; c++) {
-        const ChunkPlan *chunk = &executor->chunks[c];
+        const ChunkPlan *chunk = &executor->chunks[c].plan;
         executor->bytes[SLOT_MESSAGE] = larger(executor->bytes[SLOT_MESSAGE], chunk->message);
         executor->bytes[SLOT_CONTEXT] = larger(executor->bytes[SLOT_CONTEXT], aligned(chunk->context));
         executor->bytes[SLOT_STASH] = larger(executor->bytes[SLOT_STASH], aligned(chunk->stash));
@@ -66,27 +66,39 @@ static bool make_bound(Executor *executor)
     return true;
 }
 
+static bool hold_chunks(Executor *executor)
+{
+    const ExecutorConfig *config = &executor->config;
+    const Program *program = config->loaded->program;
+    const RankProgram *own = &program->ranks[config->rank];
+    executor->chunks = table(executor, own->chunk_count, sizeof *executor->chunks);
+    for (uint32_t c = 0; executor->chunks && c < own->chunk_count; c++)
+        executor->chunks[c] = (HeldChunk){
+            .stage = own->chunks[c].stage,
+            .first = program->pipes[own->chunks[c].pipe].first,
+            .plan = config->chunks[c],
+            .sums = config->sums ? config->sums[c] : NULL,
+        };
+    return executor->chunks;
+}
+
+static bool make_tables(Executor *executor)
+{
+    if (!hold_chunks(executor))
+        return false;
+    survey(executor);
+    executor->blocks = table(executor, executor->slots[SLOT_MESSAGE], sizeof *executor->blocks);
+    executor->messages = table(executor, executor->slots[SLOT_MESSAGE], sizeof *executor->messages);
+    executor->clock = table(executor, executor->clocks, sizeof *executor->clock);
+    return executor->blocks && executor->messages && executor->clock && make_bound(executor);
+}
+
 static Status open_tables(Executor *executor, Error *error)
 {
-    const RankProgram *own = &executor->config.loaded->program->ranks[executor->config.rank];
-    ChunkPlan *chunks = table(executor, own->chunk_count, sizeof *chunks);
-    if (chunks) {
-        for (uint32_t c = 0; c < own->chunk_count; c++)
-            chunks[c] = executor->config.chunks[c];
-        executor->chunks = chunks;
-        survey(executor);
-        executor->blocks = table(executor, executor->slots[SLOT_MESSAGE], sizeof *executor->blocks);
-        executor->messages = table(executor, executor->slots[SLOT_MESSAGE], sizeof *executor->messages);
-        executor->sums = table(executor, own->chunk_count, sizeof *executor->sums);
-        executor->clock = table(executor, executor->clocks, sizeof *executor->clock);
-    }
-    if (!chunks || !executor->blocks || !executor->messages || !executor->sums || !executor->clock ||
-        !make_bound(executor))
+    Device *device = executor->config.device;
+    if (!make_tables(executor))
         return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", executor->config.rank,
                          executor->table_bytes >> 20);
-    for (uint32_t c = 0; executor->config.sums && c < own->chunk_count; c++)
-        executor->sums[c] = executor->config.sums[c];
-    Device *device = executor->config.device;
     return enqueues(executor) ? device->run->async->make_marks(device, executor->clocks + 1, error) : STATUS_OK;
 }
 

@@ -3,7 +3,7 @@
 
 /* Runs a proven program on one rank. It walks the rank's instructions, calls the host's stage functions for passes and
    updates, moves messages between ranks, and notes when each instruction ended. What a stage computes, its weights, its
-   data and its optimizer belong to the host. The trainer is a host, the simulator another one; tests/executor/toy.c is
+   data and its optimizer belong to the host. The trainer is a host, the simulator another one; tests/executor/toy.h is
    the smallest.
 
    program_load, then for each rank of this process: executor_connect, executor_open, memory for the slots,
@@ -46,8 +46,10 @@ ProgressWords progress_words(const LoadedProgram *loaded);
 /* Where one pass of one microbatch finds its data and leaves its results. A slot that the pass does not have is NULL;
    runtime/program/opcodes.def says who holds which slot how long. */
 typedef struct PassSlots {
-    uint32_t chunk;      /* of the rank */
-    uint32_t microbatch; /* of the chunk's pipe */
+    uint32_t chunk;      /* of the rank, */
+    uint32_t stage;      /* and which stage it is */
+    uint32_t microbatch; /* its number in the pipe of the chunk, */
+    uint32_t number;     /* and in the step: by it a microbatch has its data */
     uint16_t weights;    /* slot of the version of the weights that F, B and I read; SLOT_NONE: W */
     void *x, *y;         /* input and output activation: messages. NULL at the first, at the last stage */
     void *dx, *dy;       /* their gradients */

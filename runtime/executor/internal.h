@@ -6,10 +6,17 @@
 #include "runtime/device/device.h"
 #include "runtime/executor/executor.h"
 
+/* One stage that the rank holds. */
+typedef struct HeldChunk {
+    uint32_t stage;
+    uint32_t first; /* number in the step of the pipe's first microbatch */
+    ChunkPlan plan;
+    Communicator *sums; /* of the stage's copies; NULL: there is only this one */
+} HeldChunk;
+
 struct Executor {
     ExecutorConfig config;
-    const ChunkPlan *chunks;      /* [the rank's chunks] */
-    Communicator **sums;          /* [the rank's chunks]; NULL: the stage has no other copies */
+    HeldChunk *chunks;            /* [the rank's chunks] */
     void *(*bound[2])[2];         /* [instructions] of the program and of its forward half: what is bound */
     uint32_t slots[SLOT_CLASSES]; /* how many, for both streams */
     size_t bytes[SLOT_CLASSES];   /* of one slot; of no meaning for versions of weights */

@@ -19,10 +19,13 @@ static void *slot_memory(const Executor *executor, SlotClass class, uint16_t slo
 /* y and dx are one operand: which of them it is depends on the pass. */
 static inline PassSlots slots_of(const Executor *executor, const Instruction *pass, bool is_forward)
 {
+    const HeldChunk *chunk = &executor->chunks[pass->chunk];
     void *const made = message_block(executor, pass->y);
     return (PassSlots){
         .chunk = pass->chunk,
+        .stage = chunk->stage,
         .microbatch = pass->microbatch,
+        .number = chunk->first + pass->microbatch,
         .weights = pass->weights,
         .x = message_block(executor, pass->x),
         .y = is_forward ? made : NULL,
@@ -195,13 +198,12 @@ EXECUTE(WAIT)
 EXECUTE(REDUCE)
 {
     const ExecutorConfig *config = &executor->config;
-    const ChunkPlan *chunk = &executor->chunks[instruction->chunk];
-    Communicator *sums = executor->sums[instruction->chunk];
-    if (!chunk->weight_gradient || !sums)
+    const HeldChunk *chunk = &executor->chunks[instruction->chunk];
+    if (!chunk->plan.weight_gradient || !chunk->sums)
         return STATUS_OK;
-    TRY(sums->run->sum_post(sums, config->stages->weight_gradient(config->host, instruction->chunk),
-                            chunk->weight_gradient, chunk->element, error));
-    return sums->run->sum_wait(sums, error);
+    TRY(chunk->sums->run->sum_post(chunk->sums, config->stages->weight_gradient(config->host, instruction->chunk),
+                                   chunk->plan.weight_gradient, chunk->plan.element, error));
+    return chunk->sums->run->sum_wait(chunk->sums, error);
 }
 
 EXECUTE(NORM)

@@ -50,8 +50,6 @@ static Status sleep_for(const Simulator *simulator, int64_t begun, double units,
     return STATUS_OK;
 }
 
-static uint32_t stage_of(const Simulator *simulator, uint32_t chunk) { return simulator->program->chunks[chunk].stage; }
-
 /* What a pass makes bears the time at which it was made, on the clock of rank 0. */
 static void stamp(const Simulator *simulator, void *message)
 {
@@ -63,7 +61,7 @@ static void stamp(const Simulator *simulator, void *message)
 static Status run_pass(void *host, const PassSlots *slots, StageCost cost, Error *error)
 {
     const Simulator *simulator = host;
-    const double units = costs_pass(simulator->costs, stage_of(simulator, slots->chunk), cost);
+    const double units = costs_pass(simulator->costs, slots->stage, cost);
     TRY(sleep_for(simulator, clock_nanoseconds(), units, error));
     stamp(simulator, slots->y ? slots->y : slots->dx);
     return STATUS_OK;
@@ -89,8 +87,8 @@ static Status backward_weight(void *host, const PassSlots *slots, Error *error)
 static Status overlap(void *host, PassPair *pair, Error *error)
 {
     const Simulator *simulator = host;
-    const double units = costs_pair(simulator->costs, stage_of(simulator, pair->forward.chunk),
-                                    stage_of(simulator, pair->backward.chunk), pair->weights ? COST_B : COST_I);
+    const double units =
+        costs_pair(simulator->costs, pair->forward.stage, pair->backward.stage, pair->weights ? COST_B : COST_I);
     TRY(sleep_for(simulator, clock_nanoseconds(), units, error));
     stamp(simulator, pair->forward.y);
     stamp(simulator, pair->backward.dx);
@@ -101,7 +99,7 @@ static Status renew(void *host, uint32_t chunk, uint32_t microbatches, uint16_t 
 {
     const Simulator *simulator = host;
     (void)microbatches, (void)newest, (void)next;
-    const double units = costs_pass(simulator->costs, stage_of(simulator, chunk), COST_U);
+    const double units = costs_pass(simulator->costs, simulator->program->chunks[chunk].stage, COST_U);
     return sleep_for(simulator, clock_nanoseconds(), units, error);
 }
 

@@ -19,7 +19,7 @@ static void train_in_sequence(Toy *toy, uint32_t count)
                     const bool last = s + 1 == count;
                     const PassSlots slots = {
                         .chunk = s,
-                        .microbatch = m,
+                        .number = m,
                         .x = s ? messages[s] : NULL,
                         .y = last ? NULL : messages[s + 1],
                         .dx = s ? gradients[s] : NULL,

@@ -18,7 +18,7 @@ typedef struct Layer {
     double weight[WIDTH], gradient[WIDTH];
 } Layer;
 
-/* The host of one rank; with no program, of all stages. */
+/* The host of one rank. */
 typedef struct Toy {
     LoadedProgram loaded;
     World *world;
@@ -26,16 +26,9 @@ typedef struct Toy {
     double loss, losses[STEPS];
 } Toy;
 
-static uint32_t number(const Toy *toy, const PassSlots *slots)
+static double input(const PassSlots *slots, int i)
 {
-    const Program *program = toy->loaded.program;
-    return slots->microbatch +
-           (program ? program->pipes[program->ranks[toy->world->number].chunks[slots->chunk].pipe].first : 0);
-}
-
-static double input(const Toy *toy, const PassSlots *slots, int i)
-{
-    return slots->x ? ((double *)slots->x)[(i + 1) % WIDTH] : sin(1.0 + number(toy, slots) + 3.0 * i);
+    return slots->x ? ((double *)slots->x)[(i + 1) % WIDTH] : sin(1.0 + slots->number + 3.0 * i);
 }
 
 static Status forward(void *host, const PassSlots *slots, Error *error)
@@ -44,10 +37,10 @@ static Status forward(void *host, const PassSlots *slots, Error *error)
     double *y = slots->y ? slots->y : slots->context; /* the last stage saves the gradient of the loss */
     (void)error;
     for (int i = 0; i < WIDTH; i++)
-        y[i] = toy->layers[slots->chunk].weight[i] * input(toy, slots, i);
+        y[i] = toy->layers[slots->chunk].weight[i] * input(slots, i);
     for (int i = 0; i < WIDTH; i++)
         if (!slots->y) {
-            y[i] -= cos(2.0 * number(toy, slots) + i);
+            y[i] -= cos(2.0 * slots->number + i);
             toy->loss += 0.5 * y[i] * y[i] / MICROBATCHES;
             ((double *)slots->stash)[i] = y[i];
         }
@@ -69,7 +62,7 @@ static Status backward_weight(void *host, const PassSlots *slots, Error *error)
     const double *dy = slots->dy ? slots->dy : slots->stash;
     (void)error;
     for (int i = 0; i < WIDTH; i++)
-        ((Toy *)host)->layers[slots->chunk].gradient[i] += dy[i] * input(host, slots, i);
+        ((Toy *)host)->layers[slots->chunk].gradient[i] += dy[i] * input(slots, i);
     return STATUS_OK;
 }
 
