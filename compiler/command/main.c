@@ -308,7 +308,7 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
     Options *options = &job->options;
     TRY(command_line_parse(argc, argv, arena, options, error));
     if (options->help)
-        fputs(command_line_help, stdout);
+        command_line_help(stdout);
     else if (options->version)
         puts("dpc " PROJECT_VERSION);
     else if (options->dump[DUMP_OPCODES])

@@ -3,73 +3,13 @@
 #include "compiler/output/emit.h"
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
+#include "runtime/base/option_table.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-const char command_line_help[] =
-    "dpc: compiles a pipeline schedule into a proven program\n"
-    "usage: dpc [options] FILE.dps|FILE.csv\n"
-    "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
-    "       dpc compare [options] FILE...           a table of several schedules, the fastest first; --stages N, "
-    "--memory-limit N,\n"
-    "                                               --sort=COLUMN or file, --json; -D between files is for the next "
-    "one only\n"
-    "       dpc advise --ranks N --microbatches N [options] [FILE...]    tries all schedules that come with dpc, and "
-    "FILEs, with the\n"
-    "                                               parameters worth trying: which takes least time, and how to "
-    "compile it;\n"
-    "                                               --memory-limit N, --allow async,naive, --seconds N (60), --json\n"
-    "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists "
-    "those to be changed\n"
-    "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE    a prediction and a run of dprun --trace side by side; "
-    "--step N\n"
-    "                                                           which step of it, --emit=html or svg[:FILE] both "
-    "timelines\n"
-    "       dpc diff --map FILE [options] FILE.dps TRACE...     the same with traces of the PyTorch profiler: the "
-    "inside "
-    "of an F&B,\n"
-    "                                                           or all passes, from a trace of each rank\n"
-    "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; -o FILE, and "
-    "--fastest N\n"
-    "                                               where others disturb the machine: of the N shortest steps only\n"
-    "       dpc calibrate --map FILE TRACE...       the same from traces of the PyTorch profiler, for components of "
-    "layers or\n"
-    "                                               for stages; FILE says what the names in them mean (maps/)\n"
-    "       dpc balance --replicas R --gpus N [options] LOADS.csv    replicas of experts placed on GPUs; dpc balance "
-    "--help\n"
-    "  -o FILE                 writes the program that dprun executes\n"
-    "  --ranks N               ranks, instead of the file's own number\n"
-    "  --microbatches N        microbatches of a step, all pipes together\n"
-    "  -D NAME=VALUE           another parameter of the file\n"
-    "  --cost NAME=VALUE,...   modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a "
-    "message), ...\n"
-    "  --cost @FILE            the same from a file of lines NAME = VALUE; may be repeated, the last value counts\n"
-    "  --slot-bytes NAME=N,... bytes of a message; of what F keeps for I (context) and W (stash), I for W (gradient); "
-    "of a stage's\n"
-    "                          weights, of a further version of them\n"
-    "  --memory-limit N        refuses a program that needs more bytes on a rank (24G), or more than activations=N\n"
-    "  --emit=KIND[:FILE]      writes, to stdout or a file: csv (compute order), comms (the same with messages),\n"
-    "                          asm (instruction streams), stats (times and memory, JSON),\n"
-    "                          svg, html, text and trace (the timeline; trace for Perfetto),\n"
-    "                          overlap (the inside of an F&B)\n"
-    "  --width N               of text in columns (160 into a pipe or a file), of svg in pixels\n"
-    "  --dump=FORM             shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program;\n"
-    "                          or opcodes, the instruction set\n"
-    "  --explain               what became of every step on every rank, and what it waits for; the same as "
-    "--emit=explain\n"
-    "  --sweep NAME=A..B,...   proves every combination that the file's requires admit; NAME is ranks, microbatches or "
-    "a\n"
-    "                          parameter; A..B..STEP goes in steps, A..4*ranks as far as the ranks before say. Over\n"
-    "                          parameters alone it finds the best value\n"
-    "  --help, --version\n"
-    "Without -o, --emit and --dump it only proves the schedule and says so.\n"
-    "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed (a file could not be "
-    "written).\n";
 
 static const char *const emit_names[EMIT_KINDS] = {"csv",  "comms", "asm",   "stats",   "svg",
                                                    "html", "text",  "trace", "explain", "overlap"};
@@ -82,19 +22,6 @@ static int find_name(const char *const *names, int count, const char *name, size
         if (strlen(names[i]) == length && memcmp(names[i], name, length) == 0)
             return i;
     return -1;
-}
-
-static Status option_number(const char *option, const char *text, int64_t *value, Error *error)
-{
-    char *end;
-    errno = 0;
-    const long long read = strtoll(text, &end, 10);
-    if (end == text || *end)
-        return error_set(error, STATUS_BAD_USAGE, "%s needs a whole number, not '%s'", option, text);
-    if (errno)
-        return error_set(error, STATUS_BAD_USAGE, "%s: %s does not fit into 64 bits", option, text);
-    *value = read;
-    return STATUS_OK;
 }
 
 static Status parse_emit(const char *text, Options *options, Error *error)
@@ -129,23 +56,11 @@ static Status parse_allow(const char *text, Options *options, Error *error)
     return STATUS_OK;
 }
 
-/* show is --emit=text; fmt and balance have their own command lines. */
-static const char *const commands[] = {[COMMAND_COMPARE] = "compare",
-                                       [COMMAND_ADVISE] = "advise",
-                                       [COMMAND_DIFF] = "diff",
-                                       [COMMAND_CALIBRATE] = "calibrate",
-                                       "show",
-                                       "fmt",
-                                       "balance"};
-
-static Status unknown_option(const char *written, const struct option *known, Error *error)
-{
-    NearestWord nearest = nearest_to(written);
-    for (; known->name; known++)
-        nearest_consider(&nearest, known->name);
-    return error_set(error, STATUS_BAD_USAGE, "unknown option --%s; %s%s%sdpc --help lists them", written,
-                     nearest.word ? "did you mean --" : "", nearest.word ? nearest.word : "", nearest.word ? "? " : "");
-}
+/* What argv[1] may say. The first ones are in the order of Command; show is --emit=text; fmt and balance have their own
+   command lines. */
+static const char *const commands[] = {"", "compare", "advise", "diff", "calibrate", "show", "fmt", "balance", NULL};
+/* Those whose options are in the table. */
+static const char *const own_commands[] = {"", "compare", "advise", "diff", "calibrate", NULL};
 
 /* Reports that there is not exactly one file; the user may have misspelt or misplaced a command. */
 static Status not_one_schedule(char *const *inputs, int count, Error *error)
@@ -153,7 +68,7 @@ static Status not_one_schedule(char *const *inputs, int count, Error *error)
     if (count == 0)
         return error_set(error, STATUS_BAD_USAGE, "no schedule given: dpc FILE.dps; dpc --help says more");
     NearestWord nearest = nearest_to(inputs[0]);
-    for (size_t c = COMMAND_COMPARE; c < sizeof commands / sizeof *commands; c++) {
+    for (size_t c = COMMAND_COMPARE; commands[c]; c++) {
         nearest_consider(&nearest, commands[c]);
         for (int i = 0; i < count; i++)
             if (strcmp(inputs[i], commands[c]) == 0)
@@ -181,38 +96,6 @@ static Status check_outputs(const Options *options, Error *error)
     return STATUS_OK;
 }
 
-enum { ADVISE_SECONDS = 60 };
-enum {
-    AN_INPUT = 1,
-    OUTPUT = 'o',
-    DEFINE = 'D',
-    RANKS = 256,
-    MICROBATCHES,
-    STAGES,
-    COST,
-    EMIT,
-    DUMP,
-    EXPLAIN,
-    SWEEP,
-    SLOT_BYTES,
-    MEMORY_LIMIT,
-    JSON,
-    STEP,
-    FASTEST,
-    MAP,
-    SORT,
-    WIDTH,
-    ALLOW,
-    SECONDS,
-    HELP,
-    VERSION
-};
-
-/* A set of options. */
-typedef uint32_t OptionSet;
-
-static OptionSet bit(int option) { return 1u << (option == OUTPUT ? 0 : option == DEFINE ? 1 : option - RANKS + 2); }
-
 /* --width is in columns or in pixels, so it fits only one kind of picture. */
 static Status check_width(const Options *options, Error *error)
 {
@@ -231,59 +114,6 @@ static Status check_width(const Options *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "--width %" PRId64 ": an svg is %d to %d pixels wide", options->width,
                          SVG_LEAST_WIDTH, SVG_MOST_WIDTH);
     return STATUS_OK;
-}
-
-/* Checks that the options belong to the command. */
-static Status check_given(Command command, OptionSet given, Error *error)
-{
-    const OptionSet of_parameters = bit(RANKS) | bit(MICROBATCHES) | bit(DEFINE) | bit(COST);
-    switch (command) {
-    case COMMAND_COMPARE:
-        if (given & ~(of_parameters | bit(STAGES) | bit(SLOT_BYTES) | bit(MEMORY_LIMIT) | bit(SORT) | bit(JSON)))
-            return error_set(error, STATUS_BAD_USAGE,
-                             "dpc compare goes with --ranks, --stages, --microbatches, -D, --cost, --slot-bytes, "
-                             "--memory-limit, --sort and --json only");
-        if (given & bit(STAGES) && given & bit(RANKS))
-            return error_set(error, STATUS_BAD_USAGE,
-                             "--ranks and --stages: schedules are compared at the same number of ranks or of stages");
-        return STATUS_OK;
-    case COMMAND_ADVISE:
-        if (given & ~(of_parameters | bit(SLOT_BYTES) | bit(MEMORY_LIMIT) | bit(JSON) | bit(ALLOW) | bit(SECONDS)))
-            return error_set(error, STATUS_BAD_USAGE,
-                             "dpc advise goes with --ranks, --microbatches, -D, --cost, --slot-bytes, "
-                             "--memory-limit, --allow, --seconds and --json only");
-        if (!(given & bit(RANKS)) || !(given & bit(MICROBATCHES)))
-            return error_set(error, STATUS_BAD_USAGE,
-                             "dpc advise needs to know the sizes: dpc advise --ranks 16 --microbatches 64");
-        return STATUS_OK;
-    case COMMAND_DIFF:
-        if (given & ~(of_parameters | bit(EMIT) | bit(STEP) | bit(WIDTH) | bit(MAP)))
-            return error_set(
-                error, STATUS_BAD_USAGE,
-                "dpc diff goes with --ranks, --microbatches, -D, --cost, --step, --map, --width, --emit=html "
-                "and --emit=svg only");
-        return STATUS_OK;
-    case COMMAND_CALIBRATE:
-        if (given & ~(bit(OUTPUT) | bit(FASTEST) | bit(MAP)))
-            return error_set(error, STATUS_BAD_USAGE, "dpc calibrate goes with -o, --fastest and --map only");
-        return STATUS_OK;
-    default:
-        if (given & (bit(STAGES) | bit(SORT)))
-            return error_set(error, STATUS_BAD_USAGE, "--stages and --sort are for dpc compare");
-        if (given & bit(JSON))
-            return error_set(error, STATUS_BAD_USAGE, "--json is for dpc compare and dpc advise");
-        if (given & (bit(ALLOW) | bit(SECONDS)))
-            return error_set(error, STATUS_BAD_USAGE, "--allow and --seconds go with dpc advise");
-        if (given & bit(STEP))
-            return error_set(error, STATUS_BAD_USAGE, "--step goes with dpc diff");
-        if (given & bit(FASTEST))
-            return error_set(error, STATUS_BAD_USAGE, "--fastest goes with dpc calibrate");
-        if (given & bit(MAP))
-            return error_set(error, STATUS_BAD_USAGE, "--map goes with dpc calibrate and dpc diff");
-        if (given & bit(SWEEP) && given & (bit(OUTPUT) | bit(EMIT) | bit(EXPLAIN) | bit(DUMP)))
-            return error_set(error, STATUS_BAD_USAGE, "--sweep only proves: it goes with no -o, --emit or --dump");
-        return STATUS_OK;
-    }
 }
 
 static Status check_inputs(const Options *options, Error *error)
@@ -319,148 +149,280 @@ static Status check_inputs(const Options *options, Error *error)
     }
 }
 
-Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
+/* What the table fills in. */
+typedef struct Parsed {
+    Options options;
+    char **inputs;   /* [argc] */
+    Parameters *own; /* [argc], the -D of each input alone */
+    int64_t number;  /* of --ranks or --microbatches */
+} Parsed;
+
+/* --- how values are taken --- */
+
+#define TAKE(what) \
+    static Status take_##what(const Option *option, const char *value, void *target, Arena *arena, Error *error)
+
+TAKE(input)
 {
-    static const struct option known[] = {{"ranks", required_argument, NULL, RANKS},
-                                          {"microbatches", required_argument, NULL, MICROBATCHES},
-                                          {"cost", required_argument, NULL, COST},
-                                          {"emit", required_argument, NULL, EMIT},
-                                          {"dump", required_argument, NULL, DUMP},
-                                          {"sweep", required_argument, NULL, SWEEP},
-                                          {"slot-bytes", required_argument, NULL, SLOT_BYTES},
-                                          {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
-                                          {"stages", required_argument, NULL, STAGES},
-                                          {"json", no_argument, NULL, JSON},
-                                          {"step", required_argument, NULL, STEP},
-                                          {"fastest", required_argument, NULL, FASTEST},
-                                          {"map", required_argument, NULL, MAP},
-                                          {"width", required_argument, NULL, WIDTH},
-                                          {"sort", required_argument, NULL, SORT},
-                                          {"allow", required_argument, NULL, ALLOW},
-                                          {"seconds", required_argument, NULL, SECONDS},
-                                          {"explain", no_argument, NULL, EXPLAIN},
-                                          {"help", no_argument, NULL, HELP},
-                                          {"version", no_argument, NULL, VERSION},
-                                          {NULL, 0, NULL, 0}};
-    OptionSet given = 0;
-    char **inputs = arena_array(arena, (size_t)argc, sizeof *inputs);
-    Parameters *own = arena_array(arena, (size_t)argc, sizeof *own);
-    *options = (Options){.costs = costs_unit,
-                         .inputs = inputs,
-                         .own = own,
-                         .program = argv[0],
-                         .seconds = ADVISE_SECONDS,
-                         .cost_texts = arena_array(arena, (size_t)argc, sizeof *options->cost_texts)};
-    const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
+    Parsed *parsed = target;
+    (void)option, (void)arena, (void)error;
+    parsed->inputs[parsed->options.input_count++] = (char *)value; /* one of argv */
+    return STATUS_OK;
+}
+
+TAKE(definition)
+{
+    Parsed *parsed = target;
+    Options *options = &parsed->options;
+    const char *equals = strchr(value, '=');
+    char *end;
+    if (!equals || equals == value)
+        return error_set(error, STATUS_BAD_USAGE, "-D %s: write -D NAME=VALUE", value);
+    errno = 0;
+    const long long number = strtoll(equals + 1, &end, 10);
+    if (!equals[1] || *end)
+        return error_set(error, STATUS_BAD_USAGE, "-D needs a whole number, not '%s'", equals + 1);
+    if (errno)
+        return error_set(error, STATUS_BAD_USAGE, "-D: %s does not fit into 64 bits", equals + 1);
+    const bool several = options->command == COMMAND_COMPARE || options->command == COMMAND_ADVISE;
+    const bool for_next = several && options->input_count > 0;
+    (void)option;
+    parameters_set(for_next ? &parsed->own[options->input_count] : &options->parameters, arena,
+                   arena_text(arena, value, (size_t)(equals - value)), number);
+    return STATUS_OK;
+}
+
+TAKE(ranks)
+{
+    Parsed *parsed = target;
+    TRY(option_count(option, value, target, arena, error));
+    parameters_set_ranks(&parsed->options.parameters, parsed->number);
+    return STATUS_OK;
+}
+
+TAKE(microbatches)
+{
+    Parsed *parsed = target;
+    TRY(option_count(option, value, target, arena, error));
+    parameters_set_microbatches(&parsed->options.parameters, parsed->number);
+    return STATUS_OK;
+}
+
+TAKE(costs)
+{
+    Options *options = &((Parsed *)target)->options;
+    (void)option;
+    TRY(costs_set(&options->costs, value, arena, error));
+    options->cost_texts[options->cost_count++] = value;
+    return STATUS_OK;
+}
+
+TAKE(emit)
+{
+    (void)option, (void)arena;
+    return parse_emit(value, &((Parsed *)target)->options, error);
+}
+
+TAKE(explain)
+{
+    (void)option, (void)value, (void)arena;
+    return parse_emit("explain", &((Parsed *)target)->options, error);
+}
+
+TAKE(dump)
+{
+    Options *options = &((Parsed *)target)->options;
+    const int form = find_name(dump_names, DUMP_FORMS, value, strlen(value));
+    (void)option, (void)arena;
+    if (form < 0)
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--dump=%s: no such form; there are tokens, tree, schedule, order, times, comms, plan, "
+                         "program and opcodes",
+                         value);
+    options->dump[form] = options->dumps = true;
+    return STATUS_OK;
+}
+
+TAKE(slot_bytes)
+{
+    (void)option, (void)arena;
+    return memory_set_sizes(&((Parsed *)target)->options.memory, value, error);
+}
+
+TAKE(memory_limit)
+{
+    (void)option, (void)arena;
+    return memory_set_limit(&((Parsed *)target)->options.memory, value, error);
+}
+
+TAKE(allow)
+{
+    (void)option, (void)arena;
+    return parse_allow(value, &((Parsed *)target)->options, error);
+}
+
+TAKE(sweep)
+{
+    Options *options = &((Parsed *)target)->options;
+    (void)option;
+    if (options->sweep.text)
+        return error_set(error, STATUS_BAD_USAGE, "--sweep stands twice: one takes several ranges, --sweep %s,%s",
+                         options->sweep.text, value);
+    return sweep_parse(value, arena, &options->sweep, error);
+}
+
+/* --- the table --- */
+
+enum {
+    ADVISE_SECONDS = 60,
+    COMPILE = 1 << COMMAND_COMPILE,
+    COMPARE = 1 << COMMAND_COMPARE,
+    ADVISE = 1 << COMMAND_ADVISE,
+    DIFF = 1 << COMMAND_DIFF,
+    CALIBRATE = 1 << COMMAND_CALIBRATE,
+};
+
+#define FIELD(name) .field = offsetof(Parsed, name)
+#define FOR(which) .commands = (which)
+
+/* clang-format off */
+static const Option rows[] = {
+    {"o", "FILE", option_text, FIELD(options.output), FOR(COMPILE | CALIBRATE),
+     .help = "writes the program that dprun executes; dpc calibrate writes the costs"},
+    {"ranks", "N", take_ranks, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF), .least = 1, .most = INT64_MAX,
+     .help = "ranks, instead of the file's own number"},
+    {"stages", "N", option_count, FIELD(options.stages), FOR(COMPARE), .least = 1, .most = INT64_MAX,
+     .excludes = "ranks", .because = "compares schedules at the same number of stages, not of ranks",
+     .help = "every schedule cuts the model into so many stages"},
+    {"microbatches", "N", take_microbatches, FIELD(number), FOR(COMPILE | COMPARE | ADVISE | DIFF), .least = 1,
+     .most = INT64_MAX, .help = "microbatches of a step, all pipes together"},
+    {"D", "NAME=VALUE", take_definition, FOR(COMPILE | COMPARE | ADVISE | DIFF),
+     .help = "another parameter of the file; between the files of dpc compare it is for the next one only"},
+    {"cost", "NAME=VALUE,...", take_costs, FOR(COMPILE | COMPARE | ADVISE | DIFF),
+     .help = "modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a message), ...; or "
+             "@FILE, a file of lines NAME = VALUE; may be repeated, the last value counts"},
+    {"slot-bytes", "NAME=N,...", take_slot_bytes, FOR(COMPILE | COMPARE | ADVISE),
+     .help = "bytes of a message; of what F keeps for I (context) and W (stash), I for W (gradient); of a stage's "
+             "weights, of a further version of them"},
+    {"memory-limit", "N", take_memory_limit, FOR(COMPILE | COMPARE | ADVISE),
+     .help = "refuses a program that needs more bytes on a rank (24G), or more than activations=N"},
+    {"sort", "COLUMN", option_text, FIELD(options.sort), FOR(COMPARE), .help = "by a column of the table, or by file"},
+    {"allow", "async,naive", take_allow, FOR(ADVISE), .help = "tries such schedules, too"},
+    {"seconds", "N", option_count, FIELD(options.seconds), FOR(ADVISE), .least = 1, .most = INT32_MAX,
+     .help = "for all trials together (default 60)"},
+    {"step", "N", option_count, FIELD(options.step), FOR(DIFF), .most = INT64_MAX,
+     .help = "which step of the trace (default: the typical one)"},
+    {"map", "FILE", option_text, FIELD(options.map), FOR(DIFF | CALIBRATE),
+     .help = "the traces are of the PyTorch profiler; FILE says what the names in them mean (maps/)"},
+    {"fastest", "N", option_count, FIELD(options.fastest), FOR(CALIBRATE), .least = 1, .most = UINT32_MAX,
+     .help = "of the N shortest steps only, where others disturb the machine"},
+    {"emit", "KIND[:FILE]", take_emit, FOR(COMPILE | DIFF),
+     .help = "writes, to stdout or a file: csv (compute order), comms (the same with messages), asm (instruction "
+             "streams), stats (times and memory, JSON), svg, html, text and trace (the timeline; trace for Perfetto), "
+             "overlap (the inside of an F&B); dpc diff: html and svg"},
+    {"width", "N", option_count, FIELD(options.width), FOR(COMPILE | DIFF), .most = INT64_MAX,
+     .help = "of text in columns (160 into a pipe or a file), of svg in pixels"},
+    {"dump", "FORM", take_dump, FOR(COMPILE),
+     .help = "shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program; or opcodes, the "
+             "instruction set"},
+    {"explain", NULL, take_explain, FOR(COMPILE),
+     .help = "what became of every step on every rank, and what it waits for; the same as --emit=explain"},
+    {"sweep", "NAME=A..B,...", take_sweep, FOR(COMPILE), .excludes = "o emit explain dump", .because = "only proves",
+     .help = "proves every combination that the file's requires admit; NAME is ranks, microbatches or a parameter; "
+             "A..B..STEP goes in steps, A..4*ranks as far as the ranks before say. Over parameters alone it finds the "
+             "best value"},
+    {"json", NULL, option_flag, FIELD(options.json), FOR(COMPARE | ADVISE), .help = "JSON instead of a table"},
+    {"help", NULL, NULL, .help = "prints this"},
+    {"version", NULL, NULL, .help = "prints the version"},
+    {.name = NULL},
+};
+
+static const OptionTable table = {
+    .program = "dpc",
+    .commands = own_commands,
+    .column = 26,
+    .usage =
+        "dpc: compiles a pipeline schedule into a proven program\n"
+        "usage: dpc [options] FILE.dps|FILE.csv\n"
+        "       dpc show [options] FILE.dps|FILE.csv    the timeline in this terminal; the same as --emit=text\n"
+        "       dpc compare [options] FILE...           a table of several schedules, the fastest first\n"
+        "       dpc advise --ranks N --microbatches N [options] [FILE...]\n"
+        "                                               tries all schedules that come with dpc, and FILEs, with the\n"
+        "                                               parameters worth trying: which takes least time, and how to\n"
+        "                                               compile it\n"
+        "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists\n"
+        "                                               those to be changed\n"
+        "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE\n"
+        "                                               a prediction and a run of dprun --trace side by side\n"
+        "       dpc diff --map FILE [options] FILE.dps TRACE...\n"
+        "                                               the same with traces of the PyTorch profiler: the inside of\n"
+        "                                               an F&B, or all passes, from a trace of each rank\n"
+        "       dpc calibrate [options] TRACE...        costs from traces of dprun --trace, for --cost @FILE; with\n"
+        "                                               --map of components of layers or of stages\n"
+        "       dpc balance --replicas R --gpus N [options] LOADS.csv\n"
+        "                                               replicas of experts placed on GPUs; dpc balance --help\n",
+    .after =
+        "Without -o, --emit and --dump it only proves the schedule and says so.\n"
+        "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed (a file could not be\n"
+        "written).\n",
+    .rows = rows,
+    .input = take_input,
+};
+/* clang-format on */
+
+void command_line_help(FILE *stream) { options_print_help(&table, stream); }
+
+/* The command that argv[1] names. */
+static Command command_of(int argc, char **argv)
+{
     for (Command command = COMMAND_COMPARE; argc > 1 && command <= COMMAND_CALIBRATE; command++)
         if (strcmp(argv[1], commands[command]) == 0)
-            options->command = command;
-    if (shows) {
-        given |= bit(EMIT);
-        TRY(parse_emit("text", options, error));
-    }
-    if (shows || options->command != COMMAND_COMPILE) {
-        argc--;
-        argv++;
-    }
-    opterr = 0;
-    optind = 0; /* resets getopt: the tests call this more than once */
-    for (int option; (option = getopt_long(argc, argv, "-:o:D:", known, NULL)) != -1;) {
-        int64_t value = 0;
-        if (option == AN_INPUT) {
-            inputs[options->input_count++] = optarg;
-            continue;
-        }
-        if (option != '?' && option != ':')
-            given |= bit(option);
-        switch (option) {
-        case OUTPUT: options->output = optarg; break;
-        case DEFINE: {
-            const char *equals = strchr(optarg, '=');
-            if (!equals || equals == optarg)
-                return error_set(error, STATUS_BAD_USAGE, "-D %s: write -D NAME=VALUE", optarg);
-            const char *name = arena_text(arena, optarg, (size_t)(equals - optarg));
-            TRY(option_number("-D", equals + 1, &value, error));
-            const bool several = options->command == COMMAND_COMPARE || options->command == COMMAND_ADVISE;
-            const bool for_next = several && options->input_count > 0;
-            parameters_set(for_next ? &own[options->input_count] : &options->parameters, arena, name, value);
-            break;
-        }
-        case RANKS:
-        case MICROBATCHES:
-            TRY(option_number(option == RANKS ? "--ranks" : "--microbatches", optarg, &value, error));
-            if (value < 1)
-                return error_set(error, STATUS_BAD_USAGE, "%s needs at least 1",
-                                 option == RANKS ? "--ranks" : "--microbatches");
-            if (option == RANKS)
-                parameters_set_ranks(&options->parameters, value);
-            else
-                parameters_set_microbatches(&options->parameters, value);
-            break;
-        case STAGES:
-            TRY(option_number("--stages", optarg, &options->stages, error));
-            if (options->stages < 1)
-                return error_set(error, STATUS_BAD_USAGE, "--stages needs at least 1");
-            break;
-        case SORT: options->sort = optarg; break;
-        case JSON: options->json = true; break;
-        case COST:
-            TRY(costs_set(&options->costs, optarg, arena, error));
-            options->cost_texts[options->cost_count++] = optarg;
-            break;
-        case EMIT: TRY(parse_emit(optarg, options, error)); break;
-        case DUMP: {
-            const int form = find_name(dump_names, DUMP_FORMS, optarg, strlen(optarg));
-            if (form < 0)
-                return error_set(error, STATUS_BAD_USAGE,
-                                 "--dump=%s: no such form; there are tokens, tree, schedule, order, times, "
-                                 "comms, plan, program and opcodes",
-                                 optarg);
-            options->dump[form] = options->dumps = true;
-            break;
-        }
-        case SLOT_BYTES: TRY(memory_set_sizes(&options->memory, optarg, error)); break;
-        case MEMORY_LIMIT: TRY(memory_set_limit(&options->memory, optarg, error)); break;
-        case STEP: TRY(option_number("--step", optarg, &options->step, error)); break;
-        case MAP: options->map = optarg; break;
-        case FASTEST:
-            TRY(option_number("--fastest", optarg, &options->fastest, error));
-            if (options->fastest < 1 || options->fastest > UINT32_MAX)
-                return error_set(error, STATUS_BAD_USAGE, "--fastest %s: so many steps are not possible", optarg);
-            break;
-        case WIDTH: TRY(option_number("--width", optarg, &options->width, error)); break;
-        case ALLOW: TRY(parse_allow(optarg, options, error)); break;
-        case SECONDS:
-            TRY(option_number("--seconds", optarg, &options->seconds, error));
-            if (options->seconds < 1 || options->seconds > INT32_MAX)
-                return error_set(error, STATUS_BAD_USAGE, "--seconds %s: there can be 1 to %d", optarg, INT32_MAX);
-            break;
-        case EXPLAIN: TRY(parse_emit("explain", options, error)); break;
-        case SWEEP:
-            if (options->sweep.text)
-                return error_set(error, STATUS_BAD_USAGE,
-                                 "--sweep stands twice: one takes several ranges, --sweep %s,%s", options->sweep.text,
-                                 optarg);
-            TRY(sweep_parse(optarg, arena, &options->sweep, error));
-            break;
-        case HELP: options->help = true; return STATUS_OK;
-        case VERSION: options->version = true; return STATUS_OK;
-        case ':': return error_set(error, STATUS_BAD_USAGE, "%s needs a value", argv[optind - 1]);
-        default:
-            if (optopt > 0 && optopt < 256) /* one of several joined letters: getopt has not moved on */
-                return error_set(error, STATUS_BAD_USAGE, "unknown option -%c; dpc --help lists them", optopt);
-            return unknown_option(argv[optind - 1] + 2, known, error);
-        }
-    }
-    while (optind < argc) /* after -- */
-        inputs[options->input_count++] = argv[optind++];
-    if (!options->input_count && options->dump[DUMP_OPCODES])
-        return STATUS_OK;
-    TRY(check_given(options->command, given, error));
+            return command;
+    return COMMAND_COMPILE;
+}
+
+static Status check(const Options *options, const OptionsGiven *given, Error *error)
+{
+    TRY(options_check(&table, (int)options->command, given, error));
+    if (options->command == COMMAND_ADVISE &&
+        !(options_given(&table, given, "ranks") && options_given(&table, given, "microbatches")))
+        return error_set(error, STATUS_BAD_USAGE,
+                         "dpc advise needs to know the sizes: dpc advise --ranks 16 --microbatches 64");
     TRY(check_inputs(options, error));
     TRY(check_outputs(options, error));
-    if (given & bit(WIDTH))
+    if (options_given(&table, given, "width"))
         TRY(check_width(options, error));
-    options->input = options->input_count ? options->inputs[0] : NULL;
     return memory_check_options(&options->memory, error);
+}
+
+Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error)
+{
+    OptionsGiven given;
+    Parsed parsed = {
+        .inputs = arena_array(arena, (size_t)argc, sizeof *parsed.inputs),
+        .own = arena_array(arena, (size_t)argc, sizeof *parsed.own),
+        .options = {.command = command_of(argc, argv),
+                    .costs = costs_unit,
+                    .program = argv[0],
+                    .seconds = ADVISE_SECONDS,
+                    .cost_texts = arena_array(arena, (size_t)argc, sizeof *options->cost_texts)},
+    };
+    parsed.options.inputs = parsed.inputs;
+    parsed.options.own = parsed.own;
+    const bool shows = argc > 1 && strcmp(argv[1], "show") == 0;
+    const int named = shows || parsed.options.command != COMMAND_COMPILE; /* argv[1] is a command */
+    if (shows)
+        TRY(parse_emit("text", &parsed.options, error));
+    const Status status = options_take(&table, argc - named, argv + named, &parsed, arena, &given, error);
+    *options = parsed.options;
+    if (status != STATUS_OK)
+        return status;
+    options->help = options_given(&table, &given, "help");
+    options->version = options_given(&table, &given, "version");
+    if (options->help || options->version || (!options->input_count && options->dump[DUMP_OPCODES]))
+        return STATUS_OK;
+    if (shows)
+        options_give(&table, &given, "emit", "text");
+    options->input = options->input_count ? options->inputs[0] : NULL;
+    return check(options, &given, error);
 }

@@ -9,6 +9,8 @@
 #include "compiler/schedule/timeline.h"
 #include "runtime/base/status.h"
 
+#include <stdio.h>
+
 /* An intermediate form of the program, in the order of the passes. */
 typedef enum DumpForm {
     DUMP_TOKENS,
@@ -68,7 +70,7 @@ typedef struct Options {
     Sweep sweep;
 } Options;
 
-extern const char command_line_help[];
+void command_line_help(FILE *stream);
 
 /* STATUS_BAD_USAGE says what is wrong and what would be right. The arena owns the parameters' names. */
 Status command_line_parse(int argc, char **argv, Arena *arena, Options *options, Error *error);

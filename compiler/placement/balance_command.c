@@ -111,9 +111,9 @@ Status balance_command(int argc, char **argv, Arena *arena, Error *error)
 {
     BalanceOptions options;
     Table table;
-    TRY(balance_options_parse(argc, argv, &options, error));
+    TRY(balance_options_parse(argc, argv, arena, &options, error));
     if (options.help) {
-        fputs(balance_help, stdout);
+        balance_help(stdout);
         return STATUS_OK;
     }
     TRY(read_loads(&options, arena, &table, error));

@@ -4,6 +4,9 @@
 /* The command line of `dpc balance`. */
 
 #include "balance/balance.h"
+#include "runtime/base/arena.h"
+
+#include <stdio.h>
 
 /* The form of the output; BALANCE_NOTHING if a picture goes to standard output. */
 typedef enum BalanceFormat { BALANCE_TEXT, BALANCE_CSV, BALANCE_JSON, BALANCE_NOTHING } BalanceFormat;
@@ -12,7 +15,6 @@ typedef struct BalanceOptions {
     bool help;
     BalanceShape shape; /* experts: 0 until the loads have been read */
     bool eplb;          /* --method */
-    bool limited;       /* --moves or --threshold */
     BalanceFormat format;
     const char *svg; /* file of --emit=svg; "-" is standard output; NULL: none */
     const char *loads;
@@ -20,9 +22,9 @@ typedef struct BalanceOptions {
     BalanceRequest request; /* its `from` has not been read yet */
 } BalanceOptions;
 
-extern const char balance_help[];
+void balance_help(FILE *stream);
 
 /* STATUS_BAD_USAGE says what is wrong. With `help` the other options are not checked. */
-Status balance_options_parse(int argc, char **argv, BalanceOptions *options, Error *error);
+Status balance_options_parse(int argc, char **argv, Arena *arena, BalanceOptions *options, Error *error);
 
 #endif

@@ -4,16 +4,20 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST = 256, INPUT = 1, HELP_WIDTH = 120, HELP_COLUMN = 21 };
+enum { FIRST = 256, INPUT = 1, HELP_WIDTH = 120 };
+
+static const char *dashes_of(const char *name) { return name[1] && name[1] != ' ' ? "--" : "-"; }
 
 static void *field_of(const Option *option, void *target) { return (char *)target + option->field; }
 
 Status option_refuse(const Option *option, const char *value, Error *error, const char *wanted)
 {
-    return error_set(error, STATUS_BAD_USAGE, "--%s: '%s' is not %s", option->name, value, wanted);
+    return error_set(error, STATUS_BAD_USAGE, "%s%s: '%s' is not %s", dashes_of(option->name), option->name, value,
+                     wanted);
 }
 
 Status option_flag(const Option *option, const char *value, void *target, Arena *arena, Error *error)
@@ -30,18 +34,36 @@ Status option_text(const Option *option, const char *value, void *target, Arena 
     return STATUS_OK;
 }
 
-Status option_count(const Option *option, const char *value, void *target, Arena *arena, Error *error)
+static Status read_count(const Option *option, const char *value, uint64_t *count, Error *error)
 {
     char *end, wanted[96];
-    (void)arena;
     errno = 0;
-    const unsigned long long count = strtoull(value, &end, 10);
-    if (end == value || *end || errno || strchr(value, '-') || count < option->least || count > option->most) {
-        snprintf(wanted, sizeof wanted, "a whole number from %llu to %llu", (unsigned long long)option->least,
-                 (unsigned long long)option->most);
-        return option_refuse(option, value, error, wanted);
-    }
-    *(uint64_t *)field_of(option, target) = count;
+    const unsigned long long read = strtoull(value, &end, 10), least = option->least, most = option->most;
+    *count = read;
+    if (end != value && !*end && !errno && !strchr(value, '-') && read >= least && read <= most)
+        return STATUS_OK;
+    if (end != value && !*end && !strchr(value, '-') && (errno || read > most) && most > UINT32_MAX)
+        return error_set(error, STATUS_BAD_USAGE, "%s%s: %s does not fit into 64 bits", dashes_of(option->name),
+                         option->name, value);
+    if (most > UINT32_MAX)
+        snprintf(wanted, sizeof wanted, "a whole number of at least %llu", least);
+    else
+        snprintf(wanted, sizeof wanted, "a whole number from %llu to %llu", least, most);
+    return option_refuse(option, value, error, wanted);
+}
+
+Status option_count(const Option *option, const char *value, void *target, Arena *arena, Error *error)
+{
+    (void)arena;
+    return read_count(option, value, field_of(option, target), error);
+}
+
+Status option_number(const Option *option, const char *value, void *target, Arena *arena, Error *error)
+{
+    uint64_t count;
+    (void)arena;
+    TRY(read_count(option, value, &count, error));
+    *(uint32_t *)field_of(option, target) = (uint32_t)count;
     return STATUS_OK;
 }
 
@@ -56,23 +78,25 @@ static const char *next_word(const char **list, int *length)
     return *length ? word : NULL;
 }
 
-/* "--a, --b or --c=d" of "a b c=d": each word after `before`, with `last` between the last two. */
-static void append_list(char *text, size_t size, const char *words, const char *before, const char *last)
+/* "--a, -b or --c d" of "a b c=d", or without dashes. */
+static void append_list(char *text, size_t size, const char *words, bool options, const char *last)
 {
     int length;
     for (const char *word = next_word(&words, &length), *next; word; word = next) {
         const size_t used = strlen(text);
-        const int own = length;
-        const char *blank = memchr(word, '=', (size_t)own);
-        const int name = blank ? (int)(blank - word) : own;
+        const char *equals = options ? memchr(word, '=', (size_t)length) : NULL;
+        const int own = length, name = equals ? (int)(equals - word) : own;
         next = next_word(&words, &length);
         const char *rest = words;
         int after;
-        const bool two_left = next && !next_word(&rest, &after);
-        snprintf(text + used, size - used, "%s%.*s%s%.*s%s", before, name, word, blank ? " " : "",
-                 blank ? own - name - 1 : 0, blank ? blank + 1 : "",
+        const bool last_two = next && !next_word(&rest, &after);
+        snprintf(text + used, size - used, "%s%.*s%s%.*s%s",
+                 !options  ? ""
+                 : own > 1 ? "--"
+                           : "-",
+                 name, word, equals ? " " : "", equals ? own - name - 1 : 0, equals ? equals + 1 : "",
                  !next      ? ""
-                 : two_left ? last
+                 : last_two ? last
                             : ", ");
     }
 }
@@ -88,49 +112,94 @@ Status option_choice(const Option *option, const char *value, void *target, Aren
             *(const char **)field_of(option, target) = value;
             return STATUS_OK;
         }
-    append_list(wanted, sizeof wanted, option->words, "", " or ");
+    append_list(wanted, sizeof wanted, option->words, false, " or ");
     return option_refuse(option, value, error, wanted);
 }
 
 /* --- the command line --- */
 
+/* A message about the name of an option says where they are listed. */
+static Status name_error(const OptionTable *table, Error *error, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static Status name_error(const OptionTable *table, Error *error, const char *format, ...)
+{
+    char words[200];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof words, format, arguments);
+    va_end(arguments);
+    return error_set(error, STATUS_BAD_USAGE, "%s%s %s --help lists the options", words,
+                     words[strlen(words) - 1] == '?' ? "" : ";", table->program);
+}
+
 static Status unknown_option(const OptionTable *table, const char *written, Error *error)
 {
-    const char *equals = strchr(written, '=');
-    const size_t length = equals ? (size_t)(equals - written) : strlen(written);
+    const size_t length = strcspn(written, "=");
     NearestWord nearest = nearest_to(written);
     for (const Option *known = table->rows; known->name; known++) {
         if (strlen(known->name) == length && memcmp(known->name, written, length) == 0)
-            return error_set(error, STATUS_BAD_USAGE, "--%s takes no value: '--%s'", known->name, written);
+            return name_error(table, error, "--%s takes no value: '--%s'", known->name, written);
         nearest_consider(&nearest, known->name);
     }
-    return error_set(error, STATUS_BAD_USAGE, "unknown option '--%s'%s%s%s", written,
-                     nearest.word ? "; did you mean --" : "", nearest.word ? nearest.word : "",
-                     nearest.word ? "?" : "");
+    return nearest.word ? name_error(table, error, "unknown option --%s; did you mean --%s?", written, nearest.word)
+                        : name_error(table, error, "unknown option --%s", written);
 }
 
-static Status take_all(const OptionTable *table, int argc, char **argv, void *target, Arena *arena, OptionsGiven *given,
-                       Error *error)
+/* What getopt_long wants; a letter's row has no long name. */
+typedef struct Known {
+    struct option options[OPTIONS_MAX + 1];
+    char letters[2 + 2 * OPTIONS_MAX + 1];
+} Known;
+
+static Known known_options(const OptionTable *table)
 {
-    struct option known[OPTIONS_MAX + 1] = {0};
+    Known known = {.letters = "-:"};
+    struct option *option = known.options;
+    char *letter = known.letters + 2;
+    for (int i = 0; table->rows[i].name; i++) {
+        const Option *row = &table->rows[i];
+        if (row->name[1]) {
+            *option++ = (struct option){row->name, row->value ? required_argument : no_argument, NULL, FIRST + i};
+        } else {
+            *letter++ = *row->name;
+            if (row->value)
+                *letter++ = ':';
+        }
+    }
+    return known;
+}
+
+/* The row of what getopt_long has found; -1: none. */
+static int row_of(const OptionTable *table, int found)
+{
+    if (found >= FIRST)
+        return found - FIRST;
     for (int i = 0; table->rows[i].name; i++)
-        known[i] = (struct option){table->rows[i].name, table->rows[i].value ? required_argument : no_argument, NULL,
-                                   FIRST + i};
+        if (!table->rows[i].name[1] && *table->rows[i].name == found)
+            return i;
+    return -1;
+}
+
+Status options_take(const OptionTable *table, int argc, char **argv, void *target, Arena *arena, OptionsGiven *given,
+                    Error *error)
+{
+    const Known known = known_options(table);
+    *given = (OptionsGiven){0};
     opterr = 0;
     optind = 0; /* glibc: start afresh, for callers that parse more than once */
-    for (int found; (found = getopt_long(argc, argv, "-:", known, NULL)) != -1;) {
+    for (int found; (found = getopt_long(argc, argv, known.letters, known.options, NULL)) != -1;) {
+        const int row = row_of(table, found);
         if (found == INPUT) {
             TRY(table->input(NULL, optarg, target, arena, error));
         } else if (found == ':') {
-            return error_set(error, STATUS_BAD_USAGE, "%s needs a value", argv[optind - 1]);
-        } else if (found < FIRST && optopt > 0 &&
-                   optopt < FIRST) { /* one of several letters: getopt has not moved on */
-            return error_set(error, STATUS_BAD_USAGE, "unknown option '-%c'", optopt);
-        } else if (found < FIRST) {
+            return name_error(table, error, "%s needs a value", argv[optind - 1]);
+        } else if (row < 0 && optopt > 0 && optopt < FIRST) { /* one of several letters: getopt has not moved on */
+            return name_error(table, error, "unknown option -%c", optopt);
+        } else if (row < 0) {
             return unknown_option(table, argv[optind - 1] + 2, error);
         } else {
-            const Option *option = &table->rows[found - FIRST];
-            given->values[found - FIRST] = option->value ? optarg : "";
+            const Option *option = &table->rows[row];
+            given->values[row] = option->value ? optarg : "";
             if (!option->take)
                 return STATUS_OK;
             TRY(option->take(option, optarg, target, arena, error));
@@ -139,23 +208,6 @@ static Status take_all(const OptionTable *table, int argc, char **argv, void *ta
     while (optind < argc) /* after -- */
         TRY(table->input(NULL, argv[optind++], target, arena, error));
     return STATUS_OK;
-}
-
-/* Every message about the command line says where its options are listed. */
-static Status with_hint(const OptionTable *table, Status status, Error *error)
-{
-    const size_t used = strlen(error->text);
-    if (status == STATUS_BAD_USAGE)
-        snprintf(error->text + used, sizeof error->text - used, "%s %s --help lists the options",
-                 error->text[used - 1] == '?' ? "" : ";", table->program);
-    return status;
-}
-
-Status options_take(const OptionTable *table, int argc, char **argv, void *target, Arena *arena, OptionsGiven *given,
-                    Error *error)
-{
-    *given = (OptionsGiven){0};
-    return with_hint(table, take_all(table, argc, argv, target, arena, given, error), error);
 }
 
 /* --- rules --- */
@@ -187,27 +239,76 @@ static bool any_given(const OptionTable *table, const OptionsGiven *given, const
     return false;
 }
 
+void options_give(const OptionTable *table, OptionsGiven *given, const char *name, const char *value)
+{
+    for (int i = 0; table->rows[i].name; i++)
+        if (strcmp(table->rows[i].name, name) == 0)
+            given->values[i] = value;
+}
+
+static bool takes(const Option *option, int command) { return !option->commands || option->commands >> command & 1; }
+
+/* The names of the options that a command takes, help and version apart. */
+static void options_of(const OptionTable *table, int command, char *names, size_t size)
+{
+    *names = '\0';
+    for (const Option *option = table->rows; option->name; option++)
+        if (option->take && takes(option, command))
+            snprintf(names + strlen(names), size - strlen(names), "%s ", option->name);
+}
+
+/* " dpc compare and dpc advise" */
+static void append_commands(const OptionTable *table, const Option *option, char *text, size_t size)
+{
+    int left = 0;
+    for (int c = 1; table->commands[c]; c++)
+        left += takes(option, c);
+    for (int c = 1; table->commands[c]; c++)
+        if (takes(option, c))
+            snprintf(text + strlen(text), size - strlen(text), " %s %s%s", table->program, table->commands[c],
+                     --left > 1 ? ","
+                     : left     ? " and"
+                                : "");
+}
+
+static Status check_command(const OptionTable *table, int command, const Option *option, Error *error)
+{
+    char text[400] = "", names[400];
+    if (takes(option, command))
+        return STATUS_OK;
+    if (!command) {
+        append_commands(table, option, text, sizeof text);
+        return error_set(error, STATUS_BAD_USAGE, "%s%s goes with%s", dashes_of(option->name), option->name, text);
+    }
+    options_of(table, command, names, sizeof names);
+    append_list(text, sizeof text, names, true, " and ");
+    return error_set(error, STATUS_BAD_USAGE, "%s %s goes with %s only", table->program, table->commands[command],
+                     text);
+}
+
 static Status check_row(const OptionTable *table, const OptionsGiven *given, int row, Error *error)
 {
     const Option *option = &table->rows[row];
     char list[200] = "";
     if (option->needs && !any_given(table, given, option->needs)) {
-        append_list(list, sizeof list, option->needs, "--", "");
+        append_list(list, sizeof list, option->needs, true, "");
         return error_set(error, STATUS_BAD_USAGE, "--%s goes with %s", option->name, list);
     }
     if (!option->excludes || (option->when && strcmp(option->when, given->values[row]) != 0) ||
         !any_given(table, given, option->excludes))
         return STATUS_OK;
-    append_list(list, sizeof list, option->excludes, "--", " or ");
+    append_list(list, sizeof list, option->excludes, true, " or ");
     return error_set(error, STATUS_BAD_USAGE, "--%s%s%s %s: it goes with no %s", option->name, option->when ? " " : "",
                      option->when ? option->when : "", option->because, list);
 }
 
-Status options_check(const OptionTable *table, const OptionsGiven *given, Error *error)
+Status options_check(const OptionTable *table, int command, const OptionsGiven *given, Error *error)
 {
     for (int i = 0; table->rows[i].name; i++)
-        if (given->values[i])
-            TRY(with_hint(table, check_row(table, given, i, error), error));
+        if (given->values[i]) {
+            TRY(check_command(table, command, &table->rows[i], error));
+            TRY(check_row(table, given, i, error));
+        }
     return STATUS_OK;
 }
 
@@ -218,11 +319,11 @@ static void print_wrapped(const char *text, int column, FILE *stream)
 {
     int length, at = column;
     for (const char *word; (word = next_word(&text, &length)) != NULL; at += length + 1) {
-        if (at > HELP_COLUMN && at + length > HELP_WIDTH) {
-            fprintf(stream, "\n%*s", HELP_COLUMN, "");
-            at = HELP_COLUMN;
+        if (at > column && at + length > HELP_WIDTH) {
+            fprintf(stream, "\n%*s", column, "");
+            at = column;
         }
-        fprintf(stream, "%s%.*s", at > HELP_COLUMN ? " " : "", length, word);
+        fprintf(stream, "%s%.*s", at > column ? " " : "", length, word);
     }
     putc('\n', stream);
 }
@@ -231,32 +332,36 @@ static void append_rule(char *text, size_t size, const char *when, const char *w
 {
     const size_t used = strlen(text);
     snprintf(text + used, size - used, " (%s%s%s", when ? when : "", when ? ": " : "", before);
-    append_list(text, size, words, "--", " or ");
+    append_list(text, size, words, true, " or ");
     snprintf(text + strlen(text), size - strlen(text), ")");
 }
 
-static void print_row(const Option *option, FILE *stream)
+static void print_row(const OptionTable *table, const Option *option, FILE *stream)
 {
-    char text[1000];
-    int column =
-        fprintf(stream, "  --%s%s%s", option->name, option->value ? " " : "", option->value ? option->value : "");
-    if (column + 1 > HELP_COLUMN) {
+    char text[1000] = "";
+    int column = fprintf(stream, "  %s%s%s%s", dashes_of(option->name), option->name, option->value ? " " : "",
+                         option->value ? option->value : "");
+    if (column + 1 > table->column) {
         putc('\n', stream);
         column = 0;
     }
-    fprintf(stream, "%*s", HELP_COLUMN - column, "");
-    snprintf(text, sizeof text, "%s", option->help);
+    fprintf(stream, "%*s", table->column - column, "");
+    if (!takes(option, 0)) {
+        append_commands(table, option, text, sizeof text);
+        snprintf(text + strlen(text), sizeof text - strlen(text), ": ");
+    }
+    snprintf(text + strlen(text), sizeof text - strlen(text), "%s", option->help);
     if (option->needs)
         append_rule(text, sizeof text, NULL, option->needs, "with ");
     if (option->excludes)
         append_rule(text, sizeof text, option->when, option->excludes, "not with ");
-    print_wrapped(text, HELP_COLUMN, stream);
+    print_wrapped(text, table->column, stream);
 }
 
 void options_print_help(const OptionTable *table, FILE *stream)
 {
     fputs(table->usage, stream);
     for (const Option *option = table->rows; option->name; option++)
-        print_row(option, stream);
+        print_row(table, option, stream);
     fputs(table->after, stream);
 }

@@ -19,13 +19,15 @@ typedef struct Option Option;
 typedef Status OptionTake(const Option *option, const char *value, void *target, Arena *arena, Error *error);
 
 struct Option {
-    const char *name;  /* without its dashes */
+    const char *name;  /* without its dashes; one of a single letter has one dash */
     const char *value; /* what --help calls its value, such as FILE; NULL: it takes none */
     OptionTake *take;
     size_t field;         /* offsetof in the target, for the functions below */
-    uint64_t least, most; /* of option_count */
+    uint64_t least, most; /* of option_count and option_number */
     const char *words;    /* of option_choice: "auto cpu cuda" */
     const char *help;     /* ends without a period; --help adds the rules below */
+
+    uint32_t commands; /* that take it, a bit each; 0: all */
 
     /* Rules. An option is named without its dashes; "device=sim" means: given with that value. */
     const char *needs;    /* one option */
@@ -35,11 +37,14 @@ struct Option {
 };
 
 typedef struct OptionTable {
-    const char *program; /* "dprun" */
-    const char *usage;   /* of --help: what comes before the options, */
-    const char *after;   /* and what comes after them */
-    const Option *rows;  /* the last one has no name */
-    OptionTake *input;   /* takes each argument that is no option; its `option` is NULL */
+    const char *program;         /* "dprun" */
+    const char *const *commands; /* their names, ends with NULL; the first is "", what the program does without one.
+                                    NULL: there are none */
+    int column;                  /* of --help: where the words of an option begin */
+    const char *usage;           /* of --help: what comes before the options, */
+    const char *after;           /* and what comes after them */
+    const Option *rows;          /* the last one has no name */
+    OptionTake *input;           /* takes each argument that is no option; its `option` is NULL */
 } OptionTable;
 
 enum { OPTIONS_MAX = 64 };
@@ -55,11 +60,13 @@ Status options_take(const OptionTable *table, int argc, char **argv, void *targe
                     Error *error);
 /* Whether the option was given; `name` may be "device=sim". The table has such a row. */
 bool options_given(const OptionTable *table, const OptionsGiven *given, const char *name);
-/* The rules of all rows that were given. */
-Status options_check(const OptionTable *table, const OptionsGiven *given, Error *error);
+/* As if the option had been given with that value. */
+void options_give(const OptionTable *table, OptionsGiven *given, const char *name, const char *value);
+/* Whether the command takes all that was given, and the rules of all rows that were. */
+Status options_check(const OptionTable *table, int command, const OptionsGiven *given, Error *error);
 void options_print_help(const OptionTable *table, FILE *stream);
 
-/* STATUS_BAD_USAGE: "--steps: '0' is not ...; dprun --help lists the options". */
+/* STATUS_BAD_USAGE: "--steps: '0' is not ...". */
 Status option_refuse(const Option *option, const char *value, Error *error, const char *wanted);
 
 /* --- how values are taken --- */
@@ -67,6 +74,7 @@ Status option_refuse(const Option *option, const char *value, Error *error, cons
 OptionTake option_flag;   /* bool: true */
 OptionTake option_text;   /* const char * */
 OptionTake option_count;  /* uint64_t, least .. most */
+OptionTake option_number; /* uint32_t, least .. most */
 OptionTake option_choice; /* const char *: one of the words */
 
 #endif

@@ -144,6 +144,7 @@ static const Option rows[] = {
 
 static const OptionTable table = {
     .program = "dprun",
+    .column = 21,
     .usage = "usage: dprun [options] prog.bin               all ranks in this process\n"
              "       mpirun -n P dprun [options] prog.bin   one rank a process\n"
              "\n"
@@ -258,7 +259,7 @@ Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Err
     if (!line->program)
         return error_set(error, STATUS_BAD_USAGE,
                          "no program: dprun runs the prog.bin that dpc made; dprun --help lists the options");
-    TRY(options_check(&table, &given, error));
+    TRY(options_check(&table, 0, &given, error));
     line->run.simulated = options_given(&table, &given, "device=sim");
     choose_transport(line);
     TRY(check_transport(line, error));

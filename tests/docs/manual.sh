@@ -1,7 +1,7 @@
 #!/bin/sh
 # Prints where the manual pages differ from the programs: sh tests/docs/manual.sh FOLDER [SOURCES], with dpc and dprun on the PATH.
-# Options are compared with --help, which dprun derives from its table, with the refusals of dpc's commands and, below SOURCES, with
-# dpc's tables of getopt; the costs of dps(5) with the table of costs.
+# Options are compared with --help, which dpc and dprun derive from their tables of options, and with the refusals of dpc's commands;
+# below SOURCES the costs of dps(5) with the table of costs.
 set -eu
 pages=$1
 top=${2:-}
@@ -45,9 +45,6 @@ options_of dprun.1 >"$work/page"
 compare dprun.1 "dprun --help"
 
 [ -n "$top" ] || exit 0
-find "$top/compiler" -name '*.c' -exec sed -n 's/.*{"\([a-z-]*\)", \(required\|no\)_argument.*/--\1/p' {} + | sort -u >"$work/program"
-options_of dpc.1 | grep '^--' >"$work/page"
-compare dpc.1 compiler/ | grep -vx 'dpc.1 has --check, compiler/ does not' || : # dpc fmt reads it without getopt
 for name in $(sed -n 's/^ *{"\([a-zA-Z_]*\)", INDEX_.*/\1/p' "$top/runtime/program/costs.c"); do
     sed -n '/^\.Ss Cost files/,/^\.S/{/^\.Cm\|^\.It Cm/p}' "$pages/dps.5" | grep -qw "$name" || echo "dps.5 has no cost $name"
 done
