@@ -1,8 +1,7 @@
 #ifndef DEVICE_FUSED_H
 #define DEVICE_FUSED_H
 
-/* Tables of fused launches, on the host: from a list of operations in the order of an overlap's recipe, and the proof
-   that a table does every tile once and comes to its end. Of a CUDA launch they know nothing. */
+/* Tables of fused launches, on the host: from a list of operations in the order of an overlap's recipe. */
 
 #include "runtime/base/status.h"
 #include "runtime/device/kernels/kernels.h"
@@ -42,10 +41,5 @@ bool fused_same(const FusedShapes *a, const FusedShapes *b);
 void fused_plan(const FusedShapes *shapes, FusedPlan *plan);
 /* The table points at the operations and at `runs`, the plan's or a copy. The counters are the caller's to set. */
 Fused fused_table(const FusedPlan *plan, const Operation *operations, const TileRun *runs);
-
-/* Whether every tile is in the table once, tickets have no gap, and a single block, drawing in order and waiting for
-   what an operation comes after, does all of it; then any number of blocks does (kernels.h). STATUS_BAD_INPUT says
-   where it stops. */
-Status fused_check(const Fused *table, unsigned count, Error *error);
 
 #endif

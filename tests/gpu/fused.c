@@ -4,6 +4,7 @@
 #include "runtime/device/fused.h"
 #include "runtime/model/random.h"
 #include "tests/gpu/emulation.h"
+#include "tests/gpu/fused_check.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -530,7 +530,7 @@ typedef struct TileRun {
 } TileRun;
 
 /* Blocks draw tickets in order, so that whatever a tile waits for is done or at work, however many blocks there are, if
-   a single block comes through the runs in their order (fused_check). */
+   a single block comes through the runs in their order (tests/gpu/fused_check.h). */
 typedef struct Fused {
     const Operation *operations;
     const TileRun *runs;

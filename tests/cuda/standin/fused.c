@@ -1,6 +1,6 @@
 #include "tests/cuda/standin/fused.h"
 
-#include "runtime/device/fused.h"
+#include "tests/gpu/fused_check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

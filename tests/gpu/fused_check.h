@@ -1,0 +1,93 @@
+#ifndef TESTS_GPU_FUSED_CHECK_H
+#define TESTS_GPU_FUSED_CHECK_H
+
+/* The proof that the table of a fused launch does every tile once and comes to its end. */
+
+#include "runtime/device/kernels/kernels.h"
+#include "runtime/base/status.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+static inline Status check_tiles(const Fused *table, unsigned count, Error *error)
+{
+    for (unsigned i = 0; i < count; i++) {
+        const unsigned tiles = table->operations[i].tiles;
+        bool *seen = calloc((size_t)tiles + 1, sizeof *seen);
+        if (!seen)
+            return error_set(error, STATUS_RUN_FAILED, "out of memory");
+        unsigned found = 0;
+        Status status = STATUS_OK;
+        for (unsigned r = 0; r < table->run_count; r++) {
+            const TileRun *run = &table->runs[r];
+            for (unsigned t = run->first_tile; run->operation == i && t < run->first_tile + run->tiles; t++)
+                if (t >= tiles || seen[t])
+                    status = error_set(error, STATUS_BAD_INPUT, "operation %u: tile %u of %u %s", i, t, tiles,
+                                       t >= tiles ? "does not exist" : "is there twice");
+                else
+                    seen[t] = true, found++;
+        }
+        free(seen);
+        if (status == STATUS_OK && found < tiles)
+            status = error_set(error, STATUS_BAD_INPUT, "operation %u: %u of %u tiles are there", i, found, tiles);
+        TRY(status);
+    }
+    return STATUS_OK;
+}
+
+static inline Status check_tickets(const Fused *table, unsigned count, Error *error)
+{
+    unsigned ticket = 0;
+    for (unsigned r = 0; r < table->run_count; r++) {
+        const TileRun *run = &table->runs[r];
+        if (run->operation >= count || run->ticket != ticket || run->tiles == 0)
+            return error_set(error, STATUS_BAD_INPUT, "run %u: operation %u, %u tiles from ticket %u instead of %u", r,
+                             run->operation, run->tiles, run->ticket, ticket);
+        ticket += run->tiles;
+    }
+    if (table->tickets != ticket)
+        return error_set(error, STATUS_BAD_INPUT, "%u tickets for %u tiles", table->tickets, ticket);
+    return STATUS_OK;
+}
+
+static inline bool may_begin(const Fused *table, const Operation *o, const unsigned *done)
+{
+    for (unsigned a = 0; a < o->after_count; a++)
+        if (done[o->after[a]] < table->operations[o->after[a]].tiles)
+            return false;
+    return true;
+}
+
+static inline Status check_progress(const Fused *table, unsigned count, Error *error)
+{
+    unsigned *done = calloc((size_t)count + 1, sizeof *done), at = 0;
+    if (!done)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    while (at < table->run_count && may_begin(table, &table->operations[table->runs[at].operation], done)) {
+        done[table->runs[at].operation] += table->runs[at].tiles;
+        at++;
+    }
+    free(done);
+    if (at < table->run_count)
+        return error_set(error, STATUS_BAD_INPUT,
+                         "the launch stops before run %u: operation %u waits for what never ends", at,
+                         table->runs[at].operation);
+    return STATUS_OK;
+}
+
+/* Whether every tile is in the table once, tickets have no gap, and a single block, drawing in order and waiting for
+   what an operation comes after, does all of it; then any number of blocks does (kernels.h). STATUS_BAD_INPUT says
+   where it stops. */
+static inline Status fused_check(const Fused *table, unsigned count, Error *error)
+{
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned a = 0; a < table->operations[i].after_count; a++)
+            if (table->operations[i].after[a] >= count)
+                return error_set(error, STATUS_BAD_INPUT, "operation %u comes after operation %u of %u", i,
+                                 table->operations[i].after[a], count);
+    TRY(check_tickets(table, count, error));
+    TRY(check_tiles(table, count, error));
+    return check_progress(table, count, error);
+}
+
+#endif
