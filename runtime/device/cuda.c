@@ -298,10 +298,10 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
     return STATUS_OK;
 }
 
-/* make_kernel has refused a model with these. */
-#define EXPERTS_OPERATION(name, SHAPE, OPERANDS) \
-    case OPERATION_##name:                       \
-        break;
+#define CPU_OPERATION(operation, SHAPE, OPERANDS)                                                           \
+    case OPERATION_##operation:                                                                             \
+        return error_set(error, STATUS_RUN_FAILED, "device %s has no kernel for the operation " #operation, \
+                         device->run->name);
 #define OPERATION_FUNCTION(name) cuda_##name
 #include "runtime/device/operate.h"
 

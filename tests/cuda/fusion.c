@@ -598,6 +598,32 @@ static void test_shared_gradients(void **state)
     }
 }
 
+/* What GPUs have no kernel for is refused by name, alone and when it is bound. */
+static void test_no_kernel(void **state)
+{
+    (void)state;
+    standin_begin(&(StandinSetting){.order = STANDIN_EARLY});
+    Device *device;
+    OK(device_open("cuda", 0, &device, error));
+    const char *const words = "device cuda has no kernel for the operation add";
+    void *bases[] = {numbers(device, 16, 1), numbers(device, 16, 2)};
+    Error refused = {""};
+    assert_int_equal(RUN_OP(device, &refused, add, with_count(16), bases[0], bases[1]), STATUS_RUN_FAILED);
+    assert_string_equal(refused.text, words);
+    OpList list = {0};
+    BoundList *bound;
+    op_append(&list, &(Op){.kind = OPERATION_add, .count = 16, .add = {{1, 0}, {2, 0}}});
+    OK(op_list_finish(&list, error));
+    OK(device->run->fusion->prepare(device, &list, 0, 0, error));
+    assert_int_equal(device->run->fusion->bind(device, &list, bases, &bound, &refused), STATUS_RUN_FAILED);
+    assert_string_equal(refused.text, words);
+    op_list_free(&list);
+    for (size_t i = 0; i < sizeof bases / sizeof *bases; i++)
+        device->run->deallocate(device, bases[i]);
+    device_close(device);
+    assert_int_equal(standin_report().live, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -612,6 +638,7 @@ int main(void)
         cmocka_unit_test(test_blocks),
         cmocka_unit_test(test_maps_stay),
         cmocka_unit_test(test_shared_gradients),
+        cmocka_unit_test(test_no_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
