@@ -38,14 +38,6 @@ Status cpu_fill(Device *device, NumberKind kind, size_t count, double value, voi
     return STATUS_OK;
 }
 
-Status cpu_multiply(Device *device, size_t count, double scale, const void *x, void *y, Error *error)
-{
-    (void)device, (void)error;
-    for (size_t i = 0; i < count; i++)
-        ((float *)y)[i] = (float)scale * ((const float *)x)[i];
-    return STATUS_OK;
-}
-
 Status cpu_copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
 {
     (void)device, (void)error;

@@ -301,14 +301,6 @@ Status oracle_cross_entropy(Device *device, const Kernel *kernel, double scale, 
     return STATUS_OK;
 }
 
-Status oracle_multiply(Device *device, size_t count, double scale, const void *x, void *y, Error *error)
-{
-    (void)device, (void)error;
-    for (size_t i = 0; i < count; i++)
-        ((double *)y)[i] = scale * ((const double *)x)[i];
-    return STATUS_OK;
-}
-
 Status oracle_squared_error(Device *device, size_t count, double scale, const void *y, const float *targets, void *dy,
                             double *loss, Error *error)
 {

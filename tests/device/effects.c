@@ -75,7 +75,6 @@ static void subjects_of(Subject *subjects)
         {OPERATION_to_floats, .operands = {E(NUMBERS), {FLOAT, NUMBERS}}},
         {OPERATION_copy, .in_bytes = true, .operands = {E(NUMBERS), E(NUMBERS)}},
         {OPERATION_add, .operands = {E(NUMBERS), E(NUMBERS)}},
-        {OPERATION_multiply, .operands = {E(NUMBERS), E(NUMBERS)}},
         {OPERATION_route, .shape = router,
          .operands = {E(ROWS * EXPERTS), E(EXPERTS), {TOKEN, ROUTED}, E(ROUTED), E(1)}},
         {OPERATION_route_backward, .shape = router,

@@ -230,16 +230,6 @@ static void test_squared_error(void **state)
     release(y);
 }
 
-static void test_multiply(void **state)
-{
-    (void)state;
-    enum { COUNT = 1003 };
-    const Tensor x = normal(COUNT), y = poisoned(ELEMENTS, COUNT);
-    BOTH_OP(multiply, with_count_and_scale(COUNT, -0.75), x.at[d], y.at[d]);
-    assert_close_and_release(y, 1e-7, "multiply", COUNT, 1);
-    release(x);
-}
-
 static void test_memory(void **state)
 {
     (void)state;
@@ -406,7 +396,6 @@ int main(void)
         cmocka_unit_test(test_embedding),
         cmocka_unit_test(test_cross_entropy),
         cmocka_unit_test(test_squared_error),
-        cmocka_unit_test(test_multiply),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_adamw),
         cmocka_unit_test(test_adamw_of_many),
