@@ -23,7 +23,7 @@ struct PreparedList {
 struct CudaBound {
     BoundList bound; /* first: a BoundList of this device is a CudaBound */
     CudaBound *next; /* of the same list */
-    const OpList *list;
+    PreparedList *prepared;
     void *bases[OPERATION_BASES]; /* those that the list has an operand at, else NULL */
     unsigned blocks;
     ProductClock products; /* what a run adds to the device's clock, if that is on */
@@ -33,8 +33,7 @@ struct CudaBound {
 
 struct CudaFusion {
     PreparedList *lists;
-    PreparedList *prepared; /* the one that is being bound; NULL: none */
-    CudaBound *binding;
+    CudaBound *binding;       /* the one that is being bound; NULL: none */
     bool exceeds;             /* its table does not fit in what tables may take */
     size_t index;             /* the operation that is being collected */
     unsigned count, previous; /* kernels of this table; +1, the one before of the same operation; 0: none */
@@ -119,7 +118,7 @@ bool cuda_fusing(const CudaDevice *cuda) { return cuda->fusion->binding; }
 /* The plan of this table: the one that the list has had at other addresses, if it is for the same shapes. */
 static Status find_plan(CudaFusion *fusion, unsigned element_size, const FusedPlan **found, Error *error)
 {
-    FusedPlan *plan = &fusion->prepared->plans[fusion->binding->launches];
+    FusedPlan *plan = &fusion->binding->prepared->plans[fusion->binding->launches];
     TRY(fused_shapes((Operation *)(void *)fusion->host, fusion->count, element_size, fusion->binding->blocks,
                      &fusion->shapes, error));
     if (!fused_same(&plan->shapes, &fusion->shapes))
@@ -131,7 +130,7 @@ static Status find_plan(CudaFusion *fusion, unsigned element_size, const FusedPl
 static void forget_collected(CudaFusion *fusion)
 {
     fusion->count = fusion->previous = 0;
-    memset(fusion->last, 0, fusion->binding->list->count * sizeof *fusion->last);
+    memset(fusion->last, 0, fusion->binding->prepared->list->count * sizeof *fusion->last);
 }
 
 /* Copies a table of what has been collected so far to the GPU. */
@@ -182,7 +181,7 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *er
     memcpy(&operation->of, parameters, kernels[kernel].parameter_bytes);
     if (operation_tiles(operation, (unsigned)cuda->device.run->size[ELEMENTS]) == 0)
         return error_set(error, STATUS_RUN_FAILED, "kernel %s is none that a table holds", kernels[kernel].name);
-    const Op *op = &fusion->binding->list->ops[fusion->index];
+    const Op *op = &fusion->binding->prepared->list->ops[fusion->index];
     if (fusion->previous)
         come_after(operation, fusion->previous);
     else
@@ -197,24 +196,24 @@ static Status collect(CudaDevice *cuda, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
     const CudaBound *bound = fusion->binding;
+    const OpList *list = bound->prepared->list;
     forget_collected(fusion);
-    for (fusion->index = 0; fusion->index < bound->list->count; fusion->index++) {
+    for (fusion->index = 0; fusion->index < list->count; fusion->index++) {
         fusion->previous = 0;
-        TRY(op_run(&cuda->device, bound->list, fusion->index, fusion->index + 1, bound->bases, error));
+        TRY(op_run(&cuda->device, list, fusion->index, fusion->index + 1, bound->bases, error));
     }
     return finish_table(cuda, error);
 }
 
 /* Where that fails, or the tables exceed what they may take, there is none. */
-static Status make_tables(CudaDevice *cuda, PreparedList *prepared, CudaBound *bound, Error *error)
+static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
     const ProductClock before = cuda->device.products;
-    fusion->last = malloc((bound->list->count + 1) * sizeof *fusion->last);
+    fusion->last = malloc((bound->prepared->list->count + 1) * sizeof *fusion->last);
     if (!fusion->last)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     cuda->device.products = (ProductClock){.on = true};
-    fusion->prepared = prepared;
     fusion->binding = bound;
     fusion->exceeds = false;
     const Status status = collect(cuda, error);
@@ -249,7 +248,7 @@ static Status bind(Device *device, const OpList *list, void *const *bases, Bound
     if (!made)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     made->bound.device = device;
-    made->list = list;
+    made->prepared = prepared;
     made->blocks = blocks_beside(cuda, prepared->share, prepared->whole);
     for (int b = 0; b < OPERATION_BASES; b++)
         made->bases[b] = prepared->has_operand[b] ? bases[b] : NULL;
@@ -262,7 +261,7 @@ static Status bind(Device *device, const OpList *list, void *const *bases, Bound
     made->next = prepared->bound;
     prepared->bound = made;
     *bound = &made->bound;
-    return make_tables(cuda, prepared, made, error);
+    return make_tables(cuda, made, error);
 }
 
 /* --- run --- */
@@ -289,7 +288,7 @@ static Status run(BoundList *list, Error *error)
     CudaBound *bound = (CudaBound *)list;
     Device *device = list->device;
     if (bound->launches == 0)
-        return op_run(device, bound->list, 0, bound->list->count, bound->bases, error);
+        return op_run(device, bound->prepared->list, 0, bound->prepared->list->count, bound->bases, error);
     if (device->products.on) {
         device->products.calls += bound->products.calls;
         device->products.operations += bound->products.operations;

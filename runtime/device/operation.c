@@ -131,8 +131,6 @@ static bool order_one(Order *order, uint32_t index)
 
 static Status order_all(Order *order, Error *error)
 {
-    if (!order->table || !order->earlier || !order->wanted || !order->reached)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
     for (uint32_t i = 0; i < order->list->count; i++)
         if (!order_one(order, i))
             return error_set(error, STATUS_RUN_FAILED,
@@ -146,15 +144,14 @@ Status op_list_order(OpList *list, Error *error)
     const size_t uses = list->count * OPERATION_OPERANDS;
     Order order = {.list = list, .places = 2 * uses + 1};
     order.table = calloc(order.places, sizeof *order.table);
-    order.earlier = calloc(uses + 1, sizeof *order.earlier);
-    order.wanted = calloc(list->count + 1, sizeof *order.wanted);
-    order.reached = calloc(list->count + 1, sizeof *order.reached);
+    order.earlier = calloc(uses + 2 * list->count + 1, sizeof *order.earlier);
+    order.wanted = order.earlier + uses;
+    order.reached = order.wanted + list->count;
     list->steps = 0;
-    const Status status = order_all(&order, error);
+    const Status status =
+        order.table && order.earlier ? order_all(&order, error) : error_set(error, STATUS_RUN_FAILED, "out of memory");
     free(order.table);
     free(order.earlier);
-    free(order.wanted);
-    free(order.reached);
     return status;
 }
 

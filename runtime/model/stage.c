@@ -161,10 +161,14 @@ Status stage_list_operations(Stage *stage, Error *error)
         list_part(stage, stage->part_count - 1 - i, RECIPE_B);
         list_part(stage, stage->part_count - 1 - i, RECIPE_W);
     }
-    for (int pass = 0; pass < RECIPE_PASSES; pass++)
+    const ModelConfig *config = &stage->config;
+    const DeviceFusion *fusion = stage->device->run->fusion;
+    const double product = 2.0 * config->microbatch_size * config->sequence * config->hidden * config->hidden;
+    for (int pass = 0; pass < RECIPE_PASSES; pass++) {
         TRY(op_list_finish(&stage->lists[pass], error));
-    for (int pass = 0; stage->small && pass < RECIPE_PASSES; pass++)
-        TRY(stage->device->run->fusion->prepare(stage->device, &stage->lists[pass], 0, 0, error));
+        if (fusion && product < fusion->small)
+            TRY(fusion->prepare(stage->device, &stage->lists[pass], 0, 0, error));
+    }
     return STATUS_OK;
 }
 
@@ -206,8 +210,6 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
     stage->config = *config;
     stage->device = device;
     stage->first = number == 0;
-    const double product = 2.0 * config->microbatch_size * config->sequence * config->hidden * config->hidden;
-    stage->small = device->run->fusion && product < device->run->fusion->small;
     Status status = add_components(stage, number, stages, microbatches, error);
     if (status == STATUS_OK) {
         data_sizes(stage, number == 0, number + 1 == stages);

@@ -48,7 +48,6 @@ struct Stage {
     Device *device;
     StageSizes sizes;
     bool first;                  /* of the model: no dx */
-    bool small;                  /* DeviceFusion */
     PartTimes *times;            /* what its parts take; NULL: nobody asks */
     OpList lists[RECIPE_PASSES]; /* the operations of F, of I and of W */
     PairList *pairs;             /* of F&Bs whose forward half it is; made when the first one runs */
