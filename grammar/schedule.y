@@ -300,6 +300,10 @@ setting: NAME '=' expression            {
         $$ = arena_allocate(reader->arena, sizeof *$$);
         *$$ = (WrittenSetting){.name = {$NAME, @NAME}, .value = $expression};
     }
+    | "overlap"                         {
+        $$ = arena_allocate(reader->arena, sizeof *$$);
+        *$$ = (WrittenSetting){.name.span = @1};
+    }
 
 arguments: expression                   { $$ = (ExpressionList){$expression, $expression}; }
     | arguments[list] ',' expression    { $$ = $list; APPEND($$, $expression); }

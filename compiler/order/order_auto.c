@@ -103,7 +103,8 @@ bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs
                              .input = -input,
                              .weight = -weight,
                              .memory = memory,
-                             .effort = (uint32_t)effort};
+                             .effort = (uint32_t)effort,
+                             .overlap = ast->order->order.overlap};
     double *most = arena_array(arena, schedule->ranks, sizeof *most);
     for (uint32_t rank = 0; rank < schedule->ranks; rank++)
         most[rank] = (double)memory[rank];

@@ -148,6 +148,10 @@ void describe(const Compilation *compilation, const Timeline *timeline, const Ga
 
 void describe_search(const SearchProgress *found, FILE *stream)
 {
+    if (found->overlap) {
+        fprintf(stream, "  the best of %s tried\n", counted(found->tried, "order").text);
+        return;
+    }
     fprintf(stream,
             "  the best of %s tried: the longest rank takes %g; no order within this memory takes less than %g\n",
             counted(found->tried, "order").text, found->cost, found->bound);

@@ -252,13 +252,13 @@ MemoryLimits limits_of_orders(const Schedule *schedule, Arena *arena)
 
 double makespan_bound(const Schedule *schedule, const Costs *costs, const MemoryLimits *limits, Arena *arena)
 {
-    Arena scratch = {.exhausted = arena->exhausted};
+    Arena *const scratch = arena_scratch(arena);
     Bounder b = {.schedule = schedule, .costs = costs, .limits = limits};
     double bound = 0;
     uint64_t most = 1;
-    b.nodes = arena_array(&scratch, schedule->ranks, sizeof *b.nodes);
+    b.nodes = arena_array(scratch, schedule->ranks, sizeof *b.nodes);
     for (uint32_t r = 0; r < schedule->ranks; r++)
-        b.nodes[r] = arena_array(&scratch, schedule->chunk_counts[r], sizeof **b.nodes);
+        b.nodes[r] = arena_array(scratch, schedule->chunk_counts[r], sizeof **b.nodes);
     count_microbatches(&b);
     for (uint32_t r = 0; r < schedule->ranks; r++) {
         uint64_t forwards = 1;
@@ -267,14 +267,14 @@ double makespan_bound(const Schedule *schedule, const Costs *costs, const Memory
         most = forwards > most ? forwards : most;
         find_times(&b, r);
     }
-    follow_all(&b, &scratch);
-    b.forward = arena_array(&scratch, most, sizeof *b.forward);
-    b.saved = arena_array(&scratch, most, sizeof *b.saved);
-    b.saved_input = arena_array(&scratch, most, sizeof *b.saved_input);
-    b.after = arena_array(&scratch, most, sizeof *b.after);
+    follow_all(&b, scratch);
+    b.forward = arena_array(scratch, most, sizeof *b.forward);
+    b.saved = arena_array(scratch, most, sizeof *b.saved);
+    b.saved_input = arena_array(scratch, most, sizeof *b.saved_input);
+    b.after = arena_array(scratch, most, sizeof *b.after);
     for (uint32_t r = 0; r < schedule->ranks; r++)
         bound = fmax(bound, rank_bound(&b, r));
-    arena_free(&scratch);
+    arena_free(scratch);
     return bound;
 }
 

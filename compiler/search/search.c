@@ -1,5 +1,6 @@
 #include "compiler/search/search.h"
 
+#include "compiler/search/pair_search.h"
 #include "compiler/search/search_policy.h"
 #include "compiler/search/search_seed.h"
 
@@ -30,7 +31,7 @@ typedef struct Searcher {
 static void report(const Searcher *s, SearchProgress *progress)
 {
     *progress = (SearchProgress){s->seeded + s->tried, s->seeded + s->planned, (double)s->best.cost / s->problem->ticks,
-                                 (double)s->problem->bound / s->problem->ticks};
+                                 (double)s->problem->bound / s->problem->ticks, false};
 }
 
 static bool goes_on(const Searcher *s)
@@ -174,6 +175,10 @@ void search_order(Schedule *schedule, const SearchTask *task, const SearchContro
                   SearchProgress *found)
 {
     static const SearchControl none = {.stop = NULL};
+    if (task->overlap) {
+        search_pairs(schedule, task, control ? control : &none, span, arena, found);
+        return;
+    }
     Arena *const scratch = arena_scratch(arena);
     SearchProblem problem;
     search_problem_make(schedule, task, scratch, &problem);

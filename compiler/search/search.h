@@ -12,19 +12,22 @@
 enum { SEARCH_FORWARD = 2, SEARCH_INPUT = -1, SEARCH_WEIGHT = -1, SEARCH_EFFORT_MAX = 100000 };
 
 typedef struct SearchTask {
-    const Costs *costs; /* those of B and of an F&B do not matter: passes are F, I and W */
+    const Costs *costs;
     /* what F takes of a rank's memory, and I and W give back, in any unit; together they are 0 */
     int64_t forward, input, weight;
     const int64_t *memory; /* [ranks]: most that a rank may hold at once, at least search_least_memory */
     /* 1..SEARCH_EFFORT_MAX: how long to look, in work and not in seconds: every machine finds the same */
     uint32_t effort;
+    /* passes may also be F&Bs of an F and a full backward, and the makespan counts; otherwise passes are F, I and W */
+    bool overlap;
 } SearchTask;
 
 /* How far the search is and what it has. */
 typedef struct SearchProgress {
     uint32_t tried, planned; /* orders */
-    double cost;             /* of the best: largest end - start of a rank */
+    double cost;             /* of the best: largest end - start of a rank; with `overlap` the makespan */
     double bound;            /* no order of this placement under these costs and limits has a smaller one */
+    bool overlap;            /* as in the task */
 } SearchProgress;
 
 typedef struct SearchControl {

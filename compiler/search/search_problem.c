@@ -192,6 +192,7 @@ void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena
     *problem =
         (SearchProblem){.rank_count = schedule->ranks,
                         .pipe_count = schedule->pipe_count,
+                        .stages = schedule->pipes[0].stages,
                         .ticks = ticks_of(schedule, task->costs),
                         .memory = {[ACTION_F] = task->forward, [ACTION_I] = task->input, [ACTION_W] = task->weight}};
     problem->ranks = arena_array(arena, schedule->ranks, sizeof *problem->ranks);

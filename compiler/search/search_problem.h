@@ -33,6 +33,7 @@ typedef struct SearchRank {
 
 typedef struct SearchProblem {
     uint32_t rank_count, node_count, pipe_count;
+    uint32_t stages; /* of a pipe */
     SearchRank *ranks;
     SearchNode *nodes;    /* rank after rank */
     size_t passes, cells; /* F, I and W of all; (node, microbatch) pairs */

@@ -83,7 +83,7 @@ extern const char *const setting_names[SETTINGS];
 
 typedef struct WrittenSetting {
     Name name;
-    Expression *value;
+    Expression *value; /* NULL: the word `overlap` */
     struct WrittenSetting *next;
 } WrittenSetting;
 
@@ -153,6 +153,7 @@ struct Item {
         uint32_t chunk;
         struct {
             WrittenSetting *written;
+            bool overlap;                   /* Filled in by check */
             Expression *settings[SETTINGS]; /* NULL: not given. Filled in by check */
         } order;
         struct {

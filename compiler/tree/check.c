@@ -339,6 +339,12 @@ static void check_block(Checker *c, Item *items)
 
 static void check_setting(Checker *c, Item *item, const WrittenSetting *written)
 {
+    if (!written->value) {
+        if (item->order.overlap)
+            diag_error(c->diagnostics, written->name.span, "`overlap` stands twice");
+        item->order.overlap = true;
+        return;
+    }
     NearestWord nearest = nearest_to(written->name.symbol->text);
     for (Setting setting = 0; setting < SETTINGS; setting++) {
         nearest_consider(&nearest, setting_names[setting]);
@@ -357,7 +363,7 @@ static void check_setting(Checker *c, Item *item, const WrittenSetting *written)
     if (nearest.word)
         diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
     else
-        diag_help(c->diagnostics, "there are memory, input, weight and effort");
+        diag_help(c->diagnostics, "there are memory, input, weight, effort and overlap");
 }
 
 static void check_order(Checker *c, Item *item)

@@ -106,9 +106,13 @@ static void dump_items(const Item *items, int indent, FILE *stream)
         }
         if (item->kind == ITEM_RECIPE)
             dump_recipe(item, stream);
-        if (item->kind == ITEM_ORDER)
-            for (const WrittenSetting *setting = item->order.written; setting; setting = setting->next)
+        for (const WrittenSetting *setting = item->kind == ITEM_ORDER ? item->order.written : NULL; setting;
+             setting = setting->next) {
+            if (setting->value)
                 dump_field(setting->name.symbol->text, setting->value, stream);
+            else
+                fputs(" overlap", stream);
+        }
         putc('\n', stream);
         if (item->kind != ITEM_REPEAT && item->kind != ITEM_IF)
             continue;

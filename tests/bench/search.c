@@ -21,7 +21,7 @@ static void find(const char *name, Schedule *schedule, const Costs *costs, int64
     for (uint32_t c = 0; c < schedule->chunk_counts[0]; c++)
         work += (costs_pass(costs, 0, COST_F) + costs_pass(costs, 0, COST_B)) *
                 schedule->pipes[schedule->chunks[0][c].pipe].microbatches;
-    const SearchTask task = {costs, SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits, effort};
+    const SearchTask task = {costs, SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits, effort, false};
     SearchProgress result;
     const int64_t start = clock_nanoseconds();
     search_order(schedule, &task, NULL, (Span){0, 0}, arena, &result);

@@ -46,7 +46,7 @@ static const Unit halves = {SEARCH_FORWARD, SEARCH_INPUT}, until_weight = {1, 0}
 
 static double searched(Schedule *schedule, const Costs *costs, Unit unit, const int64_t *memory, Arena *arena)
 {
-    const SearchTask task = {costs, unit.forward, unit.input, -unit.forward - unit.input, memory, 1};
+    const SearchTask task = {costs, unit.forward, unit.input, -unit.forward - unit.input, memory, 1, false};
     const SearchControl control = {&stop, stop_soon, NULL};
     SearchProgress found;
     stop = 0;

@@ -240,8 +240,8 @@ static int search_cost(const Case *of)
     for (uint32_t r = 0; r < of->ranks; r++)
         memory[r] = of->memory;
     placement_usual(&arena, of->ranks, of->chunks, of->waves, 1, of->microbatches, &schedule);
-    const SearchTask task = {&costs, of->frees_input + of->frees_weight, -of->frees_input, -of->frees_weight, memory,
-                             1};
+    const SearchTask task = {&costs, of->frees_input + of->frees_weight, -of->frees_input, -of->frees_weight, memory, 1,
+                             false};
     SearchProgress found;
     search_order(&schedule, &task, NULL, (Span){0, 0}, &arena, &found);
     arena_free(&arena);

@@ -40,7 +40,7 @@ static void search(Schedule *schedule, const Costs *costs, int64_t memory, uint3
     int64_t *limits = arena_array(arena, schedule->ranks, sizeof *limits);
     for (uint32_t r = 0; r < schedule->ranks; r++)
         limits[r] = memory;
-    const SearchTask task = {costs, SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits, effort};
+    const SearchTask task = {costs, SEARCH_FORWARD, SEARCH_INPUT, SEARCH_WEIGHT, limits, effort, false};
     search_order(schedule, &task, NULL, (Span){0, 0}, arena, NULL);
 }
 

@@ -1,0 +1,203 @@
+#include "compiler/search/pair_move.h"
+
+/* A change at an index of the old line. */
+typedef enum EditKind { REPLACE, REMOVE, INSERT /* before the index */ } EditKind;
+
+typedef struct Edit {
+    EditKind kind;
+    uint32_t at;
+    PairPass pass;
+} Edit;
+
+static bool apply(const PairLine *from, const Edit *edits, uint32_t edit_count, PairLine *to)
+{
+    to->count = 0;
+    for (uint32_t i = 0; i <= from->count; i++) {
+        bool kept = i < from->count;
+        for (uint32_t e = 0; e < edit_count; e++) {
+            if (edits[e].at != i)
+                continue;
+            kept = kept && edits[e].kind == INSERT;
+            if (edits[e].kind != REMOVE)
+                to->passes[to->count++] = edits[e].pass;
+        }
+        if (kept)
+            to->passes[to->count++] = from->passes[i];
+    }
+    return true;
+}
+
+static bool has_forward(const PairPass *pass) { return pass->kind == ACTION_F || pass->kind == ACTION_B; }
+static bool has_backward(const PairPass *pass) { return pass->kind == ACTION_I || pass->kind == ACTION_B; }
+static bool is_pair(const PairPass *pass) { return pass->kind == ACTION_B; }
+static bool is_forward(const PairPass *pass) { return pass->kind == ACTION_F; }
+static bool is_input(const PairPass *pass) { return pass->kind == ACTION_I; }
+
+static uint8_t backward_of(const PairPass *pass) { return pass->kind == ACTION_B ? pass->backward : pass->chunk; }
+
+static PairPass with_backward(PairPass pass, uint8_t chunk)
+{
+    if (pass.kind == ACTION_B)
+        pass.backward = chunk;
+    else
+        pass.chunk = chunk;
+    return pass;
+}
+
+/* Mostly a few, sometimes any number below the limit. */
+static uint32_t distance(uint64_t *random, uint32_t limit)
+{
+    uint32_t steps = 1;
+    if (!random_of(random, 8))
+        return 1 + random_of(random, limit);
+    while (steps < limit && random_of(random, 4))
+        steps++;
+    return steps;
+}
+
+/* From `at` on, in a random direction, a pass of which `is` holds; some are passed over. UINT32_MAX: there is none. */
+static uint32_t find_near(const PairLine *line, uint32_t at, bool (*is)(const PairPass *), uint64_t *random)
+{
+    const uint32_t step = random_of(random, 2) ? 1 : UINT32_MAX;
+    for (uint32_t i = at + step; i < line->count; i += step)
+        if (is(&line->passes[i]) && random_of(random, 3))
+            return i;
+    return UINT32_MAX;
+}
+
+/* From a random place on, cyclically. */
+static uint32_t find_any(const PairLine *line, bool (*is)(const PairPass *), uint64_t *random)
+{
+    const uint32_t first = random_of(random, line->count);
+    for (uint32_t i = 0; i < line->count; i++)
+        if (is(&line->passes[(first + i) % line->count]))
+            return (first + i) % line->count;
+    return UINT32_MAX;
+}
+
+static uint32_t find_weight(const PairLine *line, uint32_t after, uint8_t chunk, uint64_t *random)
+{
+    uint32_t found = UINT32_MAX;
+    for (uint32_t i = after + 1; i < line->count; i++)
+        if (line->passes[i].kind == ACTION_W && line->passes[i].chunk == chunk) {
+            found = i;
+            if (random_of(random, 3))
+                break;
+        }
+    return found;
+}
+
+static bool shift(const PairLine *from, uint64_t *random, PairLine *to)
+{
+    const uint32_t i = random_of(random, from->count), steps = distance(random, from->count);
+    const bool later = random_of(random, 2);
+    if (later ? i + steps >= from->count : steps > i)
+        return false;
+    const Edit edits[] = {{REMOVE, i, {0, 0, 0}}, {INSERT, later ? i + steps + 1 : i - steps, from->passes[i]}};
+    return apply(from, edits, 2, to);
+}
+
+/* An F and an I become an F&B, which takes the W, too. */
+static bool join(const PairLine *from, uint64_t *random, PairLine *to)
+{
+    const uint32_t i = find_any(from, is_forward, random);
+    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, is_input, random);
+    if (j == UINT32_MAX)
+        return false;
+    const uint8_t chunk = from->passes[j].chunk;
+    const uint32_t w = find_weight(from, j, chunk, random);
+    const bool at_forward = random_of(random, 2);
+    if (w == UINT32_MAX)
+        return false;
+    const PairPass pair = {ACTION_B, from->passes[i].chunk, chunk};
+    const Edit edits[] = {{REPLACE, at_forward ? i : j, pair}, {REMOVE, at_forward ? j : i, pair}, {REMOVE, w, pair}};
+    return apply(from, edits, 3, to);
+}
+
+/* An F&B becomes an F, an I and a W, which may come later. */
+static bool split(const PairLine *from, uint64_t *random, PairLine *to)
+{
+    const uint32_t i = find_any(from, is_pair, random);
+    if (i == UINT32_MAX)
+        return false;
+    const PairPass forward = {ACTION_F, from->passes[i].chunk, 0}, input = {ACTION_I, from->passes[i].backward, 0};
+    const bool forward_first = random_of(random, 2);
+    const uint32_t steps = distance(random, from->count - i), later = steps < from->count - i ? steps : from->count - i;
+    const Edit edits[] = {{REPLACE, i, forward_first ? forward : input},
+                          {INSERT, i + 1, forward_first ? input : forward},
+                          {INSERT, i + later, {ACTION_W, input.chunk, 0}}};
+    return apply(from, edits, 3, to);
+}
+
+static bool swap_forwards(const PairLine *from, uint64_t *random, PairLine *to)
+{
+    const uint32_t i = find_any(from, has_forward, random);
+    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, has_forward, random);
+    if (j == UINT32_MAX || from->passes[i].chunk == from->passes[j].chunk)
+        return false;
+    Edit edits[] = {{REPLACE, i, from->passes[i]}, {REPLACE, j, from->passes[j]}};
+    edits[0].pass.chunk = from->passes[j].chunk;
+    edits[1].pass.chunk = from->passes[i].chunk;
+    return apply(from, edits, 2, to);
+}
+
+static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
+{
+    const uint32_t i = find_any(from, has_backward, random);
+    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, has_backward, random);
+    if (j == UINT32_MAX)
+        return false;
+    const uint8_t first = backward_of(&from->passes[i]), second = backward_of(&from->passes[j]);
+    if (first == second)
+        return false;
+    Edit edits[3] = {{REPLACE, i, with_backward(from->passes[i], second)},
+                     {REPLACE, j, with_backward(from->passes[j], first)}};
+    if (from->passes[i].kind == from->passes[j].kind)
+        return apply(from, edits, 2, to);
+    const bool input_first = is_input(&from->passes[i]); /* a W has to belong to the I's new chunk */
+    const uint32_t w = find_weight(from, i > j ? i : j, input_first ? first : second, random);
+    if (w == UINT32_MAX)
+        return false;
+    edits[2] = (Edit){REPLACE, w, {ACTION_W, input_first ? second : first, 0}};
+    return apply(from, edits, 3, to);
+}
+
+/* The F of an F&B goes to an I. */
+static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
+{
+    const uint32_t i = find_any(from, is_pair, random);
+    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, is_input, random);
+    if (j == UINT32_MAX)
+        return false;
+    const PairPass pair = from->passes[i];
+    const uint8_t chunk = from->passes[j].chunk;
+    const uint32_t w = find_weight(from, i > j ? i : j, chunk, random);
+    if (w == UINT32_MAX)
+        return false;
+    const Edit edits[] = {{REPLACE, i, {ACTION_I, pair.backward, 0}},
+                          {REPLACE, j, {ACTION_B, pair.chunk, chunk}},
+                          {REPLACE, w, {ACTION_W, pair.backward, 0}}};
+    return apply(from, edits, 3, to);
+}
+
+/* The B of an F&B goes to an F. */
+static bool give_backward(const PairLine *from, uint64_t *random, PairLine *to)
+{
+    const uint32_t i = find_any(from, is_pair, random);
+    const uint32_t j = i == UINT32_MAX ? i : find_near(from, i, is_forward, random);
+    if (j == UINT32_MAX)
+        return false;
+    const PairPass pair = from->passes[i];
+    const Edit edits[] = {{REPLACE, i, {ACTION_F, pair.chunk, 0}},
+                          {REPLACE, j, {ACTION_B, from->passes[j].chunk, pair.backward}}};
+    return apply(from, edits, 2, to);
+}
+
+bool pair_move(const PairLine *from, uint64_t *random, PairLine *to)
+{
+    if (from->count < 2)
+        return false;
+    static bool (*const moves[])(const PairLine *, uint64_t *, PairLine *) = {
+        shift, shift, shift, shift, join, join, split, swap_forwards, swap_backwards, give_forward, give_backward};
+    return moves[random_of(random, sizeof moves / sizeof *moves)](from, random, to);
+}

@@ -1,0 +1,363 @@
+#include "compiler/search/pair_search.h"
+
+#include "compiler/schedule/bound.h"
+#include "compiler/search/pair_move.h"
+#include "compiler/search/pair_seed.h"
+#include "compiler/search/search_seed.h"
+
+enum {
+    VISITS = 30 * 1000000, /* a unit of effort: passes that are simulated or checked */
+    ENDS = 50,             /* a rank's end counts as 1/50 of the makespan: ranks that end earlier leave room */
+    REPORT = 1 << 10,      /* orders between two reports */
+};
+
+/* The work on one number of microbatches. */
+typedef struct Searcher {
+    const SearchProblem *base;
+    const SearchControl *control;
+    PairProblem problem;
+    PairOrder current, best, made;
+    PairLine trial;
+    uint64_t random;
+    int64_t bound;
+    uint32_t *tried; /* of the whole search, */
+    uint32_t planned;
+    const PairOrder *whole; /* and the best order of all microbatches */
+    double whole_ticks, whole_bound;
+} Searcher;
+
+static int64_t cost_of(const PairOrder *order) { return order->makespan * ENDS + order->ends; }
+
+static bool is_better(const PairOrder *order, const PairOrder *than)
+{
+    return order->makespan < than->makespan || (order->makespan == than->makespan && order->ends < than->ends);
+}
+
+static bool goes_on(const Searcher *s)
+{
+    return s->best.makespan > s->bound && !(s->control->stop && *s->control->stop);
+}
+
+static void tell(const Searcher *s)
+{
+    if (s->control->progress && *s->tried % REPORT == 0 && s->whole->makespan != NEVER)
+        s->control->progress(s->control->context,
+                             &(SearchProgress){*s->tried, s->planned, (double)s->whole->makespan / s->whole_ticks,
+                                               s->whole_bound, true});
+}
+
+/* Whether the order that was made is legal and no longer than `most`. */
+static bool try_order(Searcher *s, PairOrder *order, int64_t most)
+{
+    ++*s->tried;
+    tell(s);
+    for (uint32_t r = 0; r < s->base->rank_count; r++)
+        if (!pair_line_check(&s->problem, r, &order->lines[r]))
+            return false;
+    return pair_run(&s->problem, order, most);
+}
+
+static void keep_if_better(Searcher *s, const PairOrder *order)
+{
+    if (s->best.makespan == NEVER || is_better(order, &s->best))
+        pair_order_copy(s->base, &s->best, order);
+}
+
+static void open_searcher(Searcher *s, const SearchProblem *base, const Schedule *schedule, const Costs *costs,
+                          Arena *arena)
+{
+    uint32_t longest = 0;
+    for (uint32_t r = 0; r < base->rank_count; r++)
+        longest = base->ranks[r].passes > longest ? base->ranks[r].passes : longest;
+    s->base = base;
+    s->problem = pair_problem_new(base, schedule, costs, arena);
+    s->current = pair_order_new(base, arena);
+    s->best = pair_order_new(base, arena);
+    s->made = pair_order_new(base, arena);
+    s->trial.passes = arena_array(arena, longest, sizeof *s->trial.passes);
+}
+
+/* --- published orders --- */
+
+/* What the search without F&Bs finds. */
+static void try_search_without(Searcher *s, const Schedule *schedule, const SearchTask *task, Arena *scratch)
+{
+    SearchTask without = *task;
+    Schedule own = *schedule;
+    const SearchControl control = {.stop = s->control->stop};
+    own.orders = arena_array(scratch, schedule->ranks, sizeof *own.orders);
+    without.overlap = false;
+    without.effort = 1;
+    search_order(&own, &without, &control, (Span){0, 0}, scratch, NULL);
+    pair_order_read(&own, &s->made);
+    if (try_order(s, &s->made, NEVER))
+        keep_if_better(s, &s->made);
+}
+
+static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *task, Arena *arena)
+{
+    Arena *const scratch = arena_scratch(arena);
+    SeedMaker *seeds = seed_maker_new(s->base, schedule, task, scratch);
+    SearchOrder order = {.passes = arena_array(scratch, s->base->passes, sizeof(SearchPass))};
+    SeedResult result;
+    for (uint32_t number = 0; (result = seed_make(seeds, number, &order)) != SEED_NONE; number++) {
+        if (result != SEED_MADE)
+            continue;
+        pair_order_take(s->base, &order, &s->made);
+        if (try_order(s, &s->made, NEVER))
+            keep_if_better(s, &s->made);
+    }
+    for (uint32_t number = 0; pair_seed(s->base, number, &s->made, scratch); number++)
+        if (try_order(s, &s->made, NEVER))
+            keep_if_better(s, &s->made);
+    if (s->best.makespan == NEVER || !pair_seed(s->base, 0, &s->made, scratch))
+        try_search_without(s, schedule, task, scratch);
+    arena_free(scratch);
+}
+
+/* --- annealing --- */
+
+/* -ln of 1/64, 3/64, ..., in 1/1024: how much worse an order may be, in units of the temperature. */
+static const uint16_t logarithms[] = {4259, 3134, 2611, 2266, 2009, 1803, 1632, 1486, 1357, 1243, 1141,
+                                      1048, 963,  884,  811,  743,  680,  620,  564,  511,  461,  413,
+                                      367,  323,  282,  242,  204,  167,  132,  98,   65,   32};
+
+static void swap_lines(PairLine *a, PairLine *b)
+{
+    const PairLine line = *a;
+    *a = *b;
+    *b = line;
+}
+
+/* A change of one rank, taken if it makes the order at most a random share of the temperature worse. */
+static uint64_t step(Searcher *s, int64_t temperature)
+{
+    const uint32_t rank = random_of(&s->random, s->base->rank_count);
+    PairLine *line = &s->current.lines[rank];
+    const uint32_t draw = random_of(&s->random, sizeof logarithms / sizeof *logarithms);
+    const int64_t worse = temperature / 1024 * logarithms[draw];
+    const int64_t makespan = s->current.makespan, ends = s->current.ends, cost = cost_of(&s->current) + worse;
+    if (!pair_move(line, &s->random, &s->trial))
+        return 1;
+    if (!pair_line_check(&s->problem, rank, &s->trial))
+        return s->trial.count;
+    swap_lines(line, &s->trial);
+    ++*s->tried;
+    tell(s);
+    if (pair_run(&s->problem, &s->current, makespan + worse / ENDS) && cost_of(&s->current) <= cost) {
+        keep_if_better(s, &s->current);
+    } else {
+        swap_lines(line, &s->trial);
+        s->current.makespan = makespan;
+        s->current.ends = ends;
+    }
+    return s->base->passes;
+}
+
+/* From the current order on: the temperature falls from `hot` to `cold`, in so many visits of passes. */
+static void anneal(Searcher *s, int64_t hot, int64_t cold, uint64_t visits)
+{
+    enum { STAGES = 64 };
+    int64_t temperature = hot;
+    for (uint32_t i = 0; i < STAGES; i++) {
+        for (uint64_t made = 0; made < visits / STAGES && goes_on(s);)
+            made += step(s, temperature);
+        temperature -= temperature / 12;
+        temperature = temperature > cold ? temperature : cold;
+    }
+}
+
+static void anneal_from_best(Searcher *s, uint32_t heat, uint64_t visits)
+{
+    const int64_t unit = s->base->slot * ENDS;
+    if (s->best.makespan == NEVER)
+        return;
+    pair_order_copy(s->base, &s->current, &s->best);
+    anneal(s, unit * heat / 64, unit / 64, visits);
+}
+
+/* Warm first, then cold. Every second round starts warmer: it may leave what the others are stuck in. */
+static void anneal_round(Searcher *s, uint32_t round, uint64_t visits)
+{
+    static const uint32_t heats[2][3] = {{5, 3, 1}, {32, 16, 4}};
+    for (uint32_t i = 0; i < 3; i++)
+        anneal_from_best(s, heats[round % 2][i], visits / 3);
+}
+
+/* --- the middle, repeated --- */
+
+static bool is_kind(const PairPass *pass, uint8_t kind, uint8_t chunk)
+{
+    if (kind == ACTION_F)
+        return (pass->kind == ACTION_F || pass->kind == ACTION_B) && pass->chunk == chunk;
+    if (kind == ACTION_I)
+        return (pass->kind == ACTION_I && pass->chunk == chunk) || (pass->kind == ACTION_B && pass->backward == chunk);
+    return pass->kind == kind && pass->chunk == chunk;
+}
+
+static uint32_t count_kind(const PairLine *line, uint32_t from, uint32_t to, uint8_t kind, uint8_t chunk)
+{
+    uint32_t count = 0;
+    for (uint32_t i = from; i < to; i++)
+        count += is_kind(&line->passes[i], kind, chunk);
+    return count;
+}
+
+/* From the F of microbatch `first` of chunk 0 to that of first + period the rank runs `period` of everything: the
+   index of both. */
+static bool find_period(const PairLine *line, uint32_t chunks, uint32_t first, uint32_t period, uint32_t *from,
+                        uint32_t *to)
+{
+    uint32_t seen = 0;
+    *from = *to = UINT32_MAX;
+    for (uint32_t i = 0; i < line->count && *to == UINT32_MAX; i++)
+        if (is_kind(&line->passes[i], ACTION_F, 0)) {
+            if (seen == first)
+                *from = i;
+            if (seen++ == first + period)
+                *to = i;
+        }
+    if (*to == UINT32_MAX)
+        return false;
+    for (uint8_t c = 0; c < chunks; c++) {
+        uint32_t single = 0;
+        for (uint32_t i = *from; i < *to; i++)
+            single += line->passes[i].kind == ACTION_I && line->passes[i].chunk == c;
+        if (count_kind(line, *from, *to, ACTION_F, c) != period ||
+            count_kind(line, *from, *to, ACTION_I, c) != period || count_kind(line, *from, *to, ACTION_W, c) != single)
+            return false;
+    }
+    return true;
+}
+
+static bool repeat_line(const PairLine *from, uint32_t chunks, uint32_t first, uint32_t period, uint32_t more,
+                        PairLine *to)
+{
+    uint32_t begin, end;
+    if (!find_period(from, chunks, first, period, &begin, &end))
+        return false;
+    to->count = 0;
+    for (uint32_t i = 0; i < from->count; i++) {
+        to->passes[to->count++] = from->passes[i];
+        for (uint32_t again = 0; i + 1 == end && again < more / period; again++)
+            for (uint32_t j = begin; j < end; j++)
+                to->passes[to->count++] = from->passes[j];
+    }
+    return true;
+}
+
+/* The best order of few microbatches with `more` of them in the middle. Each rank takes the first of its periods from
+   `first` on. */
+static bool repeat(const Searcher *few, uint32_t first, uint32_t period, uint32_t more, PairOrder *order)
+{
+    for (uint32_t r = 0; r < few->base->rank_count; r++) {
+        const SearchRank *rank = &few->base->ranks[r];
+        uint32_t at = first;
+        while (at < first + period &&
+               !repeat_line(&few->best.lines[r], rank->node_count, at, period, more, &order->lines[r]))
+            at++;
+        if (at == first + period)
+            return false;
+    }
+    return true;
+}
+
+static void repeat_all(Searcher *s, const Searcher *few, uint32_t microbatches, uint32_t more)
+{
+    for (uint32_t period = 1; period <= 4; period++)
+        for (uint32_t first = 0; more % period == 0 && first + period < microbatches; first++)
+            if (repeat(few, first, period, more, &s->made) && try_order(s, &s->made, NEVER))
+                keep_if_better(s, &s->made);
+}
+
+/* --- all of it --- */
+
+static uint32_t least_microbatches(const Schedule *schedule)
+{
+    uint32_t least = UINT32_MAX;
+    for (uint32_t p = 0; p < schedule->pipe_count; p++)
+        least = schedule->pipes[p].microbatches < least ? schedule->pipes[p].microbatches : least;
+    return least;
+}
+
+/* The same with `fewer` microbatches in each pipe. */
+static Schedule shortened(const Schedule *schedule, uint32_t fewer, Arena *arena)
+{
+    Schedule shorter = *schedule;
+    shorter.pipes = arena_array(arena, schedule->pipe_count, sizeof *shorter.pipes);
+    for (uint32_t p = 0; p < schedule->pipe_count; p++) {
+        shorter.pipes[p] = schedule->pipes[p];
+        shorter.pipes[p].microbatches -= fewer;
+    }
+    return shorter;
+}
+
+static int64_t bound_of(const Schedule *schedule, const SearchTask *task, double ticks, Arena *arena)
+{
+    double *most = arena_array(arena, schedule->ranks, sizeof *most);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        most[r] = (double)task->memory[r];
+    const MemoryLimits limits = {-(double)task->input, -(double)task->weight, most};
+    return (int64_t)(makespan_bound(schedule, task->costs, &limits, arena) * ticks * (1 + 1e-9));
+}
+
+/* Rounds take 1, 1, 2, 4, ... units of effort, as far as there are so many: more effort never finds less. */
+typedef struct Round {
+    uint32_t number, done;
+    uint64_t visits;
+} Round;
+
+static bool next_round(Round *round, uint32_t effort)
+{
+    const uint32_t units = round->done ? round->done : 1;
+    if (units > effort - round->done)
+        return false;
+    round->number += round->done > 0;
+    round->done += units;
+    round->visits = (uint64_t)units * VISITS;
+    return true;
+}
+
+/* With `more` microbatches less; the middle of what it finds is repeated. */
+static void search_few(Searcher *s, const Schedule *schedule, const SearchTask *task, uint32_t more, Arena *scratch)
+{
+    const Schedule shorter = shortened(schedule, more, scratch);
+    SearchProblem problem;
+    search_problem_make(&shorter, task, scratch, &problem);
+    Searcher few = *s;
+    open_searcher(&few, &problem, &shorter, task->costs, scratch);
+    few.bound = bound_of(&shorter, task, problem.ticks, scratch);
+    try_seeds(&few, &shorter, task, scratch);
+    for (Round round = {0}; goes_on(s) && next_round(&round, task->effort);) {
+        anneal_round(&few, round.number, round.visits / 4 * 3);
+        repeat_all(s, &few, least_microbatches(&shorter), more);
+        anneal_from_best(s, 2, round.visits / 4);
+    }
+}
+
+void search_pairs(Schedule *schedule, const SearchTask *task, const SearchControl *control, Span span, Arena *arena,
+                  SearchProgress *found)
+{
+    Arena *const scratch = arena_scratch(arena);
+    SearchProblem problem;
+    const uint32_t least = least_microbatches(schedule);
+    search_problem_make(schedule, task, scratch, &problem);
+    uint32_t tried = 0;
+    Searcher s = {.control = control, .random = 1, .tried = &tried, .whole_ticks = problem.ticks};
+    open_searcher(&s, &problem, schedule, task->costs, scratch);
+    s.bound = bound_of(schedule, task, problem.ticks, scratch);
+    s.whole = &s.best;
+    s.whole_bound = (double)s.bound / problem.ticks;
+    s.planned = (uint32_t)((uint64_t)VISITS * task->effort / problem.passes + 1);
+    try_seeds(&s, schedule, task, scratch);
+    const uint32_t few_microbatches = problem.stages + 2;
+    if (goes_on(&s) && least > few_microbatches + 2)
+        search_few(&s, schedule, task, least - few_microbatches, scratch);
+    else
+        for (Round round = {0}; next_round(&round, task->effort);)
+            anneal_round(&s, round.number, round.visits);
+    pair_order_write(&problem, &s.best, span, arena, schedule);
+    if (found)
+        *found = (SearchProgress){tried, s.planned, (double)s.best.makespan / problem.ticks, s.whole_bound, true};
+    arena_free(scratch);
+}

@@ -1,0 +1,194 @@
+#include "compiler/search/pair_seed.h"
+
+/* Passes of a rank, one after another. Microbatches from the last one on do not exist: their passes are left out. */
+typedef struct Writer {
+    const SearchNode *nodes[2]; /* the earlier stage and the later one */
+    uint8_t chunks[2];
+    PairLine *line;
+    uint32_t forwards[2], backwards[2];
+    bool *exists; /* of the W that wait, */
+    uint8_t *weights;
+    uint32_t first, count;
+} Writer;
+
+static bool next_exists(const Writer *w, uint32_t *done, int which)
+{
+    return done[which]++ < w->nodes[which]->microbatches;
+}
+
+static void put(Writer *w, uint8_t kind, int which)
+{
+    w->line->passes[w->line->count++] = (PairPass){kind, w->chunks[which], 0};
+}
+
+static void put_forward(Writer *w, int which)
+{
+    if (next_exists(w, w->forwards, which))
+        put(w, ACTION_F, which);
+}
+
+static void put_input(Writer *w, int which)
+{
+    w->exists[w->count] = next_exists(w, w->backwards, which);
+    w->weights[w->count] = (uint8_t)which;
+    if (w->exists[w->count++])
+        put(w, ACTION_I, which);
+}
+
+/* The oldest that waits. */
+static void put_weight(Writer *w)
+{
+    if (w->first == w->count)
+        return;
+    if (w->exists[w->first])
+        put(w, ACTION_W, w->weights[w->first]);
+    w->first++;
+}
+
+static void put_backward(Writer *w, int which)
+{
+    if (!next_exists(w, w->backwards, which))
+        return;
+    put(w, ACTION_I, which);
+    put(w, ACTION_W, which);
+}
+
+static void put_pair(Writer *w, int forward, int backward)
+{
+    const bool has_forward = next_exists(w, w->forwards, forward);
+    const bool has_backward = next_exists(w, w->backwards, backward);
+    if (has_forward && has_backward)
+        w->line->passes[w->line->count++] = (PairPass){ACTION_B, w->chunks[forward], w->chunks[backward]};
+    else if (has_forward)
+        put(w, ACTION_F, forward);
+    else if (has_backward) {
+        put(w, ACTION_I, backward);
+        put(w, ACTION_W, backward);
+    }
+}
+
+/* How DualPipe's end is varied. */
+typedef struct End {
+    bool first;    /* the first F and B of the last rank are an F&B, too */
+    bool original; /* DualPipe's own; else: */
+    uint32_t keep; /* quarters of the last F&Bs that stay F&Bs */
+    uint32_t lag;  /* W wait until this many I for every two ranks have run */
+} End;
+
+/* Depth h: 0 is the rank with the first and the last stage, `depths` - 1 the one where a pipe turns. */
+static void write_start(Writer *w, uint32_t depths, uint32_t h, uint32_t n, bool first)
+{
+    for (uint32_t i = 0; i < 2 * (depths - h - 1); i++)
+        put_forward(w, 0);
+    for (uint32_t i = 0; i <= h; i++) {
+        put_forward(w, 0);
+        put_forward(w, 1);
+    }
+    for (uint32_t i = 0; i + h + 1 < depths; i++) {
+        put_input(w, 1);
+        put_weight(w);
+        put_forward(w, 1);
+    }
+    for (uint32_t i = 0; i < n - 2 * depths + h + 1; i++) {
+        if (i == 0 && h == depths - 1 && !first) {
+            put_forward(w, 0);
+            put_backward(w, 1);
+        } else {
+            put_pair(w, 0, 1);
+        }
+        put_pair(w, 1, 0);
+    }
+}
+
+static void write_original_end(Writer *w, uint32_t depths, uint32_t h)
+{
+    const uint32_t split = 2 * ((h + 1) / 2) + (h + 1) % 2;
+    for (uint32_t i = 0; i + h + 1 < depths; i++) {
+        put_backward(w, 1);
+        put_pair(w, 1, 0);
+    }
+    for (uint32_t i = 0; i < 2 * (h + 1); i++) {
+        if (i < split)
+            put_backward(w, !(i % 2));
+        else
+            put_input(w, !(i % 2));
+    }
+    for (uint32_t i = 0; i + h + 1 < depths; i++) {
+        put_weight(w);
+        put_input(w, 0);
+    }
+}
+
+/* Some of the last F are taken out of their F&Bs, and W wait longer, so that I and F travel faster. */
+static void write_end(Writer *w, uint32_t depths, uint32_t h, const End *end)
+{
+    const uint32_t kept = (depths - 1 - h) * end->keep / 4, apart = depths - 1 - h - kept;
+    const uint32_t waits = 2 * (end->lag * h / 4);
+    for (uint32_t i = 0; i < kept; i++) {
+        put_backward(w, 1);
+        put_pair(w, 1, 0);
+    }
+    for (uint32_t i = 0; i < apart; i++) {
+        put_input(w, 1);
+        if (i % 2 == 0 && i >= waits)
+            put_weight(w);
+        put_forward(w, 1);
+    }
+    for (uint32_t i = 0; i < h + 1; i++) {
+        const uint32_t inputs = apart + 2 * i;
+        put_input(w, 1);
+        if (inputs % 2 == 0 && inputs >= waits)
+            put_weight(w);
+        put_input(w, 0);
+        if (inputs % 2 == 1 && inputs + 1 >= waits)
+            put_weight(w);
+    }
+    for (uint32_t i = 0; i < 2 * (depths - h - 1) - kept; i++) {
+        put_input(w, 0);
+        put_weight(w);
+    }
+}
+
+static bool is_nested(const SearchProblem *base, uint32_t rank)
+{
+    const SearchNode *nodes = base->nodes + base->ranks[rank].first_node;
+    return base->ranks[rank].node_count == 2 && nodes[0].stage + nodes[1].stage == base->stages - 1 &&
+           nodes[0].stage != nodes[1].stage && nodes[0].microbatches == nodes[1].microbatches;
+}
+
+static void write_rank(const SearchProblem *base, uint32_t rank, const End *end, PairLine *line, Arena *scratch)
+{
+    const SearchNode *nodes = base->nodes + base->ranks[rank].first_node;
+    const int later = nodes[1].stage > nodes[0].stage;
+    const uint32_t depths = base->stages / 2, h = nodes[!later].stage, microbatches = nodes[0].microbatches;
+    const uint32_t n = microbatches > 2 * depths ? microbatches : 2 * depths;
+    Writer w = {.nodes = {&nodes[!later], &nodes[later]}, .chunks = {(uint8_t)!later, (uint8_t)later}, .line = line};
+    w.exists = arena_array(scratch, 2 * (size_t)n, sizeof *w.exists);
+    w.weights = arena_array(scratch, 2 * (size_t)n, sizeof *w.weights);
+    line->count = 0;
+    write_start(&w, depths, h, n, end->first);
+    if (end->original)
+        write_original_end(&w, depths, h);
+    else
+        write_end(&w, depths, h, end);
+    while (w.first < w.count)
+        put_weight(&w);
+}
+
+bool pair_seed(const SearchProblem *base, uint32_t number, PairOrder *order, Arena *scratch)
+{
+    enum { KEEPS = 5, LAGS = 5, ENDS = 1 + KEEPS * LAGS };
+    const uint32_t which = number / 2;
+    if (which >= ENDS || base->stages % 2)
+        return false;
+    const End end = {.first = number % 2,
+                     .original = which == 0,
+                     .keep = which ? (which - 1) / LAGS : 0,
+                     .lag = which ? 2 * ((which - 1) % LAGS) : 0};
+    for (uint32_t r = 0; r < base->rank_count; r++) {
+        if (!is_nested(base, r))
+            return false;
+        write_rank(base, r, &end, &order->lines[r], scratch);
+    }
+    return true;
+}

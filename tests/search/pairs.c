@@ -1,0 +1,195 @@
+/* The search with F&Bs: against published orders, proven optima and itself. */
+
+#include "compiler/prove/prove.h"
+#include "compiler/schedule/bound.h"
+#include "compiler/search/search.h"
+#include "tests/search/costs_of.h"
+#include "tests/search/placement.h"
+#include "tests/timeline/compiled.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct Found {
+    Schedule schedule;
+    SearchProgress progress;
+} Found;
+
+static atomic_int stop;
+
+static Costs costs_with(double forward, double input, double weight, double message, double pair)
+{
+    Costs costs = costs_of(forward, input, weight, message);
+    costs.all[COST_FB] = pair;
+    return costs;
+}
+
+/* Memory in activations, the same for all ranks. */
+static Found search(Schedule placed, const Costs *costs, int64_t memory, uint32_t effort, Arena *arena)
+{
+    const SearchControl control = {.stop = &stop};
+    Found found = {.schedule = placed};
+    int64_t *limits = arena_array(arena, placed.ranks, sizeof *limits);
+    found.schedule.orders = arena_array(arena, placed.ranks, sizeof *found.schedule.orders);
+    for (uint32_t r = 0; r < placed.ranks; r++)
+        limits[r] = memory;
+    const SearchTask task = {
+        .costs = costs, .forward = 1, .weight = -1, .memory = limits, .effort = effort, .overlap = true};
+    search_order(&found.schedule, &task, &control, (Span){0, 0}, arena, &found.progress);
+    return found;
+}
+
+/* The makespan by dpc's own proofs and timeline; no rank may hold more than `memory`. */
+static double proven(const Found *found, const Costs *costs, int64_t memory, Arena *arena)
+{
+    static const Source source = {.path = "search", .text = ""};
+    const Schedule *schedule = &found->schedule;
+    Diagnostics *diagnostics = diag_new(arena, &source);
+    PassTable table;
+    Timeline times;
+    assert_true(prove_passes(schedule, arena, diagnostics, &table));
+    assert_true(timeline_run(schedule, &table, costs, arena, &times));
+    const MemoryLimits own = limits_of_orders(schedule, arena);
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        assert_true(own.most[r] <= (double)memory);
+    assert_true(fabs(times.makespan - found->progress.cost) <= 1e-6 * times.makespan);
+    assert_true(found->progress.bound <= times.makespan * (1 + 1e-6));
+    return times.makespan;
+}
+
+static Found search_v(uint32_t ranks, uint32_t microbatches, const Costs *costs, int64_t memory, uint32_t effort,
+                      Arena *arena)
+{
+    Schedule schedule;
+    placement_usual(arena, ranks, 2, true, 1, microbatches, &schedule);
+    return search(schedule, costs, memory, effort, arena);
+}
+
+/* Optima that an exact solver has proven, and orders that are known. */
+static void known_makespans(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t ranks, microbatches;
+        double makespan;
+    } cases[] = {{2, 4, 23.0}, {3, 6, 35.0}, {4, 8, 47.0}, {8, 16, 96.0}, {8, 32, 173.0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Arena arena = {0};
+        const Costs costs = costs_with(1, 1, 1, 0, 2.4);
+        const Found found = search_v(cases[i].ranks, cases[i].microbatches, &costs, 2 * cases[i].ranks + 1, 1, &arena);
+        const double makespan = proven(&found, &costs, 2 * cases[i].ranks + 1, &arena);
+        print_message("%u ranks, %u microbatches: %g\n", cases[i].ranks, cases[i].microbatches, makespan);
+        assert_true(makespan <= cases[i].makespan + 1e-6);
+        arena_free(&arena);
+    }
+}
+
+static double random_time(uint64_t *seed) { return 1 + (double)random_below(seed, 100) / 100; }
+
+/* With the memory that a published order takes nothing longer is found, whatever the costs, though the search stops at
+   once. */
+static void never_longer_than_a_published_order(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"dualpipe", "dualpipev",        "zb-v",   "v-half",  "zb-h1",  "zb-h2",
+                                        "1f1b",     "interleaved-1f1b", "hanayo", "chimera", "bitpipe"};
+    uint64_t seed = 1;
+    stop = 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[100];
+        uint32_t cases = 0;
+        snprintf(path, sizeof path, "schedules/%s.dps", names[i]);
+        for (int64_t ranks = 2; ranks <= 8; ranks++)
+            for (int round = 0; round < 4; round++) {
+                Arena arena = {0};
+                Compilation c;
+                Timeline times;
+                Costs costs = costs_of(random_time(&seed), random_time(&seed), random_time(&seed), 0);
+                costs.latency = random_below(&seed, 2) ? 0 : random_time(&seed) / 4;
+                costs.overlap = 0.6 + (double)random_below(&seed, 5) / 10;
+                if (compiled(path, ranks, 1 + (int64_t)random_below(&seed, 4 * (uint64_t)ranks), &arena, &c)) {
+                    assert_true(timeline_run(&c.schedule, &c.table, &costs, &arena, &times));
+                    const MemoryLimits own = limits_of_orders(&c.schedule, &arena);
+                    double most = 0;
+                    for (uint32_t r = 0; r < c.schedule.ranks; r++) {
+                        most = fmax(most, own.most[r]);
+                        most = fmax(most, (double)search_least_memory(&c.schedule, r, 1));
+                    }
+                    const Found found = search(c.schedule, &costs, (int64_t)most, 1, &arena);
+                    const double makespan = proven(&found, &costs, (int64_t)most, &arena);
+                    if (makespan > times.makespan + 1e-6)
+                        fail_msg("%s: %u ranks, %u microbatches: %g, found %g", names[i], c.schedule.ranks,
+                                 c.schedule.microbatches, times.makespan, makespan);
+                    cases++;
+                }
+                arena_free(&arena);
+            }
+        assert_true(cases >= 6);
+    }
+    stop = 0;
+}
+
+static void always_the_same_and_more_effort_never_finds_less(void **state)
+{
+    (void)state;
+    Arena arena = {0};
+    const Costs costs = costs_with(1, 1.2, 0.8, 0.1, 2.4);
+    const Found first = search_v(4, 12, &costs, 9, 1, &arena), again = search_v(4, 12, &costs, 9, 1, &arena);
+    const Found more = search_v(4, 12, &costs, 9, 4, &arena);
+    for (uint32_t r = 0; r < 4; r++) {
+        assert_int_equal(first.schedule.orders[r].count, again.schedule.orders[r].count);
+        assert_memory_equal(first.schedule.orders[r].actions, again.schedule.orders[r].actions,
+                            first.schedule.orders[r].count * sizeof(Action));
+    }
+    assert_true(proven(&more, &costs, 9, &arena) <= proven(&first, &costs, 9, &arena) + 1e-6);
+    assert_true(proven(&first, &costs, 9, &arena) < 70); /* dualpipev-family, the best rule that was known */
+    arena_free(&arena);
+}
+
+/* Loops, waves and two pipes: F&Bs are used where they save time, and a limit of memory is kept. */
+static void any_placement(void **state)
+{
+    (void)state;
+    for (uint32_t chunks = 1; chunks <= 3; chunks++)
+        for (uint32_t pipes = 1; pipes <= 2; pipes++) {
+            Arena arena = {0};
+            Schedule schedule;
+            const Costs costs = costs_with(1, 1, 1, 0.1, 2.1);
+            placement_usual(&arena, 4, chunks, chunks == 3, pipes, 12 / pipes, &schedule);
+            const int64_t memory = 4 * chunks + 1;
+            const Found found = search(schedule, &costs, memory, 1, &arena);
+            const double makespan = proven(&found, &costs, memory, &arena);
+            uint32_t pairs = 0;
+            for (uint32_t i = 0; i < found.schedule.orders[0].count; i++)
+                pairs += found.schedule.orders[0].actions[i].overlap;
+            print_message("%u chunks, %u pipes: %g, no less than %g\n", chunks, pipes, makespan, found.progress.bound);
+            assert_true(pairs > 0);
+            arena_free(&arena);
+        }
+}
+
+/* There is always an order: in the least memory, for any number of microbatches, and if the search stops at once. */
+static void the_least_memory_is_enough(void **state)
+{
+    (void)state;
+    for (int stops = 0; stops < 2; stops++)
+        for (uint32_t ranks = 1; ranks <= 4; ranks++)
+            for (uint32_t microbatches = 1; microbatches <= 16; microbatches += 5) {
+                Arena arena = {0};
+                const Costs costs = costs_with(1, 1.2, 0.8, 0.1, 2.4);
+                stop = stops;
+                const Found found = search_v(ranks, microbatches, &costs, 2, 1, &arena);
+                proven(&found, &costs, 2, &arena);
+                stop = 0;
+                arena_free(&arena);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(known_makespans),
+                                       cmocka_unit_test(never_longer_than_a_published_order),
+                                       cmocka_unit_test(always_the_same_and_more_effort_never_finds_less),
+                                       cmocka_unit_test(any_placement), cmocka_unit_test(the_least_memory_is_enough)};
+    return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
+}
