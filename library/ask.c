@@ -54,10 +54,8 @@ dps_status dps_get_pipe_info(const dps_program *handle, uint32_t pipe, dps_pipe_
 /* -1: the stage has one copy. */
 static int32_t group_of(const Program *program, uint32_t stage)
 {
-    for (uint32_t g = 0; g < program->group_count; g++)
-        if (program->groups[g].stage == stage)
-            return (int32_t)g;
-    return -1;
+    const Group *group = program_group(program, stage);
+    return group ? (int32_t)(group - program->groups) : -1;
 }
 
 dps_status dps_get_chunk_info(const dps_program *handle, uint32_t rank, uint32_t chunk, dps_chunk_info *info)
@@ -113,7 +111,6 @@ static void take_operand(dps_instruction *found, const Instruction *half, const 
     case OPERAND_MICROBATCH: found->microbatch = (int32_t)half->microbatch; break;
     case OPERAND_COUNT: found->count = (int32_t)half->microbatch; break;
     case OPERAND_PEER: found->peer = half->peer; break;
-    case OPERAND_GROUP: found->group = half->peer; break;
     default:
         *slot_member(found, half->opcode, operand) =
             half->slot[operand->slot] == SLOT_NONE ? -1 : half->slot[operand->slot];
@@ -155,6 +152,8 @@ dps_status dps_get_instruction(const dps_program *handle, uint32_t rank, uint32_
     if (found.chunk >= 0) {
         found.stage = own->chunks[found.chunk].stage;
         found.pipe = own->chunks[found.chunk].pipe;
+        if (found.opcode == DPS_REDUCE || found.opcode == DPS_WAIT_REDUCE)
+            found.group = group_of(program, (uint32_t)found.stage);
     }
     return STRUCT_OUT(instruction, &found) ? DPS_OK : DPS_BAD_USAGE;
 }

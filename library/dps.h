@@ -251,11 +251,12 @@ typedef enum dps_opcode {
     DPS_SEND_BACKWARD = 8,   /* the same of a gradient */
     DPS_RECEIVE_BACKWARD = 9,
     DPS_WAIT = 10,   /* until the message of slot `message` is sent, which frees the slot, or received */
-    DPS_REDUCE = 11, /* sums the chunk's weight gradient over the members of its group, all of which come here */
-    DPS_NORM = 12,   /* the norm of all gradients, each stage once: all ranks come here */
-    DPS_UPDATE = 13, /* one step of the optimizer on the chunk; its gradient is zero afterwards */
-    DPS_RENEW = 14,  /* asynchronous: one optimizer step from `weights` into `next_weights`, of `count` microbatches */
-    DPS_END = 15,    /* of the step; the last instruction */
+    DPS_REDUCE = 11, /* starts to sum the chunk's weight gradient over the members of its group; without one: nothing */
+    DPS_WAIT_REDUCE = 12, /* until that sum is there. Between the two no pass adds to the gradient */
+    DPS_NORM = 13,        /* the norm of all gradients, each stage once: all ranks come here */
+    DPS_UPDATE = 14,      /* one step of the optimizer on the chunk; its gradient is zero afterwards */
+    DPS_RENEW = 15, /* asynchronous: one optimizer step from `weights` into `next_weights`, of `count` microbatches */
+    DPS_END = 16,   /* of the step; the last instruction */
 } dps_opcode;
 
 /* One instruction, or one half of an F&B. What it does not have is -1; so is x at the first stage, y at the last one,
@@ -269,7 +270,7 @@ typedef struct dps_instruction {
     int32_t chunk, stage, pipe;
     int32_t microbatch; /* of the pipe */
     int32_t peer;       /* rank at the other end of a message */
-    int32_t group;      /* DPS_REDUCE */
+    int32_t group;      /* DPS_REDUCE, DPS_WAIT_REDUCE: that of the stage; -1: it has one copy */
     int32_t count;      /* DPS_RENEW */
     int32_t message;
     int32_t x, y, dx, dy;

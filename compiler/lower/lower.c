@@ -1,5 +1,6 @@
 #include "compiler/lower/lower.h"
 
+#include "compiler/lower/sums.h"
 #include "runtime/program/slots.h"
 
 #include <string.h>
@@ -37,47 +38,68 @@ static void lower_groups(const Schedule *schedule, Arena *arena, Program *progra
                 (Group){(uint16_t)s, (uint16_t)schedule->copies[s].count, schedule->copies[s].homes};
 }
 
-/* The instruction that sums the gradients of the copies of the chunk's stage. */
-static Instruction lower_reduce(const Program *program, const RankProgram *rank, uint32_t chunk, uint32_t line)
+static Instruction *put_of_chunk(Instruction *next, Opcode opcode, uint32_t chunk, uint32_t line)
 {
-    Instruction reduce = instruction_blank(OP_REDUCE, line);
-    reduce.chunk = (uint8_t)chunk;
-    while (program->groups[reduce.peer].stage != rank->chunks[chunk].stage)
-        reduce.peer++;
-    return reduce;
+    *next = instruction_blank(opcode, line);
+    next->chunk = (uint8_t)chunk;
+    return next + 1;
 }
 
-/* The one update at the end of a synchronous step. */
-static Instruction *lower_updates(const Schedule *schedule, const Program *program, const RankProgram *rank,
-                                  const Source *source, uint32_t line, Instruction *next)
+/* The sums of a rank, while its order is lowered. */
+typedef struct RankSums {
+    const Schedule *schedule;
+    const Source *source;
+    uint32_t rank, count, next;
+    const SumPost *posts; /* [count] */
+} RankSums;
+
+static Instruction *lower_sums(const RankSums *sums, Opcode opcode, uint32_t begin, uint32_t end, Instruction *next)
 {
-    for (uint32_t g = 0; g < program->group_count; g++)
-        for (uint32_t c = 0; c < rank->chunk_count; c++)
-            if (rank->chunks[c].stage == program->groups[g].stage)
-                *next++ = lower_reduce(program, rank, c,
-                                       source_line(source, schedule->pipes[rank->chunks[c].pipe].span.begin));
-    *next++ = instruction_blank(OP_NORM, line);
-    for (uint32_t c = 0; c < rank->chunk_count; c++) {
-        *next = instruction_blank(OP_UPDATE, line);
-        next++->chunk = (uint8_t)c;
+    for (uint32_t i = begin; i < end; i++) {
+        const uint32_t chunk = sums->posts[i].chunk;
+        const PlacedPipe *pipe = &sums->schedule->pipes[sums->schedule->chunks[sums->rank][chunk].pipe];
+        next = put_of_chunk(next, opcode, chunk, source_line(sums->source, pipe->span.begin));
     }
     return next;
 }
 
+/* Those that are posted before the action at `position`. */
+static Instruction *lower_posts(RankSums *sums, uint32_t position, Instruction *next)
+{
+    const uint32_t begin = sums->next;
+    while (sums->next < sums->count && sums->posts[sums->next].position <= position)
+        sums->next++;
+    return lower_sums(sums, OP_REDUCE, begin, sums->next, next);
+}
+
+/* The one update at the end of a synchronous step. */
+static Instruction *lower_updates(const RankSums *sums, uint32_t line, Instruction *next)
+{
+    next = lower_sums(sums, OP_WAIT_REDUCE, 0, sums->count, next);
+    *next++ = instruction_blank(OP_NORM, line);
+    for (uint32_t c = 0; c < sums->count; c++)
+        next = put_of_chunk(next, OP_UPDATE, c, line);
+    return next;
+}
+
 /* Writes the instructions of a rank, without slots and WAITs; the second halves of F&Bs go from `end` downwards. */
-static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *source, const Program *program,
+static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *source, const SumPost *posts,
                             Instruction *instructions, Instruction *end)
 {
-    const RankProgram *rank = &program->ranks[r];
     const Order *order = &schedule->orders[r];
+    RankSums sums = {.schedule = schedule, .source = source, .rank = r, .posts = posts};
     Instruction *next = instructions;
     uint32_t line = 1, line_of = 0;
+    sums.count = schedule->asynchronous ? 0 : schedule->chunk_counts[r];
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];
+        next = lower_posts(&sums, i, next);
         if (action->span.begin != line_of || i == 0)
             line = source_line(source, line_of = action->span.begin);
-        if (action->kind == ACTION_U && schedule->copies[action->stage].count > 1)
-            *next++ = lower_reduce(program, rank, action->chunk, line);
+        if (action->kind == ACTION_U) {
+            next = put_of_chunk(next, OP_REDUCE, action->chunk, line);
+            next = put_of_chunk(next, OP_WAIT_REDUCE, action->chunk, line);
+        }
         *next = lower_action(schedule, action, line);
         if (action->overlap) {
             const Action *second = &order->actions[++i];
@@ -88,13 +110,14 @@ static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *
         }
         next++;
     }
+    next = lower_posts(&sums, order->count, next);
     if (!schedule->asynchronous)
-        next = lower_updates(schedule, program, rank, source, line, next);
+        next = lower_updates(&sums, line, next);
     *next++ = instruction_blank(OP_END, line);
     return (uint32_t)(next - instructions);
 }
 
-static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *source, Arena *arena,
+static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *source, const SumPost *posts, Arena *arena,
                        Diagnostics *diagnostics, const Program *program)
 {
     RankProgram *rank = &program->ranks[r];
@@ -104,10 +127,11 @@ static bool lower_rank(const Schedule *schedule, uint32_t r, const Source *sourc
     rank->chunks = arena_array(arena, rank->chunk_count, sizeof *rank->chunks);
     for (uint32_t c = 0; c < rank->chunk_count; c++)
         rank->chunks[c] = (Chunk){schedule->chunks[r][c].pipe, schedule->chunks[r][c].stage};
-    const size_t most = 2 * ((size_t)order->count + rank->chunk_count + 1);
+    const size_t of_action = schedule->asynchronous ? 3 : 1; /* a U is a sum, a wait and the U */
+    const size_t most = of_action * order->count + 3 * (size_t)rank->chunk_count + 2;
     Instruction *instructions = arena_array(scratch, most, sizeof *instructions);
     const bool good = slots_assign(program, rank, instructions,
-                                   lower_order(schedule, r, source, program, instructions, instructions + most), arena);
+                                   lower_order(schedule, r, source, posts, instructions, instructions + most), arena);
     arena_free(scratch);
     if (!good)
         longjmp(*arena->exhausted, 1);
@@ -141,8 +165,9 @@ Program *lower(const Schedule *schedule, const Source *source, Arena *arena, Dia
     lower_groups(schedule, arena, program);
     program->rank_count = schedule->ranks;
     program->ranks = arena_array(arena, schedule->ranks, sizeof *program->ranks);
+    SumPost **posts = schedule->asynchronous ? NULL : sums_place(schedule, arena);
     for (uint32_t r = 0; r < schedule->ranks; r++)
-        if (!lower_rank(schedule, r, source, arena, diagnostics, program))
+        if (!lower_rank(schedule, r, source, posts ? posts[r] : NULL, arena, diagnostics, program))
             return NULL;
     return program;
 }

@@ -76,20 +76,19 @@ bool prove_order(const Schedule *schedule, const PassTable *table, Arena *arena,
 
 /* --- the program --- */
 
-/* The action of an instruction at which a rank can wait. Messages and REDUCEs of a program come in the same order as
-   the messages and the updates of several copies in the rank's order. Returns the order's count if there is none. */
+/* The action of an instruction at which a rank can wait: a message, or the REDUCE of a U. Messages and U come in the
+   program in the same order as in the rank's order. Returns the order's count if there is none. */
 static uint32_t action_of(const Schedule *schedule, const Program *program, uint32_t rank, uint32_t at)
 {
     const Order *order = &schedule->orders[rank];
     uint32_t halts = 0, position = 0;
     for (uint32_t i = 0; i < at && i < program->ranks[rank].instruction_count; i++) {
         const uint8_t opcode = program->ranks[rank].instructions[i].opcode;
-        halts += opcode_is_post(opcode) || opcode == OP_REDUCE;
+        halts += opcode_is_post(opcode) || opcode == OP_RENEW;
     }
     for (; position < order->count; position++) {
         const Action *action = &order->actions[position];
-        const bool together = action->kind == ACTION_U && schedule->copies[action->stage].count > 1;
-        if ((together || action_is_message(action)) && halts-- == 0)
+        if (action->kind >= ACTION_U && halts-- == 0)
             break;
     }
     return position;

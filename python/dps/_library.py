@@ -8,7 +8,8 @@ from ctypes import POINTER, Structure, c_char_p, c_double, c_int, c_int32, c_int
 OK, BAD_INPUT, BAD_USAGE, FAILED, NO_MEMORY = range(5)
 SLOT_CLASSES = ("message", "context", "stash", "gradient", "weights")
 OPCODES = ("FORWARD", "FORWARD_ONLY", "BACKWARD", "BACKWARD_INPUT", "BACKWARD_WEIGHT", "OVERLAP", "SEND_FORWARD",
-           "RECEIVE_FORWARD", "SEND_BACKWARD", "RECEIVE_BACKWARD", "WAIT", "REDUCE", "NORM", "UPDATE", "RENEW", "END")
+           "RECEIVE_FORWARD", "SEND_BACKWARD", "RECEIVE_BACKWARD", "WAIT", "REDUCE", "WAIT_REDUCE", "NORM", "UPDATE",
+           "RENEW", "END")
 FORMATS = ("csv", "comms", "asm", "stats", "svg", "html", "text", "trace", "explain", "overlap")
 
 

@@ -201,9 +201,15 @@ EXECUTE(REDUCE)
     const HeldChunk *chunk = &executor->chunks[instruction->chunk];
     if (!chunk->plan.weight_gradient || !chunk->sums)
         return STATUS_OK;
-    TRY(chunk->sums->run->sum_post(chunk->sums, config->stages->weight_gradient(config->host, instruction->chunk),
-                                   chunk->plan.weight_gradient, chunk->plan.element, error));
-    return chunk->sums->run->sum_wait(chunk->sums, error);
+    return chunk->sums->run->sum_post(chunk->sums, config->stages->weight_gradient(config->host, instruction->chunk),
+                                      chunk->plan.weight_gradient, chunk->plan.element, error);
+}
+
+EXECUTE(WAIT_REDUCE)
+{
+    const HeldChunk *chunk = &executor->chunks[instruction->chunk];
+    const bool posted = chunk->plan.weight_gradient && chunk->sums;
+    return posted ? chunk->sums->run->sum_wait(chunk->sums, error) : STATUS_OK;
 }
 
 EXECUTE(NORM)

@@ -58,11 +58,19 @@ bool deadlock_cycle(WaitList *const *lists, uint32_t ranks, Arena *arena, Deadlo
 
 /* --- of a program --- */
 
+/* The group of a REDUCE; GROUP_NONE for all else. */
+static uint32_t group_of(const RankState *state, const Instruction *instruction)
+{
+    const bool sums = instruction->opcode == OP_REDUCE && instruction->chunk < state->program->chunk_count;
+    return sums ? state->chunks[instruction->chunk].group : GROUP_NONE;
+}
+
 /* Lists the ranks that have not arrived at the REDUCE or NORM where `rank` waits. */
 static bool list_absent(Verifier *verifier, const Instruction *instruction, uint32_t rank, WaitList *list)
 {
     const RankState *state = &verifier->ranks[rank];
-    const Group *group = instruction->opcode == OP_REDUCE ? &verifier->program->groups[instruction->peer] : NULL;
+    const uint32_t number = group_of(state, instruction);
+    const Group *group = number == GROUP_NONE ? NULL : &verifier->program->groups[number];
     const uint32_t members = group ? group->member_count : verifier->program->rank_count;
     list->waits = arena_array(&verifier->arena, members, sizeof *list->waits);
     for (uint32_t m = 0; list->waits && m < members; m++) {
@@ -95,7 +103,8 @@ static WaitList **list_waits(Verifier *verifier)
             lists[r] = &messages[r];
             continue;
         }
-        lists[r] = &collectives[instruction->opcode == OP_REDUCE ? instruction->peer : program->group_count];
+        const uint32_t group = group_of(state, instruction);
+        lists[r] = &collectives[group == GROUP_NONE ? program->group_count : group];
         if (!lists[r]->waits && !list_absent(verifier, instruction, r, lists[r]))
             return NULL;
     }
@@ -110,7 +119,7 @@ static uint32_t find_awaited(const Verifier *verifier, const Wait *wait)
     const Operand *message = verifier_message(mine);
     for (uint32_t i = other->next; i < other->program->instruction_count; i++) {
         const Instruction *theirs = &other->program->instructions[i];
-        if (!message && theirs->opcode == mine->opcode && theirs->peer == mine->peer)
+        if (!message && theirs->opcode == mine->opcode && group_of(other, theirs) == group_of(state, mine))
             return i;
         if (!message || !opcode_is_post(theirs->opcode) || theirs->chunk >= other->program->chunk_count)
             continue;

@@ -78,7 +78,6 @@ static inline void get_instruction(ByteReader *reader, Instruction *instruction,
         case OPERAND_MICROBATCH: instruction->microbatch = get_up_to(reader, PROGRAM_MICROBATCHES_MAX - 1); break;
         case OPERAND_COUNT: instruction->microbatch = get_up_to(reader, PROGRAM_MICROBATCHES_MAX); break;
         case OPERAND_PEER: instruction->peer = (uint16_t)get_up_to(reader, PROGRAM_RANKS_MAX - 1); break;
-        case OPERAND_GROUP: instruction->peer = (uint16_t)get_up_to(reader, PROGRAM_STAGES_MAX - 1); break;
         default: instruction->slot[operand->slot] = (uint16_t)(get_up_to(reader, PROGRAM_SLOTS_MAX) - 1); break;
         }
     }

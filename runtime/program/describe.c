@@ -34,7 +34,6 @@ static void describe_opcode(int opcode, FILE *stream)
         static const char *const numbers[] = {[OPERAND_CHUNK] = "<chunk>",
                                               [OPERAND_MICROBATCH] = " m<microbatch>",
                                               [OPERAND_PEER] = " r<rank>",
-                                              [OPERAND_GROUP] = " group<group>",
                                               [OPERAND_COUNT] = " n<microbatches>"};
         if (operand_is_slot(operand))
             fprintf(stream, " %s<slot>", operand_letters(operand));

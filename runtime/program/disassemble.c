@@ -11,7 +11,7 @@
      F1 m3 x2 y- c0 t4 & B0 m1 x1 dx3 c1 t2 dy5 g0
 
    the opcode's text and, where the rank holds several chunks, the chunk; then the other operands in the order of the
-   table: m microbatch, r the other rank, group the group, n a count; slots by their letters and number, - for none:
+   table: m microbatch, r the other rank, n a count; slots by their letters and number, - for none:
 
      x INPUT   y OUTPUT   dx DINPUT   dy DOUTPUT   c CONTEXT   t STASH   g GRADIENT   w WEIGHTS
 
@@ -32,7 +32,6 @@ static int put_operand(const RankProgram *rank, const Instruction *instruction, 
     case OPERAND_MICROBATCH: return snprintf(text, size, " m%u", instruction->microbatch);
     case OPERAND_COUNT: return snprintf(text, size, " n%u", instruction->microbatch);
     case OPERAND_PEER: return snprintf(text, size, " r%u", instruction->peer);
-    case OPERAND_GROUP: return snprintf(text, size, " group%u", instruction->peer);
     default: break;
     }
     const uint16_t slot = instruction->slot[operand->slot];

@@ -31,8 +31,7 @@ static void put_instruction(ByteWriter *writer, const Instruction *instruction)
         case OPERAND_CHUNK: bytes_put_varint(writer, instruction->chunk); break;
         case OPERAND_COUNT:
         case OPERAND_MICROBATCH: bytes_put_varint(writer, instruction->microbatch); break;
-        case OPERAND_PEER:
-        case OPERAND_GROUP: bytes_put_varint(writer, instruction->peer); break;
+        case OPERAND_PEER: bytes_put_varint(writer, instruction->peer); break;
         default: bytes_put_varint(writer, (instruction->slot[operand->slot] + 1u) & 0xffff); break;
         }
     }

@@ -6,7 +6,6 @@
 #define CHUNK {OPERAND_CHUNK, 0, 0, 0},
 #define MICROBATCH {OPERAND_MICROBATCH, 0, 0, 0},
 #define PEER {OPERAND_PEER, 0, 0, 0},
-#define GROUP {OPERAND_GROUP, 0, 0, 0},
 #define COUNT {OPERAND_COUNT, 0, 0, 0},
 #define READ(name, class, content) {OPERAND_READ, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},
 #define FILL(name, class, content) {OPERAND_FILL, SLOT_INDEX(name), SLOT_##class, CONTENT_##content},
@@ -45,6 +44,14 @@ const char *operand_letters(const Operand *operand)
     static const char *const class_letters[SLOT_CLASSES] = {
         [SLOT_MESSAGE] = "s", [SLOT_CONTEXT] = "c", [SLOT_STASH] = "t", [SLOT_GRADIENT] = "g", [SLOT_WEIGHTS] = "w"};
     return operand->content == CONTENT_NONE ? class_letters[operand->class] : content_table[operand->content].letters;
+}
+
+const Group *program_group(const Program *program, uint32_t stage)
+{
+    for (uint32_t g = 0; g < program->group_count; g++)
+        if (program->groups[g].stage == stage)
+            return &program->groups[g];
+    return NULL;
 }
 
 Instruction instruction_blank(Opcode opcode, uint32_t line)

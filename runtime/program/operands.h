@@ -10,7 +10,6 @@ typedef enum OperandKind {
     OPERAND_CHUNK,
     OPERAND_MICROBATCH,
     OPERAND_PEER,
-    OPERAND_GROUP,
     OPERAND_COUNT,
     /* the rest are slots */
     OPERAND_READ,
@@ -86,6 +85,6 @@ static inline bool opcode_is_forward_only(uint8_t opcode)
 
 /* --- the file's frame --- */
 #define PROGRAM_MAGIC "DPSPROG\n"
-enum { PROGRAM_MAGIC_SIZE = 8, PROGRAM_VERSION = 4 };
+enum { PROGRAM_MAGIC_SIZE = 8, PROGRAM_VERSION = 5 };
 
 #endif

@@ -65,7 +65,7 @@ enum {
 typedef struct Instruction {
     uint8_t opcode;
     uint8_t chunk;
-    uint16_t peer;       /* or group */
+    uint16_t peer;
     uint32_t microbatch; /* or count */
     union {
         struct {
@@ -141,7 +141,7 @@ typedef struct RankProgram {
 
 /* For a reference (program_reference): the copies that a stage has in the program. Each copy keeps its own gradient,
    to which its microbatches add in its own order; NORM and U use their sum, in the order of the stage's group, as
-   after a REDUCE. */
+   after a WAIT_REDUCE. */
 typedef struct StageCopies {
     uint32_t count; /* 0: only one */
     uint16_t *of;   /* [Program.microbatches]: the copy that a microbatch uses, as an index in the group */
@@ -151,8 +151,7 @@ typedef struct Program {
     char *schedule; /* its name */
     char *source;   /* file name, without folders */
     bool forward_only;
-    bool asynchronous; /* weights are updated within the step, by U: there is no NORM and no UPDATE, and a REDUCE
-                          comes right before each U of a stage with several copies */
+    bool asynchronous; /* weights are updated within the step, by U: there is no NORM and no UPDATE */
     uint32_t stages;
     uint32_t microbatches; /* of all pipes */
     uint32_t pipe_count;
@@ -180,20 +179,24 @@ Status program_decode(const uint8_t *bytes, size_t size, Arena *arena, Program *
      - every pass reads exactly the contents that it needs; no slot is overwritten while it is live, and every slot is
        free again at END; messages pair up in the order of their channel;
      - no rank waits forever;
-     - gradients are complete before REDUCE, reduced before NORM, and used by one update after it;
+     - gradients are complete before REDUCE, summed before NORM, and used by one update after it; no pass adds to a
+       gradient between REDUCE and its use;
      - peak_activations and slot counts are those of the run.
    For an asynchronous program also: every F reads the version of the weights that its microbatch uses, and its backward
    the same one; no version is overwritten while a microbatch between the two needs it; every gradient is used by one U,
    which all copies of the stage make from the same sum, one version after the other; and the newest version is in its
    slot at END. "No rank waits forever" is proven for ranks that stop at each SEND and RECEIVE until the other end
-   arrives, which is more than the runtime needs (it stops at WAIT). So a program also runs where messages are handled
-   strictly in the order of the stream. STATUS_BAD_INPUT names rank, instruction (as the disassembler writes it) and
-   source line; program_verify_deadlock (deadlock.h) also returns a deadlock as data. STATUS_RUN_FAILED: out of memory.
+   arrives, and at each REDUCE until all copies have posted, which is more than the runtime needs (it stops at WAIT and
+   WAIT_REDUCE). So a program also runs where messages and sums are handled strictly in the order of the stream.
+   STATUS_BAD_INPUT names rank, instruction (as the disassembler writes it) and source line; program_verify_deadlock
+   (deadlock.h) also returns a deadlock as data. STATUS_RUN_FAILED: out of memory.
    Linear in the number of instructions. */
 Status program_verify(const Program *program, Error *error);
 
 /* An instruction without operands. */
 Instruction instruction_blank(Opcode opcode, uint32_t line);
+/* The group of a stage; NULL: it has one copy. */
+const Group *program_group(const Program *program, uint32_t stage);
 
 /* --- disassemble.c: the one text of an instruction, in listings, traces, messages and golden tests --- */
 

@@ -159,6 +159,19 @@ static bool add_pass(Line *line, Opcode opcode, uint32_t stage, uint32_t microba
     return true;
 }
 
+static void add_of_stage(Line *line, Opcode opcode, uint32_t stage, uint32_t source_line)
+{
+    Instruction instruction = instruction_blank(opcode, source_line);
+    instruction.chunk = (uint8_t)stage;
+    append(line, instruction);
+}
+
+static void add_sum(Line *line, uint32_t stage, uint32_t source_line)
+{
+    add_of_stage(line, OP_REDUCE, stage, source_line);
+    add_of_stage(line, OP_WAIT_REDUCE, stage, source_line);
+}
+
 /* --- synchronous: microbatch after microbatch --- */
 
 static void add_own(Line *line, Opcode opcode, uint32_t stage, uint32_t microbatch)
@@ -192,12 +205,11 @@ static void synchronous(Line *line)
         for (uint32_t s = stages; s-- > 0;)
             add_backward(line, s, m);
     }
+    for (uint32_t s = 0; s < stages; s++)
+        add_sum(line, s, line->lines[OP_REDUCE]);
     append(line, instruction_blank(OP_NORM, line->lines[OP_NORM]));
-    for (uint32_t s = 0; s < stages; s++) {
-        Instruction update = instruction_blank(OP_UPDATE, line->lines[OP_UPDATE]);
-        update.chunk = (uint8_t)s;
-        append(line, update);
-    }
+    for (uint32_t s = 0; s < stages; s++)
+        add_of_stage(line, OP_UPDATE, s, line->lines[OP_UPDATE]);
 }
 
 /* --- asynchronous: the instructions of the ranks in turn, as far as each can run --- */
@@ -219,6 +231,7 @@ static bool add(Line *line, uint32_t rank, const Instruction *instruction)
             return false;
         if (weights->newest == copy->newest++) { /* the first copy that arrives makes the version */
             weights->newest++;
+            add_sum(line, chunk->stage, instruction->line);
             Instruction renewal = instruction_blank(OP_RENEW, instruction->line);
             renewal.chunk = (uint8_t)chunk->stage;
             renewal.microbatch = instruction->microbatch;

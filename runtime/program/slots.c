@@ -292,10 +292,10 @@ static void assign(Allocator *allocator, Instruction instruction)
         release(allocator, half);
 }
 
-/* The first of the instructions that sum gradients and update weights in a synchronous step, or END. */
+/* The first of the instructions that wait for sums of gradients and update weights in a synchronous step, or END. */
 static uint32_t closing(const Instruction *instructions, uint32_t count)
 {
-    while (count && !opcode_is_ordered(instructions[count - 1].opcode))
+    while (count && !opcode_is_ordered(instructions[count - 1].opcode) && instructions[count - 1].opcode != OP_REDUCE)
         count--;
     return count;
 }
@@ -303,10 +303,13 @@ static uint32_t closing(const Instruction *instructions, uint32_t count)
 static void assign_all(Allocator *allocator, const Instruction *instructions, uint32_t count)
 {
     const uint32_t end = closing(instructions, count);
-    for (uint32_t i = 0; i < end; i++)
+    uint32_t line = 0; /* of the last pass, message or U */
+    for (uint32_t i = 0; i < end; i++) {
         assign(allocator, instructions[i]);
+        line = opcode_is_ordered(instructions[i].opcode) ? instructions[i].line : line;
+    }
     while (allocator->first_sent < allocator->sent_count)
-        put_wait(allocator, allocator->sent[allocator->first_sent++].slot, instructions[end - 1].line);
+        put_wait(allocator, allocator->sent[allocator->first_sent++].slot, line);
     for (uint32_t i = end; i < count; i++)
         put(allocator, &instructions[i]);
 }

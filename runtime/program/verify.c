@@ -6,9 +6,9 @@
 #include <string.h>
 
 /* Runs all ranks on labels. A rank runs until it blocks: at a SEND or RECEIVE until the other end arrives, at a REDUCE
-   or NORM until all arrive. Who arrives last does the work for all and makes the others runnable, so that every
-   instruction is looked at once. What happens does not depend on the order in which ranks run, as each message has one
-   place at both ends. */
+   (of all copies of a stage) or NORM until all arrive. So sums and messages have one order that no buffer is needed
+   for. Who arrives last does the work for all and makes the others runnable, so that every instruction is looked at
+   once. What happens does not depend on the order in which ranks run, as each message has one place at both ends. */
 
 enum { TEXT_SIZE = 160 };
 
@@ -189,7 +189,21 @@ static Status check_pass(const Verifier *verifier, uint32_t rank, const Instruct
     if (missing)
         return refuse(verifier, rank, "stage %u microbatch %u has not had its %s", chunk->stage,
                       instruction->microbatch, missing & PASS_F ? "F" : "I");
+    if (chunk->posted && pass_table[instruction->opcode].does & PASS_W)
+        return refuse(verifier, rank, "adds to the gradient of chunk %u, whose sum has been posted and not yet used",
+                      instruction->chunk);
     return STATUS_OK;
+}
+
+static Status check_reduced(const Verifier *verifier, uint32_t rank, uint32_t chunk)
+{
+    const ChunkState *state = &verifier->ranks[rank].chunks[chunk];
+    if (state->reduced)
+        return STATUS_OK;
+    return refuse(verifier, rank,
+                  state->posted ? "nothing has waited for the sum of the gradients of chunk %u"
+                                : "the gradients of chunk %u have not been summed",
+                  chunk);
 }
 
 /* All operands, against the state before the instruction: hence no slot that it takes or reads is one that it fills. */
@@ -220,14 +234,8 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
                 return refuse(verifier, rank, "rank %u is not another rank of %u", instruction->peer,
                               program->rank_count);
             break;
-        case OPERAND_GROUP:
-            if (chunk->group == GROUP_NONE || instruction->peer != chunk->group)
-                return refuse(verifier, rank, "stage %u is not in group %u", chunk->stage, instruction->peer);
-            break;
         case OPERAND_COUNT:
-            if (chunk->group != GROUP_NONE && !chunk->reduced)
-                return refuse(verifier, rank, "chunk %u has not been reduced over group %u", instruction->chunk,
-                              chunk->group);
+            TRY(check_reduced(verifier, rank, instruction->chunk));
             if (instruction->microbatch != chunk->gathered || !chunk->gathered)
                 return refuse(verifier, rank, "takes the gradients of %s; what is there is of %u",
                               counted(instruction->microbatch, "microbatch").text, chunk->gathered);
@@ -354,8 +362,7 @@ static Status check_gradients(const Verifier *verifier, uint32_t rank)
     const RankState *state = &verifier->ranks[rank];
     for (uint32_t c = 0; c < state->program->chunk_count; c++) {
         TRY(check_complete(verifier, rank, &state->chunks[c]));
-        if (state->chunks[c].group != GROUP_NONE && !state->chunks[c].reduced)
-            return refuse(verifier, rank, "chunk %u has not been reduced over group %u", c, state->chunks[c].group);
+        TRY(check_reduced(verifier, rank, c));
     }
     return STATUS_OK;
 }
@@ -370,16 +377,18 @@ static Status arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instruct
 {
     RankState *state = &verifier->ranks[rank];
     ChunkState *chunk = &state->chunks[instruction->chunk];
-    if (chunk->reduced)
-        return refuse(verifier, rank, "the chunk has been reduced before");
-    const Instruction *next = instruction + 1;
+    if (chunk->posted)
+        return refuse(verifier, rank, "the sum of the gradients of chunk %u has been posted before",
+                      instruction->chunk);
     if (!verifier->program->asynchronous)
         TRY(check_complete(verifier, rank, chunk));
-    else if (next->opcode != OP_RENEW || next->chunk != instruction->chunk)
-        return refuse(verifier, rank, "the U of chunk %u must follow", instruction->chunk);
-    chunk->reduced = true;
+    chunk->posted = true;
     chunk->reductions++;
     state->blocked = true;
+    if (chunk->group == GROUP_NONE) {
+        resume(verifier, rank);
+        return STATUS_OK;
+    }
     const Group *group = &verifier->program->groups[chunk->group];
     if (++verifier->reduce_arrivals[chunk->group] < group->member_count)
         return STATUS_OK;
@@ -391,6 +400,15 @@ static Status arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instruct
         member_chunk(verifier, &group->members[m])->gathered = gathered;
         resume(verifier, group->members[m].rank);
     }
+    return STATUS_OK;
+}
+
+static Status wait_for_sum(const Verifier *verifier, uint32_t rank, const Instruction *instruction)
+{
+    ChunkState *chunk = &verifier->ranks[rank].chunks[instruction->chunk];
+    if (!chunk->posted || chunk->reduced)
+        return refuse(verifier, rank, "no sum of the gradients of chunk %u is under way", instruction->chunk);
+    chunk->reduced = true;
     return STATUS_OK;
 }
 
@@ -424,7 +442,7 @@ static void renew(RankState *state, const Instruction *instruction)
     weights->chunk = instruction->chunk;
     weights->version = ++chunk->newest;
     chunk->gathered = 0;
-    chunk->reduced = false;
+    chunk->posted = chunk->reduced = false;
 }
 
 /* Each gradient is in a version, and the next step finds the newest one. */
@@ -434,7 +452,7 @@ static Status check_renewed(const Verifier *verifier, uint32_t rank)
     for (uint32_t c = 0; c < state->program->chunk_count; c++) {
         const ChunkState *chunk = &state->chunks[c];
         TRY(check_complete(verifier, rank, chunk));
-        if (chunk->gathered)
+        if (chunk->gathered || chunk->posted)
             return refuse(verifier, rank, "no U takes the gradients of the last %s of stage %u",
                           counted(chunk->gathered, "microbatch").text, chunk->stage);
         if (state->weights[c].version != chunk->newest)
@@ -607,6 +625,7 @@ static Status run_rank(Verifier *verifier, uint32_t rank)
         case OP_SEND_BACKWARD:
         case OP_RECEIVE_BACKWARD: return arrive_at_message(verifier, rank, instruction);
         case OP_REDUCE: return arrive_at_reduce(verifier, rank, instruction);
+        case OP_WAIT_REDUCE: TRY(wait_for_sum(verifier, rank, instruction)); break;
         case OP_NORM: return arrive_at_norm(verifier, rank);
         case OP_END: return arrive_at_end(verifier, rank);
         case OP_OVERLAP: TRY(run_second(verifier, rank, instruction)); break;

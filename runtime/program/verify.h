@@ -38,7 +38,8 @@ typedef struct ChunkState {
     uint32_t completed;    /* number of microbatches whose B or W has run (forward-only: whose F) */
     uint16_t pipe, stage;
     uint16_t group;
-    bool reduced, updated;
+    bool posted, reduced; /* REDUCE and WAIT_REDUCE have run since the last U */
+    bool updated;
     uint32_t reductions; /* number of REDUCEs that it has reached */
     /* of an asynchronous program */
     uint32_t newest;        /* version of its weights: the number of U so far */

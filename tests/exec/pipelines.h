@@ -105,7 +105,7 @@ static inline Program *pipeline_program(Arena *arena, uint32_t ranks, uint32_t p
         rank->slots[SLOT_CONTEXT] = rank->slots[SLOT_STASH] = rank->peak_activations = pipes * microbatches;
         rank->slots[SLOT_GRADIENT] = 1;
         rank->slots[SLOT_WEIGHTS] = pipes;
-        rank->instructions = arena_array(arena, pipes * microbatches * 10 + 2 * pipes + 2, sizeof *rank->instructions);
+        rank->instructions = arena_array(arena, pipes * microbatches * 10 + 3 * pipes + 2, sizeof *rank->instructions);
         Instruction *next = rank->instructions;
         for (uint32_t forward = 2; forward-- > 0;)
             for (uint32_t p = 0; p < pipes; p++) {
@@ -115,10 +115,12 @@ static inline Program *pipeline_program(Arena *arena, uint32_t ranks, uint32_t p
                     next = pipeline_pass(next, forward, p, m, microbatches, stage, ranks, p == 0 ? r - 1 : r + 1,
                                          p == 0 ? r + 1 : r - 1);
             }
-        for (uint32_t s = 0; s < program->group_count; s++)
+        for (uint32_t s = 0; s < ranks; s++)
             for (uint32_t p = 0; p < pipes; p++)
                 if (rank->chunks[p].stage == s)
-                    *next++ = (Instruction){.opcode = OP_REDUCE, .chunk = (uint8_t)p, .peer = (uint16_t)s, .line = 30};
+                    *next++ = (Instruction){.opcode = OP_REDUCE, .chunk = (uint8_t)p, .line = 30};
+        for (uint32_t p = 0; p < pipes; p++)
+            *next++ = (Instruction){.opcode = OP_WAIT_REDUCE, .chunk = (uint8_t)p, .line = 30};
         *next++ = (Instruction){.opcode = OP_NORM, .line = 31};
         for (uint32_t p = 0; p < pipes; p++)
             *next++ = (Instruction){.opcode = OP_UPDATE, .chunk = (uint8_t)p, .line = 32};

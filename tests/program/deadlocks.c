@@ -124,17 +124,31 @@ static void waiting_for_a_rank_that_ends_is_shown(void **state)
     arena_free(&arena);
 }
 
-/* Two groups, met in different orders. */
+/* Puts all REDUCE of the rank at the end of its passes, in the order of their chunks or the other way round. */
+static void gather_sums(Program *program, uint32_t rank, bool backwards)
+{
+    Instruction *first = at(program, rank, OP_REDUCE, 0), *second = at(program, rank, OP_REDUCE, 1);
+    Instruction sums[2] = {*first, *second};
+    const bool swap = (first->chunk > second->chunk) != backwards;
+    for (int i = 0; i < 2; i++)
+        drop(program, rank, find(program, rank, OP_REDUCE, 0));
+    for (int i = 0; i < 2; i++)
+        insert(program, rank, find(program, rank, OP_WAIT_REDUCE, 0), sums[swap ? 1 - i : i]);
+}
+
+/* The sums of two groups, posted in different orders: on a transport that works in order nobody goes on. */
 static void reductions_in_different_orders_are_a_deadlock(void **state)
 {
     (void)state;
     Arena arena = {0};
     Program *program = copy_program(&arena, bidirectional(&arena));
-    Instruction *first = at(program, 1, OP_REDUCE, 0), *second = at(program, 1, OP_REDUCE, 1);
-    const Instruction kept = *first;
-    *first = *second;
-    *second = kept;
-    assert_refused(program, "deadlock: 2 ranks|REDUCE0 group0|REDUCE|group1|waits for rank 1|waits for rank 0");
+    gather_sums(program, 0, false); /* chunk 0 of rank 0 and chunk 1 of rank 1 are copies */
+    gather_sums(program, 1, true);
+    assert_verified(program);
+    gather_sums(program, 1, false);
+    assert_refused(
+        program,
+        "deadlock: 2 ranks|rank 0, instruction|rank 1, instruction|`REDUCE0`|waits for rank 1|waits for rank 0");
     Error error = {""};
     Deadlock deadlock;
     assert_int_equal(program_verify_deadlock(program, &arena, &deadlock, &error), STATUS_BAD_INPUT);

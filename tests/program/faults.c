@@ -269,13 +269,40 @@ static void reduce_early(Program *program)
     drop(program, 0, i);
     insert(program, 0, 0, reduce);
 }
-static void wrong_group(Program *program) { at(program, 0, OP_REDUCE, 0)->peer = 1; }
-static void group_without_copies(Program *program)
+static void reduce_missing_alone(Program *program) { drop(program, 0, find(program, 0, OP_REDUCE, 0)); }
+static void sum_not_waited_for(Program *program) { drop(program, 0, find(program, 0, OP_WAIT_REDUCE, 0)); }
+static void sum_waited_for_early(Program *program)
 {
-    Instruction reduce = *at(program, 0, OP_UPDATE, 0);
-    reduce.opcode = OP_REDUCE;
-    insert(program, 0, find(program, 0, OP_NORM, 0), reduce);
+    const uint32_t i = find(program, 0, OP_WAIT_REDUCE, 0);
+    const Instruction wait = program->ranks[0].instructions[i];
+    drop(program, 0, i);
+    insert(program, 0, find(program, 0, OP_REDUCE, 0), wait);
 }
+static void sum_waited_for_twice(Program *program)
+{
+    insert(program, 0, find(program, 0, OP_WAIT_REDUCE, 0), *at(program, 0, OP_WAIT_REDUCE, 0));
+}
+static void sum_of_no_chunk(Program *program) { at(program, 0, OP_WAIT_REDUCE, 0)->chunk = 9; }
+static void wait_after_norm(Program *program)
+{
+    const uint32_t i = find(program, 0, OP_WAIT_REDUCE, 0);
+    const Instruction wait = program->ranks[0].instructions[i];
+    drop(program, 0, i);
+    insert(program, 0, find(program, 0, OP_NORM, 0) + 1, wait);
+}
+/* The B of the next microbatch comes before the U, in front of the wait (0), or after it (1). */
+static void backward_moves(Program *program, Opcode before)
+{
+    const uint32_t place = find(program, 0, before, 0);
+    uint32_t i = place;
+    while (program->ranks[0].instructions[i].opcode != OP_BACKWARD)
+        i++;
+    const Instruction backward = program->ranks[0].instructions[i];
+    drop(program, 0, i);
+    insert(program, 0, place, backward);
+}
+static void backward_while_summed(Program *program) { backward_moves(program, OP_WAIT_REDUCE); }
+static void backward_once_summed(Program *program) { backward_moves(program, OP_RENEW); }
 static Instruction *renew(Program *program) { return at(program, 0, OP_RENEW, 0); }
 static void newest_is_not_wanted(Program *program)
 {
@@ -299,6 +326,8 @@ static void version_of_nobody(Program *program) { at(program, 0, OP_FORWARD, 1)-
 static void version_overwritten(Program *program) { renew(program)->next = renew(program)->newest; }
 static void version_missing(Program *program)
 {
+    drop(program, 0, find(program, 0, OP_REDUCE, 0));
+    drop(program, 0, find(program, 0, OP_WAIT_REDUCE, 0));
     drop(program, 0, find(program, 0, OP_RENEW, 0));
     renew(program)->microbatch++;
 }
@@ -311,6 +340,13 @@ static void update_missing(Program *program)
 }
 static void wrong_count(Program *program) { renew(program)->microbatch++; }
 static void update_twice(Program *program) { insert(program, 0, find(program, 0, OP_RENEW, 0), *renew(program)); }
+static void update_of_nothing(Program *program)
+{
+    const uint32_t after = find(program, 0, OP_RENEW, 0) + 1;
+    const Instruction again[] = {*renew(program), *at(program, 0, OP_WAIT_REDUCE, 0), *at(program, 0, OP_REDUCE, 0)};
+    for (int i = 0; i < 3; i++)
+        insert(program, 0, after, again[i]);
+}
 static void newest_elsewhere(Program *program)
 {
     uint32_t last = find(program, 0, OP_END, 0);
@@ -505,7 +541,7 @@ static void faults_are_named(void **state)
         {two_ranks, input_twice, "rank 1|`I m0|stage 1 microbatch 0 has had its I"},
         {two_ranks, weight_first, "rank 1|`W m0|stage 1 microbatch 0 has not had its I"},
         {two_ranks, backward_first, "rank 0|`I m0|has not had its F|generated.dps:"},
-        {two_ranks, weight_missing, "rank 0|`NORM`|the W of stage 0 microbatch 2 is missing"},
+        {two_ranks, weight_missing, "rank 0|`REDUCE`|the W of stage 0 microbatch 2 is missing"},
         {two_ranks, output_missing, "rank 0|`F m0 x- y- |slot y is missing"},
         {two_ranks, output_at_last, "rank 1|slot y0 is given, but stage 1 of 2 has none"},
         {two_ranks, send_at_last, "rank 1|`SEND_F|stage 1 of 2 has no stage after it"},
@@ -523,11 +559,19 @@ static void faults_are_named(void **state)
         {two_ranks, two_norms, "a second NORM"},
         {two_ranks, no_update, "rank 0|`END`|chunk 0 has not been updated"},
         {two_ranks, two_updates, "rank 0|`UPDATE`|updated before"},
-        {bidirectional, no_reduce, "has not been reduced over group 0"},
-        {bidirectional, reduce_twice, "reduced before"},
+        {bidirectional, no_reduce, "`WAIT_REDUCE|no sum of the gradients of chunk|is under way"},
+        {bidirectional, reduce_twice, "`REDUCE|has been posted before"},
         {bidirectional, reduce_early, "rank 0, instruction 0 `REDUCE|is missing"},
-        {bidirectional, wrong_group, "is not in group 1"},
-        {two_ranks, group_without_copies, "rank 0|stage 0 is not in group 0"},
+        {two_ranks, reduce_missing_alone, "rank 0|`WAIT_REDUCE`|no sum of the gradients of chunk 0 is under way"},
+        {two_ranks, sum_not_waited_for, "rank 0|`NORM`|nothing has waited for the sum of the gradients of chunk 0"},
+        {two_ranks, wait_after_norm, "rank 0|`NORM`|nothing has waited for the sum of the gradients of chunk 0"},
+        {two_ranks, sum_waited_for_early, "rank 0|`WAIT_REDUCE`|no sum of the gradients of chunk 0 is under way"},
+        {bidirectional, sum_waited_for_twice, "`WAIT_REDUCE|no sum of the gradients of chunk|is under way"},
+        {bidirectional, sum_of_no_chunk, "`WAIT_REDUCE9|the rank has no chunk 9"},
+        {pipedream, backward_while_summed, "rank 0|`B|adds to the gradient of chunk 0, whose sum has been posted"},
+        {pipedream, backward_once_summed, "rank 0|`B|adds to the gradient of chunk 0, whose sum has been posted"},
+        {pipedream, copy_not_reduced, "rank 0|`WAIT_REDUCE`|no sum of the gradients of chunk 0 is under way"},
+        {pipedream, sum_not_waited_for, "rank 0|`U n1|nothing has waited for the sum of the gradients of chunk 0"},
         {pipedream, newest_is_not_wanted, "needs version 0"},
         {pipedream_2bw, wanted_is_not_there, "`F m2|of the weights of stage|needs version 1"},
         {pipedream, other_version, "rank 0|`B m|of the weights of stage 0, needs version"},
@@ -539,15 +583,16 @@ static void faults_are_named(void **state)
         {pipedream_2bw, version_missing, "rank 0|`F m4|slot w1 holds nothing, needs weights of stage 0"},
         {pipedream, update_missing, "rank 0|`END`|no U takes the gradients of the last 1 microbatch of stage 0"},
         {pipedream, wrong_count, "`U n2|takes the gradients of 2 microbatches; what is there is of 1"},
-        {pipedream, update_twice, "`U n1|takes the gradients of 1 microbatch; what is there is of 0"},
+        {pipedream, update_twice, "`U n1|the gradients of chunk 0 have not been summed"},
+        {pipedream, update_of_nothing, "`U n1|takes the gradients of 1 microbatch; what is there is of 0"},
         {pipedream, newest_elsewhere,
          "rank 0|`END`|slot w0 holds version|of the weights of stage 0, the newest is version 5"},
         {two_ranks, versions_in_a_synchronous_program, "only an asynchronous program has several"},
         {two_ranks, update_in_a_synchronous_program, "`U|has no place in a full program"},
         {pipedream, norm_inside, "`NORM`|has no place in an asynchronous program"},
-        {bidirectional, asynchronous_copies, "`REDUCE|the U of chunk 0 must follow"},
-        {pipedream_copies, copy_not_reduced, "rank 0|`U|has not been reduced over group"},
-        {pipedream_copies, copy_not_updated, "rank 0|`REDUCE|the U of chunk|must follow"},
+        {bidirectional, asynchronous_copies, "`NORM`|has no place in an asynchronous program"},
+        {pipedream_copies, copy_not_reduced, "rank 0|`WAIT_REDUCE|no sum of the gradients of chunk|is under way"},
+        {pipedream_copies, copy_not_updated, "rank 0|`B|adds to the gradient of chunk|whose sum has been posted"},
         {pipedream_copies, copy_counts_its_own, "rank 0|`U|takes the gradients of 1 microbatch; what is there is of 2"},
         {pipedream_copies, copy_updates_alone, "deadlock: rank 0|`REDUCE|waits for rank 1, which has ended"},
         {pipedream_copies, one_pipe_names_versions,

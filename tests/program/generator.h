@@ -72,6 +72,7 @@ typedef struct Generator {
     Home *places;                   /* [pipe][stage][microbatch] */
     WeightState *weights;           /* [rank][chunk] */
     uint32_t *gathered, *completed; /* [stage]: backwards since the last U, in all */
+    bool *posted;                   /* [stage]: its sum */
     Stream *streams;
 } Generator;
 
@@ -228,33 +229,43 @@ static inline void emit_renew(Generator *generator, Home place, uint32_t gathere
 }
 
 /* On all copies of a stage: one event. */
+static inline void post_sum(Generator *generator, uint32_t stage)
+{
+    const Group *group = program_group(generator->program, stage);
+    const Home alone = place_of(generator, (Pass){0, stage, 0});
+    for (uint32_t m = 0; m < (group ? group->member_count : 1u); m++) {
+        const Home home = group ? group->members[m] : alone;
+        emit(generator, home.rank, OP_REDUCE)->chunk = home.chunk;
+    }
+    generator->posted[stage] = true;
+}
+
 static inline void renew_stage(Generator *generator, uint32_t stage, bool home)
 {
-    Program *program = generator->program;
-    const Group *group = NULL;
-    for (uint32_t g = 0; g < program->group_count; g++)
-        if (program->groups[g].stage == stage)
-            group = &program->groups[g];
-    for (uint32_t m = 0; group && m < group->member_count; m++) {
-        Instruction *reduce = emit(generator, group->members[m].rank, OP_REDUCE);
-        reduce->chunk = group->members[m].chunk;
-        reduce->peer = (uint16_t)(group - program->groups);
-        emit_renew(generator, group->members[m], generator->gathered[stage], home);
+    const Group *group = program_group(generator->program, stage);
+    const Home alone = place_of(generator, (Pass){0, stage, 0});
+    post_sum(generator, stage);
+    for (uint32_t m = 0; m < (group ? group->member_count : 1u); m++) {
+        const Home copy = group ? group->members[m] : alone;
+        emit(generator, copy.rank, OP_WAIT_REDUCE)->chunk = copy.chunk;
+        emit_renew(generator, copy, generator->gathered[stage], home);
     }
-    if (!group)
-        emit_renew(generator, place_of(generator, (Pass){0, stage, 0}), generator->gathered[stage], home);
     generator->gathered[stage] = 0;
 }
 
-/* Another gradient is there: maybe the stage's U. What the last passes leave is for the U at the end. */
+/* Another gradient is there: maybe the stage's U, or the sum of a synchronous program, which may also be left for the
+   end. What the last passes leave is for the U at the end. */
 static inline void gather(Generator *generator, Pass pass)
 {
     const Shape *shape = &generator->shape;
     const uint32_t s = pass.stage;
-    if (!shape->update)
+    const bool last = ++generator->completed[s] == shape->pipes * shape->microbatches;
+    if (!shape->update) {
+        if (last && random_below(&generator->shape.seed, 2))
+            post_sum(generator, s);
         return;
-    generator->completed[s]++;
-    if (++generator->gathered[s] >= shape->update && generator->completed[s] < shape->pipes * shape->microbatches)
+    }
+    if (++generator->gathered[s] >= shape->update && !last)
         renew_stage(generator, s, false);
 }
 
@@ -534,16 +545,14 @@ static inline void finish(Generator *generator)
         settle_sends(generator, r);
     for (uint32_t s = 0; program->asynchronous && s < program->stages; s++)
         renew_stage(generator, s, true);
-    for (uint32_t g = 0; !program->asynchronous && g < program->group_count; g++) {
-        for (uint32_t m = 0; m < program->groups[g].member_count; m++) {
-            Instruction *reduce = emit(generator, program->groups[g].members[m].rank, OP_REDUCE);
-            reduce->chunk = program->groups[g].members[m].chunk;
-            reduce->peer = (uint16_t)g;
-        }
-    }
+    for (uint32_t s = 0; !program->asynchronous && s < program->stages; s++)
+        if (!generator->posted[s])
+            post_sum(generator, s);
     for (uint32_t r = 0; r < program->rank_count; r++) {
         RankProgram *rank = &program->ranks[r];
         Stream *stream = &generator->streams[r];
+        for (uint32_t c = 0; !program->asynchronous && c < rank->chunk_count; c++)
+            emit(generator, r, OP_WAIT_REDUCE)->chunk = (uint8_t)c;
         if (!program->asynchronous)
             emit(generator, r, OP_NORM);
         for (uint32_t c = 0; !program->asynchronous && c < rank->chunk_count; c++)
@@ -610,6 +619,7 @@ static inline Program *generate(Arena *arena, Shape shape)
     generator.places = arena_array(arena, passes, sizeof *generator.places);
     generator.weights = arena_array(arena, (size_t)shape.ranks * shape.pipes * shape.stages, sizeof *generator.weights);
     generator.gathered = arena_array(arena, shape.stages, sizeof *generator.gathered);
+    generator.posted = arena_array(arena, shape.stages, sizeof *generator.posted);
     generator.completed = arena_array(arena, shape.stages, sizeof *generator.completed);
     generator.streams = arena_array(arena, shape.ranks, sizeof *generator.streams);
     for (size_t i = 0; i < passes; i++)

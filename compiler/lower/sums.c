@@ -1,0 +1,209 @@
+#include "compiler/lower/sums.h"
+
+/* The sequence of events is a run of the schedule in which each message is an event of both its ranks, so that a rank
+   waits at a SEND or RECV until the other end is there. Passes take their usual relation of times: the program does not
+   depend on costs. */
+
+enum { POSTED = UINT32_MAX };
+
+static bool is_send(const Action *action) { return action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B; }
+
+static const uint8_t durations[ACTION_KINDS] = {[ACTION_F] = 1, [ACTION_B] = 2, [ACTION_I] = 1, [ACTION_W] = 1};
+
+typedef struct RankRun {
+    uint32_t next;       /* action */
+    uint32_t busy_until; /* the time at which its pass ends */
+    uint32_t *last;      /* [chunks]: the position after the chunk's last W */
+    uint32_t posted;
+} RankRun;
+
+typedef struct Run {
+    const Schedule *schedule;
+    RankRun *ranks;
+    uint32_t time;
+    uint32_t *missing;  /* [stages]: the copies whose last W has not begun; POSTED: nothing is to be done any more */
+    uint32_t *complete; /* [stages]: when the last W has ended, of those that have begun */
+    SumPost **posts;
+} Run;
+
+static void post(Run *run, uint32_t rank, uint32_t position, uint32_t chunk)
+{
+    RankRun *state = &run->ranks[rank];
+    SumPost *posts = run->posts[rank];
+    uint32_t i = state->posted++;
+    for (; i > 0 && posts[i - 1].position > position; i--)
+        posts[i] = posts[i - 1];
+    posts[i] = (SumPost){position, (uint8_t)chunk};
+}
+
+/* The action that the rank is at; NULL: it runs a pass, or has ended. */
+static const Action *next_action(const Run *run, uint32_t rank)
+{
+    const RankRun *state = &run->ranks[rank];
+    const Order *order = &run->schedule->orders[rank];
+    return state->busy_until <= run->time && state->next < order->count ? &order->actions[state->next] : NULL;
+}
+
+/* A copy of the stage has made a message that nobody has taken yet. The other rank waits for it, and nobody for a
+   sum. */
+static bool is_sending(const Run *run, const Copies *copies)
+{
+    for (uint32_t i = 0; i < copies->count; i++) {
+        const Action *action = next_action(run, copies->homes[i].rank);
+        if (action && is_send(action))
+            return true;
+    }
+    return false;
+}
+
+static void post_of_stage(Run *run, uint32_t stage)
+{
+    const Copies *copies = &run->schedule->copies[stage];
+    for (uint32_t i = 0; i < copies->count; i++)
+        post(run, copies->homes[i].rank, run->ranks[copies->homes[i].rank].next, copies->homes[i].chunk);
+    run->missing[stage] = POSTED;
+}
+
+/* The sums of stages with several copies whose gradients are complete now. */
+static void post_complete(Run *run)
+{
+    for (uint32_t s = 0; s < run->schedule->pipes[0].stages; s++)
+        if (!run->missing[s] && run->complete[s] <= run->time && !is_sending(run, &run->schedule->copies[s]))
+            post_of_stage(run, s);
+}
+
+static bool is_other_end(const Action *action, const Action *other, uint32_t rank)
+{
+    static const uint8_t ends[ACTION_KINDS] = {[ACTION_SEND_F] = ACTION_RECV_F,
+                                               [ACTION_RECV_F] = ACTION_SEND_F,
+                                               [ACTION_SEND_B] = ACTION_RECV_B,
+                                               [ACTION_RECV_B] = ACTION_SEND_B};
+    return other->kind == ends[action->kind] && other->peer == rank;
+}
+
+/* Whether both ends of a message have come to it: they go on. */
+static bool exchange(Run *run, uint32_t rank)
+{
+    const Action *action = next_action(run, rank);
+    if (!action || !action_is_message(action))
+        return false;
+    const Action *other = next_action(run, action->peer);
+    if (!other || !is_other_end(action, other, rank))
+        return false;
+    run->ranks[rank].next++;
+    run->ranks[action->peer].next++;
+    return true;
+}
+
+/* A pass, or both halves of an F&B. */
+static void begin_pass(Run *run, uint32_t rank, const Action *pass)
+{
+    RankRun *state = &run->ranks[rank];
+    const Action *last = pass + pass->overlap;
+    state->busy_until = run->time;
+    for (const Action *half = pass; half <= last; half++)
+        state->busy_until += durations[half->kind];
+    state->next += 1 + pass->overlap;
+    if (state->next != state->last[last->chunk] || run->missing[last->stage] == POSTED)
+        return;
+    run->missing[last->stage]--;
+    if (run->complete[last->stage] < state->busy_until)
+        run->complete[last->stage] = state->busy_until;
+}
+
+/* Every message whose ends have come to it, and those that come to theirs then. */
+static void exchange_all(Run *run)
+{
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t r = 0; r < run->schedule->ranks; r++)
+            while (exchange(run, r))
+                more = true;
+    }
+}
+
+/* Every rank that is at a pass begins it. The next time at which a pass ends; UINT32_MAX: none is running. */
+static uint32_t begin_passes(Run *run)
+{
+    uint32_t next = UINT32_MAX;
+    for (uint32_t r = 0; r < run->schedule->ranks; r++) {
+        const RankRun *state = &run->ranks[r];
+        const Action *action = next_action(run, r);
+        if (action && !action_is_message(action))
+            begin_pass(run, r, action);
+        if (state->busy_until > run->time && state->busy_until < next)
+            next = state->busy_until;
+    }
+    return next;
+}
+
+/* A schedule that comes with messages of its own may get stuck: the program's proof says where. Sums that are left then
+   are posted at the end. */
+static void run_schedule(Run *run)
+{
+    while (run->time < UINT32_MAX) {
+        exchange_all(run);
+        post_complete(run);
+        run->time = begin_passes(run);
+    }
+    for (uint32_t r = 0; r < run->schedule->ranks; r++)
+        run->ranks[r].next = run->schedule->orders[r].count;
+    for (uint32_t s = 0; s < run->schedule->pipes[0].stages; s++)
+        if (run->missing[s] != POSTED)
+            post_of_stage(run, s);
+}
+
+static bool is_weight_pass(const Action *action, uint32_t chunk)
+{
+    return action->chunk == chunk && (action->kind == ACTION_B || action->kind == ACTION_W);
+}
+
+/* The position after the chunk's last W on the rank. */
+static uint32_t find_last(const Order *order, uint32_t chunk)
+{
+    uint32_t i = order->count;
+    while (i > 0 && !is_weight_pass(&order->actions[i - 1], chunk))
+        i--;
+    return i;
+}
+
+/* Of a stage with one copy. */
+static void post_alone(Run *run, uint32_t rank, uint32_t chunk)
+{
+    const Order *order = &run->schedule->orders[rank];
+    uint32_t position = run->ranks[rank].last[chunk];
+    while (position < order->count && is_send(&order->actions[position]))
+        position++;
+    post(run, rank, position, chunk);
+}
+
+SumPost **sums_place(const Schedule *schedule, Arena *arena)
+{
+    const uint32_t stages = schedule->pipes[0].stages;
+    Run run = {
+        .schedule = schedule,
+        .ranks = arena_array(arena, schedule->ranks, sizeof *run.ranks),
+        .missing = arena_array(arena, stages, sizeof *run.missing),
+        .complete = arena_array(arena, stages, sizeof *run.complete),
+        .posts = arena_array(arena, schedule->ranks, sizeof *run.posts),
+    };
+    bool several = false;
+    for (uint32_t s = 0; s < stages; s++) {
+        const uint32_t copies = schedule->copies[s].count;
+        run.missing[s] = copies > 1 ? copies : POSTED;
+        several |= copies > 1;
+    }
+    for (uint32_t r = 0; r < schedule->ranks; r++) {
+        const uint32_t chunks = schedule->chunk_counts[r];
+        run.posts[r] = arena_array(arena, chunks, sizeof **run.posts);
+        run.ranks[r].last = arena_array(arena, chunks, sizeof *run.ranks[r].last);
+        for (uint32_t c = 0; c < chunks; c++) {
+            run.ranks[r].last[c] = find_last(&schedule->orders[r], c);
+            if (run.missing[schedule->chunks[r][c].stage] == POSTED)
+                post_alone(&run, r, c);
+        }
+    }
+    if (several)
+        run_schedule(&run);
+    return run.posts;
+}
