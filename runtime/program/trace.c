@@ -27,7 +27,7 @@ static const char *category_of(uint8_t opcode)
     switch (trace_lane(opcode)) {
     case LANE_WAITS: return "wait";
     case LANE_COMMUNICATION: return "message";
-    default: return opcode == OP_REDUCE || opcode == OP_NORM || opcode == OP_UPDATE ? "update" : "compute";
+    default: return opcode == OP_NORM || opcode == OP_UPDATE ? "update" : "compute";
     }
 }
 
@@ -64,6 +64,7 @@ typedef struct Writer {
     bool *unread;               /* [message slot]: received, but not read by a pass yet */
     TraceSpan *made;            /* [message slot]: the event of the pass that filled it */
     uint32_t held;              /* activations, from F to the end of B or W */
+    TraceSpan *sums;            /* [chunk]: its last REDUCE */
     uint32_t *renewals;         /* [chunk]: number of U so far */
     uint32_t *versions;         /* [weights slot]: the version in it */
 } Writer;
@@ -180,12 +181,47 @@ static void note_pass(Writer *writer, const Instruction *pass, TraceSpan span)
         writer->made[pass->y] = span;
 }
 
+static bool is_of_sum(uint8_t opcode) { return opcode == OP_REDUCE || opcode == OP_WAIT_REDUCE; }
+
+/* A sum from its post to the end of the wait for it, and that wait. A stage with one copy has nothing to sum. */
+static void put_sum(Writer *writer, uint32_t i, TraceSpan span)
+{
+    const Instruction *instruction = &writer->own->instructions[i];
+    const uint32_t stage = writer->own->chunks[instruction->chunk].stage;
+    const TraceSpan *post = &writer->sums[instruction->chunk];
+    if (!program_group(writer->program, stage))
+        return;
+    if (instruction->opcode == OP_REDUCE) {
+        writer->sums[instruction->chunk] = span;
+        return;
+    }
+    const double waited = post->end - post->start + span.end - span.start;
+    const char *const phases[] = {"b", "e"};
+    const double times[] = {post->start, span.end};
+    for (int end = 0; end < 2; end++)
+        fprintf(writer->stream,
+                ",\n{\"name\":\"sum %u\",\"cat\":\"sum\",\"ph\":\"%s\",\"id\":%llu,\"pid\":%u,\"tid\":%d,\"ts\":%.3f,"
+                "\"args\":{\"step\":%llu,\"waited\":%.3f}}",
+                stage, phases[end], (unsigned long long)writer->rank * writer->program->stages + stage, writer->rank,
+                LANE_COMMUNICATION, times[end], (unsigned long long)writer->step, waited);
+    fprintf(
+        writer->stream,
+        ",\n{\"name\":\"wait sum %u\",\"cat\":\"update\",\"ph\":\"X\",\"pid\":%u,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
+        "\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u,\"message\":\"sum %u\"}}",
+        stage, writer->rank, LANE_WAITS, span.start, span.end - span.start, (unsigned long long)writer->step,
+        writer->own->numbers ? writer->own->numbers[i] : i, instruction->line, stage);
+}
+
 static void put_step(Writer *writer)
 {
     const Instruction *instructions = writer->own->instructions;
     for (uint32_t i = 0; instructions[i].opcode != OP_END; i++) {
         const Instruction *instruction = &instructions[i];
         const TraceSpan span = writer->spans[i];
+        if (is_of_sum(instruction->opcode)) {
+            put_sum(writer, i, span);
+            continue;
+        }
         const uint16_t slot = instruction->message;
         put_event(writer, i, span);
         switch (trace_lane(instruction->opcode)) {
@@ -221,10 +257,12 @@ bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t f
         .posted = arena_array(&tables, slots, sizeof *writer.posted),
         .unread = arena_array(&tables, slots, sizeof *writer.unread),
         .made = arena_array(&tables, slots, sizeof *writer.made),
+        .sums = arena_array(&tables, own->chunk_count, sizeof *writer.sums),
         .renewals = arena_array(&tables, own->chunk_count, sizeof *writer.renewals),
         .versions = arena_array(&tables, own->slots[SLOT_WEIGHTS], sizeof *writer.versions),
     };
-    const bool good = writer.posted && writer.unread && writer.made && writer.renewals && writer.versions;
+    const bool good =
+        writer.posted && writer.unread && writer.made && writer.sums && writer.renewals && writer.versions;
     if (good)
         put_step(&writer);
     arena_free(&tables);

@@ -20,6 +20,11 @@
      version      compute, of an asynchronous program: the version of its stage's weights that a pass reads or U makes,
                   counted from 0 in every step; two of an F&B
 
+   A REDUCE and its WAIT_REDUCE are a pair of asynchronous events (phases b and e, category sum, named `sum 3` after the
+   stage) from the post to the end of the wait, with `waited` in `args`: the microseconds that both instructions took.
+   What is left of the interval is hidden behind other work. The wait is an event of the lane of waits, too. Sums of
+   stages with one copy are left out.
+
    From the pass that makes a message to the pass that needs it there is an arrow (phases s and f) whose `id` both ends
    derive. A counter of each rank, `activations` (phase C, category memory), has in `held` of its `args` how many it
    holds from then on: from F to the end of B or W. `otherData` has schedule, source, ranks, stages, microbatches (of

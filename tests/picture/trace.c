@@ -81,6 +81,18 @@ static void read_counter(const char *text, const Event *event)
     counted_at[r] = event->start;
 }
 
+/* Of every rank: the sums whose beginning has come and whose end has not. */
+static int sums_open[RANKS_MAX];
+
+static void read_sum(const char *text, const Event *event)
+{
+    sums_open[event->rank] += event->phase == 'b' ? 1 : -1;
+    assert_true(sums_open[event->rank] >= 0);
+    assert_string_equal(event->category, "sum");
+    assert_int_equal(event->lane, LANE_COMMUNICATION);
+    assert_true(json_number(json_member(text, "args"), "waited") >= 0);
+}
+
 /* Each counter comes back to 0, and its most is what the compiler counts. */
 static void check_counters(const char *stats, int ranks)
 {
@@ -113,7 +125,7 @@ static int read_events(const char *trace)
         char phase[4];
         json_text(text, "name", event->name, sizeof event->name);
         json_text(text, "ph", phase, sizeof phase);
-        assert_true(strlen(phase) == 1 && strchr("XMCsf", phase[0]));
+        assert_true(strlen(phase) == 1 && strchr("XMCsfbe", phase[0]));
         event->phase = phase[0];
         event->rank = (int)json_number(text, "pid");
         event->lane = (int)json_number(text, "tid");
@@ -136,6 +148,10 @@ static int read_events(const char *trace)
             continue;
         }
         event->id = (long long)json_number(text, "id");
+        if (event->phase == 'b' || event->phase == 'e') {
+            read_sum(text, event);
+            continue;
+        }
         assert_int_equal(event->lane, LANE_COMPUTE);
         if (event->phase == 'f') {
             char binding[4];
@@ -144,7 +160,7 @@ static int read_events(const char *trace)
         }
     }
     for (int r = 0; r < ranks; r++)
-        assert_int_equal(named[r], 2 + 2 * TRACE_LANES);
+        assert_true(named[r] == 2 + 2 * TRACE_LANES && sums_open[r] == 0);
     return count;
 }
 
