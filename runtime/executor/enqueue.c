@@ -22,8 +22,8 @@ static Status await_mark(Executor *executor, size_t mark, int peer, Error *error
         if (config->deadline > 0 && (double)(clock_nanoseconds() - begun) > config->deadline * 1e9)
             return peer < 0 ? error_set(error, STATUS_RUN_FAILED,
                                         "the device has not come to its end within %g s (--deadline)", config->deadline)
-                            : error_set(error, STATUS_RUN_FAILED, "no answer from rank %d within %g s (--deadline)",
-                                        peer, config->deadline);
+                            : world_no_answer(config->pipeline->world, config->pipeline->members[peer],
+                                              config->deadline, error);
         if (look >= LOOKS)
             nanosleep(&(struct timespec){.tv_nsec = SLEEP}, NULL);
     }

@@ -1,3 +1,4 @@
+#include "runtime/transport/local.h"
 #include "tests/transport/scenarios.h"
 
 #include <pthread.h>
@@ -140,6 +141,39 @@ static bool sums_body(Rank *rank)
 {
     return sum_in_turn(rank->everybody, rank->rank, rank->ranks) &&
            sum_at_once(rank->everybody, rank->rank, rank->ranks);
+}
+
+/* Rank 0 waits for a message that rank 1 sends when the sum of both is done: rank 0 adds it up while it waits. */
+static bool waiting_body(Rank *self)
+{
+    const int rank = self->rank, members[] = {0, 1};
+    Error error;
+    TestSum sum;
+    uint64_t word = 0;
+    void *block = &word;
+    Message message = {.block = &block, .bytes = sizeof word, .peer = 1 - rank, .is_send = rank == 1};
+    EXPECT(connect_sum(self->world, rank, members, 2, 1, &sum));
+    EXPECT(post_sum(&sum, rank, most_elements, false, 1));
+    LocalShared *shared = ((LocalCommunicator *)sum.communicator)->shared;
+    const int64_t end = clock_nanoseconds() + 20000000000;
+    while (rank == 1 && (atomic_load(&shared->ready) == 0 || atomic_load(&shared->finished) < shared->units))
+        EXPECT(clock_nanoseconds() < end);
+    EXPECT_GOOD(
+        (rank == 1 ? self->everybody->run->send : self->everybody->run->receive)(self->everybody, &message, &error));
+    EXPECT_GOOD(self->everybody->run->wait(self->everybody, &message, &error));
+    EXPECT(memcmp(sum.buffer, sum.expected, most_elements * sizeof(float)) == 0);
+    EXPECT(wait_for_sum(&sum, rank));
+    disconnect_sum(&sum);
+    return true;
+}
+
+static void a_member_that_waits_adds_up(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        Rank ranks[2] = {0};
+        run_ranks(ranks, 2, 60, waiting_body, NULL);
+    }
 }
 
 static void sums_give_the_same_bits(void **state)
@@ -373,6 +407,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_arrive_whole_and_blocks_are_kept),
         cmocka_unit_test(sums_give_the_same_bits),
+        cmocka_unit_test(a_member_that_waits_adds_up),
         cmocka_unit_test(the_order_of_a_sum_shows),
         cmocka_unit_test(a_deadline_names_who_is_missing),
         cmocka_unit_test(members_have_the_names_that_the_caller_gives),

@@ -197,7 +197,8 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     if (strcmp(scenario, "messages") == 0)
         good &= scenario_messages(everybody, rank, ranks);
     else if (strcmp(scenario, "sums") == 0)
-        good &= sum_in_turn(everybody, rank, ranks) && sum_at_once(everybody, rank, ranks);
+        good &= sum_in_turn(everybody, rank, ranks) && sum_at_once(everybody, rank, ranks) &&
+                sum_by_progress(everybody, rank, ranks);
     else if (strcmp(scenario, "vain") == 0)
         good &= all_wait_in_vain(everybody, rank);
     else if (strcmp(scenario, "long") == 0)

@@ -4,6 +4,7 @@
 /* What every transport must do, as one rank sees it. The same bodies run on threads (local.c) and on processes (mpi.c),
    where cmocka's assertions cannot be used; they print what is wrong and return false. */
 
+#include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
 
 #include <stdio.h>
@@ -317,6 +318,26 @@ static inline bool sum_at_once(Communicator *everybody, int rank, int ranks)
         disconnect_sum(&sums[i]);
     free(blocks[0]);
     free(blocks[1]);
+    return true;
+}
+
+/* Where a transport has calls of progress, these alone bring a sum to its end. */
+static inline bool sum_by_progress(Communicator *everybody, int rank, int ranks)
+{
+    Error error;
+    int members[64];
+    TestSum sum;
+    for (int i = 0; i < ranks; i++)
+        members[i] = i;
+    EXPECT(connect_sum(everybody->world, rank, members, ranks, 100, &sum));
+    EXPECT(post_sum(&sum, rank, most_elements, false, 9));
+    const int64_t end = clock_nanoseconds() + 20000000000;
+    while (memcmp(sum.buffer, sum.expected, most_elements * sizeof(float)) != 0) {
+        EXPECT(clock_nanoseconds() < end);
+        EXPECT_GOOD(everybody->run->progress(everybody, &error));
+    }
+    EXPECT(wait_for_sum(&sum, rank));
+    disconnect_sum(&sum);
     return true;
 }
 
