@@ -62,8 +62,8 @@ static Status remove_duplicates(const Domain *domain, Filling *filling, Error *e
     if (needed > domain->moves)
         return error_set(
             error, STATUS_BAD_INPUT,
-            "--distinct: the placement in force has experts twice on a GPU; %u moves are needed, but --moves %u",
-            needed, domain->moves);
+            "--distinct: the current placement has experts twice on a GPU; %u moves are needed, but --moves %u", needed,
+            domain->moves);
     return STATUS_OK;
 }
 

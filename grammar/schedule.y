@@ -391,7 +391,7 @@ static void second_microbatch(Reader *reader, const Pass *pass, Span span, const
 {
     diag_error(reader->diagnostics, span, "a pass names one microbatch");
     if (pass->chunk == NO_CHUNK && !pass->computed_chunk)
-        diag_help(reader->diagnostics, "its chunk stands in { }: write %c{%s}[%s]", action_letter((uint8_t)pass->kind),
+        diag_help(reader->diagnostics, "a computed chunk is written in { }: %c{%s}[%s]", action_letter((uint8_t)pass->kind),
                   text_of(reader, pass->microbatch->span), text_of(reader, second->span));
 }
 
@@ -413,9 +413,9 @@ static Item step(Span span, PassList passes, Expression *count, Item modifiers)
 static Item both(Reader *reader, Item modifiers, Item added, Span span)
 {
     if (modifiers.step.overlap && added.step.overlap)
-        diag_error(reader->diagnostics, span, "`overlap` stands twice in this step");
+        diag_error(reader->diagnostics, span, "`overlap` is given twice in this step");
     if (modifiers.step.split_from && added.step.split_from)
-        diag_error(reader->diagnostics, span, "`split` stands twice in this step");
+        diag_error(reader->diagnostics, span, "`split` is given twice in this step");
     if (added.step.split_from)
         modifiers.step.split_from = added.step.split_from;
     else

@@ -257,8 +257,8 @@ static Status run_diff_inside(Job *job, const KinetoMap *map, Error *error)
     RecipeTimes predicted = recipe_times(c->schedule.recipe, &c->resolved, c->arena);
     if (c->resolved.unit < 0 || predicted.makespan <= 0)
         return error_set(error, STATUS_BAD_USAGE,
-                         "there are no costs of components with a unit; dpc calibrate --map %s -o layer.cost %s makes "
-                         "some for --cost @layer.cost",
+                         "no component has a cost with a unit; dpc calibrate --map %s -o layer.cost %s writes such "
+                         "costs for --cost @layer.cost",
                          job->options.map, trace.path);
     recipe_times_scale(&predicted, c->resolved.unit * 1e3);
     const RecipeTimes measured = kineto_recipe_times(&profile, kineto_typical_group(&profile, c->arena), c->arena);

@@ -80,8 +80,8 @@ Status memory_check_options(const Memory *memory, Error *error)
 {
     if (memory->limit && !memory->has_sizes)
         return error_set(error, STATUS_BAD_USAGE,
-                         "--memory-limit in bytes needs to know how large things are: --slot-bytes message=N,...; "
-                         "or limit activations: --memory-limit activations=N");
+                         "--memory-limit in bytes needs sizes: --slot-bytes message=N,...; or limit activations: "
+                         "--memory-limit activations=N");
     return STATUS_OK;
 }
 

@@ -102,10 +102,11 @@ static void put_input(const CalibrationInput *input, FILE *stream)
     fprintf(stream, "#   %s: %s, %s, %s", trace->path, trace->schedule, counted(trace->ranks, "rank").text,
             counted(trace->step_count, "step").text);
     if (!input->gives_passes)
-        fputs("; its messages have another size, so of its passes none counts", stream);
+        fputs("; its messages have another size, so its passes do not count", stream);
     putc('\n', stream);
     if (trace_is_crowded(trace))
-        fprintf(stream, "#     %u ranks shared %s: the times hold waits for one. Fewer ranks give truer ones.\n",
+        fprintf(stream,
+                "#     %u ranks shared %s: the times contain waits for a processor. Fewer ranks give better costs.\n",
                 trace->ranks, counted(trace->processors, "processor").text);
 }
 

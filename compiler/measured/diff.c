@@ -206,17 +206,18 @@ static void print_makespan(const Comparison *comparison, Arena *arena, FILE *str
     const Trace *trace = comparison->trace;
     const Spent predicted = spent_in(comparison, &comparison->predicted, arena);
     const Spent measured = spent_in(comparison, &comparison->measured, arena);
-    fprintf(stream, "\nThe makespan is that of a chain of passes, each of which waited for the one before it\n");
+    fprintf(stream, "\nThe critical path: passes each of which waited for the one before it\n");
     fprintf(stream, "%-9s %10s %10s %10s\n", "", "predicted", "measured", "more");
     print_spent("passes", predicted.passes, measured.passes, "they take", stream);
     print_spent("messages", predicted.messages, measured.messages,
                 "from a pass to the one on another rank that needs it", stream);
-    print_spent("own rank", predicted.own, measured.own, "from a pass to the next of its rank, for which all is there",
-                stream);
+    print_spent("own rank", predicted.own, measured.own,
+                "from a pass to the next of its rank, whose inputs have arrived", stream);
     if (trace_is_crowded(trace))
         fprintf(stream,
-                "\n%u ranks shared %s: a rank that had all it needed still waited for one, whatever the schedule.\n"
-                "The prediction has one for each rank: run at most %u here, or all where there are %u processors.\n",
+                "\n%u ranks shared %s: a rank whose inputs had arrived still waited for a processor, whatever the "
+                "schedule.\nThe prediction has a processor for each rank: run at most %u ranks here, or use a machine "
+                "with %u processors.\n",
                 trace->ranks, counted(trace->processors, "processor").text, trace->processors, trace->ranks);
 }
 
@@ -311,7 +312,7 @@ static void print_worst(const Comparison *comparison, Arena *arena, FILE *stream
         return;
     fprintf(
         stream,
-        "\nThe passes that err most; later: by how much it begins after its inputs are made and its rank is free\n");
+        "\nThe passes with the largest errors; later: time from when its inputs and its rank are ready to its start\n");
     fprintf(stream, "%-14s %-6s %-28s %10s %10s %10s %10s\n", "pass", "rank", "line", "predicted", "measured", "longer",
             "later");
     for (size_t i = 0; i < count && i < WORST && fabs(deviations[i].longer) + fabs(deviations[i].later) > 0; i++) {
@@ -355,8 +356,8 @@ void diff_print(const Comparison *comparison, Arena *arena, FILE *stream)
     fprintf(stream, "\ntimes in ms");
     if (comparison->scaled)
         fprintf(stream,
-                "; the costs do not say how long their unit is: %.4g ms here, so that both are busy as long "
-                "(dpc calibrate makes costs that say it)",
+                "; the costs have no unit: %.4g ms here, so that both are busy for the same time (dpc calibrate writes "
+                "costs with a unit)",
                 comparison->unit);
     fprintf(stream, "\n\n");
     print_ranks(comparison, stream);

@@ -338,7 +338,7 @@ Status json_close(JsonReader *reader, Error *error)
     reader->file = NULL;
     if (!reader->fault || !*reader->fault)
         return STATUS_OK;
-    return error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so no trace: %s", reader->path,
+    return error_set(error, STATUS_BAD_INPUT, "%s:%llu: not JSON, so not a trace: %s", reader->path,
                      (unsigned long long)reader->line, reader->fault);
 }
 

@@ -204,7 +204,7 @@ static void put_lanes(const KinetoProfile *profile, FILE *stream)
 static void put_notes(const KinetoProfile *profile, FILE *stream)
 {
     if (profile->foreign)
-        fprintf(stream, "note: %s, %.0f us, are of no component\n", counted(profile->foreign, "kernel").text,
+        fprintf(stream, "note: %s, %.0f us, belong to no component\n", counted(profile->foreign, "kernel").text,
                 microseconds(profile->foreign_time));
     if (profile->orphans)
         fprintf(stream, "note: the launches of %s are not in the trace\n", counted(profile->orphans, "kernel").text);

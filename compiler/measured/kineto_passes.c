@@ -27,8 +27,8 @@ static Status make_pass(const KinetoTrace *trace, const JoinRange *range, uint32
                          "%s: the map's pattern of a pass needs {microbatch}, as in F = PP:{stage}F{microbatch}",
                          trace->path);
     if (stage >= PROGRAM_STAGES_MAX || range->numbers.microbatch >= PROGRAM_MICROBATCHES_MAX)
-        return error_set(error, STATUS_BAD_INPUT, "%s: stage %lld, microbatch %lld: there are no so many", trace->path,
-                         (long long)stage, (long long)range->numbers.microbatch);
+        return error_set(error, STATUS_BAD_INPUT, "%s: stage %lld, microbatch %lld: the number is too large",
+                         trace->path, (long long)stage, (long long)range->numbers.microbatch);
     *pass = (Pass){.start = INT64_MAX,
                    .stage = (uint32_t)stage,
                    .microbatch = (uint32_t)range->numbers.microbatch + (range->subject == SUBJECT_PASS + ACTION_U),

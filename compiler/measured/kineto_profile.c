@@ -277,7 +277,7 @@ static Status fail_unknown(const KinetoTrace *trace, const KinetoMap *map, Error
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%.50s", shown++ ? ", " : "", name);
     }
-    return error_set(error, STATUS_BAD_INPUT, "%s: no kernel of it is of a component that %s knows; %s%s", trace->path,
+    return error_set(error, STATUS_BAD_INPUT, "%s: no kernel in it belongs to a component of %s; %s%s", trace->path,
                      map->path, shown ? "its annotations are called " : "it has no annotations", names);
 }
 

@@ -143,11 +143,11 @@ static int take_event(Reader *reader)
     if (strcmp(reader->texts[KEY_PHASE], "X") != 0 || (!is_pass && strcmp(reader->texts[KEY_CATEGORY], "wait") != 0))
         return 1;
     if (!trace->ranks)
-        return fail_event(reader, "stands in a file without otherData: is this a trace of dprun or dpc?", name);
+        return fail_event(reader, "is in a file without otherData: is this a trace of dprun or dpc?", name);
     if (!(numbers[KEY_TIME] >= 0 && numbers[KEY_DURATION] >= 0 && numbers[KEY_TIME] + numbers[KEY_DURATION] < INFINITY))
         return fail_event(reader, "has no ts and dur of at least 0", name);
     if (!(numbers[KEY_PROCESS] >= 0 && numbers[KEY_PROCESS] < trace->ranks))
-        return fail_event(reader, "has a pid that is no rank", name);
+        return fail_event(reader, "has a pid that is not a rank", name);
     if (!(numbers[KEY_STEP] >= 1 && numbers[KEY_STEP] < UINT32_MAX))
         return fail_event(reader, "has no step", name);
     TraceEvent event = {.rank = (uint16_t)numbers[KEY_PROCESS],
@@ -246,7 +246,7 @@ static int take_about(Reader *reader, double value)
     if (reader->key == KEY_OTHER || reader->key == KEY_SCHEDULE || reader->key == KEY_SOURCE)
         return 1;
     if (trace->count) { /* events that were read before must fit in these limits */
-        error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData stands once more behind events", trace->path);
+        error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData appears again after events", trace->path);
         return 0;
     }
     if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value)))) {

@@ -492,7 +492,8 @@ static void place_versions(Reader *reader)
                 diag_error(reader->diagnostics, named->span, "microbatch %u uses version %u of the weights here",
                            named->microbatch, named->version);
                 diag_note(reader->diagnostics, first[named->microbatch]->span,
-                          "and version %u here: it is one on all stages", pipe->versions[named->microbatch]);
+                          "and version %u here; a microbatch uses one version on all stages",
+                          pipe->versions[named->microbatch]);
                 reader->good = false;
                 return;
             }

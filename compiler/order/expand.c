@@ -352,7 +352,7 @@ static bool expand_repeat(Expander *x, const Item *item)
             return false;
         if (++x->work > x->work_max) {
             x->ran_away = true;
-            FAIL(x, item->span, item->value, "this loop goes on and on: %lld times", (long long)count);
+            FAIL(x, item->span, item->value, "this loop is too long: %lld iterations", (long long)count);
         }
     }
     x->loop_count--;

@@ -198,7 +198,7 @@ static bool chunks_by_pipe(Placer *p)
                        PROGRAM_CHUNKS_MAX);
         RankError *empty = count ? NULL : rank_error(&p->errors, rank, schedule->pipes[0].span, "no stage lives here");
         if (empty)
-            empty->help = "every rank needs one: fewer ranks, more stages, or another place for one of them";
+            empty->help = "every rank needs a stage: use fewer ranks, more stages, or another rank for one of them";
         schedule->chunks[rank] = arena_array(p->arena, count, sizeof **schedule->chunks);
         schedule->chunk_counts[rank] = 0;
     }
@@ -239,8 +239,8 @@ static void chunks_as_declared(Placer *p, uint32_t rank, uint32_t declared, cons
             return;
         }
         if (pipe < 0 || pipe >= schedule->pipe_count) {
-            RankError *error =
-                rank_error(&p->errors, rank, item->span, "chunk %u is no pipe: %lld", item->chunk, (long long)pipe);
+            RankError *error = rank_error(&p->errors, rank, item->span, "the value of chunk %u is not a pipe: %lld",
+                                          item->chunk, (long long)pipe);
             if (error)
                 error->help = "the value is the name of a pipe: chunk 0 = a;";
             return;

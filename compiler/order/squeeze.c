@@ -7,7 +7,7 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
 {
     if (!squeeze_has_room(schedule, times)) {
         diag_error(diagnostics, item->span,
-                   "too much to squeeze: %s of %.0f slots each; %d are what all together can have",
+                   "too much to squeeze: %s of %.0f slots each; together they can have at most %d",
                    counted(schedule->ranks, "rank").text, times->makespan, SQUEEZE_SLOTS_MAX);
         diag_help(diagnostics, "fewer microbatches need fewer slots");
         return false;
@@ -18,17 +18,18 @@ static bool fits(const Item *item, const Schedule *schedule, const Timeline *tim
             if (action->kind != ACTION_B && action->kind != ACTION_U && !action->overlap)
                 continue;
             if (action->kind == ACTION_U) {
-                diag_error(diagnostics, action->span,
-                           "`squeeze` moves passes, and which version of the weights they use goes by their order");
+                diag_error(
+                    diagnostics, action->span,
+                    "`squeeze` moves passes, and the version of the weights that they use depends on their order");
                 diag_note(diagnostics, item->span, "squeezed here");
-                diag_help(diagnostics, "leave the `squeeze` out; or squeeze without U, and write the U into the order "
-                                       "that --emit=csv:FILE.csv makes");
+                diag_help(diagnostics, "remove the `squeeze`; or squeeze without U, and add the U to the order that "
+                                       "--emit=csv:FILE.csv writes");
                 return false;
             }
             diag_error(diagnostics, action->span, "`squeeze` moves passes of one slot, and %s",
-                       action->overlap ? "an F&B is several" : "a B is two");
+                       action->overlap ? "an F&B takes several" : "a B is two");
             diag_note(diagnostics, item->span, "squeezed here");
-            diag_help(diagnostics, action->overlap ? "write the F and the backward pass apart"
+            diag_help(diagnostics, action->overlap ? "write the F and the backward pass separately"
                                                    : "write I, and W for the other half");
             return false;
         }

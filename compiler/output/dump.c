@@ -130,10 +130,10 @@ void describe(const Compilation *compilation, const Timeline *timeline, const Ga
             counted(schedule->microbatches, "microbatch").text);
     fprintf(stream, "  %s, each exactly once and after what it needs\n", counted(passes, "pass").text);
     if (schedule->asynchronous)
-        fprintf(
-            stream,
-            "  %s of weights within the step; forward and backward on the same version, the right one; at most %s\n",
-            counted(updates, "update").text, counted(versions, "version").text);
+        fprintf(stream,
+                "  %s of weights within the step; forward and backward of a microbatch on the same version, the right "
+                "one; at most %s\n",
+                counted(updates, "update").text, counted(versions, "version").text);
     fprintf(stream, "  %s, paired in order; no deadlock, even with unbuffered rendezvous\n",
             counted(messages, "message").text);
     fprintf(stream, "  makespan %g%s%s, bubble %.1f %%%s under the given times; at most %s on a rank\n",

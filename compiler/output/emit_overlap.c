@@ -107,7 +107,7 @@ static void put_wait(const RecipeWait *wait, FILE *stream)
     recipe_entry_text(wait->waiting.entry, before, sizeof before);
     fprintf(stream, "  %12.6g  before %s of forward layer %u, ", wait->time, before, wait->waiting.layer);
     if (!wait->on_entry) {
-        fputs("for its launch: what it needs is there\n", stream);
+        fputs("for its launch: its inputs have arrived\n", stream);
         return;
     }
     recipe_entry_text(wait->needed, needed, sizeof needed);

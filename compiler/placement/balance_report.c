@@ -65,8 +65,8 @@ void balance_put_text(const BalancePlan *plan, FILE *stream)
     if (plan->distinct)
         put_cost(plan, stream);
     fputs("\nbalance of a layer: mean load of a GPU over the largest; 1: all are equal\n", stream);
-    fputs(plan->from ? "before: the placement in force\n"
-                     : "in order: experts 0, 1, 2, ... again and again, GPU after GPU, as frameworks start\n",
+    fputs(plan->from ? "before: the current placement\n"
+                     : "in order: experts 0, 1, 2, ... repeatedly, GPU after GPU, as frameworks start\n",
           stream);
     fputs("bound: no placement has a higher balance; gap: how far below the bound this one is\n"
           "moves: physical experts that their GPU did not hold before\n",

@@ -115,16 +115,14 @@ Status prove_program(const Schedule *schedule, const Program *program, Arena *ar
     if (status == STATUS_OK)
         return status;
     if (!find_actions(schedule, program, &deadlock)) { /* a bug of dpc; better found here than by dprun */
-        error_prefix(error, "internal error, the program that was made does not pass its verification: ");
+        error_prefix(error, "internal error, the compiled program does not pass its verification: ");
         return status;
     }
     *error->text = 0;
     report(schedule, &deadlock, diagnostics);
     if (deadlock.runs_buffered)
-        diag_help(
-            diagnostics,
-            "it runs where one message is buffered on each link; dpc demands an order that runs where none is, as "
-            "no transport has to buffer one");
+        diag_help(diagnostics, "it would run if each link buffered one message; dpc demands an order that runs without "
+                               "buffers, because no transport has to have one");
     diag_help(diagnostics, "one of these must come earlier in its rank's order; or leave out all SEND and RECV: dpc "
                            "places them so that the order runs");
     return status;

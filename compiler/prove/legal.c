@@ -37,7 +37,7 @@ static void report_double(Check *check, const Action *pass, uint32_t before)
         diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but %s has done that work already",
                         check->rank, here, there);
     diag_note(check->diagnostics, first->span, "%s is here", there);
-    diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
+    diag_help(check->diagnostics, "every microbatch needs one F on each stage, and either one B or one I and one W");
 }
 
 static bool in_place(Check *check, const Action *pass)
@@ -226,7 +226,7 @@ static void report_missing(Check *check, uint32_t number, uint8_t kind, const ui
     if (missing > 1)
         snprintf(more, sizeof more, ", and %u more %s of stage %u", missing - 1, action_names[kind], chunk->stage);
     diag_pass_error(check->diagnostics, span, "rank %u never runs %s%s", check->rank, name, more);
-    diag_help(check->diagnostics, "every microbatch passes each stage with one F and either one B or one I and one W");
+    diag_help(check->diagnostics, "every microbatch needs one F on each stage, and either one B or one I and one W");
 }
 
 /* Copies of a stage sum their gradients between ranks. One diagnostic for each two pipes. */

@@ -71,7 +71,7 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     }
     const uint32_t other = is_send(message) ? consumer : producer;
     if (stage_home(pipe, other, message->microbatch).rank == rank) {
-        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on this rank too, nothing has to be sent",
+        diag_error(diagnostics, message->span, "rank %u: %s: stage %u is on this rank too, so no message is needed",
                    rank, TEXT_OF(message), other);
         return false;
     }
@@ -86,7 +86,7 @@ static bool check_message(const Schedule *schedule, const PassTable *table, Mess
     const uint32_t pass = (is_gradient(message) ? table->backward : table->forward)[message->pipe][mine];
     if (is_send(message) ? position < pass : position > pass) {
         diag_error(diagnostics, message->span,
-                   is_send(message) ? "rank %u: %s comes before %s has made what it sends"
+                   is_send(message) ? "rank %u: %s sends the result of %s, which comes later"
                                     : "rank %u: %s comes after %s, which needs it",
                    rank, TEXT_OF(message), TEXT_OF(&schedule->orders[rank].actions[pass]));
         return false;

@@ -36,9 +36,9 @@ static void take_forward(Check *check, const Action *pass)
     action_text(check->schedule, pass, here, sizeof here);
     check->good = false;
     diag_pass_error(check->diagnostics, pass->span,
-                    "rank %u: %s is to use version %u of the weights, but only version %u is there", check->rank, here,
+                    "rank %u: %s uses version %u of the weights, but only version %u exists by then", check->rank, here,
                     wanted, newest);
-    diag_note(check->diagnostics, pipe->version_span, "it says so here");
+    diag_note(check->diagnostics, pipe->version_span, "the version is given here");
     for (const Action *later = pass; later < order->actions + order->count; later++)
         if (later->kind == ACTION_U && later->chunk == pass->chunk && later->microbatch == wanted) {
             char there[TEXT];
@@ -56,10 +56,10 @@ static void report_no_gradient(Check *check, uint32_t rank, const Action *update
     char here[TEXT];
     action_text(check->schedule, update, here, sizeof here);
     check->good = false;
-    diag_pass_error(check->diagnostics, update->span, "rank %u: %s has no gradient to take", rank, here);
+    diag_pass_error(check->diagnostics, update->span, "rank %u: %s has no gradient to use", rank, here);
     diag_help(check->diagnostics,
-              copies ? "it takes what the B's or W's of all copies of the stage since their last U have made"
-                     : "it takes what the B's or W's of its chunk since the last U have made");
+              copies ? "it uses the gradients of the B's or W's since the last U, on all copies of the stage"
+                     : "it uses the gradients of its chunk's B's or W's since the last U");
 }
 
 static void take_update(Check *check, const Action *update)
@@ -100,14 +100,14 @@ static void check_rank(Check *check, uint32_t chunks)
         action_text(check->schedule, weights->first, first, sizeof first);
         check->good = false;
         if (weights->gathered == 1)
-            diag_pass_error(check->diagnostics, weights->first->span, "rank %u: no U takes the gradient of %s",
+            diag_pass_error(check->diagnostics, weights->first->span, "rank %u: no U uses the gradient of %s",
                             check->rank, first);
         else
             diag_pass_error(check->diagnostics, weights->first->span,
-                            "rank %u: no U takes the gradients of %s and %u more", check->rank, first,
+                            "rank %u: no U uses the gradients of %s and %u more", check->rank, first,
                             weights->gathered - 1);
         diag_help(check->diagnostics,
-                  "where weights are updated within the step a U must follow the last backward pass of every stage");
+                  "if weights are updated within the step, a U must follow the last backward pass of every stage");
     }
 }
 
@@ -150,7 +150,7 @@ static void check_copies(Check *check, uint32_t stage)
         }
         diag_help(
             check->diagnostics,
-            "the copies of a stage make each version together: a U on all of them, also where one has no new gradient");
+            "the copies of a stage make each version together: each needs a U, even one that has no new gradient");
         return;
     }
     for (uint32_t k = 0; k < versions && copies->count > 1; k++)

@@ -26,7 +26,7 @@ Status source_of_text(const char *path, const char *text, size_t size, Arena *ar
         return error_set(error, STATUS_BAD_INPUT, "%s: too large: at most 2 GiB", path);
     if (strlen(text) < source->size)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: not a text, as its byte %zu is 0; what dpc has compiled is for dprun", path,
+                         "%s: not a text file, because byte %zu is 0; dprun runs what dpc has compiled", path,
                          strlen(text));
     source_lines(source, arena);
     return STATUS_OK;

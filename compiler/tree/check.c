@@ -25,7 +25,7 @@ static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends
         diag_error(c->diagnostics, name.span, "`%s` is declared twice", name.symbol->text);
         if (first->item) {
             diag_note(c->diagnostics, first->span, "first here");
-            diag_help(c->diagnostics, "call one of them something else: no inner name hides an outer one");
+            diag_help(c->diagnostics, "rename one of them: an inner name cannot hide an outer one");
         } else {
             diag_help(c->diagnostics, "r is the rank");
         }
@@ -254,7 +254,7 @@ static void check_joined(Checker *c, const Pass *pass, const Pass *before)
     if (pass->kind == ACTION_F && is_backward(pass->next) && !(before && before->joined))
         return;
     diag_error(c->diagnostics, (Span){pass->span.begin, pass->next->span.end},
-               "an F&B joins one F and the B or I behind it");
+               "an F&B joins one F and the B or I after it");
     if (is_backward(pass) && pass->next->kind == ACTION_F)
         diag_help(c->diagnostics, "write the F first");
     else
@@ -276,7 +276,7 @@ static void check_step(Checker *c, Item *item)
                        pass->chunk, PROGRAM_CHUNKS_MAX);
         if (pass->kind == ACTION_U && pass->microbatch) {
             diag_error(c->diagnostics, pass->span, "U has no microbatch");
-            diag_help(c->diagnostics, "it takes the gradients of all that have run backward since the chunk's last U");
+            diag_help(c->diagnostics, "it uses the gradients of all that have run backward since the chunk's last U");
         }
         if (pass->joined)
             check_joined(c, pass, before);
@@ -296,7 +296,8 @@ static void check_step(Checker *c, Item *item)
     if (item->step.split_from && !backward)
         diag_error(c->diagnostics, item->span, "`split` needs a backward pass");
     else if (item->step.split_from && item->step.spells_weight)
-        diag_error(c->diagnostics, item->span, "`split` says nothing here: beside a W every B is an I already");
+        diag_error(c->diagnostics, item->span,
+                   "`split` has no effect here: in a step with a W every B is an I already");
 }
 
 static void check_block(Checker *c, Item *items);
@@ -351,7 +352,7 @@ static void check_setting(Checker *c, Item *item, const WrittenSetting *written)
         if (strcmp(written->name.symbol->text, setting_names[setting]) != 0)
             continue;
         if (item->order.settings[setting])
-            diag_error(c->diagnostics, written->name.span, "`%s` stands twice", setting_names[setting]);
+            diag_error(c->diagnostics, written->name.span, "`%s` is given twice", setting_names[setting]);
         item->order.settings[setting] = written->value;
         if (setting == SETTING_MEMORY)
             check_expression(c, written->value);
@@ -382,13 +383,13 @@ static void check_order_alone(Checker *c)
 {
     const Item *step = c->ast->first_step;
     if (step) {
-        diag_error(c->diagnostics, step->span, "`order auto` stands in place of all steps");
+        diag_error(c->diagnostics, step->span, "`order auto` replaces all steps");
         diag_note(c->diagnostics, c->ast->order->span, "here");
     }
     for (const Item *item = c->ast->items; item; item = item->next)
         if (item->kind == ITEM_PIPE && item->pipe.written)
             diag_error(c->diagnostics, item->pipe.written->span,
-                       "`of` is for steps: `order auto` knows the microbatches that there are");
+                       "`of` is for steps: `order auto` schedules only microbatches that exist");
     if (c->ast->squeeze)
         diag_error(c->diagnostics, c->ast->squeeze->span,
                    "`squeeze` is for steps: `order auto` leaves nothing to move");
@@ -465,7 +466,7 @@ static void check_chunk_numbers(Checker *c)
     }
     for (uint32_t i = 0; last && i < last->chunk; i++)
         if (!of_number[i]) {
-            diag_error(c->diagnostics, last->span, "chunk %u, but no chunk %u: the numbers go from 0 on", last->chunk,
+            diag_error(c->diagnostics, last->span, "chunk %u without chunk %u: chunks are numbered from 0", last->chunk,
                        i);
             return;
         }
@@ -482,8 +483,8 @@ bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
     if (ast->order)
         check_order_alone(&checker);
     if (ast->recipe && !ast->has_overlap) {
-        diag_error(diagnostics, ast->recipe->span, "no step has an F&B that this could be the inside of");
-        diag_help(diagnostics, "write F&B in a step, or `overlap` behind it");
+        diag_error(diagnostics, ast->recipe->span, "no step has an F&B for this recipe");
+        diag_help(diagnostics, "write F&B in a step, or `overlap` after it");
     }
     if (!ast->ranks) {
         diag_error(diagnostics, start, "the schedule does not say its number of ranks");

@@ -36,7 +36,7 @@ static bool read_entry(const WrittenEntry *written, RecipeEntry *entry, Diagnost
         return false;
     }
     if (written->pass == ACTION_U || written->chunk != NO_CHUNK) {
-        diag_error(diagnostics, written->span, "of a component there are F, B and W");
+        diag_error(diagnostics, written->span, "a component has F, B and W");
         diag_help(diagnostics,
                   written->pass == ACTION_U ? "U is of a whole stage" : "its chunk is that of the F&B's own F or B");
         return false;
@@ -73,7 +73,7 @@ static bool read_stream(Item *item, const WrittenStream *written, RecipeStream s
         if (!read_entry(next, &entry, diagnostics)) {
             good = false;
         } else if (recipe_has(recipe, entry.component, entry.pass)) {
-            diag_error(diagnostics, next->span, "this stands twice");
+            diag_error(diagnostics, next->span, "this is given twice");
             diag_help(diagnostics, "a recipe is of one layer, in which every component runs once");
             good = false;
         } else {

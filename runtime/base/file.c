@@ -22,15 +22,14 @@ static Status read_all(FILE *stream, const char *path, Arena *arena, char **byte
     char *text = arena_allocate(arena, capacity + 1);
     for (;;) {
         if (!text)
-            return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its bytes", path);
+            return error_set(error, STATUS_RUN_FAILED, "%s: out of memory", path);
         used += fread(text + used, 1, capacity - used, stream);
         if (ferror(stream))
             return error_set(error, STATUS_BAD_INPUT, "%s: %s", path, strerror(errno));
         if (used < capacity)
             break;
         if (!is_file && used >= ENDLESS)
-            return error_set(error, STATUS_BAD_INPUT,
-                             "%s: it has not ended after %d MiB: what is larger must be in a file", path,
+            return error_set(error, STATUS_BAD_INPUT, "%s: no end after %d MiB; put larger data into a file", path,
                              ENDLESS >> 20);
         text = arena_grow(arena, text, capacity, 2 * capacity + 1);
         capacity *= 2;
@@ -356,11 +355,11 @@ Status file_keep_apart(const char *const *outputs, size_t output_count, const ch
         for (size_t j = 0; j < input_count; j++)
             if (is_same_file(outputs[i], inputs[j]))
                 return error_set(error, STATUS_BAD_USAGE,
-                                 "%s is read, and would be overwritten: name another file for what is written",
+                                 "%s is an input and would be overwritten; name another file for the output",
                                  outputs[i]);
         for (size_t j = 0; j < i; j++)
             if (is_same_file(outputs[i], outputs[j]))
-                return error_set(error, STATUS_BAD_USAGE, "%s would be written twice: name a file for each",
+                return error_set(error, STATUS_BAD_USAGE, "two outputs would go to %s; name a file for each",
                                  outputs[i]);
     }
     return STATUS_OK;

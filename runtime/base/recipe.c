@@ -119,7 +119,7 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
     const char *const name = part_names[entry.component];
     if (recipe_communicates[entry.component] && entry.pass == RECIPE_W) {
         snprintf(fault->text, sizeof fault->text, "%s: %s communicates and has no weights", text, name);
-        snprintf(fault->help, sizeof fault->help, "of what communicates there are F and B");
+        snprintf(fault->help, sizeof fault->help, "a component that communicates has F and B");
         return false;
     }
     if (stream == RECIPE_COMM && !recipe_communicates[entry.component]) {
@@ -130,7 +130,7 @@ static bool check_entry(const Recipe *recipe, RecipeStream stream, uint32_t inde
     for (int s = 0; s <= (int)stream; s++)
         for (uint32_t i = 0; i < ((RecipeStream)s == stream ? index : recipe->counts[s]); i++)
             if (recipe_entry_same(recipe->entries[s][i], entry)) {
-                snprintf(fault->text, sizeof fault->text, "%s stands twice", text);
+                snprintf(fault->text, sizeof fault->text, "%s is given twice", text);
                 snprintf(fault->help, sizeof fault->help,
                          "a recipe is of one layer, in which every component runs once");
                 return false;
@@ -154,8 +154,8 @@ static bool check_complete(const Recipe *recipe, RecipeFault *fault)
             *fault = (RecipeFault){.stream = stream, .index = recipe->counts[stream]};
             snprintf(fault->text, sizeof fault->text, "%s is missing", text);
             snprintf(fault->help, sizeof fault->help,
-                     "a component that the recipe names runs in both halves; "
-                     "left out of both, the model's runs where its half comes to it");
+                     "name a component in both halves or in neither; the model runs one without a name when its half "
+                     "reaches it");
             return false;
         }
     }
@@ -176,8 +176,8 @@ static void explain_stop(const Recipe *recipe, const uint32_t *next, RecipeFault
         *fault = (RecipeFault){.stream = (RecipeStream)s, .index = next[s]};
         for (uint32_t i = next[s]; i < recipe->counts[s]; i++)
             if (recipe_entry_same(recipe->entries[s][i], needed)) {
-                snprintf(fault->text, sizeof fault->text, "%s needs %s, which comes behind it", at[s], wants[s]);
-                snprintf(fault->help, sizeof fault->help, "write %s further up", wants[s]);
+                snprintf(fault->text, sizeof fault->text, "%s needs %s, which comes after it", at[s], wants[s]);
+                snprintf(fault->help, sizeof fault->help, "write %s earlier", wants[s]);
                 return;
             }
     }

@@ -151,7 +151,7 @@ static Status set_stage(const Reading *reading, const Key *key, const char *name
     Costs *costs = reading->costs;
     uint32_t stage;
     if (!read_index(&index, &stage) || strcmp(index, "]") != 0)
-        return error_set(error, STATUS_BAD_INPUT, "%s: in the brackets stands a stage, from 0 to %d: %s[3]", name,
+        return error_set(error, STATUS_BAD_INPUT, "%s: the brackets hold a stage from 0 to %d, as in %s[3]", name,
                          INDEX_MAX, key->name);
     if (stage >= costs->stage_count) {
         const uint32_t old = costs->stage_count, wanted = stage + 1 > 2 * old ? stage + 1 : 2 * old;
@@ -199,10 +199,10 @@ static Status set_link(const Reading *reading, const Key *key, const char *name,
                       (index += 2, read_index(&index, &to)) && strcmp(index, "]") == 0;
     if (!good)
         return error_set(error, STATUS_BAD_INPUT,
-                         "%s: in the brackets stand the sending and the receiving rank, from 0 to %d: %s[0->1]", name,
+                         "%s: the brackets hold the sending and the receiving rank, from 0 to %d, as in %s[0->1]", name,
                          INDEX_MAX, key->name);
     if (from == to)
-        return error_set(error, STATUS_BAD_INPUT, "%s: on one rank there is no message", name);
+        return error_set(error, STATUS_BAD_INPUT, "%s: there are no messages within one rank", name);
     if (!find_link(costs, from, to)) {
         if (costs->link_count == costs->link_capacity) {
             const uint32_t old = costs->link_capacity, wanted = old ? 2 * old : 16;
@@ -245,7 +245,8 @@ static Status set_value(void *context, const char *name, const char *text, Error
     switch (key->index) {
     case INDEX_STAGE: return set_stage(reading, key, name, name + length + 1, value, error);
     case INDEX_LINK: return set_link(reading, key, name, name + length + 1, value, error);
-    default: return error_set(error, STATUS_BAD_INPUT, "%s: there is one %s for all", name, key->name);
+    default:
+        return error_set(error, STATUS_BAD_INPUT, "%s: %s has one value for all stages and ranks", name, key->name);
     }
 }
 

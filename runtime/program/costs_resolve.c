@@ -343,7 +343,8 @@ bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *tex
     for (uint32_t s = of; s < given->stage_count; s++)
         for (StageCost cost = 0; cost < STAGE_COSTS; cost++)
             if (given->stages[s][cost] >= 0) {
-                snprintf(text, size, "%s[%u] is for no stage: the stages are 0..%u", stage_cost_name(cost), s, of - 1);
+                snprintf(text, size, "%s[%u] names a stage that does not exist: they are 0..%u", stage_cost_name(cost),
+                         s, of - 1);
                 return true;
             }
     if (given->model_layers >= 1 && given->model_layers < stages) {
@@ -355,14 +356,15 @@ bool costs_unused(const Costs *given, uint32_t stages, uint32_t ranks, char *tex
             const char *name = stage_cost_name(half);
             snprintf(
                 text, size,
-                "%s counts for no stage: each has a B of its own, from which %s follows; say %s[0] = ... and so on",
+                "%s has no effect: each stage has a B of its own, from which %s follows; write %s[0] = ... and so on",
                 name, name, name);
             return true;
         }
     for (uint32_t i = 0; i < given->link_count; i++) {
         const LinkCost *link = &given->links[i];
         if (link->from >= ranks || link->to >= ranks) {
-            snprintf(text, size, "comm[%u->%u] is for no link: the ranks are 0..%u", link->from, link->to, ranks - 1);
+            snprintf(text, size, "comm[%u->%u] names a rank that does not exist: they are 0..%u", link->from, link->to,
+                     ranks - 1);
             return true;
         }
     }

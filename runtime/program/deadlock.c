@@ -198,7 +198,7 @@ static void describe(const Program *program, const Deadlock *deadlock, Error *er
     if (others > SHOWN_MAX)
         append(error, "\n  besides, %u more", others - SHOWN_MAX);
     if (deadlock->runs_buffered)
-        append(error, "\n  it runs where one message is buffered on each link; no transport has to buffer one");
+        append(error, "\n  it would run if each link buffered one message; no transport has to");
 }
 
 Status verifier_explain_deadlock(Verifier *verifier, Arena *arena, Deadlock *deadlock)

@@ -141,7 +141,7 @@ static Status check_groups(Verifier *verifier)
             if (next > 1 && group->members[m - 1].rank >= member->rank)
                 return refuse(
                     verifier,
-                    "group %u names rank %u behind rank %u: the copies of a pipe are in the order of their ranks", g,
+                    "group %u names rank %u after rank %u: the copies of a pipe are in the order of their ranks", g,
                     member->rank, group->members[m - 1].rank);
             chunk->group = (uint16_t)g;
         }

@@ -77,18 +77,18 @@ static void json_says_what_is_wrong(void **state)
 {
     (void)state;
     static const char *const wrong[][2] = {
-        {"", ":1: not JSON, so no trace: the file ends in the middle"},
-        {"{\"a\"", ":1: not JSON, so no trace: the file ends in the middle"},
-        {"{\n\"a\" 1}", ":2: not JSON, so no trace: a colon is missing"},
-        {"{\"a\":1 \"b\":2}", ":1: not JSON, so no trace: a comma is missing"},
-        {"{\"a\":1,}", ":1: not JSON, so no trace: a key in quotes is missing"},
-        {"[1,]", ":1: not JSON, so no trace: a value is missing"},
-        {"[1}", ":1: not JSON, so no trace: a comma is missing"},
-        {"[\"a\nb\"]", ":1: not JSON, so no trace: a string has a control character in it"},
-        {"[\"\\q\"]", ":1: not JSON, so no trace: a string has an unknown escape in it"},
-        {"[\"\\u12\"]", ":1: not JSON, so no trace: a string has an unknown escape in it"},
-        {"[maybe]", ":1: not JSON, so no trace: a word is no value"},
-        {"[] []", ":1: not JSON, so no trace: something follows the end"},
+        {"", ":1: not JSON, so not a trace: the file ends in the middle"},
+        {"{\"a\"", ":1: not JSON, so not a trace: the file ends in the middle"},
+        {"{\n\"a\" 1}", ":2: not JSON, so not a trace: a colon is missing"},
+        {"{\"a\":1 \"b\":2}", ":1: not JSON, so not a trace: a comma is missing"},
+        {"{\"a\":1,}", ":1: not JSON, so not a trace: a key in quotes is missing"},
+        {"[1,]", ":1: not JSON, so not a trace: a value is missing"},
+        {"[1}", ":1: not JSON, so not a trace: a comma is missing"},
+        {"[\"a\nb\"]", ":1: not JSON, so not a trace: a string has a control character in it"},
+        {"[\"\\q\"]", ":1: not JSON, so not a trace: a string has an unknown escape in it"},
+        {"[\"\\u12\"]", ":1: not JSON, so not a trace: a string has an unknown escape in it"},
+        {"[maybe]", ":1: not JSON, so not a trace: a word is no value"},
+        {"[] []", ":1: not JSON, so not a trace: something follows the end"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char texts[200] = "", expected[200];

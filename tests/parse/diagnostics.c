@@ -23,7 +23,7 @@ static void form_of_a_report(void **state)
                                       "t.dps:2:5: note: first here\n"
                                       "    let x = 3;\n"
                                       "        ^\n"
-                                      "  help: call one of them something else: no inner name hides an outer one\n"
+                                      "  help: rename one of them: an inner name cannot hide an outer one\n"
                                       "t.dps:3:14: error: unknown name `nothing`\n"
                                       "     let x = 4 + nothing;\n"
                                       "                 ^~~~~~~\n"
@@ -77,9 +77,8 @@ static void habits(void **state)
     (void)state;
     REPORTS(TWO "nf0 : M; if r == 0 { nF : M; } elif r == 1 { nF : M; }\n// all", "2:1: error: expected", "not `nf0`",
             "passes are written with capital letters", "not `elif`", "} else if r == 1 {", "a comment begins with #");
-    REPORTS(TWO "repeat i < 2 { repeat i < 2 { F&F; } } nB : M + mm;", "`i` is declared twice",
-            "call one of them something else", "an F&B joins one F", "such as F0&B1", "unknown name `mm`",
-            "known here: a, M, P, r");
+    REPORTS(TWO "repeat i < 2 { repeat i < 2 { F&F; } } nB : M + mm;", "`i` is declared twice", "rename one of them",
+            "an F&B joins one F", "such as F0&B1", "unknown name `mm`", "known here: a, M, P, r");
     REPORTS(TWO, "t.dps:1:1: error: the schedule has no steps", "nF : M; nB : M;");
     REPORTS(TWO "nFIW : M; W;", "2:11: error: rank 0 (and 1 more): no weight pass is waiting for this W");
     REPORTS(TWO "at 0: F; nB : M;", "this pass has no slot", "write `at SLOT:` in front of its step");
@@ -108,7 +107,7 @@ static void syntax(void **state)
             "help: this } closes nothing");
     REPORTS(TWO "repeat i < 3 { F;", "t.dps:2:18: error: expected an item of the schedule or `}`, but the file ends",
             "t.dps:2:14: note: this `{` is not closed");
-    REPORTS(TWO "F : M overlap overlap split from 1 split from 1;", "`overlap` stands twice", "`split` stands twice");
+    REPORTS(TWO "F : M overlap overlap split from 1 split from 1;", "`overlap` is given twice", "`split` is given twice");
     REPORTS(TWO "F[1][2]; F{0}{0};", "a pass names one microbatch", "each part once at most");
     REPORTS(TWO "pipe b: P stages, stage t on t M microbatches;", "expected `,`, not `M`");
     REPORTS(TWO "let x = min();", "expected an expression, not `)`");
@@ -120,12 +119,12 @@ static void searched(void **state)
     REPORTS(TWO "order auto;", "error: expected `(`, not `;`");
     REPORTS(TWO "ordr auto(memory = 2);", "error: expected an item of the schedule, not `ordr`",
             "help: did you mean `order`?");
-    REPORTS(TWO "order auto(memory = 2, memory = 3, memroy = 4, x = 5);", "`memory` stands twice",
+    REPORTS(TWO "order auto(memory = 2, memory = 3, memroy = 4, x = 5);", "`memory` is given twice",
             "has no setting `memroy`", "help: did you mean `memory`?", "has no setting `x`",
             "help: there are memory, input, weight and effort");
     REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has", "help: in halves",
             "no rank r here: this setting is");
-    REPORTS(TWO "nFB : M;\norder auto(memory = 4);", "t.dps:2:2: error: `order auto` stands in place of all steps",
+    REPORTS(TWO "nFB : M;\norder auto(memory = 4);", "t.dps:2:2: error: `order auto` replaces all steps",
             "t.dps:3:1: note: here");
     REPORTS(TWO "if P { order auto(memory = 4); }", "this belongs at the top of the file");
     REPORTS(TWO "order auto(memory = 4); order auto(memory = 4);", "a second `order`");
@@ -201,7 +200,7 @@ static void characters(void **state)
     static const char zero[] = TWO "F\0 : 2;";
     Front front;
     front_run_bytes(&front, "t.dps", zero, sizeof zero - 1, NULL);
-    assert_non_null(strstr(front.report, "t.dps:2:2: error: a byte 0x00 that is no text"));
+    assert_non_null(strstr(front.report, "t.dps:2:2: error: byte 0x00 is not text"));
     front_close(&front);
     front_run(&front, "\xef\xbb\xbf" TWO "nFB : M;\r\n");
     assert_true(front.good);
@@ -239,13 +238,13 @@ static void steps(void **state)
 {
     (void)state;
     REPORTS(TWO "F0&B0 F0 : 3 overlap;", "either `overlap` or &");
-    REPORTS(TWO "B0&F0;", "an F&B joins one F and the B or I behind it", "help: write the F first");
+    REPORTS(TWO "B0&F0;", "an F&B joins one F and the B or I after it", "help: write the F first");
     REPORTS(TWO "F&W; F&B&F;", "an F&B joins", "an F&B joins");
     REPORTS(TWO "F W overlap;", "`overlap` needs an F directly followed by a B or I");
-    REPORTS(TWO "F W split from 0; W B split from 0;", "`split` needs a backward pass", "`split` says nothing here");
+    REPORTS(TWO "F W split from 0; W B split from 0;", "`split` needs a backward pass", "`split` has no effect here");
     REPORTS(TWO "F300; F0{1};", "chunk 300: a rank holds at most 255", "has its chunk twice");
     REPORTS(TWO "chunk 0 = a; chunk 0 = a; chunk 3 = a;", "chunk 0 is declared twice",
-            "chunk 3, but no chunk 1: the numbers go from 0 on");
+            "chunk 3 without chunk 1: chunks are numbered from 0");
 }
 
 static void placement(void **state)
@@ -262,7 +261,7 @@ static void placement(void **state)
             "pipe b has 3 stages", "note: pipe a has 2: all pipes are copies of the same stages");
     REPORTS("schedule t; ranks P = 3; microbatches M = 2; pipe a: P stages, stage s on 2*(s/2), M microbatches;",
             "rank 1: no stage lives here",
-            "help: every rank needs one: fewer ranks, more stages, or another place for one of them");
+            "help: every rank needs a stage: use fewer ranks, more stages, or another rank for one of them");
     REPORTS("schedule t; ranks P = 0; microbatches M = 2; pipe a: 2 stages, stage s on s, M microbatches;",
             "0 ranks: there can be 1 to 4096");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 65536 stages, stage s on 0, M microbatches;",
@@ -271,7 +270,7 @@ static void placement(void **state)
             "rank 0: 256 stages live here: a rank holds at most 255");
     REPORTS("schedule t; ranks P = 1; microbatches M = 2; pipe a: 1 stages, stage s on 0, M of 1 microbatches;",
             "1 microbatches written in a pipe: there can be 2 to");
-    REPORTS(TWO "chunk 0 = r; ", "rank 1: chunk 0 is no pipe: 1");
+    REPORTS(TWO "chunk 0 = r; ", "rank 1: the value of chunk 0 is not a pipe: 1");
     REPORTS(TWO "chunk 0 = a; chunk 1 = a;", "rank 0 (and 1 more): chunk 1 has no stage: pipe a has 1 stage here");
     REPORTS(
         "schedule t; ranks P = 2; microbatches M = 2; pipe a: 2*P stages, stage s on s%P, M microbatches; chunk 0 = a;",

@@ -47,7 +47,7 @@ static const struct {
     {"repeat m < M { F[0, m]; B; }", "2:19: error: a pass has its chunk in { }", "write F{0}[m]",
      "repeat m < M { F{0}[m]; B; }"},
     {"repeat m < M { F[0][m]; B; }", "2:16: error: a pass names one microbatch",
-     "its chunk stands in { }: write F{0}[m]", "repeat m < M { F{0}[m]; B; }"},
+     "a computed chunk is written in { }: F{0}[m]", "repeat m < M { F{0}[m]; B; }"},
     {"let w = P-1 if r == 0 else 1; nFB : M;", "2:13: error: the language has no `a if c else b`",
      "write r == 0 ? P-1 : 1", "let w = r == 0 ? P-1 : 1; nFB : M;"},
     {"nFB : M if r >= 0 else 2*M;", "2:9: error: the language has no `a if c else b`", "write r >= 0 ? M : 2*M",

@@ -101,7 +101,7 @@ static void what_cannot_be_squeezed(void **state)
     REPORTS(TWO "nFB : M; squeeze;", "t.dps:2:3: error: `squeeze` moves passes of one slot, and a B is two",
             "t.dps:2:10: note: squeezed here", "help: write I, and W for the other half");
     REPORTS(TWO "if r { F; F&I; I; } else { F : 2; I : 2; } W : 2; squeeze;",
-            "2:11: error: `squeeze` moves passes of one slot, and an F&B is several");
+            "2:11: error: `squeeze` moves passes of one slot, and an F&B takes several");
 }
 
 /* --- random orders --- */

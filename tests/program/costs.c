@@ -221,13 +221,13 @@ static void test_unused(void **state)
     char text[200];
     const Costs stage = costs_from("F[4]=1"), link = costs_from("comm[0->3]=1"), fewer = costs_from("F[4]=1,stages=4");
     assert_true(costs_unused(&stage, 4, 4, text, sizeof text));
-    assert_string_equal(text, "F[4] is for no stage: the stages are 0..3");
+    assert_string_equal(text, "F[4] names a stage that does not exist: they are 0..3");
     assert_true(!costs_unused(&stage, 5, 4, text, sizeof text) && costs_unused(&fewer, 8, 4, text, sizeof text));
     const Costs overruled = costs_from("I=1,B[0]=2,B[1]=2"), own = costs_from("I=1,B[0]=2,I[0]=1"),
                 some = costs_from("I=1,B[0]=2");
     assert_true(costs_unused(&overruled, 2, 2, text, sizeof text));
     assert_string_equal(
-        text, "I counts for no stage: each has a B of its own, from which I follows; say I[0] = ... and so on");
+        text, "I has no effect: each stage has a B of its own, from which I follows; write I[0] = ... and so on");
     assert_true(!costs_unused(&own, 1, 1, text, sizeof text) && !costs_unused(&some, 2, 2, text, sizeof text));
     assert_true(costs_unused(&link, 4, 3, text, sizeof text) && !costs_unused(&link, 4, 4, text, sizeof text));
 }
@@ -334,19 +334,20 @@ static void test_refused(void **state)
         {"unit=0", "unit = 0: it must be a number from 1e-12 to 1e+06"},
         {"bytes=1KB", "bytes = 1KB: it must be a number of bytes, such as 4096, 64K or 1.5G"},
         {"bandwidth=0", "bandwidth = 0: it must be a number of bytes above 0, such as 4096, 64K or 1.5G"},
-        {"bytes[1]=1", "bytes[1]: there is one bytes for all"},
-        {"F[]=1", "F[]: in the brackets stands a stage, from 0 to 65535: F[3]"},
-        {"F[-1]=1", "F[-1]: in the brackets stands a stage, from 0 to 65535: F[3]"},
-        {"F[1=1", "F[1: in the brackets stands a stage, from 0 to 65535: F[3]"},
-        {"F[1]x=1", "F[1]x: in the brackets stands a stage, from 0 to 65535: F[3]"},
-        {"F[65536]=1", "F[65536]: in the brackets stands a stage, from 0 to 65535: F[3]"},
-        {"F[99999999999999999999]=1", "F[99999999999999999999]: in the brackets stands a stage, from 0 to 65535: F[3]"},
-        {"comm[1]=1", "comm[1]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
+        {"bytes[1]=1", "bytes[1]: bytes has one value for all stages and ranks"},
+        {"F[]=1", "F[]: the brackets hold a stage from 0 to 65535, as in F[3]"},
+        {"F[-1]=1", "F[-1]: the brackets hold a stage from 0 to 65535, as in F[3]"},
+        {"F[1=1", "F[1: the brackets hold a stage from 0 to 65535, as in F[3]"},
+        {"F[1]x=1", "F[1]x: the brackets hold a stage from 0 to 65535, as in F[3]"},
+        {"F[65536]=1", "F[65536]: the brackets hold a stage from 0 to 65535, as in F[3]"},
+        {"F[99999999999999999999]=1", "F[99999999999999999999]: the brackets hold a stage from 0 to 65535, as in F[3]"},
+        {"comm[1]=1",
+         "comm[1]: the brackets hold the sending and the receiving rank, from 0 to 65535, as in comm[0->1]"},
         {"comm[1->]=1",
-         "comm[1->]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
+         "comm[1->]: the brackets hold the sending and the receiving rank, from 0 to 65535, as in comm[0->1]"},
         {"comm[0->1->2]=1",
-         "comm[0->1->2]: in the brackets stand the sending and the receiving rank, from 0 to 65535: comm[0->1]"},
-        {"comm[1->1]=1", "comm[1->1]: on one rank there is no message"},
+         "comm[0->1->2]: the brackets hold the sending and the receiving rank, from 0 to 65535, as in comm[0->1]"},
+        {"comm[1->1]=1", "comm[1->1]: there are no messages within one rank"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Costs costs = costs_unit;

@@ -26,7 +26,7 @@ static void a_cycle_of_two_is_shown(void **state)
     Program *program = both_send_first(&arena);
     assert_refused(program, "deadlock: 2 ranks wait for each other|"
                             "\n  rank 0, instruction|SEND_F|(generated.dps:|waits for rank 1\n  rank 1|waits for rank 0"
-                            "|\n  it runs where one message is buffered on each link");
+                            "|\n  it would run if each link buffered one message");
     arena_free(&arena);
 }
 
