@@ -391,7 +391,8 @@ static void second_microbatch(Reader *reader, const Pass *pass, Span span, const
 {
     diag_error(reader->diagnostics, span, "a pass names one microbatch");
     if (pass->chunk == NO_CHUNK && !pass->computed_chunk)
-        diag_help(reader->diagnostics, "a computed chunk is written in { }: %c{%s}[%s]", action_letter((uint8_t)pass->kind),
+        diag_help(reader->diagnostics, "a computed chunk is written in { }: %c{%s}[%s]",
+                  action_letter((uint8_t)pass->kind),
                   text_of(reader, pass->microbatch->span), text_of(reader, second->span));
 }
 
