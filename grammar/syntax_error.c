@@ -291,9 +291,9 @@ static bool is_known(const Reader *reader, const SyntaxError *error)
 static void report(Reader *reader, const SyntaxError *error, const Expectation *e)
 {
     const char *text = text_of(reader, error->span);
-    const uint32_t behind = reader->previous.span.end;
+    const uint32_t after = reader->previous.span.end;
     /* What is missing is missing after the token before, so the caret goes there. */
-    const Span place = misses_end(reader, error, e) || error->found == TOKEN_EOF ? (Span){behind, behind} : error->span;
+    const Span place = misses_end(reader, error, e) || error->found == TOKEN_EOF ? (Span){after, after} : error->span;
     const char *expected = misses_end(reader, error, e) ? "`;`" : join(e, reader->arena);
     if (error->found == TOKEN_PASS && (e->value || e->name)) {
         diag_error(reader->diagnostics, place,

@@ -14,7 +14,7 @@
      comm.kernel        = nccl*            its kernels. Without both, the kernels of dispatch and combine
      comm.data          = *dispatch<*      kernels that move data; the rest of a component's time waits for other ranks
 
-   A component is one of runtime/base/parts.h with its pass: F, B, W. In a pattern * stands for any text and ? for any
+   A component is one of runtime/base/parts.h with its pass: F, B, W. In a pattern * matches any text and ? any
    character. A key may have several lines: any of them counts. */
 
 #include "compiler/schedule/schedule.h"

@@ -308,7 +308,7 @@ static bool serve_in_slots(Expander *x)
             RankError *error = rank_error(&x->errors, x->rank, request->pass->span,
                                           "this pass has no slot: beside passes that have one, only W can do without");
             if (error)
-                error->help = "write `at SLOT:` in front of its step";
+                error->help = "write `at SLOT:` before its step";
             return false;
         }
         keys[--fill].index = i;

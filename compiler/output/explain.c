@@ -184,8 +184,8 @@ static void collect_rank(Explainer *x, uint32_t rank)
         row->end = end;
         row->idle += start - free_at;
         Dependence needed;
-        const bool behind = second && ready_at(x, rank, second, &needed) > ready_at(x, rank, pass, &needed);
-        add_wait(x, rank, row, behind ? second : pass, start - free_at);
+        const bool second_later = second && ready_at(x, rank, second, &needed) > ready_at(x, rank, pass, &needed);
+        add_wait(x, rank, row, second_later ? second : pass, start - free_at);
         free_at = end;
     }
 }

@@ -55,7 +55,7 @@ typedef struct Gap {
 
 /* Rounding errors are no gap. */
 Gap gap_to(double makespan, double bound);
-/* What stands behind a makespan: " (bound 63, gap 4.8 %)", " (optimal)"; "" where the bound is 0, not known. */
+/* The text after a makespan: " (bound 63, gap 4.8 %)", " (optimal)"; "" if the bound is 0, which means unknown. */
 const char *gap_note(const Gap *gap, Arena *arena);
 
 #endif

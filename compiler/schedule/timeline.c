@@ -60,7 +60,7 @@ static uint32_t pass_at(const Order *order, uint32_t position)
 
 /* The time at which all copies of the stage have reached this update and sum their gradients; false if `*blocker`
    has not reached it yet. Until then the start of each U is the time at which its rank reached it. */
-static bool meeting(const Simulation *simulation, const Action *update, double *time, uint32_t *blocker)
+static bool update_start(const Simulation *simulation, const Action *update, double *time, uint32_t *blocker)
 {
     Dependence there;
     for (uint32_t i = 0; pass_meets(simulation->schedule, simulation->table, update, i, &there); i++) {
@@ -82,7 +82,7 @@ static inline bool arrival(const Simulation *simulation, uint32_t rank, const Ac
     if (pass->kind == ACTION_W)
         return true;
     if (pass->kind == ACTION_U)
-        return meeting(simulation, pass, time, blocker);
+        return update_start(simulation, pass, time, blocker);
     const ChunkTimes *chunk = &simulation->chunks[rank][pass->chunk];
     const Neighbour *needed = pass->kind == ACTION_F ? &chunk->before : &chunk->after;
     if (!needed->positions)

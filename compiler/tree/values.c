@@ -72,12 +72,12 @@ static Status unknown_parameter(const Ast *ast, const char *name, const char *op
                 used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", known);
         }
     const char *const meant = nearest.word ? nearest.word : "";
-    const char *const before = nearest.word ? "; did you mean " : "", *const behind = nearest.word ? "?" : "";
+    const char *const before = nearest.word ? "; did you mean " : "", *const after = nearest.word ? "?" : "";
     if (!used)
         return error_set(error, STATUS_BAD_USAGE, "%s %s: schedule %s has no parameters of its own%s%s%s", option, name,
-                         ast->schedule, before, meant, behind);
+                         ast->schedule, before, meant, after);
     return error_set(error, STATUS_BAD_USAGE, "%s %s: no such parameter%s%s%s; schedule %s has: %s", option, name,
-                     before, meant, behind, ast->schedule, list);
+                     before, meant, after, ast->schedule, list);
 }
 
 Status parameters_check(const Ast *ast, const Parameters *parameters, const char *option, Error *error)

@@ -81,7 +81,7 @@ static void habits(void **state)
             "an F&B joins one F", "such as F0&B1", "unknown name `mm`", "known here: a, M, P, r");
     REPORTS(TWO, "t.dps:1:1: error: the schedule has no steps", "nF : M; nB : M;");
     REPORTS(TWO "nFIW : M; W;", "2:11: error: rank 0 (and 1 more): no weight pass is waiting for this W");
-    REPORTS(TWO "at 0: F; nB : M;", "this pass has no slot", "write `at SLOT:` in front of its step");
+    REPORTS(TWO "at 0: F; nB : M;", "this pass has no slot", "write `at SLOT:` before its step");
 }
 
 static void syntax(void **state)

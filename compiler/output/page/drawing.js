@@ -184,9 +184,9 @@ class Drawing {
     for (let i = firstBehind(rank, this.from); i < rank.start.length && rank.start[i] < this.to; i++) {
       let x = this.x(rank.start[i]), width = this.x(rank.end[i]) - x;
       if (rank.kinds[i] === "U" && width < 3) {    // also one that takes no time is to be seen
-        x += width - 3;                            // a bar behind the pass before it
+        x += width - 3;                            // a bar after the pass before it
         width = 3;
-      } else if (width < 1) {          // one of those that share a column of pixels stands for all
+      } else if (width < 1) {          // passes that share a column of pixels are drawn once
         if (Math.floor(x) === column) continue;
         column = Math.floor(x);
       }
@@ -217,7 +217,7 @@ class Drawing {
     pen.fillText(kind, middle, y + this.row / 2 + 11);
   }
 
-  drawFrames(r) {    // on top of what stands beside them
+  drawFrames(r) {    // on top of their neighbours
     const pen = this.pen, rank = this.data.rank[r];
     pen.strokeStyle = theme.ink;
     for (let i = firstBehind(rank, this.from); i < rank.start.length && rank.start[i] < this.to; i++) {
