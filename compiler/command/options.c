@@ -37,7 +37,7 @@ static Status parse_emit(const char *text, Options *options, Error *error)
         return error_set(error, STATUS_BAD_USAGE, "more than %d --emit", OUTPUTS_MAX);
     const char *file = text[length] ? text + length + 1 : "-";
     if (!*file)
-        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no file name behind the colon", text);
+        return error_set(error, STATUS_BAD_USAGE, "--emit=%s: no file name after the colon", text);
     options->emit[options->emit_count].kind = (EmitKind)kind;
     options->emit[options->emit_count++].file = file;
     return STATUS_OK;
@@ -76,7 +76,7 @@ static Status not_one_schedule(char *const *inputs, int count, Error *error)
     }
     if (nearest.word && access(inputs[0], F_OK) != 0)
         return error_set(error, STATUS_BAD_USAGE, "no command %s; did you mean %s?", inputs[0], nearest.word);
-    return error_set(error, STATUS_BAD_USAGE, "one schedule at a time; dpc compare takes several");
+    return error_set(error, STATUS_BAD_USAGE, "give one schedule; dpc compare takes several");
 }
 
 /* No output may overwrite an input, and -o must not take a schedule, which a shell pattern may put there. */
@@ -91,8 +91,8 @@ static Status check_outputs(const Options *options, Error *error)
     TRY(file_keep_apart(outputs, count, (const char *const *)options->inputs, (size_t)options->input_count, error));
     const char *dot = options->output ? strrchr(options->output, '.') : NULL;
     if (dot && strcmp(dot, ".dps") == 0)
-        return error_set(error, STATUS_BAD_USAGE, "-o %s: a program is no schedule; name it %.*s.bin", options->output,
-                         (int)(dot - options->output), options->output);
+        return error_set(error, STATUS_BAD_USAGE, "-o %s: the program would be named like a schedule; name it %.*s.bin",
+                         options->output, (int)(dot - options->output), options->output);
     return STATUS_OK;
 }
 
@@ -125,8 +125,8 @@ static Status check_inputs(const Options *options, Error *error)
             return error_set(error, STATUS_BAD_USAGE, "no schedules given: dpc compare A.dps B.dps ...");
         if (options->own[options->input_count].count)
             return error_set(error, STATUS_BAD_USAGE,
-                             "-D %s: no schedule comes after it; before the first one it holds for all, before another "
-                             "one for that one only",
+                             "-D %s: no schedule comes after it; before the first schedule it is for all, before "
+                             "another one for that one only",
                              options->own[options->input_count].others[0].name);
         return STATUS_OK;
     case COMMAND_DIFF:
@@ -266,7 +266,7 @@ TAKE(sweep)
     Options *options = &((Parsed *)target)->options;
     (void)option;
     if (options->sweep.text)
-        return error_set(error, STATUS_BAD_USAGE, "--sweep stands twice: one takes several ranges, --sweep %s,%s",
+        return error_set(error, STATUS_BAD_USAGE, "--sweep is given twice; one takes several ranges: --sweep %s,%s",
                          options->sweep.text, value);
     return sweep_parse(value, arena, &options->sweep, error);
 }
@@ -302,8 +302,8 @@ static const Option rows[] = {
      .help = "modelled times: F, I, W, B, FB (an F&B), U (an update), F[3] (of stage 3), comm (of a message), ...; or "
              "@FILE, a file of lines NAME = VALUE; may be repeated, the last value counts"},
     {"slot-bytes", "NAME=N,...", take_slot_bytes, FOR(COMPILE | COMPARE | ADVISE),
-     .help = "bytes of a message; of what F keeps for I (context) and W (stash), I for W (gradient); of a stage's "
-             "weights, of a further version of them"},
+     .help = "sizes in bytes: message; context and stash (activations that F saves for I and for W); gradient "
+             "(what I saves for W); weights of a stage; version (each further one of them)"},
     {"memory-limit", "N", take_memory_limit, FOR(COMPILE | COMPARE | ADVISE),
      .help = "refuses a program that needs more bytes on a rank (24G), or more than activations=N"},
     {"sort", "COLUMN", option_text, FIELD(options.sort), FOR(COMPARE), .help = "by a column of the table, or by file"},
@@ -321,16 +321,16 @@ static const Option rows[] = {
              "streams), stats (times and memory, JSON), svg, html, text and trace (the timeline; trace for Perfetto), "
              "overlap (the inside of an F&B); dpc diff: html and svg"},
     {"width", "N", option_count, FIELD(options.width), FOR(COMPILE | DIFF), .most = INT64_MAX,
-     .help = "of text in columns (160 into a pipe or a file), of svg in pixels"},
+     .help = "width of text in columns (160 into a pipe or a file), of svg in pixels"},
     {"dump", "FORM", take_dump, FOR(COMPILE),
-     .help = "shows a form on the way: tokens, tree, schedule, order, times, comms, plan, program; or opcodes, the "
-             "instruction set"},
+     .help = "prints an intermediate form: tokens, tree, schedule, order, times, comms, plan, program; or "
+             "opcodes, the instruction set"},
     {"explain", NULL, take_explain, FOR(COMPILE),
-     .help = "what became of every step on every rank, and what it waits for; the same as --emit=explain"},
+     .help = "prints what every step became on every rank, and what it waits for; the same as --emit=explain"},
     {"sweep", "NAME=A..B,...", take_sweep, FOR(COMPILE), .excludes = "o emit explain dump", .because = "only proves",
-     .help = "proves every combination that the file's requires admit; NAME is ranks, microbatches or a parameter; "
-             "A..B..STEP goes in steps, A..4*ranks as far as the ranks before say. Over parameters alone it finds the "
-             "best value"},
+     .help = "proves every combination that the file admits; NAME is ranks, microbatches or a parameter; "
+             "A..B..STEP has a step, A..4*ranks ends at a multiple of the ranks. Over parameters alone it finds "
+             "the best value"},
     {"json", NULL, option_flag, FIELD(options.json), FOR(COMPARE | ADVISE), .help = "JSON instead of a table"},
     {"help", NULL, NULL, .help = "prints this"},
     {"version", NULL, NULL, .help = "prints the version"},
@@ -350,8 +350,8 @@ static const OptionTable table = {
         "                                               tries all schedules that come with dpc, and FILEs, with the\n"
         "                                               parameters worth trying: which takes least time, and how to\n"
         "                                               compile it\n"
-        "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - is a filter, --check lists\n"
-        "                                               those to be changed\n"
+        "       dpc fmt [--check] FILE.dps...           formats schedule files in place; - reads standard input;\n"
+        "                                               --check lists those to be changed\n"
         "       dpc diff [options] FILE.dps|FILE.csv|TRACE TRACE\n"
         "                                               a prediction and a run of dprun --trace side by side\n"
         "       dpc diff --map FILE [options] FILE.dps TRACE...\n"
@@ -362,7 +362,7 @@ static const OptionTable table = {
         "       dpc balance --replicas R --gpus N [options] LOADS.csv\n"
         "                                               replicas of experts placed on GPUs; dpc balance --help\n",
     .after =
-        "Without -o, --emit and --dump it only proves the schedule and says so.\n"
+        "Without -o, --emit and --dump it only proves the schedule and prints a summary.\n"
         "Exit status: 0 good; 1 an input is wrong; 2 the command line is wrong; 3 the run failed (a file could not be\n"
         "written).\n",
     .rows = rows,

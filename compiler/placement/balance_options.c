@@ -78,7 +78,7 @@ static const Option rows[] = {
      .help = "best, the default: the least load on the fullest GPU that it finds, never more than eplb's; eplb: the "
              "published algorithm of DeepSeek's EPLB, to the bit"},
     {"from", "PLACEMENT", option_text, FIELD(from),
-     .help = "the placement in force, as --csv prints it; what stays on a GPU stays in its slot"},
+     .help = "the current placement, as --csv prints it; what stays on a GPU stays in its slot"},
     {"moves", "B", COUNT(request.moves, 0), .needs = "from",
      .help = "at most B moves a layer; a move is a physical expert that its GPU does not hold yet"},
     {"threshold", "T", take_threshold, .needs = "from",
