@@ -56,6 +56,14 @@ static Status take_memory(const dps_options *options, Arena *arena, Memory *memo
     return memory_check_options(memory, error);
 }
 
+Status options_take(const dps_options *options, Arena *arena, Parameters *parameters, Costs *costs, Memory *memory,
+                    Error *error)
+{
+    TRY(take_parameters(options, arena, parameters, error));
+    TRY(costs_take(costs, options->costs, options->cost_count, arena, error));
+    return take_memory(options, arena, memory, error);
+}
+
 static Status read_source(const Request *request, Arena *arena, Source *source, Error *error)
 {
     const char *const path = arena_format(arena, "%s", request->path);
@@ -70,9 +78,7 @@ static Status compile_program(dps *d, const Request *request, const dps_options 
     Arena *const arena = &program->arena;
     Watch watch = {.d = d, .options = options};
     const SearchControl search = {.stop = &watch.stop, .progress = tell_progress, .context = &watch};
-    TRY(take_parameters(options, arena, &program->parameters, &d->error));
-    TRY(costs_take(&program->costs, options->costs, options->cost_count, arena, &d->error));
-    TRY(take_memory(options, arena, &program->sizes, &d->error));
+    TRY(options_take(options, arena, &program->parameters, &program->costs, &program->sizes, &d->error));
     TRY(read_source(request, arena, &program->source, &d->error));
     program->compilation = (Compilation){.arena = arena,
                                          .source = &program->source,

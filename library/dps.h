@@ -86,7 +86,7 @@ typedef struct dps_host {
     void *user; /* passed to all functions of yours */
     /* Memory, aligned for any type; NULL: there is none, and the call ends with DPS_NO_MEMORY. Both or neither: then
        malloc and free. Handles, text and the working memory of compilations come from here; only what the C library
-       takes for its own streams does not. */
+       takes for its own streams does not. Called by the thread that calls the library, in dps_advise also by others. */
     void *(*allocate)(void *user, size_t size);
     void (*release)(void *user, void *memory);
 } dps_host;
@@ -341,6 +341,26 @@ typedef enum dps_format {
    dps_release. */
 dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format format, uint32_t width, char **text,
                       size_t *length);
+
+/* --- several schedules --- */
+
+/* What `dpc compare --json` prints: `count` schedules at the same numbers of ranks and microbatches, the shortest step
+   first. A time or size for all stages is that of 1/ranks of the model, however many stages a schedule makes of it. Of
+   `options` each schedule takes the parameters that it has; `progress` is not called. A schedule that cannot take the
+   sizes has the reason in its row. A file that is wrong ends the call: DPS_BAD_INPUT. Free the text with
+   dps_release. */
+dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
+                       size_t *length);
+
+enum { DPS_ADVISE_SECONDS = 60, DPS_ALLOW_ASYNC = 1, DPS_ALLOW_NAIVE = 2 };
+
+/* What `dpc advise --json` prints: each of the schedules with the values of its parameters that are best at the ranks
+   and microbatches of `options`, the shortest step first, and the reasons why others are left out. It tries them on all
+   cores, in threads that have ended when it returns and that call the host's memory functions, for `seconds` (0:
+   DPS_ADVISE_SECONDS) at most. `allow`: DPS_ALLOW_ASYNC tries schedules that update weights within the step, too,
+   DPS_ALLOW_NAIVE those in which one rank works at a time. DPS_BAD_INPUT: a file is wrong, or no schedule is left. */
+dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_options *options, uint32_t seconds,
+                      uint32_t allow, char **json, size_t *length);
 
 /* --- experts --- */
 

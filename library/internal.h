@@ -103,6 +103,10 @@ const char *host_path(const char *path);
 /* Adds the texts to costs, whose memory is the arena's. */
 Status costs_take(Costs *costs, const char *const *texts, size_t count, Arena *arena, Error *error);
 
+/* The sizes, parameters, costs and memory of options; `costs` has the defaults before. */
+Status options_take(const dps_options *options, Arena *arena, Parameters *parameters, Costs *costs, Memory *memory,
+                    Error *error);
+
 /* A stream to write a text to, one a call, and what was written, which lives to the end of the call. */
 FILE *text_begin(dps *d);
 const char *text_end(dps *d, size_t *length);

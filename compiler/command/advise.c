@@ -156,7 +156,7 @@ static int by_name(const void *left, const void *right)
 
 /* Adds the result of a file to the rows, or to those that are left out. */
 static Status add_outcome(const Trials *trials, const Contender *contender, Arena *arena, CompareRow *rows,
-                          size_t *row_count, CompareRow *left_out, size_t *left_out_count)
+                          size_t *row_count, CompareRow *left_out, size_t *left_out_count, const char **diagnostics)
 {
     Outcome outcome = {.reason = *contender->unreadable.text ? contender->unreadable.text : NULL};
     for (size_t k = 0; k < trials->attempt_count; k++)
@@ -168,7 +168,8 @@ static Status add_outcome(const Trials *trials, const Contender *contender, Aren
     if (reason)
         left_out[(*left_out_count)++] =
             (CompareRow){.path = contender->source.path, .name = name_of(contender, &outcome), .reason = reason};
-    fputs(outcome.diagnostics ? outcome.diagnostics : "", stderr);
+    if (outcome.diagnostics)
+        *diagnostics = arena_format(arena, "%s%s", *diagnostics, outcome.diagnostics);
     return outcome.diagnostics || *contender->unreadable.text ? STATUS_BAD_INPUT : STATUS_OK;
 }
 
@@ -178,33 +179,31 @@ static Advice conclude(const Trials *trials, Arena *arena, Status *status)
     CompareRow *rows = arena_array(arena, 2 * most, sizeof *rows),
                *left_out = arena_array(arena, most, sizeof *left_out);
     size_t row_count = 0, left_out_count = 0;
+    const char *diagnostics = "";
     for (size_t i = 0; i < most; i++) {
-        const Status one =
-            add_outcome(trials, &trials->contenders[i], arena, rows, &row_count, left_out, &left_out_count);
+        const Status one = add_outcome(trials, &trials->contenders[i], arena, rows, &row_count, left_out,
+                                       &left_out_count, &diagnostics);
         *status = *status == STATUS_OK ? one : *status;
     }
     qsort(rows, row_count, sizeof *rows, by_merit);
     qsort(left_out, left_out_count, sizeof *left_out, by_name);
     memcpy(rows + row_count, left_out, left_out_count * sizeof *left_out);
-    return (Advice){
-        .options = trials->options, .rows = rows, .row_count = row_count, .all_count = row_count + left_out_count};
+    return (Advice){.diagnostics = diagnostics,
+                    .options = trials->options,
+                    .rows = rows,
+                    .row_count = row_count,
+                    .all_count = row_count + left_out_count};
 }
 
-Status advise(const Options *options, Arena *arena, FILE *stream, Error *error)
+Status advise(const Options *options, const TrialsControl *control, Arena *arena, Advice *advice, Error *error)
 {
     Trials trials;
-    TRY(trials_run(options, arena, &trials, error));
+    TRY(trials_run(options, control, arena, &trials, error));
     Status status = STATUS_OK;
-    const Advice advice = conclude(&trials, arena, &status);
-    if (options->json)
-        advice_put_json(&advice, arena, stream);
-    else
-        advice_put_text(&advice, arena, stream);
-    const TrialsEnd end = trials.end;
-    trials_free(&trials);
-    if (advice.row_count)
+    *advice = conclude(&trials, arena, &status);
+    if (advice->row_count)
         return status;
-    if (end != ENDED)
+    if (trials.end != ENDED)
         return error_set(error, STATUS_BAD_INPUT, "no schedule was tried to its end: give it more time");
     return error_set(error, STATUS_BAD_INPUT,
                      "no schedule is left; try other sizes, a larger limit of memory, or --allow");

@@ -5,23 +5,24 @@
    with the parameter values that are worth trying. It sorts them by the time of a step. Times and bytes are given
    for 1/ranks of the model. */
 
-#include "compiler/command/options.h"
-#include "compiler/command/trial.h"
+#include "compiler/command/advise_trials.h"
 
 #include <stdio.h>
 
 /* The result of the trials. */
 typedef struct Advice {
     const Options *options;
-    const CompareRow *rows; /* [row_count]: each schedule with its best parameters; the best schedule first */
+    const char *diagnostics; /* of the files that are wrong, as they are printed; "": there are none */
+    const CompareRow *rows;  /* [row_count]: each schedule with its best parameters; the best schedule first */
     size_t row_count;
     size_t all_count; /* after these rows come the schedules that are left out, and parameters that were not tried in
                       time */
 } Advice;
 
-/* Prints the table, or the JSON object. A wrong file has its diagnostics on stderr and makes the result
-   STATUS_BAD_INPUT; so does a table without rows. ctrl-C ends the trials, and what was found so far is printed. */
-Status advise(const Options *options, Arena *arena, FILE *stream, Error *error);
+/* Tries the schedules. A wrong file has its diagnostics in the advice and makes the result STATUS_BAD_INPUT; so does
+   advice without rows. With both the advice is complete, and so it is when the trials are interrupted: with what was
+   found so far. Any other status: there is none. */
+Status advise(const Options *options, const TrialsControl *control, Arena *arena, Advice *advice, Error *error);
 
 /* Prints a table, the reasons why other schedules are not in it, and the command that compiles the first row. */
 void advice_put_text(const Advice *advice, Arena *arena, FILE *stream);

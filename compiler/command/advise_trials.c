@@ -10,11 +10,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct Work {
     Trials *trials;
@@ -23,11 +20,23 @@ typedef struct Work {
     size_t next, done;
 } Work;
 
-static atomic_int stopped; /* by SIGINT or SIGALRM, read by all threads; lock-free, so a handler may write it */
+/* Whether the trials end: the time is up, or the user has interrupted them. */
+static bool is_over(Trials *trials)
+{
+    const TrialsControl *control = trials->control;
+    if (trials->end == ENDED && control->interrupted && *control->interrupted)
+        trials->end = INTERRUPTED;
+    else if (trials->end == ENDED && clock_nanoseconds() >= trials->deadline)
+        trials->end = OUT_OF_TIME;
+    return trials->end != ENDED;
+}
 
-static void stop(int signal) { stopped = signal; }
-
-static const SearchControl until_stopped = {.stop = &stopped};
+/* A search tells after every order how far it is. */
+static void check_time(void *trials, const SearchProgress *progress)
+{
+    (void)progress;
+    is_over(trials);
+}
 
 /* --- the files --- */
 
@@ -80,7 +89,8 @@ static Status open_contenders(Trials *trials, Arena *arena, Error *error)
     static const Parameters none = {0};
     const Options *options = trials->options;
     FileList files;
-    const Status found = installed_schedules(arena, &files, error);
+    files = (FileList){0};
+    const Status found = trials->control->installed ? installed_schedules(arena, &files, error) : STATUS_OK;
     if (found != STATUS_OK && !options->input_count)
         return found;
     *error = (Error){""};
@@ -112,18 +122,20 @@ static Status check_taken(const Trials *trials, Error *error)
 
 /* --- one attempt --- */
 
-static Status try_parameters(const Options *options, Attempt *attempt, const Parameters *parameters, CompareRow *row)
+static Status try_parameters(Trials *trials, Attempt *attempt, const Parameters *parameters, CompareRow *row)
 {
+    const Options *options = trials->options;
+    const SearchControl until_over = {.stop = &trials->end, .progress = check_time, .context = trials};
     const Trial trial = {.source = &attempt->contender->source,
                          .parameters = *parameters,
                          .parts = (uint32_t)options->parameters.ranks,
                          .costs = &options->costs,
                          .memory = &options->memory,
-                         .search = &until_stopped};
+                         .search = &until_over};
     Error error = {""};
-    const Status status = trial_run(&trial, &attempt->arena, row, &error);
+    const Status status = trial_run(&trial, attempt->arena, row, &error);
     if (status != STATUS_OK && !row->reason)
-        row->reason = arena_format(&attempt->arena, "%s", error.text);
+        row->reason = arena_format(attempt->arena, "%s", error.text);
     return status;
 }
 
@@ -140,24 +152,25 @@ static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t t
 
 /* Searches the most memory for `order auto` with which the program keeps the limit: the expected value, its
    neighbours, then by bisection. */
-static void fit_memory(const Options *options, Attempt *attempt)
+static void fit_memory(Trials *trials, Attempt *attempt)
 {
+    const Options *options = trials->options;
     const Contender *contender = attempt->contender;
     const Item *const knob = memory_parameter(contender->tree);
     Parameters parameters = contender->candidates.all[attempt->candidate];
-    int64_t *values = values_new(contender->tree, &attempt->arena);
+    int64_t *values = values_new(contender->tree, attempt->arena);
     Fault fault;
     if (!values_for_all(contender->tree, &parameters, values, &fault))
         return;
     int64_t fits = 0, exceeds = values[knob->slot], next = less_memory(&options->memory, &attempt->row, exceeds);
     parameters.capacity = parameters.count; /* copied when it grows, so that values set from here on go into an array
                                                of its own */
-    parameters_set(&parameters, &attempt->arena, knob->name.symbol->text, exceeds);
-    for (int tries = 0; exceeds - fits > 1 && !stopped; tries++) {
+    parameters_set(&parameters, attempt->arena, knob->name.symbol->text, exceeds);
+    for (int tries = 0; exceeds - fits > 1 && !is_over(trials); tries++) {
         CompareRow row;
         next = next <= fits ? fits + 1 : next >= exceeds ? exceeds - 1 : next;
         parameters.others[parameters.count - 1].value = next;
-        const bool runs = try_parameters(options, attempt, &parameters, &row) == STATUS_OK && !row.reason;
+        const bool runs = try_parameters(trials, attempt, &parameters, &row) == STATUS_OK && !row.reason;
         *(runs && !row.fits ? &exceeds : &fits) = next; /* with too little memory it does not run */
         next = tries ? fits + (exceeds - fits) / 2 : runs && !row.fits ? next - 1 : next + 1;
         if (runs && (row.fits || !attempt->row.fits))
@@ -165,20 +178,20 @@ static void fit_memory(const Options *options, Attempt *attempt)
     }
 }
 
-static void try_attempt(const Options *options, Attempt *attempt)
+static void try_attempt(Trials *trials, Attempt *attempt)
 {
     jmp_buf exhausted;
-    attempt->arena.exhausted = &exhausted;
+    attempt->arena->exhausted = &exhausted;
     if (setjmp(exhausted)) {
         attempt->status = STATUS_RUN_FAILED;
         attempt->row.reason = "out of memory";
     } else if (attempt->fits_memory) {
-        fit_memory(options, attempt);
+        fit_memory(trials, attempt);
     } else {
         attempt->status =
-            try_parameters(options, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
+            try_parameters(trials, attempt, &attempt->contender->candidates.all[attempt->candidate], &attempt->row);
     }
-    attempt->finished = !stopped; /* otherwise a search was interrupted */
+    attempt->finished = trials->end == ENDED; /* otherwise a search was interrupted */
 }
 
 /* --- all of them --- */
@@ -186,12 +199,12 @@ static void try_attempt(const Options *options, Attempt *attempt)
 static void *work_on(void *argument)
 {
     Work *work = argument;
-    const Trials *trials = work->trials;
+    Trials *trials = work->trials;
     pthread_mutex_lock(&work->mutex);
-    while (work->next < trials->attempt_count && !stopped) {
+    while (work->next < trials->attempt_count && !is_over(trials)) {
         Attempt *attempt = &trials->attempts[work->next++];
         pthread_mutex_unlock(&work->mutex);
-        try_attempt(trials->options, attempt);
+        try_attempt(trials, attempt);
         pthread_mutex_lock(&work->mutex);
         progress_bar_show(&work->progress, ++work->done, trials->attempt_count, " trials");
     }
@@ -202,7 +215,7 @@ static void *work_on(void *argument)
 static Attempt *add_attempt(Trials *trials, Contender *contender, size_t candidate)
 {
     Attempt *added = &trials->attempts[trials->attempt_count++];
-    *added = (Attempt){.contender = contender, .candidate = candidate};
+    *added = (Attempt){.contender = contender, .candidate = candidate, .arena = arena_scratch(trials->arena)};
     return added;
 }
 
@@ -266,41 +279,29 @@ static void try_in_turn(Work *work)
     on_all_cores(work_on, work, trials->attempt_count - work->next);
 }
 
-/* Runs until the time is up or ctrl-C; a second ctrl-C ends dpc as usual. */
 static void try_all(Trials *trials)
 {
-    enum { QUIET = 900000000 }; /* work of less than a second shows no progress */
-    Work work = {.trials = trials, .progress = progress_bar_of(stderr), .mutex = PTHREAD_MUTEX_INITIALIZER};
-    struct sigaction action = {.sa_handler = stop, .sa_flags = (int)SA_RESETHAND | SA_RESTART}, before;
-    sigemptyset(&action.sa_mask);
-    stopped = 0;
-    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-        sigaction(SIGINT, &action, NULL);
-    sigaction(SIGALRM, &action, NULL);
-    alarm((unsigned)trials->options->seconds);
-    work.progress.shown_at = clock_nanoseconds() + QUIET;
+    enum { QUIET = 900000000, SECOND = 1000000000 }; /* work of less than a second shows no progress */
+    const int64_t now = clock_nanoseconds();
+    Work work = {
+        .trials = trials, .progress = progress_bar_of(trials->control->progress), .mutex = PTHREAD_MUTEX_INITIALIZER};
+    work.progress.shown_at = now + QUIET;
+    trials->deadline = now + SECOND * trials->options->seconds;
     try_in_turn(&work);
-    alarm(0);
-    sigaction(SIGINT, &before, NULL);
     progress_bar_clear(&work.progress);
-    trials->end = stopped == SIGALRM ? OUT_OF_TIME : stopped ? INTERRUPTED : ENDED;
 }
 
-Status trials_run(const Options *options, Arena *arena, Trials *trials, Error *error)
+Status trials_run(const Options *options, const TrialsControl *control, Arena *arena, Trials *trials, Error *error)
 {
     size_t most = 0;
-    *trials = (Trials){.options = options};
+    *trials = (Trials){.options = options, .control = control, .arena = arena};
     TRY(open_contenders(trials, arena, error));
     TRY(check_taken(trials, error));
     for (size_t i = 0; i < trials->contender_count; i++)
         most += 2 * trials->contenders[i].candidates.count; /* each may get another one that fits memory */
     trials->attempts = arena_array(arena, most, sizeof *trials->attempts);
+    if (control->begins)
+        control->begins();
     try_all(trials);
     return STATUS_OK;
-}
-
-void trials_free(Trials *trials)
-{
-    for (size_t i = 0; i < trials->attempt_count; i++)
-        arena_free(&trials->attempts[i].arena);
 }

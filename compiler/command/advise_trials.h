@@ -7,6 +7,9 @@
 #include "compiler/command/options.h"
 #include "compiler/command/trial.h"
 
+#include <stdatomic.h>
+#include <stdio.h>
+
 /* A file. */
 typedef struct Contender {
     Source source;
@@ -24,26 +27,35 @@ typedef struct Attempt {
     bool finished;
     Status status;
     CompareRow row;
-    Arena arena; /* of the row's texts */
+    Arena *arena; /* of the row's texts; a thread uses it */
 } Attempt;
 
 typedef enum TrialsEnd { ENDED, OUT_OF_TIME, INTERRUPTED } TrialsEnd;
 
+/* What the caller of the trials decides. */
+typedef struct TrialsControl {
+    bool installed;                /* also tries the schedules that come with dpc */
+    void (*begins)(void);          /* called when all files are read and the trials begin; NULL: nothing is */
+    const atomic_int *interrupted; /* not 0: the trials end. NULL: never */
+    FILE *progress;                /* if it is a terminal, it shows the progress; NULL: nothing does */
+} TrialsControl;
+
 typedef struct Trials {
     const Options *options;
+    const TrialsControl *control;
+    Arena *arena;
+    int64_t deadline;      /* of the monotonic clock */
     Contender *contenders; /* [contender_count], the arena's */
     size_t contender_count;
     Attempt *attempts; /* [attempt_count], the arena's */
     size_t attempt_count;
-    TrialsEnd end;
+    atomic_int end; /* TrialsEnd; not ENDED: the searches of all threads stop */
 } Trials;
 
-/* Tries all schedules that come with dpc and all inputs, several at once on the machine's cores, until the options'
-   seconds have passed or ctrl-C. Attempts that were not reached in time are not `finished`. STATUS_BAD_USAGE: there
-   is nothing to try, or no schedule has a given parameter. If it takes longer than a second, a terminal on stderr
-   shows the progress. */
-Status trials_run(const Options *options, Arena *arena, Trials *trials, Error *error);
-void trials_free(Trials *trials);
+/* Tries all schedules, several at once on the machine's cores, until the options' seconds have passed or `interrupted`.
+   Attempts that were not reached in time are not `finished`. STATUS_BAD_USAGE: there is nothing to try, or no schedule
+   has a given parameter. */
+Status trials_run(const Options *options, const TrialsControl *control, Arena *arena, Trials *trials, Error *error);
 
 /* Whether the row is tried only with --allow. */
 bool trials_exclude(const Options *options, const CompareRow *row);

@@ -1,7 +1,5 @@
 #include "compiler/command/compare.h"
 
-#include "compiler/command/compare_table.h"
-
 #include <string.h>
 
 typedef struct Comparison {
@@ -80,14 +78,14 @@ static Status check_taken(const Parameters *given, const CompareTable *table, Er
     return STATUS_OK;
 }
 
-static Status fill_rows(const Comparison *comparison, CompareRow *rows, Error *error)
+static Status fill_rows(const Comparison *comparison, CompareRow *rows, const char **diagnostics, Error *error)
 {
     Status status = STATUS_OK;
     for (int i = 0; i < comparison->options->input_count; i++) {
         const Trial trial = trial_of(comparison, i);
         const Status one = trial_run(&trial, comparison->arena, &rows[i], error);
         if (rows[i].diagnostics)
-            fputs(rows[i].diagnostics, stderr);
+            *diagnostics = arena_format(comparison->arena, "%s%s", *diagnostics, rows[i].diagnostics);
         if (one != STATUS_OK && !rows[i].reason)
             return one;
         status = status == STATUS_OK ? one : status;
@@ -95,34 +93,34 @@ static Status fill_rows(const Comparison *comparison, CompareRow *rows, Error *e
     return status;
 }
 
-Status compare(const Options *options, Arena *arena, FILE *stream, Error *error)
+Status compare(const Options *options, Arena *arena, CompareTable *table, Error *error)
 {
     const size_t count = (size_t)options->input_count;
     Source *sources = arena_array(arena, count, sizeof *sources);
     CompareRow *rows = arena_array(arena, count, sizeof *rows);
+    Costs *costs = arena_allocate(arena, sizeof *costs);
     CompareSort sort;
+    *table = (CompareTable){.diagnostics = ""};
     TRY(compare_sort_named(options->sort ? options->sort : "makespan", &sort, error));
     for (size_t i = 0; i < count; i++)
         TRY(source_read(options->inputs[i], arena, &sources[i], error));
     Comparison comparison = {.options = options, .arena = arena, .sources = sources, .sizes = options->parameters};
     choose_sizes(&comparison);
-    const Status status = fill_rows(&comparison, rows, error);
+    const Status status = fill_rows(&comparison, rows, &table->diagnostics, error);
     if (status != STATUS_OK && status != STATUS_BAD_INPUT)
         return status;
-    CompareTable table = {.rows = rows,
-                          .count = count,
-                          .sizes_differ = comparison.sizes_differ,
-                          .by_stages = options->stages > 0,
-                          .parts = trial_of(&comparison, 0).parts,
-                          .memory = &options->memory};
-    table.costs_stages = trial_costs_stages(&options->costs, table.parts, &table.stages_assumed);
-    TRY(check_taken(&options->parameters, &table, error));
-    const Costs costs = costs_resolve(&options->costs, table.costs_stages, NULL, arena);
-    table.costs = &costs;
+    CompareTable made = {.rows = rows,
+                         .count = count,
+                         .diagnostics = table->diagnostics,
+                         .sizes_differ = comparison.sizes_differ,
+                         .by_stages = options->stages > 0,
+                         .parts = trial_of(&comparison, 0).parts,
+                         .memory = &options->memory,
+                         .costs = costs};
+    made.costs_stages = trial_costs_stages(&options->costs, made.parts, &made.stages_assumed);
+    TRY(check_taken(&options->parameters, &made, error));
+    *costs = costs_resolve(&options->costs, made.costs_stages, NULL, arena);
     compare_sort(rows, count, sort);
-    if (options->json)
-        compare_put_json(&table, stream);
-    else
-        compare_put_text(&table, arena, stream);
+    *table = made;
     return status;
 }

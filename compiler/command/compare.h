@@ -9,12 +9,12 @@
    are smaller in proportion (costs_resolve). So all makespans are those of one model. A size that the command line
    leaves open is the largest default of the files. */
 
+#include "compiler/command/compare_table.h"
 #include "compiler/command/options.h"
 
-#include <stdio.h>
-
-/* Prints the table, sorted. A schedule that does not admit the sizes has a line with the reason. A wrong file has
-   its diagnostics on stderr and makes the result STATUS_BAD_INPUT. */
-Status compare(const Options *options, Arena *arena, FILE *stream, Error *error);
+/* Makes the table, sorted. A schedule that does not admit the sizes has a row with the reason. A wrong file has its
+   diagnostics in the table and makes the result STATUS_BAD_INPUT. Any other status: the
+   table has no rows. */
+Status compare(const Options *options, Arena *arena, CompareTable *table, Error *error);
 
 #endif

@@ -10,13 +10,14 @@
 typedef struct CompareTable {
     const CompareRow *rows;
     size_t count;
-    bool brief;            /* dpc advise: fewer columns and no published bubbles; rows with a reason are left out */
-    bool by_stages;        /* all have the same number of stages; else the same number of ranks */
-    bool sizes_differ;     /* the files have different sizes, of which the largest are used */
-    uint32_t parts;        /* times and bytes are given for 1/parts of the model; 0: unknown */
-    uint32_t costs_stages; /* the number of stages that the costs are for: `parts`, or as the costs of single stages
+    const char *diagnostics; /* of the files that are wrong, as they are printed; "": there are none */
+    bool brief;              /* dpc advise: fewer columns and no published bubbles; rows with a reason are left out */
+    bool by_stages;          /* all have the same number of stages; else the same number of ranks */
+    bool sizes_differ;       /* the files have different sizes, of which the largest are used */
+    uint32_t parts;          /* times and bytes are given for 1/parts of the model; 0: unknown */
+    uint32_t costs_stages;   /* the number of stages that the costs are for: `parts`, or as the costs of single stages
                               say */
-    bool stages_assumed;   /* that number follows from the stages that the costs name */
+    bool stages_assumed;     /* that number follows from the stages that the costs name */
     const Memory *memory;
     const Costs *costs; /* resolved for costs_stages */
 } CompareTable;

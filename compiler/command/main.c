@@ -18,6 +18,7 @@
 #include "runtime/base/version.h"
 
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -53,7 +54,7 @@ static void show_search(void *context, const SearchProgress *progress)
 /* ctrl-C ends the search with the best order so far; a second one ends dpc as usual. */
 static struct sigaction before_search;
 
-static void search_begins(void)
+static void take_interrupts(void)
 {
     struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
     sigemptyset(&action.sa_mask);
@@ -81,7 +82,7 @@ static Status show(const Compilation *c, Form form)
     if (form == FORM_SCHEDULE && dump[DUMP_SCHEDULE])
         dump_schedule(&c->schedule, stdout);
     if (form == FORM_SCHEDULE && c->tree && c->tree->order)
-        search_begins();
+        take_interrupts();
     if (form == FORM_ORDER && c->tree && c->tree->order)
         search_ends(c);
     if (form == FORM_ORDER && dump[DUMP_ORDER])
@@ -142,8 +143,17 @@ static Status write_outputs(const Job *job, Error *error)
     return STATUS_OK;
 }
 
+/* Many compilations follow each other: one needs the memory that another has freed. Returning it to the system takes as
+   much time as the proofs. */
+static void keep_freed_memory(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 1 << 25);
+    mallopt(M_TRIM_THRESHOLD, 1 << 28);
+}
+
 static Status run_sweep(Job *job, Error *error)
 {
+    keep_freed_memory();
     SweepResult result;
     const Status status = sweep(&job->options.sweep, &job->compilation, stderr, &result, error);
     if (result.proven || result.failure_count)
@@ -298,6 +308,37 @@ static Status run_diff(Job *job, Error *error)
     return write_comparison(job, &comparison, error);
 }
 
+static Status run_compare(const Options *options, Arena *arena, Error *error)
+{
+    CompareTable table;
+    const Status status = compare(options, arena, &table, error);
+    fputs(table.diagnostics, stderr);
+    if (table.rows && options->json)
+        compare_put_json(&table, stdout);
+    else if (table.rows)
+        compare_put_text(&table, arena, stdout);
+    return status;
+}
+
+/* ctrl-C ends the trials; once more, it ends dpc as usual. */
+static Status run_advise(const Options *options, Arena *arena, Error *error)
+{
+    const TrialsControl control = {
+        .installed = true, .begins = take_interrupts, .interrupted = &interrupted, .progress = stderr};
+    Advice advice = {.options = NULL};
+    keep_freed_memory();
+    const Status status = advise(options, &control, arena, &advice, error);
+    if (!advice.options)
+        return status;
+    sigaction(SIGINT, &before_search, NULL);
+    fputs(advice.diagnostics, stderr);
+    if (options->json)
+        advice_put_json(&advice, arena, stdout);
+    else
+        advice_put_text(&advice, arena, stdout);
+    return status;
+}
+
 static Status obey(Job *job, int argc, char **argv, Error *error)
 {
     Arena *arena = job->compilation.arena;
@@ -314,9 +355,9 @@ static Status obey(Job *job, int argc, char **argv, Error *error)
     else if (options->dump[DUMP_OPCODES])
         program_describe_opcodes(stdout);
     else if (options->command == COMMAND_COMPARE)
-        return compare(options, arena, stdout, error);
+        return run_compare(options, arena, error);
     else if (options->command == COMMAND_ADVISE)
-        return advise(options, arena, stdout, error);
+        return run_advise(options, arena, error);
     else if (options->command == COMMAND_DIFF)
         return run_diff(job, error);
     else if (options->command == COMMAND_CALIBRATE && options->map)

@@ -244,13 +244,14 @@ static Status fill_row(const Trial *trial, Arena *scratch, Arena *arena, Compare
 Status trial_run(const Trial *trial, Arena *arena, CompareRow *row, Error *error)
 {
     jmp_buf exhausted;
-    Arena scratch = {.exhausted = &exhausted, .functions = arena->functions};
+    Arena *const scratch = arena_scratch(arena);
     volatile Status status = STATUS_RUN_FAILED;
     *row = (CompareRow){.path = trial->source->path, .name = trial->source->path};
+    scratch->exhausted = &exhausted;
     if (setjmp(exhausted) == 0)
-        status = fill_row(trial, &scratch, arena, row, error);
+        status = fill_row(trial, scratch, arena, row, error);
     else
         error_set(error, STATUS_RUN_FAILED, "%s: no memory", trial->source->path);
-    arena_free(&scratch);
+    arena_free(scratch);
     return status;
 }

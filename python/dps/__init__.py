@@ -14,11 +14,13 @@ import pathlib
 from ._balance import Balance, balance
 from ._errors import Diagnostic, Error, ScheduleError, SystemFailure, UsageError
 from ._library import library as _c
+from ._study import advise, compare
 from ._program import Chunk, Instruction, Prediction, Program, Rank, RankPrediction, compile, load
 
 __version__ = _c.dps_version().decode()
 __all__ = ["Balance", "Chunk", "Diagnostic", "Error", "Instruction", "Prediction", "Program", "Rank", "RankPrediction",
-           "ScheduleError", "SystemFailure", "UsageError", "balance", "compile", "load", "schedule", "schedules"]
+           "ScheduleError", "SystemFailure", "UsageError", "advise", "balance", "compare", "compile",
+           "load", "schedule", "schedules"]
 
 
 def _schedule_folder():

@@ -639,6 +639,81 @@ static void experts_are_placed(void **state)
     dps_free(d);
 }
 
+/* --- several schedules --- */
+
+/* Both studies. False where there was no memory. */
+static bool study(dps *d)
+{
+    static const char *const paths[] = {"schedules/gpipe.dps", "schedules/zb1p.dps", "schedules/zb-h1.dps"};
+    static const char *const costs[] = {"F=1.5"};
+    const dps_options options = {
+        .size = sizeof options, .ranks = 2, .microbatches = 4, .costs = costs, .cost_count = 1};
+    char *compared = NULL, *advised = NULL;
+    dps_status status = dps_compare(d, paths, 3, &options, &compared, NULL);
+    if (status == DPS_OK)
+        status = dps_advise(d, paths, 3, &options, 600, 0, &advised, NULL);
+    if (status == DPS_OK) {
+        assert_non_null(strstr(compared, "\"schedule\": \"gpipe\""));
+        assert_non_null(strstr(advised, "\"rows\": ["));
+        assert_non_null(strstr(advised, "dpc --ranks 2 --microbatches 4"));
+    }
+    dps_release(d, compared);
+    dps_release(d, advised);
+    return status == DPS_OK;
+}
+
+static void schedules_are_compared(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"schedules/gpipe.dps", "HACKING.md"};
+    const dps_options sizes = {.size = sizeof sizes, .ranks = 2, .microbatches = 4};
+    dps *d = dps_new(NULL);
+    char *json;
+    assert_true(study(d));
+    assert_int_equal(dps_compare(d, wrong, 2, NULL, &json, NULL), DPS_BAD_INPUT);
+    assert_null(json);
+    assert_non_null(strstr(dps_error(d), "HACKING.md:5:1: error: "));
+    assert_int_equal(dps_advise(d, wrong, 2, &sizes, 1, 0, &json, NULL), DPS_BAD_INPUT);
+    assert_non_null(strstr(dps_error(d), "HACKING.md:5:1: error: "));
+    assert_int_equal(dps_advise(d, wrong, 1, NULL, 1, 0, &json, NULL), DPS_BAD_USAGE);
+    assert_int_equal(dps_compare(d, wrong, 0, NULL, &json, NULL), DPS_BAD_USAGE);
+    dps_free(d);
+}
+
+/* The host's functions are called by several threads. */
+static pthread_mutex_t host_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void *give_alone(void *user, size_t size)
+{
+    pthread_mutex_lock(&host_mutex);
+    void *memory = give(user, size);
+    pthread_mutex_unlock(&host_mutex);
+    return memory;
+}
+
+static void take_alone(void *user, void *memory)
+{
+    pthread_mutex_lock(&host_mutex);
+    take(user, memory);
+    pthread_mutex_unlock(&host_mutex);
+}
+
+static void studies_lose_no_memory(void **state)
+{
+    (void)state;
+    bool enough = false;
+    for (int pieces = 1; !enough && pieces < 100000; pieces += 1 + pieces / 3) {
+        Host host = {.left = pieces};
+        const dps_host functions = {
+            .size = sizeof functions, .user = &host, .allocate = give_alone, .release = take_alone};
+        dps *d = dps_new(&functions);
+        enough = study(d);
+        dps_free(d);
+        assert_int_equal(host.live, 0);
+    }
+    assert_true(enough);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -657,6 +732,8 @@ int main(void)
         cmocka_unit_test(a_search_tells_and_can_be_stopped),
         cmocka_unit_test(threads_compile_at_the_same_time),
         cmocka_unit_test(experts_are_placed),
+        cmocka_unit_test(schedules_are_compared),
+        cmocka_unit_test(studies_lose_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,6 +229,30 @@ class Searches(unittest.TestCase):
         self.assertEqual(len(set(texts)), 1)
 
 
+class Studies(unittest.TestCase):
+    def test_compare(self):
+        paths = [dps.schedule(name) for name in ("gpipe", "zb-h1", "dualpipe")]
+        found = dps.compare(paths, ranks=4, microbatches=8, costs={"F": 1})["schedules"]
+        self.assertEqual([row["schedule"] for row in found][-1], "gpipe")
+        self.assertEqual(found[-1]["makespan"], 33)
+        refused = dps.compare(paths, ranks=3, microbatches=8)["schedules"]
+        self.assertIn("DualPipe folds", [row.get("refused") for row in refused if row["schedule"] == "dualpipe"][0])
+        self.assertRaisesRegex(dps.UsageError, "chunkz", dps.compare, paths, params={"chunkz": 1})
+        with tempfile.TemporaryDirectory() as folder:
+            wrong = pathlib.Path(folder) / "wrong.dps"
+            wrong.write_text(WRONG)
+            self.assertRaisesRegex(dps.ScheduleError, "wrong.dps:[0-9]+:", dps.compare, [*paths, wrong])
+
+    def test_advise(self):
+        found = dps.advise(2, 4, costs="F=1,I=1,W=1,comm=0.1", allow="async", seconds=600)
+        makespans = [round(row["makespan"], 6) for row in found["rows"]]
+        self.assertGreater(len(makespans), 10)
+        self.assertEqual(makespans, sorted(makespans))
+        self.assertEqual([row["schedule"] for row in found["left_out"]].count("naive"), 1)
+        self.assertTrue(any("pipedream" in row["schedule"] for row in found["rows"]))
+        self.assertRaisesRegex(dps.UsageError, "nothing", dps.advise, 2, 4, allow="nothing")
+
+
 class Experts(unittest.TestCase):
     LOADS = [[90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86],
              [20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27]]

@@ -1,0 +1,114 @@
+/* Several schedules at once. */
+
+#include "library/internal.h"
+
+#include "compiler/command/advise.h"
+#include "compiler/command/compare.h"
+
+typedef struct Request {
+    const char *const *paths;
+    size_t count;
+    const dps_options *options;
+    uint32_t seconds, allow; /* dps_advise */
+    char **json;
+    size_t *length;
+} Request;
+
+/* What dpc's command line would be. */
+static Status take_request(dps *d, const Request *request, Options *taken)
+{
+    enum { COUNT_MAX = 10000 };
+    dps_options options = {0};
+    Arena *const arena = &d->working;
+    if (request->options && !STRUCT_IN(&options, request->options))
+        return error_set(&d->error, STATUS_BAD_USAGE, STRUCT_REFUSED, "dps_options");
+    if (!request->count || request->count > COUNT_MAX)
+        return error_set(&d->error, STATUS_BAD_USAGE, "name 1 to %d schedules, not %zu", COUNT_MAX, request->count);
+    char **const inputs = arena_array(arena, request->count, sizeof *inputs);
+    for (size_t i = 0; i < request->count; i++)
+        inputs[i] = arena_format(arena, "%s", host_path(request->paths[i]));
+    *taken = (Options){.inputs = inputs,
+                       .input_count = (int)request->count,
+                       .own = arena_array(arena, request->count + 1, sizeof *taken->own),
+                       .program = "dpc",
+                       .allow_async = request->allow & DPS_ALLOW_ASYNC,
+                       .allow_naive = request->allow & DPS_ALLOW_NAIVE,
+                       .seconds = request->seconds ? request->seconds : DPS_ADVISE_SECONDS,
+                       .costs = costs_unit,
+                       .cost_count = (int)options.cost_count,
+                       .cost_texts = arena_array(arena, options.cost_count, sizeof *taken->cost_texts)};
+    for (uint32_t i = 0; i < options.cost_count; i++)
+        taken->cost_texts[i] = options.costs[i];
+    return options_take(&options, arena, &taken->parameters, &taken->costs, &taken->memory, &d->error);
+}
+
+/* The words of a call that has failed: those of the files, or those of the error. */
+static Status fail(dps *d, Status status, const char *diagnostics)
+{
+    if (status == STATUS_RUN_FAILED) /* nothing else than memory can fail */
+        longjmp(d->exhausted, 1);
+    if (diagnostics && *diagnostics)
+        d->words = arena_format(&d->report, "%s", diagnostics);
+    return status;
+}
+
+static Status give_text(dps *d, const Request *request)
+{
+    size_t length;
+    const char *const text = text_end(d, &length);
+    *request->json = host_text(d, text, length);
+    if (request->length)
+        *request->length = length;
+    return STATUS_OK;
+}
+
+static Status compare_body(dps *d, void *arguments)
+{
+    const Request *request = arguments;
+    Options options;
+    CompareTable table;
+    TRY(take_request(d, request, &options));
+    const Status status = compare(&options, &d->working, &table, &d->error);
+    if (status != STATUS_OK)
+        return fail(d, status, table.diagnostics);
+    compare_put_json(&table, text_begin(d));
+    return give_text(d, request);
+}
+
+dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
+                       size_t *length)
+{
+    *json = NULL;
+    return call(d, compare_body,
+                &(Request){.paths = paths, .count = count, .options = options, .json = json, .length = length});
+}
+
+static Status advise_body(dps *d, void *arguments)
+{
+    const Request *request = arguments;
+    const TrialsControl control = {.installed = false};
+    Options options;
+    Advice advice = {.diagnostics = NULL};
+    TRY(take_request(d, request, &options));
+    if (!options.parameters.has_ranks || !options.parameters.has_microbatches)
+        return error_set(&d->error, STATUS_BAD_USAGE, "advice needs to know the numbers of ranks and microbatches");
+    const Status status = advise(&options, &control, &d->working, &advice, &d->error);
+    if (status != STATUS_OK)
+        return fail(d, status, advice.diagnostics);
+    advice_put_json(&advice, &d->working, text_begin(d));
+    return give_text(d, request);
+}
+
+dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_options *options, uint32_t seconds,
+                      uint32_t allow, char **json, size_t *length)
+{
+    *json = NULL;
+    return call(d, advise_body,
+                &(Request){.paths = paths,
+                           .count = count,
+                           .options = options,
+                           .seconds = seconds,
+                           .allow = allow,
+                           .json = json,
+                           .length = length});
+}

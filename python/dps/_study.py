@@ -1,0 +1,47 @@
+"""Several schedules at once."""
+
+import ctypes
+import json
+import os
+
+from . import _library as c
+from ._errors import UsageError, session
+from ._program import _array, _options, _Progress
+
+_ALLOW = {"async": 1, "naive": 2}
+
+
+def _ask(function, paths, options, *further):
+    texts = [os.fsencode(path) for path in paths]
+    found, length = ctypes.c_void_p(), ctypes.c_size_t()
+    with session() as s:
+        s.call(function, _array(ctypes.c_char_p, texts), len(texts), ctypes.byref(options), *further,
+               ctypes.byref(found), ctypes.byref(length))
+        try:
+            return json.loads(ctypes.string_at(found, length.value))
+        finally:
+            c.library.dps_release(s.handle, found)
+
+
+def compare(paths, *, ranks=None, microbatches=None, params=None, costs=None, slot_bytes=None, memory_limit=None):
+    """Compares schedules at the same numbers of ranks and microbatches: what `dpc compare --json` prints, as a dict.
+    Its "schedules" has a dict for each, the shortest step first. Arguments are those of compile(); each schedule takes
+    the parameters that it has."""
+    options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, _Progress(None))
+    return _ask("dps_compare", paths, options)
+
+
+def advise(ranks, microbatches, *, paths=(), params=None, costs=None, slot_bytes=None, memory_limit=None, allow=(),
+           seconds=60):
+    """Finds the schedule, with its parameters, that takes the least time: what `dpc advise --json` prints, as a dict.
+    Its "rows" has a dict for each schedule, the best one first; "left_out" says why others are not there. Tries the
+    schedules of this package and `paths`, on all cores, for `seconds` at most. allow: "async", "naive" or both."""
+    from . import schedule, schedules
+
+    allowed = [allow] if isinstance(allow, str) else list(allow)
+    for word in allowed:
+        if word not in _ALLOW:
+            raise UsageError(f"allow: there is no {word!r}; there are 'async' and 'naive'")
+    options = _options(ranks, microbatches, params, costs, slot_bytes, memory_limit, _Progress(None))
+    every = [schedule(name) for name in schedules()] + list(paths)
+    return _ask("dps_advise", every, options, seconds, sum(_ALLOW[word] for word in set(allowed)))
