@@ -140,6 +140,7 @@ static void print_json(const Report *report, const StepReport *step)
     if (step->expert_load > 0) {
         print_number(",\"balance_loss\":", step->balance_loss, EXACT);
         print_number(",\"expert_load\":", step->expert_load, 6);
+        print_number(",\"worst_expert_load\":", step->worst_expert_load, 6);
     }
     print_number(",\"tokens_per_s\":", report->tokens / step->seconds, 6);
     print_json_times(report, step);
@@ -248,7 +249,7 @@ static void print_results(const Report *report)
         fprintf(words, "last loss %.4f\n", report->last_loss);
     if (report->last_load > 0)
         fprintf(words,
-                "experts    the busiest of a layer gets %.2f times the mean of tokens, %.2f in the first step; "
+                "experts    the busiest of a layer gets %.2f times the mean of tokens (first step %.2f); "
                 "balance loss %.2g\n",
                 report->last_load, report->first_load, report->last_balance_loss);
     if (report->has_held_out)

@@ -162,8 +162,9 @@ Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error)
 
 /* What the W of a step have counted in layers with experts. */
 typedef struct StageTallies {
-    double load;         /* tokens of the expert with the most, over the mean, in the worst layer; 0: no experts */
-    double balance_loss; /* the sum over layers and microbatches of what the sequence-wise loss adds to the loss */
+    double loads, worst_load; /* of each layer the tokens of its busiest expert over the mean: the sum, the largest */
+    double layers;            /* that have experts */
+    double balance_loss;      /* the sum over layers and microbatches of what the balance loss adds to the loss */
 } StageTallies;
 
 /* They stand in the place of gradients until this takes them from there: before stage_gradient_norm, and once before

@@ -68,7 +68,10 @@ static Status take_tally(Stage *stage, Tally tally, size_t count, char *gradient
         tallies->balance_loss += (double)stage->counts[0];
     } else {
         const Loads loads = loads_of(stage->counts, count);
-        tallies->load = loads.largest > tallies->load * loads.mean ? loads.largest / loads.mean : tallies->load;
+        const double load = loads.mean > 0 ? loads.largest / loads.mean : 1;
+        tallies->loads += load;
+        tallies->worst_load = load > tallies->worst_load ? load : tallies->worst_load;
+        tallies->layers++;
         TRY(run->copy(stage->device, count * run->size[MASTERS], gradient, moment, error));
     }
     return run->fill(stage->device, MASTERS, count, 0, gradient, error);

@@ -97,14 +97,16 @@ static StepReport make_report(Rank *rank, int64_t begun)
     for (uint32_t m = 0; m < program->microbatches; m++)
         report.loss += rank->records.losses[m] = told_loss(rank, m);
     report.loss /= program->microbatches;
-    double cost = 0, busy = 0;
+    double cost = 0, busy = 0, layers = 0;
     int64_t first = INT64_MAX, last = INT64_MIN;
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankRecord *record = rank_record(rank, r);
         const double span = (double)(record->ended - record->begun) * 1e-9;
         cost = span > cost ? span : cost;
         report.gradient_norm = larger_norm(report.gradient_norm, record->norm);
-        report.expert_load = fmax(report.expert_load, record->tallies.load);
+        layers += record->tallies.layers;
+        report.expert_load += record->tallies.loads;
+        report.worst_expert_load = fmax(report.worst_expert_load, record->tallies.worst_load);
         report.balance_loss += record->tallies.balance_loss / program->microbatches;
         first = record->begun < first ? record->begun : first;
         last = record->ended > last ? record->ended : last;
@@ -113,6 +115,7 @@ static StepReport make_report(Rank *rank, int64_t begun)
         report.product_seconds += (double)record->products * 1e-9;
         report.operations += record->operations;
     }
+    report.expert_load /= fmax(layers, 1);
     report.makespan = (double)(last - first) * 1e-9;
     const double all = cost * program->rank_count;
     const bool crowded = rank->times.processors && rank->times.processors < program->rank_count;

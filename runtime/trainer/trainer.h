@@ -59,7 +59,9 @@ typedef struct StepReport {
     const double *losses; /* [Program.microbatches], by number */
     /* before clipping; 0 where nothing is learned; asynchronous: the largest of the step's updates */
     double gradient_norm;
-    double expert_load;  /* of the expert with the most tokens, over the mean, in the worst layer; 0: no experts */
+    /* of a layer, the tokens of its busiest expert over the mean: the mean and the largest of all layers. 0: no
+       experts */
+    double expert_load, worst_expert_load;
     double balance_loss; /* what the sequence-wise balance losses of all layers add to a microbatch's loss */
     double seconds;
     double makespan;        /* seconds from the first start of a pass to the last end of one */

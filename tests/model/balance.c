@@ -83,7 +83,8 @@ static void check_device(const char *device)
     assert_true(worst > 1 && balances > 0);
     StageTallies tallies = {.balance_loss = 1};
     OK(stage_take_tallies(model.stage, &model.weights, &tallies, error));
-    assert_true(fabs(tallies.load - worst) < 1e-12 && fabs(tallies.balance_loss - 1 - balances) < 1e-6);
+    assert_true(fabs(tallies.worst_load - worst) < 1e-12 && tallies.layers == 2 &&
+                fabs(tallies.balance_loss - 1 - balances) < 1e-6);
     for (size_t r = 0; r < 2; r++) { /* nothing of it is a gradient */
         read(&model, model.weights.gradients, r, ROUTER_BIAS, bias);
         read(&model, model.weights.gradients, r, ROUTER_BALANCE, &zero);
@@ -123,7 +124,7 @@ static void dense_stages_have_no_tallies(void **state)
     OK(device_open("cpu", 0, &device, error));
     OK(stage_open(&config, device, 0, 1, 1, &stage, error));
     OK(stage_take_tallies(stage, &(StageWeights){0}, &tallies, error));
-    assert_true(tallies.load == 0 && tallies.balance_loss == 0);
+    assert_true(tallies.layers == 0 && tallies.balance_loss == 0);
     stage_close(stage);
     device_close(device);
 }
@@ -149,7 +150,7 @@ static void all_tokens_may_go_to_one_expert(void **state)
     run_microbatch(&model);
     StageTallies tallies = {0};
     OK(stage_take_tallies(model.stage, &model.weights, &tallies, error));
-    assert_true(tallies.load == EXPERTS);
+    assert_true(tallies.loads == EXPERTS);
     const size_t each = experts->component.parameters[0].elements / EXPERTS;
     for (size_t e = 0; e < EXPERTS; e++) {
         double sum = 0;
