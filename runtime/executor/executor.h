@@ -147,7 +147,9 @@ typedef struct Executor Executor;
 
 /* What is given must outlive the executor, `chunks` and `sums` apart. */
 Status executor_open(const ExecutorConfig *config, Executor **opened, Error *error);
-void executor_close(Executor *executor); /* NULL is harmless */
+/* After the last run of every rank of this process: between threads, blocks of the slots' memory go from rank to rank.
+   The same holds for the host's memory of slots. NULL is harmless. */
+void executor_close(Executor *executor);
 
 /* The memory of all slots. The host may allocate it, aligned to 64 bytes and zeroed, and hand it over before
    executor_bind, perhaps with memory of its own after it; on a device it must. Otherwise executor_bind does. */

@@ -67,7 +67,7 @@ static void test_schedules(void **state)
         }
         assert_true(alone.losses[STEPS - 1] < 0.9 * alone.losses[0]);
         for (int r = 0; r < RANKS; r++)
-            members[r]->run->close(members[r]);
+            toy_close(&toys[r]);
         arena_free(&arena);
     }
 }

@@ -24,6 +24,8 @@ typedef struct Toy {
     World *world;
     Layer layers[STAGES_MAX]; /* [the rank's chunks] */
     double loss, losses[STEPS];
+    RankCommunicators communicators;
+    Executor *executor;
 } Toy;
 
 static double input(const PassSlots *slots, int i)
@@ -91,7 +93,7 @@ static const StageTable toy_stages = {
     .update = update,
 };
 
-static Status train(Toy *toy, RankCommunicators *communicators, Executor **executor, Error *error)
+static Status train(Toy *toy, Error *error)
 {
     const RankProgram *own = &toy->loaded.program->ranks[toy->world->number];
     ChunkPlan plans[STAGES_MAX];
@@ -100,20 +102,20 @@ static Status train(Toy *toy, RankCommunicators *communicators, Executor **execu
         plans[c] = (ChunkPlan){
             .message = BYTES, .context = BYTES, .stash = BYTES, .weight_gradient = WIDTH, .element = sizeof(double)};
     }
-    TRY(executor_connect(toy->world, toy->loaded.program, toy->world->number, plans, NULL, communicators, error));
+    TRY(executor_connect(toy->world, toy->loaded.program, toy->world->number, plans, NULL, &toy->communicators, error));
     const ExecutorConfig config = {
         .loaded = &toy->loaded,
         .rank = toy->world->number,
         .stages = &toy_stages,
         .host = toy,
         .chunks = plans,
-        .pipeline = communicators->pipeline,
-        .sums = communicators->sums,
+        .pipeline = toy->communicators.pipeline,
+        .sums = toy->communicators.sums,
     };
-    TRY(executor_open(&config, executor, error));
-    TRY(executor_bind(*executor, error));
+    TRY(executor_open(&config, &toy->executor, error));
+    TRY(executor_bind(toy->executor, error));
     for (uint64_t step = 1; step <= STEPS; step++, toy->loss = 0) {
-        TRY(executor_run(*executor, false, step, error));
+        TRY(executor_run(toy->executor, false, step, error));
         toy->losses[step - 1] = toy->loss;
     }
     return STATUS_OK;
@@ -123,13 +125,17 @@ static Status train(Toy *toy, RankCommunicators *communicators, Executor **execu
 static void *toy_thread(void *toy)
 {
     Error error = {""};
-    RankCommunicators communicators = {0};
-    Executor *executor = NULL;
-    if (train(toy, &communicators, &executor, &error) != STATUS_OK)
+    if (train(toy, &error) != STATUS_OK)
         world_abort(((Toy *)toy)->world, error.text);
-    executor_close(executor);
-    executor_disconnect(&communicators);
     return NULL;
+}
+
+/* When all ranks are through: blocks of this rank's memory may have gone to others. */
+static void toy_close(Toy *toy)
+{
+    executor_close(toy->executor);
+    executor_disconnect(&toy->communicators);
+    toy->world->run->close(toy->world);
 }
 
 #endif
