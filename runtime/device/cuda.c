@@ -73,12 +73,9 @@ static void close_cuda(Device *device)
         if (cuda->streams[queue])
             cuda_runtime->StreamSynchronize(cuda->streams[queue]);
     cuda_free_marks(cuda);
-    cuda_fusion_close(cuda);
-    for (CudaKept *kept = cuda->kept, *next; kept; kept = next) {
-        next = kept->next;
+    for (CudaKept *kept = cuda->kept; kept; kept = kept->next)
         cuda_runtime->Free(kept->memory);
-        free(kept);
-    }
+    arena_free(&cuda->arena);
     for (int queue = 0; queue < 2; queue++)
         if (cuda->streams[queue])
             cuda_runtime->StreamDestroy(cuda->streams[queue]);
@@ -140,14 +137,10 @@ static Status take(size_t bytes, void **memory, Error *error)
 
 Status cuda_keep(CudaDevice *cuda, size_t bytes, void **memory, Error *error)
 {
-    CudaKept *kept = malloc(sizeof *kept);
+    CudaKept *kept = arena_allocate(&cuda->arena, sizeof *kept);
     if (!kept)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    const Status status = take(bytes, &kept->memory, error);
-    if (status != STATUS_OK) {
-        free(kept);
-        return status;
-    }
+    TRY(take(bytes, &kept->memory, error));
     kept->next = cuda->kept;
     cuda->kept = kept;
     *memory = kept->memory;

@@ -5,6 +5,7 @@
    bfloat16 with sums in float, "cuda-fp32" in float throughout, to be compared with the CPU. Everything is asked of
    `cuda_runtime`. */
 
+#include "runtime/base/arena.h"
 #include "runtime/device/cuda_runtime.h"
 #include "runtime/device/device.h"
 
@@ -61,6 +62,7 @@ typedef struct CudaDevice {
     /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
     CudaScratch sums, delta;
     CudaKept *kept;
+    Arena arena; /* of what lives as long as the device */
     CudaFusion *fusion;
     CudaMap *maps; /* CUDA_MAPS, each near where its matrix's hash says */
     bool library;  /* a library enqueues messages, and moves them by kernels */
@@ -109,7 +111,6 @@ void cuda_free_marks(CudaDevice *cuda);
 /* --- cuda_fusion.c --- */
 extern const DeviceFusion cuda_fusion;
 Status cuda_fusion_open(CudaDevice *cuda, Error *error);
-void cuda_fusion_close(CudaDevice *cuda); /* when its streams are through */
 /* Whether a list is being bound. Then cuda_fuse adds a kernel with its parameters to its table. */
 bool cuda_fusing(const CudaDevice *cuda);
 Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *error);

@@ -5,18 +5,17 @@
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct CudaBound CudaBound;
 
 struct PreparedList {
-    PreparedList *next; /* of the device */
     const OpList *list;
     uint32_t share, whole;
     bool has_operand[OPERATION_BASES]; /* at this base */
-    CudaBound *bound;                  /* to all addresses so far */
-    FusedPlan plans[];                 /* of each launch, as last bound; empty at first */
+    unsigned *last;    /* [list->count] while it is bound: the operation's last kernel in the table, +1 */
+    CudaBound *bound;  /* to all addresses so far */
+    FusedPlan plans[]; /* of each launch, as last bound; empty at first */
 };
 
 /* A list at its addresses, for launches on so many blocks. A list that is longer than one table has several. */
@@ -32,12 +31,10 @@ struct CudaBound {
 };
 
 struct CudaFusion {
-    PreparedList *lists;
     CudaBound *binding;       /* the one that is being bound; NULL: none */
     bool exceeds;             /* its table does not fit in what tables may take */
     size_t index;             /* the operation that is being collected */
     unsigned count, previous; /* kernels of this table; +1, the one before of the same operation; 0: none */
-    unsigned *last;           /* [list->count] +1, the last kernel of each operation; 0: none in this table */
     char *host;               /* a table, before it is copied */
     FusedShapes shapes;
 };
@@ -64,27 +61,13 @@ static size_t runs_at(unsigned operations)
 
 Status cuda_fusion_open(CudaDevice *cuda, Error *error)
 {
-    CudaFusion *fusion = cuda->fusion = calloc(1, sizeof *fusion);
     const size_t most = runs_at(FUSED_OPERATIONS_MOST) + FUSED_RUNS_MOST * sizeof(TileRun), line = _Alignof(Operation);
-    if (!fusion || !(fusion->host = aligned_alloc(line, (most + line - 1) / line * line)))
+    CudaFusion *fusion = cuda->fusion = arena_allocate(&cuda->arena, sizeof *fusion);
+    char *host = arena_allocate(&cuda->arena, most + line);
+    if (!fusion || !host)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    fusion->host = host + (line - (uintptr_t)host % line);
     return STATUS_OK;
-}
-
-void cuda_fusion_close(CudaDevice *cuda)
-{
-    CudaFusion *fusion = cuda->fusion;
-    for (PreparedList *list = fusion ? fusion->lists : NULL, *next; list; list = next) {
-        next = list->next;
-        for (CudaBound *bound = list->bound, *other; bound; bound = other) {
-            other = bound->next;
-            free(bound);
-        }
-        free(list);
-    }
-    if (fusion)
-        free(fusion->host);
-    free(fusion);
 }
 
 /* --- prepare --- */
@@ -94,10 +77,10 @@ static size_t most_launches(const OpList *list) { return 1 + 2 * list->count / F
 
 static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error)
 {
-    CudaFusion *fusion = ((CudaDevice *)device)->fusion;
+    Arena *arena = &((CudaDevice *)device)->arena;
     TRY(op_list_order(list, error));
-    PreparedList *prepared = calloc(1, sizeof *prepared + most_launches(list) * sizeof *prepared->plans);
-    if (!prepared)
+    PreparedList *prepared = arena_allocate(arena, sizeof *prepared + most_launches(list) * sizeof *prepared->plans);
+    if (!prepared || !(prepared->last = arena_array(arena, list->count, sizeof *prepared->last)))
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     prepared->list = list;
     prepared->share = share;
@@ -106,8 +89,7 @@ static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t who
         for (int k = 0; k < OPERATION_OPERANDS; k++)
             if (list->ops[i].operands[k].base)
                 prepared->has_operand[list->ops[i].operands[k].base - 1] = true;
-    prepared->next = fusion->lists;
-    list->prepared = fusion->lists = prepared;
+    list->prepared = prepared;
     return STATUS_OK;
 }
 
@@ -130,7 +112,8 @@ static Status find_plan(CudaFusion *fusion, unsigned element_size, const FusedPl
 static void forget_collected(CudaFusion *fusion)
 {
     fusion->count = fusion->previous = 0;
-    memset(fusion->last, 0, fusion->binding->prepared->list->count * sizeof *fusion->last);
+    const PreparedList *prepared = fusion->binding->prepared;
+    memset(prepared->last, 0, prepared->list->count * sizeof *prepared->last);
 }
 
 /* Copies a table of what has been collected so far to the GPU. */
@@ -181,13 +164,14 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *er
     memcpy(&operation->of, parameters, kernels[kernel].parameter_bytes);
     if (operation_tiles(operation, (unsigned)cuda->device.run->size[ELEMENTS]) == 0)
         return error_set(error, STATUS_RUN_FAILED, "kernel %s is none that a table holds", kernels[kernel].name);
-    const Op *op = &fusion->binding->prepared->list->ops[fusion->index];
+    const PreparedList *prepared = fusion->binding->prepared;
+    const Op *op = &prepared->list->ops[fusion->index];
     if (fusion->previous)
         come_after(operation, fusion->previous);
     else
         for (unsigned a = 0; a < op->after_count; a++)
-            come_after(operation, fusion->last[op->after[a]]);
-    fusion->previous = fusion->last[fusion->index] = fusion->count;
+            come_after(operation, prepared->last[op->after[a]]);
+    fusion->previous = prepared->last[fusion->index] = fusion->count;
     return STATUS_OK;
 }
 
@@ -210,9 +194,6 @@ static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
     const ProductClock before = cuda->device.products;
-    fusion->last = malloc((bound->prepared->list->count + 1) * sizeof *fusion->last);
-    if (!fusion->last)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
     cuda->device.products = (ProductClock){.on = true};
     fusion->binding = bound;
     fusion->exceeds = false;
@@ -220,7 +201,6 @@ static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
     fusion->binding = NULL;
     bound->products = cuda->device.products;
     cuda->device.products = before;
-    free(fusion->last);
     if (status != STATUS_OK || fusion->exceeds)
         bound->launches = 0;
     return status;
@@ -244,21 +224,20 @@ static Status bind(Device *device, const OpList *list, void *const *bases, Bound
 {
     CudaDevice *cuda = (CudaDevice *)device;
     PreparedList *prepared = list->prepared;
-    CudaBound *made = calloc(1, sizeof *made + most_launches(list) * sizeof *made->fused);
-    if (!made)
-        return error_set(error, STATUS_RUN_FAILED, "out of memory");
-    made->bound.device = device;
-    made->prepared = prepared;
-    made->blocks = blocks_beside(cuda, prepared->share, prepared->whole);
+    const unsigned blocks = blocks_beside(cuda, prepared->share, prepared->whole);
+    void *own[OPERATION_BASES];
     for (int b = 0; b < OPERATION_BASES; b++)
-        made->bases[b] = prepared->has_operand[b] ? bases[b] : NULL;
+        own[b] = prepared->has_operand[b] ? bases[b] : NULL;
     for (CudaBound *known = prepared->bound; known; known = known->next)
-        if (known->blocks == made->blocks && memcmp(known->bases, made->bases, sizeof made->bases) == 0) {
-            free(made);
+        if (known->blocks == blocks && memcmp(known->bases, own, sizeof own) == 0) {
             *bound = &known->bound;
             return STATUS_OK;
         }
-    made->next = prepared->bound;
+    CudaBound *made = arena_allocate(&cuda->arena, sizeof *made + most_launches(list) * sizeof *made->fused);
+    if (!made)
+        return error_set(error, STATUS_RUN_FAILED, "out of memory");
+    *made = (CudaBound){.bound = {device}, .next = prepared->bound, .prepared = prepared, .blocks = blocks};
+    memcpy(made->bases, own, sizeof own);
     prepared->bound = made;
     *bound = &made->bound;
     return make_tables(cuda, made, error);
