@@ -11,7 +11,7 @@ typedef struct SumPost {
 
 /* Where the ranks of a synchronous schedule post the sums of their chunks' gradients: [ranks][chunks], each rank's in
    the order in which it posts them. Every sum comes as soon as the last W of all copies of the stage has run, in one
-   sequence of events of which every rank's messages, passes and sums are a part. So nobody waits for ever even if a
+   sequence of events of which every rank's messages, passes and sums are a part. So no rank waits forever even if a
    post returns only when all copies have posted, as on a transport that works in order and has no buffer. All memory is
    the arena's. */
 SumPost **sums_place(const Schedule *schedule, Arena *arena);

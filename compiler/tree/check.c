@@ -342,7 +342,7 @@ static void check_setting(Checker *c, Item *item, const WrittenSetting *written)
 {
     if (!written->value) {
         if (item->order.overlap)
-            diag_error(c->diagnostics, written->name.span, "`overlap` stands twice");
+            diag_error(c->diagnostics, written->name.span, "`overlap` is given twice");
         item->order.overlap = true;
         return;
     }

@@ -122,7 +122,7 @@ static void searched(void **state)
             "help: did you mean `order`?");
     REPORTS(TWO "order auto(memory = 2, memory = 3, memroy = 4, x = 5);", "`memory` is given twice",
             "has no setting `memroy`", "help: did you mean `memory`?", "has no setting `x`",
-            "help: there are memory, input, weight and effort");
+            "help: there are memory, input, weight, effort and overlap");
     REPORTS(TWO "order auto(effort = r);", "`order auto` does not say how much memory a rank has", "help: in halves",
             "no rank r here: this setting is");
     REPORTS(TWO "nFB : M;\norder auto(memory = 4);", "t.dps:2:2: error: `order auto` replaces all steps",
