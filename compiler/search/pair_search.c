@@ -6,7 +6,8 @@
 #include "compiler/search/search_seed.h"
 
 enum {
-    VISITS = 30 * 1000000, /* a unit of effort: passes that are simulated or checked */
+    VISITS = 30 * 1000000, /* a unit of effort: so many passes that are simulated or checked, */
+    ORDERS = 200 * 1000,   /* but no more than for so many orders */
     ENDS = 50,             /* a rank's end counts as 1/50 of the makespan: ranks that end earlier leave room */
     REPORT = 1 << 10,      /* orders between two reports */
 };
@@ -304,8 +305,15 @@ static int64_t bound_of(const Schedule *schedule, const SearchTask *task, double
 /* Rounds take 1, 1, 2, 4, ... units of effort, as far as there are so many: more effort never finds less. */
 typedef struct Round {
     uint32_t number, done;
-    uint64_t visits;
+    uint64_t unit, visits;
 } Round;
+
+/* The visits of a unit of effort. */
+static uint64_t unit_of(const SearchProblem *problem)
+{
+    const uint64_t orders = (uint64_t)ORDERS * problem->passes;
+    return orders < VISITS ? orders : VISITS;
+}
 
 static bool next_round(Round *round, uint32_t effort)
 {
@@ -314,7 +322,7 @@ static bool next_round(Round *round, uint32_t effort)
         return false;
     round->number += round->done > 0;
     round->done += units;
-    round->visits = (uint64_t)units * VISITS;
+    round->visits = units * round->unit;
     return true;
 }
 
@@ -324,11 +332,12 @@ static void search_few(Searcher *s, const Schedule *schedule, const SearchTask *
     const Schedule shorter = shortened(schedule, more, scratch);
     SearchProblem problem;
     search_problem_make(&shorter, task, scratch, &problem);
+    s->planned = (uint32_t)(unit_of(&problem) * task->effort / problem.passes + 1);
     Searcher few = *s;
     open_searcher(&few, &problem, &shorter, task->costs, scratch);
     few.bound = bound_of(&shorter, task, problem.ticks, scratch);
     try_seeds(&few, &shorter, task, scratch);
-    for (Round round = {0}; goes_on(s) && next_round(&round, task->effort);) {
+    for (Round round = {.unit = unit_of(&problem)}; goes_on(s) && next_round(&round, task->effort);) {
         anneal_round(&few, round.number, round.visits / 4 * 3);
         repeat_all(s, &few, least_microbatches(&shorter), more);
         anneal_from_best(s, 2, round.visits / 4);
@@ -348,13 +357,13 @@ void search_pairs(Schedule *schedule, const SearchTask *task, const SearchContro
     s.bound = bound_of(schedule, task, problem.ticks, scratch);
     s.whole = &s.best;
     s.whole_bound = (double)s.bound / problem.ticks;
-    s.planned = (uint32_t)((uint64_t)VISITS * task->effort / problem.passes + 1);
+    s.planned = (uint32_t)(unit_of(&problem) * task->effort / problem.passes + 1);
     try_seeds(&s, schedule, task, scratch);
     const uint32_t few_microbatches = problem.stages + 2;
     if (goes_on(&s) && least > few_microbatches + 2)
         search_few(&s, schedule, task, least - few_microbatches, scratch);
     else
-        for (Round round = {0}; next_round(&round, task->effort);)
+        for (Round round = {.unit = unit_of(&problem)}; next_round(&round, task->effort);)
             anneal_round(&s, round.number, round.visits);
     pair_order_write(&problem, &s.best, span, arena, schedule);
     if (found)
