@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 Status error_set(Error *error, Status status, const char *format, ...)
@@ -33,11 +34,18 @@ void error_prefix(Error *error, const char *format, ...)
     error->text[used + kept] = '\0';
 }
 
+/* One write for the whole line: messages of several processes do not mix. */
 void error_print(const char *program, const Error *error)
 {
+    char *line = NULL;
+    size_t size = 0;
     if (!*error->text)
         return;
-    fprintf(stderr, "%s: ", program);
-    text_print(error->text, strlen(error->text), stderr);
-    putc('\n', stderr);
+    FILE *memory = open_memstream(&line, &size), *stream = memory ? memory : stderr;
+    fprintf(stream, "%s: ", program);
+    text_print(error->text, strlen(error->text), stream);
+    putc('\n', stream);
+    if (memory && fclose(memory) == 0)
+        fwrite(line, 1, size, stderr);
+    free(line);
 }
