@@ -44,7 +44,7 @@ static PairPass with_backward(PairPass pass, uint8_t chunk)
     return pass;
 }
 
-/* Mostly a few, sometimes any number below the limit. */
+/* A random distance: usually small, sometimes anything up to `limit`. */
 static uint32_t distance(uint64_t *random, uint32_t limit)
 {
     uint32_t steps = 1;
@@ -55,7 +55,8 @@ static uint32_t distance(uint64_t *random, uint32_t limit)
     return steps;
 }
 
-/* From `at` on, in a random direction, a pass of which `is` holds; some are passed over. UINT32_MAX: there is none. */
+/* Searches from `at` in a random direction for a pass for which `is` holds, and skips some of them at random.
+   UINT32_MAX: none was found. */
 static uint32_t find_near(const PairLine *line, uint32_t at, bool (*is)(const PairPass *), uint64_t *random)
 {
     const uint32_t step = random_of(random, 2) ? 1 : UINT32_MAX;
@@ -65,7 +66,7 @@ static uint32_t find_near(const PairLine *line, uint32_t at, bool (*is)(const Pa
     return UINT32_MAX;
 }
 
-/* From a random place on, cyclically. */
+/* The first pass for which `is` holds, searched cyclically from a random index. UINT32_MAX: there is none. */
 static uint32_t find_any(const PairLine *line, bool (*is)(const PairPass *), uint64_t *random)
 {
     const uint32_t first = random_of(random, line->count);
@@ -97,7 +98,7 @@ static bool shift(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 2, to);
 }
 
-/* An F and an I become an F&B, which takes the W, too. */
+/* Joins an F, an I and the I's W into an F&B. */
 static bool join(const PairLine *from, uint64_t *random, PairLine *to)
 {
     const uint32_t i = find_any(from, is_forward, random);
@@ -114,7 +115,7 @@ static bool join(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 3, to);
 }
 
-/* An F&B becomes an F, an I and a W, which may come later. */
+/* Splits an F&B into an F, an I and a W. The W may come later. */
 static bool split(const PairLine *from, uint64_t *random, PairLine *to)
 {
     const uint32_t i = find_any(from, is_pair, random);
@@ -154,7 +155,7 @@ static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
                      {REPLACE, j, with_backward(from->passes[j], first)}};
     if (from->passes[i].kind == from->passes[j].kind)
         return apply(from, edits, 2, to);
-    const bool input_first = is_input(&from->passes[i]); /* a W has to belong to the I's new chunk */
+    const bool input_first = is_input(&from->passes[i]); /* a W must move to the I's new chunk */
     const uint32_t w = find_weight(from, i > j ? i : j, input_first ? first : second, random);
     if (w == UINT32_MAX)
         return false;
@@ -162,7 +163,7 @@ static bool swap_backwards(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 3, to);
 }
 
-/* The F of an F&B goes to an I. */
+/* Moves the F of an F&B to an I, which becomes an F&B. */
 static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
 {
     const uint32_t i = find_any(from, is_pair, random);
@@ -180,7 +181,7 @@ static bool give_forward(const PairLine *from, uint64_t *random, PairLine *to)
     return apply(from, edits, 3, to);
 }
 
-/* The B of an F&B goes to an F. */
+/* Moves the B of an F&B to an F, which becomes an F&B. */
 static bool give_backward(const PairLine *from, uint64_t *random, PairLine *to)
 {
     const uint32_t i = find_any(from, is_pair, random);

@@ -113,7 +113,8 @@ bool pair_line_check(const PairProblem *problem, uint32_t rank, PairLine *line)
 
 /* --- all ranks --- */
 
-/* When the node's next F or backward has what it needs; NEVER: it is not there yet, and `*blocker` makes it. */
+/* When the input of the node's next F or backward arrives. NEVER: not known yet, as rank `*blocker` has not produced
+   it. */
 static int64_t arrival(const PairProblem *problem, uint32_t n, uint8_t kind, uint32_t *blocker)
 {
     const SearchProblem *base = problem->base;
@@ -139,7 +140,7 @@ static void end_pass(const PairProblem *problem, uint32_t n, uint8_t kind, int64
         problem->input_end[cell] = end;
 }
 
-/* Runs a rank as far as it can. True: it waits, for `*blocker`. */
+/* Runs a rank as far as it can. True: it waits for rank `*blocker`. */
 static bool run_rank(const PairProblem *problem, const PairLine *line, uint32_t rank, uint32_t *blocker)
 {
     const uint32_t first = problem->base->ranks[rank].first_node;
@@ -232,7 +233,7 @@ void pair_order_read(const Schedule *schedule, PairOrder *to)
     }
 }
 
-/* The microbatches of a node whose I have run and whose W have not, oldest first. */
+/* The microbatches of a chunk whose I have run but not their W, oldest first. */
 typedef struct Weights {
     uint32_t *microbatches, first, count;
 } Weights;
@@ -241,7 +242,7 @@ typedef struct Writer {
     const Schedule *schedule;
     Order *order;
     uint32_t rank;
-    uint32_t (*done)[2]; /* [chunk]: F, backwards */
+    uint32_t (*done)[2]; /* [chunk]: number of F and of backwards */
     Weights *weights;    /* [chunk] */
     Span span;
 } Writer;

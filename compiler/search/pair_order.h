@@ -1,12 +1,12 @@
 #ifndef SEARCH_PAIR_ORDER_H
 #define SEARCH_PAIR_ORDER_H
 
-/* Orders with F&Bs, as the search with `overlap` changes them: a list of passes per rank. Each of F and backward takes
-   the microbatches of a chunk in order, W those of its I, so a list of kinds and chunks says everything. */
+/* Orders with F&Bs for the search with `overlap`: a list of passes per rank. On each chunk, F and the backwards each
+   run the microbatches in ascending order, and W run in the order of the I. So kinds and chunks determine the order. */
 
 #include "compiler/search/search_problem.h"
 
-/* Kinds of PairPass: ACTION_F, ACTION_I, ACTION_W, and ACTION_B for an F&B of an F and a full backward. */
+/* A pass of kind ACTION_F, ACTION_I, ACTION_W, or ACTION_B: an F&B of an F and a full backward. */
 typedef struct PairPass {
     uint8_t kind, chunk;
     uint8_t backward; /* the chunk of the backward half of an F&B */
@@ -20,17 +20,17 @@ typedef struct PairLine {
 
 typedef struct PairOrder {
     PairLine *lines;  /* [ranks] */
-    int64_t makespan; /* filled in by pair_run, as is the sum of all ranks' ends */
+    int64_t makespan; /* with `ends`, the sum of all ranks' end times, filled in by pair_run */
     int64_t ends;
 } PairOrder;
 
 typedef struct PairProblem {
     const SearchProblem *base;
     int64_t **pair; /* [rank][chunk of F * chunks + chunk of B]: time of an F&B */
-    /* to work with */
+    /* state of pair_run */
     uint32_t (*done)[ACTION_W + 1];   /* [nodes] */
     int64_t *forward_end, *input_end; /* [cells] */
-    int64_t *free_at, *left;          /* [ranks]; left: work that a rank still has to do */
+    int64_t *free_at, *left;          /* [ranks]; left: time of the passes that the rank still has to run */
     uint32_t *position, *ready, *waiter, *next_waiter;
 } PairProblem;
 
@@ -38,16 +38,17 @@ PairProblem pair_problem_new(const SearchProblem *base, const Schedule *schedule
 PairOrder pair_order_new(const SearchProblem *base, Arena *arena);
 void pair_order_copy(const SearchProblem *base, PairOrder *to, const PairOrder *from);
 
-/* Whether a rank alone can run its line: each pass once, F before backward before W, and never more than its memory. */
+/* Whether the line of a rank is legal by itself: each pass once, F before backward before W, and memory within the
+   limit. */
 bool pair_line_check(const PairProblem *problem, uint32_t rank, PairLine *line);
-/* Simulates lines that pair_line_check has accepted. False: the ranks deadlock, or the makespan is above `most`. */
+/* Simulates lines that pair_line_check accepted. False: the ranks deadlock, or the makespan exceeds `most`. */
 bool pair_run(const PairProblem *problem, PairOrder *order, int64_t most);
 
-/* An order of F, I and W. */
+/* Converts an order of F, I and W. */
 void pair_order_take(const SearchProblem *base, const SearchOrder *from, PairOrder *to);
-/* The orders of a schedule whose passes are F, I and W, each kind in order. */
+/* Converts the orders of a schedule that has only F, I and W, each kind in order. */
 void pair_order_read(const Schedule *schedule, PairOrder *to);
-/* As the actions of the schedule that the problem was made of. */
+/* Writes the order as actions of the schedule that the problem was made from. */
 void pair_order_write(const SearchProblem *base, const PairOrder *order, Span span, Arena *arena, Schedule *schedule);
 
 #endif

@@ -6,13 +6,13 @@
 #include "compiler/search/search_seed.h"
 
 enum {
-    VISITS = 30 * 1000000, /* a unit of effort: so many passes that are simulated or checked, */
-    ORDERS = 200 * 1000,   /* but no more than for so many orders */
-    ENDS = 50,             /* a rank's end counts as 1/50 of the makespan: ranks that end earlier leave room */
-    REPORT = 1 << 10,      /* orders between two reports */
+    VISITS = 30 * 1000000, /* passes that a unit of effort simulates or checks, */
+    ORDERS = 200 * 1000,   /* but at most those of this many orders */
+    ENDS = 50,        /* a rank's end counts as 1/50 of the makespan: ranks that end earlier leave room for changes */
+    REPORT = 1 << 10, /* orders between two progress reports */
 };
 
-/* The work on one number of microbatches. */
+/* The search for one number of microbatches. */
 typedef struct Searcher {
     const SearchProblem *base;
     const SearchControl *control;
@@ -21,9 +21,9 @@ typedef struct Searcher {
     PairLine trial;
     uint64_t random;
     int64_t bound;
-    uint32_t *tried; /* of the whole search, */
+    uint32_t *tried; /* number of orders of the whole search, */
     uint32_t planned;
-    const PairOrder *whole; /* and the best order of all microbatches */
+    const PairOrder *whole; /* and the best order for all microbatches */
     double whole_ticks, whole_bound;
 } Searcher;
 
@@ -47,7 +47,7 @@ static void tell(const Searcher *s)
                                                s->whole_bound, true});
 }
 
-/* Whether the order that was made is legal and no longer than `most`. */
+/* Whether the order is legal and its makespan at most `most`. */
 static bool try_order(Searcher *s, PairOrder *order, int64_t most)
 {
     ++*s->tried;
@@ -80,7 +80,7 @@ static void open_searcher(Searcher *s, const SearchProblem *base, const Schedule
 
 /* --- published orders --- */
 
-/* What the search without F&Bs finds. */
+/* Tries the order that the search without F&Bs finds. */
 static void try_search_without(Searcher *s, const Schedule *schedule, const SearchTask *task, Arena *scratch)
 {
     SearchTask without = *task;
@@ -118,7 +118,7 @@ static void try_seeds(Searcher *s, const Schedule *schedule, const SearchTask *t
 
 /* --- annealing --- */
 
-/* -ln of 1/64, 3/64, ..., in 1/1024: how much worse an order may be, in units of the temperature. */
+/* -ln of 1/64, 3/64, ..., in 1/1024: the accepted increase of the cost, in units of the temperature. */
 static const uint16_t logarithms[] = {4259, 3134, 2611, 2266, 2009, 1803, 1632, 1486, 1357, 1243, 1141,
                                       1048, 963,  884,  811,  743,  680,  620,  564,  511,  461,  413,
                                       367,  323,  282,  242,  204,  167,  132,  98,   65,   32};
@@ -130,7 +130,8 @@ static void swap_lines(PairLine *a, PairLine *b)
     *b = line;
 }
 
-/* A change of one rank, taken if it makes the order at most a random share of the temperature worse. */
+/* Tries a random change of one rank. Accepts it if the cost increases by at most a random multiple of the temperature.
+   Returns the number of passes visited. */
 static uint64_t step(Searcher *s, int64_t temperature)
 {
     const uint32_t rank = random_of(&s->random, s->base->rank_count);
@@ -155,7 +156,7 @@ static uint64_t step(Searcher *s, int64_t temperature)
     return s->base->passes;
 }
 
-/* From the current order on: the temperature falls from `hot` to `cold`, in so many visits of passes. */
+/* Anneals the current order. The temperature falls from `hot` to `cold` within the given number of pass visits. */
 static void anneal(Searcher *s, int64_t hot, int64_t cold, uint64_t visits)
 {
     enum { STAGES = 64 };
@@ -185,7 +186,7 @@ static void anneal_round(Searcher *s, uint32_t round, uint64_t visits)
         anneal_from_best(s, heats[round % 2][i], visits / 3);
 }
 
-/* --- the middle, repeated --- */
+/* --- repeating the middle --- */
 
 static bool is_kind(const PairPass *pass, uint8_t kind, uint8_t chunk)
 {
@@ -204,8 +205,8 @@ static uint32_t count_kind(const PairLine *line, uint32_t from, uint32_t to, uin
     return count;
 }
 
-/* From the F of microbatch `first` of chunk 0 to that of first + period the rank runs `period` of everything: the
-   index of both. */
+/* Finds a period of the rank: from the F of microbatch `first` of chunk 0 to that of first + period, it runs `period`
+   passes of each kind and chunk. Sets the index of both F. False: this is no such period. */
 static bool find_period(const PairLine *line, uint32_t chunks, uint32_t first, uint32_t period, uint32_t *from,
                         uint32_t *to)
 {
@@ -247,8 +248,8 @@ static bool repeat_line(const PairLine *from, uint32_t chunks, uint32_t first, u
     return true;
 }
 
-/* The best order of few microbatches with `more` of them in the middle. Each rank takes the first of its periods from
-   `first` on. */
+/* Makes an order from the best order of few microbatches with `more` of them in the middle. Each rank repeats its first
+   period that begins at `first` or later. */
 static bool repeat(const Searcher *few, uint32_t first, uint32_t period, uint32_t more, PairOrder *order)
 {
     for (uint32_t r = 0; r < few->base->rank_count; r++) {
@@ -281,7 +282,7 @@ static uint32_t least_microbatches(const Schedule *schedule)
     return least;
 }
 
-/* The same with `fewer` microbatches in each pipe. */
+/* The same schedule with `fewer` microbatches less in each pipe. */
 static Schedule shortened(const Schedule *schedule, uint32_t fewer, Arena *arena)
 {
     Schedule shorter = *schedule;
@@ -302,13 +303,14 @@ static int64_t bound_of(const Schedule *schedule, const SearchTask *task, double
     return (int64_t)(makespan_bound(schedule, task->costs, &limits, arena) * ticks * (1 + 1e-9));
 }
 
-/* Rounds take 1, 1, 2, 4, ... units of effort, as far as there are so many: more effort never finds less. */
+/* Rounds take 1, 1, 2, 4, ... units of effort, as long as effort is left. The first rounds do not depend on the effort,
+   so more effort never finds a longer order. */
 typedef struct Round {
     uint32_t number, done;
     uint64_t unit, visits;
 } Round;
 
-/* The visits of a unit of effort. */
+/* The pass visits of a unit of effort. */
 static uint64_t unit_of(const SearchProblem *problem)
 {
     const uint64_t orders = (uint64_t)ORDERS * problem->passes;
@@ -326,7 +328,7 @@ static bool next_round(Round *round, uint32_t effort)
     return true;
 }
 
-/* With `more` microbatches less; the middle of what it finds is repeated. */
+/* Searches with `more` microbatches less, and repeats the middle of the orders it finds. */
 static void search_few(Searcher *s, const Schedule *schedule, const SearchTask *task, uint32_t more, Arena *scratch)
 {
     const Schedule shorter = shortened(schedule, more, scratch);

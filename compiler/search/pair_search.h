@@ -1,13 +1,14 @@
 #ifndef SEARCH_PAIR_SEARCH_H
 #define SEARCH_PAIR_SEARCH_H
 
-/* `order auto` with `overlap`: F&Bs are passes of the search, too. It anneals orders: starting from published ones and
-   their variants it takes small random changes of one rank at a time, first also those that make the order somewhat
-   longer. Of many microbatches it anneals as many as there are stages, and repeats the middle. */
+/* `order auto` with `overlap`: passes may also be F&Bs. Simulated annealing over orders starts from published orders
+   and their variants. Each step changes one rank's passes at random; while the temperature is high, it also accepts
+   changes that make the order longer. If there are many microbatches, it anneals an order of about as many as there are
+   stages, and repeats the middle of that. */
 
 #include "compiler/search/search.h"
 
-/* As search_order, for the least makespan. */
+/* Like search_order, but minimizes the makespan. */
 void search_pairs(Schedule *schedule, const SearchTask *task, const SearchControl *control, Span span, Arena *arena,
                   SearchProgress *found);
 

@@ -1,12 +1,12 @@
 #include "compiler/search/pair_seed.h"
 
-/* Passes of a rank, one after another. Microbatches from the last one on do not exist: their passes are left out. */
+/* Writes the passes of a rank, one after another. Leaves out passes of microbatches that the pipe does not have. */
 typedef struct Writer {
-    const SearchNode *nodes[2]; /* the earlier stage and the later one */
+    const SearchNode *nodes[2]; /* [0] the chunk with the earlier stage, [1] with the later */
     uint8_t chunks[2];
     PairLine *line;
     uint32_t forwards[2], backwards[2];
-    bool *exists; /* of the W that wait, */
+    bool *exists; /* of each deferred W: whether it exists, and its chunk */
     uint8_t *weights;
     uint32_t first, count;
 } Writer;
@@ -35,7 +35,7 @@ static void put_input(Writer *w, int which)
         put(w, ACTION_I, which);
 }
 
-/* The oldest that waits. */
+/* Writes the oldest deferred W. */
 static void put_weight(Writer *w)
 {
     if (w->first == w->count)
@@ -67,15 +67,15 @@ static void put_pair(Writer *w, int forward, int backward)
     }
 }
 
-/* How DualPipe's end is varied. */
+/* A variant of DualPipe's last phase. */
 typedef struct End {
-    bool first;    /* the first F and B of the last rank are an F&B, too */
-    bool original; /* DualPipe's own; else: */
-    uint32_t keep; /* quarters of the last F&Bs that stay F&Bs */
-    uint32_t lag;  /* W wait until this many I for every two ranks have run */
+    bool first;    /* on ranks with the two middle stages, the first F and B are an F&B, too */
+    bool original; /* DualPipe's own last phase; otherwise: */
+    uint32_t keep; /* quarters of the last F&Bs that remain F&Bs */
+    uint32_t lag;  /* scales how many I run before the first W: 2 * (lag * h / 4) */
 } End;
 
-/* Depth h: 0 is the rank with the first and the last stage, `depths` - 1 the one where a pipe turns. */
+/* h is the rank's depth: 0 has the first and the last stage, `depths` - 1 the two middle stages. */
 static void write_start(Writer *w, uint32_t depths, uint32_t h, uint32_t n, bool first)
 {
     for (uint32_t i = 0; i < 2 * (depths - h - 1); i++)
@@ -119,7 +119,7 @@ static void write_original_end(Writer *w, uint32_t depths, uint32_t h)
     }
 }
 
-/* Some of the last F are taken out of their F&Bs, and W wait longer, so that I and F travel faster. */
+/* Takes some of the last F out of their F&Bs and defers W longer, so that I and F reach the next rank sooner. */
 static void write_end(Writer *w, uint32_t depths, uint32_t h, const End *end)
 {
     const uint32_t kept = (depths - 1 - h) * end->keep / 4, apart = depths - 1 - h - kept;

@@ -5,25 +5,25 @@
 #include "compiler/search/search_seed.h"
 
 enum {
-    RUNS = 16000,              /* a unit of effort: so many orders, */
-    RUN_PASSES = 40 * 1000000, /* but not more than so many passes in them, times the chunks of a rank */
-    FEW_RUNS = 2000,           /* too few for a second start */
+    RUNS = 16000,              /* orders in a unit of effort, */
+    RUN_PASSES = 40 * 1000000, /* but at most this many passes in total, divided by the chunks of a rank */
+    FEW_RUNS = 2000,           /* with fewer orders than this there is only one start */
 };
 
-/* A schedule is found by list scheduling under some policy. What is searched is the policy: first among a few that suit
-   most placements and random ones of their kind, then around the best of them, one change for some ranks and chunks at
-   a time. Before that come the orders of published schedules, as they stand: whatever the times, none of them is better
-   than what is found. */
+/* List scheduling under a policy makes an order. The search varies the policy. It first replays the orders of published
+   schedules, so its result is never worse than these. Then it tries a few policies that suit most placements and random
+   policies of the same kind. From the best of them it walks: each step changes the policy of some ranks and chunks. */
 typedef struct Searcher {
     const SearchProblem *problem;
     const SearchControl *control;
     SearchList *list;
     SeedMaker *seeds;
     PolicyMaker maker;
-    SearchPolicy policy, current, best_policy; /* the one tried, the one that is changed, the best of all */
+    SearchPolicy policy, current, best_policy; /* the one tried now, the one that the walk is at, the best of all */
     SearchOrder order, best;
-    int64_t current_cost, current_idle, best_policy_cost, best_policy_idle; /* of the orders under these */
-    uint32_t seeded;                                                        /* orders tried as they stand */
+    /* of the orders made by `current` and `best_policy` */
+    int64_t current_cost, current_idle, best_policy_cost, best_policy_idle;
+    uint32_t seeded; /* number of published orders tried */
     uint32_t tried, planned;
     uint32_t unit; /* orders in a unit of effort */
 } Searcher;
@@ -69,8 +69,8 @@ static void try_seeds(Searcher *s)
     }
 }
 
-/* Runs the policy. It becomes the current one when its order is as good as the current one's: so the search walks on
-   over plateaus. */
+/* Runs the policy. It becomes the current one if its order is at least as good as the current one's. Accepting equal
+   orders lets the search cross plateaus. */
 static void try_policy(Searcher *s)
 {
     const int64_t beat = s->current_cost == NEVER ? NEVER : s->current_cost + 1;
@@ -94,7 +94,7 @@ static void try_policy(Searcher *s)
     tell(s);
 }
 
-/* Changes the current policy, and goes over to what is no worse. */
+/* Changes the current policy step by step and keeps each change that makes the order no worse. */
 static void walk(Searcher *s, uint32_t end)
 {
     while (s->tried < end && goes_on(s)) {
@@ -104,7 +104,7 @@ static void walk(Searcher *s, uint32_t end)
     }
 }
 
-/* Random ones for a quarter of the way to `end`, then around the best of them. */
+/* Tries random policies for the first quarter of the orders up to `end`, then walks from the best of them. */
 static void start_anew(Searcher *s, uint32_t end)
 {
     const uint32_t middle = s->tried + (end > s->tried ? end - s->tried : 0) / 4;
@@ -124,14 +124,14 @@ static void walk_from_best(Searcher *s, uint32_t end)
     walk(s, end);
 }
 
-/* The first unit of effort is the same however many there are: more of it never finds less. */
+/* The first unit of effort does not depend on how many units there are, so more effort never finds a worse order. */
 static void find(Searcher *s)
 {
     try_seeds(s);
     for (uint32_t number = 0;
          goes_on(s) && (!number || number < s->unit / 3) && policy_usual(&s->maker, number, &s->policy); number++)
         try_policy(s);
-    const uint32_t starts = s->unit < FEW_RUNS ? 1 : 2; /* a second one: a bad start does not decide */
+    const uint32_t starts = s->unit < FEW_RUNS ? 1 : 2; /* a second start makes up for a bad first one */
     for (uint32_t i = 1; i <= starts; i++)
         start_anew(s, s->unit / (starts + 1) * i);
     walk_from_best(s, s->unit);

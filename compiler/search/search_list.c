@@ -2,16 +2,16 @@
 
 #include <string.h>
 
-/* Where a node is. */
+/* The progress of a node. */
 typedef struct NodeState {
     uint32_t done[ACTION_W + 1];
-    int64_t forward_at, input_at; /* when what the next F and I need arrives; NEVER: not known yet */
+    int64_t forward_at, input_at; /* when the inputs of the next F and I arrive; NEVER: not known yet */
 } NodeState;
 
 typedef struct RankState {
     int64_t free_at, idle, held;
-    uint32_t made;                            /* passes */
-    uint32_t forwards, weights, weights_made; /* F, I and W so far */
+    uint32_t made;                            /* number of passes so far */
+    uint32_t forwards, weights, weights_made; /* number of F, I and W so far */
 } RankState;
 
 struct SearchList {
@@ -20,8 +20,8 @@ struct SearchList {
     NodeState *nodes;
     RankState *ranks;
     int64_t *forward_end, *input_end; /* [cells] */
-    uint32_t *inputs;                 /* [cells], a rank's together: nodes in the order of their I, which W follow */
-    int64_t *wake;                    /* tournament over ranks: the earliest time at which one has to look */
+    uint32_t *inputs;                 /* [cells], grouped by rank: nodes in the order of their I; W run in this order */
+    int64_t *wake;                    /* tournament tree over ranks: the earliest time at which a rank must decide */
     uint32_t leaves;
     SearchPass *passes;
     SearchSight sight;
@@ -64,7 +64,7 @@ static uint32_t next_rank(const SearchList *list)
     return (uint32_t)(i - list->leaves);
 }
 
-/* A rank that sleeps or waits looks again when something arrives. */
+/* Wakes a waiting rank when an input arrives. */
 static void notify(SearchList *list, uint32_t rank, int64_t time)
 {
     const int64_t at = time > list->ranks[rank].free_at ? time : list->ranks[rank].free_at;
@@ -151,12 +151,12 @@ static void start(SearchList *list, uint32_t r, uint32_t n, uint8_t kind, int64_
     set_wake(list, r, rank->made == problem->ranks[r].passes ? NEVER : rank->free_at);
 }
 
-/* What the rank has to keep free for the oldest microbatch that has not had all its F here, and which that is. Every
-   rank keeping to it, the oldest microbatch of all can always go on, and so ranks do not deadlock for memory
-   (Dijkstra's banker). */
+/* The memory that a rank reserves for the oldest microbatch that still has F to run here, and which microbatch that is.
+   Because every rank does so, the oldest microbatch of all can always continue, and ranks do not deadlock for memory
+   (Dijkstra's banker's algorithm). */
 typedef struct Reserve {
     uint32_t pipe, microbatch;
-    int64_t nodes; /* F that it still needs here, and what the pipe with most nodes here has more */
+    int64_t nodes; /* F that it still needs here, plus the difference to the pipe with the most nodes on this rank */
 } Reserve;
 
 static Reserve reserve_of(const SearchList *list, uint32_t r)
@@ -190,7 +190,8 @@ static void consider(Choice *choice, uint32_t n, uint8_t kind, int64_t priority,
         *choice = (Choice){n, kind, priority, at};
 }
 
-/* What the free rank does now: starts a pass, waits for one that it sees coming, or sleeps until something does. */
+/* Decides what a free rank does now: start a pass, wait for one whose arrival time is known, or sleep until one is
+   known. */
 static void decide(SearchList *list, uint32_t r, int64_t now)
 {
     const SearchProblem *problem = list->problem;
@@ -198,8 +199,8 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
     const SearchRank *rank = &problem->ranks[r];
     RankState *state = &list->ranks[r];
     Choice here = {.node = NO_NODE}, coming = {.node = NO_NODE};
-    int64_t next = NEVER, first = NEVER; /* when the next pass comes */
-    bool full = false;                   /* an F lacks memory only */
+    int64_t next = NEVER, first = NEVER; /* when the next F or I can start; the least priority still to come */
+    bool full = false;                   /* an F has its input but no memory */
     const Reserve reserve = policy->bold || rank->node_count == 1 ? (Reserve){NO_NODE, 0, 0} : reserve_of(list, r);
     for (uint32_t n = rank->first_node; n < rank->first_node + rank->node_count; n++) {
         const SearchNode *node = &problem->nodes[n];
@@ -253,7 +254,7 @@ static void decide(SearchList *list, uint32_t r, int64_t now)
     }
 }
 
-/* The next pass of an order that is there. */
+/* Runs the next pass of a given order. */
 static void repeat(SearchList *list, uint32_t r, int64_t now)
 {
     const SearchRank *rank = &list->problem->ranks[r];

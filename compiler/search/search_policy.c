@@ -3,10 +3,10 @@
 #include <string.h>
 
 static const uint32_t UNLIMITED = UINT32_MAX;
-static const int64_t WHATEVER_IT_TAKES = NEVER / 4; /* sums of times stay below it */
+static const int64_t WHATEVER_IT_TAKES = NEVER / 4; /* larger than any sum of times */
 
-/* 0 .. limit-1, the same on every machine. Never two calls in one expression or argument list: their order would be the
-   compiler's. */
+/* A random number 0..limit-1, the same on every machine. Call it only once per expression or argument list, as C does
+   not fix the order of two calls. */
 static uint32_t below(PolicyMaker *maker, uint32_t limit)
 {
     maker->random = maker->random * 6364136223846793005u + 1442695040888963407u;
@@ -42,9 +42,9 @@ void policy_copy(const SearchProblem *problem, SearchPolicy *to, const SearchPol
     to->sight = from->sight;
 }
 
-/* Policies whose priorities follow a microbatch on its way through the stages, as if it went `down` thousandths of the
-   time that the passes take, turned `back` thousandths after that, and came up at `up` thousandths of `back`. More than
-   1000 leaves room for others: more microbatches are on their way at once. */
+/* Priorities that follow a microbatch through the stages. It goes forward at `down` thousandths of the passes' time,
+   turns after `back` thousandths, and comes back at `up` thousandths of `back`. Values above 1000 leave room for other
+   microbatches, so more of them are in flight at once. */
 typedef struct Course {
     int64_t down, back, up;
 } Course;
@@ -74,7 +74,7 @@ static void follow(const PolicyMaker *maker, const Course *course, SearchSight s
     policy->bold = false;
 }
 
-/* How long ranks may wait, as a random share of what they are idle in the best order. */
+/* Sets how long ranks may wait: a random share of their idle time in the best order. */
 static void allow(PolicyMaker *maker, int64_t cost, uint32_t first, uint32_t end, SearchPolicy *policy)
 {
     const int64_t share = below(maker, 1001);
@@ -87,7 +87,7 @@ static uint32_t chunk_of(const SearchProblem *problem, uint32_t node)
     return node - problem->ranks[problem->nodes[node].rank].first_node;
 }
 
-/* Adds to the priorities of a chunk, or with `chunk` at the most of all, on some ranks. */
+/* Adds `by` to the priorities of chunk `chunk` of some ranks; chunk == chunks: of all their chunks. */
 static void shift(const SearchProblem *problem, int64_t *priorities, uint32_t first, uint32_t end, uint32_t chunk,
                   uint32_t chunks, int64_t by)
 {
@@ -97,7 +97,7 @@ static void shift(const SearchProblem *problem, int64_t *priorities, uint32_t fi
                 priorities[problem->ranks[r].first_node + c] += by;
 }
 
-/* Adds thousandths of the paths down and up to the priorities of a chunk, or of all. */
+/* Adds thousandths of the forward and backward path to the priorities of a chunk, or of all chunks. */
 static void stretch(const PolicyMaker *maker, uint32_t chunk, int64_t down, int64_t up, SearchPolicy *policy)
 {
     for (uint32_t n = 0; n < maker->problem->node_count; n++) {
@@ -110,13 +110,13 @@ static void stretch(const PolicyMaker *maker, uint32_t chunk, int64_t down, int6
     }
 }
 
-/* A repeating pattern, as in the building blocks of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS
-   2024): from rank to rank a chunk's F, or its I, follow each other after so many thousandths of their time, and leave
-   room for others between. */
+/* A repeating pattern as in the building blocks of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS
+   2024). From one rank to the next, a chunk's F (or its I) starts this many thousandths of its time later, which leaves
+   room for other passes. */
 typedef struct Pattern {
-    int64_t down[2], up[2]; /* of F and I; even chunks, odd chunks */
+    int64_t down[2], up[2]; /* of F and I; [0] even chunks, [1] odd chunks */
     int64_t turn;           /* thousandths of a period from the last F to the first I */
-    int64_t ahead;          /* of a period */
+    int64_t ahead;          /* thousandths of a period */
 } Pattern;
 
 static void repeat(const PolicyMaker *maker, const Pattern *pattern, SearchSight sight, bool for_better,
@@ -147,11 +147,12 @@ static void repeat(const PolicyMaker *maker, const Pattern *pattern, SearchSight
 
 bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *policy)
 {
-    /* one chunk a rank: from I always before F to F always before I; V: where memory is just as much as 1F1B's */
+    /* the first ones, for one chunk per rank, range from I always before F to F always before I; the last ones are for
+       a V with the memory of 1F1B */
     static const Course courses[] = {{1000, 0, 1000},      {1000, 500, 1000},  {1000, 750, 1000},  {1000, 1000, 1000},
                                      {1000, 1250, 1000},   {1000, 1500, 1000}, {1000, 2000, 1000}, {1000, 3000, 1000},
                                      {1000, 100000, 1000}, {2300, 2300, 1000}, {3000, 3400, 1000}, {2500, 3700, 1000}};
-    /* V-Min and V-Half, and the V-Half of a V that stands on its head */
+    /* V-Min, V-Half, and V-Half of an inverted V */
     static const Pattern patterns[] = {
         {{1000, 1000}, {1000, 1000}, 0, 0}, {{2000, 1000}, {1000, 2000}, 0, 0}, {{1000, 2000}, {2000, 1000}, 0, 0}};
     enum {
@@ -162,7 +163,8 @@ bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *polic
         TURNS = 4,
         AHEAD = 3
     };
-    /* with one chunk a rank there is no more memory to be bold with, and the published patterns are the same */
+    /* with one chunk per rank, `bold` policies gain no memory and the published patterns coincide: the first two
+       suffice */
     static const struct {
         SearchSight sight;
         bool bold, weight_at_once;
@@ -256,7 +258,7 @@ void policy_random(PolicyMaker *maker, int64_t cost, SearchPolicy *policy)
         random_course(maker, cost, policy);
 }
 
-/* To some ranks, often to one alone, and to one chunk or all. */
+/* Makes one random change, on some ranks (often only one), and on one chunk or all. */
 static void change(PolicyMaker *maker, int64_t cost, SearchPolicy *policy)
 {
     const SearchProblem *problem = maker->problem;

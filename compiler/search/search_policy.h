@@ -1,19 +1,19 @@
 #ifndef SEARCH_SEARCH_POLICY_H
 #define SEARCH_SEARCH_POLICY_H
 
-/* Which policies of search_list.h are tried: some that suit most placements, random ones of their kind, and changes of
-   one that is there. */
+/* Makes the policies (search_list.h) that the search tries: some that suit most placements, random ones of the same
+   kind, and changes of a given one. */
 
 #include "compiler/search/search_list.h"
 
-/* What they are made of. */
+/* The data that policies are made from. */
 typedef struct PolicyMaker {
     const SearchProblem *problem;
-    uint32_t chunks;    /* most of a rank */
-    uint32_t stages;    /* of a pipe */
-    uint32_t most_held; /* F that a rank's memory holds */
+    uint32_t chunks;    /* most chunks of a rank */
+    uint32_t stages;    /* stages of a pipe */
+    uint32_t most_held; /* most F that a rank's memory holds */
     uint32_t *entry;    /* [pipes]: the first stage's node */
-    int64_t *end_path;  /* [pipes]: when the I of a lone microbatch would begin */
+    int64_t *end_path;  /* [pipes]: when the I of a lone microbatch starts on the last stage */
     uint64_t random;
 } PolicyMaker;
 
@@ -22,14 +22,14 @@ PolicyMaker policy_maker_new(const SearchProblem *problem, Arena *arena);
 SearchPolicy policy_new(const SearchProblem *problem, Arena *arena);
 void policy_copy(const SearchProblem *problem, SearchPolicy *to, const SearchPolicy *from);
 
-/* Those that are always tried: fills in the one of that number. False: there are no more. */
+/* Fills in the policy `number` of those that are always tried. False: there are no more. */
 bool policy_usual(const PolicyMaker *maker, uint32_t number, SearchPolicy *policy);
-/* In slots: F, of the latest stage first, as long as there is memory, else I, with their W behind them while F are
-   left. */
+/* Makes a greedy policy in slots: run the F of the latest stage while there is memory, else an I. While F are left,
+   each I is followed by its W. */
 void policy_forward_first(const PolicyMaker *maker, SearchPolicy *policy);
-/* `cost` is that of the best order so far: ranks are allowed to be idle for a share of what they are there. */
+/* `cost` is the cost of the best order so far. A rank may be idle for a random share of its idle time in that order. */
 void policy_random(PolicyMaker *maker, int64_t cost, SearchPolicy *policy);
-/* One to three changes, each to some ranks. */
+/* Makes one to three changes, each on some ranks. */
 void policy_change(PolicyMaker *maker, int64_t cost, SearchPolicy *policy);
 
 #endif

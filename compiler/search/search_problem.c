@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-/* Ticks in a unit: a power of ten, so that times with few digits stay exact, with the longest time in 10^8..10^9. */
+/* Ticks in a unit of the costs: a power of ten, so that times with few digits stay exact. The longest time is then
+   10^8..10^9 ticks. */
 static double ticks_of(const Schedule *schedule, const Costs *costs)
 {
     double longest = 0;
@@ -71,7 +72,7 @@ static void find_period(SearchProblem *problem, const SearchRank *rank)
     problem->slot = period / (3 * rank->node_count);
 }
 
-/* What one microbatch alone would take, stage after stage. */
+/* Finds when one microbatch alone reaches each stage, forward and back. Also fills in home, rest and most_nodes. */
 static void find_paths(SearchProblem *problem, const Schedule *schedule)
 {
     for (uint32_t p = 0; p < schedule->pipe_count; p++) {
@@ -107,15 +108,16 @@ static void find_paths(SearchProblem *problem, const Schedule *schedule)
     }
 }
 
-/* --- what no order can beat --- */
+/* --- lower bound --- */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-enum { CHAINS_MAX = 100 * 1000000 }; /* (rank, node) pairs: they are not looked at where there are more */
+enum { CHAINS_MAX = 100 * 1000000 }; /* most (rank, node) pairs; with more, the bound does not use chains */
 
-/* A rank is idle at its head, when memory holds no more F before the first I can come, and at its tail, when the I and
-   W of what memory holds are done before the I of the last F comes. */
+/* The least idle time that a rank's memory limit forces. At the start the rank is idle if its memory is full of F
+   before its first I can start. At the end it is idle if the I and W of all saved microbatches are done before the I of
+   the last F can start. */
 static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *rank)
 {
     int64_t back = NEVER, forward = 0, input = 0, weight = 0, last = NEVER, forwards = 0;
@@ -130,10 +132,10 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
         forwards += node->microbatches;
     }
     const int64_t held = smaller(forwards, rank->limit / problem->memory[ACTION_F]);
-    int64_t left = forwards * (input + weight); /* most work that can wait behind the last F */
+    int64_t left = forwards * (input + weight); /* most work that can remain after the last F */
     if (held < forwards) {
-        /* k microbatches before I and w before W alone: a concave function of k, with its corner where memory would
-           hold all W */
+        /* k microbatches are before their I, w before their W only. The work is a concave, piecewise linear function of
+           k; its corner is the k at which memory holds all W */
         const int64_t unit = -problem->memory[ACTION_W], step = problem->memory[ACTION_F] - unit;
         int64_t corner = unit && step ? (rank->limit - unit * forwards) / step : 1;
         corner = larger(1, smaller(corner, held));
@@ -144,14 +146,14 @@ static int64_t idle_of_memory(const SearchProblem *problem, const SearchRank *ra
             left = larger(left, k * (input + weight) + smaller(unit ? room / unit : forwards, forwards - k) * weight);
         }
         if (unit && problem->memory[ACTION_F] % unit)
-            left += weight; /* what the corners do not see: room / unit is rounded */
+            left += weight; /* the candidates do not see that room / unit is rounded */
     }
     const int64_t head = larger(0, back - held * forward), tail = larger(0, last - left);
     return held < forwards ? head + tail : larger(head, tail);
 }
 
-/* From the start of a rank, whose first node of each pipe is `entry`, until rank `through` can begin, all F and I
-   there, and back. 0: `through` could begin before. */
+/* Lower bound of the time from a rank's start to its end, if rank `through` runs all its F and I in between. `entry` is
+   the rank's first node of each pipe. 0: there is no such bound, as `through` could begin before the rank. */
 static int64_t chain(const SearchProblem *problem, const SearchRank *through, const uint32_t *entry)
 {
     int64_t head = NEVER, tail = NEVER, work = 0;

@@ -1,32 +1,32 @@
 #ifndef SEARCH_SEARCH_PROBLEM_H
 #define SEARCH_SEARCH_PROBLEM_H
 
-/* What the search works on: a placement, its times in whole ticks, the memory of every rank. Whole numbers, so that
-   every machine finds the same order. */
+/* The input of the search: a placement, its times in whole ticks, and the memory of every rank. Times are integers so
+   that every machine finds the same order. */
 
 #include "compiler/search/search.h"
 
 enum { NO_NODE = UINT32_MAX };
 #define NEVER INT64_MAX
 
-/* A chunk of a rank. Each of F, I and W takes the microbatches of a node in order. */
+/* A chunk of a rank. F, I and W each run the microbatches of a node in ascending order. */
 typedef struct SearchNode {
     uint32_t rank, pipe, stage, microbatches;
     uint32_t before, after;          /* nodes of the stages before and after; NO_NODE: none */
-    uint32_t home;                   /* the first node of this pipe on this rank in the order of stages */
-    uint32_t rest;                   /* how many nodes of this pipe and rank follow in the order of stages */
-    int64_t from_before, from_after; /* latency of what comes from there */
+    uint32_t home;                   /* the node of this pipe on this rank that has the earliest stage */
+    uint32_t rest;                   /* how many nodes of this pipe and rank have a later stage */
+    int64_t from_before, from_after; /* transfer time of an activation from `before`, of a gradient from `after` */
     int64_t time[ACTION_W + 1];      /* of F, I and W; B unused */
     size_t first;                    /* index of microbatch 0 in arrays over (node, microbatch) */
-    int64_t forward_path;            /* when microbatch 0 can be here at the earliest */
-    int64_t backward_path;           /* and come back */
+    int64_t forward_path;            /* the earliest time at which the F of microbatch 0 can start */
+    int64_t backward_path;           /* and its I */
 } SearchNode;
 
 typedef struct SearchRank {
     uint32_t first_node, node_count; /* by chunk */
-    uint32_t passes;                 /* of all its nodes */
-    uint32_t most_nodes;             /* of one pipe */
-    size_t first;                    /* its place in arrays over all passes */
+    uint32_t passes;                 /* number of passes of all its nodes */
+    uint32_t most_nodes;             /* the most nodes that it has of one pipe */
+    size_t first;                    /* its first index in arrays over all passes */
     int64_t work;                    /* time of all its passes */
     int64_t limit;
 } SearchRank;
@@ -36,29 +36,29 @@ typedef struct SearchProblem {
     uint32_t stages; /* of a pipe */
     SearchRank *ranks;
     SearchNode *nodes;    /* rank after rank */
-    size_t passes, cells; /* F, I and W of all; (node, microbatch) pairs */
+    size_t passes, cells; /* number of F, I and W in all; of (node, microbatch) pairs */
     int64_t memory[ACTION_W + 1];
     int64_t period; /* the longest time that a rank takes for one microbatch of each of its nodes */
-    int64_t slot;   /* that of a pass, if all took the same */
-    double ticks;   /* in a unit of the costs */
-    int64_t bound;  /* no order has a smaller cost */
+    int64_t slot;   /* the time of a pass in that period if all passes took the same time */
+    double ticks;   /* ticks in a unit of the costs */
+    int64_t bound;  /* lower bound of the cost */
 } SearchProblem;
 
-/* A pass in a rank's order; its microbatch follows from how many of the kind and chunk came before. */
+/* A pass in a rank's order. Its microbatch is the number of passes of this kind and chunk before it. */
 typedef struct SearchPass {
     uint8_t kind, chunk;
 } SearchPass;
 
-/* Orders of all ranks and how good they are: the smaller cost first, then the smaller idle time. */
+/* The orders of all ranks and their quality. A smaller cost is better; with equal costs, a smaller idle time. */
 typedef struct SearchOrder {
-    SearchPass *passes; /* [problem->passes], a rank's from ranks[r].first on */
-    int64_t cost;       /* largest end - start of a rank */
-    int64_t idle;       /* of all ranks, between start and end */
+    SearchPass *passes; /* [problem->passes]; those of rank r begin at ranks[r].first */
+    int64_t cost;       /* the largest (end - start) of a rank */
+    int64_t idle;       /* sum over all ranks, between their start and end */
 } SearchOrder;
 
 void search_problem_make(const Schedule *schedule, const SearchTask *task, Arena *arena, SearchProblem *problem);
 
-/* The same as actions of `schedule`, the one that the problem was made of. */
+/* Writes the order as actions of `schedule`, the schedule that the problem was made from. */
 void search_order_write(const SearchProblem *problem, const SearchOrder *order, Span span, Arena *arena,
                         Schedule *schedule);
 

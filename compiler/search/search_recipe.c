@@ -1,16 +1,16 @@
 /* Branch and bound over the order in which the entries of a layer are issued.
 
-   The lower bound of a partial order is its makespan over all layers, simulated with the entries that are placed. The
-   others only add their time at the end of each layer: to their stream, because there they run after the placed ones,
-   and to the chain of F or of B, because the placed entries of a chain come before the rest of it. The bound of a
-   complete order is its makespan. */
+   The lower bound of a partial order is the simulated makespan of its entries over all layers. The other entries add
+   their time at the end of each layer: to their stream, because they run there after the placed ones, and to the chain
+   of F or of B, because the placed entries of a chain come before the rest. The bound of a complete order is its
+   makespan. */
 
 #include "compiler/search/search_recipe.h"
 
 #include <math.h>
 #include <string.h>
 
-static const double least_gain = 1e-9; /* relative; a smaller difference is rounding */
+static const double least_gain = 1e-9; /* relative; smaller differences are rounding errors */
 
 typedef struct Search {
     RecipeStep steps[RECIPE_ENTRIES]; /* [count] */
@@ -62,8 +62,8 @@ static bool is_placed(const Search *search, RecipeEntry entry)
 }
 
 /* Whether the step can come next. Many orders of issue give the same two streams. The search keeps the one in which
-   communication comes as early as it can (recipe_order): it directly follows an entry of compute only if it needs that.
-   */
+   communication comes as early as it can (recipe_order): a communication entry directly follows a compute entry only if
+   it needs it. */
 static bool fits(const Search *search, uint32_t depth, uint32_t index)
 {
     const RecipeStep *step = &search->steps[index], *last = depth ? &search->steps[search->path[depth - 1]] : NULL;

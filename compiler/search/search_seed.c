@@ -4,47 +4,48 @@
 
 enum { PASSES = 3, PERIOD_MAX = PASSES * (UINT8_MAX + 1), BLOCKS_MAX = 64 };
 
-/* A repeating pattern, the building block of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS 2024):
-   from rank to rank a chunk's F, or its I, follow each other after so many slots. Microbatches follow each other after
-   as many slots as a rank has passes of one, and no two of these are in one slot; W take the slots that are left, and
-   all of it is squeezed. */
+/* A repeating pattern, the building block of Qi et al., Pipeline Parallelism with Controllable Memory (NeurIPS 2024).
+   From one rank to the next, a chunk's F (or its I) starts this many slots later. Each microbatch starts as many slots
+   after the one before as a rank has passes of one microbatch, and no two F or I share a slot. W fill the free slots,
+   and the result is squeezed. */
 typedef struct Block {
-    uint8_t down[2], up[2]; /* of F and I; even chunks, odd chunks */
-    /* more than one slot: from the last F to the first I, between I of one rank that follow each other */
+    uint8_t down[2], up[2]; /* of F and I; [0] even chunks, [1] odd chunks */
+    /* extra slots: `wait` from the last F to the first I, `turn` between consecutive I on one rank */
     uint8_t wait, turn;
 } Block;
 
-/* In which slots passes are: a microbatch m comes m / round * turn + m % round * step slots after microbatch 0. */
+/* The slots of passes: microbatch m runs m / round * turn + m % round * step slots after microbatch 0. */
 typedef struct Slots {
-    int64_t *forward, *input; /* [nodes]: of microbatch 0 */
+    int64_t *forward, *input; /* [nodes]: slot of microbatch 0 */
     int64_t round, turn, step;
-    bool weights_fill; /* W take the first slot that is free, and not that of their I */
+    bool weights_fill; /* W take the first free slot; otherwise that of their I */
 } Slots;
 
 struct SeedMaker {
     const SearchProblem *problem;
     const Schedule *schedule;
     Arena *arena;
-    uint8_t *by_stage;     /* [nodes], a rank's together: its chunks in the order of their stages */
-    uint32_t microbatches; /* most of a pipe */
+    uint8_t *by_stage;     /* [nodes], grouped by rank: its chunks in the order of their stages */
+    uint32_t microbatches; /* most microbatches of a pipe */
     uint32_t stages;
-    uint32_t chunks;   /* most of a rank */
-    uint32_t farthest; /* most stages behind the last of a rank */
+    uint32_t chunks;   /* most chunks of a rank */
+    uint32_t farthest; /* most stages after the last stage of a rank */
     Slots slots;
     Block blocks[BLOCKS_MAX];
     uint32_t block_count;
-    SearchProblem full; /* the same with passes of one slot, enough microbatches, and the memory of 1F1B */
-    SearchList *list;   /* of `full`, as are these */
+    SearchProblem full; /* the same problem with passes of one slot, enough microbatches, and the memory of 1F1B */
+    SearchList *list;   /* of `full`, as the next two */
     SearchPolicy policy;
     SearchOrder order;
 };
 
-/* What a rank's passes have become so far. */
+/* The passes of a rank, as made so far. */
 typedef struct Line {
     const SeedMaker *maker;
     const SearchRank *rank;
     SearchPass *passes;
-    uint32_t (*done)[ACTION_W + 1]; /* [chunk]: of each kind, also those that there are not */
+    /* [chunk]: passes of each kind so far, including those left out because the microbatch does not exist */
+    uint32_t (*done)[ACTION_W + 1];
     uint32_t count;
 } Line;
 
@@ -56,7 +57,7 @@ static Line line_new(const SeedMaker *maker, uint32_t rank, const SearchOrder *o
     return line;
 }
 
-/* The chunk's next; nothing, when the pipe does not have the microbatch. */
+/* Appends the chunk's next pass of the kind, unless the pipe does not have the microbatch. */
 static void append(Line *line, uint8_t kind, uint8_t chunk)
 {
     if (line->done[chunk][kind]++ < line->maker->problem->nodes[line->rank->first_node + chunk].microbatches)
@@ -75,13 +76,13 @@ static uint32_t stage_at(const SeedMaker *maker, const SearchRank *rank, uint32_
 
 /* --- staggered --- */
 
-/* A rank takes its F in rounds of so many microbatches, chunk after chunk, its I likewise but the last chunk first. It
-   runs F number x, then I number x - `behind`, then W number x - `behind` - `later`, for all x. This is 1F1B (Narayanan
-   et al., SC 2021), interleaved or not, and ZB-H1 and ZB-H2 (Qi et al., ICLR 2024), by how many F a rank is ahead for
-   each stage behind its last. */
+/* A rank runs its F in rounds of some microbatches, chunk after chunk, and its I likewise, from the last chunk to the
+   first. For all x it runs F number x, then I number x - `behind`, then W number x - `behind` - `later`. The number of
+   F that a rank runs ahead for each stage after its last decides the schedule: 1F1B, interleaved or not (Narayanan et
+   al., SC 2021), or ZB-H1 and ZB-H2 (Qi et al., ICLR 2024). */
 typedef struct Stagger {
-    uint32_t halves; /* twice that number */
-    bool late;       /* W wait, so that all ranks begin with them at the same x */
+    uint32_t halves; /* twice the number of F ahead per stage */
+    bool late;       /* W are deferred, so that all ranks begin with them at the same x */
 } Stagger;
 
 static uint32_t stages_behind(const SeedMaker *maker, const SearchRank *rank)
@@ -101,7 +102,7 @@ static void make_staggered(const SeedMaker *maker, const Stagger *how, SearchOrd
 {
     const uint32_t ranks = maker->problem->rank_count;
     const uint32_t rounds = maker->microbatches > ranks ? maker->microbatches / ranks : 1;
-    /* PyTorch's rule where the ranks do not divide them */
+    /* PyTorch's rule if the number of ranks does not divide the microbatches */
     const int64_t round = (maker->microbatches + rounds - 1) / rounds;
     for (uint32_t r = 0; r < ranks; r++) {
         Line line = line_new(maker, r, order, scratch);
@@ -145,9 +146,9 @@ static void fill_slots(const Slots *slots, Line *line, Arena *scratch)
     }
 }
 
-/* Rounds of as many microbatches as ranks enter the pipe after every second slot, and the next round when the first is
-   through: Hanayo (Liu et al., SC 2023), and with two pipes Chimera (Li and Hoefler, SC 2021) and BitPipe (Wu et al.,
-   2024). */
+/* Microbatches enter the pipe in rounds, as many as there are ranks per pipe, one in every second slot. The next round
+   follows 2 * stages slots after the first. This is Hanayo (Liu et al., SC 2023), and with two pipes Chimera (Li and
+   Hoefler, SC 2021) and BitPipe (Wu et al., 2024). */
 static void make_wave(SeedMaker *maker, SearchOrder *order, Arena *scratch)
 {
     const SearchProblem *problem = maker->problem;
@@ -166,7 +167,7 @@ static void make_wave(SeedMaker *maker, SearchOrder *order, Arena *scratch)
     }
 }
 
-/* From a chunk to the one that follows: `other` when that is on another rank. */
+/* Slots from a chunk to the next one: `other` if that is on another rank, else `same`. */
 static int64_t step_to(const SearchProblem *problem, uint32_t from, uint32_t to, const uint8_t other[2], int64_t same)
 {
     const uint32_t rank = problem->nodes[from].rank;
@@ -215,7 +216,8 @@ static bool leaves_slots_apart(const SeedMaker *maker)
     return true;
 }
 
-/* Those with the steps of this one that wait as little as they can: the published ones are among them. */
+/* Adds the blocks with these steps and the fewest extra slots (wait + turn) at which no two passes share a slot. The
+   published blocks are among them. */
 static void add_blocks(SeedMaker *maker, Block block)
 {
     const uint32_t before = maker->block_count;
@@ -256,8 +258,8 @@ static bool make_block(SeedMaker *maker, const Block *block, SearchOrder *order,
 
 /* --- greedy --- */
 
-/* W follow their I as long as there are F. Then ranks that are early in the pipe let theirs wait, for the I that other
-   ranks need. */
+/* W follow their I while F are left. Then ranks with early stages defer theirs, because other ranks wait for their
+   I. */
 static void append_with_weights(Line *line, const SearchPass *passes, uint32_t count)
 {
     const uint32_t late = line->rank->node_count * stage_at(line->maker, line->rank, 0);
@@ -285,8 +287,8 @@ static void append_with_weights(Line *line, const SearchPass *passes, uint32_t c
     }
 }
 
-/* What ranks do in slots when each runs the F of the latest stage that it can as long as it has memory, else an I: on a
-   V that is ZB-V (Qi et al., ICLR 2024, section 6). */
+/* Each rank runs, in slots, the F of the latest stage that it can while it has memory, else an I. On a V this is ZB-V
+   (Qi et al., ICLR 2024, section 6). */
 static bool make_greedy(SeedMaker *maker, SearchOrder *order, Arena *scratch)
 {
     if (!search_list_run(maker->list, &maker->policy, NEVER, &maker->order))
@@ -336,7 +338,7 @@ static void sort_by_stage(const SeedMaker *maker, const SearchRank *rank)
 
 SeedMaker *seed_maker_new(const SearchProblem *problem, const Schedule *schedule, const SearchTask *task, Arena *arena)
 {
-    /* V-Min, V-Half, V-Half of a V that stands on its head, and twice V-Half */
+    /* V-Min, V-Half, V-Half of an inverted V, and V-Half with doubled steps */
     static const Block blocks[] = {
         {{1, 1}, {1, 1}, 0, 0}, {{2, 1}, {1, 2}, 0, 0}, {{1, 2}, {2, 1}, 0, 0}, {{4, 2}, {2, 4}, 0, 0}};
     SeedMaker *maker = arena_allocate(arena, sizeof *maker);

@@ -1,19 +1,19 @@
 #ifndef SEARCH_SEARCH_SEED_H
 #define SEARCH_SEARCH_SEED_H
 
-/* Orders made by the rules of published schedules, for any placement: what the search starts from and never falls
-   behind. */
+/* Orders made by the rules of published schedules, for any placement. The search starts from them, so its result is
+   never worse than they are. */
 
 #include "compiler/search/search_policy.h"
 
 typedef struct SeedMaker SeedMaker;
-/* `schedule` is the one that the problem was made of. */
+/* `schedule` is the schedule that the problem was made from. */
 SeedMaker *seed_maker_new(const SearchProblem *problem, const Schedule *schedule, const SearchTask *task, Arena *arena);
 
-/* Fills in the passes of the order of that number: each exactly once; ranks may deadlock. */
+/* Fills in the passes of order `number`. Each pass comes exactly once; ranks may deadlock. */
 typedef enum SeedResult {
     SEED_MADE,
-    SEED_UNFIT, /* it takes more memory than there is */
+    SEED_UNFIT, /* it needs more memory than there is */
     SEED_NONE,  /* there are no more */
 } SeedResult;
 SeedResult seed_make(SeedMaker *maker, uint32_t number, SearchOrder *order);
