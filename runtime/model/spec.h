@@ -21,6 +21,12 @@ struct ModelSpec {
     Status (*check)(const ModelConfig *config, Error *error);
 };
 
+/* Settings that gpt and moe begin with: a small model of bytes, and its training. */
+#define BYTE_MODEL_DEFAULTS                                                                                       \
+    .hidden = 96, .heads = 4, .sequence = 64, .microbatch_size = 1, .vocabulary = 256, .seed = 1,                 \
+    .learning_rate = 4e-3, .warmup_steps = 20, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, \
+    .clip_norm = 1
+
 /* All models; the first is the default. MODEL(name) has its spec in model_name. */
 #define MODEL_LIST \
     MODEL(gpt)     \

@@ -3,6 +3,7 @@
    the two in turn within each. */
 
 #include "runtime/base/clock.h"
+#include "tests/bench/ok.h"
 #include "tests/device/run_op.h"
 #include "runtime/device/device.h"
 
@@ -10,16 +11,6 @@
 #include <stdlib.h>
 
 enum { EXPERTS = 64, ROWS = 64 * EXPERTS, ROUNDS = 9, PRODUCTS = 3 };
-
-static Error error;
-
-#define OK(call)                                 \
-    do {                                         \
-        if ((call) != STATUS_OK) {               \
-            fprintf(stderr, "%s\n", error.text); \
-            exit(3);                             \
-        }                                        \
-    } while (0)
 
 static float *numbers(Device *device, size_t count)
 {

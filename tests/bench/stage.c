@@ -4,6 +4,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/model/model.h"
+#include "tests/bench/ok.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
@@ -11,16 +12,6 @@
 #include <string.h>
 
 enum { HIDDEN = 1024, SEQUENCE = 512, HEADS = 16, BLOCK = 128, ROUNDS = 5, PASSES = 3 };
-
-static Error error;
-
-#define OK(call)                                 \
-    do {                                         \
-        if ((call) != STATUS_OK) {               \
-            fprintf(stderr, "%s\n", error.text); \
-            exit(3);                             \
-        }                                        \
-    } while (0)
 
 static void *elements(Device *device, size_t count)
 {

@@ -257,23 +257,8 @@ static void effects_are_as_said(void **state)
     }
 }
 
-static int open_devices(void **state)
-{
-    (void)state;
-    Error error = {""};
-    return device_open("cpu", 0, &devices[TESTED], &error) || device_open("oracle", 0, &devices[ORACLE], &error);
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    device_close(devices[TESTED]);
-    device_close(devices[ORACLE]);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(effects_are_as_said)};
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, open_cpu_and_oracle, close_pair);
 }

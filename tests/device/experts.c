@@ -273,21 +273,6 @@ static void sums_agree(void **state)
     release(addend);
 }
 
-static int open_devices(void **state)
-{
-    (void)state;
-    Error error = {""};
-    return device_open("cpu", 0, &devices[CPU], &error) || device_open("oracle", 0, &devices[ORACLE], &error);
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    device_close(devices[CPU]);
-    device_close(devices[ORACLE]);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,5 +280,5 @@ int main(void)
         cmocka_unit_test(experts_agree), cmocka_unit_test(gates_and_balance_by_hand),
         cmocka_unit_test(swiglu_agrees), cmocka_unit_test(sums_agree),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, open_cpu_and_oracle, close_pair);
 }

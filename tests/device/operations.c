@@ -370,21 +370,6 @@ static void test_open_names(void **state)
     device_close(NULL);
 }
 
-static int open_devices(void **state)
-{
-    (void)state;
-    Error error = {""};
-    return device_open("cpu", 0, &devices[CPU], &error) || device_open("oracle", 0, &devices[ORACLE], &error);
-}
-
-static int close_devices(void **state)
-{
-    (void)state;
-    device_close(devices[CPU]);
-    device_close(devices[ORACLE]);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,5 +388,5 @@ int main(void)
         cmocka_unit_test(test_lists),
         cmocka_unit_test(test_open_names),
     };
-    return cmocka_run_group_tests(tests, open_devices, close_devices);
+    return cmocka_run_group_tests(tests, open_cpu_and_oracle, close_pair);
 }

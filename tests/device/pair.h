@@ -26,6 +26,22 @@ static uint64_t next_key;
             fail_msg("%s:%d: %s", #call, __LINE__, error.text); \
     } while (0)
 
+/* The CPU device and the oracle, for a whole group of tests. */
+static inline int open_cpu_and_oracle(void **state)
+{
+    (void)state;
+    Error error = {""};
+    return device_open("cpu", 0, &devices[TESTED], &error) || device_open("oracle", 0, &devices[ORACLE], &error);
+}
+
+static inline int close_pair(void **state)
+{
+    (void)state;
+    for (int d = 0; d < DEVICES; d++)
+        device_close(devices[d]);
+    return 0;
+}
+
 typedef struct Tensor {
     NumberKind kind;
     size_t count;
