@@ -5,10 +5,11 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Runs all ranks on labels. A rank runs until it blocks: at a SEND or RECEIVE until the other end arrives, at a REDUCE
-   (of all copies of a stage) or NORM until all arrive. So sums and messages have one order that no buffer is needed
-   for. Who arrives last does the work for all and makes the others runnable, so that every instruction is looked at
-   once. What happens does not depend on the order in which ranks run, as each message has one place at both ends. */
+/* Runs all ranks symbolically: slots hold labels instead of data. A rank runs until it blocks: at a SEND or RECEIVE
+   until the other end arrives, at a REDUCE until all copies of the stage arrive, at a NORM until all ranks arrive. So a
+   program that passes needs no buffered messages. The last rank to arrive does the work for all and makes the others
+   runnable, so every instruction is checked once. The result does not depend on the order in which ranks run, as each
+   message has one position at both ends. */
 
 enum { TEXT_SIZE = 160 };
 
@@ -35,7 +36,7 @@ static Status refuse(const Verifier *verifier, uint32_t rank, const char *format
     return error_set(verifier->error, STATUS_BAD_INPUT, "%s: %.600s", place, words);
 }
 
-/* "the activation made by stage 2 for microbatch 5", or what else a slot's word says. */
+/* "the activation made by stage 2 for microbatch 5", or what else the slot's word says. */
 static const char *word_text(const Verifier *verifier, uint64_t word, char text[static TEXT_SIZE])
 {
     static const char *const kinds[] = {[LABEL_ACTIVATION] = "the activation made by",
@@ -84,7 +85,7 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
     if (operand->content != CONTENT_NONE) {
         const ContentInfo *content = &content_table[operand->content];
         const uint32_t neighbour = chunk->stage + (uint32_t)content->neighbour;
-        if (content->neighbour && neighbour >= verifier->program->stages) { /* -1 has wrapped round */
+        if (content->neighbour && neighbour >= verifier->program->stages) { /* -1 wraps around */
             if (operand->kind == OPERAND_POST_SEND || operand->kind == OPERAND_POST_RECEIVE)
                 return refuse(verifier, rank, "stage %u of %u has no stage %s it to exchange messages with",
                               chunk->stage, verifier->program->stages, content->neighbour > 0 ? "after" : "before");
@@ -128,7 +129,7 @@ static Status check_slot(const Verifier *verifier, uint32_t rank, const Instruct
 
 /* --- passes --- */
 
-/* What a pass is to its stage and microbatch, and what must have been before. */
+/* What each pass does for its stage and microbatch, and which passes must come before it. */
 static const struct {
     uint8_t does, needs;
 } pass_table[OPCODE_COUNT] = {
@@ -140,8 +141,8 @@ static const struct {
     [OP_BACKWARD_WEIGHT] = {PASS_W, PASS_I},
 };
 
-/* What F and its backward find is a version of the weights of this chunk; what U overwrites must be nobody's any
-   more. */
+/* Checks a weights slot: F and its backward need the right version of this chunk's weights, and U may overwrite only a
+   version that no microbatch needs any more. */
 static Status check_weights(const Verifier *verifier, uint32_t rank, const Instruction *instruction,
                             const ChunkState *chunk, const Operand *operand)
 {
@@ -206,7 +207,8 @@ static Status check_reduced(const Verifier *verifier, uint32_t rank, uint32_t ch
                   chunk);
 }
 
-/* All operands, against the state before the instruction: hence no slot that it takes or reads is one that it fills. */
+/* Checks all operands against the state before the instruction. So no slot that it takes or reads is one that it
+   fills. */
 static Status check_operands(const Verifier *verifier, uint32_t rank, const Instruction *instruction)
 {
     const Program *program = verifier->program;
@@ -249,7 +251,7 @@ static Status check_operands(const Verifier *verifier, uint32_t rank, const Inst
     return STATUS_OK;
 }
 
-/* What an instruction that passed check_operands does to its slots. */
+/* Applies the effects of an instruction on its slots. check_operands has accepted it. */
 static void apply_operands(RankState *state, const Instruction *instruction)
 {
     for (const Operand *operand = opcode_table[instruction->opcode].operands; operand->kind; operand++) {
@@ -318,10 +320,10 @@ static void record_pass(const Verifier *verifier, RankState *state, const Instru
         state->peak = state->held;
 }
 
-/* The second half of an F&B, whose first has passed check_operands. The halves run at the same time, so both are
-   checked against the state before; then the second takes effect, and the first is checked again: what the second fills
-   is not free for it. A B needs, over the stages, every F of its microbatch, and a microbatch has one pipe: of another
-   microbatch, the two share nothing else. */
+/* Runs the second half of an F&B; check_operands has accepted the first. The halves run at the same time, so both are
+   checked against the state before. Then the second half takes effect and the first is checked again, as a slot that
+   the second fills is not free for the first. The two halves may not be of one microbatch of one pipe, because its B
+   needs every F of that microbatch. Passes of different microbatches share only slots and weights. */
 static Status run_second(const Verifier *verifier, uint32_t rank, const Instruction *first)
 {
     RankState *state = &verifier->ranks[rank];
@@ -337,7 +339,7 @@ static Status run_second(const Verifier *verifier, uint32_t rank, const Instruct
     return check_operands(verifier, rank, first);
 }
 
-/* --- meetings --- */
+/* --- collectives --- */
 
 static Status check_complete(const Verifier *verifier, uint32_t rank, const ChunkState *chunk)
 {
@@ -356,7 +358,7 @@ static Status check_complete(const Verifier *verifier, uint32_t rank, const Chun
                   chunk->stage, missing);
 }
 
-/* The gradients of a chunk are final: every microbatch is in, and every copy. */
+/* Checks that the gradients of all chunks are final: from every microbatch and every copy. */
 static Status check_gradients(const Verifier *verifier, uint32_t rank)
 {
     const RankState *state = &verifier->ranks[rank];
@@ -372,7 +374,8 @@ static ChunkState *member_chunk(const Verifier *verifier, const Home *member)
     return &verifier->ranks[member->rank].chunks[member->chunk];
 }
 
-/* In an asynchronous program the next U takes what all copies have gathered. */
+/* A rank arrives at a REDUCE. In an asynchronous program the next U uses the gradients that all copies have
+   gathered. */
 static Status arrive_at_reduce(Verifier *verifier, uint32_t rank, const Instruction *instruction)
 {
     RankState *state = &verifier->ranks[rank];
@@ -445,7 +448,7 @@ static void renew(RankState *state, const Instruction *instruction)
     chunk->posted = chunk->reduced = false;
 }
 
-/* Each gradient is in a version, and the next step finds the newest one. */
+/* Checks that every gradient is in some version, and that the next step will find the newest one. */
 static Status check_renewed(const Verifier *verifier, uint32_t rank)
 {
     const RankState *state = &verifier->ranks[rank];
@@ -530,8 +533,8 @@ static Link *link_between(Verifier *verifier, uint32_t from, uint32_t to)
     return *place;
 }
 
-/* The message goes into its link's buffer or comes out of it; otherwise the rank waits, and looks again when the other
-   end has used the buffer. */
+/* Puts a message into its link's buffer, or takes it out. If that is not possible the rank blocks, and tries again when
+   the other end has used the buffer. */
 static Status use_buffer(Verifier *verifier, uint32_t rank, const Instruction *instruction, const Operand *operand)
 {
     RankState *state = &verifier->ranks[rank], *other = &verifier->ranks[instruction->peer];
@@ -577,7 +580,7 @@ static Status arrive_at_message(Verifier *verifier, uint32_t rank, const Instruc
     const Instruction *theirs = &other->program->instructions[other->next];
     const Operand *their_operand = verifier_message(theirs);
     if (!their_operand || theirs->peer != rank || their_operand->kind == operand->kind)
-        return STATUS_OK; /* at another instruction, which is what it may wait at for ever */
+        return STATUS_OK; /* the peer is at another instruction and may wait there forever */
     const uint64_t mine = state->labels[operand->slot], their = other->labels[their_operand->slot];
     if (mine != their) {
         char place[2 * TEXT_SIZE + 200];
@@ -602,7 +605,7 @@ static bool is_misplaced(const Program *program, uint8_t opcode)
     return opcode == OP_FORWARD_ONLY || opcode == OP_RENEW;
 }
 
-/* Runs a rank until it arrives somewhere: there it may have to wait, and who wakes it puts it back on the stack. */
+/* Runs a rank until it arrives at an instruction where it may wait. Whoever wakes it puts it back on the stack. */
 static Status run_rank(Verifier *verifier, uint32_t rank)
 {
     RankState *state = &verifier->ranks[rank];
