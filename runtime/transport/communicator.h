@@ -1,11 +1,11 @@
 #ifndef TRANSPORT_COMMUNICATOR_H
 #define TRANSPORT_COMMUNICATOR_H
 
-/* What some members of a world do with each other: they send and receive blocks, and sum buffers. A communicator knows
-   members, blocks and bytes; it never sees opcodes, microbatches or schedules. It may rely on what the proof
-   guarantees: between two members, messages are sent and received in the same order with the same sizes; all members
-   post their messages and sums, over all communicators, in orders that are parts of one common order; and everything
-   completes even if each message is a rendezvous. */
+/* Communication among some members of a world: point-to-point transfers of blocks, and sums of buffers (all-reduce). A
+   communicator knows members, blocks and bytes; it does not know opcodes, microbatches or schedules. It may rely on
+   what the compiler has proven: two members send and receive the messages between them in the same order and with the
+   same sizes; all members post their messages and sums, over all communicators, in orders that are parts of one common
+   order; and everything completes even if each message is a rendezvous. */
 
 #include "runtime/device/device.h"
 #include "runtime/transport/world.h"
@@ -14,79 +14,79 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A message in flight. The caller owns it and leaves it alone from the post to the end of its wait. */
+/* A message. The caller owns it, and does not touch it from the post until the wait has returned. */
 typedef struct Message {
-    void **block; /* where the owner keeps the pointer to the block */
+    void **block; /* points to the owner's pointer to the block */
     size_t bytes;
-    int32_t peer; /* a member of the communicator, by its index there */
+    int32_t peer; /* index of the other member in the communicator */
     bool is_send;
-    uint64_t sequence; /* transports' own: number on its channel */
-    void *request;     /* transports' own */
+    uint64_t sequence; /* used by transports: the number of the message on its channel */
+    void *request;     /* used by transports */
 } Message;
 
 struct CommunicatorConfig {
-    /* [count]: members of the world in the order in which sums add; the caller is one of them. Copied. */
+    /* [count]: members of the world, in the order in which sums add; the caller is one of them. Copied. */
     const int *members;
     int count;
-    /* The same on all members, and another one for each communicator that shares two members with this one. */
+    /* The same number on all members. Communicators that share two or more members have different numbers. */
     int number;
-    int messages_in_flight; /* most messages that a member has posted and not waited for, in each direction; 0: none */
-    size_t sum_elements;    /* of the largest buffer that is summed; 0: none */
-    size_t sum_size;        /* bytes of an element, at most */
-    /* Blocks and buffers are in the memory of this device, which only enqueues: a post is done when everything has been
-       computed that was enqueued before it, and a wait holds back what is enqueued after it, perhaps without keeping
-       the caller waiting. Blocks are then copied, never exchanged. Outlives the communicator. NULL: they are in the
-       host's memory. */
+    int messages_in_flight; /* messages per direction that a member may post before it waits for one; 0: none */
+    size_t sum_elements;    /* in the largest buffer that is summed; 0: there are no sums */
+    size_t sum_size;        /* largest number of bytes of an element */
+    /* The device whose memory holds blocks and buffers, for a device that only enqueues; NULL: they are in the host's
+       memory. With a device a post takes effect when everything enqueued before it has been computed. A wait delays
+       what is enqueued after it; it may return before the message has arrived. Blocks are copied, never exchanged. The
+       device outlives the communicator. */
     Device *device;
 };
 
 typedef struct CommunicatorTable {
-    /* Posts a message and returns at once. From here until the wait has returned *message->block is the communicator's.
-       It may exchange the block of the sender for that of the receiver instead of copying: all blocks handed to it are
-       of one size and belong to nobody in particular; after the wait *message->block is the block to use. */
+    /* Posts a message and returns at once. The communicator owns *message->block until the wait has returned. It may
+       exchange the blocks of sender and receiver instead of copying: all blocks that are posted have the same size and
+       are interchangeable. After the wait use the block that is then in *message->block. */
     Status (*send)(Communicator *communicator, Message *message, Error *error);
     Status (*receive)(Communicator *communicator, Message *message, Error *error);
 
-    /* Returns when the block is free again (sent) or full (received). Fails with STATUS_RUN_FAILED, naming the peer,
-       when the deadline passes, when a peer is gone or when the run was aborted. Messages may be waited for in any
+    /* Returns when the block can be used again (send) or holds the message (receive). Fails with STATUS_RUN_FAILED and
+       names the peer if the deadline passes, a peer is gone or the run was aborted. Messages may be waited for in any
        order. */
     Status (*wait)(Communicator *communicator, Message *message, Error *error);
 
-    /* Posts a sum: buffer[i] becomes the sum over all members of their buffer[i], added in the order of members, with
-       the same bits on each of them. `elements` numbers of `size` bytes, the device's masters: floats, or doubles where
-       the memory is the host's. All members post it with the same extents. Returns at once and allocates nothing; the
-       buffer is the communicator's until sum_wait has returned. A communicator has one sum in flight. With one member
-       both do nothing. */
+    /* Posts a sum (all-reduce): buffer[i] becomes the sum over all members of their buffer[i], added in the order of
+       members, so all members get the same bits. The buffer has `elements` numbers of `size` bytes: floats, or doubles
+       if the memory is the host's. All members post it with the same sizes. Returns at once and allocates nothing. The
+       communicator owns the buffer until sum_wait has returned. A communicator has at most one sum in flight. With one
+       member both functions do nothing. */
     Status (*sum_post)(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error);
-    /* Returns when the buffer has the sum. Fails as `wait` does. Sums of different communicators may be waited for in
+    /* Returns when the buffer holds the sum. Fails as `wait` does. Sums of different communicators may be waited for in
        any order. */
     Status (*sum_wait)(Communicator *communicator, Error *error);
 
-    /* Lets messages and sums of this member, on whichever communicator, move while the caller computes. Called between
-       instructions, though not between two posts where the device only enqueues. NULL: nothing is needed. */
+    /* Lets messages and sums of this member progress, on all of its communicators, while the caller computes. Called
+       between instructions, except between two posts if the device only enqueues. NULL: not needed. */
     Status (*progress)(Communicator *communicator, Error *error);
 
-    /* Once, by any thread, before the world is closed. */
+    /* Called once, by any thread, before the world is closed. */
     void (*close)(Communicator *communicator);
 } CommunicatorTable;
 
-/* One member's side of a communicator, made by world->connect: all members of a communicator make it, in orders that
-   are parts of one common order, and the first one of every member of a world is made where all others make their
-   first. Used by one thread. */
+/* One member's side of a communicator, made by world->connect. All members of a communicator must make it, and in
+   orders that are parts of one common order. If a member of the world makes a first communicator, all others make their
+   first at that point. One thread uses it. */
 struct Communicator {
     const CommunicatorTable *run;
     World *world;
-    int self, count; /* which of the members it is */
+    int self, count; /* index of this member; number of members */
     int *members;    /* [count] */
-    size_t bytes;    /* of memory that it has taken for itself, for the plan of the rank */
+    size_t bytes;    /* of memory that it has allocated itself, for the memory plan of the rank */
 };
 
-/* --- for those who implement them --- */
+/* --- for implementations --- */
 
-/* Fills in the members. STATUS_RUN_FAILED when there is no memory. */
+/* Initializes the common part. STATUS_RUN_FAILED: there is no memory. */
 Status communicator_init(Communicator *communicator, const CommunicatorTable *run, World *world,
                          const CommunicatorConfig *config, Error *error);
-/* A failed post: more messages are in flight than were announced. */
+/* The failure of a post: more messages are in flight than config->messages_in_flight. */
 Status communicator_overrun(const Communicator *communicator, Error *error);
 
 #endif

@@ -1,7 +1,7 @@
 #ifndef TRANSPORT_LIMIT_H
 #define TRANSPORT_LIMIT_H
 
-/* A limit for calls that wait for other processes and cannot be left: when it passes, the process ends within them. */
+/* A time limit for calls that wait for other processes and cannot be cancelled. When it passes, the process exits. */
 
 #include "runtime/transport/world.h"
 
@@ -10,20 +10,20 @@
 
 typedef struct Limit {
     double seconds;
-    char words[112];        /* what has not come about */
+    char words[112];        /* what has not happened, for the message */
     const WorldConfig *who; /* the processes */
-    /* the limit's own */
+    /* private */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool watched, over;
 } Limit;
 
-/* `seconds`, `words` and `who` are set; seconds <= 0: there is no limit. */
+/* Starts the limit. The caller has set `seconds`, `words` and `who`. seconds <= 0: there is no limit. */
 void limit_begin(Limit *limit);
 void limit_end(Limit *limit);
 
-/* For waits until a time of clock_nanoseconds. */
+/* A condition variable whose timed waits use the clock of clock_nanoseconds. */
 void condition_of_monotonic_clock(pthread_cond_t *condition);
 
 #endif

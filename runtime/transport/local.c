@@ -1,10 +1,10 @@
-/* Communicators among threads. The k-th send and the k-th receive of a directed pair of members meet in one place of
-   their channel: who comes first leaves its request there, who comes second exchanges the blocks of both and tells the
-   first. So a transfer copies nothing, and a send ends only once its receive was posted: a rendezvous.
+/* Communicators among threads. The k-th send and the k-th receive of a directed pair of members use the same entry of
+   their channel. The first to come leaves its request there. The second exchanges the blocks of the two and tells the
+   first. So a transfer copies nothing, and a send ends only after its receive was posted: a rendezvous.
 
-   Blocks of a device are copied, as they are between devices: who comes second enqueues the copy after both posts and
-   notes its end for both waits. A thread waits for the other member's post, never for the device; and as everything
-   enqueued waits only for what was enqueued before, the queues cannot wait in a cycle. */
+   A device's blocks are copied. The second to come enqueues the copy after both posts and records its end for both
+   waits. A thread waits for the other member's post, never for the device. What is enqueued waits only for what was
+   enqueued before it, so the queues cannot deadlock. */
 #include "runtime/transport/local.h"
 
 #include <stdlib.h>
@@ -15,18 +15,18 @@ struct LocalRequest {
     void *block;
     size_t bytes;
     bool is_send;
-    DeviceEvent *posted, *moved; /* of a device: the block may be touched by the copy, and by its owner again */
+    DeviceEvent *posted, *moved; /* with a device: the copy may use the block; its owner may use it again */
     LocalMember *owner;
     uint32_t number;    /* from 1 */
-    LocalRequest *next; /* while it is free */
+    LocalRequest *next; /* in the list of free requests */
 };
 
 struct LocalChannel {
-    alignas(CACHE_LINE) uint64_t sent;     /* the sender's */
-    alignas(CACHE_LINE) uint64_t received; /* the receiver's */
-    /* Message k uses place k % capacity, empty before and after. The capacity is at least the number of requests of a
-       member. So whoever posts message k + capacity has waited for at least one of k, k + 1, ...; and that one was
-       met by the other side after it had emptied the place of k, in whatever order the waits come. */
+    alignas(CACHE_LINE) uint64_t sent;     /* used by the sender */
+    alignas(CACHE_LINE) uint64_t received; /* used by the receiver */
+    /* Message k uses entry k % capacity, which is empty before and after. The capacity is at least the number of
+       requests of a member. So a member that posts message k + capacity has waited for at least one of k, k + 1, ...;
+       the other side matched that message after it had emptied the entry of k. This holds for waits in any order. */
     alignas(CACHE_LINE) _Atomic(LocalRequest *) places[];
 };
 
@@ -45,11 +45,11 @@ static LocalChannel *channel_of(LocalShared *shared, int from, int to)
     memset(made, 0, size);
     if (atomic_compare_exchange_strong(entry, &channel, made))
         return made;
-    free(made); /* the other side was first */
+    free(made); /* the other side has made it first */
     return channel;
 }
 
-/* The copy of a message whose both ends are posted, enqueued by the second. */
+/* Enqueues the copy of a message. The second of the two members to post calls it. */
 static Status enqueue_copy(Device *device, const LocalRequest *request, const LocalRequest *other, Error *error)
 {
     const DeviceAsync *queues = device->run->async;
@@ -91,7 +91,7 @@ static Status post(LocalCommunicator *side, LocalChannel *channel, uint64_t *pos
     atomic_store_explicit(&request->done, 1, memory_order_relaxed);
     LocalMember *peer = other->owner;
     const uint32_t cause = other->number;
-    atomic_store(&other->done, 1); /* from here on it is its owner's again */
+    atomic_store(&other->done, 1); /* after this its owner may use it again */
     local_unpark(peer, cause);
     return STATUS_OK;
 }
@@ -172,7 +172,7 @@ static LocalShared *make_shared(const CommunicatorConfig *config)
     return NULL;
 }
 
-/* Whether the shared part is of this communicator, and waits for this member. */
+/* Whether this is the shared part of the communicator, and this member has not joined it yet. */
 static bool expects(const LocalShared *shared, const CommunicatorConfig *config, int self)
 {
     bool here = false;
@@ -182,7 +182,8 @@ static bool expects(const LocalShared *shared, const CommunicatorConfig *config,
            memcmp(shared->sides->communicator.members, config->members, (size_t)config->count * sizeof(int)) == 0;
 }
 
-/* Joins the others, or is the first of them. The newest is the last: others may still have to join an older one. */
+/* Joins the shared part that the others have made, or makes it. It looks at the newest one last: other members may
+   still have to join an older one. */
 static bool join(Local *local, const CommunicatorConfig *config, LocalCommunicator *side)
 {
     pthread_mutex_lock(&local->lock);

@@ -1,7 +1,7 @@
 #ifndef TRANSPORT_LOCAL_H
 #define TRANSPORT_LOCAL_H
 
-/* The world whose members are threads of this process, and communicators among them. */
+/* A world whose members are threads of this process, and its communicators. */
 
 #include "runtime/transport/communicator.h"
 
@@ -11,7 +11,7 @@
 
 enum {
     CACHE_LINE = 64,
-    COLLECTIVE = 0x7fffffff, /* what a thread sleeps for when it is no request */
+    COLLECTIVE = 0x7fffffff, /* the cause of sleep of a thread that does not wait for a request */
 };
 
 typedef struct Local Local;
@@ -19,28 +19,28 @@ typedef struct LocalCommunicator LocalCommunicator;
 typedef struct LocalShared LocalShared;
 
 typedef struct LocalMember {
-    World world; /* first: a World of this table is a LocalMember */
+    World world; /* must be first: a World of this table is a LocalMember */
     Local *local;
-    LocalCommunicator *summing; /* with a sum that this member has posted and not waited for */
-    /* 0 while the thread is awake, else what it sleeps for: a request's number or COLLECTIVE. Who brings that about
-       sets it to 0 and wakes the thread; nobody else makes a system call. */
+    LocalCommunicator *summing; /* list of communicators with a sum that this member has posted and not waited for */
+    /* 0 while the thread is awake, else the cause for which it sleeps: the number of a request, or COLLECTIVE. The
+       member that completes it sets this to 0 and wakes the thread. Nothing else makes a system call. */
     alignas(CACHE_LINE) _Atomic uint32_t parked;
 } LocalMember;
 
-/* A group of members that meet again and again. */
+/* A reusable barrier. */
 typedef struct LocalBarrier {
     int count;
-    alignas(CACHE_LINE) _Atomic uint64_t arrivals; /* of all rounds: round n is complete at n * count */
-    _Atomic uint64_t rounds[];                     /* [count]: the last one to which each member has come */
+    alignas(CACHE_LINE) _Atomic uint64_t arrivals; /* of all rounds together: round n is complete at n * count */
+    _Atomic uint64_t rounds[];                     /* [count]: the last round at which each member has arrived */
 } LocalBarrier;
 
-/* What all members share. */
+/* The part of a world that all members share. */
 struct Local {
     int spins;
-    _Atomic int open; /* members */
+    _Atomic int open; /* number of members that are not closed */
     LocalMember *members;
     LocalBarrier *everybody;
-    void **given;         /* [size]: what each gives to a gather */
+    void **given;         /* [size]: what each member passes to a gather */
     pthread_mutex_t lock; /* guards `communicators` */
     LocalShared *communicators;
     atomic_int state;
@@ -51,58 +51,60 @@ struct Local {
 
 extern const WorldTable world_local;
 
-/* Waits until `counter` has reached `target`; who raises it unparks with `cause`. Meanwhile it adds up what it can of
-   sums that this member has posted. False when the run was aborted or the deadline has passed. */
+/* Waits until `counter` is at least `target`. The thread that raises it unparks this one with `cause`. While waiting,
+   this thread helps to add up sums that this member has posted. False: the run was aborted or the deadline has
+   passed. */
 bool local_await(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause);
 /* Wakes the thread if it sleeps for `cause`. */
 void local_unpark(LocalMember *member, uint32_t cause);
-/* After local_await was false, for want of `missing`, a member of the world. */
+/* The error after local_await returned false; `missing` is the member of the world that did not come. */
 Status local_failure(const LocalMember *member, int missing, Error *error);
 
 LocalBarrier *local_barrier(int count); /* NULL: no memory */
-/* Goes on to the next round; true for who comes last to it. */
+/* Arrives at the next round. True for the last member to arrive. */
 bool local_arrive(LocalBarrier *barrier, int self);
-/* Somebody who has not come to the round of `self`. */
+/* A member that has not arrived at the round of `self`. */
 int local_absent(const LocalBarrier *barrier, int self);
 
 /* --- local.c --- */
 
 typedef struct LocalRequest LocalRequest;
 
-/* One member's side. All of them are freed when the last one is closed: until then others may still touch them. */
+/* One member's side. All sides are freed when the last one is closed: until then other members may still access
+   them. */
 struct LocalCommunicator {
-    Communicator communicator; /* first */
+    Communicator communicator; /* must be first */
     LocalMember *member;
     LocalShared *shared;
-    LocalCommunicator *next; /* of the shared part */
+    LocalCommunicator *next; /* in the list of the shared part */
     LocalRequest *requests, *free;
     size_t request_count;
     Device *device; /* NULL: blocks are in the host's memory */
     /* the sum in flight */
-    uint64_t sum;                /* its number, from 1 */
-    LocalCommunicator *summing;  /* the next of the member's */
-    DeviceEvent *given, *summed; /* of a device: the buffer may be touched by others, and by its owner again */
+    uint64_t sum;                /* number of the last sum that this member has posted; 0: none */
+    LocalCommunicator *summing;  /* next in the list of the member */
+    DeviceEvent *given, *summed; /* with a device: other members may use the buffer; its owner may use it again */
 };
 
 typedef struct LocalChannel LocalChannel;
 
-/* What its members share. */
+/* The part of a communicator that its members share. */
 struct LocalShared {
     LocalShared *next;
     int number, count, users;
     LocalCommunicator *sides;
-    uint64_t capacity;                 /* of a channel; a power of two */
-    _Atomic(LocalChannel *) *channels; /* [from * count + to], made when first used */
+    uint64_t capacity;                 /* entries of a channel; a power of two */
+    _Atomic(LocalChannel *) *channels; /* [from * count + to], each made at its first use */
     /* the sum in flight */
     LocalBarrier *posts;
     void **buffers;                             /* [count] */
-    DeviceEvent **given;                        /* [count], of a device */
-    DeviceEvent *summed;                        /* of a device: all of the sum is done */
-    size_t elements, size;                      /* bytes of an element */
-    uint64_t units;                             /* pieces of the sum that one member at a time adds up */
-    alignas(CACHE_LINE) _Atomic uint64_t ready; /* the last sum that all have posted */
+    DeviceEvent **given;                        /* [count], with a device */
+    DeviceEvent *summed;                        /* with a device: the whole sum is done */
+    size_t elements, size;                      /* size: bytes of an element */
+    uint64_t units;                             /* pieces of a sum, each added up by one member */
+    alignas(CACHE_LINE) _Atomic uint64_t ready; /* number of the last sum that all members have posted */
     alignas(CACHE_LINE) _Atomic uint64_t next_unit;
-    alignas(CACHE_LINE) _Atomic uint64_t finished; /* units */
+    alignas(CACHE_LINE) _Atomic uint64_t finished; /* number of units that are added up */
 };
 
 Connect local_connect;
@@ -111,9 +113,9 @@ Connect local_connect;
 
 Status local_sum_post(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error);
 Status local_sum_wait(Communicator *communicator, Error *error);
-/* Adds up one unit of a sum that this member has posted. False: nothing is to be done now. */
+/* Adds up one unit of a sum that this member has posted. False: there is no unit to add up. */
 bool local_sum_help(LocalMember *member);
-/* Whether local_sum_help has something to do. */
+/* Whether local_sum_help would find a unit. */
 bool local_sum_has_work(const LocalMember *member);
 
 #endif

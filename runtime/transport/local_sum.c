@@ -1,8 +1,8 @@
-/* Sums among threads. Who posts last makes the sum ready: it is cut into units, and whichever member has nothing else
-   to do, as it waits for a message, for this or another sum, takes the next unit and adds it up for everybody.
+/* Sums among threads. The last member to post a sum makes it ready: it is cut into units. A member that waits for a
+   message or a sum takes the next unit and adds it up for all members.
 
-   Buffers of a device: who posts last enqueues all of the sum, after what the others had enqueued at their posts,
-   beside what the device computes. */
+   With a device, the last member to post enqueues the whole sum, after what the others had enqueued when they posted,
+   and concurrently with the computation. */
 #include "runtime/transport/local.h"
 #include "runtime/transport/sum.h"
 
@@ -29,7 +29,7 @@ static void wake_members(const LocalCommunicator *side, bool who_waits_for_messa
     }
 }
 
-/* True when a unit was left. */
+/* Adds up one unit; false: there is none left. */
 static bool help(LocalCommunicator *side)
 {
     LocalShared *shared = side->shared;
@@ -61,7 +61,7 @@ bool local_sum_has_work(const LocalMember *member)
     return false;
 }
 
-/* In the first member's buffer, and from there to the others'. */
+/* Adds into the first member's buffer, then copies the sum to the others. */
 static Status enqueue(LocalCommunicator *side, Error *error)
 {
     LocalShared *shared = side->shared;
@@ -79,8 +79,8 @@ static Status enqueue(LocalCommunicator *side, Error *error)
     return queues->record(device, QUEUE_MESSAGES, side->summed, error);
 }
 
-/* All members have returned from their wait for the sum before, so nobody looks at the shared part but through
-   `ready`. */
+/* Nothing else accesses the shared part now: all members have returned from the wait for the sum before, and look at it
+   only after `ready` is raised. */
 static Status make_ready(LocalCommunicator *side, size_t elements, size_t size, Error *error)
 {
     LocalShared *shared = side->shared;
@@ -122,7 +122,7 @@ Status local_sum_wait(Communicator *communicator, Error *error)
                              error);
     while (help(side))
         ;
-    if (!local_await(side->member, &shared->finished, shared->units, COLLECTIVE)) /* units that others have begun */
+    if (!local_await(side->member, &shared->finished, shared->units, COLLECTIVE)) /* units that others add up */
         return local_failure(side->member, communicator->members[communicator->self == 0], error);
     LocalCommunicator **at = &side->member->summing;
     while (*at != side)

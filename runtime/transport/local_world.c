@@ -1,4 +1,4 @@
-/* The world of threads: how they sleep and wake, gather, and end the run. */
+/* The world of threads: how members sleep and wake, gather, and abort the run. */
 #include "runtime/transport/local.h"
 
 #include "runtime/base/clock.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SPINS = 1000 }; /* some tens of microseconds: longer than a transfer, shorter than any pass */
+enum { SPINS = 1000 }; /* tens of microseconds: longer than a transfer, shorter than any pass */
 
 enum { RUNNING, ABORTING, ABORTED };
 
@@ -38,8 +38,9 @@ static bool aborted(const Local *local) { return atomic_load(&local->state) == A
 
 static bool can_help(const LocalMember *member) { return member->summing && local_sum_has_work(member); }
 
-/* Either this thread sees the counter raised, or who raised it sees this thread parked: both sides write, then read,
-   all sequentially consistent. The same holds for a sum that becomes ready to be added up. */
+/* Sleeps until `counter` is at least `target`. No wake-up is lost: this thread sets `parked`, then reads the counter;
+   the other one raises the counter, then reads `parked`; all accesses are sequentially consistent. The same holds for a
+   sum that becomes ready. */
 static bool park(LocalMember *member, _Atomic uint64_t *counter, uint64_t target, uint32_t cause)
 {
     const double deadline = member->world.config.deadline;
@@ -114,7 +115,7 @@ int local_absent(const LocalBarrier *barrier, int self)
     return missing;
 }
 
-/* --- the table --- */
+/* --- the functions of the table --- */
 
 static Status meet(LocalMember *member, Error *error)
 {
@@ -148,7 +149,7 @@ static void local_abort(World *world, const char *reason)
     Local *local = ((LocalMember *)world)->local;
     int running = RUNNING;
     if (!atomic_compare_exchange_strong(&local->state, &running, ABORTING))
-        return; /* the first reason counts */
+        return; /* another member has aborted the run before */
     world_ending(world, reason, local->reason, sizeof local->reason);
     atomic_store(&local->state, ABORTED);
     for (int i = 0; i < world->config.size; i++)
@@ -164,7 +165,7 @@ static void local_free(Local *local)
     free(local);
 }
 
-/* Members may touch each other until the last of them is closed. */
+/* Members may access each other until the last of them is closed. */
 static void local_close(World *world)
 {
     Local *local = ((LocalMember *)world)->local;
@@ -177,7 +178,7 @@ static int processors(void)
     cpu_set_t allowed;
     if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
         return CPU_COUNT(&allowed);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN); /* more of them than fit a cpu_set_t */
+    return (int)sysconf(_SC_NPROCESSORS_ONLN); /* there are more processors than a cpu_set_t holds */
 }
 
 static Status local_open(const WorldConfig *config, World **members, Error *error)

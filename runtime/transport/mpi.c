@@ -1,4 +1,4 @@
-/* Communicators between processes: messages. Each has tags of its own. */
+/* Communicators between processes: messages. Each communicator has its own tags. */
 #include "runtime/transport/mpi.h"
 
 #include "runtime/base/clock.h"
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POKE_NANOSECONDS = 5000 }; /* progress does nothing more often than this */
+enum { POKE_NANOSECONDS = 5000 }; /* the shortest time between two calls of progress that do something */
 
-/* The caller keeps an MPI_Request in Message.request: a pointer in some MPIs, a number in others. */
+/* Message.request holds the MPI_Request, which is a pointer in some MPIs and a number in others. */
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "a request fits into the message");
 
 static Status post(Communicator *communicator, bool is_send, Message *message, Error *error)
@@ -60,7 +60,7 @@ static void free_side(MpiCommunicator *side)
     free(side);
 }
 
-/* After a failure it stays: MPI may still be sending from it until the process leaves. */
+/* Frees nothing after a failure: MPI may send from this memory until the process exits. */
 static void disconnect(Communicator *communicator)
 {
     if (!mpi_is_leaving())

@@ -1,8 +1,8 @@
 #ifndef TRANSPORT_MPI_H
 #define TRANSPORT_MPI_H
 
-/* The world whose members are processes that MPI connects, and communicators among them. Only these files know MPI;
-   they are a shared object of their own. */
+/* A world whose members are MPI processes, and its communicators. Only these files use MPI; they form a shared object
+   of their own. */
 
 #include "runtime/transport/communicator.h"
 
@@ -12,33 +12,33 @@
 
 enum {
     TAG_GATHER,
-    TAG_COMMUNICATORS, /* the first tag of communicator 0; each has two: for messages, for sums */
+    TAG_COMMUNICATORS, /* the first tag of communicator 0; a communicator has two: for messages and for sums */
 };
 
 typedef struct MpiCommunicator MpiCommunicator;
 
 typedef struct MpiWorld {
-    World world;      /* first: a World of this table is an MpiWorld */
-    MPI_Comm members; /* a process's number in it is that of its member */
-    MPI_Comm aside;   /* the same processes, for what may come at any time: notices and pulses */
-    bool crowded;     /* more processes than processors: a wait must give its processor away */
-    /* held during every call of MPI after open: abort may come from any thread */
+    World world;      /* must be first: a World of this table is an MpiWorld */
+    MPI_Comm members; /* the MPI rank of a process is the number of its member */
+    MPI_Comm aside;   /* the same processes, for notices of an abort and pulses, which may come at any time */
+    bool crowded;     /* more processes than processors: a waiting process must yield its processor */
+    /* held during every call of MPI after open: any thread may abort */
     pthread_mutex_t lock;
     int64_t last_poke;
-    atomic_bool aborted; /* set once, after `reason` was written under the lock */
+    atomic_bool aborted; /* set once, after `reason` is written under the lock */
     char reason[512];
-    MpiCommunicator *summing; /* with a sum that is posted and not waited for */
-    MPI_Request *requests;    /* [2 * size], of a gather */
-    /* the pulse */
+    MpiCommunicator *summing; /* list of communicators with a sum that is posted and not waited for */
+    MPI_Request *requests;    /* [2 * size], for a gather */
+    /* the pulse (mpi_world.c) */
     pthread_t pulse;
-    bool pulses;            /* the thread is there */
-    pthread_cond_t closing; /* with the lock */
+    bool pulses;            /* the thread runs */
+    pthread_cond_t closing; /* used with the lock */
     bool closed;
-    clockid_t clock;         /* the processor time of the member's own thread */
-    atomic_bool waits;       /* it has been waiting for a while */
-    _Atomic uint64_t waited; /* how often it has */
-    _Atomic int64_t alive;   /* when another member last told that it moves */
-    uint64_t told, heard;    /* pulses to each of the others, from all of them; under the lock */
+    clockid_t clock;         /* processor-time clock of the member's own thread */
+    atomic_bool waits;       /* the member has been waiting for a while */
+    _Atomic uint64_t waited; /* number of such waits that have ended */
+    _Atomic int64_t alive;   /* when another member last sent a pulse */
+    uint64_t told, heard;    /* pulses sent to each other member; pulses received from all of them. Under the lock */
 } MpiWorld;
 
 /* --- mpi_start.c --- */
@@ -49,20 +49,20 @@ Status mpi_open(const WorldConfig *config, World **members, Error *error);
 
 extern const WorldTable world_mpi;
 
-/* From now on the process ends the others when it exits. */
+/* From now on the exit of this process ends all others. */
 void mpi_leave_at_exit(void);
 bool mpi_is_leaving(void);
 Status mpi_failure(int code, const char *call, Error *error);
 
-/* From now on the others hear of it while this member moves. By its own thread. */
+/* Starts to send pulses to the others while this member moves. Called by the member's own thread. */
 void mpi_start_pulse(MpiWorld *world);
 
 /* Posts a transfer with a member of the world. */
 Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MPI_Request *request,
                  Error *error);
-/* Whether it is done. */
+/* Whether the transfer is done. */
 Status mpi_test(MpiWorld *world, MPI_Request *request, bool *done, Error *error);
-/* Until it is done. Meanwhile sums move. */
+/* Waits until the transfer is done. Meanwhile sums progress. */
 Status mpi_await(MpiWorld *world, MPI_Request *request, int member, Error *error);
 Status mpi_progress(World *world, Error *error);
 
@@ -75,25 +75,25 @@ Connect mpi_connect;
 typedef enum SumPhase { SUM_DONE, SUM_COLLECTS, SUM_SPREADS } SumPhase;
 
 struct MpiCommunicator {
-    Communicator communicator; /* first */
+    Communicator communicator; /* must be first */
     MpiWorld *world;
-    int tag; /* of messages; that of sums is the next */
+    int tag; /* tag of messages; that of sums is the next one */
     /* the sum in flight */
-    MpiCommunicator *summing; /* the next of the world's */
+    MpiCommunicator *summing; /* next in the list of the world */
     SumPhase phase;
     char *buffer;
-    size_t elements, size, piece, at; /* elements at a time; where the present ones begin */
+    size_t elements, size, piece, at; /* piece: elements summed at a time; at: start of the current piece */
     MPI_Request *requests;            /* [2 * count] */
-    int next;                         /* of the requests, the first that is not done */
-    void **parts;                     /* [count]: this member's slice of everybody's buffer */
-    char *received;                   /* those of the others */
+    int next;                         /* index of the first request that is not done */
+    void **parts;                     /* [count]: this member's slice of each member's buffer */
+    char *received;                   /* memory for the slices of the others */
 };
 
-/* Room for sums of these extents. */
+/* Allocates the memory for sums of the sizes in `config`. */
 Status mpi_sum_prepare(MpiCommunicator *side, const CommunicatorConfig *config, Error *error);
 Status mpi_sum_post(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error);
 Status mpi_sum_wait(Communicator *communicator, Error *error);
-/* Takes all sums of the world as far as they go now. */
+/* Advances all sums of the world as far as possible without waiting. */
 Status mpi_sums_advance(MpiWorld *world, Error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* How processes become a world. */
+/* Starts MPI and makes a world of its processes. */
 #include "runtime/transport/mpi.h"
 
 #include "runtime/base/counted.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What makes a plain mpirun on one machine fast; whatever the user has set stays. */
+/* Settings that make a plain mpirun on one machine fast. Settings of the user take precedence. */
 static void set_defaults(void)
 {
     char version[MPI_MAX_LIBRARY_VERSION_STRING];
@@ -18,15 +18,15 @@ static void set_defaults(void)
     const char *all = getenv("OMPI_COMM_WORLD_SIZE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     if (strncmp(version, "Open MPI v4.", 12) != 0 || !all || !here || strcmp(all, here) != 0)
         return;
-    setenv("OMPI_MCA_pml", "ob1", 0); /* looks for no network: half the time of starting */
+    setenv("OMPI_MCA_pml", "ob1", 0); /* does not search for networks: halves the time of starting */
     setenv("OMPI_MCA_btl", "self,vader", 0);
-    /* Two copies through shared memory are faster than one by the kernel; with all pieces of a message under way at
-       once few calls of progress are enough to hide it behind computing. */
+    /* Two copies through shared memory are faster than one by the kernel. If all pieces of a message are posted at
+       once, a few calls of progress are enough to overlap it with computation. */
     setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
     setenv("OMPI_MCA_pml_ob1_send_pipeline_depth", "64", 0);
 }
 
-/* Whether the processes of this machine are more than the processors that they may use together. */
+/* Whether this machine has more processes than processors that they may use. */
 static bool is_crowded(void)
 {
     MPI_Comm here;

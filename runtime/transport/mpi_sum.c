@@ -1,11 +1,12 @@
-/* Sums between processes, in pieces. Of each piece every member collects its slice of everybody's buffer, adds them up,
-   and spreads the sums to everybody. It goes on at every call of progress, and while the member waits for anything. */
+/* Sums between processes, piece by piece (reduce-scatter, then all-gather). For each piece every member receives its
+   slice of every member's buffer, adds them up, and sends the sum to all members. A sum advances at every call of
+   progress, and while the member waits for anything. */
 #include "runtime/transport/mpi.h"
 #include "runtime/transport/sum.h"
 
 #include <stdlib.h>
 
-enum { PIECE = 1 << 20 }; /* elements at a time: bounds the memory for what others send */
+enum { PIECE = 1 << 20 }; /* elements per piece: bounds the memory for slices of the other members */
 
 static size_t piece_of(size_t elements) { return elements < PIECE ? elements : PIECE; }
 
@@ -30,7 +31,7 @@ static size_t present_length(const MpiCommunicator *side)
     return rest < side->piece ? rest : side->piece;
 }
 
-/* Where member i's slice of this member's buffer lies; its length in bytes. */
+/* The slice of member i in this member's buffer, and its length in bytes. */
 static char *slice_of(const MpiCommunicator *side, int i, size_t *bytes)
 {
     const SumSlice slice = sum_slice(present_length(side), i, side->communicator.count);
@@ -38,7 +39,7 @@ static char *slice_of(const MpiCommunicator *side, int i, size_t *bytes)
     return side->buffer + (side->at + slice.start) * side->size;
 }
 
-/* Each of the others gives what it has of this member's slice, or gets the sums of it. */
+/* Starts the transfers of a phase: each member receives all parts of its slice, or all members receive its sums. */
 static Status begin(MpiCommunicator *side, SumPhase phase, Error *error)
 {
     const Communicator *communicator = &side->communicator;
@@ -120,7 +121,7 @@ Status mpi_sum_post(Communicator *communicator, void *buffer, size_t elements, s
     return begin(side, SUM_COLLECTS, error);
 }
 
-/* Whose transfer the sum waits for now. */
+/* The member for whose transfer the sum waits now. */
 static int awaited_member(const MpiCommunicator *side)
 {
     const int other = side->next / 2;

@@ -13,16 +13,16 @@
 #include <unistd.h>
 
 enum {
-    TAG_NOTICE,                     /* aside: the text of abort */
-    TAG_PULSE,                      /* aside: a member moves */
-    SPINS = 256,                    /* tests before a wait gives way to others */
-    PAUSE_NANOSECONDS = 1000000000, /* between two looks at the clock: the process was stopped */
+    TAG_NOTICE,                     /* on `aside`: the reason of an abort */
+    TAG_PULSE,                      /* on `aside`: the sender moves */
+    SPINS = 256,                    /* tests before a waiting thread yields its processor */
+    PAUSE_NANOSECONDS = 1000000000, /* more between two looks: the process was stopped */
 };
 
 /* --- failure --- */
 
-/* After a failure MPI_Finalize would wait for peers that may never come. MPI_Abort ends the whole job at once, also
-   where the launcher does not care about the exit status of a process; it runs when everything has been said. */
+/* After a failure MPI_Finalize would wait for peers that may never come. MPI_Abort ends the whole job at once, even if
+   the launcher ignores the exit status of a process. It runs at exit, after all messages are printed. */
 static void leave(void)
 {
     fflush(NULL);
@@ -55,7 +55,8 @@ static Status aborted_failure(const MpiWorld *world, Error *error)
     return error_set(error, STATUS_RUN_FAILED, "%s", world->reason);
 }
 
-/* Under the lock. Also drives MPI: this is what makes large messages move. */
+/* Receives notices and pulses. This call also drives MPI: large messages move only during such calls. Under the
+   lock. */
 static int look_aside(MpiWorld *world)
 {
     int there = 0;
@@ -74,7 +75,7 @@ static int look_aside(MpiWorld *world)
     return code;
 }
 
-/* Under the lock. */
+/* Sends `text` to all other members. Under the lock. */
 static void tell_others(MpiWorld *world, int tag, const char *text)
 {
     for (int member = 0; member < world->world.config.size; member++) {
@@ -85,8 +86,9 @@ static void tell_others(MpiWorld *world, int tag, const char *text)
     }
 }
 
-/* --- the pulse: as long as a member moves, the others' deadlines begin anew, also while it computes for longer than
-   that. A member that waits does not move, nor does one whose thread gets no processor time --- */
+/* --- the pulse: while a member moves, it sends pulses, and each pulse restarts the others' deadlines; so a pass may
+   take longer than the deadline. A member that waits does not move, nor does one whose thread gets no processor time
+   --- */
 
 static int64_t processor_time(const MpiWorld *world)
 {
@@ -121,7 +123,7 @@ static void *pulse_main(void *argument)
     return NULL;
 }
 
-/* Without the thread, which is no failure, a single wait is all that the deadline sees. */
+/* If the thread cannot be started, which is no failure, the deadline limits each single wait. */
 void mpi_start_pulse(MpiWorld *world)
 {
     condition_of_monotonic_clock(&world->closing);
@@ -162,10 +164,10 @@ Status mpi_test(MpiWorld *world, MPI_Request *request, bool *done, Error *error)
     return code == MPI_SUCCESS ? STATUS_OK : mpi_failure(code, "MPI_Test", error);
 }
 
-/* How long a wait has lasted without a sign of life. */
+/* How long a wait has lasted without a pulse of another member. */
 typedef struct Patience {
-    int64_t looked; /* at the clock, last; 0: it has waited for less than a few tries */
-    int64_t seen;   /* when another member had last told that it moves */
+    int64_t looked; /* time of the last look at the clock; 0: none yet */
+    int64_t seen;   /* `alive` of the world at that look */
     int64_t quiet;
 } Patience;
 
@@ -176,7 +178,7 @@ static bool is_over(MpiWorld *world, Patience *patience)
         atomic_store(&world->waits, true);
     else if (alive != patience->seen)
         patience->quiet = 0;
-    else if (now - patience->looked < PAUSE_NANOSECONDS) /* a process that was stopped has not waited, nor heard */
+    else if (now - patience->looked < PAUSE_NANOSECONDS) /* else the process was stopped, which is no waiting */
         patience->quiet += now - patience->looked;
     patience->looked = now;
     patience->seen = alive;
@@ -216,7 +218,7 @@ Status mpi_await(MpiWorld *world, MPI_Request *request, int member, Error *error
 
 /* --- transfers --- */
 
-/* MPI counts in int: what is a number of floats goes up to 8 GiB. */
+/* MPI counts in int. Messages are counted in floats where possible: this allows 8 GiB. */
 Status mpi_start(MpiWorld *world, bool is_send, int tag, void *memory, size_t bytes, int member, MPI_Request *request,
                  Error *error)
 {
@@ -296,7 +298,7 @@ static void world_free(MpiWorld *world)
     free(world);
 }
 
-/* All have come to the end and tell how many pulses they have sent. */
+/* Every member has finished its run; they exchange how many pulses they have sent. */
 static Status meet_at_end(MpiWorld *world, uint64_t *expected, Error *error)
 {
     const int size = world->world.config.size;
@@ -310,7 +312,7 @@ static Status meet_at_end(MpiWorld *world, uint64_t *expected, Error *error)
     return status;
 }
 
-/* After a failure the world stays: MPI may still be sending from it until the process leaves. */
+/* Frees nothing after a failure: MPI may send from this memory until the process exits. */
 static void mpi_close(World *base)
 {
     MpiWorld *world = (MpiWorld *)base;
@@ -324,11 +326,11 @@ static void mpi_close(World *base)
     Limit limit = {.seconds = base->config.quiet_deadline, .who = &base->config};
     snprintf(limit.words, sizeof limit.words, "%s is through, but not all ranks have come to their end", name.text);
     limit_begin(&limit);
-    while (status == STATUS_OK && world->heard < expected) /* so that no pulse is under way any more */
+    while (status == STATUS_OK && world->heard < expected) /* so that no pulse is in flight any more */
         status = poke(world, &error);
     if (status != STATUS_OK) {
         limit_end(&limit);
-        fprintf(stderr, "dprun: %s is through, but %s\n", name.text, error.text); /* nobody else says it */
+        fprintf(stderr, "dprun: %s is through, but %s\n", name.text, error.text); /* nobody else prints it */
         mpi_leave_at_exit();
         return;
     }

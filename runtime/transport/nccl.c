@@ -1,7 +1,6 @@
-/* Messages by NCCL. NCCL takes up what is enqueued in the order of its stream, and stays there until the other end
-   comes: so this transport works in order, and the program is run as its proof saw it, nothing posted early. Posts
-   without anything between them go in one group: each of them would wait where it is for all before it, and no pass
-   lies between. */
+/* Messages by NCCL. NCCL runs operations in the order of their stream, and each one blocks the stream until the peer
+   joins it. So this transport is in order: a rank posts messages in the order that was proven, none earlier. Posts
+   without anything between them form one group, so that they do not wait for each other; no pass is between them. */
 #include "runtime/transport/nccl.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@ struct NcclFlight {
     const NcclCommunicator *side;
     Message *message;
     DeviceEvent *moved;
-    NcclFlight *next; /* while it is free, or posted and not enqueued yet */
+    NcclFlight *next; /* in the list of free ones, or of those posted and not enqueued yet */
 };
 
 /* --- messages --- */
@@ -135,7 +134,7 @@ Status nccl_connect(World *world, const CommunicatorConfig *config, Communicator
         return STATUS_OK;
     }
     if (side->member)
-        nccl_member_abort(side->member); /* the others may wait for this one in NCCL */
+        nccl_member_abort(side->member); /* other members may be waiting for this one in NCCL */
     nccl_disconnect(&side->communicator);
     return status;
 }

@@ -1,13 +1,14 @@
 #ifndef TRANSPORT_NCCL_H
 #define TRANSPORT_NCCL_H
 
-/* Communicators of GPUs, one GPU a member, on either world. NCCL is opened when it is asked for. */
+/* Communicators among members with one GPU each, in either world. The NCCL library is loaded only if this transport is
+   used. */
 
 #include "runtime/transport/communicator.h"
 
 #include <pthread.h>
 
-/* --- NCCL's own declarations, as far as they are needed; stable since 2.14 --- */
+/* --- the declarations of NCCL that are used; stable since 2.14 --- */
 
 typedef struct ncclComm *NcclComm;
 typedef struct NcclId {
@@ -17,7 +18,7 @@ enum { NCCL_OK = 0, NCCL_IN_PROGRESS = 7 };
 enum { NCCL_BYTES = 1, NCCL_FLOATS = 7 }; /* ncclUint8, ncclFloat32 */
 enum { NCCL_LEAST = 21400 };
 
-/* The beginning of ncclConfig_t: its size says where it ends. */
+/* The first members of ncclConfig_t; `size` says how many there are. */
 typedef struct NcclConfig {
     size_t size;
     unsigned magic, version;
@@ -42,58 +43,58 @@ typedef struct Nccl {
 /* --- nccl_library.c --- */
 
 extern Nccl nccl;
-/* STATUS_RUN_FAILED says what is missing. */
+/* STATUS_RUN_FAILED: the library cannot be used; the error says what is missing. */
 Status nccl_load(Error *error);
-/* What a call has returned. */
+/* Turns the result of a call into a Status. */
 Status nccl_check(int code, const char *call, Error *error);
 
-/* --- nccl_member.c: what a member of the world has, for all of its communicators --- */
+/* --- nccl_member.c: the NCCL state of a member of the world, shared by all of its communicators --- */
 
 typedef struct NcclFlight NcclFlight;
 
-/* One NCCL communicator of all members of the world serves all communicators: with several, which NCCL runs on streams
-   of their own, ranks that use them in different orders would deadlock. */
+/* All communicators use one NCCL communicator of all members of the world. With several, which NCCL runs on separate
+   streams, ranks that use them in different orders would deadlock. */
 typedef struct NcclMember {
     World *world;
-    struct NcclMember *next; /* of those open in this process */
-    int users;               /* communicators */
+    struct NcclMember *next; /* in the list of members open in this process */
+    int users;               /* number of communicators that use it */
     NcclComm comm;
     Device *device;
-    DeviceEvent *computed, *received; /* the ends of the two queues, handed from one to the other */
-    NcclFlight *first, **last;        /* posted and not enqueued yet, in order */
-    bool *met;                        /* [size]: NCCL has connected these two */
-    char *greeting;                   /* what members send when they first meet */
-    float *parts;                     /* what the others send for a sum */
+    DeviceEvent *computed, *received; /* recorded on one queue, awaited on the other */
+    NcclFlight *first, **last;        /* list of messages that are posted and not enqueued yet, in order */
+    bool *met;                        /* [size]: NCCL has connected this member with that one */
+    char *greeting;                   /* buffers for nccl_greet */
+    float *parts;                     /* received slices of a sum */
     size_t part_elements;
-    pthread_mutex_t lock; /* during every call with the NCCL communicator: abort may come from any thread */
-    bool aborted;         /* under the lock: the NCCL communicator is gone */
-    bool finalized;       /* it is told that the run has ended */
+    pthread_mutex_t lock; /* held during every call with the NCCL communicator: any thread may abort it */
+    bool aborted;         /* the NCCL communicator is aborted; under the lock */
+    bool finalized;       /* ncclCommFinalize was called */
 } NcclMember;
 
-/* That of `world`; made, with all other members of the world, when it is first asked for. */
+/* Returns the NcclMember of `world`. The first call makes it, together with all other members of the world. */
 Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error *error);
 void nccl_member_give_back(NcclMember *member);
-/* An NCCL communicator is aborted: also its kernels that wait for a peer end. */
+/* Aborts the NCCL communicator, which also ends its kernels that wait for a peer. */
 void nccl_member_abort(NcclMember *member);
-/* All those of this process. */
+/* Aborts all NCCL communicators of this process. */
 void nccl_abort_all(void);
-/* NCCL connects this member to those of `members` that it has not met. */
+/* Connects this member with those of `members` that it is not connected with yet. */
 Status nccl_greet(NcclMember *member, const int *members, int count, Error *error);
 
-/* What is enqueued on `to` from now on comes after all that is on `from`. */
+/* What is enqueued on `to` from now on waits for everything enqueued on `from` so far. */
 Status nccl_follow(NcclMember *member, DeviceQueue to, DeviceQueue from, Error *error);
-/* What NCCL is at, and whether it has failed. */
+/* Reads the asynchronous state of NCCL into *code. Fails if NCCL has failed. */
 Status nccl_look(NcclMember *member, int *code, Error *error);
 
 typedef struct NcclTransfer {
     bool is_send;
     void *memory;
     size_t count;
-    int type, peer; /* a member of the world */
+    int type, peer; /* peer: a member of the world */
 } NcclTransfer;
 
-/* A group of transfers, of which none begins before the others do, on the messages queue. A group that was begun is
-   ended, whatever became of its transfers: that is `status`. */
+/* A group of transfers on the messages queue, which all start together. A group that was begun must be ended, even if
+   adding a transfer failed: `status` is the result of adding. */
 Status nccl_begin_group(NcclMember *member, Error *error);
 Status nccl_add(NcclMember *member, const NcclTransfer *transfer, Error *error);
 Status nccl_end_group(NcclMember *member, Status status, Error *error);
@@ -101,20 +102,20 @@ Status nccl_end_group(NcclMember *member, Status status, Error *error);
 /* --- nccl.c --- */
 
 Connect nccl_connect;
-/* Enqueues the messages that are posted. */
+/* Enqueues the posted messages as one group. */
 Status nccl_flush(NcclMember *member, Error *error);
 
 typedef struct NcclCommunicator {
-    Communicator communicator; /* first */
+    Communicator communicator; /* must be first */
     NcclMember *member;
     NcclFlight *flights, *free;
     size_t flight_count;
-    DeviceEvent *summed; /* the end of the sum in flight */
+    DeviceEvent *summed; /* recorded at the end of the sum in flight */
 } NcclCommunicator;
 
 /* --- nccl_sum.c --- */
 
-/* Room for sums of so many elements. */
+/* Allocates the memory for sums of up to `elements` elements. */
 Status nccl_sum_prepare(NcclCommunicator *side, size_t elements, Error *error);
 Status nccl_sum_post(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error);
 Status nccl_sum_wait(Communicator *communicator, Error *error);

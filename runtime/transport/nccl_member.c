@@ -1,4 +1,4 @@
-/* A member's NCCL communicator: made among all members of the world, used in groups, finalized or aborted. */
+/* A member's NCCL communicator: how it is made, used in groups, finalized and aborted. */
 #include "runtime/transport/nccl.h"
 
 #include "runtime/base/clock.h"
@@ -15,7 +15,8 @@ static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* --- calls --- */
 
-/* For a call with the NCCL communicator; after it the lock is given back. */
+/* Takes the lock for a call with the NCCL communicator. The caller releases it. Fails if the communicator is
+   aborted. */
 static Status enter(NcclMember *member, Error *error)
 {
     pthread_mutex_lock(&member->lock);
@@ -34,7 +35,7 @@ Status nccl_look(NcclMember *member, int *code, Error *error)
     return nccl_check(*code, "NCCL", error);
 }
 
-/* Until NCCL is through with the call before: it does not block. */
+/* Waits until NCCL has completed the last call: the communicator is nonblocking. */
 static Status settle(NcclMember *member, const char *call, Error *error)
 {
     World *world = member->world;
@@ -102,10 +103,10 @@ Status nccl_end_group(NcclMember *member, Status status, Error *error)
 
 /* --- making --- */
 
-/* What members tell each other before NCCL can. */
+/* What members exchange before NCCL can be used. */
 typedef struct Card {
-    NcclId id;                          /* of member 0: the name of the NCCL communicator */
-    unsigned char gpu[DEVICE_IDENTITY]; /* of each: NCCL refuses two ranks on one, in words of its own log */
+    NcclId id;                          /* set by member 0: the id of the NCCL communicator */
+    unsigned char gpu[DEVICE_IDENTITY]; /* set by each member: NCCL refuses two ranks on one GPU */
 } Card;
 
 static Status check_gpus(const World *world, const Card *cards, Error *error)
@@ -149,7 +150,7 @@ static Status connect_all(NcclMember *member, Error *error)
     TRY(nccl_check(nccl.CommInitRankConfig(&comm, world->config.size, id, world->number, &config),
                    "ncclCommInitRankConfig", error));
     pthread_mutex_lock(&member->lock);
-    if (member->aborted) /* meanwhile, when there was none to abort */
+    if (member->aborted) /* aborted while there was no NCCL communicator yet */
         nccl.CommAbort(comm);
     else
         member->comm = comm;
@@ -204,7 +205,7 @@ Status nccl_member_take(World *world, Device *device, NcclMember **taken, Error 
     return start(member, error);
 }
 
-/* NCCL connects two ranks when they first meet, and that takes long: here they meet before the first step. */
+/* NCCL connects two ranks at their first transfer, which takes long. This transfer does it before the first step. */
 Status nccl_greet(NcclMember *member, const int *members, int count, Error *error)
 {
     bool all = true;
@@ -248,8 +249,8 @@ void nccl_abort_all(void)
     pthread_mutex_unlock(&open_lock);
 }
 
-/* An NCCL communicator ends when all of its ranks have said so, those of this process perhaps in one thread: so all of
-   them say it before the first one waits. What does not end in time is aborted: nobody needs it any more. */
+/* ncclCommFinalize completes when all ranks have called it, and one thread may close several ranks of this process. So
+   it is called for all of them before the first wait. A communicator that is not finalized in time is aborted. */
 static void finalize_all(void)
 {
     Error unheard;

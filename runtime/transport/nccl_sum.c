@@ -1,10 +1,10 @@
-/* Sums by NCCL's transfers, which leave the order of adding to us: every member collects its slice of everybody's
-   buffer, adds them up, and spreads the sums. All of it is enqueued at the post, on the messages queue, beside what the
-   device computes. */
+/* Sums (all-reduce) by NCCL's point-to-point transfers, so that the order of the additions is fixed: every member
+   receives its slice of every member's buffer, adds them up, and sends the sum to all members. All of this is enqueued
+   when the sum is posted, on the messages queue, concurrently with the computation. */
 #include "runtime/transport/nccl.h"
 #include "runtime/transport/sum.h"
 
-enum { PIECE = 1 << 22 }; /* elements at a time: bounds the memory for what others send */
+enum { PIECE = 1 << 22 }; /* elements per piece: bounds the memory for received slices */
 
 static size_t piece_of(size_t elements) { return elements < PIECE ? elements : PIECE; }
 
@@ -16,11 +16,11 @@ Status nccl_sum_prepare(NcclCommunicator *side, size_t elements, Error *error)
     void *memory = NULL;
     if (elements == 0 || side->communicator.count == 1 || room <= member->part_elements)
         return STATUS_OK;
-    run->deallocate(member->device, member->parts); /* waits for what uses it */
+    run->deallocate(member->device, member->parts); /* waits until it is not used any more */
     member->parts = NULL;
     member->part_elements = 0;
     TRY(run->allocate(member->device, room * sizeof *member->parts, &memory, error));
-    TRY(nccl_follow(member, QUEUE_MESSAGES, QUEUE_COMPUTE, error)); /* it is zeroed there */
+    TRY(nccl_follow(member, QUEUE_MESSAGES, QUEUE_COMPUTE, error)); /* the compute queue zeroes it */
     member->parts = memory;
     member->part_elements = room;
     return STATUS_OK;
@@ -32,8 +32,8 @@ static Status transfer(NcclCommunicator *side, bool is_send, float *memory, size
                     error);
 }
 
-/* `collects`: the slices of this member's buffer go to those that add them up, theirs of its own slice come to `parts`;
-   else the sums of its own slice go to all, and theirs come. */
+/* With `collects`, sends each member its slice of this member's buffer and receives this member's slices into `parts`.
+   Else sends the sums of this member's slice to all and receives the sums of the others. */
 static Status exchange(NcclCommunicator *side, bool collects, float *buffer, size_t elements, size_t pitch,
                        Error *error)
 {
@@ -71,7 +71,7 @@ static Status enqueue_piece(NcclCommunicator *side, float *buffer, size_t elemen
     return exchange(side, false, buffer, elements, pitch, error);
 }
 
-/* The masters of a GPU are floats. */
+/* Sums on a GPU are of floats. */
 Status nccl_sum_post(Communicator *communicator, void *buffer, size_t elements, size_t size, Error *error)
 {
     NcclCommunicator *side = (NcclCommunicator *)communicator;

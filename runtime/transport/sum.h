@@ -11,9 +11,9 @@ typedef union SumBlock {
     double doubles[SUM_BLOCK];
 } SumBlock;
 
-/* block[i] = parts[0][start + i] + parts[1][start + i] + ..., added from left to right: the one order in which every
-   transport adds, so that all of them give the same bits. `length` is at most SUM_BLOCK; numbers of `size` bytes are
-   floats or doubles. */
+/* block[i] = parts[0][start + i] + parts[1][start + i] + ..., added from left to right. Every transport adds in this
+   order, so all of them give the same bits. `length` is at most SUM_BLOCK. The numbers are floats or doubles of `size`
+   bytes. */
 static inline void sum_in_order(void *const *parts, int count, size_t start, size_t length, size_t size,
                                 SumBlock *block)
 {
@@ -30,8 +30,8 @@ static inline void sum_in_order(void *const *parts, int count, size_t start, siz
     }
 }
 
-/* A member's slice of a buffer, where `count` of them share the adding: it begins on a cache line, where a device's
-   kernels like it. */
+/* A member's slice of a buffer that `count` members add up together. It begins at a cache line, which is also an
+   alignment that GPU kernels need to be fast. */
 enum { SUM_LINE = 16 }; /* elements */
 
 typedef struct SumSlice {
@@ -46,7 +46,7 @@ static inline SumSlice sum_slice(size_t elements, int member, int count)
     return (SumSlice){start, end - start};
 }
 
-/* Elements that hold one slice of each member, for buffers of up to `elements`. */
+/* Number of elements that hold one slice from each member, for buffers of up to `elements`. */
 static inline size_t sum_slices_room(size_t elements, int count) { return elements + 2 * SUM_LINE * (size_t)count; }
 
 #endif

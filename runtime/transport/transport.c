@@ -38,11 +38,11 @@ const Transport *transport_for(bool processes, bool gpu)
     return any;
 }
 
-/* The world of processes is in a shared object of its own, so that dprun starts where no MPI is installed: dprun-mpi.so
-   beside the program or in ../lib/dprun. */
+/* The world of processes is in a shared object, dprun-mpi.so, so that dprun starts on machines without MPI. It is in
+   the folder of the program, or in ../lib/dprun. */
 static Status load_mpi(const WorldTable **table, Error *error)
 {
-    /* a build's, an installation's */
+    /* in a build; in an installation */
     static const char *const places[] = {"dprun-mpi.so", "../lib/dprun/dprun-mpi.so"};
     enum { PLACES = sizeof places / sizeof *places, LONGEST = sizeof "../lib/dprun/dprun-mpi.so" };
     char path[PATH_MAX];
@@ -62,7 +62,7 @@ static Status load_mpi(const WorldTable **table, Error *error)
             error, STATUS_RUN_FAILED,
             "this dprun was built without MPI (no dprun-mpi.so in %.*s): install libopenmpi-dev and build again",
             (int)(name - path), path);
-    /* MPI loads components of its own, which look for its symbols in the global scope. */
+    /* MPI loads plugins, which look up its symbols in the global scope. */
     void *plugin = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!plugin)
         return error_set(error, STATUS_RUN_FAILED, "cannot load MPI: %s; is its library installed (openmpi-bin)?",
