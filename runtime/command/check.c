@@ -5,14 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { NORM, HELD_OUT, BESIDES }; /* places after the losses of a step */
+enum { NORM, HELD_OUT, BESIDES }; /* indices after the losses of a step */
 
 static double *numbers_of(const Check *check, uint64_t step)
 {
     return check->numbers + (step - 1) * (check->microbatches + BESIDES);
 }
 
-/* Place `place` of a step's numbers; NAN where the step has no such number. */
+/* Number `place` of a step; NAN if the step has no such number. */
 static double number_at(const Check *check, const StepReport *report, uint32_t place)
 {
     if (place < check->microbatches)
@@ -47,7 +47,7 @@ static void compare(void *context, const StepReport *report)
     for (uint32_t place = 0; place < check->microbatches + BESIDES; place++) {
         const double values[2] = {numbers_of(check, report->step)[place], number_at(check, report, place)};
         if (isnan(values[0]) || isnan(values[1]) || memcmp(&values[0], &values[1], sizeof *values) == 0)
-            continue; /* a run that was stopped has its loss on held-out data after another step */
+            continue; /* a stopped run has its held-out loss after another step */
         check->differs = true;
         check->step = report->step;
         check->place = place;

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static atomic_bool stop; /* the run is to end after its step */
+static atomic_bool stop; /* the run shall end after the current step */
 
-/* `report` NULL: there is none to be closed. */
+/* `report` NULL: there is no report to close. */
 static Status run(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Report *report,
                   Error *error)
 {
@@ -49,7 +49,7 @@ static Status load(const CommandLine *line, bool reference, Arena *arena, Loaded
                         error);
 }
 
-/* The program, then its reference for as many steps. */
+/* Runs the program, then the whole model on one rank for as many steps, and compares them. */
 static Status run_and_check(const LoadedProgram *loaded, CommandLine *line, Arena *arena, Error *error)
 {
     Report report;
@@ -80,7 +80,7 @@ static Status print_help(const CommandLine *line, Error *error)
     return file_finish(&printed, error);
 }
 
-/* Which rank this process will be, before the transport has found out. */
+/* The rank that this process will be, before the transport knows it. */
 static int expected_rank(const RunOptions *options)
 {
     const int number = launched_number();
@@ -100,8 +100,8 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
         return print_help(&line, error);
     TRY(load(&line, line.reference, arena, &loaded, error));
     line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, loaded.program->recipe, arena);
-    signal(SIGPIPE, SIG_IGN); /* a reader that leaves is seen by what the write returns, */
-    signal(SIGXFSZ, SIG_IGN); /* and a file that may not grow further (ulimit -f) */
+    signal(SIGPIPE, SIG_IGN); /* a write returns an error if the reader has left (SIGPIPE), */
+    signal(SIGXFSZ, SIG_IGN); /* or if a file would exceed its limit (ulimit -f) */
     const ProgressWords words = progress_words(&loaded);
     if (line.run.transport->processes && guard_begin(&words, expected_rank(&line.run), &progress, &status))
         return status;
@@ -109,7 +109,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     signals_begin(&stop, line.run.transport->processes);
     status = line.check ? run_and_check(&loaded, &line, arena, error) : run_and_report(&loaded, &line, progress, error);
     if (progress)
-        kill(getppid(), SIGCONT); /* a guard that was stopped could not see the end */
+        kill(getppid(), SIGCONT); /* a stopped guard would not see that this process ends */
     return status;
 }
 

@@ -9,14 +9,14 @@
 
 enum {
     PROFILE_SECONDS = 3,
-    STEPS = 400, /* unless --steps says */
+    STEPS = 400, /* the default of --steps */
     FORWARD_STEPS = 1,
     SIMULATED_STEPS = 3,
     CHECKED_STEPS = 8,
     HELD_OUT_TOKENS = 1 << 16,
 };
 
-/* --- options with values of their own kind --- */
+/* --- options whose values need code of their own --- */
 
 #define TAKE(what) \
     static Status take_##what(const Option *option, const char *value, void *target, Arena *arena, Error *error)
@@ -160,11 +160,12 @@ static const OptionTable table = {
 
 void options_help(FILE *stream) { options_print_help(&table, stream); }
 
-/* --- what follows from the values --- */
+/* --- checks and defaults after all options are read --- */
 
 static bool on_gpu(const RunOptions *run) { return strncmp(run->device, "cuda", 4) == 0; }
 
-/* auto: between the processes that mpirun has started, or else threads, by what moves the memory of the device. */
+/* `auto`: a transport between processes if mpirun has started several, else between threads; for the memory of the
+   device. */
 static void choose_transport(CommandLine *line)
 {
     RunOptions *run = &line->run;
@@ -177,7 +178,7 @@ static void choose_transport(CommandLine *line)
         run->device = "cuda";
 }
 
-/* What a transport admits. */
+/* Checks that the transport works with the other options. */
 static Status check_transport(const CommandLine *line, Error *error)
 {
     const RunOptions *run = &line->run;
@@ -200,7 +201,7 @@ static Status check_transport(const CommandLine *line, Error *error)
     return STATUS_OK;
 }
 
-/* What is written stays apart from what is read, and one thing at most goes to standard output. */
+/* Checks that no file is both read and written, and that at most one thing goes to standard output. */
 static Status check_files(const CommandLine *line, Error *error)
 {
     const RunOptions *run = &line->run;

@@ -10,16 +10,16 @@
 typedef struct CommandLine {
     const char *program; /* the path of the prog.bin */
     bool forward_only, reference, check, json;
-    bool help, version; /* the caller prints what is asked for and runs nothing */
+    bool help, version; /* if set, the caller prints this and runs nothing */
     RunOptions run;
-    const char *transport; /* as it was given, or auto; run.transport is what it has become */
-    uint64_t seed;         /* --seed, */
-    const char **settings; /* and each --set: [setting_count]; both are in run.model, too */
+    const char *transport; /* the option's value, or `auto`; run.transport is the choice */
+    uint64_t seed;         /* --seed; also in run.model */
+    const char **settings; /* [setting_count]: each --set; also in run.model */
     int setting_count;
 } CommandLine;
 
-/* STATUS_BAD_USAGE with a message of one line; STATUS_BAD_INPUT for a model file; STATUS_RUN_FAILED for a device or
-   transport that this build does not have. Small memory is the arena's; strings are argv's. */
+/* STATUS_BAD_USAGE with a message of one line; STATUS_BAD_INPUT: a model file is wrong; STATUS_RUN_FAILED: this build
+   lacks the device or transport. Small memory is from the arena; strings are those of argv. */
 Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Error *error);
 void options_help(FILE *stream);
 

@@ -11,7 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Whoever reads the output has had enough, or the disk is full: the run ends after this step. */
+/* If the reader of the output has left, or the disk is full, the run ends after this step. */
 static void flush_output(Report *report)
 {
     if (fflush(stdout) == 0 || report->output_error)
@@ -31,7 +31,7 @@ static const char *short_number(double value, char text[static 16])
     return text;
 }
 
-/* What follows from the schedule unless it is given, so that two default runs may not train the same. */
+/* Prints the sizes that depend on the schedule by default: two runs with defaults may not train the same model. */
 static void print_comparable(const Report *report)
 {
     const uint32_t layers = report->facts.model->layers, microbatches = report->facts.program->microbatches;
@@ -69,7 +69,7 @@ static void print_header(const Report *report)
     fflush(words);
 }
 
-/* Where ranks share processors: what they wait for says nothing of the schedule. */
+/* If ranks share processors, their waits say nothing about the schedule. */
 static void explain_missing_bubble(const Report *report)
 {
     const uint32_t processors = report->facts.processors, ranks = report->facts.program->rank_count;
@@ -103,7 +103,7 @@ static void ready(void *context, const RunFacts *facts)
     flush_output(report);
 }
 
-/* JSON has no infinity and nothing that is no number. */
+/* JSON has no infinity and no NaN. */
 static void print_number(const char *before, double value, int digits)
 {
     if (isfinite(value))
@@ -124,7 +124,7 @@ static void print_json_times(const Report *report, const StepReport *step)
 
 static void print_json(const Report *report, const StepReport *step)
 {
-    enum { EXACT = 17 }; /* digits that read back to the same bits */
+    enum { EXACT = 17 }; /* digits with which a double reads back to the same bits */
     printf("{\"step\":%llu,\"loss\":", (unsigned long long)step->step);
     if (report->options->simulated) {
         fputs("null", stdout);
@@ -161,7 +161,8 @@ static int terminal_columns(void)
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : 80;
 }
 
-/* In place: a line that is wider than the terminal would not be overwritten by the next. The bar takes what is left. */
+/* Draws the progress over the last line. A line wider than the terminal could not be overwritten; the bar gets the rest
+   of the width. */
 static void draw_progress(const char *count, const char *figures, double done, bool last)
 {
     enum { WIDEST = 24 };
@@ -181,7 +182,7 @@ static void draw_progress(const char *count, const char *figures, double done, b
 static void print_progress(const Report *report, const StepReport *step)
 {
     const uint64_t steps = report->options->steps;
-    const double seconds = report->options->seconds; /* > 0: the steps are not counted beforehand */
+    const double seconds = report->options->seconds; /* > 0: the number of steps is not known beforehand */
     const double done = seconds > 0 ? fmin(report->seconds / seconds, 1) : (double)step->step / (double)steps;
     const double left = report->seconds / done - report->seconds;
     char tokens[16], count[64], bubble[32] = "", figures[128];

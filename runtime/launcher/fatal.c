@@ -12,11 +12,11 @@
 
 enum { STACK_BYTES = 1 << 16 }; /* a frame with the registers of AVX-512 and AMX takes 11 KiB */
 
-/* of a thread that runs a rank */
+/* set in a thread that runs a rank */
 static _Thread_local const Progress *own;
 static _Thread_local const ProgressWords *own_words;
 static atomic_bool ending, over;
-static char limit[128]; /* in words, "" where there is none */
+static char limit[128]; /* as text; "": none */
 
 static void append(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static void append(char *text, size_t size, const char *format, ...)
@@ -39,14 +39,14 @@ static void append_place(char *text, size_t size)
     append(text, size, ", step %llu, %s", (unsigned long long)(place >> 32), words);
 }
 
-/* Also within a signal handler: snprintf of glibc neither allocates nor locks for such formats. It does not return, as
-   other threads may wait for what the broken one holds. */
+/* Prints the message and exits. May run within a signal handler: glibc's snprintf neither allocates nor locks for these
+   formats. It does not return: other threads may wait for locks that the broken thread holds. */
 static _Noreturn void end(const char *what)
 {
     char text[512] = "dprun: ";
     if (atomic_exchange(&ending, true))
         for (;;)
-            pause(); /* another thread says it */
+            pause(); /* another thread prints its message and exits */
     if (own)
         append_place(text, sizeof text);
     append(text, sizeof text, "%s%s%s\n", own ? ": " : "", what, limit);
@@ -82,7 +82,7 @@ void fatal_begin(void)
         snprintf(limit, sizeof limit, "; memory has probably run out: the limit is %llu MiB (ulimit -v)",
                  (unsigned long long)memory.rlim_cur >> 20);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) /* else a sanitizer's */
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL) /* else a sanitizer handles it */
             sigaction(numbers[i], &action, NULL);
     atexit(take_exit);
 }

@@ -27,8 +27,8 @@ static void report_death(const ProgressWords *words, int expected_rank, const Pr
     fprintf(stderr, "dprun: rank %d was %s %s%s\n", rank, how, *place ? "at " : "between two steps", place);
 }
 
-/* Until the child has ended. A signal to end goes to the child as well, which ends in its own way; the child knows the
-   same signal sent to the whole group from a second one. */
+/* Waits until the child has ended. Passes termination signals on to the child, which ends by itself. The child
+   recognizes a signal that it also gets through the process group. */
 static Status guard(pid_t child, const ProgressWords *words, int expected_rank, const Progress *progress,
                     const sigset_t *watched)
 {
@@ -60,9 +60,9 @@ bool guard_begin(const ProgressWords *words, int expected_rank, Progress **progr
 {
     Progress *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
-        return false; /* unguarded, but running */
+        return false; /* runs without a guard */
     progress_reset(shared, -1);
-    signal(SIGCHLD, SIG_DFL); /* if a parent had it ignored the kernel would never report the end of the child */
+    signal(SIGCHLD, SIG_DFL); /* if a parent ignores it, the kernel does not report the end of the child */
     sigset_t watched, before;
     sigemptyset(&watched);
     sigaddset(&watched, SIGCHLD);
@@ -75,7 +75,7 @@ bool guard_begin(const ProgressWords *words, int expected_rank, Progress **progr
     fflush(NULL);
     const pid_t child = fork();
     if (child > 0) {
-        prctl(PR_SET_NAME, "pp-guard"); /* who looks for dprun finds the ranks */
+        prctl(PR_SET_NAME, "pp-guard"); /* a search for dprun then finds the ranks only */
         *status = guard(child, words, expected_rank, shared, &watched);
         return true;
     }

@@ -2,16 +2,16 @@
 #define LAUNCHER_GUARD_H
 
 /* A rank that is killed cannot say where it was, and MPI does not tell the others. So the process that mpirun started
-   only guards: its child does all the work and keeps its place in a page of memory that both share. */
+   is only a guard: its child does all the work, and writes its position to a page of memory that both share. */
 
 #include "runtime/base/progress.h"
 #include "runtime/base/status.h"
 
 #include <stdbool.h>
 
-/* Returns false in the child, which goes on and writes *progress; also, with *progress NULL, where there can be no
-   guard. Returns true in the guard when the child has ended, with the status to exit with; if the child was killed the
-   guard has said on standard error at which instruction. `expected_rank`: which rank this process will be. */
+/* Forks. Returns false in the child, which goes on and writes *progress; also if there can be no guard: then *progress
+   is NULL. Returns true in the guard after the child has ended, with the exit status to use. If the child was killed,
+   the guard has printed at which instruction. `expected_rank`: the rank that this process will have. */
 bool guard_begin(const ProgressWords *words, int expected_rank, Progress **progress, Status *status);
 
 #endif

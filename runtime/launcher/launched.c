@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of OpenMPI; of MPICH and its family, and srun --mpi=pmi2. */
+/* Set by OpenMPI; by MPICH and its family, and by srun --mpi=pmi2. */
 static const char *const counts[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
 static const char *const numbers[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"};
 static const char *const places[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
@@ -25,8 +25,8 @@ static int first_of(const char *const *names, size_t count, int otherwise)
     return otherwise;
 }
 
-/* A launcher that starts one process is a launcher too: its user is told that the number is wrong. Slurm alone sets its
-   variables in the shell of a job as well, so there it takes a step of several tasks. */
+/* A launcher may also start one process; its user is then told that the number is wrong. Slurm sets its variables even
+   in the shell of a job, so with Slurm only a step of several tasks counts. */
 int launched_processes(void)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
@@ -37,7 +37,7 @@ int launched_number(void) { return launched_processes() > 0 ? FIRST_OF(numbers, 
 
 int launched_place_on_machine(void) { return FIRST_OF(places, 0); }
 
-/* --- the others --- */
+/* --- the other processes --- */
 
 static FILE *open_of(const char *process, const char *name)
 {
@@ -46,7 +46,7 @@ static FILE *open_of(const char *process, const char *name)
     return fopen(path, "r");
 }
 
-/* Which process of the job it is; -1: it is none of them, or not to be seen. */
+/* The number of the process in the job. -1: it is not part of the job, or cannot be read. */
 static int number_of(const char *process, const char *job)
 {
     static const char job_name[] = "PMIX_NAMESPACE=", number_name[] = "OMPI_COMM_WORLD_RANK=";
@@ -83,7 +83,7 @@ void launched_missing(LaunchedName *name, const void *context, char *text, size_
 {
     const int count = launched_processes();
     const char *job = getenv("PMIX_NAMESPACE"), *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-    enum { UNSEEN, MOVES = -1 }; /* else the process that is stopped */
+    enum { UNSEEN, MOVES = -1 }; /* else the id of a stopped process */
     *text = '\0';
     DIR *processes = job && count > 0 ? opendir("/proc") : NULL;
     int *found = processes ? calloc((size_t)count, sizeof *found) : NULL;

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The two versions of control groups, documented in the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory. Both count
-   the cache of files, which makes way. */
+/* The files of control groups of version 2 and version 1 (the kernel's admin-guide/cgroup-v2 and cgroup-v1/memory).
+   Both count the cache of files as used memory, though it can be freed. */
 typedef struct GroupFiles {
     const char *limits[2], *used;
-    const char *cached[2]; /* in memory.stat */
+    const char *cached[2]; /* keys in memory.stat of memory used by the cache of files */
 } GroupFiles;
 
 static const GroupFiles version_1 = {
@@ -27,7 +27,8 @@ static FILE *open_below(const char *root, const char *folder, const char *name)
     return length < (int)sizeof path ? fopen(path, "r") : NULL;
 }
 
-/* The number after `key`, or with NULL the number that is the file; `otherwise` where there is none ("max"). */
+/* The number after `key` in the file, or with NULL the number that the file consists of. `otherwise`: there is no
+   number ("max"). */
 static uint64_t read_number(const char *root, const char *folder, const char *name, const char *key, uint64_t otherwise)
 {
     char line[LINE_SIZE];
@@ -46,7 +47,7 @@ static uint64_t read_number(const char *root, const char *folder, const char *na
     return found;
 }
 
-/* FNV-1a. */
+/* The FNV-1a hash. */
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     for (; *text; text++)
@@ -54,7 +55,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* A machine's ranks know it by its name. */
+/* The key includes the name of the machine. */
 static void add_pool(MemoryPools *pools, const char *name, uint64_t free)
 {
     char machine[65] = "";
@@ -75,7 +76,7 @@ static void add_group(const char *root, const char *folder, const char *group, c
         const uint64_t one = read_number(root, folder, files->limits[i], NULL, UINT64_MAX);
         limit = one < limit ? one : limit;
     }
-    if (limit >= (uint64_t)1 << 62) /* none; version 1 says so in pages of some size */
+    if (limit >= (uint64_t)1 << 62) /* version 1 writes "no limit" as a huge number */
         return;
     uint64_t used = read_number(root, folder, files->used, NULL, 0);
     for (size_t i = 0; i < 2; i++) {
@@ -85,14 +86,14 @@ static void add_group(const char *root, const char *folder, const char *group, c
     add_pool(pools, group, used < limit ? limit - used : 0);
 }
 
-/* The group and those that it is in, up to where they are mounted: the limits of all of them hold. `top` is the group
-   that is mounted at `mount`, often "/". */
+/* Adds the group and its ancestors up to the mount point: their limits apply as well. `top` is the group that is
+   mounted at `mount`, often "/". */
 static void add_groups(const char *root, const char *mount, const char *top, char *group, const GroupFiles *files,
                        MemoryPools *pools)
 {
     const size_t above = strcmp(top, "/") == 0 ? 0 : strlen(top);
     if (strncmp(group, top, above) != 0 || (group[above] && group[above] != '/'))
-        strcpy(group, top); /* seen from elsewhere: what is mounted is ours */
+        strcpy(group, top); /* the group is named as seen from outside of this mount: use the mounted group */
     for (;;) {
         char folder[PATH_SIZE];
         if (snprintf(folder, sizeof folder, "%s%s", mount, strlen(group) > above ? group + above : "") <
@@ -105,7 +106,7 @@ static void add_groups(const char *root, const char *mount, const char *top, cha
     }
 }
 
-/* The group of this process in a hierarchy: that of the memory controller, or the one of version 2. */
+/* The group of this process in the hierarchy of the memory controller (version 1), or in that of version 2. */
 static bool find_group(const char *root, const GroupFiles *files, char group[LINE_SIZE])
 {
     char line[LINE_SIZE];

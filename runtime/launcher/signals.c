@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SAME_SIGNAL = 300000000 }; /* ns: mpirun's signal comes twice, to the process group and by the guard */
+enum { SAME_SIGNAL = 300000000 }; /* ns: a signal of mpirun reaches the group, and again from the guard */
 
 static atomic_bool *stop_asked, can_end_a_step;
 static _Atomic int64_t first_signal;
-static const char *notice = ""; /* printed at the first signal, */
-static bool in_place;           /* on a line of its own */
+static const char *notice = ""; /* printed at the first signal */
+static bool in_place;           /* `notice` starts on a new line */
 static sigset_t ends;           /* the signals that end a run */
 
 static void end_at_once(int number)
@@ -35,7 +35,7 @@ static void take_signal(int number)
     atomic_store(stop_asked, true);
     if (atomic_compare_exchange_strong(&first_signal, &first, now)) {
         if ((in_place && write(STDERR_FILENO, "\n", 1) < 0) || write(STDERR_FILENO, notice, strlen(notice)) < 0)
-            in_place = false; /* nobody reads it */
+            in_place = false; /* nobody would see it */
     } else if (now - first >= SAME_SIGNAL && number != SIGUSR1) {
         end_at_once(number);
     }
@@ -48,9 +48,9 @@ static void *take_signals(void *unused)
     return unused;
 }
 
-/* A thread of its own takes the signals and all others block them: oneDNN's kernels use the stack pointer for other
-   things, and a handler that runs on top of one writes over the heap. mpirun takes SIGINT and SIGTERM as the end of all
-   and kills what has not ended a second or two later; it hands SIGUSR1 on. */
+/* A separate thread receives the signals; all other threads block them: oneDNN's kernels use the stack pointer for
+   other purposes, so a handler that interrupts one would overwrite the heap. On SIGINT and SIGTERM mpirun ends all
+   processes, and kills those that have not ended a second or two later. It passes SIGUSR1 on. */
 void signals_begin(atomic_bool *stop, bool processes)
 {
     pthread_t thread;
@@ -62,7 +62,7 @@ void signals_begin(atomic_bool *stop, bool processes)
                  "for a second "
                  "or two, after SIGUSR1 until the end\n";
     in_place = *notice && isatty(STDERR_FILENO);
-    atomic_store(&can_end_a_step, processes); /* mpirun does not take it well when they die while MPI starts */
+    atomic_store(&can_end_a_step, processes); /* mpirun may fail if its processes die while MPI starts */
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);
     sigaddset(&ends, SIGTERM);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* How long ranks have to come back from what they are doing once the run has failed. */
+/* How long ranks may take to return after the run has failed. */
 #define GRACE_SECONDS 1.0
 
 typedef struct Crew Crew;
@@ -19,24 +19,24 @@ typedef struct Worker {
     Crew *crew;
     const WatchedRank *watched;
     pthread_t thread;
-    uint64_t seen; /* its progress at the last look, */
-    int64_t used;  /* and its processor time, ns */
-    bool started;  /* and still to be joined */
+    uint64_t seen; /* its progress at the last look */
+    int64_t used;  /* its processor time at the last look, in ns */
+    bool started;  /* the thread has to be joined */
     bool finished;
 } Worker;
 
 struct Crew {
-    pthread_mutex_t lock; /* guards what follows and Worker.finished */
+    pthread_mutex_t lock; /* guards the members below and Worker.finished */
     pthread_cond_t changed;
     int running;
-    Status status; /* of the first failure */
+    Status status; /* status of the first failure */
     Error error;
     RankThreads threads;
     int count;
     Worker workers[];
 };
 
-/* The first failure is noted before the others hear of it, so that theirs, which only repeat it, come later. */
+/* Records the first failure before the other ranks hear of it: their own failures only repeat it, and come later. */
 static void crew_fail(Crew *crew, const WatchedRank *watched, Status status, const Error *error)
 {
     pthread_mutex_lock(&crew->lock);
@@ -73,7 +73,7 @@ static uint64_t progress_of(const Worker *worker)
     return atomic_load_explicit(&worker->watched->progress->place, memory_order_relaxed);
 }
 
-/* Who waits for others sleeps, who computes does not. */
+/* The processor time of a rank. It grows while the rank computes, and not while it sleeps to wait for others. */
 static int64_t processor_time(const Worker *worker)
 {
     clockid_t clock;
@@ -83,8 +83,8 @@ static int64_t processor_time(const Worker *worker)
     return used.tv_sec * INT64_C(1000000000) + used.tv_nsec;
 }
 
-/* True when a rank has moved since the last call, be it within a pass, or when none is in a stream: then there is
-   nothing to watch. */
+/* True if a rank has moved since the last call, even within a pass; also if no rank runs its instructions, so that
+   there is nothing to watch. */
 static bool moved(Crew *crew)
 {
     bool any = false, streams = false;
@@ -100,7 +100,7 @@ static bool moved(Crew *crew)
     return any || !streams;
 }
 
-/* Adds where the ranks are that have not come back, the first few of them. */
+/* Appends the positions of ranks that have not returned, at most four. */
 static void append_places(const Crew *crew, Error *error)
 {
     int listed = 0;
@@ -131,7 +131,8 @@ static void wait_seconds(Crew *crew, double seconds)
     pthread_cond_timedwait(&crew->changed, &crew->lock, &until);
 }
 
-/* Until all have come back or one has failed or none has moved for longer than the deadline. Under the lock. */
+/* Waits until all ranks have returned, one has failed, or none has moved for longer than the deadline. Under the
+   lock. */
 static void watch(Crew *crew)
 {
     const double deadline = crew->threads.deadline;
@@ -155,7 +156,7 @@ static void watch(Crew *crew)
     }
 }
 
-/* After a failure: who does not come back within the grace is left behind, and named. */
+/* After a failure, waits for the ranks for GRACE_SECONDS. Appends the names of those that do not return. */
 static bool all_came_back(Crew *crew)
 {
     const int64_t until = clock_nanoseconds() + (int64_t)(GRACE_SECONDS * 1e9);
@@ -209,7 +210,7 @@ static Crew *make_crew(const RankThreads *threads)
     return crew;
 }
 
-/* Threads that have come back are joined, the others are left behind. */
+/* Joins the threads that have returned, and detaches the others. */
 static void end_threads(Crew *crew)
 {
     pthread_mutex_lock(&crew->lock);
@@ -238,7 +239,7 @@ Status watchdog_run(const RankThreads *threads, bool *stuck, Error *error)
     pthread_mutex_unlock(&crew->lock);
     end_threads(crew);
     if (*stuck)
-        return status; /* the threads that are left behind still use all this */
+        return status; /* the detached threads still use this memory */
     pthread_cond_destroy(&crew->changed);
     pthread_mutex_destroy(&crew->lock);
     free(crew);

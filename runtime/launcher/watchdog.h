@@ -1,7 +1,7 @@
 #ifndef LAUNCHER_WATCHDOG_H
 #define LAUNCHER_WATCHDOG_H
 
-/* Ranks as threads of this process, watched: the first failure ends all of them, and so does a standstill. */
+/* Runs ranks as threads of this process and watches them. The first failure ends all ranks; so does a standstill. */
 
 #include "runtime/base/progress.h"
 #include "runtime/base/status.h"
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 typedef struct WatchedRank {
-    void *rank; /* for the functions below */
+    void *rank; /* argument of the functions below */
     const Progress *progress;
 } WatchedRank;
 
@@ -17,14 +17,13 @@ typedef struct RankThreads {
     const WatchedRank *ranks;
     int count;
     Status (*work)(void *rank, Error *error);
-    void (*abort)(void *rank, const char *reason); /* ends the run on all ranks; any thread calls it */
+    void (*abort)(void *rank, const char *reason); /* aborts the run on all ranks; called by any thread */
     ProgressWords words;
-    double deadline; /* seconds in which some rank has to move; <= 0: no limit */
+    double deadline; /* seconds within which some rank has to move; <= 0: no limit */
 } RankThreads;
 
-/* Runs `work` for each rank in a thread of its own until all have come back. The first failure ends the other ranks and
-   is the one returned. *stuck: a rank never came back; its thread still uses the ranks, their progress and the program.
-   */
+/* Runs `work` for each rank in its own thread until all have returned. The first failure ends the other ranks, and is
+   returned. *stuck: a rank did not return; its thread still uses the ranks, their progress and the program. */
 Status watchdog_run(const RankThreads *threads, bool *stuck, Error *error);
 
 #endif

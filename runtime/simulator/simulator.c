@@ -8,18 +8,19 @@
 #include <time.h>
 
 enum {
-    /* ranks may be more than processors: who wakes up lets others go first until its time has come */
+    /* if there are more ranks than processors, a rank that wakes up yields until its time has come */
     EARLY_NANOSECONDS = 100000,
-    NAP_NANOSECONDS = 10000000, /* who sleeps on and on would seem not to move */
+    NAP_NANOSECONDS = 10000000, /* a longer sleep would look to the watchdog as if the rank were stuck */
     MOST_SECONDS = 24 * 60 * 60,
 };
 
 void simulator_begin(void)
 {
-    prctl(PR_SET_TIMERSLACK, 1); /* ns; the system's own 50 us are much for passes of a millisecond */
+    prctl(PR_SET_TIMERSLACK, 1); /* ns; the default of 50 us is long compared to passes of a millisecond */
 }
 
-/* Messages of a few bytes; only an asynchronous program's copies of a stage wait for each other within the step. */
+/* Messages have a few bytes. Gradients are summed only in an asynchronous program, where the copies of a stage wait for
+   each other within the step. */
 ChunkPlan simulator_chunk(const Program *program)
 {
     return (ChunkPlan){
@@ -38,7 +39,7 @@ static void sleep_until(int64_t end)
         sched_yield();
 }
 
-/* From `begun` on. */
+/* Sleeps until `units` of the costs after `begun`. */
 static Status sleep_for(const Simulator *simulator, int64_t begun, double units, Error *error)
 {
     const double seconds = units * costs_seconds(simulator->costs);
@@ -50,7 +51,7 @@ static Status sleep_for(const Simulator *simulator, int64_t begun, double units,
     return STATUS_OK;
 }
 
-/* What a pass makes bears the time at which it was made, on the clock of rank 0. */
+/* Writes the time, on the clock of rank 0, into a message that a pass produces. */
 static void stamp(const Simulator *simulator, void *message)
 {
     const int64_t now = clock_common(simulator->compared, clock_nanoseconds());
@@ -135,7 +136,7 @@ static const StageCost kinds[OPCODE_COUNT] = {
     [OP_FORWARD_ONLY] = COST_F,
     [OP_BACKWARD] = COST_B,
     [OP_BACKWARD_INPUT] = COST_I,
-    /* all else: F, which every program has */
+    /* other opcodes: COST_F, which every program uses */
     [OP_BACKWARD_WEIGHT] = COST_W,
     [OP_OVERLAP] = COST_FB,
     [OP_RENEW] = COST_U,

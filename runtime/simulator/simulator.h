@@ -1,12 +1,12 @@
 #ifndef SIMULATOR_SIMULATOR_H
 #define SIMULATOR_SIMULATOR_H
 
-/* A host of the executor whose passes take the time that the costs say and compute nothing.
+/* A host of the executor whose passes take the time of the costs and compute nothing.
 
-   A pass begins when its inputs are there and its rank is free, by the clock and not by the model: what the machine is
-   late with stays, so that a measured timeline that is as long as the predicted one says that interpreter and
-   transports add nothing. A message is its sending time. The model's latency counts from there, so that what the
-   transport needs is part of it. */
+   A pass starts when its inputs have arrived and its rank is free, by the real clock; delays of the machine are not
+   corrected. So if the measured timeline is as long as the predicted one, then executor and transports add no time. A
+   message holds the time at which it was sent, and the latency of the costs counts from there, so it includes the time
+   that the transport takes. */
 
 #include "runtime/executor/clocks.h"
 #include "runtime/executor/executor.h"
@@ -17,17 +17,17 @@ typedef struct Simulator {
     const Costs *costs;
     const RankProgram *program;
     int rank;
-    const ClockSample *compared; /* [2]: the time of a message is on rank 0's clock */
-    double sum;                  /* an asynchronous program's copies of a stage sum this, and so wait for each other */
+    const ClockSample *compared; /* [2]: converts to the clock of rank 0, in which messages hold their time */
+    double sum;                  /* the sum for which copies of a stage wait in an asynchronous program */
 } Simulator;
 
 extern const StageTable simulator_stages;
 
-/* What a chunk of the program needs. */
+/* The memory that a chunk of the program needs. */
 ChunkPlan simulator_chunk(const Program *program);
-/* Once in the thread of a rank: sleeps end when they should. */
+/* Call once in the thread of each rank: sleeps then end on time. */
 void simulator_begin(void);
-/* The costs that the program's times depend on, as bits 1 << StageCost. */
+/* The costs that affect the program's times, as bits 1 << StageCost. */
 uint32_t simulator_costs_used(const Program *program);
 
 #endif
