@@ -1,4 +1,4 @@
-/* What is in a program. */
+/* Queries about a program. */
 
 #include "library/internal.h"
 
@@ -51,7 +51,7 @@ dps_status dps_get_pipe_info(const dps_program *handle, uint32_t pipe, dps_pipe_
     return STRUCT_OUT(info, &found) ? DPS_OK : DPS_BAD_USAGE;
 }
 
-/* -1: the stage has one copy. */
+/* The group of the copies of a stage; -1: the stage has one copy. */
 static int32_t group_of(const Program *program, uint32_t stage)
 {
     const Group *group = program_group(program, stage);
@@ -84,8 +84,8 @@ dps_status dps_get_group_member(const dps_program *handle, uint32_t group, uint3
     _Static_assert((int)DPS_##name == OP_##name, "opcodes are those of programs");
 #include "runtime/program/opcodes.def"
 
-/* Where the slot of an operand goes: by its place in Instruction.slot, in which some opcodes have names of their
-   own. */
+/* The member for the slot of an operand, chosen by its index in Instruction.slot. Some opcodes have their own names for
+   operands. */
 static int32_t *slot_member(dps_instruction *found, uint8_t opcode, const Operand *operand)
 {
     switch ((OperandKind)operand->kind) {

@@ -1,4 +1,4 @@
-/* Experts on GPUs. */
+/* Placement of experts on GPUs. */
 
 #include "library/internal.h"
 
@@ -40,7 +40,7 @@ static Status check_current(const dps_experts *experts, const BalanceShape *shap
     return STATUS_OK;
 }
 
-/* Of one layer. */
+/* Places the experts of one layer. */
 static Status place(const dps_experts *experts, const dps_placement *placed, uint32_t layer, Arena *arena, Error *error)
 {
     const BalanceShape shape = shape_of(experts);

@@ -1,4 +1,4 @@
-/* Sessions, and how a call begins and ends. */
+/* Sessions; the begin and end of every call. */
 
 #include "library/internal.h"
 
@@ -21,7 +21,7 @@ static void system_release(void *user, void *block)
 
 const MemoryFunctions *host_functions(const MemoryFunctions *memory)
 {
-    return memory->allocate == system_allocate ? NULL : memory; /* an arena knows more about the C library's memory */
+    return memory->allocate == system_allocate ? NULL : memory; /* NULL: an arena uses the C library itself */
 }
 
 void *host_new(dps *d, size_t size)
@@ -73,7 +73,7 @@ static void forget_words(dps *d)
     d->diagnostic_count = 0;
 }
 
-/* What a call has begun and not ended. */
+/* Frees what a call has begun and not finished. */
 static void drop_unfinished(dps *d)
 {
     if (d->stream)

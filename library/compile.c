@@ -6,14 +6,14 @@
 #include <string.h>
 
 typedef struct Request {
-    const char *path; /* of the file, or the name of the text */
+    const char *path; /* path of the file, or name of the text */
     const char *text; /* NULL: read the file */
     size_t length;
     const dps_options *options;
     dps_program **program;
 } Request;
 
-/* The host's own view of a search. */
+/* The callback of the host for the progress of a search. */
 typedef struct Watch {
     const dps *d;
     const dps_options *options;
@@ -87,7 +87,7 @@ static Status compile_program(dps *d, const Request *request, const dps_options 
                                          .costs = &program->costs,
                                          .search = &search};
     const Status status = compile(&program->compilation, &d->error);
-    if (status == STATUS_RUN_FAILED) /* nothing else than memory can fail */
+    if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */
         longjmp(d->exhausted, 1);
     program->compilation.search = NULL;
     if (diag_failed(program->compilation.diagnostics))

@@ -75,102 +75,103 @@ typedef enum dps_status {
     DPS_NO_MEMORY = 4,
 } dps_status;
 
-/* "0.1.0", of the library that runs; DPS_VERSION_* are those of this header. */
+/* The version of the library that runs, such as "0.1.0"; DPS_VERSION_* are that of this header. */
 const char *dps_version(void);
 
 /* --- sessions --- */
 
-/* What your program provides. */
+/* Functions that your program provides. */
 typedef struct dps_host {
     size_t size;
     void *user; /* passed to all functions of yours */
-    /* Memory, aligned for any type; NULL: there is none, and the call ends with DPS_NO_MEMORY. Both or neither: then
-       malloc and free. Handles, text and the working memory of compilations come from here; only what the C library
-       takes for its own streams does not. Called by the thread that calls the library, in dps_advise also by others. */
+    /* Return memory aligned for any type, or NULL: the call then ends with DPS_NO_MEMORY. Set both or neither (malloc
+       and free). Handles, text and working memory of compilations come from here; memory of the C library's streams
+       does not. Called by the thread that calls the library; in dps_advise also by others. */
     void *(*allocate)(void *user, size_t size);
     void (*release)(void *user, void *memory);
 } dps_host;
 
-/* `host` may be NULL. It is copied. NULL: no memory, or a host of a newer version with members that this library does
-   not know. */
+/* Opens a session. `host` may be NULL; it is copied. Returns NULL if there is no memory, or if the host has a newer
+   version with members that this library does not know. */
 dps *dps_new(const dps_host *host);
 /* NULL is harmless here and in the other functions that free. */
 void dps_free(dps *d);
-/* Frees text and bytes that a function with this session, or one with the same host, has returned. */
+/* Frees text or bytes returned by a function with this session, or with a session of the same host. */
 void dps_release(dps *d, void *memory);
 
 /* --- errors --- */
 
-/* What the last call with this session says, in words, complete with all diagnostics: what `dpc` prints. "" after a
-   call that went well. It stays until the next call with this session. Never NULL. */
+/* The error text of the last call with this session, with all diagnostics, as `dpc` prints it. "" if the call
+   succeeded. Valid until the next call with this session. Never NULL. */
 const char *dps_error(const dps *d);
 
 typedef enum dps_severity {
     DPS_ERROR = 0, /* something is wrong here */
-    DPS_NOTE = 1,  /* another place, which explains the error before it; or, without a place, how many more there are */
+    DPS_NOTE = 1,  /* where the error before it is explained; or, without a place, how many more errors there are */
 } dps_severity;
 
 typedef struct dps_diagnostic {
     size_t size;
     int32_t severity;              /* dps_severity */
-    uint32_t line, column;         /* where it begins, 0: it has no place. Columns count characters of UTF-8 */
+    uint32_t line, column;         /* where it begins; line 0: it has no place. Columns count UTF-8 characters */
     uint32_t end_line, end_column; /* just after where it ends */
     const char *text;              /* what is wrong */
-    const char *help;              /* what to do about it, a line each; NULL: nothing is suggested */
+    const char *help;              /* what to do about it, one suggestion per line; NULL: none */
 } dps_diagnostic;
 
-/* The mistakes that the last call found in a source, in the order of the source. There are none when what is wrong has
-   no place in a source; then dps_error alone says it. The texts stay as long as dps_error's. */
+/* The errors that the last call found in a source, in source order. There are none if an error has no place in a
+   source; then only dps_error describes it. The texts live as long as dps_error's. */
 size_t dps_diagnostic_count(const dps *d);
 dps_status dps_get_diagnostic(const dps *d, size_t index, dps_diagnostic *diagnostic);
 
 /* --- programs --- */
 
 typedef struct dps_parameter {
-    const char *name; /* of a `param` of the schedule */
+    const char *name; /* name of a `param` of the schedule */
     int64_t value;
 } dps_parameter;
 
-/* How far the search of an `order auto` is. */
+/* The progress of the search of an `order auto`. */
 typedef struct dps_progress {
     size_t size;
-    uint32_t tried, planned; /* orders */
-    double cost;             /* what the longest rank of the best order takes */
-    double bound;            /* no order takes less */
+    uint32_t tried, planned; /* number of orders */
+    double cost;             /* time of the longest rank in the best order so far */
+    double bound;            /* a lower bound of this time for all orders */
 } dps_progress;
 
 typedef struct dps_options {
     size_t size;
     uint32_t ranks, microbatches; /* 0: as the schedule says */
     uint32_t parameter_count, cost_count;
-    const dps_parameter *parameters; /* of one name the last counts */
+    const dps_parameter *parameters; /* if a name is given twice the last one counts */
     /* Costs of passes and messages: each text is what follows `dpc --cost`, such as "F=1,I=1,W=0.8,comm=0.1", or
        "@FILE" for a file of costs. Later ones override earlier ones. None: F, I and W take 1, messages nothing. */
     const char *const *costs;
     const char *slot_bytes;   /* sizes of buffers, as `dpc --slot-bytes`: "message=8M,context=64M,..."; NULL: unknown */
-    const char *memory_limit; /* as `dpc --memory-limit`: "40G", or "activations=8"; NULL: none */
-    /* Called now and then while an `order auto` is searched; not 0: the best order so far is taken. NULL: not asked */
+    const char *memory_limit; /* as for `dpc --memory-limit`: "40G", or "activations=8"; NULL: none */
+    /* Called repeatedly during the search of an `order auto`. Return not 0 to end it with the best order so far. NULL:
+       not called */
     int (*progress)(void *user, const dps_progress *progress);
 } dps_options;
 
-/* Compiles and proves a schedule. A path that ends in .csv is an order in the text form of torch.distributed.pipelining
-   (a row a rank); it takes no ranks, microbatches or parameters. `options` may be NULL. DPS_BAD_INPUT: the diagnostics
-   say what is wrong. */
+/* Compiles and proves a schedule. If the path ends in .csv, the file is an order in the text form of
+   torch.distributed.pipelining (one row per rank), and ranks, microbatches and parameters must not be set. `options`
+   may be NULL. DPS_BAD_INPUT: the diagnostics say what is wrong. */
 dps_status dps_compile_file(dps *d, const char *path, const dps_options *options, dps_program **program);
-/* The same of `length` bytes of text. `name` is what messages call it, and decides whether it is an order; NULL: it is
-   a schedule without a name. */
+/* The same for `length` bytes of text. Messages call it `name`, whose ending decides as above whether it is an order.
+   NULL: it is a schedule without a name. */
 dps_status dps_compile_text(dps *d, const char *text, size_t length, const char *name, const dps_options *options,
                             dps_program **program);
 
-/* Reads what dps_encode, dps_save or `dpc -o` wrote, and proves it again: any bytes are either a program that is right
-   or DPS_BAD_INPUT. It has no source text: its diagnostics and pictures name lines only. */
+/* Reads a program that dps_encode, dps_save or `dpc -o` wrote, and proves it again: for all other bytes it returns
+   DPS_BAD_INPUT. The program has no source text: its diagnostics and pictures name lines only. */
 dps_status dps_load(dps *d, const void *bytes, size_t length, dps_program **program);
 dps_status dps_load_file(dps *d, const char *path, dps_program **program);
 
-/* The program as bytes, which `dprun` runs; the same program always gives the same bytes. Free them with
+/* Encodes the program as bytes, which `dprun` runs. The same program always gives the same bytes. Free them with
    dps_release. */
 dps_status dps_encode(dps *d, const dps_program *program, void **bytes, size_t *length);
-/* Writes these bytes to a file, which appears whole or not at all. */
+/* Writes these bytes to a file. On a failure there is no partial file. */
 dps_status dps_save(dps *d, const dps_program *program, const char *path);
 
 void dps_program_free(dps_program *program);
@@ -182,15 +183,15 @@ typedef struct dps_program_info {
     const char *schedule; /* its name; lives as long as the program */
     const char *source;   /* the file's name, without folders */
     uint32_t ranks, stages, pipes;
-    uint32_t microbatches;   /* of a step, all pipes together */
+    uint32_t microbatches;   /* number per step, all pipes together */
     int32_t is_forward_only; /* no backward passes */
     int32_t is_asynchronous; /* weights are updated within the step, by DPS_RENEW */
 } dps_program_info;
 
 dps_status dps_get_program_info(const dps_program *program, dps_program_info *info);
 
-/* Buffers are numbered slots, of several classes. The library says which slot a pass reads and fills; you decide what
-   lies in it. */
+/* Buffers are numbered slots of several classes. The library says which slots a pass reads and fills; you decide what
+   they contain. */
 typedef enum dps_slot_class {
     DPS_SLOT_MESSAGE = 0,  /* one activation or gradient between two stages */
     DPS_SLOT_CONTEXT = 1,  /* what a forward saves for the input half of its backward */
@@ -204,9 +205,9 @@ typedef struct dps_rank_info {
     size_t size;
     uint32_t chunks;
     uint32_t instructions;
-    uint32_t slots[DPS_SLOT_CLASSES]; /* all that the rank ever needs of each class */
-    uint32_t peak_activations; /* most microbatches that it holds at once, from a forward to the end of its backward */
-    uint32_t messages_sent, messages_received; /* in a step */
+    uint32_t slots[DPS_SLOT_CLASSES]; /* number of slots of each class that the rank needs */
+    uint32_t peak_activations; /* most microbatches that it holds, each from a forward to the end of its backward */
+    uint32_t messages_sent, messages_received; /* per step */
 } dps_rank_info;
 
 dps_status dps_get_rank_info(const dps_program *program, uint32_t rank, dps_rank_info *info);
@@ -234,11 +235,11 @@ typedef struct dps_group_member {
     uint32_t rank, chunk;
 } dps_group_member;
 
-/* DPS_BAD_USAGE where there is no such group, or no such member: that is how a loop over them ends. */
+/* DPS_BAD_USAGE: there is no such group or member; this ends a loop over them. */
 dps_status dps_get_group_member(const dps_program *program, uint32_t group, uint32_t member, dps_group_member *info);
 
-/* What an instruction does. `x` is the input of its stage, `y` the output; `dx` and `dy` are their gradients. A slot is
-   free until something is filled into it, and free again once that is taken. */
+/* What an instruction does. `x` is the input of its stage, `y` the output; `dx` and `dy` are their gradients. "Fills" a
+   slot: it was free and now holds a tensor. "Takes" a slot: reads it, and it is free afterwards. */
 typedef enum dps_opcode {
     DPS_FORWARD = 0,         /* F: reads x; fills y, context, stash */
     DPS_FORWARD_ONLY = 1,    /* F of a forward-only program: takes x, fills y; context and stash are scratch */
@@ -250,27 +251,27 @@ typedef enum dps_opcode {
     DPS_RECEIVE_FORWARD = 7, /* starts to receive an activation into slot `message` from rank `peer` */
     DPS_SEND_BACKWARD = 8,   /* the same of a gradient */
     DPS_RECEIVE_BACKWARD = 9,
-    DPS_WAIT = 10,   /* until the message of slot `message` is sent, which frees the slot, or received */
+    DPS_WAIT = 10,   /* waits until the message of slot `message` is sent, which frees the slot, or received */
     DPS_REDUCE = 11, /* starts to sum the chunk's weight gradient over the members of its group; without one: nothing */
-    DPS_WAIT_REDUCE = 12, /* until that sum is there. Between the two no pass adds to the gradient */
-    DPS_NORM = 13,        /* the norm of all gradients, each stage once: all ranks come here */
+    DPS_WAIT_REDUCE = 12, /* waits until that sum is complete. Between the two no pass adds to the gradient */
+    DPS_NORM = 13,        /* the norm of all gradients, each stage once; a collective of all ranks */
     DPS_UPDATE = 14,      /* one step of the optimizer on the chunk; its gradient is zero afterwards */
     DPS_RENEW = 15, /* asynchronous: one optimizer step from `weights` into `next_weights`, of `count` microbatches */
-    DPS_END = 16,   /* of the step; the last instruction */
+    DPS_END = 16,   /* end of the step; the last instruction */
 } dps_opcode;
 
-/* One instruction, or one half of an F&B. What it does not have is -1; so is x at the first stage, y at the last one,
-   and so on, where there is no such tensor. Slots are of class DPS_SLOT_MESSAGE but for context, stash, gradient and
-   the weights, which are of the classes of these names. */
+/* One instruction, or one half of an F&B. A member that the instruction does not have is -1; so is a slot for a tensor
+   that does not exist, such as x at the first stage and y at the last one. Slots are of class DPS_SLOT_MESSAGE, except
+   context, stash, gradient and the weights, which are of the classes of these names. */
 typedef struct dps_instruction {
     size_t size;
     int32_t opcode; /* dps_opcode; half 1 of an F&B is DPS_BACKWARD or DPS_BACKWARD_INPUT */
     int32_t halves; /* 2: an F&B, whose backward is half 1; else 1 */
-    int32_t line;   /* of the source */
+    int32_t line;   /* line of the source */
     int32_t chunk, stage, pipe;
-    int32_t microbatch; /* of the pipe */
+    int32_t microbatch; /* number in its pipe */
     int32_t peer;       /* rank at the other end of a message */
-    int32_t group;      /* DPS_REDUCE, DPS_WAIT_REDUCE: that of the stage; -1: it has one copy */
+    int32_t group;      /* DPS_REDUCE, DPS_WAIT_REDUCE: group of the stage; -1: it has one copy */
     int32_t count;      /* DPS_RENEW */
     int32_t message;
     int32_t x, y, dx, dy;
@@ -281,15 +282,15 @@ typedef struct dps_instruction {
 /* Instruction `index` of a rank, in the order in which it runs them; `half` is 0, or 1 for the backward of an F&B. */
 dps_status dps_get_instruction(const dps_program *program, uint32_t rank, uint32_t index, uint32_t half,
                                dps_instruction *instruction);
-/* The same as text, such as "F1 m3 x2 y- c0 t4", as `dpc --emit=asm` writes it. Returns what snprintf would: the length
-   of the whole text; -1: there is no such instruction. */
+/* The instruction as text, such as "F1 m3 x2 y- c0 t4", as `dpc --emit=asm` writes it. Returns the length of the whole
+   text, as snprintf does; -1: there is no such instruction. */
 int dps_instruction_text(const dps_program *program, uint32_t rank, uint32_t index, char *text, size_t size);
 
 /* --- how long it takes --- */
 
-/* Every pass takes what the costs say and starts as soon as its rank is free and what it needs has arrived. `costs` are
-   as in dps_options; none: those that the program was compiled with. The prediction reads the program: free it
-   first. */
+/* Predicts times: every pass takes the time of the costs, and starts as soon as its rank is free and its inputs have
+   arrived. `costs` are as in dps_options; none: those given at compilation. The prediction refers to the program: free
+   the prediction first. */
 dps_status dps_predict(dps *d, const dps_program *program, const char *const *costs, size_t cost_count,
                        dps_prediction **prediction);
 void dps_prediction_free(dps_prediction *prediction);
@@ -297,15 +298,15 @@ void dps_prediction_free(dps_prediction *prediction);
 /* Times are in the unit of the costs. */
 typedef struct dps_prediction_info {
     size_t size;
-    double makespan;      /* of a step, from the first start to the last end */
+    double makespan;      /* time of a step, from the first start to the last end */
     double bound;         /* no order of this placement within this memory has a smaller makespan; 0: not known */
-    double seconds;       /* that a unit of time takes; 0: the costs do not say */
+    double seconds;       /* seconds per unit of time; 0: the costs do not say */
     double cost;          /* largest time of a rank between its first start and its last end */
     double work;          /* mean time that a rank is busy */
     double bubble_rate;   /* (cost - work) / cost: share of the time that ranks are idle */
-    double imbalance;     /* share of the bubble rate because some ranks have less work, */
-    double order_bubble;  /* and because the busiest rank waits too; both as if messages took no time */
-    double messages_time; /* what messages add to the makespan */
+    double imbalance;     /* part of the bubble rate because some ranks have less work, if messages took no time */
+    double order_bubble;  /* the other part, from waits: the busiest rank waits as well */
+    double messages_time; /* part of the makespan that messages add */
 } dps_prediction_info;
 
 dps_status dps_get_prediction_info(const dps_prediction *prediction, dps_prediction_info *info);
@@ -313,7 +314,7 @@ dps_status dps_get_prediction_info(const dps_prediction *prediction, dps_predict
 typedef struct dps_rank_prediction {
     size_t size;
     double start, end;  /* of its first and last pass */
-    double busy, idle;  /* between them */
+    double busy, idle;  /* time between them, with a pass and without */
     double bytes_sent;  /* 0: the costs do not say how large a message is */
     double peak_memory; /* bytes: of slots and weights where dps_options.slot_bytes were given, else of the activations
                            that the costs give sizes for (memory_I, memory_W); 0: neither */
@@ -324,41 +325,41 @@ dps_status dps_get_rank_prediction(const dps_prediction *prediction, uint32_t ra
 /* --- pictures and other text --- */
 
 typedef enum dps_format {
-    DPS_CSV = 0,          /* the order in the text form of torch.distributed.pipelining */
+    DPS_CSV = 0,          /* the order, in the text form of torch.distributed.pipelining */
     DPS_COMMS = 1,        /* the same with sends and receives */
     DPS_ASM = 2,          /* all instructions */
     DPS_STATS = 3,        /* figures and the critical path, one JSON object */
     DPS_SVG = 4,          /* the timeline as a picture */
-    DPS_HTML = 5,         /* the timeline as a page to zoom in, which needs nothing else */
+    DPS_HTML = 5,         /* the timeline as a self-contained page to zoom in */
     DPS_TEXT = 6,         /* the timeline in characters */
     DPS_TRACE = 7,        /* the timeline as Chrome trace events (JSON) */
-    DPS_EXPLAIN = 8,      /* what became of every step of the source, and what each pass waits for */
-    DPS_OVERLAP_TEXT = 9, /* the inside of an F&B, under the costs of components */
+    DPS_EXPLAIN = 8,      /* how often each step of the source runs, and what each pass waits for */
+    DPS_OVERLAP_TEXT = 9, /* the order within an F&B, under the costs of components */
 } dps_format;
 
-/* What `dpc --emit` writes. The text ends with a 0 byte, which `length` does not count; `length` may be NULL. `width`:
-   of DPS_SVG in pixels, of DPS_TEXT in columns; 0: as wide as the numbers need, or 160. Free the text with
-   dps_release. */
+/* Writes what `dpc --emit` writes. A 0 byte ends the text; `length` does not count it and may be NULL. `width`: of
+   DPS_SVG in pixels, of DPS_TEXT in columns; 0: as wide as the numbers need, or 160. Free the text with dps_release. */
 dps_status dps_render(dps *d, const dps_prediction *prediction, dps_format format, uint32_t width, char **text,
                       size_t *length);
 
 /* --- several schedules --- */
 
-/* What `dpc compare --json` prints: `count` schedules at the same numbers of ranks and microbatches, the shortest step
-   first. A time or size for all stages is that of 1/ranks of the model, however many stages a schedule makes of it. Of
-   `options` each schedule takes the parameters that it has; `progress` is not called. A schedule that cannot take the
-   sizes has the reason in its row. A file that is wrong ends the call: DPS_BAD_INPUT. Free the text with
+/* Returns what `dpc compare --json` prints: `count` schedules with the same numbers of ranks and microbatches, the
+   shortest step first. A time or size for all stages is that of 1/ranks of the model, into however many stages a
+   schedule cuts it. Each schedule takes those parameters of `options` that it has; `progress` is not called. If a
+   schedule does not admit the sizes, its row has the reason. DPS_BAD_INPUT: a file is wrong. Free the text with
    dps_release. */
 dps_status dps_compare(dps *d, const char *const *paths, size_t count, const dps_options *options, char **json,
                        size_t *length);
 
 enum { DPS_ADVISE_SECONDS = 60, DPS_ALLOW_ASYNC = 1, DPS_ALLOW_NAIVE = 2 };
 
-/* What `dpc advise --json` prints: each of the schedules with the values of its parameters that are best at the ranks
-   and microbatches of `options`, the shortest step first, and the reasons why others are left out. It tries them on all
-   cores, in threads that have ended when it returns and that call the host's memory functions, for `seconds` (0:
-   DPS_ADVISE_SECONDS) at most. `allow`: DPS_ALLOW_ASYNC tries schedules that update weights within the step, too,
-   DPS_ALLOW_NAIVE those in which one rank works at a time. DPS_BAD_INPUT: a file is wrong, or no schedule is left. */
+/* Returns what `dpc advise --json` prints: each schedule with the best values of its parameters for the ranks and
+   microbatches of `options`, the shortest step first, and the reasons why others are left out. It tries them on all
+   cores for at most `seconds` (0: DPS_ADVISE_SECONDS). Its threads call the host's memory functions, and have ended
+   when it returns. `allow`: with DPS_ALLOW_ASYNC it also tries schedules that update weights within the step, with
+   DPS_ALLOW_NAIVE also those in which one rank works at a time. DPS_BAD_INPUT: a file is wrong, or no schedule is
+   left. */
 dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_options *options, uint32_t seconds,
                       uint32_t allow, char **json, size_t *length);
 
@@ -370,25 +371,25 @@ dps_status dps_advise(dps *d, const char *const *paths, size_t count, const dps_
 typedef struct dps_experts {
     size_t size;
     uint32_t layers, experts, replicas, gpus;
-    /* Experts come in groups, GPUs in nodes, of neighbours. If the number of groups is a multiple of the number of
-       nodes, all replicas of an expert are on one node. 0: 1 */
+    /* Groups are of neighbouring experts, nodes of neighbouring GPUs. If the number of groups is a multiple of the
+       number of nodes, all replicas of an expert are on one node. 0: 1 */
     uint32_t groups, nodes;
-    const double *loads;     /* [layers][experts], from 0 */
-    const uint32_t *current; /* [layers][replicas]: the placement in force, most of which shall stay; or NULL */
-    uint32_t most_moves;     /* with `current`: experts of a layer that may come to a GPU that does not hold them, */
-    int32_t limit_moves;     /* if this is not 0; else any number */
-    double threshold;        /* with `current`: a layer whose balance would rise by less stays as it is */
+    const double *loads;     /* [layers][experts], each at least 0 */
+    const uint32_t *current; /* [layers][replicas]: the current placement, most of which shall stay; or NULL */
+    uint32_t most_moves;     /* with `current`: most experts per layer that move to a GPU that does not hold them, */
+    int32_t limit_moves;     /* if this is not 0; else there is no limit */
+    double threshold;        /* with `current`: a layer whose balance would rise by less is not changed */
     int32_t distinct;        /* not 0: no expert twice on a GPU */
     int32_t eplb;            /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */
 } dps_experts;
 
-/* Your arrays; NULL: not asked. */
+/* Your arrays, which are filled in; NULL: not needed. */
 typedef struct dps_placement {
     size_t size;
     uint32_t *placement;    /* [layers][replicas]: the expert of each physical expert, GPU after GPU */
-    double *before, *after; /* [layers]: the balance. Before: of `current`, or of experts in their order */
-    double *bound;          /* [layers]: no placement has a higher balance */
-    uint32_t *moves;        /* [layers]: experts that come to a GPU that did not hold them before */
+    double *before, *after; /* [layers]: the balance. Before: of `current`, or of the experts in order */
+    double *bound;          /* [layers]: an upper bound of the balance of all placements */
+    uint32_t *moves;        /* [layers]: number of experts that move to a GPU that did not hold them */
 } dps_placement;
 
 dps_status dps_balance(dps *d, const dps_experts *experts, const dps_placement *placement);

@@ -31,7 +31,7 @@ static Status predict_body(dps *d, void *arguments)
         c->resolved = costs_resolve(&given, c->program->stages, c->schedule.recipe, &made->arena);
     }
     timeline_run(&c->schedule, &c->table, &c->resolved, &made->arena, &made->times);
-    c->arena = &made->arena; /* the program's does not change */
+    c->arena = &made->arena; /* the arena of the program must not change */
     made->gap = compilation_gap(c, made->times.makespan);
     made->causes = timeline_bubble_causes(&c->schedule, &c->table, &made->times, &made->arena);
     made->arena.exhausted = NULL;
@@ -125,7 +125,7 @@ static Status render_body(dps *d, void *arguments)
         return error_set(&d->error, STATUS_BAD_USAGE, "there is no format %d", (int)rendering->format);
     TRY(check_width(rendering, &d->error));
     Compilation view = rendering->prediction->compilation;
-    view.arena = &d->working; /* the prediction's does not change */
+    view.arena = &d->working; /* the arena of the prediction must not change */
     const Emission emission = {.compilation = &view,
                                .times = &rendering->prediction->times,
                                .gap = rendering->prediction->gap,

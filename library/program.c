@@ -1,4 +1,4 @@
-/* Programs as handles and as bytes. */
+/* Programs: handles, loading and saving. */
 
 #include "library/internal.h"
 
@@ -38,13 +38,13 @@ void dps_program_free(dps_program *program)
 /* --- bytes → program --- */
 
 typedef struct Loading {
-    const char *path; /* NULL: the bytes are there */
+    const char *path; /* NULL: the bytes are given */
     const void *bytes;
     size_t length;
     dps_program **program;
 } Loading;
 
-/* What compile would have made on the way, from the program. */
+/* Rebuilds from a loaded program what a compilation has besides the program. */
 static Status raise_program(dps_program *program, Error *error)
 {
     Compilation *const c = &program->compilation;
@@ -80,7 +80,7 @@ static Status load_body(dps *d, void *arguments)
     const Loading *loading = arguments;
     d->program = program_new(d);
     const Status status = load_program(d->program, loading, &d->error);
-    if (status == STATUS_RUN_FAILED) /* nothing else than memory can fail */
+    if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */
         longjmp(d->exhausted, 1);
     if (status == STATUS_BAD_INPUT && loading->path && strncmp(d->error.text, loading->path, strlen(loading->path)))
         error_prefix(&d->error, "%s: ", loading->path);

@@ -1,4 +1,4 @@
-/* Structs of a caller that was compiled with another version of dps.h. */
+/* Structs of callers that were compiled with another version of dps.h. */
 
 #include "library/internal.h"
 

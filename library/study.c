@@ -1,4 +1,4 @@
-/* Several schedules at once. */
+/* Calls on several schedules: compare and advise. */
 
 #include "library/internal.h"
 
@@ -9,12 +9,12 @@ typedef struct Request {
     const char *const *paths;
     size_t count;
     const dps_options *options;
-    uint32_t seconds, allow; /* dps_advise */
+    uint32_t seconds, allow; /* arguments of dps_advise */
     char **json;
     size_t *length;
 } Request;
 
-/* What dpc's command line would be. */
+/* Translates the request into options of dpc's command line. */
 static Status take_request(dps *d, const Request *request, Options *taken)
 {
     enum { COUNT_MAX = 10000 };
@@ -42,10 +42,10 @@ static Status take_request(dps *d, const Request *request, Options *taken)
     return options_take(&options, arena, &taken->parameters, &taken->costs, &taken->memory, &d->error);
 }
 
-/* The words of a call that has failed: those of the files, or those of the error. */
+/* Sets the error text of a failed call: the diagnostics of the files, or the error. */
 static Status fail(dps *d, Status status, const char *diagnostics)
 {
-    if (status == STATUS_RUN_FAILED) /* nothing else than memory can fail */
+    if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */
         longjmp(d->exhausted, 1);
     if (diagnostics && *diagnostics)
         d->words = arena_format(&d->report, "%s", diagnostics);

@@ -1,4 +1,4 @@
-/* Texts that the library is given, and those that it makes. */
+/* Texts that the library receives, and those that it returns. */
 
 #include "library/internal.h"
 
