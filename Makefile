@@ -15,23 +15,23 @@
 .DEFAULT_GOAL := all
 
 BUILD    ?= build
-# Too large an allocation fails here as everywhere. oneDNN and OpenMPI are not instrumented: what they do among themselves is not
-# TSan's to judge
+# allocator_may_return_null: too large an allocation returns NULL, as it does without sanitizers. oneDNN and OpenMPI are not
+# instrumented, so TSan ignores what happens within them.
 export ASAN_OPTIONS ?= allocator_may_return_null=1
 export TSAN_OPTIONS ?= ignore_noninstrumented_modules=1:allocator_may_return_null=1
 ifeq ($(origin CC),default)
 CC       := gcc
 endif
 SANITIZE ?=
-# OpenMPI 5 wants memory at an address that TSan has taken.
+# OpenMPI 5 maps memory at an address that TSan uses.
 ifneq ($(filter thread,$(SANITIZE)),)
 export PMIX_MCA_gds ?= hash
 endif
 OPTIMIZE ?= -O2
 
-# A constant of an enum is an int in C; clang from 16 on warns of it beside a double all the same.
+# A constant of an enum is an int in C, but clang from 16 on warns where it is used with a double.
 WARNINGS := -Wall -Wextra -Wconversion -Wshadow -Wno-enum-float-conversion -Werror
-# What is needed comes first: CFLAGS, CPPFLAGS and LDFLAGS are the user's, and have the last word.
+# The project's flags come first; the user's CFLAGS, CPPFLAGS and LDFLAGS follow and override them.
 SANITIZING := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
 LINKING     = -std=c11 -g $(OPTIMIZE) -pthread -fPIC $(SANITIZING) $(CFLAGS) $(LDFLAGS)
 COMPILING   = -I. -I$(BUILD) -MMD -MP $(CPPFLAGS) -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -pthread -fPIC $(SANITIZING) $(CFLAGS)
@@ -39,12 +39,12 @@ COMPILING   = -I. -I$(BUILD) -MMD -MP $(CPPFLAGS) -std=c11 -D_GNU_SOURCE -g $(OP
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-# --- CUDA: its runtime is linked statically where the toolkit is; without it the device says that it is not in this build ---
+# --- CUDA: its runtime is linked statically if the toolkit is installed; else --device cuda fails with a message ---
 CUDA_HOME ?= /usr/local/cuda
 CUDART    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(CUDA_HOME)/lib64/libcudart_static.a))
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
 
-# --- sources: a folder is a library, main.c stays out of it ---
+# --- sources: each folder becomes a library, without its main.c ---
 sources = $(filter-out %/main.c,$(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 
@@ -82,7 +82,7 @@ $(BUILD)/lib%.a:
 	@rm -f $@
 	$(AR) rcs $@ $^
 
-# Who may link whom, lowest last.
+# The order of linking: a library may use those after it.
 COMPILER_LIBRARIES := compiler balance program base
 DPRUN_LIBRARIES    := command trainer simulator executor model device transport launcher program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
@@ -101,7 +101,7 @@ $(BUILD)/dpc: $(BUILD)/compiler/command/main.o $(call libraries,$(COMPILER_LIBRA
 $(BUILD)/dprun: $(BUILD)/runtime/command/main.o $(call libraries,$(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
 
-# libdps: what library/dps.h declares, and no other symbol. The archive is one object, so that it can keep the others to itself.
+# libdps exports only what library/dps.h declares. The archive has one object, in which the other symbols are local.
 VERSION := $(shell sed -n 's/.*PROJECT_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 SONAME  := libdps.so.$(firstword $(subst ., ,$(VERSION)))
 LIBRARY := $(call objects,$(call sources,library))
@@ -115,15 +115,15 @@ $(BUILD)/libdps.a: $(LIBRARY) $(call libraries,$(COMPILER_LIBRARIES))
 	objcopy --wildcard --keep-global-symbol='dps_*' $(BUILD)/libdps.o
 	$(AR) rcs $@ $(BUILD)/libdps.o
 
-# What knows MPI, an object of its own: dprun loads it when mpirun has started it.
+# The MPI transport is a shared object, which dprun loads if mpirun has started it.
 MPI_SOURCES := $(wildcard runtime/transport/mpi*.c) $(addprefix runtime/,base/counted.c launcher/launched.c transport/communicator.c \
                    transport/limit.c transport/world.c)
 $(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h) runtime/base/status.h runtime/base/counted.h
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 
-# The GPU's kernels. dprun holds their sources for NVRTC and, where GPU_CODE is set, machine code for the common architectures.
-# nvcc makes it, a unit for each compute type or for none, in minutes. All build folders share it.
+# The GPU kernels. dprun contains their sources for NVRTC and, if GPU_CODE is set, machine code for the common architectures.
+# nvcc compiles one unit per compute type, and one without, which takes minutes. All build folders share the result.
 GPU_CODE     ?= $(or $(wildcard /dev/nvidiactl),$(filter gpu-code gpu-kit bench-gpu install,$(MAKECMDGOALS)))
 KERNELS      := $(wildcard runtime/device/kernels/*.cu)
 KERNEL_HEADS := $(wildcard runtime/device/kernels/*.h runtime/device/kernels/*.cuh)
@@ -132,7 +132,7 @@ names_of      = $(patsubst runtime/device/kernels/%.cu,build/kernels/%,$(1))
 UNITS        := $(foreach kernel,$(call names_of,$(filter-out $(ONE_TYPE),$(KERNELS))),$(addprefix $(kernel),.f32 .bf16))
 CUBINS       := $(if $(NVCC),$(foreach gpu,sm_80 sm_90a sm_100,$(addsuffix .$(gpu).cubin,$(UNITS))) \
                     $(addsuffix .sm_90a.cubin,$(call names_of,$(ONE_TYPE))))
-CUBINS       := $(filter-out %/fused.bf16.sm_90a.cubin,$(CUBINS)) # the hopper unit has it
+CUBINS       := $(filter-out %/fused.bf16.sm_90a.cubin,$(CUBINS)) # the hopper unit contains it
 # NAME.sm_N or NAME.TYPE.sm_N
 name_of = $(firstword $(subst ., ,$(1)))
 gpu_of  = $(lastword $(subst ., ,$(1)))
@@ -144,7 +144,7 @@ $(CUBINS): build/kernels/%.cubin:
 	    runtime/device/kernels/$(call name_of,$*).cu 2> $@.log || { cat $@.log >&2; exit 1; }
 	@mv $@.$(notdir $(BUILD)) $@
 -include $(wildcard $(CUBINS:=.d))
-$(filter-out $(basename $(wildcard $(CUBINS:=.d))),$(CUBINS)): $(KERNELS) $(KERNEL_HEADS) # made before it was known of what
+$(filter-out $(basename $(wildcard $(CUBINS:=.d))),$(CUBINS)): $(KERNELS) $(KERNEL_HEADS) # its dependences are not known yet
 
 .PHONY: gpu-code
 gpu-code: $(CUBINS)
@@ -166,10 +166,10 @@ $(BUILD)/grammar/schedule.tab.o: $(BUILD)/grammar/schedule.lex.h
 $(BUILD)/grammar/schedule.lex.o: $(BUILD)/grammar/schedule.tab.h
 $(filter-out $(GRAMMAR),$(COMPILER)): | $(BUILD)/grammar/schedule.tab.h $(BUILD)/grammar/schedule.lex.h
 
-# emit_html.c holds the page (.incbin).
+# emit_html.c includes the page (.incbin).
 $(BUILD)/compiler/output/emit_html.o: $(wildcard compiler/output/page/*)
 
-# The CPU device's own loops become vectors only so. Sums stay in the order in which they are written.
+# With these flags gcc vectorizes the loops of the CPU device. Sums keep the order in which they are written.
 $(call objects,$(wildcard runtime/device/cpu*.c)): OPTIMIZE := -O3 -fno-math-errno
 
 $(BUILD)/%.o: %.c
@@ -181,7 +181,7 @@ $(BUILD)/%.o: $(BUILD)/%.c
 
 # --- tests: tests/FOLDER/NAME.c is a cmocka program, run from the top folder with BUILD in its environment; GPUs are hidden ---
 TEST_FOLDERS := exec cuda transport golden executor search parse picture program model prove timeline library device measured balance base # the longest first
-# one thread, and switching stacks is not for this sanitizer
+# it has one thread, and TSan does not support its switching of stacks
 ifeq ($(filter thread,$(SANITIZE)),)
 TEST_FOLDERS := gpu $(TEST_FOLDERS)
 endif
@@ -217,11 +217,11 @@ check-$(1): $(call tests_of,$(1)) $(if $(filter golden picture exec executor tra
 endef
 $(foreach folder,$(TEST_FOLDERS),$(eval $(call test_folder,$(folder))))
 
-# Clients of libdps have nothing else of this project.
+# Clients of libdps use nothing else of this project.
 $(call tests_of,library): | $(BUILD)/libdps.so
 
-# --- the kernels as C++ on the processor. Where no sanitizer is, the thread sanitizer's instrumentation, without its runtime,
-# tells the emulation of every access ---
+# --- the kernels, compiled as C++ for the CPU. Without a sanitizer, the instrumentation of TSan, without its runtime, reports
+# every memory access to the emulation ---
 CXX       := $(if $(findstring clang,$(CC)),clang++,g++)
 CXXFLAGS   = $(subst -std=c11,-std=c++17,$(COMPILING)) -DKERNELS_EMULATED -Itests/gpu -Wno-psabi
 EMULATION := $(patsubst %,$(BUILD)/tests/gpu/%.o,simt kernels $(if $(SANITIZE),,accesses))
@@ -233,17 +233,17 @@ ifeq ($(SANITIZE),)
 $(BUILD)/tests/gpu/kernels.o: CXXFLAGS += -fsanitize=thread
 endif
 
-# What nvcc made of the kernels: registers that spill, loads that may be stale.
+# Checks the machine code of the kernels: spilled registers, loads that may be stale.
 .PHONY: check-gpu-code
 check-gpu-code: gpu-code $(BUILD)/tests/gpu/registers $(BUILD)/tests/gpu/loads
 	$(BUILD)/tests/gpu/registers
 	$(BUILD)/tests/gpu/loads
 
-# What is asked of the CUDA runtime itself.
+# Tests of the CUDA runtime itself.
 $(BUILD)/tests/gpu/runtime.o: COMPILING += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/gpu/runtime: LINKING += -Wl,--wrap=cudaLaunchKernelExC,--wrap=cudaGetDriverEntryPointByVersion,--wrap=cudaKernelSetAttributeForDevice
 
-# An NCCL that is none, on the stand-in's streams.
+# A fake NCCL, which runs on the streams of the mock CUDA runtime.
 $(BUILD)/tests/cuda/fake/libnccl.so.2: tests/cuda/fake/nccl.c tests/cuda/fake/nccl.h tests/cuda/standin/standin.h
 	@mkdir -p $(@D)
 	$(CC) $(COMPILING) $(LDFLAGS) -shared -o $@ $<
@@ -251,7 +251,7 @@ FINDING_FAKES := -Wl,--disable-new-dtags,-rpath,$(BUILD)/tests/cuda/fake
 $(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: | $(BUILD)/tests/cuda/fake/libnccl.so.2
 $(BUILD)/tests/cuda/nccl $(BUILD)/tests/cuda/orders: LINKING += $(FINDING_FAKES)
 
-# dprun on both stand-ins, for mpirun to start.
+# dprun with the mock CUDA runtime and the fake NCCL, for mpirun to start.
 $(BUILD)/tests/cuda/fake/dprun: $(BUILD)/tests/cuda/fake/dprun.o $(BUILD)/runtime/command/main.o $(call libraries,standin $(DPRUN_LIBRARIES)) \
     | $(BUILD)/tests/cuda/fake/libnccl.so.2 $(if $(MPICC),$(BUILD)/tests/cuda/fake/dprun-mpi.so)
 	$(CC) $(LINKING) $(FINDING_FAKES) -rdynamic -o $@ $^ $(DPRUN_LIBS)
@@ -260,7 +260,7 @@ $(BUILD)/tests/cuda/fake/dprun-mpi.so: $(BUILD)/dprun-mpi.so
 	@ln -sfr $< $@
 $(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 
-# --- the Python package. The wheel holds libdps and the schedules; python/backend.py makes it, for pip too ---
+# --- the Python package. The wheel contains libdps and the schedules; python/backend.py makes it, also for pip ---
 .PHONY: wheel check-python
 wheel: $(BUILD)/libdps.so
 	DPS_LIBRARY=$(BUILD)/libdps.so python3 python/backend.py $(BUILD)/wheel
@@ -310,7 +310,7 @@ rebase: all $(BUILD)/tests/golden/golden
 	    BUILD=$(BUILD) sh tests/docs/replay.sh $$page >$(BUILD)/page && cat $(BUILD)/page >$$page || exit 1; done
 	REBASE=1 BUILD=$(BUILD) $(BUILD)/tests/golden/golden
 
-# --- figures: name, value, unit a line. Ratios come from one run; absolute times are this machine's ---
+# --- figures: name, value and unit on each line. Ratios come from one run; absolute times are those of this machine ---
 BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
 $(BENCHES): $(BUILD)/tests/bench/%: $(BUILD)/tests/bench/%.o $(call libraries,compiler balance $(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
@@ -320,7 +320,7 @@ bench:
 	@$(MAKE) --no-print-directory -s -j2 all $(BENCHES)
 	@for bench in $(BENCHES); do echo "# $$(basename $$bench)"; env -u OPENBLAS_CORETYPE BUILD=$(BUILD) $$bench || exit 1; done
 
-# --- for a machine with a GPU and perhaps nothing else: programs, libraries and schedules in one folder, packed ---
+# --- a package for a machine with a GPU and perhaps nothing else: programs, libraries and schedules in one folder ---
 GPU_KIT      := $(BUILD)/gpu
 GPU_PROGRAMS := operations speed overlap
 $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%): %: %.o $(call libraries,model device base)
@@ -338,7 +338,7 @@ gpu-kit: all $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%)
 bench-gpu: gpu-kit
 	sh $(GPU_KIT)/run.sh tests/gpu/results
 
-# --- layout: .clang-format for C, C++ and CUDA; flex and bison by hand. Versions of clang-format differ in what they make ---
+# --- layout: .clang-format for C, C++ and CUDA; flex and bison by hand. Versions of clang-format give different results ---
 LAID_OUT := $(shell find balance compiler library runtime tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp')
 .PHONY: format check-format
 format:
@@ -373,7 +373,7 @@ demo:
 	$(BUILD)/dpc schedules/dualpipe.dps -o $(BUILD)/demo/dualpipe.bin
 	$(BUILD)/dprun --save $(BUILD)/demo/weights.bin --trace $(BUILD)/demo/trace.json $(BUILD)/demo/dualpipe.bin
 
-# Two folders of tests run at a time; what each prints comes out when it ends.
+# Two test folders run at a time; the output of each is printed when it ends.
 TESTING    := $(MAKE) --no-print-directory -s -j2
 UNDER_ASAN := BUILD=$(BUILD)/asan SANITIZE=address,undefined
 UNDER_TSAN := BUILD=$(BUILD)/tsan SANITIZE=thread CC=clang
@@ -395,12 +395,12 @@ test-sanitized:
 .PHONY: tests
 tests: $(TESTS) $(FUZZ_CHECKED) $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%.o)
 
-# Every number of a training is what it was at an earlier commit, for changes that shall not change any.
+# Checks that every number of a training is the same as at an earlier commit, for changes that must not change any.
 .PHONY: equal
 equal: all $(BUILD)/tests/cuda/fake/dprun
 	BUILD=$(BUILD) MAKE="$(MAKE)" SCHEDULES="$(SCHEDULES)" sh tests/equal/equal.sh $(or $(BEFORE),$(error say which commit: make equal BEFORE=COMMIT))
 
-# --- where the programs are at hand without a path: PREFIX, below DESTDIR for those who make packages ---
+# --- installation into PREFIX, below DESTDIR for makers of packages ---
 PREFIX  ?= /usr/local
 DESTDIR ?=
 SHARED  := README.md grammar/LANGUAGE.md $(wildcard schedules/*.dps schedules/*.md schedules/*.svg maps/*.map)
