@@ -1,17 +1,18 @@
 #ifndef DEVICE_CPU_H
 #define DEVICE_CPU_H
 
-/* The inside of the CPU device. float32; matrix products and what has an exponential in its inner loop by oneDNN's
-   generated kernels, the rest, which only moves memory, in plain loops that the compiler turns into vectors. */
+/* Internals of the CPU device. It computes in float32. oneDNN's generated kernels do matrix products and everything
+   with an exponential in its inner loop. Plain loops, which the compiler vectorizes, do the rest: it is bound by
+   memory. */
 
 #include "runtime/device/cpu_dnnl.h"
 #include "runtime/device/device.h"
 
-/* One operation of oneDNN with the memory objects of its arguments, which get their addresses when it runs. */
+/* A oneDNN primitive with the memory objects of its arguments. These get their addresses when it runs. */
 enum { PRIMITIVE_ARGUMENTS = 4 };
 typedef struct Primitive {
     dnnl_primitive_t primitive;
-    int argument_count, data_count; /* without and with the scratchpad, which is last */
+    int argument_count, data_count; /* data_count does not include the scratchpad, which is the last argument */
     dnnl_exec_arg_t arguments[PRIMITIVE_ARGUMENTS];
 } Primitive;
 
@@ -24,8 +25,8 @@ typedef struct CpuDevice {
     Device device; /* first: a Device of this table is a CpuDevice */
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    Buffer scratchpad; /* oneDNN's, of one primitive */
-    Buffer scratch;    /* our own, of one operation: a device runs one list at a time, in one thread */
+    Buffer scratchpad; /* used by oneDNN for one primitive at a time */
+    Buffer scratch;    /* used by one operation at a time: a device runs one list at a time, in one thread */
 } CpuDevice;
 
 typedef struct CpuKernel {
@@ -34,22 +35,22 @@ typedef struct CpuKernel {
     Primitive primitives[];
 } CpuKernel;
 
-/* The kernels' primitives by place. Attention has a softmax for each block of rows. */
+/* Indices of a kernel's primitives. Attention has one softmax for each block of rows. */
 enum { PRIMITIVE_FORWARD, PRIMITIVE_BACKWARD };
 
 /* --- cpu.c --- */
-/* Makes a buffer at least so large; what was in it is lost. */
+/* Enlarges a buffer to at least this size; its content is lost. */
 Status cpu_reserve(Buffer *buffer, size_t bytes, Error *error);
 
-/* --- cpu_library.c: what we ask of oneDNN --- */
+/* --- cpu_library.c: the use of oneDNN --- */
 Status cpu_gelu_primitives(CpuDevice *cpu, size_t count, Primitive *forward, Primitive *backward, Error *error);
 Status cpu_softmax_primitive(CpuDevice *cpu, size_t rows, size_t columns, Primitive *forward, Error *error);
-/* `data` in the order in which the makers name the arguments. */
+/* `data` has the arguments' memory in the order in which the function that makes the primitive lists them. */
 Status cpu_run(CpuDevice *cpu, const Primitive *primitive, const void *const *data, Error *error);
 void cpu_free_primitive(Primitive *primitive);
 
-/* c[m, n] = alpha a b + beta c, where a is [m, k], or [k, m] if `transpose_a`; b likewise; the pitches are from row to
-   row. */
+/* c[m, n] = alpha a b + beta c. a is [m, k], or [k, m] if `transpose_a`; b is [k, n], or [n, k] if `transpose_b`. A
+   pitch is the distance from one row to the next, in elements. */
 typedef struct Product {
     bool transpose_a, transpose_b;
     size_t m, n, k, a_pitch, b_pitch, c_pitch;
@@ -58,7 +59,7 @@ typedef struct Product {
 Status cpu_product(CpuDevice *cpu, const Product *product, const float *a, const float *b, float *c, Error *error);
 
 /* --- cpu_attention.c --- */
-/* The sizes of an attention's kernel: blocks of rows, elements of context, elements of scratch. */
+/* Sizes of an attention's kernel: the number of blocks of rows, and elements of context and of scratch. */
 typedef struct AttentionPlan {
     size_t blocks, context, scratch;
 } AttentionPlan;
@@ -69,7 +70,7 @@ Status cpu_attention_primitives(CpuDevice *cpu, const KernelShape *shape, Primit
 /* Elements of scratch that a router's kernel needs. */
 size_t cpu_router_scratch(const KernelShape *shape);
 
-/* --- the operations of operations.def, and the table's entries as in device.h --- */
+/* --- the operations of operations.def, and functions of DeviceTable (device.h) --- */
 #define OPERATION(name, SHAPE, OPERANDS) Status cpu_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
 #define OPERAND(effect, type, name) , type name
 #include "runtime/device/operations.def"

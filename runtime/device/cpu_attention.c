@@ -1,7 +1,6 @@
-/* Causal attention on the CPU. A head's rows are done in blocks: a block of n rows ends at row k and so sees k keys.
-   Its probabilities are a dense [n, k] matrix of the context, and what lies right of the last block's diagonal is
-   neither computed nor kept. Heads are gathered into dense matrices first: the library multiplies those up to three
-   times as fast. */
+/* Causal attention on the CPU. A head's rows are processed in blocks. A block of n rows that ends at row k sees k keys.
+   Its probabilities are a dense [n, k] matrix in the context; what is right of this is neither computed nor kept. Heads
+   are first gathered into dense matrices, which oneDNN multiplies up to three times as fast. */
 
 #include "runtime/device/cpu.h"
 
@@ -12,7 +11,7 @@ enum { BLOCK_ROWS = 128 };
 
 typedef struct Block {
     size_t first, rows, keys; /* keys = first + rows */
-    size_t place;             /* of its probabilities in the head's */
+    size_t place;             /* offset of its probabilities in those of the head */
 } Block;
 
 static Block block_at(size_t sequence, size_t index)
@@ -39,7 +38,7 @@ AttentionPlan cpu_attention_plan(const KernelShape *shape)
     return (AttentionPlan){
         .blocks = block_count(shape->sequence),
         .context = shape->rows / shape->sequence * shape->heads * head_context(shape->sequence),
-        /* backward: query, key, value, dy and three gradients of a head, dscores of a block, a mean a row */
+        /* backward: query, key, value, dy and three gradients of a head; dscores of a block; one mean per row */
         .scratch = 7 * shape->sequence * width + block * shape->sequence + block,
     };
 }
@@ -129,8 +128,8 @@ static float inner_product(size_t count, const float *a, const float *b)
     return sum;
 }
 
-/* ds = p (dp - mean) scale, in place of dp. The mean of dp under p is dy y, as y = p v (Dao et al., FlashAttention,
-   2022). */
+/* ds = p (dp - mean) scale, in place of dp. The mean of dp under p equals dy y, because y = p v (Dao et al.,
+   FlashAttention, 2022). */
 static void softmax_backward(Block block, float scale, const float *p, const float *mean, float *ds)
 {
     for (size_t i = 0; i < block.rows; i++, p += block.keys, ds += block.keys)
@@ -160,7 +159,7 @@ Status cpu_attention_backward(Device *device, const Kernel *attention, const voi
         for (size_t b = blocks; b-- > 0;) {
             const Block block = block_at(sequence, b);
             const float *p = probabilities + block.place, *d_block = d + block.first * width;
-            const float beta = b == blocks - 1 ? 0 : 1; /* the last block reaches every key: it comes first */
+            const float beta = b == blocks - 1 ? 0 : 1; /* the last block comes first: it has every key */
             for (size_t i = 0; i < block.rows; i++)
                 mean[i] = inner_product(width, d_block + i * width, mixed + (block.first + i) * columns);
             TRY(cpu_product(cpu,

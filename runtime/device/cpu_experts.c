@@ -1,4 +1,4 @@
-/* Experts on the CPU: rows in the order of their experts, products of each expert's rows, SwiGLU. */
+/* Experts on the CPU: sorting rows by expert, products of each expert's rows, SwiGLU. */
 
 #include "runtime/device/cpu.h"
 
@@ -38,7 +38,7 @@ Status cpu_unpermute(Device *device, const Kernel *kernel, const void *x, const 
     return STATUS_OK;
 }
 
-/* In lanes, as cpu_norm.c does. */
+/* Sums in lanes, as in cpu_norm.c. */
 static float dot(size_t count, const float *a, const float *b)
 {
     enum { LANES = 16 };
@@ -71,9 +71,9 @@ Status cpu_unpermute_backward(Device *device, const Kernel *kernel, const void *
     return STATUS_OK;
 }
 
-/* The rows of one expert: matrices of them, and the matrix of its weights. */
+/* The rows of one expert and its weight matrix. */
 typedef struct Group {
-    size_t rows, first, weights; /* first: of its rows; weights: elements before its matrix */
+    size_t rows, first, weights; /* first: its first row; weights: offset of its matrix in elements */
 } Group;
 
 static Group group_of(const KernelShape *shape, const int32_t *begins, size_t expert)
@@ -83,7 +83,7 @@ static Group group_of(const KernelShape *shape, const int32_t *begins, size_t ex
                    .weights = expert * shape->columns * shape->outputs};
 }
 
-/* Experts without rows are left out. */
+/* Skips experts without rows. */
 #define EACH_GROUP(shape, begins, group)                                    \
     for (size_t expert_ = 0; expert_ < (shape)->routing.experts; expert_++) \
         for (Group group = group_of(shape, begins, expert_); group.rows; group.rows = 0)

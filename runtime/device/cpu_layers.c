@@ -10,7 +10,7 @@ static const Primitive *primitive_of(const Kernel *kernel, int which)
     return &((const CpuKernel *)kernel)->primitives[which];
 }
 
-/* What y holds before the product is added. */
+/* Initializes y with the bias and the residual; the product is added to it. */
 static void start_from(size_t rows, size_t columns, const float *bias, const float *residual, float *y)
 {
     for (size_t i = 0; i < rows; i++, y += columns) {
@@ -101,7 +101,7 @@ Status cpu_linear_gelu_backward_input(Device *device, const Kernel *linear, cons
     return cpu_gelu_backward(device, gelu, before, dx, dx, error);
 }
 
-/* In lanes, so that it is one instruction a vector. */
+/* In lanes, so that the compiler uses vector instructions. */
 static float largest_of(size_t count, const float *values)
 {
     enum { LANES = 8 };

@@ -3,9 +3,9 @@
 
 #include <dlfcn.h>
 
-/* A rank is one thread and computes on one core. oneDNN's OpenMP would start a team for every rank; the setting belongs
-   to the calling thread, so each thread makes it before its first call. Looked up at run time: builds of oneDNN without
-   OpenMP have no such function, and need none. */
+/* Limits oneDNN to the calling thread: a rank is one thread and computes on one core, but oneDNN's OpenMP would start a
+   team for every rank. The setting is per thread, so each thread makes it before its first call. The function is looked
+   up at run time, because builds of oneDNN without OpenMP do not have it. */
 static void compute_on_this_thread_alone(void)
 {
     static _Thread_local bool done;
@@ -42,7 +42,7 @@ static Status add_argument(CpuDevice *cpu, Primitive *primitive, int name, const
     return STATUS_OK;
 }
 
-/* A descriptor into a primitive. `names` of its arguments end with 0. */
+/* Makes a primitive from a descriptor. `names` of its arguments end with 0. */
 static Status make_primitive(CpuDevice *cpu, const_dnnl_primitive_desc_t descriptor, const char *what, const int *names,
                              Primitive *primitive, Error *error)
 {
@@ -60,7 +60,7 @@ static Status make_primitive(CpuDevice *cpu, const_dnnl_primitive_desc_t descrip
     return add_argument(cpu, primitive, DNNL_ARG_SCRATCHPAD, scratchpad, error);
 }
 
-/* What lives only while the primitives of an operation are made. */
+/* Objects that are needed only while the primitives of an operation are made. */
 typedef struct Making {
     dnnl_memory_desc_t data; /* of every argument */
     dnnl_primitive_attr_t attributes;

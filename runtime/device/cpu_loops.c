@@ -1,4 +1,5 @@
-/* What only moves memory. Sums go in a fixed number of lanes, so that their order is ours and not the compiler's. */
+/* Operations that are bound by memory. Sums use a fixed number of lanes, so that their order does not depend on the
+   compiler. */
 
 #include "runtime/device/cpu.h"
 

@@ -1,5 +1,5 @@
-/* Layer norm on the CPU. Sums go in lanes: the order is fixed, and the compiler turns them into vectors. oneDNN 2.6 has
-   no kernel for a separate gain and shift. */
+/* Layer norm on the CPU. Sums use lanes: their order is fixed, and the compiler vectorizes them. oneDNN 2.6 has no
+   kernel with separate gain and shift. */
 
 #include "runtime/device/cpu.h"
 

@@ -5,11 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-static const float least_sum = 1e-20f; /* as in DeepSeek-V3: gates are finite however small all scores are */
+static const float least_sum = 1e-20f; /* as in DeepSeek-V3: gates stay finite however small all scores are */
 
 size_t cpu_router_scratch(const KernelShape *shape) { return 4 * (size_t)shape->routing.experts; }
 
-/* Arrays of N numbers in the device's scratch memory, of one token or of one sequence. */
+/* Arrays of N numbers in the device's scratch memory, for one token or one sequence. */
 typedef struct Scratch {
     float *scores, *biased; /* of a token */
     float *counts, *shares; /* of a sequence: how often each expert was chosen; the means of the normalised scores */
@@ -49,7 +49,7 @@ static float sum_of(size_t count, const float *values)
     return sum;
 }
 
-/* The first of the largest; not a number counts as the smallest. */
+/* The index of the first largest value; NaN counts as the smallest. */
 static size_t largest_of(size_t count, const float *values)
 {
     size_t best = 0;
@@ -59,7 +59,7 @@ static size_t largest_of(size_t count, const float *values)
     return best;
 }
 
-/* The sum of the two largest; of one alone, that one. */
+/* The sum of the two largest values, or the only value. */
 static float sum_of_two_best(size_t count, const float *values)
 {
     const size_t best = largest_of(count, values);
@@ -106,7 +106,7 @@ static float sum_of_chosen(const Routing *routing, const float *scores, const in
     return sum;
 }
 
-/* One token; adds it to the counts and shares of its sequence. */
+/* Routes one token, and adds it to the counts and shares of its sequence. */
 static void route_token(const Routing *routing, Scratch s, const float *logits, const float *bias, int32_t *chosen,
                         float *gates)
 {
@@ -124,7 +124,7 @@ static void route_token(const Routing *routing, Scratch s, const float *logits, 
         s.shares[i] += s.scores[i] / sum;
 }
 
-/* What a count and a sum of shares are worth in the balance loss: N / (K S) and 1 / S. */
+/* The weight of a count times a sum of shares in the balance loss: N / (K S) and 1 / S. */
 static float worth(const KernelShape *shape)
 {
     const float sequence = (float)shape->sequence;
@@ -141,7 +141,7 @@ Status cpu_route(Device *device, const Kernel *kernel, double scale, const void 
     const Scratch s = scratch_of(device, experts);
     float total = 0;
     for (size_t row = 0; row < shape->rows; row += shape->sequence) {
-        memset(s.counts, 0, 2 * experts * sizeof *s.counts); /* and the shares */
+        memset(s.counts, 0, 2 * experts * sizeof *s.counts); /* counts and shares */
         for (size_t t = row; t < row + shape->sequence; t++)
             route_token(routing, s, (const float *)logits + t * experts, bias, chosen + t * k, (float *)gates + t * k);
         for (size_t i = 0; i < experts; i++)
@@ -151,7 +151,7 @@ Status cpu_route(Device *device, const Kernel *kernel, double scale, const void 
     return STATUS_OK;
 }
 
-/* The gradient of a token's scores, into s.biased. `push` is what a count is worth in the gradient. */
+/* Computes the gradient of a token's scores into s.biased. `push` is the weight of a count in the gradient. */
 static void score_gradients(const Routing *routing, Scratch s, const int32_t *chosen, const float *dgates, float push)
 {
     const float sum = sum_of_chosen(routing, s.scores, chosen), all = sum_of(routing->experts, s.scores) + least_sum;
@@ -197,7 +197,7 @@ Status cpu_route_backward(Device *device, const Kernel *kernel, double scale, co
     return STATUS_OK;
 }
 
-/* A counting sort. begins[e + 1] is first the end of expert e; the rows are dealt from the last to the first, after
+/* A counting sort. begins[e + 1] is first the end of expert e. Rows are assigned from the last to the first, after
    which it is the beginning. */
 Status cpu_group_rows(Device *device, const Kernel *kernel, const int32_t *chosen, int32_t *places, int32_t *begins,
                       Error *error)

@@ -1,4 +1,4 @@
-/* The CUDA device from opening to closing, and its memory. */
+/* Opens and closes the CUDA device, and manages its memory. */
 
 #include "runtime/device/cuda.h"
 
@@ -13,10 +13,10 @@ Status cuda_status(CudaError code, const char *call, Error *error)
     return error_set(error, STATUS_RUN_FAILED, "%s: %s (%u)", call, cuda_runtime->GetErrorString(code), code);
 }
 
-/* Of the GPU's memory, that bound lists may take: a few thousand F&Bs of several layers. */
+/* Most GPU memory that bound lists may take: enough for a few thousand F&Bs of several layers. */
 enum { BOUND_MOST = 256 << 20 };
 
-/* --- is there one? --- */
+/* --- finding a GPU --- */
 
 static Status describe_driver(CudaError code, Error *error)
 {
@@ -35,7 +35,7 @@ static Status describe_driver(CudaError code, Error *error)
                      driver / 1000, driver % 1000 / 10);
 }
 
-/* `index` becomes less than the number of GPUs: a process may be shown those alone that are meant for it. */
+/* Reduces `index` modulo the number of visible GPUs: a process may see only those that are meant for it. */
 static Status find(int *index, CudaProperties *properties, Error *error)
 {
     if (!cuda_runtime)
@@ -101,7 +101,7 @@ static Status start(CudaDevice *cuda, Error *error)
 static Status open_cuda(int index, CudaType type, Device **opened, Error *error)
 {
     CudaProperties properties;
-    TRY(find(&index, &properties, error)); /* before anything has to be taken back */
+    TRY(find(&index, &properties, error)); /* before anything needs to be undone */
     CudaDevice *cuda = calloc(1, sizeof *cuda);
     if (!cuda)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
@@ -147,7 +147,7 @@ Status cuda_keep(CudaDevice *cuda, size_t bytes, void **memory, Error *error)
     return STATUS_OK;
 }
 
-/* Makes it at least so large. */
+/* Enlarges the scratch memory to at least this size. */
 static Status reserve(CudaDevice *cuda, CudaScratch *scratch, size_t bytes, Error *error)
 {
     if (bytes <= scratch->bytes)
@@ -157,7 +157,7 @@ static Status reserve(CudaDevice *cuda, CudaScratch *scratch, size_t bytes, Erro
     return STATUS_OK;
 }
 
-/* --- kernels by shape: what each needs beside its operands --- */
+/* --- kernels by shape: what each needs besides its operands --- */
 
 static bool fits(size_t value)
 {
@@ -212,7 +212,7 @@ static void free_kernel(Device *device, Kernel *kernel)
 static void deallocate(Device *device, void *memory)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    cuda_runtime->SetDevice(cuda->index); /* who tidies up may be another thread than who worked */
+    cuda_runtime->SetDevice(cuda->index); /* the thread that frees may not be the one that computed */
     for (int queue = 0; queue < 2; queue++)
         cuda_runtime->StreamSynchronize(cuda->streams[queue]);
     if (memory)
@@ -222,7 +222,7 @@ static void deallocate(Device *device, void *memory)
 static Status allocate(Device *device, size_t bytes, void **memory, Error *error)
 {
     CudaDevice *cuda = (CudaDevice *)device;
-    /* for a sum over all of it */
+    /* for a sum over all of the memory */
     TRY(reserve(cuda, &cuda->sums, sum_partials(bytes / sizeof(float)) * sizeof(double), error));
     TRY(take(bytes, memory, error));
     const Status status = cuda_status(cuda_runtime->MemsetAsync(*memory, 0, bytes, cuda->streams[QUEUE_COMPUTE]),
@@ -239,13 +239,13 @@ static Status copy_and_wait(Device *device, size_t bytes, const void *source, vo
     return STATUS_OK;
 }
 
-/* bfloat16 is the upper half of a float, here rounded to the nearest, ties to even, as the kernels round. */
+/* Converts to bfloat16, the upper half of a float. Rounds to nearest, ties to even, as the kernels do. */
 static uint16_t bf16_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     if ((bits & 0x7fffffff) > 0x7f800000)
-        return (uint16_t)(bits >> 16 | 0x40); /* not a number */
+        return (uint16_t)(bits >> 16 | 0x40); /* NaN */
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 

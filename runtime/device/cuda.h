@@ -1,8 +1,8 @@
 #ifndef DEVICE_CUDA_H
 #define DEVICE_CUDA_H
 
-/* The inside of the CUDA device: two streams of one GPU, and the kernels of kernels/kernels.h. "cuda" computes in
-   bfloat16 with sums in float, "cuda-fp32" in float throughout, to be compared with the CPU. Everything is asked of
+/* Internals of the CUDA device: two streams of one GPU, and the kernels of kernels/kernels.h. "cuda" computes in
+   bfloat16 with sums in float; "cuda-fp32" computes in float, for comparison with the CPU. All calls of CUDA go through
    `cuda_runtime`. */
 
 #include "runtime/base/arena.h"
@@ -13,9 +13,10 @@
 
 typedef enum CudaType { CUDA_F32, CUDA_BF16, CUDA_TYPES } CudaType;
 
-/* The kernels of a process, loaded by the first device and unloaded with the last. */
+/* The kernels of a process. The first device loads them, the last one unloads them. */
 typedef struct CudaModule {
-    CudaKernel *kernels[CUDA_KERNELS][CUDA_TYPES]; /* of those that have one form: the first; NULL: not on this GPU */
+    /* kernels with one form use the first entry; NULL: not on this GPU */
+    CudaKernel *kernels[CUDA_KERNELS][CUDA_TYPES];
     char names[CUDA_KERNELS][CUDA_TYPES][48];
 } CudaModule;
 
@@ -23,20 +24,20 @@ struct DeviceEvent {
     CudaEvent *event;
 };
 
-/* Memory that stays until the device is closed. */
+/* Memory that stays allocated until the device is closed. */
 typedef struct CudaKept {
     struct CudaKept *next;
     void *memory;
 } CudaKept;
 
-/* Memory of one operation, or of a few that come one after the other: the next ones have it, too. Bound lists point at
-   it, so a larger one does not replace what they have. */
+/* Scratch memory of one operation, or of a few consecutive ones; later operations reuse it. Bound lists point to it, so
+   old memory stays valid when a larger block replaces it. */
 typedef struct CudaScratch {
     void *memory;
     size_t bytes;
 } CudaScratch;
 
-/* What TMA reads a matrix by. */
+/* A matrix as TMA reads it: the key of the cache of tensor maps. */
 typedef struct CudaMatrix {
     const void *memory; /* NULL: none */
     TensorMapShape shape;
@@ -59,40 +60,41 @@ typedef struct CudaDevice {
     CudaProperties properties;
     const CudaModule *module;
     CudaStream *streams[2]; /* by DeviceQueue */
-    /* of losses and norms; of attention's backward, which may run beside a loss in a fused launch */
+    /* sums: of losses and norms. delta: of attention's backward, which may run beside a loss in a fused launch */
     CudaScratch sums, delta;
     CudaKept *kept;
-    Arena arena; /* of what lives as long as the device */
+    Arena arena; /* for what lives as long as the device */
     CudaFusion *fusion;
-    CudaMap *maps; /* CUDA_MAPS, each near where its matrix's hash says */
-    bool library;  /* a library enqueues messages, and moves them by kernels */
+    CudaMap *maps; /* [CUDA_MAPS], a hash table by matrix */
+    bool library;  /* a library (NCCL) transfers messages by kernels of its own */
     CudaEvent **marks;
     size_t mark_count;
 } CudaDevice;
 
-/* An operation's failure, with the name of the call. */
+/* Converts CUDA's error code; the error names the failed call. */
 Status cuda_status(CudaError code, const char *call, Error *error);
 #define CUDA_TRY(call, ...) TRY(cuda_status(cuda_runtime->call(__VA_ARGS__), "cuda" #call, error))
 
 /* --- cuda_module.c --- */
-/* With what a device of `type` uses; the rest may be missing. */
+/* Loads the kernels that a device of `type` uses; others may be missing. */
 Status cuda_module_take(const CudaProperties *gpu, int index, CudaType type, const CudaModule **module, Error *error);
 void cuda_module_release(void);
 
-/* What the build has put into the program: sources, and machine code where it had nvcc. Ends with a NULL name. */
+/* An image that the build has embedded in the program: a source, or machine code if the build had nvcc. The list ends
+   with a NULL name. */
 typedef struct CudaImage {
-    /* a source without its .cu, or a header; of machine code the unit: product.bf16, hopper */
+    /* a source's name without .cu, or a header's; for machine code the unit: product.bf16, hopper */
     const char *file;
-    const char *architecture; /* sm_80, ...; NULL: the source, closed by a 0 */
+    const char *architecture; /* sm_80, ...; NULL: it is a source, terminated by a 0 */
     const char *begin;
 } CudaImage;
 extern const CudaImage cuda_images[];
 
 /* --- cuda.c --- */
-/* Memory of the GPU, uninitialised, until the device is closed. */
+/* Uninitialised memory of the GPU. It is freed when the device is closed. */
 Status cuda_keep(CudaDevice *cuda, size_t bytes, void **memory, Error *error);
 
-/* 16 bits in which is something of all words. */
+/* A 16-bit hash of all words. */
 static inline uint64_t cuda_hash(const void *words, size_t bytes)
 {
     uint64_t hash = 0;
@@ -111,15 +113,15 @@ void cuda_free_marks(CudaDevice *cuda);
 /* --- cuda_fusion.c --- */
 extern const DeviceFusion cuda_fusion;
 Status cuda_fusion_open(CudaDevice *cuda, Error *error);
-/* Whether a list is being bound. Then cuda_fuse adds a kernel with its parameters to its table. */
+/* Whether a list is being bound. If so, cuda_fuse adds a kernel and its parameters to its table. */
 bool cuda_fusing(const CudaDevice *cuda);
 Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *error);
 
 /* --- cuda_operations.c --- */
-/* In the compute stream, even while a list is being bound. */
+/* Launches in the compute stream, even while a list is being bound. */
 Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error);
 
-/* The operations of operations.def, and the table's entries as in device.h. */
+/* The operations of operations.def, and functions of DeviceTable (device.h). */
 #define OPERATION(name, SHAPE, OPERANDS) Status cuda_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
 #define OPERAND(effect, type, name) , type name
 #include "runtime/device/operations.def"

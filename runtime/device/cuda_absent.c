@@ -1,4 +1,4 @@
-/* In the place of cuda_runtime.c where the build has found no CUDA toolkit. */
+/* Replaces cuda_runtime.c in a build without the CUDA toolkit. */
 
 #include "runtime/device/cuda_runtime.h"
 

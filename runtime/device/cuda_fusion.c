@@ -1,6 +1,6 @@
-/* Lists of operations as launches of a table (kernels.h, Fused): each operation is there with those that it comes
-   after. A list is prepared once. Binding it to addresses makes its table and copies it to the GPU, where it stays
-   until the device is closed: from then on a run is one launch, and nothing is looked up, allocated or copied. */
+/* Runs lists of operations as fused launches of a table (kernels.h, Fused). The table has each operation with those
+   that it depends on. A list is prepared once. Binding it to addresses makes its table and copies it to the GPU, where
+   it stays until the device is closed. A run is then one launch: it looks up, allocates and copies nothing. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
@@ -12,30 +12,31 @@ typedef struct CudaBound CudaBound;
 struct PreparedList {
     const OpList *list;
     uint32_t share, whole;
-    bool has_operand[OPERATION_BASES]; /* at this base */
-    unsigned *last;    /* [list->count] while it is bound: the operation's last kernel in the table, +1 */
-    CudaBound *bound;  /* to all addresses so far */
+    bool has_operand[OPERATION_BASES]; /* whether an operand is at this base */
+    unsigned *last;   /* [list->count] while it is being bound: index + 1 of the operation's last kernel in the table */
+    CudaBound *bound; /* the bound lists so far, one for each set of addresses */
     FusedPlan plans[]; /* of each launch, as last bound; empty at first */
 };
 
-/* A list at its addresses, for launches on so many blocks. A list that is longer than one table has several. */
+/* A list bound to addresses, for launches with this many blocks. A list that does not fit in one table has several. */
 struct CudaBound {
     BoundList bound; /* first: a BoundList of this device is a CudaBound */
     CudaBound *next; /* of the same list */
     PreparedList *prepared;
-    void *bases[OPERATION_BASES]; /* those that the list has an operand at, else NULL */
+    void *bases[OPERATION_BASES]; /* NULL if the list has no operand at this base */
     unsigned blocks;
-    ProductClock products; /* what a run adds to the device's clock, if that is on */
+    ProductClock products; /* what a run adds to the device's clock if that is on */
     unsigned launches;     /* 0: the list has no table and runs operation by operation */
     Fused fused[];         /* parameters of the next run's launches */
 };
 
 struct CudaFusion {
-    CudaBound *binding;       /* the one that is being bound; NULL: none */
-    bool exceeds;             /* its table does not fit in what tables may take */
-    size_t index;             /* the operation that is being collected */
-    unsigned count, previous; /* kernels of this table; +1, the one before of the same operation; 0: none */
-    char *host;               /* a table, before it is copied */
+    CudaBound *binding; /* the list that is being bound; NULL: none */
+    bool exceeds;       /* its tables do not fit in the memory for bound lists */
+    size_t index;       /* the operation that is being collected */
+    /* count: kernels in this table. previous: index + 1 of the operation's kernel before; 0: none */
+    unsigned count, previous;
+    char *host; /* a table, before it is copied to the GPU */
     FusedShapes shapes;
 };
 
@@ -48,10 +49,10 @@ static const struct {
 
 /* --- open and close --- */
 
-/* Tickets, and the tiles of each operation. */
+/* One counter for tickets, and one for the tiles of each operation. */
 static unsigned counters_of(unsigned operations) { return 1 + operations; }
 
-/* A table: its operations, the counters of one launch and of the next, the runs. */
+/* The layout of a table: operations, the counters of one launch and of the next, runs. */
 static size_t counters_at(unsigned operations) { return operations * sizeof(Operation); }
 
 static size_t runs_at(unsigned operations)
@@ -72,7 +73,7 @@ Status cuda_fusion_open(CudaDevice *cuda, Error *error)
 
 /* --- prepare --- */
 
-/* An operation takes two kernels at most. */
+/* An operation has at most two kernels. */
 static size_t most_launches(const OpList *list) { return 1 + 2 * list->count / FUSED_OPERATIONS_MOST; }
 
 static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error)
@@ -97,7 +98,7 @@ static Status prepare(Device *device, OpList *list, uint32_t share, uint32_t who
 
 bool cuda_fusing(const CudaDevice *cuda) { return cuda->fusion->binding; }
 
-/* The plan of this table: the one that the list has had at other addresses, if it is for the same shapes. */
+/* Finds the plan of this table. Reuses the plan that the list had at other addresses if the shapes are equal. */
 static Status find_plan(CudaFusion *fusion, unsigned element_size, const FusedPlan **found, Error *error)
 {
     FusedPlan *plan = &fusion->binding->prepared->plans[fusion->binding->launches];
@@ -116,7 +117,7 @@ static void forget_collected(CudaFusion *fusion)
     memset(prepared->last, 0, prepared->list->count * sizeof *prepared->last);
 }
 
-/* Copies a table of what has been collected so far to the GPU. */
+/* Makes a table of the kernels collected so far and copies it to the GPU. */
 static Status finish_table(CudaDevice *cuda, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
@@ -175,7 +176,7 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *er
     return STATUS_OK;
 }
 
-/* Runs the list; each kernel is added to a table instead of being launched. */
+/* Runs the list, but adds each kernel to a table instead of launching it. */
 static Status collect(CudaDevice *cuda, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
@@ -189,7 +190,7 @@ static Status collect(CudaDevice *cuda, Error *error)
     return finish_table(cuda, error);
 }
 
-/* Where that fails, or the tables exceed what they may take, there is none. */
+/* Makes the tables of a bound list. It gets none if that fails or if they do not fit in the memory for bound lists. */
 static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
 {
     CudaFusion *fusion = cuda->fusion;
@@ -206,8 +207,8 @@ static Status make_tables(CudaDevice *cuda, CudaBound *bound, Error *error)
     return status;
 }
 
-/* What is left to the kernels of a library that moves messages meanwhile: the recipe's share, or one in so many. Copies
-   between the ranks of one GPU, and models without communication of their own, take no multiprocessors. */
+/* The share of multiprocessors left to the kernels of a library that transfers messages: the recipe's share, or 1 in
+   LIBRARY_PART. Copies between ranks of one GPU, and models without communication of their own, need none. */
 enum { LIBRARY_PART = 16 };
 
 static unsigned blocks_beside(const CudaDevice *cuda, uint32_t share, uint32_t whole)
@@ -253,7 +254,7 @@ static Status launch_table(CudaDevice *cuda, unsigned blocks, const Fused *fused
     return cuda_launch(cuda, CUDA_fused, cuda->type, fused_launch(blocks, element_size, most), fused, error);
 }
 
-/* For the next launch, whose counters this one clears. */
+/* Swaps the counters for the next launch: this launch clears them. */
 static void turn_counters(Fused *fused)
 {
     unsigned *const used = fused->drawn;
@@ -279,5 +280,5 @@ static Status run(BoundList *list, Error *error)
     return STATUS_OK;
 }
 
-/* small: 3 us at a third of what tensor cores do at best. */
+/* small: 3 us at a third of the peak rate of tensor cores. */
 const DeviceFusion cuda_fusion = {.small = 1e9, .prepare = prepare, .bind = bind, .run = run};

@@ -1,4 +1,5 @@
-/* The kernels of the GPU that is there: ready-made machine code of the program where it has some, else NVRTC's. */
+/* Loads the kernels for the present GPU: machine code embedded in the program if it has some, else NVRTC compiles
+   them. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/jit.h"
@@ -11,7 +12,7 @@
 
 enum { UNITS_MAX = 32, HEADERS_MAX = 32 };
 
-/* A source, compiled for one type of elements where it has kernels of both. */
+/* A compilation unit: a source, compiled for one type of elements if it has kernels for both. */
 typedef struct Unit {
     char name[32]; /* product.bf16, hopper */
     const char *file, *macro;
@@ -22,9 +23,9 @@ typedef struct Unit {
 static struct {
     pthread_mutex_t lock;
     unsigned users;
-    int major, minor;              /* of the GPUs */
-    bool complete[CUDA_TYPES];     /* all kernels for devices of that type are there */
-    uint64_t prepared[CUDA_TYPES]; /* a bit for each GPU whose kernels may take all shared memory */
+    int major, minor;              /* compute capability of the GPUs */
+    bool complete[CUDA_TYPES];     /* all kernels for devices of that type are loaded */
+    uint64_t prepared[CUDA_TYPES]; /* one bit for each GPU whose kernels may use all shared memory */
     CudaModule module;
     Unit units[UNITS_MAX];
     size_t unit_count;
@@ -40,8 +41,8 @@ static const char *image_of(const char *file, const char *architecture)
     return NULL;
 }
 
-/* What kernels are compiled for. Code of sm_90a has TMA and wgmma and runs on 9.0 alone; other code runs on what has
-   the same major number and at least its minor one. */
+/* The architecture that kernels are compiled for. Code for sm_90a has TMA and wgmma and runs only on 9.0. Other code
+   runs on GPUs with the same major number and at least its minor one. */
 static void architecture_of(const CudaProperties *gpu, char *name, size_t size)
 {
     snprintf(name, size, gpu->major == 9 ? "sm_%d%da" : "sm_%d%d", gpu->major, gpu->minor);
@@ -64,8 +65,8 @@ static const char *ready_made(const char *file, const CudaProperties *gpu)
 static const char *const suffixes[CUDA_TYPES] = {[CUDA_F32] = "f32", [CUDA_BF16] = "bf16"};
 static const char *const macros[CUDA_TYPES] = {[CUDA_F32] = "ONLY_f32", [CUDA_BF16] = "ONLY_bf16"};
 
-/* Which forms a kernel has: of both types of elements; one, which is in the unit of floats; one, in a unit of its own
-   kind. */
+/* The forms of a kernel: one for each type of elements; one only, in the unit of floats; one only, in a unit of its own
+   for sm_90a. */
 typedef enum Form { OF_ELEMENTS, OF_FLOATS, OF_HOPPER } Form;
 
 /* clang-format off */
@@ -97,8 +98,8 @@ static bool uses(const struct Row *row, CudaType form_type, CudaType type, const
     switch (row->form) {
     case OF_ELEMENTS:
         if (row == &rows[CUDA_fused] && on_hopper(type, gpu))
-            return false; /* fused_hopper does it */
-        /* masters are float */
+            return false; /* fused_hopper replaces it */
+        /* FP32 master weights */
         return form_type == type || (form_type == CUDA_F32 && strcmp(row->file, "training") == 0);
     case OF_FLOATS: return form_type == CUDA_F32;
     case OF_HOPPER: return form_type == CUDA_F32 && on_hopper(type, gpu);
@@ -106,7 +107,7 @@ static bool uses(const struct Row *row, CudaType form_type, CudaType type, const
     return false;
 }
 
-/* The unit that has a kernel; one more to be loaded if it is new. NULL: there are too many. */
+/* The unit that contains a kernel; adds it to the units to load if it is new. NULL: too many units. */
 static Unit *unit_of(const struct Row *row, CudaType form_type)
 {
     char name[sizeof loaded.units->name];
@@ -125,7 +126,7 @@ static Unit *unit_of(const struct Row *row, CudaType form_type)
 
 /* --- machine code --- */
 
-/* All that is not in the program, at once. */
+/* Compiles, in one call, all units that are not embedded in the program. */
 static Status compile_rest(const CudaProperties *gpu, Error *error)
 {
     char architecture[16], folder[PATH_MAX], names[UNITS_MAX][32];
@@ -202,7 +203,7 @@ static Status load_kernel(int number, CudaType form_type, Error *error)
     return status;
 }
 
-/* For every kernel that a device of `type` uses. */
+/* Loops over every kernel that a device of `type` uses. */
 #define FOR_KERNELS(number, form_type, type, gpu)                                \
     for (int number = 0; number < CUDA_KERNELS; number++)                        \
         for (CudaType form_type = CUDA_F32; form_type < CUDA_TYPES; form_type++) \

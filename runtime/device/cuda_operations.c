@@ -28,7 +28,7 @@ static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch laun
                         Error *error)
 {
     if (launch.grid == 0)
-        return STATUS_OK; /* nothing to do, and CUDA takes no empty grid */
+        return STATUS_OK; /* nothing to do; CUDA does not accept an empty grid */
     return cuda_fusing(cuda) ? cuda_fuse(cuda, kernel, parameters, error)
                              : cuda_launch(cuda, kernel, type, launch, parameters, error);
 }
@@ -38,7 +38,7 @@ static Status launch_as(CudaDevice *cuda, int kernel, CudaType type, Launch laun
 #define LAUNCH_FLOAT(kernel, launch, parameters) \
     launch_as(cuda_of(device), CUDA_##kernel, CUDA_F32, launch, parameters, error)
 
-/* --- elements one by one --- */
+/* --- elementwise operations --- */
 
 Status cuda_fill(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error)
 {
@@ -99,7 +99,7 @@ Status cuda_gelu_backward(Device *device, const Kernel *gelu, const void *x, con
 
 enum { MAPS_NEARBY = 8 };
 
-/* Where the matrix's map is, or shall be: in an empty place, or another one's when there is none. */
+/* The entry of the matrix's tensor map in the cache. On a cache miss: an empty entry, or an old one to replace. */
 static CudaMap *find_map(const CudaDevice *cuda, const CudaMatrix *matrix)
 {
     const uint64_t first = cuda_hash(matrix, sizeof *matrix);
@@ -111,8 +111,8 @@ static CudaMap *find_map(const CudaDevice *cuda, const CudaMatrix *matrix)
     return &cuda->maps[first % CUDA_MAPS];
 }
 
-/* The driver's work is done once for a matrix, as long as others do not take its place: slots and weights come
-   again. */
+/* Gets the tensor map of a matrix from the cache. On a miss the driver encodes it. Slots and weights recur, so most
+   calls are cache hits. */
 static Status tensor_map(CudaDevice *cuda, const void *memory, TensorMapShape shape, TensorMap *map, Error *error)
 {
     const CudaMatrix matrix = {.memory = memory, .shape = shape};
@@ -126,7 +126,7 @@ static Status tensor_map(CudaDevice *cuda, const void *memory, TensorMapShape sh
     return STATUS_OK;
 }
 
-/* By TMA and wgmma where the GPU and the shapes allow it. */
+/* Uses TMA and wgmma if the GPU and the shapes allow it. */
 static Status product(Device *device, ProductLayout layout, int kernel, int hopper, const Product *p, Error *error)
 {
     CudaDevice *cuda = cuda_of(device);

@@ -1,4 +1,4 @@
-/* Streams, events and marks of the CUDA device. */
+/* Streams, events and timing events of the CUDA device. */
 
 #include "runtime/device/cuda.h"
 

@@ -1,5 +1,5 @@
-/* The CUDA runtime, linked statically: it opens the driver's library when it is first called and fails politely where
-   there is none. Built only where the toolkit is. */
+/* The CUDA runtime, linked statically. Its first call opens the driver's library, and returns an error if there is
+   none. This file is built only if the toolkit is installed. */
 
 #include "runtime/device/cuda_runtime.h"
 
@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By default a kernel is loaded when it is first launched, and that may wait for what runs: for a transfer of NCCL,
-   say, that waits for another rank, which waits for this launch. Before main, as other threads may read the environment
-   later. */
+/* Loads kernels early. By default CUDA loads a kernel at its first launch, which may wait for what is running: for
+   example for an NCCL transfer that waits for another rank, which waits for this launch. Set before main, as other
+   threads may read the environment later. */
 __attribute__((constructor)) static void load_kernels_early(void) { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
 
 static const char *GetErrorString(CudaError error) { return cudaGetErrorString((cudaError_t)error); }
@@ -43,7 +43,7 @@ static CudaError Malloc(void **memory, size_t bytes)
 {
     const cudaError_t error = cudaMalloc(memory, bytes);
     if (error == cudaErrorMemoryAllocation)
-        cudaGetLastError(); /* this one spoils nothing: the next call should not find it */
+        cudaGetLastError(); /* clears the error, so that the next call does not return it */
     return error;
 }
 
@@ -121,7 +121,7 @@ static CudaError LaunchKernel(CudaKernel *kernel, Launch launch, const void *par
         .dynamicSmemBytes = launch.shared,
         .stream = stream,
         .attrs = &cluster,
-        .numAttrs = launch.cluster > 1, /* GPUs before 9.0 know none */
+        .numAttrs = launch.cluster > 1, /* GPUs before 9.0 do not support clusters */
     };
     return cudaLaunchKernelExC(&config, (const void *)kernel, arguments);
 }
@@ -151,7 +151,7 @@ static CudaError EncodeTensorMap(TensorMap *map, const void *matrix, const Tenso
                    "the kernels' copy of CUDA's type");
     return (CudaError)encode((CUtensorMap *)(void *)map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)matrix,
                              sizes, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             /* numbers as the runtime's */
+                             /* the driver numbers its errors as the runtime does */
                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 

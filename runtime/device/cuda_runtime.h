@@ -1,16 +1,16 @@
 #ifndef DEVICE_CUDA_RUNTIME_H
 #define DEVICE_CUDA_RUNTIME_H
 
-/* What the CUDA device asks of CUDA: one table of functions, named like those of the CUDA runtime without their "cuda".
-   A build that has the CUDA toolkit links the real one; tests supply one of their own. Every function returns 0 or
-   CUDA's number of an error, a cudaError_t; those that need a device take the one that the calling thread has set. */
+/* The CUDA functions that the device uses: one table, with the names of the CUDA runtime without "cuda". A build with
+   the CUDA toolkit links the real ones; tests supply a mock. Every function returns 0 or CUDA's error number
+   (cudaError_t). Functions that need a device use the one that the calling thread has set. */
 
 #include "runtime/device/kernels/kernels.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* CUDA's own names of what its handles point to, so that they pass without a cast. */
+/* CUDA's own names of the types that its handles point to, so that handles need no cast. */
 typedef struct CUstream_st CudaStream;
 typedef struct CUevent_st CudaEvent;
 typedef struct CUlib_st CudaLibrary;
@@ -21,12 +21,12 @@ typedef struct CudaProperties {
     unsigned char uuid[16];
     int major, minor; /* compute capability */
     int multiprocessors;
-    int shared_bytes; /* most dynamic shared memory of a block, once asked for */
+    int shared_bytes; /* most dynamic shared memory of a block, after opting in */
 } CudaProperties;
 
 typedef unsigned CudaError;
 
-/* Those that we tell apart. */
+/* The error numbers that the device distinguishes. */
 enum { CUDA_OK = 0, CUDA_OUT_OF_MEMORY = 2, CUDA_DRIVER_TOO_OLD = 35, CUDA_NOT_READY = 600 };
 
 typedef struct CudaRuntime {
@@ -44,7 +44,7 @@ typedef struct CudaRuntime {
     /* from and to any memory */
     CudaError (*MemcpyAsync)(void *destination, const void *source, size_t bytes, CudaStream *stream);
 
-    /* Does not wait for the default stream; `urgent`: its work goes before that of others. */
+    /* Creates a stream that does not wait for the default stream. `urgent`: it has priority over other streams. */
     CudaError (*StreamCreate)(CudaStream **stream, int urgent);
     CudaError (*StreamDestroy)(CudaStream *stream);
     CudaError (*StreamSynchronize)(CudaStream *stream);
@@ -59,12 +59,12 @@ typedef struct CudaRuntime {
     CudaError (*LibraryLoadData)(CudaLibrary **library, const void *image);
     CudaError (*LibraryUnload)(CudaLibrary *library);
     CudaError (*LibraryGetKernel)(CudaKernel **kernel, CudaLibrary *library, const char *name);
-    /* cudaFuncAttributeMaxDynamicSharedMemorySize: launches may have so much of it. */
+    /* cudaFuncAttributeMaxDynamicSharedMemorySize: allows launches with this much dynamic shared memory. */
     CudaError (*KernelSetAttributeForDevice)(CudaKernel *kernel, int bytes, int device);
-    /* one, by value */
+    /* `parameters`: one structure, passed by value */
     CudaError (*LaunchKernel)(CudaKernel *kernel, Launch launch, const void *parameters, CudaStream *stream);
 
-    /* cuTensorMapEncodeTiled, for bfloat16 matrices as TensorMapShape says. */
+    /* cuTensorMapEncodeTiled, for bfloat16 matrices described by TensorMapShape. */
     CudaError (*EncodeTensorMap)(TensorMap *map, const void *matrix, const TensorMapShape *shape);
 } CudaRuntime;
 

@@ -1,23 +1,24 @@
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
-/* What computes: a table of functions, chosen by name when the program starts. "cpu" is float on oneDNN, "oracle" is
-   double in plain loops, slow, against which every other device is held; "cuda" and "cuda-fp32" are a GPU.
+/* A device computes. It is a table of functions, chosen by name when the program starts. "cpu" computes in float with
+   oneDNN. "oracle" computes in double in plain loops; it is slow, and every other device is tested against it. "cuda"
+   and "cuda-fp32" are a GPU.
 
-   A Device belongs to one rank: a queue of operations, done in the order of the calls, with scratch memory of its own.
-   Any number may be open at once; one is used by one thread at a time. The same operation on the same data gives the
-   same bits on any Device of that name, in any thread or process of one machine, whatever runs beside it.
+   A Device belongs to one rank. It is a queue of operations, which run in the order of the calls, with its own scratch
+   memory. Any number of devices may be open; each is used by one thread at a time. The same operation on the same data
+   gives the same bits on any Device of that name, in any thread or process of one machine, whatever else runs.
 
-   Where `async` is NULL an operation is done when its call returns. Elsewhere it may only have been enqueued: what it
-   failed of is then told by a later call, and the host sees its results after `download` or `store_floats`.
+   If `async` is NULL, an operation is done when its call returns. Otherwise it may only be enqueued: a later call
+   reports its failure, and the host sees its results after `download` or `store_floats`.
 
-   Numbers are of two kinds. ELEMENTS are what passes compute with: activations, their gradients, messages, the weights
-   that passes read. MASTERS are what adds up over a training: the optimizer's weights, gradients of weights, moments. A
-   device may have one type for both; then the two kinds of weights are one memory. Losses and norms are double, data is
-   int32 tokens or float rows, everywhere.
+   Numbers are of two kinds. ELEMENTS have the compute type: activations, their gradients, messages, and the weights
+   that passes read. MASTERS have the type that a training accumulates in: the optimizer's weights (FP32 on a GPU),
+   gradients of weights, and moments. If a device has one type for both, both kinds of weights share their memory.
+   Losses and norms are always double; data are int32 tokens or float rows.
 
-   Pointers are device memory (`allocate`) unless called `host_`. Matrices are row-major and dense; a row is a token.
-   Unless an operation says otherwise its outputs overlap none of its inputs. An operation fails with
+   Pointers are device memory (`allocate`) unless they are called `host_`. Matrices are row-major and dense; a row is a
+   token. Unless an operation says otherwise, its outputs do not overlap its inputs. A failing operation returns
    STATUS_RUN_FAILED. */
 
 #include "runtime/base/status.h"
@@ -29,7 +30,7 @@
 
 typedef enum NumberKind { ELEMENTS, MASTERS, NUMBER_KINDS } NumberKind;
 
-/* Operations on matrices of fixed shape have kernels, made when a stage is opened and never in a pass. */
+/* Operations on matrices of a fixed shape have kernels. They are made when a stage is opened, never in a pass. */
 typedef enum KernelKind {
     KERNEL_LINEAR,
     KERNEL_NORM,
@@ -44,10 +45,10 @@ typedef enum KernelKind {
 
 enum { ROUTING_GROUPS_MOST = 64 };
 
-/* How tokens choose experts. With `groups` > 1 only experts of the `best_groups` groups are chosen whose two best
-   biased scores have the largest sums. */
+/* How tokens choose experts. With `groups` > 1, a token chooses experts only from the `best_groups` groups with the
+   largest sum of their two best biased scores. */
 typedef struct Routing {
-    uint32_t experts, chosen;     /* chosen: of each token */
+    uint32_t experts, chosen;     /* chosen: experts per token */
     uint32_t groups, best_groups; /* groups: at most ROUTING_GROUPS_MOST, divides experts */
     bool softmax;                 /* else sigmoid */
     double factor;
@@ -55,32 +56,32 @@ typedef struct Routing {
 
 typedef struct KernelShape {
     KernelKind kind;
-    size_t rows, columns;   /* of the input; attention: of the output, the input being three times as wide. router,
-                               permute: rows are tokens. grouped: the most rows. swiglu: columns of the output */
+    /* of the input. attention: of the output; the input is three times as wide. router, permute: rows are tokens.
+       grouped: rows is the most rows. swiglu: columns of the output */
+    size_t rows, columns;
     size_t outputs;         /* linear, grouped: columns of the output; else 0 */
     size_t sequence, heads; /* attention: sequence divides rows, heads divides columns; router: sequence; else 0 */
-    Routing routing;        /* router, permute, grouped: the last two need no more than its first two; else 0 */
+    Routing routing;        /* router; permute and grouped need only experts and chosen; else 0 */
 } KernelShape;
 
 struct Kernel {
     KernelShape shape;
-    size_t context; /* attention, norm: elements kept from forward to backward; else 0 */
-    Kernel *next;   /* of the device */
+    size_t context; /* attention, norm: elements saved from forward to backward; else 0 */
+    Kernel *next;   /* the device's next kernel */
 };
 
-/* Loshchilov & Hutter, 2019. `clip` multiplies the gradient first; `step` counts from 1 and corrects the moments'
-   bias. */
+/* AdamW (Loshchilov & Hutter, 2019). The gradient is multiplied by `clip` first. `step` counts from 1 and corrects the
+   bias of the moments. */
 typedef struct AdamW {
     double rate, beta1, beta2, epsilon, decay, clip;
     uint64_t step;
 } AdamW;
 
-/* What a device has that only enqueues. Its operations go to the compute queue; beside that, it has a queue for
-   messages. Whoever waits, waits for something enqueued before: no order of calls makes the two queues wait for each
-   other in a circle. */
+/* Functions of a device that only enqueues. Operations go to the compute queue; a second queue is for messages. A queue
+   waits only for events that were recorded before, so the two queues never wait for each other in a cycle. */
 typedef enum DeviceQueue { QUEUE_COMPUTE, QUEUE_MESSAGES } DeviceQueue;
 
-/* A place in a queue, reached when all is done that was enqueued before it. */
+/* A position in a queue. It is reached when everything enqueued before it is done. */
 typedef struct DeviceEvent DeviceEvent;
 
 enum { DEVICE_IDENTITY = 16 };
@@ -88,119 +89,121 @@ enum { DEVICE_IDENTITY = 16 };
 typedef struct DeviceAsync {
     Status (*make_event)(Device *device, DeviceEvent **event, Error *error);
     void (*free_event)(Device *device, DeviceEvent *event); /* NULL is harmless */
-    /* The event is from now on the present end of the queue. */
+    /* Moves the event to the present end of the queue. */
     Status (*record)(Device *device, DeviceQueue queue, DeviceEvent *event, Error *error);
-    /* What is enqueued from now on begins after the event, which any Device of this name has recorded. */
+    /* What is enqueued from now on begins after the event, which any Device of this name may have recorded. */
     Status (*await)(Device *device, DeviceQueue queue, DeviceEvent *event, Error *error);
-    /* The copy of a block of memory, its source perhaps of another Device of this name. */
+    /* Copies a block of memory; the source may belong to another Device of this name. */
     Status (*copy_block)(Device *device, DeviceQueue queue, size_t bytes, const void *source, void *destination,
                          Error *error);
     /* DeviceTable.accumulate on a queue. */
     Status (*accumulate)(Device *device, DeviceQueue queue, size_t count, const void *addend, void *sum, Error *error);
-    /* What a library that enqueues by itself takes for the queue. */
+    /* The queue's handle for a library that enqueues by itself (a CUDA stream). */
     void *(*native_queue)(Device *device, DeviceQueue queue);
-    /* Which piece of hardware it is: the same for every process, another one for every other. */
+    /* Identifies the hardware: equal in every process for one GPU, different for different GPUs. */
     void (*identity)(const Device *device, unsigned char identity[DEVICE_IDENTITY]);
 
-    /* `count` places in the compute queue whose time is noted, numbered from 0: made, recorded (in any order), asked
-       for (has the queue got there, so far without a failure?). The time of one that has been reached, in nanoseconds
-       after mark 0. */
+    /* Timing events: `count` positions in the compute queue, numbered from 0. `mark` records one, in any order.
+       `reached` says whether the queue has got there, and fails if an operation has failed. `mark_time` gives the time
+       of a reached one, in nanoseconds after mark 0. */
     Status (*make_marks)(Device *device, size_t count, Error *error);
     Status (*mark)(Device *device, size_t number, Error *error);
     Status (*reached)(Device *device, size_t number, bool *reached, Error *error);
     Status (*mark_time)(Device *device, size_t number, int64_t *host_nanoseconds, Error *error);
 } DeviceAsync;
 
-/* A list at addresses that never change. It lives as long as the device. */
+/* A list bound to fixed addresses. It lives as long as the device. */
 typedef struct BoundList {
-    Device *device; /* then comes the device's own */
+    Device *device; /* the device's own fields follow */
 } BoundList;
 
-/* What a device has that runs operations of one list at once, each when those that it comes after are done: a list is
-   prepared once, bound once to each set of addresses, and runs again and again. The list must be there as long. */
+/* Functions of a device that runs operations of one list at the same time, each after those it depends on. A list is
+   prepared once and bound once to each set of addresses; a bound list runs any number of times. The list must stay
+   valid. */
 typedef struct DeviceFusion {
-    /* So many floating-point operations take it about as long as the host takes to enqueue them: lists of smaller
-       products are worth it even when they are no two halves. */
+    /* Floating-point operations that take the device about as long as the host takes to enqueue them. Binding pays for
+       lists of smaller products, even if they are not an F&B. */
     double small;
-    /* All that the list needs but its addresses; fills in list->prepared. The list is finished. Communication takes
-       `share` in `whole` of the multiprocessors; 0 in 0: the device chooses. */
+    /* Prepares all that does not depend on addresses; fills in list->prepared. The list must be finished. Communication
+       gets `share` / `whole` of the multiprocessors; 0 / 0: the device chooses. */
     Status (*prepare)(Device *device, OpList *list, uint32_t share, uint32_t whole, Error *error);
-    /* For a prepared list whose operands are where they are said to be by op_run. Equal addresses give the same
-       BoundList. Its memory counts in Device.bound_bytes; if there is no room for it, the list will run one operation
-       after the other. Waits for what was called before. */
+    /* Binds a prepared list; `bases` as in op_run. Equal addresses give the same BoundList. Its memory counts in
+       Device.bound_bytes; if there is no room for it, the list runs one operation after the other. Waits for all
+       earlier calls. */
     Status (*bind)(Device *device, const OpList *list, void *const *bases, BoundList **bound, Error *error);
     Status (*run)(BoundList *bound, Error *error);
 } DeviceFusion;
 
 typedef struct DeviceTable {
     const char *name;
-    size_t size[NUMBER_KINDS];  /* bytes of a number; of one size means of one type */
+    size_t size[NUMBER_KINDS];  /* bytes of a number. Equal sizes mean equal types */
     const DeviceAsync *async;   /* NULL: every operation is done when its call returns */
-    const DeviceFusion *fusion; /* NULL: what is overlapped runs in the order of the list */
+    const DeviceFusion *fusion; /* NULL: overlapped operations run in the order of the list */
 
-    /* Whether this machine has one, and else what is missing; NULL: always. */
+    /* Whether this machine has such a device; if not, the error says what is missing. NULL: every machine has one. */
     Status (*probe)(Error *error);
-    /* `index` counts devices of a kind that a machine has several of, round and round. */
+    /* `index` selects one of several such devices, modulo their number. */
     Status (*open)(int index, Device **opened, Error *error);
-    void (*close)(Device *device); /* without the kernels */
+    void (*close)(Device *device); /* does not free the kernels */
     Status (*make_kernel)(Device *device, const KernelShape *shape, Kernel **kernel, Error *error);
     void (*free_kernel)(Device *device, Kernel *kernel);
 
-    /* Memory that starts on a cache line and is zero; 0 bytes give a valid block. `deallocate` takes NULL. */
+    /* Zeroed memory that starts on a cache line; 0 bytes give a valid block. `deallocate` accepts NULL. */
     Status (*allocate)(Device *device, size_t bytes, void **memory, Error *error);
     void (*deallocate)(Device *device, void *memory);
 
-    /* Bytes to and from the host. These two and the next two wait for what was called before; the host's memory is the
-       caller's again when they return. */
+    /* Copy bytes from and to the host. These two functions and the next two wait for all earlier calls. The caller may
+       reuse the host's memory when they return. */
     Status (*upload)(Device *device, size_t bytes, const void *host_source, void *destination, Error *error);
     Status (*download)(Device *device, size_t bytes, const void *source, void *host_destination, Error *error);
-    /* Between float in the host's memory and numbers of the device. */
+    /* Convert between float in the host's memory and numbers of the device. */
     Status (*load_floats)(Device *device, NumberKind kind, size_t count, const float *host_source, void *destination,
                           Error *error);
     Status (*store_floats)(Device *device, NumberKind kind, size_t count, const void *source, float *host_destination,
                            Error *error);
 
-    /* One operation of a list (operations.def): op_run calls it. */
+    /* Runs one operation of a list (operations.def); called by op_run. */
     Status (*operate)(Device *device, const Op *op, const OpMemory *memory, Error *error);
 
-    /* What passes do not use. */
+    /* The rest is not used by passes. */
     Status (*fill)(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error);
     Status (*copy)(Device *device, size_t bytes, const void *source, void *destination, Error *error);
-    /* sum[i] += addend[i], both masters */
+    /* sum[i] += addend[i], both of kind MASTERS */
     Status (*accumulate)(Device *device, size_t count, const void *addend, void *sum, Error *error);
-    /* Of masters, in double, in an order that depends on `count` alone. */
+    /* Of kind MASTERS, in double, in an order that depends only on `count`. */
     Status (*sum_of_squares)(Device *device, size_t count, const void *values, double *sum, Error *error);
-    /* Updates the weights and moments; the gradients are zero afterwards. All are masters, except that `elements` are
-       the new weights as passes read them: NULL where these are the same memory. */
+    /* Updates the weights and moments, and zeroes the gradients. All are of kind MASTERS, except `elements`: the new
+       weights as passes read them; NULL if these are the same memory. */
     Status (*adamw)(Device *device, const AdamW *settings, size_t count, void *weights, void *gradients, void *moment1,
                     void *moment2, void *elements, Error *error);
 } DeviceTable;
 
-/* The time spent in matrix products, attention's included. Counts while `on`; whoever reads it resets it. */
+/* The time spent in matrix products, including those of attention. Counts while `on`. Whoever reads it resets it. */
 typedef struct ProductClock {
     bool on;
     uint64_t calls;
     int64_t nanoseconds;
-    double operations; /* floating-point: 2 m n k a product */
+    double operations; /* floating-point: 2 m n k per product */
 } ProductClock;
 
 struct Device {
     const DeviceTable *run;
     Kernel *kernels;
     ProductClock products;
-    size_t bound_bytes, bound_most; /* of its memory, that bound lists take and may take */
-    uint64_t stages;                /* that have been opened on it */
+    size_t bound_bytes, bound_most; /* device memory that bound lists take, and the most that they may take */
+    uint64_t stages;                /* number of stages opened on it so far */
 };
 
-/* The name behind "auto": a GPU's where there is one. Other names stay as they are, NULL when they are none. */
+/* The device's name for "auto": the GPU's if there is one, else the CPU's. Other known names are returned unchanged.
+   NULL: unknown name. */
 const char *device_choose(const char *name);
-/* STATUS_BAD_USAGE for a name that is none, with those that are; STATUS_RUN_FAILED when the device does not start.
-   `index` counts devices of one kind, from 0. */
+/* STATUS_BAD_USAGE: unknown name; the error lists the known ones. STATUS_RUN_FAILED: the device does not start. `index`
+   counts devices of one kind from 0. */
 Status device_open(const char *name, int index, Device **opened, Error *error);
-/* With its kernels; what was allocated is the caller's to free before. NULL is harmless. */
+/* Closes the device and frees its kernels. The caller must free allocated memory before. NULL is harmless. */
 void device_close(Device *device);
 
-/* The kernel for `shape`, made when none is there. It lives as long as the device. */
+/* The kernel for `shape`; makes it if there is none yet. It lives as long as the device. */
 Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error);
 
 /* The implementations. */

@@ -5,17 +5,18 @@
 
 /* --- what tiles cost --- */
 
-/* In bytes that a multiprocessor moves meanwhile when all do; the ratios of a GPU with TMA and wgmma. */
+/* The cost of a tile is in bytes: those that a multiprocessor moves in the same time while all do. The ratios are of a
+   GPU with TMA and wgmma. */
 enum {
-    TILE_BYTES = 40000, /* beginning and ending one */
+    TILE_BYTES = 40000, /* overhead of a tile */
     BYTE_FLOAT = 12,
-    BYTE_BF16 = 160, /* operations of products a byte */
-    MEMORY_PART = 3  /* one in so many multiprocessors takes all of the memory's bandwidth */
+    BYTE_BF16 = 160, /* floating-point operations of products per byte */
+    MEMORY_PART = 3  /* 1 / MEMORY_PART of the multiprocessors saturates the memory's bandwidth */
 };
 
 static double product_operations(const Product *p) { return 2.0 * p->m * p->n * p->k; }
 
-/* Of a causal one, half of all pairs. */
+/* Causal attention has half of all pairs. */
 static double attention_operations(const Attention *p, double products)
 {
     return products * p->rows * p->sequence * p->columns;
@@ -34,7 +35,7 @@ static void set_costs(const Operation *o, unsigned element_size, struct FusedSha
     case CUDA_hopper_weight: operations = product_operations(&o->of.hopper.product); break;
     case CUDA_attention_forward: operations = attention_operations(&o->of.attention, 2); break;
     case CUDA_hopper_attention_forward: operations = attention_operations(&o->of.hopper_attention.attention, 2); break;
-    case CUDA_attention_backward: /* scores and their gradients once for keys, once for queries */
+    case CUDA_attention_backward: /* scores and their gradients are computed once for keys and once for queries */
         operations = attention_operations(&o->of.attention, 7);
         break;
     case CUDA_attention_delta: bytes = 2 * element * o->of.attention.rows * o->of.attention.columns; break;
@@ -97,7 +98,7 @@ bool fused_same(const FusedShapes *a, const FusedShapes *b)
 
 /* --- the order of the tiles --- */
 
-/* Tiles of one operation that began together. */
+/* Tiles of one operation that begin together. */
 typedef struct Wave {
     double end;
     unsigned operation, tiles;
@@ -107,8 +108,8 @@ typedef struct Planning {
     const FusedShapes *shapes;
     unsigned begun[FUSED_OPERATIONS_MOST], done[FUSED_OPERATIONS_MOST]; /* tiles */
     bool may_begin[FUSED_OPERATIONS_MOST];
-    unsigned idle, moving;    /* blocks; those at what waits for memory */
-    unsigned operations_left; /* to begin */
+    unsigned idle, moving;    /* idle blocks; blocks at tiles bound by memory */
+    unsigned operations_left; /* operations with tiles still to begin */
     double now;
     unsigned wave_count, run_count;
     Wave waves[FUSED_BLOCKS_MOST];
@@ -126,7 +127,7 @@ static void begin_tiles(Planning *p, unsigned index, unsigned tiles)
     p->operations_left -= p->begun[index] == shape->tiles;
 }
 
-/* What operations that have come to their end let begin. */
+/* Marks the operations that may begin because all they depend on are done. */
 static void let_begin(Planning *p)
 {
     for (unsigned i = 0; i < p->shapes->count; i++) {
@@ -138,7 +139,7 @@ static void let_begin(Planning *p)
     }
 }
 
-/* The first operation that may begin, and how many of its tiles; 0 when there is none. */
+/* The first operation that may begin, and how many of its tiles; 0: there is none. */
 static unsigned wanted(const Planning *p, unsigned *index)
 {
     const FusedShapes *shapes = p->shapes;
@@ -160,7 +161,7 @@ static unsigned wanted(const Planning *p, unsigned *index)
     return second < shapes->count ? shapes->of[second].tiles - p->begun[second] : 0;
 }
 
-/* Every operation that is left can still have a run. */
+/* Whether there are runs left for every operation that has tiles left. */
 static bool has_room(const Planning *p) { return p->run_count + p->operations_left < FUSED_RUNS_MOST; }
 
 static void occupy(Planning *p)
@@ -175,7 +176,7 @@ static void occupy(Planning *p)
     }
 }
 
-/* To the end of a wave. */
+/* Advances the clock to the end of a wave. */
 static void advance(Planning *p)
 {
     bool ended = false;

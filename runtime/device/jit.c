@@ -86,7 +86,7 @@ static void append_log(const Nvrtc *nvrtc, NvrtcProgram program, Error *error)
 
 enum { NVRTC_INVALID_OPTION = 5 };
 
-/* The optimizer's passes, too, run on several threads, function by function; always in as many parts, whatever the
+/* Compiles on several threads, function by function. The number of parts is fixed, so it does not depend on the
    machine. */
 static int compile_program(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source)
 {
@@ -100,7 +100,8 @@ static int compile_program(const Nvrtc *nvrtc, NvrtcProgram program, const JitSo
     }
     options[count] = "--split-compile=16";
     const int code = nvrtc->CompileProgram(program, count + 1, options);
-    return code == NVRTC_INVALID_OPTION ? nvrtc->CompileProgram(program, count, options) : code; /* an older NVRTC */
+    /* an older NVRTC has no such option */
+    return code == NVRTC_INVALID_OPTION ? nvrtc->CompileProgram(program, count, options) : code;
 }
 
 static Status make_image(const Nvrtc *nvrtc, NvrtcProgram program, const JitSource *source, JitImage *image,
@@ -131,16 +132,17 @@ static Status compile(const Nvrtc *nvrtc, const JitSource *source, JitImage *ima
     return status;
 }
 
-/* --- the folder --- */
+/* --- the cache folder --- */
 
-/* Fowler, Noll and Vo's hash, twice from different starts: 128 bits of everything that the machine code depends on. */
+/* The cache key: 128 bits of everything that the machine code depends on. It is the hash of Fowler, Noll and Vo from
+   two different starts. */
 typedef struct Key {
     uint64_t half[2];
 } Key;
 
 static void key_add(Key *key, const char *text)
 {
-    do /* with the closing 0, so that parts cannot run into each other */
+    do /* includes the terminating 0, so that adjacent texts do not run together */
         for (int h = 0; h < 2; h++)
             key->half[h] = (key->half[h] ^ (unsigned char)*text) * 1099511628211u;
     while (*text++);
@@ -162,7 +164,7 @@ static Key key_of(const JitSource *source, int major, int minor)
     return key;
 }
 
-/* What a file begins with. It is read on the machine that wrote it. */
+/* The header of a cache file. A file is read only on the machine that wrote it. */
 typedef struct Head {
     char magic[8];
     Key key;
@@ -173,7 +175,7 @@ static const char magic[8] = "DPCUBIN";
 
 static uint64_t check_of(const void *image, size_t bytes) { return crc32_z(0, image, bytes); }
 
-/* False when it is not there or not whole. */
+/* Loads a cache file. False: it does not exist or is damaged. */
 static bool load(const char *path, const Key *key, JitImage *image)
 {
     Head head;
@@ -192,7 +194,7 @@ static bool load(const char *path, const Key *key, JitImage *image)
     }
     fclose(stream);
     if (whole) {
-        utimensat(AT_FDCWD, path, NULL, 0); /* used now: the last to be trimmed */
+        utimensat(AT_FDCWD, path, NULL, 0); /* marks it as recently used, so it is trimmed last */
     } else {
         free(image->code);
         image->code = NULL;
@@ -216,7 +218,7 @@ static void keep(const char *path, const Key *key, const JitImage *image)
 {
     Head head = {.key = *key, .bytes = image->bytes, .check = check_of(image->code, image->bytes)};
     memcpy(head.magic, magic, sizeof magic);
-    Error unheard; /* without the folder everything works, only slower */
+    Error unheard; /* errors are ignored: without the cache everything works, only slower */
     OutputFile file;
     if (file_begin(path, &file, &unheard) != STATUS_OK)
         return;
@@ -226,9 +228,8 @@ static void keep(const char *path, const Key *key, const JitImage *image)
         file_abandon(&file);
 }
 
-/* Whoever makes something for the folder has it to himself: until the descriptor is closed, by the process or its end.
-   Nobody waits for one that hangs: then both make the same, and each file still appears whole. -1 where this cannot be
-   had. */
+/* Locks the folder while this process compiles; the lock ends when the descriptor is closed or the process ends. If the
+   other process hangs, this one stops waiting and compiles, too; files still appear whole. -1: no lock. */
 enum { LOCK_WAIT_MILLISECONDS = 60000 };
 static int lock(const char *folder)
 {
@@ -292,21 +293,21 @@ void jit_folder(char *path, size_t size)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     *path = '\0';
-    if (cache && *cache == '/') /* relative ones are to be ignored, says the XDG Base Directory Specification */
+    if (cache && *cache == '/') /* the XDG Base Directory Specification says to ignore relative paths */
         snprintf(path, size, "%s/dprun", cache);
     else if (home && *home)
         snprintf(path, size, "%s/.cache/dprun", home);
 }
 
-/* --- both --- */
+/* --- compile or load --- */
 
-/* One source on its way to machine code. */
+/* The job of making the machine code of one source. */
 typedef struct Job {
     const Nvrtc *nvrtc;
     const JitSource *source;
     JitImage *image;
     Key key;
-    char path[PATH_MAX]; /* "": there is no folder */
+    char path[PATH_MAX]; /* "": there is no cache folder */
     bool threaded, made;
     pthread_t thread;
     Status status;
@@ -332,7 +333,7 @@ static void plan(Job *job, const Nvrtc *nvrtc, const char *folder, int major, in
         *job->path = '\0';
 }
 
-/* How many are in the folder. */
+/* Loads jobs from the cache. Returns how many were there. */
 static size_t load_all(size_t count, Job *jobs)
 {
     size_t there = 0;
@@ -341,8 +342,8 @@ static size_t load_all(size_t count, Job *jobs)
     return there;
 }
 
-/* NVRTC does so on several threads at once, one program each (NVRTC's guide, "Thread Safety"); before 12.3 most of it
-   in turn. */
+/* Compiles the other sources, each on its own thread. NVRTC allows this for different programs (NVRTC's guide, "Thread
+   Safety"); versions before 12.3 serialize most of it. */
 static Status make_rest(size_t count, Job *jobs, Error *error)
 {
     for (Job *job = jobs; job < jobs + count; job++)

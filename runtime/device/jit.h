@@ -1,7 +1,7 @@
 #ifndef DEVICE_JIT_H
 #define DEVICE_JIT_H
 
-/* Kernels from their sources: NVRTC, opened at run time, and what it made before, kept on disk. */
+/* Compiles kernels from their sources with NVRTC, which is opened at run time, and caches the machine code on disk. */
 
 #include "runtime/base/status.h"
 
@@ -10,7 +10,7 @@
 
 typedef struct _nvrtcProgram *NvrtcProgram;
 
-/* What we use of NVRTC; each function returns 0 or the number of an error. */
+/* The functions of NVRTC that are used. Each returns 0 or an error number. */
 typedef struct Nvrtc {
     const char *(*GetErrorString)(int error);
     int (*Version)(int *major, int *minor);
@@ -24,35 +24,35 @@ typedef struct Nvrtc {
     int (*GetProgramLog)(NvrtcProgram program, char *log);
 } Nvrtc;
 
-/* Opens libnvrtc.so and fills in the table, once a process; STATUS_RUN_FAILED says which names were tried. It stays
-   open. */
+/* Opens libnvrtc.so once per process and fills in the table. It stays open. STATUS_RUN_FAILED: not found; the error
+   lists the names that were tried. */
 Status jit_open(const Nvrtc **nvrtc, Error *error);
 
 typedef struct JitSource {
     const char *name, *text;
     int headers;
-    const char *const *header_names, *const *header_texts; /* [headers], by the names that #include gives */
+    const char *const *header_names, *const *header_texts; /* [headers]; the names as #include gives them */
     const char *architecture;                              /* such as sm_90a */
     const char *macro;                                     /* defined as 1; NULL: none */
 } JitSource;
 
 typedef struct JitImage {
-    void *code; /* the caller's to free */
+    void *code; /* the caller frees it */
     size_t bytes;
 } JitImage;
 
-/* The machine code of `count` sources: from `folder` if it was made there before from the same bytes by the same
-   compiler, else made now, each on a thread of its own, and put there. Processes that start together do not all make
-   the same: one does, the others wait and find it in the folder. What is damaged in the folder is made again; a folder
-   that cannot be written only costs the time. STATUS_RUN_FAILED has the beginning of the compiler's log, and there are
-   no images. */
+/* Makes the machine code of `count` sources. On a cache hit in `folder` (same bytes, same compiler) it is loaded from
+   there; otherwise it is compiled now, each source on its own thread, and stored there. If several processes start
+   together, one compiles and the others wait for its files. A damaged file is compiled again; a folder that cannot be
+   written only costs time. STATUS_RUN_FAILED: the error has the beginning of the compiler's log, and there are no
+   images. */
 Status jit_compile(const Nvrtc *nvrtc, const char *folder, size_t count, const JitSource *sources, JitImage *images,
                    Error *error);
 
-/* $XDG_CACHE_HOME/dprun or ~/.cache/dprun; "" where there is neither. */
+/* $XDG_CACHE_HOME/dprun or ~/.cache/dprun; "" if neither is defined. */
 void jit_folder(char *path, size_t size);
 
-/* The oldest files of the folder go until the rest has at most so many bytes. */
+/* Deletes the oldest files of the folder until the rest has at most so many bytes. */
 void jit_trim(const char *folder, size_t most_bytes);
 enum { JIT_FOLDER_BYTES = 64 << 20 };
 

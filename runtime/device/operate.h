@@ -2,8 +2,8 @@
 #error "define OPERATION_FUNCTION(name), the device's function for an operation"
 #endif
 
-/* Defines DeviceTable.operate: the operations of operations.def by OPERATION_FUNCTION(name)(device, what SHAPE stands
-   for, operands, error). Included once by each device. */
+/* Defines DeviceTable.operate: it calls OPERATION_FUNCTION(name)(device, the parameters of SHAPE, operands, error) for
+   an operation of operations.def. Each device includes this file once. */
 
 /* clang-format off */
 static Status operate(Device *device, const Op *op, const OpMemory *memory, Error *error)

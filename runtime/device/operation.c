@@ -25,7 +25,7 @@ void op_append(OpList *list, const Op *op)
     *own = *op;
     for (int i = 0; i < OPERATION_OPERANDS; i++) {
         if (op_info[op->kind].operands[i].effect == EFFECT_NONE)
-            own->operands[i] = no_address; /* an initialiser that names fewer operands leaves the others as they are */
+            own->operands[i] = no_address; /* union members beyond the initialiser's operands keep old content */
         if (own->operands[i].base > list->bases)
             list->bases = own->operands[i].base;
     }
@@ -37,23 +37,24 @@ void op_list_free(OpList *list)
     *list = (OpList){0};
 }
 
-/* --- which come after which --- */
+/* --- dependences --- */
 
-/* The uses of one address so far. A use is an operand of an operation, number operation * OPERATION_OPERANDS + operand;
-   operations and uses are noted +1, 0 is none. */
+/* The uses of one address so far. A use is an operand of an operation, with number operation * OPERATION_OPERANDS +
+   operand. Operations and uses are stored +1; 0 is none. */
 typedef struct Uses {
     Address address;
     uint32_t changed; /* the last operation that did more than read */
-    uint32_t read;    /* the last use since then that only read */
+    uint32_t read;    /* the last use after that which only reads */
 } Uses;
 
 typedef struct Order {
     OpList *list;
-    Uses *table; /* by hash */
+    Uses *table; /* hash table */
     size_t places;
-    uint32_t *earlier;          /* [uses] of one that only reads: the one before it of the same address and content */
-    uint32_t *wanted, *reached; /* [operations] the last one that must come after this one; that is known to */
-    uint32_t newest, oldest;    /* of those that the present one must come after */
+    uint32_t *earlier; /* [uses] of one that only reads: the previous one of the same address and content */
+    /* [operations] wanted: the last operation that must come after it. reached: the last one known to come after it */
+    uint32_t *wanted, *reached;
+    uint32_t newest, oldest; /* among the operations that the present one must come after */
 } Order;
 
 static bool only_reads(OpEffect effect) { return effect == EFFECT_READ || effect == EFFECT_MAY_READ; }
@@ -88,7 +89,7 @@ static void want(Order *order, uint32_t index, uint32_t other)
     order->oldest = other < order->oldest ? other : order->oldest;
 }
 
-/* A reader comes after the last change, a change after that one and all that have read it. */
+/* Adds a use. A read comes after the last change; a change comes after the last change and all reads since. */
 static void add_use(Order *order, uint32_t index, uint32_t operand)
 {
     const Op *op = &order->list->ops[index];
@@ -105,7 +106,8 @@ static void add_use(Order *order, uint32_t index, uint32_t operand)
     uses->changed = index + 1;
 }
 
-/* From the newest wanted one back: those that are wanted, but for what others that always run come after. */
+/* Finds the direct dependences of an operation: from the newest wanted one to the oldest, skips those that already
+   follow from dependences that always run. */
 static bool order_one(Order *order, uint32_t index)
 {
     Op *ops = order->list->ops, *op = &ops[index];
@@ -167,7 +169,7 @@ Status op_list_finish(OpList *list, Error *error)
     return STATUS_OK;
 }
 
-/* False: the operation is left out, as nobody wants what it would write. */
+/* Finds the memory of the operands. False: the operation is left out, because its IF_WANTED output has no memory. */
 static bool find_memory(const Op *op, void *const *bases, OpMemory *memory)
 {
     for (int i = 0; i < OPERATION_OPERANDS; i++) {

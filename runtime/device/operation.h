@@ -1,8 +1,8 @@
 #ifndef DEVICE_OPERATION_H
 #define DEVICE_OPERATION_H
 
-/* Operations as data. A component of a model appends the operations of its passes to lists when its stage is opened;
-   a device runs a list. operations.def alone says what each kind is and what it reads, writes and adds to. */
+/* Operations as data. When a stage is opened, each component of the model appends the operations of its passes to
+   lists; a device runs a list. operations.def defines each kind: what it computes, reads, writes and adds to. */
 
 #include "runtime/base/status.h"
 
@@ -12,7 +12,7 @@
 
 typedef struct Device Device;
 typedef struct Kernel Kernel;
-typedef struct PreparedList PreparedList; /* a device's own: DeviceFusion */
+typedef struct PreparedList PreparedList; /* defined by the device: DeviceFusion */
 
 typedef enum OpKind {
 #define OPERATION(name, SHAPE, OPERANDS) OPERATION_##name,
@@ -41,12 +41,12 @@ typedef struct OpOperand {
 
 typedef struct OpInfo {
     const char *name;
-    OpOperand operands[OPERATION_OPERANDS]; /* in the order of the table; the rest is EFFECT_NONE */
+    OpOperand operands[OPERATION_OPERANDS]; /* in the order of the table; the remaining ones are EFFECT_NONE */
 } OpInfo;
 
 extern const OpInfo op_info[OPERATION_KINDS];
 
-/* Memory that is known when a list runs: `offset` bytes from a base. Bases are numbered from 1; 0 is NULL. */
+/* Memory whose address is known when a list runs: `offset` bytes after a base. Bases are numbered from 1; 0 is NULL. */
 typedef struct Address {
     uint32_t base;
     size_t offset;
@@ -69,11 +69,11 @@ typedef struct Op {
 #include "runtime/device/operations.def"
         Address operands[OPERATION_OPERANDS];
     };
-    /* The operations of the list that it comes directly after. Filled in by op_list_order */
+    /* The operations of the list that this one directly depends on. Filled in by op_list_order */
     uint32_t after[OPERATION_AFTER_MOST], after_count;
 } Op;
 
-/* Where the operands of one operation are. */
+/* Pointers to the operands of one operation. */
 typedef union OpMemory {
 #define OPERATION(name, SHAPE, OPERANDS) \
     struct name##_operands {             \
@@ -88,36 +88,37 @@ typedef struct OpList {
     Op *ops;
     size_t count, room;
     uint32_t bases;         /* the highest base of any operand */
-    bool failed;            /* there was no memory for one of them */
+    bool failed;            /* op_append had no memory for an operation */
     PreparedList *prepared; /* NULL: the list runs one operation after the other */
-    size_t steps;           /* of op_list_order: addresses compared and operations looked at */
+    size_t steps;           /* work done by op_list_order: addresses compared and operations visited */
 } OpList;
 
-/* The list owns a copy. */
+/* Appends a copy of the operation. */
 void op_append(OpList *list, const Op *op);
-/* One that has a kernel and, in the order of the table, these operands. */
+/* Appends an operation that has a kernel and, in the order of the table, these operands. */
 #define APPEND(list, name, its_kernel, ...) \
     op_append(list, &(Op){.kind = OPERATION_##name, .kernel = (its_kernel), .name = {__VA_ARGS__}})
 void op_list_free(OpList *list);
 
-/* Ends a list: it must not change afterwards. STATUS_RUN_FAILED: there was no memory for an op_append; more than
-   OPERATION_BASES. */
+/* Finishes a list; it must not change afterwards. STATUS_RUN_FAILED: an op_append had no memory, or there are more than
+   OPERATION_BASES bases. */
 Status op_list_finish(OpList *list, Error *error);
-/* Derives which others each operation comes after, for a device that runs operations of the list at once. An operation
-   reads what they wrote (read after write), writes what they read or wrote (write after read, write after write), or
-   adds to what they add to, so that sums are made in the order of the list. Operands are the same memory if their
-   addresses are equal; otherwise they do not overlap. Of what follows from others nothing is noted. Memory grows with
-   the list, time with the list and with how far apart those of its operations are that use the same memory.
-   STATUS_RUN_FAILED: no memory; more than OPERATION_AFTER_MOST others. */
+/* Derives which operations each one must come after, for a device that runs several operations of the list at the same
+   time. An operation comes after those whose output it reads (read after write), whose operands it overwrites (write
+   after read, write after write), or that add to the same sum, so that sums are computed in the order of the list.
+   Operands with equal addresses are the same memory; other operands must not overlap. Dependences that follow from
+   others are left out. Memory is linear in the list. Time is linear in the list and in the distance between operations
+   that use the same memory. STATUS_RUN_FAILED: no memory, or an operation has more than OPERATION_AFTER_MOST direct
+   dependences. */
 Status op_list_order(OpList *list, Error *error);
 
-/* Runs operations begin .. end - 1 of the list in their order. An operand is `offset` bytes behind bases[base - 1], or
-   NULL where that base is. STATUS_RUN_FAILED also names an operand that is needed and NULL. */
+/* Runs operations begin .. end - 1 of the list in order. An operand is `offset` bytes after bases[base - 1], or NULL if
+   that base is NULL. STATUS_RUN_FAILED also if a required operand is NULL; the error names it. */
 Status op_run(Device *device, const OpList *list, size_t begin, size_t end, void *const *bases, Error *error);
-/* One operation whose memory is known; the addresses in `op` do not count. */
+/* Runs one operation whose memory is known; ignores the addresses in `op`. */
 Status op_run_one(Device *device, const Op *op, const OpMemory *memory, Error *error);
 
-/* What SHAPE stands for in the parameters of a device's function, and in the arguments that `op` has for them. */
+/* The parameters that SHAPE adds to a device's function, and the arguments that `op` has for them. */
 /* clang-format off */
 #define PARAMETERS_KERNEL        , const Kernel *kernel
 #define PARAMETERS_KERNELS       , const Kernel *kernel, const Kernel *gelu

@@ -22,7 +22,7 @@ static Status make_kernel(Device *device, const KernelShape *shape, Kernel **ker
     if (!*kernel)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     if (shape->kind == KERNEL_ATTENTION)
-        (*kernel)->context = shape->rows * shape->heads * shape->sequence; /* every probability */
+        (*kernel)->context = shape->rows * shape->heads * shape->sequence; /* all probabilities */
     if (shape->kind == KERNEL_NORM)
         (*kernel)->context = 2 * shape->rows;
     return STATUS_OK;

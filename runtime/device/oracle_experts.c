@@ -42,7 +42,8 @@ static double sum_of_chosen(const Routing *routing, const double *logits, const 
     return sum;
 }
 
-/* How many of the values come before the `index`-th: larger ones, and equal ones with lower indices. */
+/* The position of the `index`-th value in descending order: larger values come first, then equal ones with lower
+   indices. */
 static size_t position(const double *values, size_t count, size_t index)
 {
     size_t before = 0;
@@ -51,7 +52,7 @@ static size_t position(const double *values, size_t count, size_t index)
     return before;
 }
 
-/* Of each group the sum of its two largest values. */
+/* Sums the two largest values of each group. */
 static void sum_groups(const Routing *routing, const double *biased, double *sums)
 {
     const size_t size = routing->experts / routing->groups;
@@ -80,7 +81,7 @@ static void choose(const Routing *routing, const double *logits, const double *b
     }
 }
 
-/* f of the balance loss: 1 where experts are chosen equally often in the sequence that starts at `first`. */
+/* f of the balance loss: 1 if all experts are chosen equally often in the sequence that starts at `first`. */
 static double frequency(const KernelShape *shape, const int32_t *chosen, size_t first, size_t expert)
 {
     const Routing *routing = &shape->routing;
@@ -118,7 +119,7 @@ Status oracle_route(Device *device, const Kernel *kernel, double scale, const vo
     return STATUS_OK;
 }
 
-/* The gradient of a token's score, by way of the gates and of the balance loss. */
+/* The gradient of a token's score through the gates and through the balance loss. */
 static double score_gradient(const KernelShape *shape, double scale, const double *logits, const int32_t *chosen,
                              const double *dgates, size_t token, size_t expert)
 {
@@ -162,7 +163,7 @@ Status oracle_route_backward(Device *device, const Kernel *kernel, double scale,
     return STATUS_OK;
 }
 
-/* A row's place: how many rows there are of lower experts, and of the same expert with a lower token. */
+/* A row's place is the number of rows with a lower expert, or with the same expert and a lower token. */
 Status oracle_group_rows(Device *device, const Kernel *kernel, const int32_t *chosen, int32_t *places, int32_t *begins,
                          Error *error)
 {

@@ -1,4 +1,4 @@
-/* The operations of dense layers, of the first and of the last component on the oracle. */
+/* The operations of dense layers and of a model's first and last component on the oracle. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/oracle.h"
@@ -163,7 +163,7 @@ Status oracle_linear_gelu_backward_input(Device *device, const Kernel *linear, c
     return oracle_gelu_backward(device, gelu, before, dx, dx, error);
 }
 
-/* Where a head of a sequence begins in its matrices. */
+/* Offsets of one head of one sequence in its matrices. */
 typedef struct Head {
     size_t sequence, width, pitch; /* pitch: elements from one row of qkv to the next */
     size_t q, k, v, y, probabilities;
@@ -233,7 +233,7 @@ Status oracle_attention_backward(Device *device, const Kernel *attention, const 
         for (size_t i = 0; i < h.sequence; i++) {
             const double *p = all_probabilities + h.probabilities + i * h.sequence;
             const double *di = d + h.y + i * shape->columns;
-            double mean = 0; /* of dp under p: the softmax's own part */
+            double mean = 0; /* mean of dp under p, for the gradient of the softmax */
             for (size_t c = 0; c < h.width; c++)
                 mean += di[c] * mixed[h.y + i * shape->columns + c];
             for (size_t j = 0; j <= i; j++) {

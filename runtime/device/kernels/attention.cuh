@@ -1,17 +1,17 @@
 #ifndef DEVICE_KERNELS_ATTENTION_CUH
 #define DEVICE_KERNELS_ATTENTION_CUH
 
-/* Causal attention without a matrix of sequence x sequence in memory (Dao et al., 2022; Dao, 2023). A tile owns 128
-   queries of a head, or in one half of the backward pass 128 keys, or 64 (attention_fit); each of its warps 16 of them.
-   It goes through the others in blocks. With x1, x2 the tile's two matrices and z1, z2 the block's,
+/* Causal attention that never stores a matrix of sequence x sequence (Dao et al., 2022; Dao, 2023). A tile owns 128 or
+   64 (attention_fit) queries of a head, or, in one half of the backward pass, keys. Each of its warps owns 16 of them.
+   The tile loops over the other side in blocks. With x1, x2 the tile's two matrices and z1, z2 the block's,
 
      forward             x1 = Q           z = K, V    s = x1 z1^T, p = softmax(s), sum2 += p z2
      backward, queries   x = Q, dY        z = K, V    s = x1 z1^T, dp = x2 z2^T, ds = p (dp - delta), sum1 += ds z1
      backward, keys      x = K, V         z = Q, dY   the same, of s^T: and also sum2 += p z2
 
-   so that every sum has one owner and the same order in each run, at the price of computing s and dp twice.
+   So every sum has one owner and the same order in each run; the price is that s and dp are computed twice.
 
-   The warp's products are written on the fragments of mma.m16n8k16 for both element types; float computes them by plain
+   The warp's products use the fragments of mma.m16n8k16 for both element types; float computes them with plain
    multiply-adds. */
 
 #include "elements.cuh"
@@ -34,7 +34,7 @@ DEVICE unsigned attention_rows(const Attention &p) { return p.tile; }
 template <typename T> DEVICE unsigned attention_stages(const Attention &p) { return p.stages; }
 #endif
 
-/* `rows` rows of a head into shared memory, zero where there are none and behind its width. */
+/* Loads `rows` rows of a head into shared memory; missing rows and columns after its width are zero. */
 template <typename T, int WIDTH>
 DEVICE void attention_load(T *shared, unsigned rows, const T *from, unsigned pitch, unsigned valid_rows,
                            unsigned valid_columns, bool aligned)
@@ -193,7 +193,7 @@ template <typename T, int WIDTH> DEVICE void attention_forward_tile(const Attent
             copy_async_commit(); /* of nothing */
         copy_async_wait<1>();
         tile_barrier();
-        /* else all of it is behind this warp's queries */
+        /* otherwise all of the block comes after this warp's queries */
         if ((rows == ATTENTION_TILE || own < rows) && block * BLOCK <= h.begin + own + 15) {
             float s[BLOCKS][4];
             attention_scores<WIDTH, BLOCKS>(s, x + own * pitch, z1);

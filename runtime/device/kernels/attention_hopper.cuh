@@ -1,11 +1,11 @@
 #ifndef DEVICE_KERNELS_ATTENTION_HOPPER_CUH
 #define DEVICE_KERNELS_ATTENTION_HOPPER_CUH
 
-/* Causal attention in bfloat16 by TMA and wgmma, for heads of 64 and 128 columns; tiles, statistics and order of tiles
-   are those of attention.cuh. The stages of the ring hold a matrix of 128 rows of a head each: the tile's queries, and
-   then, of one block of keys after the other, K, and V behind the next block's K. Of the two computing warpgroups each
-   has 64 queries. While it makes exponentials of one block's scores, the tensor cores mix the values of the block
-   before (Shah et al., FlashAttention-3, 2024). */
+/* Causal attention in bfloat16 by TMA and wgmma, for heads of 64 and 128 columns. Tiles, statistics and the order of
+   tiles are those of attention.cuh. Each stage of the ring holds a matrix of 128 rows of a head: first the tile's
+   queries, then, for one block of keys after the other, K and V; V comes after the K of the next block. Two warpgroups
+   compute, each 64 queries. While a warpgroup computes the exponentials of one block's scores, the tensor cores
+   multiply the values of the block before (Shah et al., FlashAttention-3, 2024). */
 
 #include "attention.cuh"
 #include "hopper.cuh"
@@ -19,8 +19,9 @@ static_assert(ATTENTION_TILE * ATTENTION_WIDTH * 2 <= HOPPER_SUM_BYTES,
 /* Of a tile of queries, all blocks of keys that one of them sees; the last one is on the diagonal. */
 DEVICE unsigned attention_key_blocks(const AttentionHead &h) { return h.begin / ATTENTION_TILE + 1; }
 
-/* Q, K of block 0, K of 1, V of 0, K of 2, V of 1, ... V of the last. Rows behind the sequence are the next one's, or
-   zero behind all: keys that no query sees, and queries whose results are not stored. */
+/* The order of loads: Q, K of block 0, K of 1, V of 0, K of 2, V of 1, ... V of the last. Rows after the sequence
+   belong to the next one, or are zero after the last: keys that no query sees, and queries whose results are not
+   stored. */
 DEVICE void attention_produce(const HopperAttention &p, HopperRing &ring, unsigned tile)
 {
     const AttentionHead h = attention_head(p.attention, tile, false);

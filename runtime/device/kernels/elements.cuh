@@ -1,13 +1,13 @@
 #ifndef DEVICE_KERNELS_ELEMENTS_CUH
 #define DEVICE_KERNELS_ELEMENTS_CUH
 
-/* float and bfloat16 alike: eight at a time, converted to float on the way in and rounded on the way out. */
+/* Access to float and bfloat16 elements, eight at a time: converted to float when loaded and rounded when stored. */
 
 #include "instructions.cuh"
 #include "kernels.h"
 
-/* A kernel of which each block does a tile: (TILE_THREADS) or, with so many blocks a multiprocessor, (TILE_THREADS,
-   BLOCKS). */
+/* Defines a kernel in which each block computes one tile. bounds: (TILE_THREADS), or (TILE_THREADS, BLOCKS) with the
+   blocks per multiprocessor. */
 #define TILE_KERNEL(bounds, name, Parameters, ...)                      \
     KERNEL __launch_bounds__ bounds name(KERNEL_PARAMETER Parameters p) \
     {                                                                   \
@@ -21,8 +21,8 @@ struct Bf16 {
     unsigned short bits;
 };
 
-/* X(suffix, T) for the types of elements. A source is compiled for each alone, side by side: a device needs one of
-   them. */
+/* X(suffix, T) for the types of elements. Each source is compiled separately for each type, as a device needs only
+   one. */
 #if defined ONLY_f32
 #define OF_ELEMENTS(X) X(f32, float)
 #elif defined ONLY_bf16
@@ -72,8 +72,7 @@ template <> struct Elements<Bf16> {
 /* Rows of `length` elements begin where eight can be read at once, if the matrix does. */
 DEVICE bool rows_are_aligned(size_t length) { return length % 8 == 0; }
 
-/* Elements [at, at + 8) of a row (or of anything) of `length`; zero behind its end. `aligned`:
-   rows_are_aligned(length). */
+/* Loads elements [at, at + 8) of a row of `length`; zero after its end. `aligned`: rows_are_aligned(length). */
 template <typename T> DEVICE void load8(const T *row, size_t at, size_t length, bool aligned, float (&v)[8])
 {
     if (aligned && at < length)

@@ -1,9 +1,9 @@
 #ifndef DEVICE_KERNELS_FUSED_CUH
 #define DEVICE_KERNELS_FUSED_CUH
 
-/* One persistent launch for the tiles of many operations, such as a forward and a backward of different microbatches:
-   where one half waits for itself or fills no wave, the other half's tiles go on. Which tile a block works on depends
-   on time, what a tile computes does not. */
+/* One persistent launch for the tiles of many operations, such as a forward and a backward of different microbatches.
+   When one half waits for its own results or does not fill a wave, tiles of the other half run. Timing decides which
+   tile a block works on, but not what the tile computes. */
 
 #include "attention.cuh"
 #include "product.cuh"

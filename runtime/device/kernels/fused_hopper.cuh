@@ -1,21 +1,21 @@
 #ifndef DEVICE_KERNELS_FUSED_HOPPER_CUH
 #define DEVICE_KERNELS_FUSED_HOPPER_CUH
 
-/* The fused launch in bfloat16 with products and attention by TMA and wgmma. One warp draws tiles, waits for what they
-   come after and loads what those read; the other 256 threads do the tiles. The ring of stages goes on from one to the
-   next; tiles of other kinds have its memory to themselves. */
+/* The fused launch in bfloat16, with products and attention by TMA and wgmma. One warp draws tiles, waits for those
+   that they depend on, and loads their inputs; the other 256 threads compute. The ring of stages continues from one
+   such tile to the next; tiles of other kinds use its whole memory. */
 
 #include "attention_hopper.cuh"
 #include "fused.cuh"
 
-enum { FUSED_AHEAD = 2 }; /* tiles of a block that are drawn and not done */
+enum { FUSED_AHEAD = 2 }; /* most tiles of a block that are drawn and not done */
 
 struct FusedDrawn {
     FusedTile tile;
-    unsigned position; /* the ring's, where a tile that uses it begins */
+    unsigned position; /* position in the ring where a tile that uses it begins */
 };
 
-/* The first FUSED_HEAD bytes of shared memory; then come the stages, then sums on their way out. */
+/* The first FUSED_HEAD bytes of shared memory. The stages follow, then sums that are being stored. */
 struct FusedHead {
     Arrivals ring[2 * HOPPER_STAGES];
     Arrivals drawn[FUSED_AHEAD], done[FUSED_AHEAD];

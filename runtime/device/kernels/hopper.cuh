@@ -1,10 +1,10 @@
 #ifndef DEVICE_KERNELS_HOPPER_CUH
 #define DEVICE_KERNELS_HOPPER_CUH
 
-/* bfloat16 products by TMA and wgmma: one persistent block a multiprocessor, in which one warpgroup fills a ring of
-   stages and two others multiply, 64 rows of the tile each. The ring goes on from tile to tile, so that the next tile's
-   operands come while the last one's sums are written. Two blocks may form a cluster: they have tiles one below the
-   other, and each loads half of what both read of b, into its own shared memory and the other's. */
+/* bfloat16 products by TMA and wgmma. There is one persistent block per multiprocessor, in which one warpgroup fills a
+   ring of stages and two others multiply, each 64 rows of the tile. The ring continues from tile to tile, so the next
+   tile's operands are loaded while the sums of this one are stored. Two blocks may form a cluster: their tiles are one
+   below the other, and each block loads half of b, which both read, into its own shared memory and the other's. */
 
 #include "instructions_hopper.cuh"
 #include "product.cuh"
@@ -17,8 +17,8 @@ enum {
 };
 static_assert(HOPPER_TILE_M == HOPPER_PART, "a is one part");
 
-/* Registers of a thread: as launched, and as warpgroups share them out then. A block has no others: whoever asks for
-   more waits until they are given up (PTX ISA, setmaxnreg). */
+/* Registers of a thread: at launch, and as the warpgroups redistribute them. A block has no others: a warpgroup that
+   asks for more waits until another one gives them up (PTX ISA, setmaxnreg). */
 enum { HOPPER_REGISTERS = 65536 / HOPPER_THREADS / 8 * 8, LOADING_REGISTERS = 24, COMPUTING_REGISTERS = 240 };
 static_assert(LOADING_REGISTERS + 2 * COMPUTING_REGISTERS <= 3 * HOPPER_REGISTERS,
               "the warpgroups' registers are there");

@@ -1,9 +1,9 @@
 #ifndef DEVICE_KERNELS_INSTRUCTIONS_CUH
 #define DEVICE_KERNELS_INSTRUCTIONS_CUH
 
-/* Every instruction that CUDA C++ has no word for, each with the name of what it does. Whoever compiles the kernels as
-   plain C++ defines KERNELS_EMULATED and brings the same functions (tests/gpu/simt.h); nothing else in the kernels
-   knows. */
+/* Wrappers, named after what they do, for every instruction that CUDA C++ has no function for. Code that compiles the
+   kernels as plain C++ defines KERNELS_EMULATED and supplies the same functions (tests/gpu/simt.h). Nothing else in the
+   kernels depends on that. */
 
 #ifdef KERNELS_EMULATED
 #include "simt.h"

@@ -1,15 +1,15 @@
 #ifndef DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
 #define DEVICE_KERNELS_INSTRUCTIONS_HOPPER_CUH
 
-/* The instructions that sm_90a alone has: copies of tensors' boxes (TMA), arrivals that they complete, clusters of
-   blocks, and products of warpgroups (wgmma). As in instructions.cuh, the emulation brings the same functions. The
-   layouts are the PTX ISA's, "Asynchronous Warpgroup Level Matrix Instructions", shared memory layouts of 128-byte
+/* The instructions that only sm_90a has: copies of tensors' boxes (TMA), mbarriers that these complete, clusters of
+   blocks, and products of warpgroups (wgmma). As for instructions.cuh, the emulation supplies the same functions. The
+   layouts are those of the PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions", with shared memory in 128-byte
    swizzle. */
 
 #include "instructions.cuh"
 #include "kernels.h"
 
-/* An mbarrier: a phase ends when all have arrived and all announced bytes have come. */
+/* An mbarrier: a phase ends when all threads have arrived and all announced bytes have been copied. */
 typedef unsigned long long Arrivals;
 
 #ifndef KERNELS_EMULATED

@@ -1,17 +1,17 @@
 #ifndef DEVICE_KERNELS_KERNELS_H
 #define DEVICE_KERNELS_KERNELS_H
 
-/* The kernels' names, parameters and launches: the one header that the host (C11) and the kernels (CUDA C++, compiled
-   without any include path, so nothing is included here) share.
+/* The kernels' names, parameters and launches. The host (C11) and the kernels (CUDA C++, compiled without any include
+   path) share this header, so it includes nothing.
 
    Each operation is a set of independent tiles. A plain kernel NAME takes the operation's parameters by value as its
-   only argument and works on tile blockIdx.x with TILE_THREADS threads; all its shared memory is dynamic. NAME ends in
-   _f32 or _bf16 where elements ("T" below) may be either: see KERNELS. Weight gradients, moments, statistics and master
-   weights are float in both modes, losses and sums double.
+   only argument and computes tile blockIdx.x with TILE_THREADS threads; all its shared memory is dynamic. NAME ends in
+   _f32 or _bf16 if elements ("T" below) may be either: see KERNELS. Weight gradients, moments, statistics and master
+   weights are float in both modes; losses and sums are double.
 
-   Pointers are to device memory, at 16 bytes or more; rows are dense, of any length (a length that is a multiple of 16
-   bytes is fast). Unless it says otherwise an output overlaps no input. Same inputs, same bits: no sum depends on the
-   order in which blocks run. */
+   Pointers are to device memory and aligned to at least 16 bytes. Rows are dense and of any length; a length that is a
+   multiple of 16 bytes is fast. Unless otherwise stated, outputs overlap no inputs. The same inputs give the same bits:
+   no sum depends on the order in which blocks run. */
 
 enum { TILE_THREADS = 256 };
 
@@ -25,7 +25,7 @@ enum { TILE_THREADS = 256 };
 
 typedef struct Launch {
     unsigned grid, block, shared; /* blocks; threads a block; bytes of dynamic shared memory (above 48 KiB: opt in) */
-    /* so many neighbouring blocks run together and reach each other's shared memory; mostly 1 */
+    /* this many neighbouring blocks run together and access each other's shared memory; usually 1 */
     unsigned cluster;
 } Launch;
 
@@ -310,7 +310,7 @@ KERNELS_BOTH unsigned product_tiles(unsigned m, unsigned n)
     return tiles_of(m, PRODUCT_TILE) * tiles_of(n, PRODUCT_TILE);
 }
 
-/* The tiles of the columns' sums stand behind the product's. */
+/* The tiles for the columns' sums come after those of the product. */
 KERNELS_BOTH Launch product_launch(const Product *p)
 {
     const unsigned sums = p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0;
@@ -435,7 +435,7 @@ KERNELS_BOTH unsigned hopper_product_tiles(const Product *p, unsigned cluster)
     return tiles_of(p->m, cluster * HOPPER_TILE_M) * cluster * tiles_of(p->n, HOPPER_TILE_N);
 }
 
-/* As of product_launch: the columns' sums behind. */
+/* As for product_launch: the tiles for the columns' sums come last. */
 KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned cluster)
 {
     return hopper_product_tiles(p, cluster) + (p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0);
@@ -529,15 +529,15 @@ typedef struct TileRun {
     unsigned operation, first_tile, tiles, ticket;
 } TileRun;
 
-/* Blocks draw tickets in order, so that whatever a tile waits for is done or at work, however many blocks there are, if
-   a single block comes through the runs in their order (tests/gpu/fused_check.h). */
+/* Blocks draw tickets in order. So if one block alone can run the runs in their order, then with any number of blocks
+   every tile waits only for tiles that are done or being computed (tests/gpu/fused_check.h). */
 typedef struct Fused {
     const Operation *operations;
     const TileRun *runs;
     unsigned run_count, tickets;
     unsigned *drawn;   /* tickets; zero before the launch */
     unsigned *done;    /* [operations], tiles; zero before the launch */
-    unsigned *cleared; /* [cleared_count], zero after it: the counters of the table's next launch, perhaps */
+    unsigned *cleared; /* [cleared_count], zeroed by the launch: for example the counters of the table's next launch */
     unsigned cleared_count;
 } Fused;
 

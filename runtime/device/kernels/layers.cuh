@@ -1,14 +1,15 @@
 #ifndef DEVICE_KERNELS_LAYERS_CUH
 #define DEVICE_KERNELS_LAYERS_CUH
 
-/* What stands between the products: layer norm, GELU, embedding. All are bound by memory: eight elements a thread at
-   once. */
+/* The operations between the products: layer norm, GELU, embedding. All are bound by memory, so each thread handles
+   eight elements at once. */
 
 #include "elements.cuh"
 
-/* ---- layer norm: a warp a row, which the caches hold from pass to pass ---- */
+/* ---- layer norm: one warp per row; the caches hold the row between its loops ---- */
 
-/* VISIT(column, v) for each eight of this lane's elements of a row; zero behind its end, where VISIT does not count. */
+/* Calls visit(column, v) for each eight elements that this lane has of a row. After the row's end v is zero, which
+   visit must not count. */
 template <typename T, typename Visit> DEVICE void norm_row(const T *row, unsigned columns, Visit visit)
 {
     const bool aligned = rows_are_aligned(columns);

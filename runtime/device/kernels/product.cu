@@ -1,6 +1,6 @@
 #include "product.cuh"
 
-/* One block a multiprocessor of float, two of bfloat16. */
+/* Float has one block per multiprocessor, bfloat16 two. */
 #define PRODUCT_OF(name, layout, suffix, T)                                                 \
     TILE_KERNEL((TILE_THREADS, sizeof(T) == 4 ? 1 : 2), product_##name##_##suffix, Product, \
                 product_work<T, layout>(p, tile, shared))

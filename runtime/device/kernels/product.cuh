@@ -1,9 +1,9 @@
 #ifndef DEVICE_KERNELS_PRODUCT_CUH
 #define DEVICE_KERNELS_PRODUCT_CUH
 
-/* Matrix products in the three layouts, tiles of 128 x 128: bfloat16 by mma.sync from a pipeline of asynchronous
-   copies, float by plain multiply-adds. What differs between the layouts is which index of an operand is contiguous,
-   and what is done with a finished tile. */
+/* Matrix products in the three layouts, in tiles of 128 x 128: bfloat16 by mma.sync with a pipeline of asynchronous
+   copies, float by plain multiply-adds. The layouts differ in which index of an operand is contiguous, and in what is
+   done with a finished tile. */
 
 #include "elements.cuh"
 
@@ -109,8 +109,8 @@ DEVICE void slab_load(char *slab, const Bf16 *operand, unsigned first, unsigned 
     }
 }
 
-/* The 16 x 16 elements at (row, k) of an operand. As `a` of an mma: its four registers. As `b`: two of columns
-   row..row+7, two of the next eight. `as_b` says in which order the four 8 x 8 matrices stand. */
+/* Loads the 16 x 16 elements at (row, k) of an operand. As `a` of an mma: its four registers. As `b`: two of columns
+   row..row+7, two of the next eight. `as_b` gives the order of the four 8 x 8 matrices. */
 template <bool BY_K, bool AS_B> DEVICE void slab_fragment(unsigned (&r)[4], const char *slab, unsigned row, unsigned k)
 {
     const unsigned lane = lane_of_warp(), inner = lane % 8, first = lane / 8 % 2, second = lane / 16;

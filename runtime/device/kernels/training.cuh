@@ -5,7 +5,7 @@
 
 #include "layers.cuh"
 
-/* A row a tile: the largest logit and the sum of exponentials in one pass, the gradient in the next. */
+/* Each tile is a row. One pass finds the largest logit and the sum of exponentials, the next writes the gradient. */
 template <typename T> DEVICE void cross_entropy_tile(const CrossEntropy &p, unsigned row, char *shared)
 {
     double *scratch = (double *)shared;
@@ -29,7 +29,7 @@ template <typename T> DEVICE void cross_entropy_tile(const CrossEntropy &p, unsi
     tile_barrier();
     UNROLL for (int warp = 0; warp < TILE_THREADS / 32; warp++) whole = fmaxf(whole, maxima[warp]);
     const float of_target = to_float(logits[target]);
-    sum = largest > -INFINITY ? sum * expf(largest - whole) : 0; /* threads without elements have none */
+    sum = largest > -INFINITY ? sum * expf(largest - whole) : 0; /* threads without elements add nothing */
     const double total = tile_sum((double)sum, scratch);
     const float inverse = (float)(1 / total), scale = p.scale / (float)p.rows;
     if (threadIdx.x == 0)
