@@ -1,11 +1,11 @@
-/* The first half of a pre-norm block: y = x + projection(attention(norm(x))), causal, several heads. */
+/* The first half of a pre-norm block: y = x + projection(attention(norm(x))), with causal multi-head attention. */
 
 #include "runtime/model/component.h"
 
 enum { GAIN, SHIFT, QKV, QKV_BIAS, PROJECTION, PROJECTION_BIAS };
 enum { NORM, TO_QKV, ATTENTION, PROJECT };
 
-/* Kept from F to I, from F to W, from I to W; and of one pass. */
+/* One row each: saved from F to I, from F to W, from I to W; scratch of one pass. */
 typedef struct Parts {
     Address qkv, probabilities;
     Address normed, statistics, mixed;

@@ -1,5 +1,6 @@
-/* Closes the second half of a layer with experts: the experts' rows go back to their tokens, weighted by the gates, and
-   are added to x and what the shared experts made. Backward it is a dispatch of gradients, and makes the gates'. */
+/* Ends the second half of a layer with experts: the experts' rows return to their tokens, weighted by the gates, and
+   are added to x and the shared experts' result. Its backward dispatches gradients and computes the gates'
+   gradients. */
 
 #include "runtime/model/experts.h"
 

@@ -1,36 +1,37 @@
 #ifndef MODEL_COMPONENT_H
 #define MODEL_COMPONENT_H
 
-/* A part of a stage with its own F, I and W. To add one: a row in runtime/base/parts.h, a file that
-   fills in a ComponentKind, and its place in a ModelSpec (spec.h).
+/* A component is a part of a stage with its own F, I and W. To add one: a row in runtime/base/parts.h, a file that
+   defines its ComponentKind, and an entry in a ModelSpec (spec.h).
 
-   When its stage is opened, a component appends the operations of its passes to lists. PassAddresses says where its
-   operands will be: x is its input and y its output, wherever they live; context, stash, gradient and parameters are
-   its parts of the stage's. x and dy are there until its W. dx has no base where nobody before it learns. */
+   When its stage is opened, a component appends the operations of its passes to lists. PassAddresses says where the
+   operands will be: x is its input and y its output; context, stash, gradient and parameters are its parts of the
+   stage's buffers. x and dy are kept until its W. dx has no base if no component before it has parameters to train. */
 
 #include "runtime/device/operation.h"
 #include "runtime/model/model.h"
 
 enum { COMPONENT_PARAMETERS = 8, COMPONENT_KERNELS = 4 };
 
-/* What W counts in the place of a parameter's gradient. The optimizer does not see it. */
+/* What W accumulates in the gradient buffer of a parameter instead of a gradient. The optimizer skips such
+   parameters. */
 typedef enum Tally {
-    TALLY_NONE,  /* nothing: it is a gradient */
-    TALLY_LOADS, /* the tokens of each expert; after the step the parameter, a bias, moves towards equal ones */
+    TALLY_NONE,  /* a normal gradient */
+    TALLY_LOADS, /* the tokens of each expert; after the step the parameter, a bias, moves towards equal loads */
     TALLY_SUM    /* a sum that is reported; the parameter stays 0 */
 } Tally;
 
 typedef struct Parameter {
     const char *name;
     size_t elements;
-    bool is_matrix;   /* decays (Loshchilov & Hutter, 2019) */
-    double deviation; /* starts normally distributed about 0; 0: starts as `constant` */
+    bool is_matrix;   /* has weight decay (Loshchilov & Hutter, 2019) */
+    double deviation; /* initialised from a normal distribution with mean 0; 0: initialised to `constant` */
     double constant;
 } Parameter;
 
 typedef struct Component Component;
 
-/* The fields of PassBuffers as addresses: base n is its n-th field. */
+/* The fields of PassBuffers as addresses: base n is the n-th field. */
 typedef struct PassAddresses {
     Address parameters, parameter_gradients, x, y, dx, dy, context, stash, gradient, workspace;
     Address inputs, targets, outputs, loss;
@@ -40,14 +41,15 @@ enum { PASS_BASES = sizeof(PassBuffers) / sizeof(void *) };
 
 typedef struct ComponentKind {
     ModelPart part; /* its name and its costs: runtime/base/parts.h */
-    /* Fills in parameters, sizes and kernels; config, device and place are there. */
+    /* Fills in parameters, sizes and kernels. config, device and place are already set. */
     Status (*open)(Component *component, Error *error);
-    /* Append the operations of F, I and W; NULL: it has none. */
+    /* Append the operations of F, I and W; NULL: there are none. */
     void (*forward)(const Component *component, const PassAddresses *at, OpList *list);
     void (*backward_input)(const Component *component, const PassAddresses *at, OpList *list);
     void (*backward_weight)(const Component *component, const PassAddresses *at, OpList *list);
-    /* Belongs to a block with the component before it: all addresses but those of its parameters are the block's. x and
-       dx are of the block's first component, which has its sizes; y and dy are of its last. */
+    /* Continues the block of the component before it. All addresses except those of its parameters are then the
+       block's: x and dx are those of the block's first component, which has the block's sizes; y and dy those of its
+       last. */
     bool continues;
 } ComponentKind;
 
@@ -55,39 +57,40 @@ struct Component {
     const ComponentKind *kind;
     ModelConfig config;
     Device *device;
-    uint32_t place;    /* in the whole model: the starting weights depend on it */
+    uint32_t place;    /* index in the whole model; the initial weights depend on it */
     double loss_scale; /* the gradient is that of loss_scale * loss */
     size_t rows;       /* tokens of a microbatch */
     Parameter parameters[COMPONENT_PARAMETERS];
     Tally tallies[COMPONENT_PARAMETERS]; /* of each parameter */
     size_t parameter_count;
     size_t context, stash, gradient, workspace; /* elements */
-    size_t data_bytes; /* of a microbatch's inputs (the first component of a model) or targets (the last one) */
+    size_t data_bytes; /* bytes of a microbatch's inputs (first component of a model) or targets (last component) */
     size_t outputs;    /* the last component: elements of the model's output */
     const Kernel *kernels[COMPONENT_KERNELS];
 };
 
-/* For `open`. */
+/* For `open`: adds a parameter. */
 void component_parameter(Component *component, Parameter parameter);
-/* A parameter that starts as 0, and what W counts in the place of its gradient. */
+/* For `open`: adds a parameter that starts at 0, and says what W accumulates instead of its gradient. */
 void component_tally(Component *component, const char *name, size_t elements, Tally tally);
-/* GPT-2's 0.02 at its width of 768, and the same variance of outputs at every other width. */
+/* Standard deviation of initial weights: GPT-2's 0.02 at its width of 768; at other widths, outputs have the same
+   variance. */
 double component_deviation(const Component *component);
-/* The same for what adds to the residual path: divided by the root of the number of such layers, as in GPT-2. */
+/* The same for layers that add to the residual: divided by the square root of their number, as in GPT-2. */
 double component_residual_deviation(const Component *component);
-/* For the passes. Elements from the component's first parameter to the `index`-th; behind the last one, the size of
-   all. */
+/* For passes. Elements from the component's first parameter to the `index`-th; after the last one, the size of all. */
 size_t component_offset(const Component *component, size_t index);
 Address component_weights(const Component *component, const PassAddresses *at, size_t index);
 Address component_weight_gradients(const Component *component, const PassAddresses *at, size_t index);
-/* `offset` elements, or masters, behind `address`; no base stays none. */
+/* The address `offset` numbers of kind ELEMENTS, or of kind MASTERS, after `address`. An address without a base stays
+   so. */
 Address component_at(const Component *component, Address address, size_t offset);
 Address component_master_at(const Component *component, Address address, size_t offset);
 
-/* Parts begin on a cache line whenever the buffer does. */
+/* Rounds up a size so that the parts of a buffer begin on cache lines if the buffer does. */
 size_t component_round(size_t elements);
 
 extern const ComponentKind component_embedding, component_attention, component_mlp, component_head;
-extern const ComponentKind component_rows, component_perceptron, component_squared_error; /* experts.h has more */
+extern const ComponentKind component_rows, component_perceptron, component_squared_error; /* more are in experts.h */
 
 #endif

@@ -11,17 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of a message, and of all that a microbatch leaves in the model: 2^44 of 8 bytes in 2^16 slots are a size
-   yet. */
+/* Most elements of a message, and of everything that a microbatch keeps in the model. 2^44 elements of 8 bytes in 2^16
+   slots still fit in a size_t. */
 static const uint64_t message_most = (uint64_t)1 << 32;
 static const double kept_most = 0x1p44;
 
 typedef enum KeyType { KEY_U32, KEY_ROUTER, KEY_U64, KEY_REAL } KeyType;
 
-/* Whether weights depend on it, and whether only models with experts have it. */
+/* Whether weights depend on the setting, and whether only models with experts have it. */
 enum { OF_WEIGHTS = 1, OF_EXPERTS = 2, OF_EXPERT_WEIGHTS = OF_WEIGHTS | OF_EXPERTS };
 
-/* Every key: where it goes and what it may be. */
+/* A key: its field and its range. */
 typedef struct Key {
     const char *name;
     KeyType type;
@@ -152,7 +152,7 @@ static Status set_value(void *context, const char *name, const char *value, Erro
         return STATUS_OK;
     }
     const unsigned long long whole = strtoull(value, &end, 10);
-    if (!isdigit((unsigned char)*value) || *end || errno == ERANGE) /* strtoull takes a sign, and turns it round */
+    if (!isdigit((unsigned char)*value) || *end || errno == ERANGE) /* strtoull accepts a sign and negates the value */
         return bad_value(key, value, error);
     if (key->type == KEY_U64) {
         *(uint64_t *)field = whole;
@@ -164,7 +164,7 @@ static Status set_value(void *context, const char *name, const char *value, Erro
     return STATUS_OK;
 }
 
-/* A file's settings on their way. */
+/* State while the settings of a file are loaded. */
 typedef struct Loading {
     ModelConfig *config;
     bool is_first;
@@ -231,7 +231,7 @@ static void contradict(Error *contradictions, const char *key, const char *there
              there, here);
 }
 
-/* Another model's values, but for those that were given. */
+/* Changes to another model's defaults, but keeps the settings that were given. */
 static void change_model(ModelConfig *config, const ModelSpec *model)
 {
     const ModelConfig before = *config;
@@ -260,7 +260,7 @@ typedef struct ValueText {
     char text[32];
 } ValueText;
 
-/* As a file of settings says it. */
+/* The value as a file of settings has it. */
 static ValueText value_of(const ModelConfig *config, const Key *key)
 {
     ValueText value;
@@ -300,7 +300,7 @@ void model_config_write_sizes(const ModelConfig *config, FILE *stream)
         fprintf(stream, "%s %s\n", config->model->sizes[i], value_of(config, key_named(config->model->sizes[i])).text);
 }
 
-/* A setting of experts for a model that has none would change nothing. */
+/* Refuses settings of experts for a model without experts: they would have no effect. */
 static Status check_given(const ModelConfig *config, Error *error)
 {
     for (const Key *key = keys; key < keys + KEYS; key++)
@@ -322,8 +322,8 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error)
     if (rows > message_most / config->hidden)
         return error_set(error, STATUS_BAD_INPUT, "microbatch_size * sequence * hidden is over %llu",
                          (unsigned long long)message_most);
-    /* generously: of a layer its context, stash, gradient and what lies between; the head's logits and their
-       gradient */
+    /* a generous estimate: each layer's context, stash, gradient and activations between components; the head's logits
+       and their gradient */
     const double kept =
         (double)rows * (config->layers * (32.0 * config->hidden + (double)config->heads * config->sequence) +
                         2.0 * config->vocabulary);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Debian's base-files. The first that is there is the default text. */
+/* Files of Debian's base-files package. The first that exists is the default text. */
 static const char *const default_texts[] = {
     "/usr/share/common-licenses/GPL-3",      "/usr/share/common-licenses/GPL-2",
     "/usr/share/common-licenses/Apache-2.0", "/usr/share/common-licenses/LGPL-2.1",
@@ -110,7 +110,7 @@ static void draw_noise(const Dataset *dataset, uint64_t key, void *inputs, void 
 const DataSource data_text = {.is_text = true, .open = open_text, .draw = draw_text};
 const DataSource data_noise = {.open = open_noise, .draw = draw_noise};
 
-/* What the training data draws from. Weights use small places as numbers. */
+/* The key of training data. Weights use small indices as keys. */
 enum { TRAINING = 0x74726169 };
 
 void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, void *inputs, void *targets)
@@ -121,7 +121,7 @@ void dataset_microbatch(const Dataset *dataset, uint64_t step, uint32_t number, 
 
 uint64_t dataset_windows(const Dataset *dataset)
 {
-    /* the last target is a byte more */
+    /* the last target is one byte after the last input */
     return dataset->text ? (dataset->size - dataset->training - 1) / dataset->config.sequence : 0;
 }
 

@@ -1,7 +1,7 @@
 #ifndef MODEL_DATA_H
 #define MODEL_DATA_H
 
-/* What a model trains on. */
+/* Training data. */
 
 #include "runtime/base/arena.h"
 #include "runtime/model/model.h"
@@ -9,7 +9,7 @@
 typedef struct DataSource {
     bool is_text; /* reads a file of bytes, whose last tenth is held out */
     Status (*open)(Dataset *dataset, const char *path, Error *error);
-    /* The inputs and targets of one microbatch, whose random choices depend on `key`. Either pointer may be NULL. */
+    /* Writes the inputs and targets of one microbatch, drawn at random from `key`. Either pointer may be NULL. */
     void (*draw)(const Dataset *dataset, uint64_t key, void *inputs, void *targets);
 } DataSource;
 
@@ -17,11 +17,11 @@ struct Dataset {
     ModelConfig config;
     Arena arena; /* owns text and name */
     const char *name;
-    const char *text;      /* NULL: the source reads none */
-    size_t size, training; /* bytes of the text; the first `training` of them are trained on */
+    const char *text;      /* NULL: the source reads no text */
+    size_t size, training; /* bytes of the text; the first `training` of them are for training */
 };
 
-extern const DataSource data_text;  /* windows of a text: int32 bytes, and the bytes that follow them */
+extern const DataSource data_text;  /* windows of a text as int32: bytes, and the bytes that follow them */
 extern const DataSource data_noise; /* rows of normally distributed floats */
 
 #endif

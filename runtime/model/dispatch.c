@@ -1,5 +1,5 @@
-/* Brings the tokens to their experts: rows in the order of experts, of each expert in the order of tokens. All experts
-   are here, so nothing is sent. Backward it is a combine without gates. */
+/* Copies each token to the rows of its experts, sorted by expert, then by token. All experts are on this rank, so
+   nothing is sent. Its backward is a combine without gates. */
 
 #include "runtime/model/experts.h"
 

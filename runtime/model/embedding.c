@@ -1,4 +1,4 @@
-/* Bytes into vectors: a table of tokens plus a table of positions, both learned. First of a gpt. */
+/* Maps bytes to vectors: a token table plus a position table, both learned. The first component of gpt. */
 
 #include "runtime/model/component.h"
 

@@ -1,6 +1,6 @@
 #include "runtime/model/experts.h"
 
-/* Hands out parts of one of the stage's buffers, one after the other. */
+/* Divides one of the stage's buffers into consecutive parts. */
 typedef struct Cursor {
     const Component *component;
     Address begin;

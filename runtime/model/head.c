@@ -1,12 +1,12 @@
-/* The end of a gpt: logits = norm(x) w, and their cross-entropy with the targets. F leaves the gradient of the logits,
-   so that I and W need no targets. */
+/* The last component of gpt: logits = norm(x) w, and their cross-entropy with the targets. F saves the gradient of the
+   logits, so I and W need no targets. */
 
 #include "runtime/model/component.h"
 
 enum { GAIN, SHIFT, VOCABULARY };
 enum { NORM, TO_LOGITS, LOSS };
 
-/* Kept from F to W, from I to W. */
+/* One row each: saved from F to W, from I to W. */
 typedef struct Parts {
     Address normed, statistics, logits;
     Address dnormed;

@@ -1,11 +1,11 @@
-/* The second half of a pre-norm block: y = x + down(gelu(up(norm(x)))), four times as wide inside. */
+/* The second half of a pre-norm block: y = x + down(gelu(up(norm(x)))). The hidden layer is four times as wide. */
 
 #include "runtime/model/component.h"
 
 enum { GAIN, SHIFT, UP, UP_BIAS, DOWN, DOWN_BIAS };
 enum { NORM, TO_WIDE, GELU, TO_NARROW };
 
-/* Kept from F to I, from F to W, from I to W. */
+/* One row each: saved from F to I, from F to W, from I to W. */
 typedef struct Parts {
     Address wide;
     Address normed, statistics, active;

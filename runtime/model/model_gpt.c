@@ -1,4 +1,4 @@
-/* The gpt model: a GPT-2 of bytes. */
+/* The gpt model: a GPT-2 on bytes. */
 
 #include "runtime/model/spec.h"
 

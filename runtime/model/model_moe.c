@@ -1,10 +1,10 @@
-/* The moe model: a GPT-2 of bytes whose MLPs are experts, as in DeepSeek-V3 (arXiv 2412.19437, section 2.1.2). The
-   first `dense_layers` layers have an MLP; of the others every `expert_interval`-th has experts. */
+/* The moe model: a GPT-2 on bytes with experts instead of MLPs, as in DeepSeek-V3 (arXiv 2412.19437, section 2.1.2).
+   The first `dense_layers` layers have an MLP; of the others every `expert_interval`-th has experts. */
 
 #include "runtime/model/experts.h"
 #include "runtime/model/spec.h"
 
-static const double weights_most = 0x1p44; /* of all experts: as many bytes are a size yet */
+static const double weights_most = 0x1p44; /* most weights of all experts; their bytes still fit in a size_t */
 
 static Status check_sizes(const ModelConfig *config, Error *error)
 {
@@ -48,14 +48,15 @@ const ModelSpec model_moe = {
                  BYTE_MODEL_DEFAULTS,
                  .experts = 8,
                  .experts_per_token = 2,
-                 .expert_hidden = 85, /* with the shared one three active experts have the products of gpt's MLP */
+                 /* with the shared expert, three active experts have as many products as gpt's MLP */
+                 .expert_hidden = 85,
                  .shared_experts = 1,
                  .expert_groups = 1,
                  .groups_per_token = 1,
                  .expert_interval = 1,
                  .router = SCORES_SIGMOID,
                  .gate_factor = 1,
-                 .bias_rate = 0.01, /* ten times DeepSeek-V3's: a run is of hundreds of steps */
+                 .bias_rate = 0.01, /* ten times DeepSeek-V3's, because a run has only hundreds of steps */
                  .balance_loss = 1e-4},
     .first = &component_embedding,
     .layer = {&component_attention, &component_router, &component_dispatch, &component_shared, &component_experts,

@@ -1,4 +1,4 @@
-/* One F&B after its recipe: the lists of its halves merged into one. */
+/* Merges the lists of an F&B's halves into one, in the order of the recipe. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/stage.h"
@@ -6,23 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Components of a stage: those of one part of a layer, one after the other. */
+/* Consecutive components of a stage that belong to one part of a layer. */
 typedef struct Range {
     size_t begin, end; /* equal: none */
 } Range;
 
-/* The list of a pair while it is being made. Each round is of one layer: of the F from the first on, of the backward
-   from the last on. */
+/* The list of a pair while it is being made. Each round handles one layer of each half: of the F from the first layer
+   on, of the backward from the last one on. */
 typedef struct Overlap {
     const StagePair *pair;
     PairList *made;
     uint32_t round;
     size_t forward;                   /* the component whose F comes next */
-    size_t backward;                  /* the one whose B was the last */
-    Range waiting[RECIPE_COMPONENTS]; /* whose W is still to come */
+    size_t backward;                  /* the component whose B came last */
+    Range waiting[RECIPE_COMPONENTS]; /* components whose W is still to come */
 } Overlap;
 
-/* Operations of the backward half have bases behind those of the forward half. */
+/* Operations of the backward half use the bases after those of the forward half. */
 static void append_part(Overlap *o, size_t index, RecipePass pass)
 {
     const Stage *stage = pass == RECIPE_F ? o->pair->forward : o->pair->backward;
@@ -39,14 +39,14 @@ static void append_part(Overlap *o, size_t index, RecipePass pass)
     made->parts[made->part_count++] = (PairPart){(uint32_t)index, pass, made->list.count};
 }
 
-/* F up to before `end`. */
+/* Appends F of the components before `end`. */
 static void append_forward(Overlap *o, size_t end)
 {
     while (o->forward < end)
         append_part(o, o->forward++, RECIPE_F);
 }
 
-/* B down to `end`, and W with it where the recipe has none to come. */
+/* Appends B of the components down to `end`. A full backward also appends their W, as the recipe does not name it. */
 static void append_backward(Overlap *o, size_t end)
 {
     while (o->backward > end) {
@@ -80,7 +80,7 @@ static Range find_part(const Stage *stage, uint32_t layer, ModelPart kind)
     return found;
 }
 
-/* An entry of the recipe, of the layers at which the halves are. What a layer lacks is passed over. */
+/* Appends an entry of the recipe for the present layer of its half. Skips components that the layer does not have. */
 static void append_entry(Overlap *o, RecipeEntry entry)
 {
     const uint32_t backward_layers = layers_of(o->pair->backward);

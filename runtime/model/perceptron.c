@@ -1,5 +1,5 @@
-/* A layer of the mlp model, as in the example of DualPipe's authors: y = gelu(x up) down, four times as wide inside,
-   without biases, norm and residual. */
+/* A layer of the mlp model, as in the example of DualPipe's authors: y = gelu(x up) down. The hidden layer is four
+   times as wide. No biases, norm or residual. */
 
 #include "runtime/model/component.h"
 
@@ -11,7 +11,7 @@ enum { TO_WIDE, GELU, TO_NARROW };
 static Status open(Component *c, Error *error)
 {
     const size_t rows = c->rows, hidden = c->config.hidden, wide = 4 * hidden;
-    /* the variance of weights uniform within 1 / sqrt(inputs), the frameworks' habit for linear layers */
+    /* the variance of a uniform distribution within 1 / sqrt(inputs), which frameworks use for linear layers */
     component_parameter(c, (Parameter){"perceptron.up", hidden * wide, true, 1 / sqrt(3 * (double)hidden), 0});
     component_parameter(c, (Parameter){"perceptron.down", wide * hidden, true, 1 / sqrt(3 * (double)wide), 0});
     const KernelShape to_wide = {.kind = KERNEL_LINEAR, .rows = rows, .columns = hidden, .outputs = wide};
@@ -20,9 +20,9 @@ static Status open(Component *c, Error *error)
     TRY(device_kernel(c->device, &to_wide, &c->kernels[TO_WIDE], error));
     TRY(device_kernel(c->device, &gelu, &c->kernels[GELU], error));
     TRY(device_kernel(c->device, &to_narrow, &c->kernels[TO_NARROW], error));
-    c->context = component_round(rows * wide);  /* before the GELU */
-    c->stash = component_round(rows * wide);    /* after it */
-    c->gradient = component_round(rows * wide); /* of what is before it */
+    c->context = component_round(rows * wide);  /* input of the GELU */
+    c->stash = component_round(rows * wide);    /* output of the GELU */
+    c->gradient = component_round(rows * wide); /* gradient of the GELU's input */
     return STATUS_OK;
 }
 

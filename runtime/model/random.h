@@ -1,7 +1,7 @@
 #ifndef MODEL_RANDOM_H
 #define MODEL_RANDOM_H
 
-/* Random numbers by counter: a number depends on its key and its index alone, whoever asks, in whatever order. */
+/* Counter-based random numbers: a number depends only on its key and its index. */
 
 #include <stdint.h>
 
@@ -13,7 +13,7 @@ static inline uint64_t random_mix(uint64_t value)
     return value ^ value >> 31;
 }
 
-/* A key made of another key and a number. */
+/* Makes a key from another key and a number. */
 static inline uint64_t random_key(uint64_t key, uint64_t number)
 {
     return random_mix(random_mix(key + 0x9e3779b97f4a7c15u) ^ (number * 0xd1342543de82ef95u + 1));

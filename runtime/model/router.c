@@ -1,8 +1,9 @@
-/* Opens the second half of a layer with experts: n = norm(x), a score of each expert for each token, and from these
-   which experts get the token and with which gates. In a recipe it is a part of attention, as in DeepSeek's training.
+/* Begins the second half of a layer with experts: n = norm(x), and a score of each expert for each token. The scores
+   decide which experts get the token, and their gates. In a recipe it is a part of attention, as in DeepSeek's
+   training.
 
-   The bias, which only decides who is chosen, learns by no gradient: W counts each expert's tokens in the place of its
-   gradient, and after the step the bias moves towards equal loads (stage_update). */
+   The bias affects only the choice and has no gradient. W counts each expert's tokens in its gradient buffer, and after
+   the step the bias moves towards equal loads (stage_update). */
 
 #include "runtime/model/experts.h"
 
@@ -43,7 +44,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
                           .route = {f.logits, component_weights(c, at, ROUTER_BIAS), f.chosen, f.gates, f.balance}});
 }
 
-/* The gradient of n comes by three ways: from the rows that were dispatched and from the shared experts, which are in
+/* The gradient of n has three terms: from the dispatched rows and from the shared experts, which are already in
    dnormed, and from the gates. */
 static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {

@@ -1,4 +1,4 @@
-/* The input of the mlp model: rows of float, as they are. */
+/* The input of the mlp model: float rows, unchanged. */
 
 #include "runtime/model/component.h"
 

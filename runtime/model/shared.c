@@ -1,5 +1,5 @@
-/* The shared experts, which every token has: one as wide as all of them together. F adds x, the residual, to its
-   result. Without shared experts it has neither weights nor operations. */
+/* The shared experts, which process every token, computed as one expert of their total width. F adds x, the residual,
+   to the result. If there are none, this component has neither weights nor operations. */
 
 #include "runtime/model/experts.h"
 

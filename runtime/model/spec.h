@@ -12,12 +12,12 @@ struct ModelSpec {
     const char *name;
     ModelConfig defaults;                                        /* its `model` is this one */
     const ComponentKind *first, *layer[LAYER_COMPONENTS], *last; /* layer: in the order of its forward, then NULL */
-    /* Layers of another kind, such as dense ones among layers with experts. NULL: there are none. */
+    /* A second kind of layers, such as dense layers among layers with experts. NULL: there are none. */
     const ComponentKind *other_layer[LAYER_COMPONENTS];
     bool (*is_other)(const ModelConfig *config, uint32_t layer);
     const DataSource *data;
-    const char *sizes[MODEL_SIZES]; /* the settings, besides layers and hidden, that its weights depend on */
-    /* Whether the settings go together, as far as they concern this model alone; STATUS_BAD_INPUT. NULL: always. */
+    const char *sizes[MODEL_SIZES]; /* the settings that its weights depend on, besides layers and hidden */
+    /* Checks the settings that concern only this model; STATUS_BAD_INPUT. NULL: no check. */
     Status (*check)(const ModelConfig *config, Error *error);
 };
 
@@ -27,7 +27,7 @@ struct ModelSpec {
     .learning_rate = 4e-3, .warmup_steps = 20, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, \
     .clip_norm = 1
 
-/* All models; the first is the default. MODEL(name) has its spec in model_name. */
+/* All models; the first is the default. The spec of MODEL(name) is model_name. */
 #define MODEL_LIST \
     MODEL(gpt)     \
     MODEL(mlp)     \
@@ -37,6 +37,6 @@ struct ModelSpec {
 MODEL_LIST
 #undef MODEL
 
-extern const ModelSpec *const models[]; /* ends with NULL */
+extern const ModelSpec *const models[]; /* NULL-terminated */
 
 #endif

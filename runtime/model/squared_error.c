@@ -1,4 +1,5 @@
-/* The end of the mlp model: the mean squared error of its rows. F leaves their gradient, so that I needs no targets. */
+/* The last component of the mlp model: the mean squared error of its rows. F saves their gradient, so I needs no
+   targets. */
 
 #include "runtime/model/component.h"
 

@@ -24,14 +24,15 @@ static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t la
     return kind->open(&part->component, error);
 }
 
-/* The components of a layer of the model, in the order of its forward, then NULL unless they are LAYER_COMPONENTS. */
+/* The components of a layer, in the order of its forward, NULL-terminated if fewer than LAYER_COMPONENTS. */
 static const ComponentKind *const *layer_components(const ModelConfig *config, uint32_t layer)
 {
     const ModelSpec *model = config->model;
     return model->is_other && model->is_other(config, layer) ? model->other_layer : model->layer;
 }
 
-/* Places for the components of a layer: a component's starting weights do not depend on what other layers are. */
+/* The number of indices reserved for a layer's components. It is the same for all layers, so initial weights do not
+   depend on the kinds of other layers. */
 static uint32_t layer_places(const ModelSpec *model)
 {
     uint32_t count = 0;
@@ -59,7 +60,7 @@ static Status add_components(Stage *stage, uint32_t number, uint32_t stages, uin
     return STATUS_OK;
 }
 
-/* Between two blocks lies a message's worth of elements. */
+/* Lays out the parts of a new block. Between two blocks is the activation, and its gradient if it is needed. */
 static void begin_block(StageSizes *sizes, Part *part, bool between, bool learns_before)
 {
     const size_t message = component_round(sizes->message);
@@ -104,7 +105,7 @@ static void lay_out(Stage *stage, bool learns_before)
 
 #define FIELD(name) ((Address){1 + offsetof(PassBuffers, name) / sizeof(void *), 0})
 
-/* Where the `index`-th component finds its operands. */
+/* The addresses of the operands of the `index`-th component. */
 static PassAddresses addresses_of(const Stage *stage, size_t index)
 {
     const Part *part = &stage->parts[index];
@@ -182,7 +183,7 @@ static void data_sizes(Stage *stage, bool first, bool last)
     sizes->outputs = last ? ends->outputs : 0;
 }
 
-/* Room for the largest tally and its parameter. */
+/* Allocates memory for the largest tally and its parameter. */
 static Status make_counts(Stage *stage, Error *error)
 {
     size_t most = 0;
@@ -239,13 +240,13 @@ void stage_close(Stage *stage)
         free(pair);
     }
     free(stage->counts);
-    free(stage); /* its kernels are the device's */
+    free(stage); /* the device owns its kernels */
 }
 
 const StageSizes *stage_sizes(const Stage *stage) { return &stage->sizes; }
 
-/* Where the time of a pass goes; NULL: the part has no such pass. Where nothing before it learns, a layer has a shorter
-   I and any other part has none. */
+/* Where to add the time of a pass; NULL: the part has no such pass. If no part before it has weights, a layer has a
+   shorter I and any other part has none. */
 static PartTime *time_of(const Stage *stage, const Part *part, int pass)
 {
     PartTime(*times)[PART_PASSES] = stage->times->parts[stage->times->in_pair];

@@ -1,4 +1,4 @@
-/* What happens to a stage's weights outside the passes: their start, the norm of their gradient, their update. */
+/* A stage's weights outside the passes: initialisation, gradient norm, update. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/random.h"
@@ -58,7 +58,7 @@ static Loads loads_of(const float *counts, size_t experts)
     return loads;
 }
 
-/* Loads wait in the bias's first moment for its update: the optimizer keeps none of a bias. */
+/* Takes a tally. Loads are kept in the first moment of the bias until its update, as the optimizer does not use it. */
 static Status take_tally(Stage *stage, Tally tally, size_t count, char *gradient, char *moment, StageTallies *tallies,
                          Error *error)
 {
@@ -108,7 +108,7 @@ static Status balance(Stage *stage, size_t experts, const char *loads, char *mas
     return elements ? run->load_floats(stage->device, ELEMENTS, experts, bias, elements, error) : STATUS_OK;
 }
 
-/* The rest of a line behind a parameter is zero and stays so: it adds nothing here. */
+/* The padding after a parameter is always zero, so it adds nothing. */
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error)
 {
     return stage->device->run->sum_of_squares(stage->device, stage->sizes.parameters, weights->gradients,
