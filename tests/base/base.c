@@ -1,4 +1,4 @@
-/* The base library: arenas, bytes, files that appear whole or not at all, error texts. */
+/* The base library: arenas, bytes, atomic writing of files, error texts. */
 
 #include "runtime/base/arena.h"
 #include "runtime/base/bytes.h"
@@ -45,7 +45,7 @@ static void arena_gives_zeroed_aligned_memory(void **state)
 }
 
 typedef struct CountedBlocks {
-    int live, left; /* blocks that exist, and that it still gives */
+    int live, left; /* blocks that exist; blocks that it may still allocate */
 } CountedBlocks;
 
 static void *counted_allocate(void *user, size_t size)
@@ -85,7 +85,7 @@ static void arena_takes_memory_from_others(void **state)
         for (;;)
             arena_allocate(arena_scratch(&arena), 1 << 20);
     }
-    assert_int_equal(counted.live, 2); /* the jump has lost nothing */
+    assert_int_equal(counted.live, 2); /* the jump has not leaked memory */
     arena_free(&arena);
     assert_int_equal(counted.live, 0);
 }
@@ -203,7 +203,7 @@ static void files_appear_whole_or_not_at_all(void **state)
     assert_content(path, "first");
     assert_int_equal(entries(), 1);
 
-    /* A disk that is full: here a limit on the size of files. */
+    /* Simulates a full disk by a limit on the size of files. */
     signal(SIGXFSZ, SIG_IGN);
     struct rlimit before, small;
     getrlimit(RLIMIT_FSIZE, &before);
@@ -222,7 +222,7 @@ static void files_appear_whole_or_not_at_all(void **state)
     assert_int_equal(entries(), 1);
 }
 
-/* A link stays, and the file behind it, wherever that is, becomes a new one. */
+/* A symbolic link stays, and the file that it points to is replaced, wherever it is. */
 static void links_are_followed(void **state)
 {
     (void)state;
@@ -242,7 +242,7 @@ static void links_are_followed(void **state)
     assert_int_equal(unlink(link), 0);
 }
 
-/* A check leaves nothing, and a pipe unopened: its reader would take the closing for the end, and wait for nobody. */
+/* A check leaves no file, and does not open a pipe: the reader would take its closing as the end of the data. */
 static void a_check_opens_no_pipe(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static void a_check_opens_no_pipe(void **state)
     assert_string_equal(strrchr(error.text, ':'), ": Is a directory");
 }
 
-/* Without it a file that has no name could not be given one. */
+/* Without /proc a file without a name cannot be given one. */
 static int write_without_proc(const char *path)
 {
     OutputFile file;
@@ -295,7 +295,7 @@ static void a_machine_without_proc_will_do(void **state)
     assert_int_equal(entries(), 1);
 }
 
-/* Where the file system has files without names. */
+/* If the file system supports files without names. */
 static void of_a_killed_process_nothing_is_left(void **state)
 {
     (void)state;
@@ -322,7 +322,7 @@ static void of_a_killed_process_nothing_is_left(void **state)
     assert_int_equal(entries(), before);
 }
 
-/* In place of the library's functions: no /proc where that is wanted, and a count of the folders that are synced. */
+/* These replace the library's functions: they hide /proc on request, and count the folders that are synced. */
 static bool no_proc;
 static int folders_synced;
 
@@ -361,7 +361,7 @@ static void a_new_name_is_synced(void **state)
     assert_int_equal(folders_synced, 1);
 }
 
-/* A writer in a process of its own, whose file has a temporary name. It says on `pipe` when it has begun. */
+/* Starts a writer in a process of its own, whose file has a temporary name. It writes to `pipe` when it has begun. */
 static pid_t start_writer(const char *path, int pipe[2])
 {
     assert_int_equal(pipe2(pipe, O_CLOEXEC), 0);
@@ -370,7 +370,7 @@ static pid_t start_writer(const char *path, int pipe[2])
     if (child == 0) {
         OutputFile file;
         Error error;
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves no process behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no process */
         if (file_begin(path, &file, &error) != STATUS_OK || file.nameless || fputs("half", file.stream) < 0 ||
             fflush(file.stream) != 0 || write(pipe[1], "", 1) != 1)
             _exit(1);
@@ -384,7 +384,7 @@ static pid_t start_writer(const char *path, int pipe[2])
     return child;
 }
 
-/* What a live writer has begun stays; what a killed one has left goes. Files that only look alike stay. */
+/* A file that a live writer has begun stays; that of a killed writer is removed. Files with similar names stay. */
 static void the_next_writer_cleans_up(void **state)
 {
     (void)state;
@@ -417,7 +417,7 @@ static void the_next_writer_cleans_up(void **state)
     close(pipes[1][0]);
 }
 
-/* Writers of one file at a time: each finishes, none removes what another is writing. */
+/* Several processes write the same file at a time: each finishes, and none removes what another is writing. */
 static void writers_do_not_disturb_each_other(void **state)
 {
     (void)state;
@@ -459,7 +459,7 @@ static void unwritable_and_unreadable_paths_are_named(void **state)
     size_t size;
     assert_int_equal(file_begin("/nowhere/at/all", &file, &error), STATUS_RUN_FAILED);
     assert_string_equal(error.text, "cannot write /nowhere/at/all: No such file or directory");
-    /* although a temporary name beside it is a good one */
+    /* although a temporary name in the same folder could be opened */
     assert_int_equal(file_begin("", &file, &error), STATUS_RUN_FAILED);
     assert_int_equal(file_read("/nowhere/at/all", &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_int_equal(file_read(folder, &arena, &text, &size, &error), STATUS_BAD_INPUT);
@@ -467,7 +467,7 @@ static void unwritable_and_unreadable_paths_are_named(void **state)
     assert_int_equal(file_read("/dev/zero", &arena, &text, &size, &error), STATUS_BAD_INPUT);
     assert_string_equal(error.text, "/dev/zero: no end after 256 MiB; put larger data into a file");
     arena_free(&arena);
-    /* /dev/full takes nothing, and stays the device that it is */
+    /* writing to /dev/full fails, and it stays a device */
     assert_int_equal(file_begin("/dev/full", &file, &error), STATUS_OK);
     fputs("x", file.stream);
     assert_int_equal(file_finish(&file, &error), STATUS_RUN_FAILED);
@@ -478,7 +478,7 @@ static void unwritable_and_unreadable_paths_are_named(void **state)
     arena_free(&arena);
 }
 
-/* Bytes of address space that this process has. */
+/* Size of this process's address space in bytes. */
 static size_t address_space(void)
 {
     size_t pages = 0;
@@ -501,11 +501,11 @@ static void a_file_is_read_at_its_size(void **state)
     fclose(stream);
     const size_t used = address_space();
     if (used > (size_t)1 << 40)
-        skip(); /* a sanitizer's shadow: no limit would fit */
+        skip(); /* a sanitizer's shadow memory does not fit any limit */
     struct rlimit before, small;
     getrlimit(RLIMIT_AS, &before);
     small = before;
-    Arena arena = {0}; /* without a jump: allocation gives NULL */
+    Arena arena = {0}; /* without a jump buffer: allocation returns NULL */
     Error error;
     char *text = NULL;
     size_t size = 0;
@@ -545,7 +545,7 @@ static void outputs_are_kept_apart(void **state)
     assert_int_equal(file_keep_apart((const char *const[]){"/nowhere/new", NULL, "/nowhere/new"}, 3, inputs, 4, &error),
                      STATUS_BAD_USAGE);
     assert_non_null(strstr(error.text, "two outputs would go to"));
-    /* neither is there yet */
+    /* neither exists yet */
     char new_one[220], new_other[270], elsewhere[250];
     snprintf(new_one, sizeof new_one, "%s/new", folder);
     snprintf(new_other, sizeof new_other, "%s/../%s//new", folder, strrchr(folder, '/') + 1);
@@ -573,7 +573,7 @@ static void error_texts_are_cut_not_overrun(void **state)
     assert_string_equal(error.text, "front end");
 }
 
-/* What a function writes to a stream. */
+/* Checks what a function writes to a stream. */
 static void assert_written(void (*put)(const char *, size_t, FILE *), const char *text, const char *expected)
 {
     char *written = NULL;
@@ -585,8 +585,8 @@ static void assert_written(void (*put)(const char *, size_t, FILE *), const char
     free(written);
 }
 
-/* Bytes that are no UTF-8: a lone continuation, a cut character, an overlong one, a surrogate, one beyond the last,
-   Latin-1. */
+/* Bytes that are not UTF-8: a lone continuation byte, a truncated character, an overlong one, a surrogate, one above
+   the largest code point, Latin-1. */
 static const char *const no_characters[] = {"\x80",         "\xe2\x82",         "\xc0\xaf",
                                             "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xfcr"};
 static const char *const marks[] = {"?", "??", "??", "???", "????", "?r"};

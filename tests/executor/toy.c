@@ -1,11 +1,11 @@
-/* The toy trains by every kind of schedule with the losses of its layers run one after the other. */
+/* The toy trains with every kind of schedule. Its losses equal those of running the layers one after the other. */
 #include "tests/executor/toy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
 
-/* The layers one after the other, microbatch after microbatch. */
+/* Runs the layers one after the other, microbatch after microbatch. */
 static void train_in_sequence(Toy *toy, uint32_t count)
 {
     double messages[STAGES_MAX + 1][WIDTH], gradients[STAGES_MAX + 1][WIDTH], saved[WIDTH], stash[WIDTH];

@@ -1,8 +1,8 @@
 #ifndef TESTS_EXECUTOR_TOY_H
 #define TESTS_EXECUTOR_TOY_H
 
-/* The smallest host of the executor: it trains a chain of sparse linear layers, y[i] = w[i] x[i+1], one a stage, in
-   plain C. A rank is a thread. */
+/* The smallest host of the executor, in plain C: it trains a chain of sparse linear layers, y[i] = w[i] x[i+1], one per
+   stage. A rank is a thread. */
 
 #include "runtime/executor/executor.h"
 #include "runtime/transport/transport.h"
@@ -130,7 +130,7 @@ static void *toy_thread(void *toy)
     return NULL;
 }
 
-/* When all ranks are through: blocks of this rank's memory may have gone to others. */
+/* Call it when all ranks have finished: other ranks may hold blocks of this rank's memory. */
 static void toy_close(Toy *toy)
 {
     executor_close(toy->executor);

@@ -42,7 +42,7 @@ static void *run_rank(void *argument)
     Rank *rank = argument;
     rank->good = connect_everybody(rank) && rank->body(rank);
     if (!rank->good)
-        world_abort(rank->world, "its test failed"); /* the others need not wait for the deadline */
+        world_abort(rank->world, "its test failed"); /* the other ranks need not wait until the deadline */
     return NULL;
 }
 
@@ -62,7 +62,7 @@ static void open_world(int count, double deadline, const int *pipeline, World **
     assert_int_equal(transport_open(transport_named("local", false), &config, members, &error), STATUS_OK);
 }
 
-/* Runs `body` on `count` threads, one a rank; closes the world. `meanwhile` and `pipeline` may be NULL. */
+/* Runs `body` on `count` threads, one per rank, then closes the world. `meanwhile` and `pipeline` may be NULL. */
 static void run_named(Rank *ranks, int count, double deadline, const int *pipeline, bool (*body)(Rank *),
                       void (*meanwhile)(Rank *))
 {
@@ -143,7 +143,8 @@ static bool sums_body(Rank *rank)
            sum_at_once(rank->everybody, rank->rank, rank->ranks);
 }
 
-/* Rank 0 waits for a message that rank 1 sends when the sum of both is done: rank 0 adds it up while it waits. */
+/* Rank 0 waits for a message that rank 1 sends after the sum of both is done. So rank 0 must add up the sum while it
+   waits. */
 static bool waiting_body(Rank *self)
 {
     const int rank = self->rank, members[] = {0, 1};
@@ -201,7 +202,7 @@ static void the_order_of_a_sum_shows(void **state)
 
 static bool vain_body(Rank *rank) { return wait_in_vain(rank->everybody, rank->rank, "0.05"); }
 
-/* Nobody receives: a send is a rendezvous. */
+/* Nobody receives the message, so the send does not end: it is a rendezvous. */
 static bool unreceived_body(Rank *self)
 {
     if (self->rank != 0)
@@ -217,7 +218,7 @@ static bool unreceived_body(Rank *self)
     return true;
 }
 
-/* Rank 2 does not come. */
+/* Rank 2 does not take part. */
 static bool missing_body(Rank *self)
 {
     const int rank = self->rank;
@@ -256,7 +257,8 @@ static void a_deadline_names_who_is_missing(void **state)
     run_ranks(ranks, 3, 0.05, missing_sum_body, NULL);
 }
 
-/* Two replicas of two ranks, each with a communicator of its own: peers are counted there, names are the caller's. */
+/* Two replicas of two ranks, each with its own communicator: peers are numbered within it, and names are the
+   caller's. */
 static bool replica_body(Rank *self)
 {
     const int rank = self->rank, members[] = {rank / 2 * 2, rank / 2 * 2 + 1};
@@ -291,7 +293,7 @@ static void members_have_the_names_that_the_caller_gives(void **state)
 static bool abort_body(Rank *rank)
 {
     if (rank->rank == 1) {
-        sleep_milliseconds(20); /* for some of the others to be asleep */
+        sleep_milliseconds(20); /* so that some of the others sleep */
         world_abort(rank->world, abort_reason);
         world_abort(rank->world, "a later reason");
     }

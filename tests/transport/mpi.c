@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-/* The scenarios under mpirun: without arguments this is the cmocka program, with arguments it is one of the processes
-   that the tests start: SCENARIO RANKS FOLDER. FOLDER is where processes leave notes for each other. */
+/* Runs the scenarios under mpirun. Without arguments this is the cmocka program; with arguments (SCENARIO RANKS FOLDER)
+   it is one of the processes that the tests start. In FOLDER processes leave notes for each other. */
 
 /* --- as a process --- */
 
@@ -37,7 +37,7 @@ static bool leave_note(const char *folder, int number)
     return file >= 0 && close(file) == 0;
 }
 
-/* False after 20 s. */
+/* Waits for the note; false: it did not appear within 20 s. */
 static bool find_note(const char *folder, int number)
 {
     char path[PATH_MAX];
@@ -71,7 +71,7 @@ static bool scenario_abort(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* Nobody moves any more: each rank waits for what another never sends. */
+/* A standstill: each rank waits for a message that is never sent. */
 static bool all_wait_in_vain(Communicator *everybody, int rank)
 {
     Error error;
@@ -86,7 +86,7 @@ static bool all_wait_in_vain(Communicator *everybody, int rank)
     return true;
 }
 
-/* Rank 1 computes for longer than the deadline while the others wait for it, one of them at a gathering. */
+/* Rank 1 computes for longer than the deadline while the others wait for it, one of them in a gather. */
 static bool compute_for_long(Communicator *everybody, int rank, int ranks)
 {
     Error error;
@@ -113,7 +113,7 @@ static void sleep_for(double seconds)
         nanosleep(&(struct timespec){.tv_sec = (end - now) / 1000000000, .tv_nsec = (end - now) % 1000000000}, NULL);
 }
 
-/* All are stopped for longer than the deadline, and go on; rank 1 last. */
+/* All ranks are stopped for longer than the deadline, and continue; rank 1 is the last. */
 static bool stop_and_go_on(Communicator *everybody, int rank)
 {
     Error error;
@@ -139,7 +139,7 @@ static bool stop_and_go_on(Communicator *everybody, int rank)
     return true;
 }
 
-/* Between the last meeting and the end: dprun-mpi.so finds this one first. */
+/* Called between the last collective and the end: dprun-mpi.so finds this function before that of MPI. */
 int MPI_Finalize(void);
 static bool stops_in_finalize;
 int MPI_Finalize(void)
@@ -221,7 +221,7 @@ static int run_process(const char *scenario, int ranks, const char *folder)
         fprintf(stderr, "%s: good\n", scenario);
         launched_await_reader();
     }
-    /* Whoever leaves after a failure ends the run for all, so everybody first lets the others finish. */
+    /* A rank that exits after a failure ends the run for all, so each first lets the others finish. */
     good &= leave_note(folder, rank);
     for (int other = 0; other < ranks; other++)
         good &= find_note(folder, other);
@@ -237,15 +237,15 @@ static int run_process(const char *scenario, int ranks, const char *folder)
 /* --- as the test --- */
 
 static char program[PATH_MAX], plugin[PATH_MAX];
-static char output[1 << 16]; /* of the last mpirun */
+static char output[1 << 16]; /* output of the last mpirun */
 
-/* Runs the scenario under mpirun (without it for 0 processes) with its output in `output`; its exit status, or -1 after
-   two minutes. */
+/* Runs the scenario under mpirun (without it for 0 processes) and stores its output in `output`. Returns its exit
+   status; -1: it took more than two minutes. */
 static int run_mpi(int processes, const char *scenario, int ranks)
 {
     char folder[] = "/tmp/transport-XXXXXX", command[3 * PATH_MAX];
     assert_non_null(mkdtemp(folder));
-    /* Looking for leaks takes seconds a process: few of them see as much as many. */
+    /* A search for leaks takes seconds per process, so only runs with few processes do it; they find as much. */
     setenv("LSAN_OPTIONS",
            processes <= 3 ? "suppressions=tests/transport/openmpi.supp:fast_unwind_on_malloc=0:print_suppressions=0"
                           : "detect_leaks=0",
@@ -267,10 +267,11 @@ static int run_mpi(int processes, const char *scenario, int ranks)
     return WIFEXITED(status) && WEXITSTATUS(status) != 124 ? WEXITSTATUS(status) : -1;
 }
 
-/* Where a process is stopped, Open MPI's mpirun sometimes fails when it ends the others, after all has been said. It
-   crashes or kills itself: 4.1.4 in 11 of 160 runs of ends-in-finalize (without odls_base_sigkill_timeout 0 in 20 of 80
-   of ends-before-close), 5.0.7, too; it would say so of a rank. On a crowded machine it has also hung after its own
-   last words, which it writes when all ranks have ended. */
+/* If a process is stopped, Open MPI's mpirun sometimes fails while it ends the others, after all messages are printed:
+   it crashes or kills itself. Version 4.1.4 did so in 11 of 160 runs of ends-in-finalize (without
+   odls_base_sigkill_timeout 0 in 20 of 80 of ends-before-close); 5.0.7 does, too. It would report a failure of a rank
+   in another way. On a crowded machine it has also hung after its own last message, which it prints when all ranks have
+   ended. */
 enum { MPIRUN_FAILS = 4 };
 static bool mpirun_failed(int ended)
 {
@@ -316,7 +317,7 @@ static void a_wrong_number_of_processes_is_refused(void **state)
     expect_run(1, "sums", 2, 2, "this program has 2 ranks, but mpirun started 1 process: use mpirun -n 2");
 }
 
-/* Started by one MPI and built with another, every process thinks that it is alone. */
+/* If the processes are started by another MPI than they were built with, each believes that it is alone. */
 static void a_foreign_launcher_is_named(void **state)
 {
     (void)state;
@@ -331,7 +332,7 @@ static void a_wrong_map_is_refused(void **state)
     expect_run(2, "wrong-map", 2, 2, "the rank map must name each of the ranks 0 to 1 once");
 }
 
-/* A failed run ends with 3, whatever the program returns, and nobody waits for the others. */
+/* A failed run exits with 3, whatever the program returns, and nobody waits for the other ranks. */
 static void a_deadline_names_who_is_missing(void **state)
 {
     (void)state;
@@ -358,7 +359,7 @@ static void a_stopped_process_ends_the_run(void **state)
     assert_true(clock_nanoseconds() - start < 60000000000);
 }
 
-/* Where no rank waits for a message the deadline holds as well. */
+/* The deadline also applies where no rank waits for a message. */
 static void who_stops_at_either_end_keeps_nobody(void **state)
 {
     (void)state;
@@ -378,7 +379,7 @@ static void an_abort_reaches_every_rank(void **state)
     assert_null(strstr(output, "not so"));
 }
 
-/* Whether a child that writes waits for its reader, who reads after 300 ms, or gives up where nobody does. */
+/* Checks that a child that writes waits for its reader, who reads after 300 ms, or gives up if nobody reads. */
 static void expect_writer_waits(bool is_read)
 {
     int ends[2];
@@ -414,7 +415,7 @@ static void the_launcher_is_recognised(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         unsetenv(names[i]);
     assert_int_equal(launched_processes(), 0);
-    setenv("SLURM_PROCID", "0", 1); /* the shell of a job */
+    setenv("SLURM_PROCID", "0", 1); /* as in the shell of a job */
     assert_int_equal(launched_processes(), 0);
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     assert_int_equal(launched_processes(), 0);
@@ -430,7 +431,7 @@ static void the_launcher_is_recognised(void **state)
     unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
-/* Last: takes away the plugin. */
+/* Must be the last test: it removes the plugin. */
 static void a_missing_plugin_is_said(void **state)
 {
     (void)state;

@@ -10,9 +10,9 @@
 
 static inline bool mpirun_is_there(void) { return system("command -v mpirun >/dev/null 2>&1") == 0; }
 
-/* mpirun as a shell starts it: more ranks than processors are allowed, and a job that fails ends at once instead of
-   after seconds. mpirun ignores SIGPIPE here: while it ends, Open MPI 4.1 writes to ranks that are gone, dies of the
-   signal, and reports status 141 instead of the rank's. Its ranks have the default action. */
+/* The mpirun command: it allows more ranks than processors, and ends a failed job at once instead of after seconds.
+   mpirun ignores SIGPIPE here: while Open MPI 4.1 ends, it writes to ranks that are gone, is killed by the signal, and
+   returns 141 instead of the rank's status. Its ranks have the default action. */
 static inline const char *mpirun_command(void)
 {
     return geteuid() == 0
@@ -20,8 +20,8 @@ static inline const char *mpirun_command(void)
                : "env --ignore-signal=PIPE mpirun --oversubscribe --mca odls_base_sigkill_timeout 0";
 }
 
-/* The MPI transport is looked for beside the program that runs: puts a link there. `program` becomes the path of this
-   program, `link` that of the link. False when there is no way. */
+/* dprun looks for the MPI transport in the folder of the program that runs, so this makes a link there. `program`
+   becomes the path of this program, `link` that of the link. False: it failed. */
 static inline bool link_plugin(char program[PATH_MAX], char link[PATH_MAX])
 {
     char plugin[PATH_MAX];

@@ -1,8 +1,8 @@
 #ifndef TESTS_TRANSPORT_SCENARIOS_H
 #define TESTS_TRANSPORT_SCENARIOS_H
 
-/* What every transport must do, as one rank sees it. The same bodies run on threads (local.c) and on processes (mpi.c),
-   where cmocka's assertions cannot be used; they print what is wrong and return false. */
+/* What every transport must do, as seen by one rank. The same bodies run on threads (local.c) and in processes (mpi.c).
+   cmocka's assertions cannot be used in processes, so the bodies print what is wrong and return false. */
 
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
@@ -41,15 +41,15 @@ static inline int random_below(uint64_t *state, int limit) { return (int)(random
 
 enum {
     ROUNDS = 300,
-    ROUND_MESSAGES = 6, /* most, of the whole round */
-    IN_FLIGHT = 24,     /* blocks of a rank, and its messages of one direction */
+    ROUND_MESSAGES = 6, /* largest number of messages in a round */
+    IN_FLIGHT = 24,     /* blocks of a rank, and its messages in one direction */
     BLOCK_WORDS = 3000,
 };
 
 typedef struct Flight {
     Message message;
     void *block;
-    uint64_t number; /* of the message, in the whole run */
+    uint64_t number; /* number of the message in the whole run */
     bool busy;
 } Flight;
 
@@ -62,7 +62,7 @@ static inline bool settle(Communicator *everybody, int rank, Flight *flight)
     const size_t count = flight->message.bytes / sizeof *words;
     for (size_t i = 0; !flight->message.is_send && i < count; i++)
         EXPECT(words[i] == flight->number * BLOCK_WORDS + i);
-    memset(words, 0xee, BLOCK_WORDS * sizeof *words); /* it is ours now: nobody may see this */
+    memset(words, 0xee, BLOCK_WORDS * sizeof *words); /* the block is ours now: nobody else may read this */
     return true;
 }
 
@@ -74,8 +74,8 @@ static inline bool settle_one_of(Communicator *everybody, int rank, Flight fligh
     return settle(everybody, rank, &flights[chosen]);
 }
 
-/* Every rank draws the same messages from `seed`, posts its own in that order and waits in an order of its own; the one
-   in flights[0] of each rank it lets lie for most of the run. `blocks` are the rank's; it holds as many afterwards. */
+/* Every rank draws the same messages from `seed`, posts its own in that order, and waits in a random order. It leaves
+   the message in flights[0] unwaited for most of the run. `blocks` are the rank's; it has as many afterwards. */
 static inline bool exchange_at_random(Communicator *everybody, int rank, int ranks, uint64_t seed,
                                       void *blocks[IN_FLIGHT])
 {
@@ -128,9 +128,9 @@ static inline bool exchange_at_random(Communicator *everybody, int rank, int ran
     return true;
 }
 
-/* --- gatherings and sums --- */
+/* --- gathers and sums --- */
 
-/* Of very different sizes, so that the order of a sum shows in its bits. Floats, or doubles that are none. */
+/* The values differ much in size, so the order of a sum shows in its bits. Doubles are not representable as floats. */
 static inline void fill(void *values, bool doubles, size_t count, uint64_t seed)
 {
     for (size_t i = 0; i < count; i++) {
@@ -153,7 +153,7 @@ static inline void add_up(void *sums, const void *addends, bool doubles, size_t 
             ((float *)sums)[i] += ((const float *)addends)[i];
 }
 
-/* A sum of one communicator. `seed` is that of all members, each of which adds its number. */
+/* A sum on one communicator. All members have the same `seed`, to which each adds its number. */
 typedef struct TestSum {
     Communicator *communicator;
     int number;
@@ -161,7 +161,7 @@ typedef struct TestSum {
     size_t elements, size;
 } TestSum;
 
-static const size_t most_elements = 1300000; /* more than a transport sums at a time */
+static const size_t most_elements = 1300000; /* more than a transport sums in one piece */
 
 static inline bool connect_sum(World *world, int rank, const int *members, int count, int number, TestSum *sum)
 {
@@ -220,8 +220,8 @@ static inline bool sum_and_compare(TestSum *sum, int rank, size_t elements, bool
 
 enum { SUMS = 16 };
 
-/* All ranks in both orders; the two copies of a stage, all pairs at once, in both orders; groups that overlap. In the
-   one order of all communicators. Returns how many this rank is in, 0 for a failure. */
+/* Makes communicators: all ranks, in both orders; all pairs at once, in both orders, as for two copies of a stage; and
+   overlapping groups. They are made in one common order. Returns how many include this rank; 0: a failure. */
 static inline int connect_sums(World *world, int rank, int ranks, TestSum sums[SUMS])
 {
     int members[64], made = 0, number = 1;
@@ -259,7 +259,7 @@ static inline bool sum_in_turn(Communicator *everybody, int rank, int ranks)
     const int count = connect_sums(world, rank, ranks, sums);
     uint32_t *all = malloc((size_t)ranks * 3 * sizeof *all);
     EXPECT(all && count > 0);
-    const uint32_t rounds = ranks <= 3 ? 6 : 5; /* the last is there for its size alone */
+    const uint32_t rounds = ranks <= 3 ? 6 : 5; /* the last one tests the size alone */
     for (uint32_t round = 0; round < rounds; round++) {
         const uint32_t mine[3] = {(uint32_t)rank, round, 7 * (uint32_t)rank};
         EXPECT_GOOD(world->run->gather(world, mine, sizeof mine, all, &error));
@@ -275,14 +275,14 @@ static inline bool sum_in_turn(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* Sums of all communicators are posted, with messages between them, and waited for in an order of each rank's own. */
+/* Posts sums on all communicators, with messages between them. Each rank waits for them in its own order. */
 static inline bool sum_at_once(Communicator *everybody, int rank, int ranks)
 {
     enum { AT_ONCE = 40 };
     Error error;
     TestSum sums[SUMS] = {0};
     uint64_t shared = 5, own = 77 + (uint64_t)rank;
-    void *blocks[2] = {malloc(sizeof(uint64_t)), malloc(sizeof(uint64_t))}; /* the ranks' blocks change places */
+    void *blocks[2] = {malloc(sizeof(uint64_t)), malloc(sizeof(uint64_t))}; /* the ranks exchange their blocks */
     const int count = connect_sums(everybody->world, rank, ranks, sums);
     EXPECT(count > 0 && blocks[0] && blocks[1]);
     for (int round = 0; round < AT_ONCE; round++) {
@@ -321,7 +321,7 @@ static inline bool sum_at_once(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
-/* Where a transport has calls of progress, these alone bring a sum to its end. */
+/* If a transport has calls of progress, these alone complete a sum. */
 static inline bool sum_by_progress(Communicator *everybody, int rank, int ranks)
 {
     Error error;
@@ -343,7 +343,8 @@ static inline bool sum_by_progress(Communicator *everybody, int rank, int ranks)
 
 /* --- failures --- */
 
-/* Rank 0 waits for what rank 1 never sends; the others leave. `deadline_text` is the deadline as the message has it. */
+/* Rank 0 waits for a message that rank 1 never sends; the other ranks leave. `deadline_text` is the deadline as the
+   error message prints it. */
 static inline bool wait_in_vain(Communicator *everybody, int rank, const char *deadline_text)
 {
     if (rank != 0)
@@ -364,7 +365,7 @@ static inline bool wait_in_vain(Communicator *everybody, int rank, const char *d
 static const char abort_reason[] = "the disk is on fire";
 static const char abort_message[] = "rank 1 ended the run: the disk is on fire";
 
-/* Waits for a message of rank 1, which sends none but aborts, and then tries again in other ways. */
+/* Waits for a message of rank 1, which aborts instead; then tries other calls, which must fail as well. */
 static inline bool be_aborted(Communicator *everybody, int rank, int ranks)
 {
     Error error = {""};
