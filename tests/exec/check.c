@@ -1,5 +1,5 @@
-/* dprun --check: a program beside its reference. Nothing that is proven differs from it, so the tests make the passes
-   wrong. */
+/* dprun --check: a program is compared with its reference. A proven program never differs from it, so these tests make
+   passes compute wrong numbers. */
 
 #include "runtime/command/check.h"
 #include "runtime/command/options.h"
@@ -12,7 +12,7 @@
 
 enum { MICROBATCHES = 3 };
 
-static atomic_int passes_to_come; /* of a kind, until one goes wrong */
+static atomic_int passes_to_come; /* passes of this kind until one goes wrong */
 
 static Status right_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
@@ -27,7 +27,7 @@ static Status right_backward_weight(Stage *stage, const PassBuffers *b, Error *e
     return stage_backward_weight(stage, b, error);
 }
 
-/* One loss is another number in its last bit. */
+/* Changes the last bit of one loss. */
 static Status wrong_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     TRY(stage_forward(stage, buffers, error));
@@ -36,7 +36,7 @@ static Status wrong_forward(Stage *stage, const PassBuffers *buffers, Error *err
     return STATUS_OK;
 }
 
-/* A weight gradient is added twice. */
+/* Adds a weight gradient twice. */
 static Status wrong_backward_weight(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     TRY(stage_backward_weight(stage, buffers, error));
@@ -66,8 +66,8 @@ static void load(Arena *arena, bool reference, LoadedProgram *loaded)
         fail_msg("%s", error.text);
 }
 
-/* Two pipes over 2 ranks, 4 steps, with `passes`, beside the reference. Returns what check_tell does; its words are in
-   `text` and `error`. */
+/* Runs two pipes on 2 ranks for 4 steps with `passes`, and its reference. Returns the result of check_tell; its output
+   is in `text` and `error`. */
 static Status check_passes(const Passes *passes, bool json, char text[static 512], Error *error)
 {
     Arena arena = {0};
@@ -108,8 +108,7 @@ static void a_right_program_is_equal(void **state)
     assert_string_equal(text, "{\"equal\":true,\"steps\":4}\n");
 }
 
-/* The second step has losses of its own from 2 * MICROBATCHES on; both pipes end on one rank each, in an order of their
-   own. */
+/* The losses of the second pipe start at index 2 * MICROBATCHES. Each pipe ends on another rank, in its own order. */
 static void a_wrong_loss_is_named(void **state)
 {
     (void)state;

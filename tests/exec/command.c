@@ -19,7 +19,7 @@ static void write_program(const Program *written, const char *path)
 
 /* --- on one machine, in one process --- */
 
-/* Fewer processors than ranks: dprun --json says that in one line on stderr, and has no bubble. */
+/* With fewer processors than ranks dprun --json prints one line about it on stderr and has no bubble. */
 static bool crowded(void)
 {
     cpu_set_t processors;
@@ -27,7 +27,7 @@ static bool crowded(void)
     return CPU_COUNT(&processors) < RANKS;
 }
 
-/* What it says beyond that. */
+/* The diagnostics except that line. */
 static const char *other_diagnostics(void)
 {
     if (!crowded())
@@ -65,7 +65,7 @@ static void test_people(void **state)
     assert_non_null(strstr(output, "held out"));
     assert_non_null(strstr(output, "/weights\n"));
     assert_non_null(strstr(diagnostics, "step 1/20  "));
-    assert_null(strstr(diagnostics, "step 3/20  ")); /* not on a terminal: every tenth of the run */
+    assert_null(strstr(diagnostics, "step 3/20  ")); /* not a terminal: it prints every tenth of the run only */
     expect(finish(start("%s --steps 1 --save %s/weights --set layers=8 %s %s", dprun, folder, small, program)), 0,
            "step 1/1  ");
     expect(finish(start("%s --steps 1 --load %s/weights %s", dprun, folder, program)), 0, "step 1/1  ");
@@ -85,7 +85,7 @@ static void test_check(void **state)
     expect(finish(start("%s --check --save w %s", dprun, program)), 2, "--check only compares");
 }
 
-/* What goes to standard output is the only thing there. */
+/* If a file goes to standard output, nothing else does. */
 static void test_standard_output(void **state)
 {
     (void)state;
@@ -100,7 +100,7 @@ static void test_standard_output(void **state)
     expect(finish(start("%s --json --trace - %s", dprun, program)), 2, "standard output takes one of");
 }
 
-/* A pipe with a name is opened once: whoever reads it gets all of it. */
+/* A named pipe is opened once, so its reader gets all of the output. */
 static void test_named_pipe(void **state)
 {
     (void)state;
@@ -111,8 +111,8 @@ static void test_named_pipe(void **state)
            0, "");
 }
 
-/* What was saved is what a run starts from, however it is cut; files of other models, or cut off, are refused before
-   it. */
+/* A run starts from the saved weights, into however many stages it cuts the model. Files of other models and truncated
+   files are refused before the run starts. */
 static void test_load(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void test_load(void **state)
     expect(finish(start("%s --load %s/none %s", dprun, folder, program)), 1, "/none: No such file");
 }
 
-/* The file says what model it is of. What contradicts it is refused, all at once. */
+/* The file names its model. dprun refuses settings that contradict it, all in one message. */
 static void test_load_settings(void **state)
 {
     (void)state;
@@ -180,7 +180,8 @@ static void test_load_settings(void **state)
     assert_non_null(strstr(diagnostics, "router is softmax there and sigmoid here"));
 }
 
-/* A changed byte, a weight that is not finite, a format to come; the format without a checksum is still read. */
+/* Refuses a changed byte, a weight that is not finite, and a newer format. The old format without a checksum is still
+   read. */
 static void test_load_damaged(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void test_load_damaged(void **state)
            1, "did you mean hidden?");
 }
 
-/* A plan that no machine has room for ends in words, not by the kernel. */
+/* A plan that does not fit into memory ends with a message, before the kernel kills the process. */
 static void test_too_much_memory(void **state)
 {
     (void)state;
@@ -211,12 +212,13 @@ static void test_too_much_memory(void **state)
     expect(finish(start("%s --overcommit %s %s", dprun, huge, program)), 3, "of its plan: ");
 }
 
-/* Memory runs out within a step, at another place with every limit, often within a library: words, and no signal. */
+/* Memory runs out within a step, at another point for each limit, often within a library. The run ends with a message
+   and not by a signal. */
 static void test_memory_runs_out(void **state)
 {
     (void)state;
     if (SANITIZED)
-        skip(); /* no limit would fit */
+        skip(); /* a sanitizer's shadow memory does not fit any limit */
     int failed = 0;
     for (int limit = 60; limit <= 400; limit += 20) { /* MiB */
         const int status = finish(
@@ -229,12 +231,12 @@ static void test_memory_runs_out(void **state)
     assert_true(failed > 0);
 }
 
-/* What a library's fault or abort looks like. */
+/* How a fault or an abort of a library is reported. */
 static void test_fault(void **state)
 {
     (void)state;
     if (SANITIZED)
-        skip(); /* these take faults themselves */
+        skip(); /* sanitizers handle faults themselves */
     static const int numbers[] = {SIGSEGV, SIGABRT};
     static const char *const words[] = {"a bad access to memory (SIGSEGV)\n", "a library gave up (SIGABRT)\n"};
     for (size_t i = 0; i < 2; i++) {
@@ -245,7 +247,7 @@ static void test_fault(void **state)
     }
 }
 
-/* On a terminal the progress is one line in place: it is never wider than that. */
+/* On a terminal the progress is one line that is drawn in place, and is never wider than the terminal. */
 static void test_terminal(void **state)
 {
     (void)state;
@@ -277,7 +279,7 @@ static void test_bad_inputs(void **state)
     expect(finish(start("%s --steps 1 %s %s --save /no/such/folder/w", dprun, small, program)), 3, "/no/such/folder/w");
 }
 
-/* A program whose names are no text: neither the terminal nor a reader of JSON gets such bytes. */
+/* The program's names are not valid UTF-8: such bytes must reach neither the terminal nor JSON. */
 static void test_foreign_names(void **state)
 {
     (void)state;
@@ -297,7 +299,7 @@ static void test_foreign_names(void **state)
     expect(finish(start("%s $(printf 'no\\033[31msuch\\377file')", dprun)), 1, "no?[31msuch?file: No such file");
 }
 
-/* A reader that leaves ends the run quietly; a full disk does not. */
+/* A reader that leaves ends the run without an error; a full disk is an error. */
 static void test_output_closed(void **state)
 {
     (void)state;
@@ -325,7 +327,7 @@ static void test_interrupt(void **state)
     assert_non_null(strstr(diagnostics, "the run ends after this step"));
 }
 
-/* The other end of a pipe with a name that somebody is going to read. */
+/* Opens a named pipe for writing as soon as somebody reads it. */
 static int open_when_read(const char *path)
 {
     int writer = -1;
@@ -337,7 +339,7 @@ static int open_when_read(const char *path)
     return writer;
 }
 
-/* Where there is no step yet that could end. */
+/* An interrupt before the first step ends the run at once. */
 static void test_interrupt_before_the_first_step(void **state)
 {
     (void)state;
@@ -355,7 +357,7 @@ static void test_interrupt_before_the_first_step(void **state)
     assert_false(ignored);
 }
 
-/* ctrl-Z, and on: while a run is stopped no rank can move. */
+/* ctrl-Z and continue: a stopped run does not count as a standstill. */
 static void test_resumed(void **state)
 {
     (void)state;
@@ -410,7 +412,7 @@ static void test_wrong_number(void **state)
            "--rank-map names 2 ranks, the program has 4");
 }
 
-/* What only one process finds out before the first step ends all of them at once, not at the deadline. */
+/* A failure that one process finds before the first step ends all processes at once, not at the deadline. */
 static void test_one_cannot_start(void **state)
 {
     (void)state;
@@ -421,7 +423,7 @@ static void test_one_cannot_start(void **state)
     assert_null(strstr(diagnostics, "no answer"));
 }
 
-/* A parent that ignores SIGCHLD hands that down; the guard has to see its child end all the same. */
+/* A process inherits it if its parent ignores SIGCHLD; the guard must see the end of its child all the same. */
 static void test_guard_of_careless_parent(void **state)
 {
     (void)state;
@@ -444,7 +446,7 @@ static void test_killed(void **state)
                                                        : strstr(diagnostics, "between two steps") != NULL);
 }
 
-/* A fault: the rank itself says where it was. */
+/* After a fault the rank prints where it was. */
 static void test_fault_of_a_rank(void **state)
 {
     (void)state;
@@ -458,7 +460,7 @@ static void test_fault_of_a_rank(void **state)
     assert_non_null(strstr(diagnostics, "dprun: rank "));
 }
 
-/* Rank 1 waits for its data while the others are in MPI_Init already. */
+/* Rank 1 waits for its data while the others are already in MPI_Init. */
 static void test_killed_before_it_is_ready(void **state)
 {
     (void)state;
@@ -475,8 +477,8 @@ static void test_killed_before_it_is_ready(void **state)
     close(writer);
 }
 
-/* Whether the thread that computes is left alone by SIGINT, SIGUSR1 and SIGTERM: on top of oneDNN's kernels a handler
-   destroys the heap, once in twenty runs. */
+/* Whether the computing thread blocks SIGINT, SIGUSR1 and SIGTERM: a handler that interrupts oneDNN's kernels destroys
+   the heap in one of twenty runs. */
 static bool blocks_ends(pid_t process)
 {
     static const unsigned long long wanted = 1ull << (SIGINT - 1) | 1ull << (SIGUSR1 - 1) | 1ull << (SIGTERM - 1);
@@ -491,8 +493,8 @@ static bool blocks_ends(pid_t process)
     return (blocked & wanted) == wanted;
 }
 
-/* mpirun hands SIGUSR1 on and waits: what was to be saved is saved, however long that takes. A guard that was stopped
-   is woken by its rank. */
+/* mpirun passes SIGUSR1 on and waits, so the files are saved however long it takes. A stopped guard is woken by its
+   rank. */
 static void test_asked_to_end(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* A training that diverges: it ends before the update, writes under other names, says where, and every output stays
-   readable. */
+/* A training that diverges ends before the update, saves its weights under another name, prints which step it was, and
+   leaves every output readable. */
 #include "tests/exec/processes.h"
 
 static const char wild[] = "--set clip_norm=0 --set warmup_steps=0 --set learning_rate=1e3 --steps 50";
@@ -30,7 +30,7 @@ static void assert_json(void)
     assert_non_null(strstr(output, "\"gradient_norm\":null,"));
 }
 
-/* The weights are those of a run that ends a step earlier, and what was there is there. */
+/* The saved weights are those of a run that ends a step earlier; the old file is unchanged. */
 static void test_last_good_weights(void **state)
 {
     (void)state;
@@ -65,7 +65,8 @@ static void test_processes(void **state)
     expect(finish(start("cmp %s/w.diverged %s/m.diverged && ! test -e %s/m", folder, folder, folder)), 0, "");
 }
 
-/* Its norm is that of each update: what diverges is left out, what was learned before is kept. */
+/* An asynchronous program checks the norm at each update: the diverging update is left out, and the ones before it are
+   kept. */
 static void test_asynchronous(void **state)
 {
     (void)state;
@@ -78,7 +79,8 @@ static void test_asynchronous(void **state)
     expect(finish(start("%s --load %s/a.diverged --forward-only %s %s", dprun, folder, small, program)), 0, "");
 }
 
-/* Standard output has no other name: nobody takes such weights for good ones. */
+/* Weights are not written to standard output, which cannot have another name: a reader would take them for good
+   ones. */
 static void test_standard_output(void **state)
 {
     (void)state;

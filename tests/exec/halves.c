@@ -1,4 +1,4 @@
-/* The two halves of an F&B: each has its own time in the trace, and a failure names the one that failed. */
+/* The halves of an F&B: each has its own time in the trace, and an error names the half that failed. */
 #include "tests/exec/run.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* Runs a step, with the model's own passes where `passes` is NULL. */
+/* Runs a step; `passes` NULL: with the model's own passes. */
 static Status run(const Passes *passes, const char *trace, Error *error)
 {
     char program[100];
@@ -50,7 +50,7 @@ static Status run(const Passes *passes, const char *trace, Error *error)
     return status;
 }
 
-/* Every F&B of the trace: how long it took, and its halves; microseconds. */
+/* Reads the time of every F&B of the trace, and of its halves, in microseconds. */
 static int read_halves(const char *path, double whole[64], double forward[64], double backward[64])
 {
     char line[1024];
@@ -114,7 +114,7 @@ static Status long_pass(Stage *stage, const PassBuffers *buffers, Error *error)
     return STATUS_OK;
 }
 
-static _Atomic int passes_to_come; /* until one of the kind fails */
+static _Atomic int passes_to_come; /* passes of this kind until one fails */
 
 static Status failing_pass(Stage *stage, const PassBuffers *buffers, Error *error)
 {
@@ -122,7 +122,7 @@ static Status failing_pass(Stage *stage, const PassBuffers *buffers, Error *erro
                                                      : short_pass(stage, buffers, error);
 }
 
-/* A half takes at least as long as it sleeps, and no more than the other leaves it. */
+/* A half takes at least as long as it sleeps, and at most the time that the other half leaves. */
 static void halves_in_turn_have_intervals(void **state)
 {
     (void)state;
@@ -138,7 +138,7 @@ static void merged_halves_have_the_times_of_their_operations(void **state)
     check_trace(NULL, 0.001, 0.001);
 }
 
-/* Lets the first pass of the kind fail, then the second one, and so on, until that is one in an F&B. */
+/* Lets the first pass of the kind fail, then the second one, and so on, until one in an F&B fails. */
 static void expect_words(const Passes *passes, const char *words)
 {
     bool in_pair = false;

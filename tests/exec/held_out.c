@@ -1,4 +1,4 @@
-/* The loss on held-out data: of equal weights the same, whatever the number and size of microbatches. */
+/* The loss on held-out data: with equal weights it is the same for every number and size of microbatches. */
 
 #include "tests/exec/pipelines.h"
 #include "tests/exec/run.h"
@@ -23,7 +23,7 @@ static void on_step(void *context, const StepReport *report)
         *loss = (Loss){report->held_out_loss, report->held_out_tokens};
 }
 
-/* `option` with its value, twice. */
+/* Two options, each with its value. */
 static Loss run(uint32_t ranks, uint32_t microbatches, uint32_t size, const char *const options[4])
 {
     Error error = {""};
@@ -61,8 +61,8 @@ static Loss run(uint32_t ranks, uint32_t microbatches, uint32_t size, const char
     return loss;
 }
 
-/* 3000 bytes, the last 300 held out: 37 windows of 8. They become ever richer, so that which of them are taken
-   shows. */
+/* 3000 bytes, of which the last 300 are held out: 37 windows of 8. They become more and more varied, so the loss shows
+   which windows are used. */
 static int prepare(void **state)
 {
     (void)state;
@@ -100,7 +100,7 @@ static Loss evaluate(uint32_t ranks, uint32_t microbatches, uint32_t size, const
 static void equal_weights_have_an_equal_loss(void **state)
 {
     (void)state;
-    const Loss expected = evaluate(1, 37, 1, "--held-out=all"); /* a microbatch a window */
+    const Loss expected = evaluate(1, 37, 1, "--held-out=all"); /* one window per microbatch */
     assert_int_equal(expected.tokens, 37 * 8);
     assert_true(expected.held_out > 0.5 && expected.held_out < 5);
     for (uint32_t microbatches = 1; microbatches <= 40; microbatches += 13)
@@ -113,7 +113,7 @@ static void equal_weights_have_an_equal_loss(void **state)
         }
 }
 
-/* The first so many tokens alone, in whole windows and at least one. */
+/* Only the first tokens count, up to the given number, in whole windows and at least one. */
 static void the_first_tokens_count(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* The default model on the default text: after a few steps of DualPipe the loss, also on text that it has not seen, is
-   well below the entropy of single bytes, which is what one can know without looking at the bytes before. Under a
-   sanitizer, where only the way there is of interest, the loss falls. */
+/* Trains the default model on the default text. After a few steps of DualPipe the loss, also on unseen text, is well
+   below the entropy of single bytes, which is the best loss without looking at earlier bytes. Under a sanitizer, which
+   checks the code and not the result, the loss only has to fall. */
 
 #include "tests/exec/sanitized.h"
 

@@ -1,4 +1,4 @@
-/* What memory there is by files as the kernel has them, of both versions of control groups. */
+/* Reads the free memory from copies of the kernel's files, for both versions of control groups. */
 #include "runtime/launcher/memory.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 static const uint64_t mebibyte = 1 << 20;
 static char root[] = "/tmp/memory.XXXXXX";
 
-/* With the folders above it. */
+/* Also makes the folders above it. */
 static void write_text(const char *name, const char *text)
 {
     char path[PATH_MAX];
@@ -61,7 +61,7 @@ static void expect_pools(size_t count, ...)
 static const char mount_2[] = "25 30 0:23 / /sys rw,nosuid shared:7 - sysfs sysfs rw\n"
                               "35 25 0:30 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
 
-/* A process in a job in a slice: both have limits, its own group has none. */
+/* A process in a job in a slice: both of these have limits, and the process's own group has none. */
 static void test_version_2(void **state)
 {
     (void)state;
@@ -74,18 +74,18 @@ static void test_version_2(void **state)
     write_text("/sys/fs/cgroup/slice/job/memory.high", "max\n");
     write_text("/sys/fs/cgroup/slice/job/memory.current", "1073741824\n");
     expect_pools(1, "/slice/job", 1024);
-    /* the cache makes way */
+    /* the cache can be freed */
     write_text("/sys/fs/cgroup/slice/job/memory.stat",
                "anon 1\nfile 999999999\ninactive_file 104857600\nactive_file 209715200\n");
     expect_pools(1, "/slice/job", 1324);
-    write_text("/sys/fs/cgroup/slice/job/memory.high", "1610612736\n"); /* from there on the kernel slows it down */
+    write_text("/sys/fs/cgroup/slice/job/memory.high", "1610612736\n"); /* above it the kernel slows the group down */
     expect_pools(1, "/slice/job", 812);
     write_text("/sys/fs/cgroup/slice/memory.high", "104857600\n");
     write_text("/sys/fs/cgroup/slice/memory.current", "209715200\n");
     expect_pools(2, "/slice/job", 812, "/slice", 0);
 }
 
-/* In a container of its own name space the group is "/", and the limit stands at the mount. */
+/* In a container with its own name space the group is "/", and the limit is at the mount point. */
 static void test_container(void **state)
 {
     (void)state;
@@ -95,7 +95,7 @@ static void test_container(void **state)
     expect_pools(1, "/", 2);
 }
 
-/* Version 1, where a container sees the paths of the machine and only its own group is mounted. */
+/* Version 1: a container sees the paths of the machine, and only its own group is mounted. */
 static void test_version_1(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void test_nothing_known(void **state)
     assert_true(memory_pools("").count >= 1); /* this machine */
 }
 
-/* What ranks of one pool need counts together, what others need does not. */
+/* The needs of the ranks of one pool add up; those of other ranks do not count. */
 static void test_shared(void **state)
 {
     (void)state;

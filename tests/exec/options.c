@@ -1,4 +1,4 @@
-/* The command line: what is understood, and that each mistake is told in one line with status 2. */
+/* The command line: which values are accepted; and each mistake gives one line and status 2. */
 #include "runtime/command/options.h"
 #include "runtime/model/spec.h"
 
@@ -143,7 +143,7 @@ static void test_mistakes(void **state)
     }
 }
 
-/* Each of several processes would run all ranks. */
+/* Refused: each process would run all ranks. */
 static void test_local_under_mpirun(void **state)
 {
     (void)state;
@@ -185,7 +185,7 @@ static void test_help_lists_models(void **state)
     free(help);
 }
 
-/* Rules and help come from one table. */
+/* The rules in the help come from the same table as the checks. */
 static void test_help_says_the_rules(void **state)
 {
     (void)state;

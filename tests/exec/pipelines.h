@@ -1,15 +1,15 @@
 #ifndef EXEC_PIPELINES_H
 #define EXEC_PIPELINES_H
 
-/* Small programs made without the compiler: one or two pipes, one stage a rank, all F of a pipe after the other, then
-   all B. Every message has a slot of its own, so that the plan is plain. */
+/* Small programs made without the compiler: one or two pipes, one stage per rank, first all F of a pipe, then all B.
+   Every message has its own slot, which keeps the plan simple. */
 
 #include "runtime/program/program.h"
 
 #include <string.h>
 
-/* Message slots of a chunk's microbatch: with a stage before, the activation received and the gradient made; with one
-   after, the activation made and the gradient received. */
+/* Message slots of a microbatch on a chunk. If there is a stage before: the received activation and the gradient that
+   is sent. If there is one after: the activation that is sent and the received gradient. */
 enum { SLOT_X, SLOT_DX, SLOT_Y, SLOT_DY };
 
 static inline uint32_t pipeline_sides(uint32_t stage, uint32_t stages)
@@ -73,8 +73,8 @@ static inline Instruction *pipeline_pass(Instruction *next, bool forward, uint32
     return next;
 }
 
-/* Pipe 0 has stage s on rank s, pipe 1 on rank ranks-1-s, which takes an even number of ranks; `microbatches` of
-   each. */
+/* Pipe 0 has stage s on rank s, pipe 1 on rank ranks-1-s (`ranks` must be even for two pipes). `microbatches` per
+   pipe. */
 static inline Program *pipeline_program(Arena *arena, uint32_t ranks, uint32_t pipes, uint32_t microbatches)
 {
     Program *program = arena_allocate(arena, sizeof *program);

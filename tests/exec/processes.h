@@ -1,7 +1,7 @@
 #ifndef EXEC_PROCESSES_H
 #define EXEC_PROCESSES_H
 
-/* dprun in processes of its own, alone or under mpirun: started, watched, ended, and what it said. */
+/* Runs dprun in processes of its own, alone or under mpirun: starts, watches and ends them, and reads their output. */
 
 #include "runtime/base/clock.h"
 #include "tests/transport/plugin.h"
@@ -25,7 +25,7 @@ enum { RANKS = 4 };
 
 static const char small[] = "--set hidden=16 --set heads=2 --set sequence=8 --set microbatch_size=2";
 static char folder[] = "/tmp/command.XXXXXX", program[64], dprun[PATH_MAX]; /* the test sets the last two */
-static char output[1 << 16], diagnostics[1 << 16];                          /* of the last command */
+static char output[1 << 16], diagnostics[1 << 16];                          /* output of the last command */
 
 static inline void read_text(const char *name, char *text, size_t size)
 {
@@ -40,7 +40,7 @@ static inline void read_text(const char *name, char *text, size_t size)
     text[length] = '\0';
 }
 
-/* A process running the shell command, which starts with exec when its own number matters. */
+/* Starts a process that runs the shell command. The command starts with exec if the process id matters. */
 static inline pid_t start(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline pid_t start(const char *format, ...)
 {
@@ -49,7 +49,7 @@ static inline pid_t start(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(command, sizeof command, format, arguments);
     va_end(arguments);
-    static const char *const names[] = {"out", "err"}; /* gone before anybody looks for what the new process says */
+    static const char *const names[] = {"out", "err"}; /* removed, so that nobody reads old output */
     for (size_t i = 0; i < 2; i++) {
         snprintf(whole, sizeof whole, "%s/%s", folder, names[i]);
         unlink(whole);
@@ -58,8 +58,8 @@ static inline pid_t start(const char *format, ...)
     fflush(NULL);
     const pid_t child = fork();
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGTERM); /* a test that fails leaves nothing running behind */
-        signal(SIGINT, SIG_DFL);          /* which a shell has ignored by what it starts in the background */
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* a failed test leaves no process */
+        signal(SIGINT, SIG_DFL);          /* a shell ignores it in processes that it starts in the background */
         execl("/bin/sh", "sh", "-c", whole, (char *)NULL);
         _exit(127);
     }
@@ -101,7 +101,7 @@ static inline void await_step(const char *words)
     assert_non_null(strstr(output, words));
 }
 
-/* The losses of all steps, as text. */
+/* Collects the losses of all steps as text. */
 static inline void take_losses(char *losses, size_t size)
 {
     size_t used = 0;
@@ -111,7 +111,7 @@ static inline void take_losses(char *losses, size_t size)
     assert_true(used > 40 && used < size);
 }
 
-/* The processes that a process has started. */
+/* Lists the child processes of a process. */
 static inline int children(pid_t parent, pid_t *found, int most)
 {
     char pattern[64];
@@ -131,12 +131,12 @@ static inline int children(pid_t parent, pid_t *found, int most)
     return count;
 }
 
-/* The process that is one of the ranks: mpirun's child is its guard. */
+/* The process of one of the ranks: mpirun's child is its guard. */
 static inline pid_t a_rank(pid_t mpirun)
 {
     pid_t guards[RANKS + 1], worker[2];
     for (int i = 0; i < 1000 && children(mpirun, guards, RANKS + 1) < RANKS; i++)
-        usleep(10000); /* it may still be starting them */
+        usleep(10000); /* mpirun may still be starting them */
     assert_int_equal(children(mpirun, guards, RANKS + 1), RANKS);
     assert_int_equal(children(guards[1], worker, 2), 1);
     char path[64], name[32] = "";
@@ -149,7 +149,7 @@ static inline pid_t a_rank(pid_t mpirun)
     return worker[0];
 }
 
-/* After ten seconds; whoever has only not been waited for is dead. */
+/* Whether the process still runs after ten seconds; a zombie does not. */
 static inline bool is_alive(pid_t process)
 {
     char path[64], state = 'X';
@@ -168,7 +168,7 @@ static inline bool is_alive(pid_t process)
     return true;
 }
 
-/* The folder of a test program and, in `dprun`, the path of the program at `built` in the folder of builds. False:
+/* Makes the folder of a test program, and sets `dprun` to the path of the program `built` in the build folder. False:
    there is no such program. */
 static inline bool make_folder(const char *built)
 {

@@ -1,4 +1,4 @@
-/* dprun --profile: a cost file with what every part of the model took, which dpc reads. */
+/* dprun --profile writes a cost file with the measured time of every part of the model, which dpc reads. */
 #include "runtime/program/costs.h"
 #include "tests/exec/processes.h"
 
@@ -16,7 +16,7 @@ static void compile(const char *schedule, const char *options)
            0, "");
 }
 
-/* The file in `folder`. */
+/* Reads the cost file from `folder`. */
 static Costs costs_from(const char *name)
 {
     Costs costs = costs_unit;
@@ -35,7 +35,7 @@ static bool is_listed(const char *list, int part, int pass)
     return strstr(list, word);
 }
 
-/* Exactly these parts have a time, and it is positive. */
+/* Checks that exactly these parts have a time, and that it is positive. */
 static void check_parts(const Costs *costs, const char *list)
 {
     for (int part = 0; part < MODEL_PARTS; part++)
@@ -54,7 +54,7 @@ static void profile(const char *model)
     assert_non_null(strstr(output, *model ? "# Model mlp: layers 5," : "# Model gpt: layers 5,"));
 }
 
-/* Of ten steps the fastest counts: each of its samples, of all ranks together. */
+/* Of ten steps only the fastest counts: each of its samples, from all ranks. */
 static void expect_samples(const char *key, int count)
 {
     char words[64];
@@ -82,7 +82,7 @@ static void test_gpt(void **state)
     expect_samples("head.W ", MICROBATCHES);
 }
 
-/* The work of all ranks in the statistics that were printed. */
+/* Reads the work of all ranks from the printed statistics. */
 static double work_printed(void)
 {
     static const char name[] = "\"busy\": ";
@@ -92,7 +92,7 @@ static double work_printed(void)
     return sum;
 }
 
-/* One profile predicts all schedules, and all cuts of the model have the same work. */
+/* One profile predicts all schedules; all cuts of the model have the same work. */
 static void test_predicts(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void test_predicts(void **state)
     }
 }
 
-/* Layer 0 of the mlp model has an I of its own. */
+/* Layer 0 of the mlp model has its own I. */
 static void test_mlp(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void test_mlp(void **state)
     expect_samples("first_layer.B ", MICROBATCHES);
 }
 
-/* Two copies of each stage, and parts that run by themselves in some passes and in F&Bs in others. */
+/* Two copies of each stage. Some parts run alone in some passes and in F&Bs in others. */
 static void test_pairs(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 #ifndef TESTS_EXEC_RUN_H
 #define TESTS_EXEC_RUN_H
 
-/* dprun's way, options → load → open → run → close, within a test. What goes wrong fails the test. */
+/* Runs dprun within a test, as its main does: options, load, open, run, close. An error fails the test. */
 
 #include "runtime/command/options.h"
 
@@ -15,9 +15,9 @@ typedef struct Run {
     LoadedProgram loaded;
 } Run;
 
-enum { RUN_HELD_OUT = 1024 }; /* tokens; the default of 65536 takes longer than the few steps of such a run */
+enum { RUN_HELD_OUT = 1024 }; /* tokens; the default of 65536 would take longer than the few steps of such a run */
 
-/* `arguments` are those of dprun, and NULL behind them. The held-out loss is over RUN_HELD_OUT tokens. */
+/* `arguments` are those of dprun, ended by NULL. The held-out loss is over RUN_HELD_OUT tokens. */
 static inline void run_load(Run *run, char **arguments)
 {
     Error error = {""};
@@ -34,7 +34,7 @@ static inline void run_load(Run *run, char **arguments)
         fail_msg("%s: %s", arguments[count - 1], error.text);
 }
 
-/* Frees it, too. */
+/* Runs to the end and frees the run. */
 static inline void run_to_end(Run *run, const SessionHooks *hooks)
 {
     Error error = {""};
@@ -49,7 +49,8 @@ static inline void run_to_end(Run *run, const SessionHooks *hooks)
     arena_free(&run->arena);
 }
 
-/* DualPipe's own criterion: 1 - 2<x,y> / (<x,x> + <y,y>) (deepseek-ai/DualPipe, cal_diff in its examples). */
+/* The error measure of DualPipe's tests: 1 - 2<x,y> / (<x,x> + <y,y>) (deepseek-ai/DualPipe, cal_diff in its
+   examples). */
 static const double GRADIENT_LIMIT = 1e-13;
 
 static inline double gradient_difference(const float *x, const float *y, size_t count)

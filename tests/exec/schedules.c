@@ -1,6 +1,6 @@
-/* Every schedule trains: over several steps its losses, norms of gradients, loss on held-out data and saved weights
-   are, bit for bit, those of the whole model on one rank, microbatch after microbatch (an asynchronous one: with the
-   same versions of weights). */
+/* Every schedule trains: over several steps its losses, norms of gradients, held-out loss and saved weights equal those
+   of the whole model on one rank, which runs one microbatch after the other. They are equal to the bit. (For an
+   asynchronous program the reference uses the same versions of weights.) */
 
 #include "runtime/base/file.h"
 #include "tests/exec/run.h"
@@ -21,14 +21,14 @@ enum { STEPS = 4, STAGES_MAX = 64, MICROBATCHES_MAX = 64 };
 /* All numbers of a training. */
 typedef struct Numbers {
     double losses[STEPS][MICROBATCHES_MAX], norms[STEPS], held_out;
-    uint64_t gradients[STEPS][STAGES_MAX]; /* a hash of each stage's; of an asynchronous program none */
+    uint64_t gradients[STEPS][STAGES_MAX]; /* a hash of each stage's gradient; unused if asynchronous */
 } Numbers;
 
 typedef struct Result {
     Numbers numbers;
     uint32_t microbatches;
     bool asynchronous, copies_differ;
-    char *weights; /* the saved file */
+    char *weights; /* contents of the saved file */
     size_t bytes;
     Arena arena;
     pthread_mutex_t lock;
@@ -70,7 +70,7 @@ static void on_step(void *context, const StepReport *report)
         numbers->held_out = report->held_out_loss;
 }
 
-/* FNV-1a, and never 0. */
+/* An FNV-1a hash that is never 0. */
 static uint64_t hash(const void *bytes, size_t size)
 {
     uint64_t value = 0xcbf29ce484222325u;
@@ -79,7 +79,7 @@ static uint64_t hash(const void *bytes, size_t size)
     return value | 1;
 }
 
-/* Copies of a stage have the same sum. */
+/* Checks that copies of a stage have the same sum. */
 static void on_gradient(void *context, const GradientView *view)
 {
     Result *result = context;
@@ -97,7 +97,7 @@ static void release(Result *result)
     pthread_mutex_destroy(&result->lock);
 }
 
-/* `recipe` is that of the F&Bs instead of the program's own; NULL: that one. `layers` 0: one a stage. */
+/* `recipe` NULL: the F&Bs have the program's own recipe. `layers` 0: one per stage. */
 static void train(const char *path, const char *model, uint32_t layers, bool reference, Recipe *recipe, Result *result)
 {
     char weights[100], set_layers[32];
@@ -173,7 +173,7 @@ static void compare(const char *path, const char *arguments, const char *model)
     release(&reference);
 }
 
-/* With dpc's arguments given. */
+/* Compiles with the given arguments of dpc. */
 static void compile_program(const char *arguments, char program[static 200])
 {
     char command[4096];
@@ -215,9 +215,9 @@ static void check_text(const char *name, const char *text)
     check(path);
 }
 
-/* Stages on several ranks in all combinations: numbers that do not divide, a stage whose next one is here for some
-   microbatches and elsewhere for others, split backwards, two pipes of which one has more copies, an order from a
-   table. */
+/* Stages on several ranks in all combinations: numbers that do not divide each other; a stage whose next one is on the
+   same rank for some microbatches and elsewhere for others; split backwards; two pipes, of which one has more copies;
+   an order from a table. */
 static void replicas_equal_reference(void **state)
 {
     (void)state;
@@ -240,7 +240,7 @@ static void replicas_equal_reference(void **state)
                             "1F1,1F3,1B3,1B1\n");
 }
 
-/* As the header of dprun says. The norms are sums over other stages, so later steps differ in their last bits. */
+/* As the header of dprun promises. The norms are sums over other stages, so later steps differ in their last bits. */
 static void equal_layers_and_microbatches_train_the_same_model(void **state)
 {
     (void)state;
@@ -263,7 +263,7 @@ static void equal_layers_and_microbatches_train_the_same_model(void **state)
     release(&first);
 }
 
-/* Whatever the order inside an F&B: the same bits as without any, with as many layers a stage or not. */
+/* The order inside an F&B does not change a bit, with one layer per stage or more. */
 static void recipes_change_no_bit(void **state)
 {
     (void)state;

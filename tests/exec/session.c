@@ -1,4 +1,4 @@
-/* Whole runs in this process: equal numbers whatever the schedule, and every way of ending. */
+/* Whole runs in this process: equal numbers for every schedule, and every way in which a run can end. */
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
 #include "tests/exec/pipelines.h"
@@ -27,7 +27,7 @@ typedef struct Outcome {
     double held_out, bubble;
     bool has_held_out, closed;
     pthread_mutex_t lock;
-    float *gradients[STAGES_MAX][COPIES_MAX]; /* of the first step */
+    float *gradients[STAGES_MAX][COPIES_MAX]; /* gradients of the first step */
     size_t counts[STAGES_MAX];
     atomic_bool stop;
     bool stop_after_first;
@@ -67,7 +67,7 @@ typedef struct Setting {
     uint32_t ranks, pipes, microbatches;
     bool reference, forward_only;
     const Passes *passes;
-    const char *device; /* that dprun does not offer; NULL: the arguments say which */
+    const char *device; /* a device that dprun does not offer; NULL: the arguments name the device */
     bool stop_after_first;
     char *arguments[12];
 } Setting;
@@ -132,7 +132,7 @@ static Outcome run_well(const Setting *setting)
     return outcome;
 }
 
-/* Losses bit for bit, gradients by DualPipe's criterion; copies have the same bits. */
+/* Losses are equal to the bit, gradients by DualPipe's error measure; copies of a stage have the same bits. */
 static void test_equals_reference(void **state)
 {
     (void)state;
@@ -174,7 +174,7 @@ static void test_runs_equal(void **state)
     assert_true(one.has_held_out && one.held_out == two.held_out && one.held_out > 0);
     cpu_set_t processors;
     assert_int_equal(sched_getaffinity(0, sizeof processors, &processors), 0);
-    if (CPU_COUNT(&processors) < 4) /* ranks that share processors have no bubble of their own */
+    if (CPU_COUNT(&processors) < 4) /* if ranks share processors no bubble is measured */
         assert_true(isnan(one.bubble) && isnan(two.bubble));
     else
         assert_true(one.bubble >= 0 && one.bubble < 1);
@@ -182,8 +182,8 @@ static void test_runs_equal(void **state)
     release(&two);
 }
 
-/* On the oracle everything is in double, the sums over the copies of a stage too: what is left of a loss in float shows
-   that the two devices compute the same. */
+/* The oracle device computes in double, including the sums over copies of a stage. Its losses equal those of the whole
+   model on one rank to the bit, and differ from the CPU device's only as double differs from float. */
 static void test_oracle(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static Status empty_forward(Stage *stage, const PassBuffers *buffers, Error *err
     return STATUS_OK;
 }
 
-/* The last stage's pass does not end for a while. */
+/* A pass of the last stage that takes a while. */
 static Status slow_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     if (!buffers->y)
@@ -277,7 +277,7 @@ static Status slow_forward(Stage *stage, const PassBuffers *buffers, Error *erro
     return empty_forward(stage, buffers, error);
 }
 
-/* It computes, and for longer than the deadline. */
+/* It computes for longer than the deadline. */
 static Status long_forward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     const int64_t end = clock_nanoseconds() + 3000000000;
@@ -312,7 +312,7 @@ static void expect_failure(const Setting *setting, const char *const *words)
     release(&outcome);
 }
 
-/* The failure that is told is the one that happened, not what the others make of it. */
+/* The error that is reported is the one that occurred first, not a consequence of it on another rank. */
 static void test_failing_pass(void **state)
 {
     (void)state;
@@ -333,7 +333,7 @@ static void test_divergence(void **state)
                                                    "diverged", NULL});
 }
 
-/* The weights overflow in the update: nothing that is computed before shows it. */
+/* The weights overflow in the update; nothing computed before shows it. */
 static Status spoiling_backward(Stage *stage, const PassBuffers *buffers, Error *error)
 {
     if (!buffers->dy) {
@@ -365,7 +365,7 @@ static void test_infinite_weights(void **state)
         (const char *const[]){"after step 1: weights of stage 1, on rank 1, are not finite; the training has diverged",
                               "wrote /tmp/session-weights.", NULL});
     assert_int_equal(stat(path, &there), 0);
-    assert_int_equal(there.st_size, 0); /* as it was */
+    assert_int_equal(there.st_size, 0); /* unchanged */
     assert_int_equal(unlink(diverged), 0);
     assert_int_equal(unlink(path), 0);
 }
@@ -382,7 +382,7 @@ static void test_deadline(void **state)
                        .arguments = {"--steps=1", "--deadline=0.2", "--model=mlp"}};
     expect_failure(&setting, (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction",
                                                    "pipeline.dps:20", "rank 1 at instruction", NULL});
-    /* Nobody else is there to notice. */
+    /* With one rank nobody else can notice it. */
     setting.reference = true;
     expect_failure(&setting,
                    (const char *const[]){"no rank has moved for 0.2 s (--deadline): rank 0 at instruction 1 (F",
@@ -407,7 +407,8 @@ static void test_long_pass(void **state)
     release(&outcome);
 }
 
-/* A rank that never comes back: the run ends nevertheless, the memory stays. In a process of its own, for its end. */
+/* A rank does not return: the run ends nevertheless, and its memory is not freed. Runs in a process of its own, which
+   ends. */
 static void test_endless_pass(void **state)
 {
     (void)state;
@@ -470,7 +471,7 @@ static void test_files(void **state)
     assert_int_equal(count, 3 * (12 + 20 + 12 + 3 * 2));
     assert_non_null(strstr(events, "\"name\":\"rank 2\""));
 
-    /* The same training again, and its reference for one step: the same bytes. */
+    /* The same training again, and one step of its reference: the output has the same bytes. */
     outcome = run_well(&setting);
     release(&outcome);
     assert_memory_equal(read_file(&arena, weights, &again), first, size);
@@ -483,7 +484,7 @@ static void test_files(void **state)
     release(&outcome);
     const char *reference = read_file(&arena, weights, &again);
     assert_int_equal(again, size);
-    /* the head does not know the schedule */
+    /* the head does not depend on the schedule */
     assert_memory_equal(reference, first, (size_t)(strstr(first, "\n\n") - first));
     unlink(weights);
     unlink(trace);
@@ -491,7 +492,7 @@ static void test_files(void **state)
     arena_free(&arena);
 }
 
-/* Told before anything is trained, or at the end of it; an old file stays as it is. */
+/* The error is reported before the training or at its end; an old file is unchanged. */
 static void test_unwritable(void **state)
 {
     (void)state;
@@ -513,7 +514,7 @@ static void test_unwritable(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_endless_pass), /* first: it forks */
+        cmocka_unit_test(test_endless_pass), /* must be first: it forks */
         cmocka_unit_test(test_equals_reference),
         cmocka_unit_test(test_runs_equal),
         cmocka_unit_test(test_oracle),

@@ -1,5 +1,5 @@
-/* --device sim: passes in the order and at least as late as the timeline says, whatever else the machine does; how much
-   later is tests/bench/simulate's to measure. */
+/* --device sim: passes run in the order of the timeline and never before their predicted time, even on a busy machine.
+   tests/bench/simulate measures how much later they run. */
 #include "tests/transport/plugin.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ typedef struct Pass {
     double start, duration;
 } Pass;
 
-/* The next pass of a trace; false at its end. */
+/* Reads the next pass of a trace; false: it has ended. */
 static bool next_pass(FILE *stream, Pass *pass)
 {
     char line[LINE_BYTES];
@@ -83,7 +83,7 @@ static void compare_traces(void)
     fclose(measured);
 }
 
-/* The costs are what they are here for: of passes, halves, pairs, stages of their own, messages and links. */
+/* The schedules, with all kinds of costs: of passes, halves, pairs, single stages, messages and links. */
 static const char *const runs[][2] = {
     {"--ranks 4 --microbatches 5 schedules/1f1b.dps", "F=2,B=3,comm=0.7"},
     {"--ranks 4 --microbatches 8 schedules/dualpipe.dps", "F=1,I=1.3,W=0.8,FB=2,FB[1]=2.6,comm=0.1,unit=2e-3"},
@@ -124,7 +124,7 @@ static void test_mpi(void **state)
     test_schedules(launcher);
 }
 
-/* What dprun says, and the other forms that a program can take. */
+/* What dprun prints; and the other kinds of programs. */
 static void test_forms(void **state)
 {
     (void)state;
@@ -136,7 +136,8 @@ static void test_forms(void **state)
     assert_int_equal(shell("grep -q 'no losses' %s/out && grep -q 'makespan of the last' %s/out", folder, folder), 0);
 }
 
-/* A pass or a message that takes longer than the deadline moves all the same; one that takes days is a mistake. */
+/* A pass or a message that takes longer than the deadline does not count as a standstill; one that takes days is
+   refused. */
 static void test_long_times(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Sums of gradients run beside what is left of the step: what the trace says of them. */
+/* Sums of gradients run concurrently with the rest of the step: checks their intervals in the trace. */
 #include "tests/exec/run.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* Two steps, with a trace of both. */
+/* Runs two steps and traces both. */
 static void run(const char *compiler_arguments, char trace[static 100])
 {
     char command[1000], program[100];
@@ -44,7 +44,8 @@ static double number_after(const char *line, const char *key)
     return strtod(found + strlen(key), NULL);
 }
 
-/* Returns how many sums there are. Each has a beginning and an end, and the rank waits for no longer than it runs. */
+/* Returns the number of sums. Checks that each has a start and an end, and that the rank does not wait for longer than
+   the sum runs. */
 static int check_sums(const char *trace)
 {
     char line[1024];

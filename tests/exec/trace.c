@@ -1,4 +1,4 @@
-/* The clocks of a trace whose ranks read different ones. */
+/* Traces of ranks that read different clocks. */
 #include "runtime/executor/clocks.h"
 #include "tests/transport/plugin.h"
 
@@ -32,8 +32,8 @@ static int shell(const char *format, const char *folder)
     return system(command);
 }
 
-/* Ranks 1 and 2 live thousands of seconds later than rank 0: in the trace the three meet within the second that the run
-   takes, and no message arrives before it was sent by more than an exchange of messages may take. */
+/* The clocks of ranks 1 and 2 are thousands of seconds ahead of rank 0. In the trace all three are within the second
+   that the run takes, and no message arrives before it was sent, up to the time that an exchange of messages takes. */
 static void test_ranks_of_different_clocks(void **state)
 {
     (void)state;

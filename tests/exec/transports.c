@@ -1,8 +1,9 @@
-/* The same program gives the same numbers, bit for bit: run twice, and with one rank a process under mpirun. Every
-   schedule, both models, several sizes; losses of every microbatch, gradient norms and the weights after two steps.
+/* The same program gives the same numbers, bit for bit: in a second run, and with one process per rank under mpirun.
+   Tests every schedule, both models and several sizes; compares the losses of every microbatch, gradient norms, and the
+   weights after two steps.
 
-   MPI takes far longer to start than these runs: one mpirun for each number of ranks starts this program again, which
-   runs all programs one after the other. */
+   MPI takes far longer to start than these runs take. So one mpirun for each number of ranks starts this program again,
+   which runs all programs one after the other. */
 
 #include "tests/exec/run.h"
 #include "tests/exec/sanitized.h"
@@ -14,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Under a sanitizer the small sizes find what there is to find. */
+/* Under a sanitizer small sizes are enough. */
 enum { MOST_RANKS = SANITIZED ? 4 : 8, PATH = 200 };
 
-/* Microbatches of a step, so many times the ranks at most. */
+/* The largest number of microbatches per step, as a multiple of the ranks. */
 static int most_times(int ranks) { return SANITIZED || ranks == 8 ? 2 : 3; }
 
 static const char *const models[] = {"gpt", "mlp"};
@@ -25,7 +26,8 @@ static glob_t schedules;
 static const char *build;
 static char program[PATH_MAX], link_path[PATH_MAX];
 
-/* --- one MPI for all the runs of a process: these stand before those of the library, which calls itself PMPI_* --- */
+/* --- one initialization of MPI for all runs of a process: these functions hide those of the library, which calls
+   itself PMPI_* --- */
 
 int MPI_Init_thread(int *count, char ***arguments, int required, int *provided);
 int MPI_Finalize(void);
@@ -68,7 +70,8 @@ static void on_step(void *context, const StepReport *report)
         fprintf(job->losses, "%a\n", report->losses[m]);
 }
 
-/* Two steps: what rank 0 is told goes to PROGRAM.MODEL.NAME.losses, the weights to PROGRAM.MODEL.NAME.weights. */
+/* Trains for two steps. Writes what rank 0 reports to PROGRAM.MODEL.NAME.losses, and the weights to
+   PROGRAM.MODEL.NAME.weights. */
 static void train(const char *path, const char *model, const char *name)
 {
     char losses[2 * PATH], weights[2 * PATH];
@@ -104,7 +107,7 @@ static void train_all(const char *folder, int ranks, const char *name)
         }
 }
 
-/* --- what is compared --- */
+/* --- comparison --- */
 
 static void shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static void shell(const char *format, ...)

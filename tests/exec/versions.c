@@ -1,6 +1,6 @@
-/* Asynchronous training is the published recurrence: dprun's trace names the version that it gives to every pass, and a
-   plain simulation on the model, microbatch after microbatch, with all versions of all weights at hand and no program
-   at all, makes the same losses as dprun, bit for bit. */
+/* Asynchronous training follows the published recurrence. dprun's trace names the version of the weights that each pass
+   uses. A plain simulation trains the same model, one microbatch after the other, with all versions of all weights in
+   memory and without a program. Its losses equal dprun's to the bit. */
 
 #include "tests/exec/run.h"
 
@@ -17,12 +17,12 @@ enum { MICROBATCHES_MAX = 32, STAGES_MAX = 8, RANKS_MAX = 8, COPIES_MAX = 4, STE
 typedef struct Losses {
     double of[STEPS][MICROBATCHES_MAX];
     uint32_t microbatches;
-    double first, last; /* means of a step */
+    double first, last; /* mean losses of the first and the last step */
 } Losses;
 
 typedef struct Simulation Simulation;
 
-/* Which version the published rule gives to a microbatch, m from 0, on a stage. */
+/* The version that the published rule gives to microbatch m (from 0) on a stage. */
 typedef uint32_t Rule(const Simulation *x, uint32_t stage, uint32_t m);
 
 /* --- the simulation --- */
@@ -30,7 +30,7 @@ typedef uint32_t Rule(const Simulation *x, uint32_t stage, uint32_t m);
 typedef struct SimulatedStage {
     Stage *stage;
     const StageSizes *sizes;
-    void *versions[MICROBATCHES_MAX + 1], *gradients[COPIES_MAX], *moment1, *moment2; /* a gradient of each copy */
+    void *versions[MICROBATCHES_MAX + 1], *gradients[COPIES_MAX], *moment1, *moment2; /* gradients: one per copy */
     void *y, *dx, *context, *stash, *gradient, *workspace;
     uint32_t newest, gathered;
     uint64_t updates;
@@ -42,10 +42,10 @@ struct Simulation {
     ModelConfig config;
     Dataset *dataset;
     uint32_t stages, microbatches;
-    uint32_t group; /* microbatches that make a version where a stage has one copy, */
-    /* which the first `shared` do not: they have so many, and an update is of a microbatch of each */
+    uint32_t group; /* number of microbatches per version where a stage has one copy */
+    /* the first `shared` stages have `copies` copies each; an update takes one microbatch of each copy */
     uint32_t shared, copies;
-    bool two_pipes; /* the copies are in two pipes, not in one in turns */
+    bool two_pipes; /* the copies are in two pipes; else in one pipe, and take the microbatches in turns */
     Rule *rule;
     SimulatedStage of[STAGES_MAX];
     void *inputs, *targets;
@@ -55,7 +55,7 @@ struct Simulation {
 
 static uint32_t copies_of(const Simulation *x, uint32_t stage) { return stage < x->shared ? x->copies : 1; }
 
-/* 1F1B: so many microbatches are on their way when a stage, or a copy of it, takes another: the paper's NOAM less 1. */
+/* 1F1B: the number of microbatches in flight when a stage, or a copy of it, takes another: the paper's NOAM less 1. */
 static uint32_t on_their_way(const Simulation *x, uint32_t stage)
 {
     const uint32_t ranks = x->stages + x->shared * (x->copies - 1);
@@ -63,21 +63,21 @@ static uint32_t on_their_way(const Simulation *x, uint32_t stage)
     return (ranks - 1 - first) / copies_of(x, stage);
 }
 
-/* Weight stashing (SOSP 2019, section 3.3): what the stage has when the microbatch comes. */
+/* Weight stashing (SOSP 2019, section 3.3): the newest version that the stage has when the microbatch arrives. */
 static uint32_t stashed(const Simulation *x, uint32_t stage, uint32_t m)
 {
     const uint32_t round = m / copies_of(x, stage), ahead = on_their_way(x, stage);
     return round > ahead ? round - ahead : 0;
 }
 
-/* Vertical sync (the same section): what the first stage has. */
+/* Vertical sync (the same section): the version that the first stage uses. */
 static uint32_t synced(const Simulation *x, uint32_t stage, uint32_t m)
 {
     (void)stage;
     return stashed(x, 0, m);
 }
 
-/* Double buffering (ICML 2021, section 3.1): input k, from 1, uses max(floor((k-1)/m)-1, 0). */
+/* Double buffering (ICML 2021, section 3.1): input k, from 1, uses version max(floor((k-1)/m)-1, 0). */
 static uint32_t buffered(const Simulation *x, uint32_t stage, uint32_t m)
 {
     (void)stage;
@@ -85,7 +85,7 @@ static uint32_t buffered(const Simulation *x, uint32_t stage, uint32_t m)
     return (k - 1) / x->group > 0 ? (k - 1) / x->group - 1 : 0;
 }
 
-/* Of both pipes one microbatch is on its way when the next comes. */
+/* In both pipes one microbatch is in flight when the next comes. */
 static uint32_t in_both_pipes(const Simulation *x, uint32_t stage, uint32_t m)
 {
     (void)stage;
@@ -108,7 +108,7 @@ static void *memory(Simulation *x, size_t elements)
     return made;
 }
 
-/* The CPU has one type for all numbers. */
+/* On the CPU all numbers have one type. */
 static StageWeights weights_of(const SimulatedStage *stage, uint32_t version)
 {
     void *const parameters = stage->versions[version];
@@ -189,7 +189,7 @@ static PassBuffers buffers_of(const Simulation *x, uint32_t s, uint32_t m, doubl
     };
 }
 
-/* The copies' gradients, added up in their order, become that of the first; the others begin anew. */
+/* Adds the copies' gradients in their order into that of the first copy, and zeroes the others. */
 static void sum_copies(const SimulatedStage *stage, uint32_t copies)
 {
     float *sum = stage->gradients[0];
@@ -201,7 +201,7 @@ static void sum_copies(const SimulatedStage *stage, uint32_t copies)
     }
 }
 
-/* W(t+1) = W(t) - rate * the mean gradient, clipped by its own norm. */
+/* One update: W(t+1) = W(t) - rate * the mean gradient, clipped by its own norm. */
 static void update(Simulation *x, SimulatedStage *stage, uint32_t copies)
 {
     sum_copies(stage, copies);
@@ -237,7 +237,7 @@ static void simulate_step(Simulation *x, uint64_t step, double *losses)
                 update(x, &x->of[s], copies);
         }
     }
-    for (uint32_t s = 0; s < x->stages; s++) { /* the newest is the next step's version 0 */
+    for (uint32_t s = 0; s < x->stages; s++) { /* the newest version is version 0 of the next step */
         SimulatedStage *stage = &x->of[s];
         void *const newest = stage->versions[stage->newest];
         stage->versions[stage->newest] = stage->versions[0];
@@ -257,7 +257,7 @@ static void on_step(void *context, const StepReport *report)
     losses->last = report->loss;
 }
 
-/* With `trace`: a path. */
+/* Trains with dprun. `trace`: a path, or NULL. */
 static void train(const char *path, const char *model, const char *clip, const char *trace, bool reference,
                   Losses *losses, ModelConfig *config)
 {
@@ -293,8 +293,8 @@ static void train(const char *path, const char *model, const char *clip, const c
     run_to_end(&run, &(SessionHooks){.observer = {.context = losses, .step = on_step}});
 }
 
-/* Every F and B of every step is in the trace, with the version that the rule gives it; every U makes the next, on
-   every copy. */
+/* Checks that the trace has every F and B of every step with the version of the rule, and that every U makes the next
+   version on every copy. */
 static void check_trace(const char *path, const Simulation *x)
 {
     FILE *stream = fopen(path, "r");
@@ -334,7 +334,7 @@ static void check_trace(const char *path, const Simulation *x)
     assert_int_equal(passes, 2 * STEPS * x->stages * x->microbatches);
 }
 
-/* `schedule` is dpc's arguments; `clip` a setting; `x` says what the recurrence is. */
+/* Compares dprun with the simulation. `schedule`: arguments of dpc; `clip`: a setting; `x`: the recurrence. */
 static void compare(const char *schedule, Simulation x, const char *model, const char *clip)
 {
     char folder[] = "/tmp/versions.XXXXXX", command[1024], program[64], trace[64];
@@ -361,7 +361,7 @@ static void compare(const char *schedule, Simulation x, const char *model, const
                 fail_msg("%s, step %u, microbatch %u: the recurrence has loss %a, dprun %a, on one rank %a", command,
                          step + 1, m, losses[m], pipelined.of[step][m], reference.of[step][m]);
     }
-    if (strcmp(model, "gpt") == 0) /* mlp has noise to learn */
+    if (strcmp(model, "gpt") == 0) /* the data of mlp are noise */
         assert_true(pipelined.last < pipelined.first);
     close_simulation(&x);
     snprintf(command, sizeof command, "rm -r %s", folder);
@@ -416,7 +416,7 @@ static void a_pipe_names_vertical_sync(void **state)
                      clips[0]);
 }
 
-/* 1F1B-RR: replicas take the microbatches in turns and make each version together. */
+/* 1F1B-RR: replicas take the microbatches in turns, and make each version together. */
 static void replicas_update_together(void **state)
 {
     (void)state;

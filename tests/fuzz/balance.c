@@ -1,7 +1,7 @@
-/* The door of dpc balance: any bytes as loads and a placement in force. Either there is a diagnostic, or an error
-   with words, or a placement that keeps its promises; never a crash, a leak or a hang. The first line has the
-   replicas, GPUs, groups, nodes, moves and whether --distinct is given; the loads follow, and after a line `from`
-   the placement. */
+/* Fuzz target of dpc balance: any bytes as loads and a current placement. The result is a diagnostic, an error with a
+   message, or a placement that meets its conditions; never a crash, a leak or a hang. The first line has the replicas,
+   GPUs, groups, nodes, moves and whether --distinct is given. The loads follow, and after a line `from` the
+   placement. */
 
 #include "balance/balance.h"
 #include "compiler/placement/balance_input.h"
@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { REPLICAS_MOST = 2000, CELLS_MOST = 20000 }; /* larger ones only cost the fuzzer's time */
+enum { REPLICAS_MOST = 2000, CELLS_MOST = 20000 }; /* larger inputs only take time */
 
 static void demand(bool good, const char *what)
 {
@@ -66,7 +66,7 @@ static void check(const BalanceShape *shape, const BalanceRequest *request, cons
     }
 }
 
-/* The layers one by one, in force what the table says where it is one. */
+/* Places the layers one by one, with the current placement of the table if there is one. */
 static void place(BalanceShape shape, BalanceRequest request, const Table *loads, const Table *from, Arena *arena)
 {
     Error error = {""};

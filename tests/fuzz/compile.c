@@ -1,6 +1,6 @@
-/* The first door: any bytes as a schedule, .dps or .csv (by the first byte), through every pass. Either there is a
-   diagnostic or a program that passes its verification; never a crash, a leak or a hang. And formatting keeps what it
-   formats. */
+/* Fuzz target of the compiler: any bytes as a schedule, .dps or .csv (chosen by the first byte), through every compiler
+   pass. The result is a diagnostic or a program that passes its verification; never a crash, a leak or a hang.
+   Formatting does not change the meaning. */
 
 #include "compiler/command/format.h"
 #include "compiler/compile.h"
@@ -13,7 +13,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { PASSES_MAX = 100000 }; /* larger schedules only cost the fuzzer's time */
+enum { PASSES_MAX = 100000 }; /* larger schedules only take time */
 
 static void demand(bool good, const char *what)
 {
@@ -30,7 +30,7 @@ static Status stop_large(const Compilation *c, Form form)
     return large ? STATUS_RUN_FAILED : STATUS_OK;
 }
 
-/* Formatting changes nothing but blanks, and nothing at all the second time. */
+/* Checks that formatting changes nothing but blanks, and changes nothing the second time. */
 static void check_format(const Source *source, Arena *arena)
 {
     Source formatted = {.path = "formatted", .text = source->text, .size = source->size}, again = formatted;
@@ -64,7 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     source_lines(&source, &arena);
     static const atomic_int stopped = 1;
     const Parameters parameters = {0};
-    /* `overlap F&B auto` needs times of components: sources of an odd size have them, the others come to its error. */
+    /* `overlap F&B auto` needs times of components: sources with an odd number of bytes get them, the others reach its
+       error. */
     Costs costs = costs_unit;
     costs.parts[RECIPE_ATTENTION][RECIPE_F] = costs.parts[RECIPE_MLP][RECIPE_B] = 3;
     costs.parts[RECIPE_DISPATCH][RECIPE_F] = costs.parts[RECIPE_COMBINE][RECIPE_B] = 2;

@@ -1,4 +1,4 @@
-/* Runs a fuzz target without libFuzzer: on every file that is named, and on changes of each that are the same in every
+/* Runs a fuzz target without libFuzzer: on every named file, and on changed copies of each, which are the same in every
    run. Link it with one target. Usage: PROGRAM FILE... */
 
 #include <setjmp.h>
@@ -22,7 +22,7 @@ static size_t below(size_t limit)
     return (size_t)(random_state >> 33) % limit;
 }
 
-/* One to four small changes: a byte, a cut, a piece copied elsewhere, a number. */
+/* Makes one to four small changes: a changed byte, a cut, a copied piece, a number. */
 static size_t change(uint8_t *data, size_t size, size_t capacity)
 {
     static const char *const words[] = {"9223372036854775807", "-1", "0",    "nF0B1", "overlap", "{", "}",
@@ -64,7 +64,7 @@ static void survives(void **state)
     for (int i = 0; i < CHANGES; i++) {
         random_state = (uint64_t)i;
         memcpy(data, seed, size);
-        uint8_t *exact = malloc(CAPACITY); /* so that a read past the end is seen */
+        uint8_t *exact = malloc(CAPACITY); /* of the exact size, so that a read past the end is found */
         assert_non_null(exact);
         const size_t changed = change(data, size, CAPACITY);
         memcpy(exact, data, changed);

@@ -1,6 +1,6 @@
-/* The door of the decoder. Any bytes are taken twice: as they are, and as what stands between a good version and a good
-   checksum, so that random changes get past the frame. What decodes is verified, written out and run through all that
-   takes programs. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
+/* Fuzz target of the decoder. Any bytes are decoded twice: as they are, and between a correct version and a correct
+   checksum, so that random changes get past these. A program that decodes is verified, encoded again, and passed to
+   everything that takes programs. `make fuzz` runs this; tests/program/malformed.c runs the same without libFuzzer. */
 
 #include "runtime/program/operands.h"
 
@@ -9,7 +9,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* How many were taken so far by the decoder, and by the verifier. */
+/* Number of programs accepted so far by the decoder, and by the verifier. */
 static unsigned long decoded_count, verified_count;
 
 static void fail(const char *what)

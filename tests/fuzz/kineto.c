@@ -1,5 +1,5 @@
-/* Any bytes as a map and a trace of the PyTorch profiler: a map, a line of ---, a trace. Either there is an error with
-   words, or what is counted adds up; never a crash, a leak or a hang. */
+/* Fuzz target of maps and traces of the PyTorch profiler: any bytes as a map, a line of ---, and a trace. The result is
+   an error with a message, or sums that add up; never a crash, a leak or a hang. */
 
 #include "compiler/measured/kineto_costs.h"
 #include "compiler/measured/kineto_passes.h"
@@ -20,7 +20,7 @@ static void demand(bool good, const char *what)
     abort();
 }
 
-/* A file in memory. Returns its descriptor, and the path by which it can be opened. */
+/* Makes a file in memory. Returns its descriptor, and the path that opens it. */
 static int make_file(const uint8_t *data, size_t size, char path[static 32])
 {
     const int file = memfd_create("fuzz", 0);

@@ -46,7 +46,7 @@ static void write_text(const char *folder, const char *name, const char *text, s
     assert_int_equal(fclose(file), 0);
 }
 
-/* The next line that begins a section, or the end of the text. */
+/* The next line that starts a section, or the end of the text. */
 static const char *next_section(const char *text)
 {
     if (strncmp(text, "--- ", 4) == 0)
@@ -59,7 +59,7 @@ typedef struct Expected {
     char *command;
     int status;
     char *out, *error;
-    size_t kept; /* bytes of the file up to and with the command */
+    size_t kept; /* bytes of the file up to the end of the command */
 } Expected;
 
 static Expected read_test(const char *text, const char *folder)
