@@ -1,4 +1,4 @@
-/* What costs say: of stages, pairs and links; what of several counts; what is none. */
+/* Costs of stages, pairs and links; which one counts if several are given; which texts are refused. */
 
 #include "runtime/program/costs_resolve.h"
 #include "tests/search/costs_of.h"
@@ -69,7 +69,7 @@ static void test_pairs(void **state)
     assert_true(costs_pair(&factor, 0, 2, COST_B) == 4.5);
     assert_true(costs_pair(&factor, 1, 0, COST_B) == 6);
     assert_true(costs_pair(&factor, 0, 1, COST_I) == 0.75 * 5);
-    /* stage 0 takes 3/4 of the time of its halves, stage 1 half of it */
+    /* an F&B takes 3/4 of the time of its halves on stage 0, and half on stage 1 */
     const Costs both = costs_from("F=2,I=1,W=1,FB=3,FB[1]=2");
     assert_true(costs_pair(&both, 0, 1, COST_B) == 0.75 * 2 + 0.5 * 2);
     assert_true(costs_pair(&both, 1, 0, COST_I) == 0.5 * 2 + 0.75 * 1);
@@ -131,8 +131,8 @@ static Costs resolved_from(const char *text, uint32_t stages)
 
 enum { ALL_USED = (1 << STAGE_COSTS) - 1 };
 
-/* The halves of a backward: each stage's own; else B of the stage minus the other; else in the ratio of the stages that
-   have both; else half each. What holds for all stages counts only where a stage has no B of its own. */
+/* The halves of a backward: a stage's own; else B of the stage minus the other half; else in the ratio of the stages
+   that have both; else half of B each. Costs for all stages count only if the stage has no B of its own. */
 static void test_halves(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void test_halves(void **state)
     }
 }
 
-/* Times as they are measured, of every stage: what is missing is said, and only of what is used. */
+/* Measured times, given for every stage. Missing costs are reported if they are used. */
 static void test_derived(void **state)
 {
     (void)state;
@@ -200,7 +200,7 @@ static void test_derived(void **state)
     assert_true(!costs_has_derived(&overlap, 1 << COST_FB) && costs_has_derived(&defaults, 1 << COST_FB));
 }
 
-/* A cost is derived for the stages that the costs are of, before the model is cut into others. */
+/* A cost is derived for the stages for which costs are given, before the model is cut into other stages. */
 static void test_derived_then_recut(void **state)
 {
     (void)state;
@@ -232,7 +232,7 @@ static void test_unused(void **state)
     assert_true(costs_unused(&link, 4, 3, text, sizeof text) && !costs_unused(&link, 4, 4, text, sizeof text));
 }
 
-/* Layers are dealt evenly and in order, the earlier stages getting one more. */
+/* Layers are distributed evenly and in order; the first stages get one more. */
 static void test_dealing(void **state)
 {
     (void)state;
@@ -249,7 +249,7 @@ static void test_dealing(void **state)
     assert_int_equal(stage_first_layer(10, 4, 2), 6); /* 3 3 2 2 */
 }
 
-/* Of 7 layers: what each stage takes, and that all cuts take the same together. */
+/* 7 layers: the time of each stage; the sum over the stages is the same for all cuts. */
 static void test_parts(void **state)
 {
     (void)state;
@@ -279,7 +279,7 @@ static void test_parts(void **state)
         }
 }
 
-/* Layer 0 has an I of its own; what is given of a stage stays; what an F&B takes; a model with too few layers. */
+/* Layer 0 has its own I; costs of single stages take precedence; the time of an F&B; a model with too few layers. */
 static void test_parts_and_others(void **state)
 {
     (void)state;
@@ -299,7 +299,7 @@ static void test_parts_and_others(void **state)
     Costs costs = costs_from("model_layers=3,mlp.F=1,mlp.B=2,mlp.W=3,head.F=10");
     const Costs shared = costs_resolve(&costs, 2, &recipe, &arena);
     assert_true(costs_pair(&shared, 0, 0, COST_B) == 2 * 2 * 6 && costs_pair(&shared, 1, 1, COST_B) == 2 * 6 + 10);
-    costs.overlap = 1; /* measured, it stands above what the recipe's share says */
+    costs.overlap = 1; /* a measured value takes precedence over the share of the recipe */
     const Costs measured = costs_resolve(&costs, 2, &recipe, &arena);
     assert_true(costs_pair(&measured, 0, 1, COST_B) == 2 + 5);
     char text[200];
@@ -358,7 +358,7 @@ static void test_refused(void **state)
     }
 }
 
-/* Words of the format in any order: taken, or refused with words. */
+/* Words of the format in any order are accepted, or refused with a message. */
 static void test_any_text(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 #ifndef TESTS_PROGRAM_DAMAGE_H
 #define TESTS_PROGRAM_DAMAGE_H
 
-/* Programs to be damaged, and how: an instruction found, dropped or put in. And what verify then has to say. */
+/* Damages programs: finds, removes or inserts an instruction; then checks the message of verify. */
 
 #include "runtime/program/program.h"
 #include "tests/program/generator.h"
@@ -19,7 +19,7 @@ static inline void assert_verified(const Program *program)
     }
 }
 
-/* Every one of `words`, parted by '|', is in the message. */
+/* Checks that the message has every one of `words`, which are separated by '|'. */
 static inline void assert_refused(const Program *program, const char *words)
 {
     Error error = {""};

@@ -1,4 +1,4 @@
-/* Ranks that wait for each other, or for one that has ended: the shortest cycle is shown. */
+/* Ranks that wait for each other, or for a rank that has ended: the shortest cycle is reported. */
 
 #include "runtime/program/deadlock.h"
 #include "tests/program/damage.h"
@@ -7,7 +7,7 @@
 static Program *both_send_first(Arena *arena)
 {
     Program *program = copy_program(arena, bidirectional(arena));
-    /* Move each rank's first SEND_F behind its F and before its first RECV_F. */
+    /* Move each rank's first SEND_F after its F and before its first RECV_F. */
     for (uint32_t r = 0; r < 2; r++) {
         const Instruction receive = *at(program, r, OP_RECEIVE_FORWARD, 0);
         const uint32_t i = find(program, r, OP_RECEIVE_FORWARD, 0), send = find(program, r, OP_SEND_FORWARD, 0);
@@ -58,7 +58,7 @@ static void a_cycle_is_returned_with_instructions(void **state)
     arena_free(&arena);
 }
 
-/* In a ring of ranks each waits for the one before: a cycle longer than what is printed of it, and one rank beside
+/* In a ring of ranks each waits for the one before it. The cycle is longer than what is printed; one rank is outside of
    it. */
 static void a_long_cycle_is_cut_short(void **state)
 {
@@ -80,8 +80,7 @@ static void a_long_cycle_is_cut_short(void **state)
         rank->instructions = arena_array(&arena, 4, sizeof *rank->instructions);
         rank->chunk_count = rank->slots[SLOT_WEIGHTS] = r < RING ? 2 : 1;
         rank->chunks = arena_array(&arena, 2, sizeof *rank->chunks);
-        /* stages 0..7 round the ring, then 8..15 once more, so that rank 0 too has somebody before it; 16 on the
-           ninth */
+        /* stages 0..7 around the ring, then 8..15 once more, so that a rank is before rank 0, too; 16 on the ninth */
         for (uint32_t c = 0; c < rank->chunk_count; c++)
             rank->chunks[c].stage = (uint16_t)(r < RING ? r + c * RING : 2 * RING);
         rank->slots[SLOT_MESSAGE] = 1;
@@ -111,7 +110,7 @@ static void waiting_for_a_rank_that_ends_is_shown(void **state)
     drop(program, 1, find(program, 1, OP_UPDATE, 0));
     assert_refused(program, "rank 1|has had no NORM");
 
-    /* One receive too many: it is still waited at when the rank that should send has ended. */
+    /* One receive too many: its rank waits for it after the sender has ended. */
     program = generate(&arena, shape);
     Program *forward = NULL;
     Error error = {""};
@@ -124,7 +123,7 @@ static void waiting_for_a_rank_that_ends_is_shown(void **state)
     arena_free(&arena);
 }
 
-/* Puts all REDUCE of the rank at the end of its passes, in the order of their chunks or the other way round. */
+/* Moves all REDUCE of the rank to the end of its passes, in the order of their chunks or in reverse. */
 static void gather_sums(Program *program, uint32_t rank, bool backwards)
 {
     Instruction *first = at(program, rank, OP_REDUCE, 0), *second = at(program, rank, OP_REDUCE, 1);
@@ -136,7 +135,7 @@ static void gather_sums(Program *program, uint32_t rank, bool backwards)
         insert(program, rank, find(program, rank, OP_WAIT_REDUCE, 0), sums[swap ? 1 - i : i]);
 }
 
-/* The sums of two groups, posted in different orders: on a transport that works in order nobody goes on. */
+/* The sums of two groups are posted in different orders: on an in-order transport this is a deadlock. */
 static void reductions_in_different_orders_are_a_deadlock(void **state)
 {
     (void)state;
@@ -152,7 +151,7 @@ static void reductions_in_different_orders_are_a_deadlock(void **state)
     Error error = {""};
     Deadlock deadlock;
     assert_int_equal(program_verify_deadlock(program, &arena, &deadlock, &error), STATUS_BAD_INPUT);
-    assert_false(deadlock.runs_buffered); /* a buffer changes nothing for these */
+    assert_false(deadlock.runs_buffered); /* buffers do not help against it */
     assert_null(strstr(error.text, "buffered"));
     /* rank 0 waits at group 0 for the second REDUCE of rank 1, which waits at group 1 for the second of rank 0 */
     for (uint32_t r = 0; r < 2; r++) {

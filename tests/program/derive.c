@@ -55,7 +55,7 @@ static void derived_programs_verify_and_come_out_right(void **state)
     }
 }
 
-/* Every pass and every version comes out as on many ranks. */
+/* Every pass gets the same version as on many ranks. */
 static void an_asynchronous_reference_has_the_same_versions(void **state)
 {
     (void)state;
@@ -156,8 +156,7 @@ static void the_reference_is_one_microbatch_after_the_other(void **state)
     arena_free(&arena);
 }
 
-/* The microbatches whose W, or B, a rank runs on a chunk, in their order; of those alone that pass `copy`, unless
-   NULL. */
+/* The microbatches whose W, or B, a rank runs on a chunk, in this order; only those on `copy`, unless it is NULL. */
 static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chunk, const StageCopies *copies,
                              uint32_t copy, uint32_t *order)
 {
@@ -173,7 +172,7 @@ static uint32_t weight_order(const Program *program, uint32_t rank, uint32_t chu
     return count;
 }
 
-/* So each gradient is the same sum. */
+/* So each gradient is the same sum, in the same order. */
 static void a_reference_keeps_the_order_of_every_copys_weight_gradients(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* One fault at a time: what verify says of it. */
+/* One fault at a time: the message of verify. */
 
 #include "runtime/program/program.h"
 #include "tests/program/damage.h"
@@ -10,7 +10,7 @@ static Program *three_ranks(Arena *arena)
         (Shape){.ranks = 3, .stages = 3, .pipes = 1, .microbatches = 2, .preference = PREFER_FORWARD, .seed = 3});
 }
 
-/* Several versions of the weights of rank 0's stage. */
+/* A program with several versions of the weights of rank 0's stage. */
 static Program *pipedream(Arena *arena)
 {
     return generate(arena, (Shape){.ranks = 2,
@@ -34,7 +34,7 @@ static Program *pipedream_2bw(Arena *arena)
                                    .seed = 3});
 }
 
-/* The copies of both stages, one in each pipe, update together. */
+/* Each stage has a copy in each of two pipes; the copies update together. */
 static Program *pipedream_copies(Arena *arena)
 {
     return generate(arena, (Shape){.ranks = 2,
@@ -46,7 +46,7 @@ static Program *pipedream_copies(Arena *arena)
                                    .seed = 3});
 }
 
-/* The last thing on rank 0 is a send. */
+/* The last instruction of rank 0 is a send. */
 static Program *ends_with_a_send(Arena *arena)
 {
     Program *forward = NULL;
@@ -290,7 +290,7 @@ static void wait_after_norm(Program *program)
     drop(program, 0, i);
     insert(program, 0, find(program, 0, OP_NORM, 0) + 1, wait);
 }
-/* The B of the next microbatch comes before the U, in front of the wait (0), or after it (1). */
+/* Moves the B of the next microbatch before the U: before the wait (0) or after it (1). */
 static void backward_moves(Program *program, Opcode before)
 {
     const uint32_t place = find(program, 0, before, 0);
@@ -450,7 +450,7 @@ static Program *overlapped(Arena *arena)
                                    .seed = 5});
 }
 
-/* An F&B that sends both ways. */
+/* An F&B whose halves both send. */
 static Instruction *overlap(Program *program)
 {
     for (uint32_t r = 0; r < program->rank_count; r++)
@@ -483,7 +483,7 @@ static void overlap_saves_where_it_takes(Program *program)
 }
 static void overlap_dependent(Program *program)
 {
-    /* the last stage can run F and B of one microbatch in turn, not at once */
+    /* the last stage can run F and B of one microbatch one after the other, but not as an F&B */
     static Instruction backward;
     const uint32_t i = find(program, 1, OP_BACKWARD_INPUT, 0);
     backward = program->ranks[1].instructions[i];

@@ -1,9 +1,8 @@
 #ifndef TESTS_PROGRAM_GENERATOR_H
 #define TESTS_PROGRAM_GENERATOR_H
 
-/* Well-formed programs of many shapes. A list scheduler picks one ready pass after the other, anywhere; a message is
-   written into both ranks' streams at once, so that the order in which things were picked proves that nobody waits for
-   ever. */
+/* Generates well-formed programs of many shapes. A list scheduler picks one ready pass after the other on any rank. A
+   message is added to the streams of both ranks at once, so the order of the picks proves that there is no deadlock. */
 
 #include "runtime/program/program.h"
 #include "tests/program/same.h"
@@ -15,15 +14,15 @@ typedef enum Placement { PLACE_LOOP, PLACE_V, PLACE_RANDOM } Placement;
 typedef enum Preference { PREFER_FORWARD, PREFER_BACKWARD, PREFER_ANY } Preference;
 
 typedef struct Shape {
-    uint32_t ranks, stages, pipes, microbatches; /* of each pipe; at least as many stages as ranks */
-    Placement placement;                         /* LOOP: stage s on s % ranks, odd pipes mirrored; V: there and back */
-    uint32_t replicas;                           /* RANDOM: most copies of a stage in a pipe; 0 is 1 */
+    uint32_t ranks, stages, pipes, microbatches; /* microbatches of each pipe; stages: at least as many as ranks */
+    Placement placement;                         /* LOOP: stage s on s % ranks, odd pipes mirrored; V: down and up */
+    uint32_t replicas;                           /* RANDOM: largest number of copies of a stage in a pipe; 0 means 1 */
     Preference preference;
-    uint32_t split;   /* of 100 backwards so many are I and W */
-    uint32_t overlap; /* of 100 chances so many are taken */
-    /* asynchronous: a U behind so many backwards of a stage, on all of its copies; 0: synchronous */
+    uint32_t split;   /* percentage of backwards that are split into I and W */
+    uint32_t overlap; /* percentage of possible F&Bs that are made */
+    /* asynchronous: number of backwards of a stage, on all of its copies, before each U; 0: synchronous */
     uint32_t update;
-    bool delayed; /* asynchronous: microbatch m uses version max(m / update - 1, 0), not the newest */
+    bool delayed; /* asynchronous: microbatch m uses version max(m / update - 1, 0), else the newest */
     uint64_t seed;
 } Shape;
 
@@ -40,11 +39,11 @@ static inline uint32_t random_below(uint64_t *state, uint32_t limit) { return (u
 
 typedef struct PassState {
     uint16_t x, y, dx, dy, context, stash, gradient; /* slots on the rank of the stage */
-    uint32_t version;                                /* of the weights that its F has used */
+    uint32_t version;                                /* version of the weights that its F has used */
     bool f, i, w, x_in_flight, dy_in_flight;
 } PassState;
 
-/* The weights of a copy of a stage: what its slots hold. */
+/* The weights of a copy of a stage: the contents of its slots. */
 typedef struct WeightState {
     uint16_t *slots;
     uint32_t *versions, count;
@@ -71,8 +70,8 @@ typedef struct Generator {
     PassState *passes;              /* [pipe][stage][microbatch] */
     Home *places;                   /* [pipe][stage][microbatch] */
     WeightState *weights;           /* [rank][chunk] */
-    uint32_t *gathered, *completed; /* [stage]: backwards since the last U, in all */
-    bool *posted;                   /* [stage]: its sum */
+    uint32_t *gathered, *completed; /* [stage]: backwards since the last U; backwards in all */
+    bool *posted;                   /* [stage]: its sum is posted */
     Stream *streams;
 } Generator;
 
@@ -140,7 +139,7 @@ static inline Instruction *emit_pass(Generator *generator, Opcode opcode, Pass p
     return instruction;
 }
 
-/* A message from `pass` to the stage `to`, or a hand-over on one rank. */
+/* A message from `from` to the stage `to`, or a direct transfer if both are on one rank. */
 static inline void hand_over(Generator *generator, Pass from, uint32_t to, bool forward)
 {
     const Pass target = {from.pipe, to, from.microbatch};
@@ -194,7 +193,7 @@ static inline uint32_t wanted_version(const Shape *shape, uint32_t microbatch)
     return microbatch / shape->update > 0 ? microbatch / shape->update - 1 : 0;
 }
 
-/* Whether the microbatches of a copy need a version, now or later. */
+/* Whether microbatches of a copy use the version, now or later. */
 static inline bool is_needed(const Generator *generator, Home place, uint32_t version)
 {
     const Shape *shape = &generator->shape;
@@ -228,7 +227,7 @@ static inline void emit_renew(Generator *generator, Home place, uint32_t gathere
     weights->versions[i] = ++weights->newest;
 }
 
-/* On all copies of a stage: one event. */
+/* Posts the sum on all copies of a stage at once. */
 static inline void post_sum(Generator *generator, uint32_t stage)
 {
     const Group *group = program_group(generator->program, stage);
@@ -253,8 +252,8 @@ static inline void renew_stage(Generator *generator, uint32_t stage, bool home)
     generator->gathered[stage] = 0;
 }
 
-/* Another gradient is there: maybe the stage's U, or the sum of a synchronous program, which may also be left for the
-   end. What the last passes leave is for the U at the end. */
+/* Called after each backward: may add the stage's U, or post the sum of a synchronous program, which may also be left
+   for the end. The U at the end takes the gradients of the last passes. */
 static inline void gather(Generator *generator, Pass pass)
 {
     const Shape *shape = &generator->shape;
@@ -342,7 +341,7 @@ static inline void compute_weight(Generator *generator, Pass pass)
     generator->streams[rank].held--;
 }
 
-/* The last two passes of a rank become one F&B. */
+/* Joins the last two passes of a rank to an F&B. */
 static inline void join_halves(Generator *generator, uint32_t rank)
 {
     Stream *stream = &generator->streams[rank];
@@ -371,7 +370,7 @@ static inline bool is_ready(const Generator *generator, PassKind kind, Pass pass
     }
 }
 
-/* The lowest ready microbatch of a kind on a rank, looking at its chunks from a random one on. */
+/* The lowest ready microbatch of a kind on a rank. The search starts at a random chunk. */
 static inline bool find_ready(Generator *generator, uint32_t rank, PassKind kind, Pass *found)
 {
     const RankProgram *chunks = &generator->program->ranks[rank];
@@ -452,7 +451,7 @@ static inline bool has_empty_rank(const Program *program)
     return has;
 }
 
-/* At random, ranks without a chunk first: in the end each has one. */
+/* The rank of a stage. If placement is random: ranks without a chunk first, so at the end each has one. */
 static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t stage)
 {
     const Shape *shape = &generator->shape;
@@ -468,7 +467,7 @@ static inline uint32_t place_rank(Generator *generator, uint32_t pipe, uint32_t 
     return rank;
 }
 
-/* In how many copies, so that the later pipes find ranks too. */
+/* A random number of copies that leaves ranks for the later pipes. */
 static inline uint32_t random_copies(Generator *generator, uint32_t pipe)
 {
     const Shape *shape = &generator->shape;
@@ -481,7 +480,7 @@ static inline uint32_t random_copies(Generator *generator, uint32_t pipe)
     return 1 + random_below(&generator->shape.seed, most);
 }
 
-/* A stage in a pipe: its copies, and which microbatches pass which, at least one each. */
+/* Places a stage of a pipe: its copies, and the copy of each microbatch; each copy gets at least one. */
 static inline void place_stage(Generator *generator, uint32_t p, uint32_t s)
 {
     const Shape *shape = &generator->shape;
@@ -566,8 +565,8 @@ static inline void finish(Generator *generator)
     }
 }
 
-/* One that is right: components of any choice, in an order in which each comes behind what it needs, communication in
-   comm or in compute. */
+/* A valid random recipe: components in an order in which each comes after what it needs, communication in comm or in
+   compute. */
 static inline Recipe random_recipe(uint64_t *seed)
 {
     Recipe recipe = {.counts = {0}};
@@ -599,7 +598,7 @@ static inline Recipe random_recipe(uint64_t *seed)
     return recipe;
 }
 
-/* The arena ends the test when there is no memory: give it no `exhausted`. */
+/* If there is no memory the arena fails the test: set no `exhausted`. */
 static inline Program *generate(Arena *arena, Shape shape)
 {
     Generator generator = {.shape = shape, .arena = arena};
@@ -639,7 +638,7 @@ static inline Program *generate(Arena *arena, Shape shape)
         if (step_rank(&generator, rank))
             idle = 0;
     }
-    for (uint32_t r = 0; r < shape.ranks; r++) /* a random pick of ranks may have left some work */
+    for (uint32_t r = 0; r < shape.ranks; r++) /* random picks may have left passes on some ranks */
         if (step_rank(&generator, r))
             r = UINT32_MAX;
     finish(&generator);
@@ -651,7 +650,7 @@ static inline Program *generate(Arena *arena, Shape shape)
     return program;
 }
 
-/* Shapes of all kinds, small enough to try much on each. */
+/* Random shapes of all kinds, small enough for many tests of each. */
 static inline Shape random_shape(uint64_t *seed)
 {
     const uint32_t ranks = 1 + random_below(seed, 6);
@@ -688,7 +687,7 @@ static inline Program *copy_program(Arena *arena, const Program *program)
     for (uint32_t r = 0; r < program->rank_count; r++) {
         RankProgram *rank = &copy->ranks[r];
         *rank = program->ranks[r];
-        /* a few may be added */
+        /* room for a few more */
         rank->instructions = arena_array(arena, rank->instruction_count + 8, sizeof *rank->instructions);
         memcpy(rank->instructions, program->ranks[r].instructions,
                rank->instruction_count * sizeof *rank->instructions);

@@ -1,4 +1,5 @@
-/* The fuzz target of the decoder without a fuzzer: on generated programs, and on these with a few bytes changed. */
+/* Runs the fuzz target of the decoder without a fuzzer: on generated programs, and on copies with a few changed
+   bytes. */
 
 #include "tests/fuzz/decode.c"
 #include "tests/program/generator.h"
@@ -16,8 +17,8 @@ static void change(uint8_t *bytes, size_t *size, uint64_t *seed)
     case 0: bytes[place] = (uint8_t)random_next(seed); break;
     case 1: bytes[place] = (uint8_t)(bytes[place] + 1); break;
     case 2: bytes[place] ^= (uint8_t)(1 << random_below(seed, 8)); break;
-    case 3: /* one byte less */ memmove(&bytes[place], &bytes[place + 1], --*size - place); break;
-    default: /* some bytes twice */ memmove(&bytes[place + 1], &bytes[place], (*size)++ - place); break;
+    case 3: /* removes one byte */ memmove(&bytes[place], &bytes[place + 1], --*size - place); break;
+    default: /* repeats some bytes */ memmove(&bytes[place + 1], &bytes[place], (*size)++ - place); break;
     }
 }
 
@@ -42,7 +43,7 @@ static void changed_programs_crash_nothing(void **state)
         bytes_free(&writer);
         arena_free(&arena);
     }
-    /* twice each program as it is; and of the changed ones, whose checksums are made good, some come as far */
+    /* every program is also decoded twice unchanged; some changed ones decode, as their checksums are corrected */
     print_message("of %d changed programs %lu are decoded, %lu verified\n", SEEDS * CHANGES, decoded_count - 2 * SEEDS,
                   verified_count - 2 * SEEDS);
     assert_true(decoded_count > 2 * SEEDS + SEEDS * CHANGES / 10 && verified_count > 2 * SEEDS);

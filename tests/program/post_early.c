@@ -1,5 +1,5 @@
-/* Programs rewritten for transports that do not block: the same step, everything posted no later, nothing else
-   moved. */
+/* Programs rewritten for transports that do not block: the step is the same, everything is posted no later than before,
+   and nothing else has moved. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,8 +14,8 @@ static bool is_message(const Instruction *instruction)
            instruction->opcode == OP_SEND_BACKWARD || instruction->opcode == OP_RECEIVE_BACKWARD;
 }
 
-/* Every instruction once; those that are no messages in their order, as far behind as before or less; counts the
-   moved. */
+/* Checks that every instruction is there once, that instructions other than messages keep their order, and that
+   messages come no later among them. Counts the moved ones. */
 static uint32_t check_rank(const RankProgram *before, const RankProgram *after)
 {
     bool *seen = calloc(before->instruction_count, sizeof *seen);
@@ -28,7 +28,7 @@ static uint32_t check_rank(const RankProgram *before, const RankProgram *after)
         seen[number] = true;
         assert_true(same_instruction(&after->instructions[i], &before->instructions[number]));
         if (is_message(&after->instructions[i])) {
-            /* The other instructions in front of it: no more than before. */
+            /* The number of other instructions before it must not grow. */
             uint32_t others = 0;
             for (uint32_t k = 0; k < number; k++)
                 others += !is_message(&before->instructions[k]);
@@ -78,7 +78,7 @@ static void the_step_stays_the_same(void **state)
     assert_true(moved > 500);
 }
 
-/* A send that a blocking transport makes wait for its receiver's wish is posted behind its pass. */
+/* On a blocking transport a send may come late, where its receiver is ready; here it is posted right after its pass. */
 static void a_send_follows_its_pass(void **state)
 {
     (void)state;

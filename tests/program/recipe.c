@@ -1,4 +1,4 @@
-/* What recipe_check accepts can be issued, and what it refuses cannot. */
+/* A recipe that recipe_check accepts can be run; one that it refuses cannot. */
 
 #include "runtime/program/recipe_times.h"
 #include "tests/program/generator.h"
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <math.h>
 
-/* A recipe's own rules, said once more: the F of a layer one after the other, the B back, each W behind its B. */
+/* The rules of a recipe, implemented again: the F of a layer in order, the B in reverse order, each W after its B. */
 static bool in_order(const RecipeEntry *order, uint32_t count)
 {
     int forward = -1, backward = RECIPE_COMPONENTS;
@@ -24,7 +24,7 @@ static bool in_order(const RecipeEntry *order, uint32_t count)
     return true;
 }
 
-/* Whether the entries of one stream stand in `order` as the recipe has them. */
+/* Whether the entries of one stream have in `order` the order of the recipe. */
 static bool keeps_stream(const Recipe *recipe, RecipeStream stream, const RecipeEntry *order, uint32_t count)
 {
     uint32_t next = 0;
@@ -51,7 +51,7 @@ static void what_is_right_can_be_issued(void **state)
     }
 }
 
-/* All ways to lay two streams side by side. */
+/* Tries all interleavings of the two streams. */
 static bool some_order_is_right(const Recipe *recipe, RecipeEntry *order, uint32_t i, uint32_t k)
 {
     if (!in_order(order, i + k))
@@ -107,7 +107,7 @@ static const RecipeSpan *span_of(const RecipeTimes *times, uint32_t layer, Recip
     return NULL;
 }
 
-/* The last layer's end of F, or of B. */
+/* The end of the layer's last F or B. */
 static double end_of_layer(const RecipeTimes *times, uint32_t layer, RecipePass pass)
 {
     double end = 0;
@@ -118,8 +118,8 @@ static double end_of_layer(const RecipeTimes *times, uint32_t layer, RecipePass 
     return end;
 }
 
-/* The time of an entry in an F&B: the multiprocessors that communication keeps do not compute, and on too few it takes
-   longer. */
+/* The time of an entry in an F&B. The multiprocessors that communicate do not compute; on fewer of them communication
+   takes longer. */
 static double slowed(const Recipe *recipe, const Costs *costs, RecipeStream stream, RecipeEntry entry)
 {
     const double time = costs->parts[entry.component][entry.pass], others = recipe->whole - recipe->share;
@@ -131,7 +131,7 @@ static double slowed(const Recipe *recipe, const Costs *costs, RecipeStream stre
     return own < costs->multiprocessors ? time * costs->multiprocessors / own : time;
 }
 
-/* Every entry begins at the very time at which its stream is free and what it needs is there. */
+/* Every entry starts exactly when its stream is free and its inputs are there. */
 static void nothing_waits_for_nothing(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static void nothing_waits_for_nothing(void **state)
         assert_true(fabs(times.busy[RECIPE_COMPUTE] + times.busy[RECIPE_COMM] - work) < 1e-6);
         assert_true(times.hidden >= 0 && times.hidden <= times.busy[RECIPE_COMM] &&
                     times.hidden <= times.busy[RECIPE_COMPUTE]);
-        assert_true(times.makespan >= work - times.hidden - 1e-6); /* idle times of both streams come on top */
+        assert_true(times.makespan >= work - times.hidden - 1e-6); /* idle times of both streams add to it */
         arena_free(&arena);
     }
 }

@@ -1,10 +1,10 @@
 #ifndef TESTS_PROGRAM_REPLAY_H
 #define TESTS_PROGRAM_REPLAY_H
 
-/* Runs a program on numbers, as a runtime would that never checks anything, and says whether the step came out right.
-   It shares nothing with the verifier: passes are hashes of what their slots happen to hold, what is not there is
-   garbage, messages are matched by order alone and move as late as they can. What the verifier accepts must come out
-   right here. */
+/* Runs a program on numbers, as a runtime without any checks would, and tells whether the step is right. It shares no
+   code with the verifier: a pass computes a hash of what its slots contain, empty slots contain garbage, messages are
+   matched by their order alone, and are transferred as late as possible. Every program that the verifier accepts must
+   give the right result here. */
 
 #include "tests/program/generator.h"
 
@@ -19,10 +19,10 @@ typedef struct ReplayRank {
     uint32_t next;
     uint64_t *slots[SLOT_CLASSES];
     ReplayMessage **in_flight; /* [message slot] */
-    ReplayMessage **posted;    /* [peer]: the messages of the channel to it and from it that have no other end yet, */
+    ReplayMessage **posted;    /* [peer]: messages of the channels to and from it whose other end is not posted yet */
     uint32_t *first, *last;    /* [2 * peer + sends]: posted[...][first..last) */
-    uint64_t *gradients, *posted_gradients, *sums; /* [chunk]; as REDUCE found it; of all copies */
-    uint32_t *updates, *posts, *completed;         /* [chunk]: REDUCE, and how many of them all copies have posted */
+    uint64_t *gradients, *posted_gradients, *sums; /* [chunk]: now; as REDUCE found them; sums over all copies */
+    uint32_t *updates, *posts, *completed;         /* [chunk]; posts: REDUCE so far; completed: by all copies */
     bool ended;
 } ReplayRank;
 
@@ -46,7 +46,7 @@ static inline uint64_t pass_value(uint32_t kind, uint32_t stage, uint32_t data, 
     return mix(mix(mix(kind, stage), data), mix(input, other));
 }
 
-/* What a correct step computes for one microbatch, stage by stage, on weights that are 0 throughout. */
+/* The gradient of a correct step for one microbatch, stage by stage, if all weights are 0. */
 static inline uint64_t expected_gradient(const Program *program, uint32_t stage, uint32_t data, uint64_t *loss)
 {
     uint64_t *activation = calloc(program->stages + 1, sizeof *activation), result = 0;
@@ -69,9 +69,9 @@ static inline uint64_t next_weights(uint64_t weights, uint32_t count, uint64_t g
     return mix(mix(weights, count), gradient);
 }
 
-/* Of an asynchronous program the passes' results depend on which version of the weights they use, and so on where in
-   its stage's order a U stands. The stages' orders are run on tables by microbatch, slots unseen; the U of all copies
-   of a stage are one. */
+/* In an asynchronous program the results depend on the version of the weights that each pass uses, and so on the
+   position of each U in the order of its stage. The orders of the stages are run on tables by microbatch, without
+   slots. The U of all copies of a stage are one event. */
 typedef struct Spot {
     uint64_t y, context, stash, weights, gradient, dx;
     bool f, i;
@@ -81,13 +81,13 @@ typedef struct Recurrence {
     Spot *spots;                 /* [stage][microbatch of the step] */
     uint64_t *versions;          /* [stage][microbatches + 1] */
     uint32_t *newest, *count;    /* [stage] */
-    uint64_t *sum;               /* [stage]: of the gradients since the last U */
-    uint32_t *copies, *arrivals; /* [stage]: at U, of all versions */
-    uint32_t *own;               /* [rank][stage]: which version the copy has */
-    bool *waiting;               /* [rank][stage]: at U */
+    uint64_t *sum;               /* [stage]: sum of the gradients since the last U */
+    uint32_t *copies, *arrivals; /* each [stage]: number of copies; copies that have reached a U, over all versions */
+    uint32_t *own;               /* [rank][stage]: the version that the copy has */
+    bool *waiting;               /* [rank][stage]: the copy waits at its U */
 } Recurrence;
 
-/* False: not all copies are there. */
+/* Runs a U. False: not all copies have reached it. */
 static inline bool recur_update(const Program *program, Recurrence *tables, uint32_t rank, uint32_t s)
 {
     uint64_t *versions = tables->versions + (size_t)s * (program->microbatches + 1);
@@ -106,7 +106,7 @@ static inline bool recur_update(const Program *program, Recurrence *tables, uint
     return true;
 }
 
-/* False: it needs what is not there. */
+/* Runs one half. False: its inputs are not there. */
 static inline bool recur_half(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
 {
     const Chunk chunk = program->ranks[rank].chunks[instruction->chunk];
@@ -145,7 +145,7 @@ static inline bool recur_half(const Program *program, Recurrence *tables, uint32
     return true;
 }
 
-/* A first half that is there already comes out the same. */
+/* Running a first half again gives the same result. */
 static inline bool recur(const Program *program, Recurrence *tables, uint32_t rank, const Instruction *instruction)
 {
     for (const Instruction *half = instruction; half; half = half->second)
@@ -234,7 +234,7 @@ static inline bool replay_wait(Replay *replay, ReplayRank *rank, uint16_t slot)
     move_message(message);
     rank->in_flight[slot] = NULL;
     if (message->sends)
-        *message->slot = replay->garbage++; /* the block may have been exchanged for another */
+        *message->slot = replay->garbage++; /* the transport may have exchanged the block for another */
     return true;
 }
 
@@ -287,7 +287,7 @@ static inline void replay_pass(Replay *replay, ReplayRank *rank, const Instructi
     }
 }
 
-/* The last copy that posts makes the sum for all of them. */
+/* The last copy to post computes the sum for all. */
 static inline void replay_reduce(Replay *replay, uint32_t rank, uint32_t chunk)
 {
     const Program *program = replay->program;
@@ -309,7 +309,7 @@ static inline void replay_reduce(Replay *replay, uint32_t rank, uint32_t chunk)
     }
 }
 
-/* False: not all copies have posted. Since REDUCE nobody may have changed the gradient. */
+/* False: not all copies have posted. Checks that no pass has changed the gradient since REDUCE. */
 static inline bool replay_wait_reduce(Replay *replay, ReplayRank *rank, uint32_t chunk)
 {
     if (rank->completed[chunk] < rank->posts[chunk])
@@ -320,7 +320,7 @@ static inline bool replay_wait_reduce(Replay *replay, ReplayRank *rank, uint32_t
     return true;
 }
 
-/* One instruction; false: it has to wait. */
+/* Runs one instruction; false: it has to wait. */
 static inline bool replay_step(Replay *replay, ReplayRank *rank)
 {
     const Instruction *instruction = &rank->program->instructions[rank->next];
@@ -367,7 +367,8 @@ static inline bool replay_step(Replay *replay, ReplayRank *rank)
     }
 }
 
-/* Whether the program ends and every loss and every gradient is what it has to be. Ranks take turns as `seed` says. */
+/* Whether the program ends with the right losses and gradients. `seed` determines in which order the ranks take
+   turns. */
 static inline bool replay(const Program *program, uint64_t seed)
 {
     Arena arena = {0};

@@ -1,5 +1,5 @@
-/* Slots that are taken from programs and assigned anew: the programs still prove, compute the same, and no rank holds
-   more than it must. */
+/* Removes the slots of programs and assigns them again: the programs are still proven, compute the same, and no rank
+   uses more slots than necessary. */
 
 #include "runtime/program/slots.h"
 #include "runtime/program/operands.h"
@@ -49,8 +49,8 @@ static Program *assigned(const Program *program, Arena *arena)
     return again;
 }
 
-/* The slots of these classes are freed by the passes themselves, so the most that a step holds at once is enough: as
-   many as the generator, which always takes a free slot, has needed. */
+/* Passes free the slots of these classes themselves, so a rank needs as many as it holds at once: as many as the
+   generator, which always takes a free one. */
 static void check_counts(const RankProgram *before, const RankProgram *after)
 {
     assert_int_equal(after->slots[SLOT_CONTEXT], before->slots[SLOT_CONTEXT]);
@@ -89,7 +89,7 @@ static void a_program_keeps_its_meaning(void **state)
     assert_true(waits > 1000 && overlaps > 100 && renewals > 100);
 }
 
-/* A send is waited for after two more passes at the earliest: then its slot is used again. */
+/* The wait for a send comes after at least two more passes; then its slot is used again. */
 static void a_send_has_two_passes_of_time(void **state)
 {
     (void)state;

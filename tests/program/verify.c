@@ -1,5 +1,5 @@
-/* What is well-formed is verified, and computes the step; whatever is done to it at random, it is refused or still
-   does. */
+/* Well-formed programs are accepted, and compute the step. After random changes a program is refused, or still computes
+   the step. */
 
 #include "runtime/program/program.h"
 #include "tests/program/damage.h"
@@ -40,18 +40,18 @@ static void mutate(Program *program, uint64_t *seed)
     RankProgram *rank = &program->ranks[random_below(seed, program->rank_count)];
     Instruction *instructions = rank->instructions;
     const uint32_t count = rank->instruction_count, i = count ? random_below(seed, count) : 0;
-    if (!count) /* a rank without stages had an END, once */
+    if (!count) /* a rank without stages had only an END */
         return;
     switch (random_below(seed, 4)) {
-    case 0: /* drop */
+    case 0: /* remove */
         memmove(&instructions[i], &instructions[i + 1], (count - i - 1) * sizeof *instructions);
         rank->instruction_count--;
         break;
-    case 1: /* double */
+    case 1: /* repeat */
         memmove(&instructions[i + 1], &instructions[i], (count - i) * sizeof *instructions);
         rank->instruction_count++;
         break;
-    case 2: { /* swap, mostly with a near one */
+    case 2: { /* swap, mostly with one nearby */
         const uint32_t j = random_below(seed, 2) ? random_below(seed, count) : i + 1 < count ? i + 1 : 0;
         const Instruction kept = instructions[i];
         instructions[i] = instructions[j];
@@ -62,7 +62,7 @@ static void mutate(Program *program, uint64_t *seed)
     }
 }
 
-/* Whatever is done to a program, it is refused, or it still computes the step. */
+/* After any change a program is refused, or still computes the step. */
 static void mutations_are_refused_or_harmless(void **state)
 {
     (void)state;
@@ -91,7 +91,7 @@ static void mutations_are_refused_or_harmless(void **state)
         }
         arena_free(&arena);
     }
-    assert_true(accepted > 500); /* swaps of what is independent, lines, unread operands */
+    assert_true(accepted > 500); /* swaps of independent instructions, changed lines, unused operands */
     assert_true(refused > 5000);
 }
 

@@ -1,5 +1,5 @@
-/* Where messages stand: receives right before the passes that need them, and what that is worth where ranks handle
-   messages strictly in order and a rank blocks at each until its partner is there. */
+/* The positions of messages: receives are directly before the passes that need them. Measures the gain if ranks run
+   messages strictly in order and block at each one until the peer joins it. */
 
 #include "tests/parse/front.h"
 
@@ -29,7 +29,7 @@ static void release(Front *front)
 
 static bool is_message(const Action *action) { return action_is_message(action); }
 
-/* Whether both are ends of one message. */
+/* Whether both are the two ends of one message. */
 static bool meet(const Action *a, const Action *b)
 {
     static const uint8_t opposite[] = {[ACTION_SEND_F] = ACTION_RECV_F,
@@ -41,8 +41,8 @@ static bool meet(const Action *a, const Action *b)
            b->microbatch == a->microbatch;
 }
 
-/* Steps of a run in which a rank takes one for a pass, an F&B, or a message together with its partner, which it waits
-   for. */
+/* Number of steps of a run in which a rank needs one step for a pass, an F&B, or a message; for a message both ranks
+   must be there. */
 static unsigned steps(const Schedule *schedule)
 {
     uint32_t *next = calloc(schedule->ranks, sizeof *next), *acted = calloc(schedule->ranks, sizeof *acted);
@@ -70,7 +70,7 @@ static unsigned steps(const Schedule *schedule)
         }
     }
     for (uint32_t r = 0; r < schedule->ranks; r++)
-        assert_int_equal(next[r], schedule->orders[r].count); /* nobody waits for ever */
+        assert_int_equal(next[r], schedule->orders[r].count); /* there is no deadlock */
     free(next);
     free(acted);
     return step;
@@ -93,8 +93,9 @@ static unsigned steps_of(const char *path, int ranks, int microbatches, int chun
     return count;
 }
 
-/* A rank in the middle has 768 actions here, and the last but one can neither start before step 11 nor end less than 11
-   before the others: 790 is the least. (Messages right behind the passes that make them would take 1060.) */
+/* A middle rank has 768 actions here. The last rank but one cannot start before step 11, nor end less than 11 steps
+   before the others: so 790 is the least. (With messages directly after the passes that produce them it would take
+   1060.) */
 static void test_steps(void **state)
 {
     (void)state;
@@ -114,7 +115,7 @@ static bool needs(const Action *pass, const Action *receive)
            (receive->kind == ACTION_RECV_F ? pass->kind == ACTION_F : pass->kind == ACTION_B || pass->kind == ACTION_I);
 }
 
-/* In front of the pass that needs a message there are only other messages. */
+/* Between a receive and the pass that needs it there are only other messages. */
 static void check_late(const Schedule *schedule)
 {
     for (uint32_t r = 0; r < schedule->ranks; r++) {
@@ -143,7 +144,7 @@ static void test_receives_late(void **state)
             parameters_set_ranks(&parameters, ranks);
             parameters_set_microbatches(&parameters, 3 * ranks);
             with_messages(&front, found.gl_pathv[i], &parameters);
-            if (front.good) { /* the others do not fit its requires */
+            if (front.good) { /* other sizes do not meet its requires */
                 check_late(&front.schedule);
                 assert_true(steps(&front.schedule) > 0);
                 checked++;

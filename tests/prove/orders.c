@@ -1,7 +1,7 @@
-/* Random placements and random legal orders, in one pipe or several, with stages on one rank or on several, with
-   messages of their own or without, are accepted, all the way to a verified program and those derived from it, and are
-   the same when a .dps spells them; mutations of them are accepted or rejected as an independent, naive check of the
-   same rules says. */
+/* Random placements with random legal orders: one pipe or several, stages on one rank or several, with messages of
+   their own or without. dpc accepts them and compiles them to verified programs, and gives the same for a .dps that
+   spells them out. Mutations of them are accepted or rejected exactly as an independent, naive check of the same rules
+   says. */
 
 #include "compiler/lower/lower.h"
 #include "compiler/order/csv.h"
@@ -33,7 +33,7 @@ typedef struct Cell {
 
 typedef struct Orders {
     int ranks, pipes, stages, microbatches;
-    bool messages; /* its own */
+    bool messages; /* has its own messages */
     bool replicas; /* a stage may be on several ranks */
     int counts[RANKS];
     Cell cells[RANKS][CELLS];
@@ -51,7 +51,7 @@ static int below(int limit)
 
 enum { STAGE_LIMIT = STAGES + 1, MICROBATCH_LIMIT = MICROBATCHES + 3 };
 
-/* What has been made where, and what is there: a message's is there once it was received. */
+/* What each rank has computed, and what is available; a message's content is available once it is received. */
 typedef struct Done {
     bool forward[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT], input[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT];
     bool forward_here[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT], input_here[PIPES][STAGE_LIMIT][MICROBATCH_LIMIT];
@@ -89,7 +89,7 @@ static bool ready(const Orders *orders, const Done *done, const Cell *cell)
 static void finish(const Orders *orders, Done *done, const Cell *cell)
 {
     const int p = cell->pipe, s = cell->stage, m = cell->microbatch;
-    const bool derived = !orders->messages; /* what is made is there */
+    const bool derived = !orders->messages; /* results are available at once */
     if (cell->kind == 'F') {
         done->forward[p][s][m] = true;
         done->forward_here[p][s][m] |= derived || done->home[p][s][m] == done->home[p][s + 1][m];
@@ -108,14 +108,14 @@ static bool same_cell(const Cell *a, const Cell *b)
     return a->kind == b->kind && a->pipe == b->pipe && a->stage == b->stage && a->microbatch == b->microbatch;
 }
 
-/* One pass, F&B, or meeting for a message of this rank, if it can be now. */
+/* Runs one pass, one F&B, or one message of this rank together with its peer, if possible now. */
 static bool step(const Orders *orders, Done *done, int next[RANKS], int rank)
 {
     if (next[rank] == orders->counts[rank])
         return false;
     const Cell *cell = &orders->cells[rank][next[rank]];
     if (cell->kind == RECEIVE_F || cell->kind == RECEIVE_B)
-        return false; /* its sender's turn */
+        return false; /* the sender runs it */
     if (!ready(orders, done, cell) || (cell->overlap && !ready(orders, done, cell + 1)))
         return false;
     if (is_message(cell)) {
@@ -143,7 +143,7 @@ static bool completes(const Orders *orders, Done *done)
     return memcmp(next, orders->counts, sizeof next) == 0;
 }
 
-/* Every message that leads from one rank to another once at each end, and no other. */
+/* Whether every message between ranks is there once at each end, and no other one. */
 static bool messages_complete(const Orders *orders, const Done *done)
 {
     for (int r = 0; r < orders->ranks; r++)
@@ -159,7 +159,7 @@ static bool messages_complete(const Orders *orders, const Done *done)
                 if (same_cell(&orders->cells[r][k], cell))
                     return false;
         }
-    return true; /* that none is missing shows when a pass waits for it, or a SEND for its other end */
+    return true; /* a missing one shows when a pass waits for it, or a SEND for its other end */
 }
 
 static bool is_legal(const Orders *given)
@@ -226,7 +226,7 @@ static bool is_legal(const Orders *given)
     return messages_complete(&orders, &done) && completes(&orders, &done);
 }
 
-/* --- what dpc says --- */
+/* --- dpc's result --- */
 
 static char *as_csv(const Orders *orders)
 {
@@ -277,7 +277,7 @@ static void check_round_trip(const Program *program, Arena *arena)
     bytes_free(&writer);
 }
 
-/* Whether dpc accepts the text; what it accepts must be a program that passes its verification. */
+/* Whether dpc accepts the text. If it does, the program must pass its verification. */
 static bool accepts(const char *text)
 {
     Arena arena = {0};
@@ -308,15 +308,16 @@ static bool accepts(const char *text)
             check_derived(program, &arena);
         }
     }
-    assert_true(good || !derived);                     /* what we derive ourselves always passes */
-    assert_int_equal(good, !diag_failed(diagnostics)); /* a rejection has its reason */
+    assert_true(good || !derived);                     /* messages that dpc derives always pass */
+    assert_int_equal(good, !diag_failed(diagnostics)); /* a rejection has a diagnostic */
     arena_free(&arena);
     return good;
 }
 
 /* --- the same as a .dps --- */
 
-/* Which chunk of its rank a cell's stage is: pipe after pipe, from the first stage on, what has cells there. */
+/* The chunk of a cell's stage on its rank: chunks are numbered pipe after pipe, in the order of stages that have cells
+   there. */
 static int chunk_of(const Orders *orders, int rank, const Cell *of)
 {
     bool here[PIPES * STAGE_LIMIT] = {false};
@@ -328,7 +329,7 @@ static int chunk_of(const Orders *orders, int rank, const Cell *of)
     return chunk;
 }
 
-/* Every pass with its chunk and microbatch, and where every microbatch passes every stage. */
+/* Every pass with its chunk and microbatch; and the rank of every microbatch on every stage. */
 static char *as_dps(const Orders *orders, const Done *done)
 {
     char *text = NULL;
@@ -397,7 +398,7 @@ static void check_dps(const Orders *orders, const Done *done, const char *expect
 
 /* --- random orders --- */
 
-/* The microbatches go to `first`, the first one always, or to every pipes-th rank behind it, where no other pipe has
+/* Places the microbatches on `first` (the first one always), or on every pipes-th rank after it where no other pipe has
    the stage. */
 static void place_copies(const Orders *orders, int first, int home[MICROBATCH_LIMIT])
 {
@@ -406,7 +407,7 @@ static void place_copies(const Orders *orders, int first, int home[MICROBATCH_LI
         home[m] = (first + (m && copies > 1 ? below(copies) : 0) * orders->pipes) % orders->ranks;
 }
 
-/* Any placement in which every rank has a stage and the copies of a stage are on different ranks. */
+/* A random placement in which every rank has a stage and the copies of a stage are on different ranks. */
 static void random_placement(const Orders *orders, Done *done)
 {
     int first[STAGES];
@@ -466,7 +467,7 @@ static void random_orders(Orders *orders, Done *done)
     }
 }
 
-/* Some F and the backward behind it become one F&B, where that is legal. */
+/* Joins some F and the backward after it to an F&B, where this is legal. */
 static void pair_up(Orders *orders)
 {
     for (int r = 0; r < orders->ranks; r++)
@@ -492,7 +493,7 @@ static void insert_cell(Orders *orders, int rank, int place, Cell cell)
     cells[place] = cell;
 }
 
-/* All passes of a microbatch on a stage go to another rank, in their order. */
+/* Moves all passes of a microbatch on a stage to another rank, in their order. */
 static void move_microbatch(Orders *orders, Cell of)
 {
     const int target = below(orders->ranks);
@@ -507,8 +508,8 @@ static void move_microbatch(Orders *orders, Cell of)
         }
 }
 
-/* Drops, doubles, swaps, moves, renumbers or pairs one cell, or moves all of a microbatch. The first half of an F&B
-   takes its partner's bracket along: it then overlaps with whatever comes next, or with nothing. */
+/* Removes, repeats, swaps, moves, renumbers or pairs one cell, or moves a whole microbatch. If the first half of an F&B
+   moves, its bracket moves along: it then overlaps with whatever comes next, or with nothing. */
 static void mutate(Orders *orders)
 {
     const int rank = below(orders->ranks);
@@ -580,7 +581,7 @@ static void random_orders_and_mutations(void **state)
             free(text);
         }
     }
-    for (int kind = 0; kind < 8; kind++) /* both happen */
+    for (int kind = 0; kind < 8; kind++) /* both results occur */
         assert_true(accepted[kind / 4][kind / 2 % 2][kind % 2] > 30 &&
                     rejected[kind / 4][kind / 2 % 2][kind % 2] > 300);
 }

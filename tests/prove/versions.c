@@ -1,6 +1,6 @@
-/* A rank keeps exactly as many versions of weights as are alive: the newest, and those on which a microbatch has run
-   forward and not yet backward, or is still to run forward. And an order is refused where U is missing, too many, in a
-   wrong place or numbered wrongly, or a version is not there. */
+/* A rank keeps exactly as many versions of weights as are in use: the newest one, and each version with a microbatch
+   that has run forward and not backward, or will run forward. An order is refused if a U is missing, superfluous,
+   misplaced or wrongly numbered, or if it uses a version that does not exist. */
 
 #include "compiler/compile.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most versions of a rank's one stage alive at once, counted over its whole order. */
+/* The largest number of versions of a rank's one stage in use at once, counted over its whole order. */
 static uint32_t most_alive(const Schedule *schedule, uint32_t rank)
 {
     const Order *order = &schedule->orders[rank];
@@ -80,7 +80,7 @@ static void check_file(const char *path, uint32_t ranks, uint32_t microbatches, 
     arena_free(&arena);
 }
 
-/* Harlap et al., SOSP 2019: as many as microbatches are on their way. */
+/* Harlap et al., SOSP 2019: as many as there are microbatches in flight. */
 static void pipedream_keeps_one_for_each_on_its_way(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void double_buffering_keeps_two(void **state)
             }
 }
 
-/* SOSP 2019, section 3.3: with vertical sync every stage keeps as many as the first. A split backward needs its version
+/* SOSP 2019, section 3.3: with vertical sync every stage keeps as many as the first. A split backward uses its version
    until I. */
 static void versions_named_by_the_pipe_are_kept(void **state)
 {
@@ -133,7 +133,7 @@ static void versions_named_by_the_pipe_are_kept(void **state)
     }
 }
 
-/* --- U in wrong places --- */
+/* --- misplaced U --- */
 
 enum { RANKS = 3, MICROBATCHES = 5, CELLS_MAX = 4 * MICROBATCHES + 8 };
 
@@ -145,7 +145,7 @@ typedef struct Cell {
 typedef struct Orders {
     Cell cells[RANKS][CELLS_MAX];
     uint32_t counts[RANKS];
-    bool named;    /* F's name their versions: one for each microbatch */
+    bool named;    /* each F names its version, one per microbatch */
     bool replicas; /* ranks 0 and 1 are replicas of stage 0 */
 } Orders;
 
@@ -159,7 +159,7 @@ static uint32_t below(uint32_t limit)
     return (uint32_t)(random_state >> 33) % limit;
 }
 
-/* 1F1B, a U behind every or every second backward. */
+/* 1F1B with a U after every backward, or after every second one. */
 static void make_orders(Orders *orders, uint32_t group)
 {
     *orders = (Orders){.named = group > 1};
@@ -179,7 +179,7 @@ static void make_orders(Orders *orders, uint32_t group)
     }
 }
 
-/* 1F1B-RR on a 2-1 pipeline. */
+/* 1F1B-RR on the paper's 2-1 pipeline. */
 static void make_replicas(Orders *orders)
 {
     *orders = (Orders){.replicas = true};
@@ -213,17 +213,17 @@ static void mutate(Orders *orders)
         return;
     switch (below(5)) {
     case 0: cells[i].number = below(MICROBATCHES + 2); break;
-    case 1: /* another one */
+    case 1: /* inserts another one */
         memmove(&cells[j + 1], &cells[j], (*count)++ * sizeof *cells - j * sizeof *cells);
         cells[j] = update;
         break;
-    case 2: /* it goes */ memmove(&cells[i], &cells[i + 1], (--*count - i) * sizeof *cells); break;
-    case 3: /* elsewhere */
+    case 2: /* removes it */ memmove(&cells[i], &cells[i + 1], (--*count - i) * sizeof *cells); break;
+    case 3: /* moves it */
         memmove(&cells[i], &cells[i + 1], (*count - 1 - i) * sizeof *cells);
         memmove(&cells[j + 1], &cells[j], (*count - 1 - j) * sizeof *cells);
         cells[j] = update;
         break;
-    default: /* all numbers right, wherever they are */
+    default: /* renumbers them, wherever they are */
         for (uint32_t k = 0, updates = 0; k < *count; k++)
             if (cells[k].kind == 'U')
                 cells[k].number = ++updates;
@@ -231,7 +231,7 @@ static void mutate(Orders *orders)
     }
 }
 
-/* Whether the replicas' updates meet and nobody waits for ever. */
+/* Whether the replicas' updates match and there is no deadlock. */
 static bool replicas_end(const Orders *orders)
 {
     uint32_t next[RANKS] = {0}, gathered[RANKS] = {0};
@@ -324,7 +324,7 @@ static void orders_with_wrong_updates_are_refused(void **state)
         assert_true(is_good(&orders));
         for (uint32_t times = below(4); times > 0; times--)
             mutate(&orders);
-        uint32_t updates = 0; /* without any the step is synchronous */
+        uint32_t updates = 0; /* a step without any is synchronous */
         for (uint32_t r = 0; r < RANKS; r++)
             for (uint32_t k = 0; k < orders.counts[r]; k++)
                 updates += orders.cells[r][k].kind == 'U';
