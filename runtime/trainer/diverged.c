@@ -1,4 +1,4 @@
-/* A run whose numbers are no longer finite: what it says, and under which names it writes. */
+/* A run with numbers that are not finite: its message, and the names of the files that it writes. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/file.h"
@@ -22,7 +22,7 @@ static void say(Rank *rank, const char *format, ...)
 
 static const char advice[] = "; the training has diverged (a smaller learning_rate helps)";
 
-/* The first loss of the step that is not finite; how many microbatches there are: none. */
+/* The first microbatch whose loss is not finite; if there is none, the number of microbatches. */
 static uint32_t bad_loss(const Rank *rank, const StepReport *report)
 {
     const uint32_t microbatches = rank->session->loaded->program->microbatches;

@@ -1,4 +1,4 @@
-/* Starting weights that a run has saved. */
+/* Loads initial weights from a file that a run has saved. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/bytes.h"
@@ -18,14 +18,14 @@ static Status no_weights(const char *path, FILE *file, Error *error)
                         : error_set(error, STATUS_BAD_INPUT, "%s: no weights that dprun --save wrote", path);
 }
 
-/* What the head of a file says, apart from the model's settings. */
+/* The head of a file, apart from the model's settings. */
 typedef struct Head {
     unsigned version;
     unsigned long long parameters;
-    off_t begin; /* of the numbers */
+    off_t begin; /* offset of the numbers */
 } Head;
 
-/* A line of the head, without its end: `key value`. */
+/* Takes a line `key value` of the head, without its line end. */
 static Status take_line(Session *session, char *line, Head *head, Error *contradictions, Error *error)
 {
     char *value = strchr(line, ' ');
@@ -65,7 +65,7 @@ static Status read_head(Session *session, const char *path, FILE *file, Head *he
                      contradictions.text + 2);
 }
 
-/* All numbers are finite, and the checksum is right. */
+/* Checks that all numbers are finite and that the checksum is right. */
 static Status check_numbers(const char *path, FILE *file, const Head *head, Error *error)
 {
     enum { PIECE = 1 << 14 };
@@ -147,7 +147,7 @@ static Status read_chunk(Rank *rank, const BoundChunk *chunk, uint64_t before, F
     return STATUS_OK;
 }
 
-/* Stage after stage, as they lie in the file: who holds the one that counts says how long each is. */
+/* Loads stage after stage, in the order of the file. The rank with the stage's first copy knows how long each is. */
 static Status load_stages(Rank *rank, uint64_t *counts, FILE *file, Error *error)
 {
     const Session *session = rank->session;

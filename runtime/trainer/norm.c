@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* What REDUCE makes of the copies of a stage, where one chunk stands for all of them. */
+/* Sums the gradients of the copies of a stage, as REDUCE does, if one chunk represents all copies. */
 static Status sum_copies(const Rank *rank, const BoundChunk *chunk, Error *error)
 {
     const DeviceTable *run = rank->device->run;
@@ -15,8 +15,7 @@ static Status sum_copies(const Rank *rank, const BoundChunk *chunk, Error *error
     return STATUS_OK;
 }
 
-/* Sums the copies and takes out what W has counted in the place of gradients. Of the copies of a stage one reports
-   it. */
+/* Sums the copies and takes the tallies of W out of the gradient buffer. Only one copy of a stage reports them. */
 static Status complete_gradient(const Rank *rank, const BoundChunk *chunk, Error *error)
 {
     StageTallies reported_elsewhere = {0};
@@ -31,7 +30,7 @@ double stage_squares(const Rank *rank, uint32_t stage)
     return rank->squares.all[home->rank * rank->session->most_chunks + home->chunk];
 }
 
-/* Each rank gives the squares of the stages whose copy counts; everybody adds them up in the order of the stages. */
+/* Each rank contributes the sums of stages with `counts`; all ranks add them up in the order of the stages. */
 Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
 {
     const Session *session = rank->session;
@@ -53,7 +52,7 @@ Status sum_squares(Rank *rank, bool of_weights, double *sum, Error *error)
     return STATUS_OK;
 }
 
-/* The sum decides what the updates do; where it is not finite all ranks leave theirs out. */
+/* Computes the clipping factor of the updates. If the norm is not finite, all ranks skip their updates. */
 Status norm_of_gradients(void *host, Error *error)
 {
     Rank *rank = host;
@@ -103,7 +102,7 @@ Status update_weights(void *host, uint32_t index, Error *error)
                           : stage_update(chunk->stage, &chunk->weights, rank->step, rank->squares.clip, error);
 }
 
-/* The norm of the chunk's gradient, which is a sum over the microbatches. The host waits for the device here. */
+/* Computes the norm of the chunk's gradient, a sum over microbatches. The host waits for the device here. */
 static Status norm_of_chunk(const Rank *rank, const BoundChunk *chunk, double scale, double *norm, Error *error)
 {
     double squares;
@@ -114,8 +113,8 @@ static Status norm_of_chunk(const Rank *rank, const BoundChunk *chunk, double sc
     return STATUS_OK;
 }
 
-/* The gradient is clipped by its own norm: no stage waits for the others'. If that is not finite the next version is a
-   copy of the newest. */
+/* An asynchronous update. The gradient is clipped by its own norm, so no stage waits for others. If the norm is not
+   finite, the next version is a copy of the newest. */
 Status renew_weights(void *host, uint32_t index, uint32_t microbatches, uint16_t newest_slot, uint16_t next_slot,
                      Error *error)
 {

@@ -1,4 +1,4 @@
-/* A rank opens: device, stages, communicators, executor, and one block of memory for slots, weights and data. */
+/* Opens a rank: device, stages, communicators, executor, and one block of memory for slots, weights and data. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/launcher/launched.h"
@@ -39,7 +39,7 @@ static Status open_device(Rank *rank, Error *error)
     return STATUS_OK;
 }
 
-/* Nothing is computed: there are no stages, weights or data. */
+/* Uses the simulator. Nothing is computed, so there are no stages, weights or data. */
 static void simulate(Rank *rank)
 {
     const Session *session = rank->session;
@@ -58,7 +58,7 @@ static Status compute(Rank *rank, Error *error)
     return STATUS_OK;
 }
 
-/* What the executor calls, and the slots that it needs for that. */
+/* Opens the rank's communicators and its executor. */
 static Status open_executor(Rank *rank, Error *error)
 {
     const Session *session = rank->session;
@@ -88,8 +88,8 @@ static Status open_executor(Rank *rank, Error *error)
     return rank->times.rows ? STATUS_OK : rank_no_tables(rank, error);
 }
 
-/* All ranks of a machine take its memory together, and find out before the first of them does: otherwise the kernel
-   ends one of them, without words, when it touches what is not there. A collective of all ranks. */
+/* Checks that the memory of the machine suffices for all its ranks before any of them touches it. Otherwise the kernel
+   kills one of them without a message. A collective of all ranks. */
 static Status check_memory(Rank *rank, Error *error)
 {
     const uint32_t ranks = rank->session->loaded->program->rank_count;

@@ -1,4 +1,5 @@
-/* The model's passes as the executor calls them: slots, with the rank's weights and data, become a stage's buffers. */
+/* The model's passes as functions of the executor. They turn slots, weights and data of the rank into a stage's
+   buffers. */
 #include "runtime/trainer/rank.h"
 
 void *gradient_of(const BoundChunk *chunk, uint32_t copy)
@@ -84,16 +85,16 @@ static Status overlap(void *host, PassPair *work, Error *error)
 
 const Recipe *rank_recipe(const Rank *rank)
 {
-    static const Recipe unsaid; /* F, then B: the device finds what can run at once */
+    static const Recipe unsaid; /* empty: F, then B; the device overlaps what it can */
     const Recipe *recipe = rank->session->loaded->program->recipe;
     if (!passes_of(rank)->overlap || rank->session->options->in_turn)
         return NULL;
     return recipe ? recipe : rank->device->run->fusion ? &unsaid : NULL;
 }
 
-/* --- what is bound to its addresses before the first step --- */
+/* --- binding to addresses before the first step --- */
 
-/* Of a B its I and its W; of others one list. */
+/* Binds a pass: for a B two lists, its I and its W; otherwise one list. */
 static Status bind_pass(const Rank *rank, StagePass pass, const PassPair *work, void *bound[2], Error *error)
 {
     const PassSlots *slots = pass == STAGE_FORWARD ? &work->forward : &work->backward;

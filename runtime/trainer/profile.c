@@ -1,13 +1,13 @@
-/* --profile: what the parts of the model and the messages take, as a cost file from which dpc predicts every schedule
-   of this model.
+/* --profile: measures the parts of the model and the transfers, and writes a cost file from which dpc predicts every
+   schedule of this model.
 
-   The program trains as it always does, and its stages note what each of their parts takes. So the times are those of
-   training: the other ranks compute at the same moment, caches hold what the passes before have left there, and an
-   activation comes from the processor that made it. A part that is repeated by itself would be faster.
+   The program trains as usual, and its stages measure their parts. So the times are those of training: other ranks
+   compute at the same time, caches hold what earlier passes left, and an activation comes from the processor that
+   computed it. A part repeated in a loop would be faster.
 
-   The tenth of the steps with the shortest makespans counts: on a machine that others use as well they are the
-   undisturbed ones. Within these steps every sample counts: the fastest samples of each part would predict a step in
-   which everything happens to go well at once. */
+   The tenth of the steps with the shortest makespans is used; on a shared machine these are the undisturbed steps.
+   Within them every sample is used: the fastest samples of each part would predict a step in which everything is
+   fastest at once. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/clock.h"
@@ -19,13 +19,13 @@
 #include <string.h>
 
 enum {
-    STEPS_KEPT = 4096, /* the last ones */
-    LEAST_STEPS = 4,   /* however long they take; the first one does not count */
-    SIZES = 2,         /* of messages */
-    ROUND_TRIPS = 256, /* at most, of each size */
+    STEPS_KEPT = 4096, /* most steps kept: the last ones */
+    LEAST_STEPS = 4,   /* least number of steps; the first one does not count */
+    SIZES = 2,         /* sizes of messages */
+    ROUND_TRIPS = 256, /* most round trips of each size */
     ROUND_TRIPS_AT_ONCE = 16,
-    PAUSE = 200000,     /* ns; a transport's waiting thread sleeps by then, as it does while a pass runs */
-    SMALL_DIVISOR = 64, /* of a message's bytes: the small size */
+    PAUSE = 200000,     /* ns; after this time a transport's waiting thread sleeps, as it does while a pass runs */
+    SMALL_DIVISOR = 64, /* the small size is this fraction of a message */
 };
 static const double message_seconds = 1; /* with one neighbour */
 
@@ -38,22 +38,22 @@ typedef struct ProfiledStep {
 typedef struct Figure {
     double sum;
     uint64_t count;
-    double least, most; /* mean of a step, or single messages */
+    double least, most; /* of the means of steps, or of single messages */
 } Figure;
 
-/* What a rank tells rank 0. Only values. */
+/* What a rank sends to rank 0. Only values. */
 typedef struct Figures {
     Figure parts[2][MODEL_PARTS][PART_PASSES]; /* as in PartTimes */
     double pairs;
     Figure messages[SIZES];
-    int64_t elapsed; /* since the messages began */
+    int64_t elapsed; /* since the transfers began */
 } Figures;
 
 struct Profile {
-    PartTimes now; /* the stages of the rank add to it */
+    PartTimes now; /* the rank's stages add to it */
     int64_t begun;
-    uint64_t count; /* of steps */
-    uint32_t kept;  /* the fastest of them */
+    uint64_t count; /* number of steps */
+    uint32_t kept;  /* how many of the fastest are used */
     double trips[SIZES][ROUND_TRIPS];
     Figures own, *all; /* [ranks] */
     ProfiledStep *steps;
@@ -107,7 +107,7 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Puts the fastest tenth first. The makespans are the same on all ranks, and so is the choice. */
+/* Puts the fastest tenth first. All ranks have the same makespans, so they choose the same steps. */
 static void choose_steps(Profile *profile)
 {
     const bool first = profile->count > 1 && profile->count <= STEPS_KEPT;
@@ -143,7 +143,7 @@ static void sum_steps(Profile *profile)
     }
 }
 
-/* --- messages --- */
+/* --- transfers --- */
 
 static Status pass_on(Rank *rank, int peer, bool send, size_t bytes, Error *error)
 {
@@ -160,7 +160,8 @@ static int64_t pause_from(int64_t begun)
     return begun + PAUSE;
 }
 
-/* There and back, with a pause before each way, in which the other end waits. The time is that of one way. */
+/* Sends a message there and back, with a pause before each, so that the receiver is already waiting. Returns the time
+   of one direction. */
 static Status round_trip(Rank *rank, int peer, bool leads, size_t bytes, double *one_way, Error *error)
 {
     if (leads) {
@@ -181,7 +182,7 @@ static size_t message_size(const Rank *rank, int size)
     return size ? large : small ? small : 1;
 }
 
-/* All ranks stop together, when rank 0 has had enough. */
+/* All ranks stop together when rank 0 has measured for long enough. */
 static Status tell_elapsed(Rank *rank, int64_t begun, bool *enough, Error *error)
 {
     Profile *profile = rank->profile;
@@ -191,7 +192,7 @@ static Status tell_elapsed(Rank *rank, int64_t begun, bool *enough, Error *error
     return STATUS_OK;
 }
 
-/* With the neighbour on one side; the pairs of ranks run at once. A meeting of all ranks. */
+/* Exchanges messages with the neighbour on one side; all pairs of ranks at once. A collective of all ranks. */
 static Status exchange(Rank *rank, bool odd, Error *error)
 {
     const int ranks = (int)rank->session->loaded->program->rank_count;
@@ -250,7 +251,7 @@ static void add_all(const Rank *rank, Figures *together)
     }
 }
 
-/* Of a part by itself; where it has only run in F&Bs, of these. NULL: it has not run. */
+/* The figure of a part run alone; if it only ran in F&Bs, of these. NULL: it has not run. */
 static const Figure *figure_of(const Figures *figures, int part, int pass)
 {
     for (int paired = 0; paired < 2; paired++)
@@ -277,7 +278,7 @@ static void put_parts(const Figures *figures, FILE *stream)
         }
 }
 
-/* What the F&Bs took of the time of their parts one after the other. */
+/* Writes the time of F&Bs relative to that of their parts one after the other. */
 static void put_overlap(const Figures *figures, const char *device, FILE *stream)
 {
     double turn = 0;

@@ -1,4 +1,4 @@
-/* What belongs to all ranks, brought to rank 0's process and written there: weights, outputs. */
+/* Collects the data of all ranks in rank 0's process and writes them: weights, outputs. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/bytes.h"
@@ -23,13 +23,14 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
         rank->collection.checksum =
             bytes_checksum_on(rank->collection.checksum, rank->collection.pieces + (size_t)owner * piece, piece);
         if (fwrite(rank->collection.pieces + (size_t)owner * piece, 1, piece, stream) != piece)
-            return error_set(error, STATUS_RUN_FAILED, "%s", strerror(errno)); /* later calls would hide the reason */
+            /* returns at once, as later calls would overwrite errno */
+            return error_set(error, STATUS_RUN_FAILED, "%s", strerror(errno));
     }
     return STATUS_OK;
 }
 
-/* It depends on the model alone, not on the schedule or the number of its ranks. NULL: no memory. The caller frees
-   it. */
+/* The head of a file of weights. It depends only on the model, not on the schedule or the number of ranks. NULL: no
+   memory. The caller frees it. */
 static char *weights_head(const ModelConfig *model, uint64_t parameters)
 {
     char *text = NULL;
@@ -108,7 +109,7 @@ Status save_outputs(Rank *rank, FILE *stream, Error *error)
     Status status = STATUS_OK;
     for (uint32_t m = 0, next; status == STATUS_OK && m < microbatches; m = next) {
         const Home home = ends[m].home;
-        next = m + 1; /* those that lie behind each other in one place go together */
+        next = m + 1; /* consecutive microbatches of one chunk are written together */
         while (next < microbatches && ends[next].home.rank == home.rank && ends[next].home.chunk == home.chunk)
             next++;
         char *outputs = NULL;

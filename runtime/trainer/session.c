@@ -1,4 +1,4 @@
-/* A run: what all its ranks in this process share, from opening to closing. */
+/* A run: opens, runs and closes what all ranks of this process share. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/clock.h"
@@ -9,17 +9,17 @@
 #include <stdlib.h>
 
 enum {
-    PIECES_BYTES = 1 << 20,      /* what a rank takes to see pieces of all others */
-    KEPT_STEPS = 16,             /* most steps that a trace shows unless --trace-steps says, */
+    PIECES_BYTES = 1 << 20,      /* memory of a rank to gather pieces of all ranks */
+    KEPT_STEPS = 16,             /* most steps that a trace shows without --trace-steps, */
     KEPT_INSTRUCTIONS = 1 << 16, /* and about how many instructions of a rank */
-    /* processes may take so long to start and to end, whatever the deadline: libraries are read, machines busy */
+    /* least deadline while processes start and end: they load libraries, and machines may be busy */
     QUIET_SECONDS = 30,
 };
 
 static void find_counting(Session *session)
 {
     const Program *program = session->loaded->program;
-    for (uint32_t r = program->rank_count; r-- > 0;) /* the first counts */
+    for (uint32_t r = program->rank_count; r-- > 0;) /* backwards, so that the first copy remains */
         for (uint32_t c = 0; c < program->ranks[r].chunk_count; c++)
             if (program->ranks[r].chunks[c].pipe == 0)
                 session->counting[program->ranks[r].chunks[c].stage] = (Home){(uint16_t)r, (uint8_t)c};
@@ -27,7 +27,7 @@ static void find_counting(Session *session)
 
 static bool is_last(const Program *program, const Chunk *chunk) { return chunk->stage + 1u == program->stages; }
 
-/* Where the microbatches end; returns the most losses of a rank. */
+/* Finds the last stage of each microbatch. Returns the largest number of losses of a rank. */
 static uint32_t find_ends(Session *session)
 {
     const Program *program = session->loaded->program;
@@ -59,7 +59,7 @@ static uint32_t find_ends(Session *session)
     return most;
 }
 
-/* The extents of the program, over all ranks; and where its stages live. */
+/* Finds the program's largest sizes over all ranks, and where its stages are. */
 static bool survey(Session *session)
 {
     const Program *program = session->loaded->program;
@@ -95,7 +95,7 @@ static void plan_outputs(Session *session)
     }
 }
 
-/* Before any work: a path that cannot be written should not cost a training. */
+/* Checks the output paths before any work, so that no training is lost because a file cannot be written. */
 static Status check_outputs(const RunOptions *options, Error *error)
 {
     const char *const paths[] = {options->outputs, options->save, options->trace, options->profile};
@@ -121,7 +121,7 @@ static Status open_world(Session *session, Error *error)
     return transport_open(options->transport, &config, session->members, error);
 }
 
-/* Of the held-out windows, the first that --held-out admits: one at least. */
+/* The number of held-out windows that --held-out allows: at least one. */
 static uint64_t windows_to_try(const Session *session)
 {
     const uint64_t all = dataset_windows(session->dataset),
@@ -166,7 +166,8 @@ static Status open_all(Session *session, Error *error)
     return STATUS_OK;
 }
 
-/* Other processes may be through already and wait for this one: they hear of the failure now, not at the deadline. */
+/* Tells other processes of a failure. They may have finished and wait for this one; without this they would wait until
+   the deadline. */
 static void tell_failure(const Session *session, const Error *error)
 {
     for (uint32_t r = 0; session->members && r < session->loaded->program->rank_count; r++)
@@ -230,7 +231,7 @@ static Status run_threads(Session *session, ProgressWords words, Error *error)
 
 Status session_run(Session *session, Error *error)
 {
-    Rank *rank = session->ranks; /* the first of this process, under MPI the only one */
+    Rank *rank = session->ranks; /* the first rank of this process; under MPI the only one */
     while (!rank->world)
         rank++;
     session->begun = clock_nanoseconds();
@@ -239,8 +240,8 @@ Status session_run(Session *session, Error *error)
     if (!session->options->transport->processes)
         status = run_threads(session, words, error);
     else if ((status = fatal_run(rank->progress, &words, rank_train, rank, error)) != STATUS_OK)
-        abort_rank(rank, error->text); /* MPI belongs to the thread that started it: there is no other */
-    /* a failure of any other process makes mpirun end rank 0's */
+        abort_rank(rank, error->text); /* this thread must do it: MPI belongs to the thread that initialised it */
+    /* only rank 0 returns an error: a failing other process would make mpirun kill rank 0 */
     if (status != STATUS_OK || !rank->diverged || rank->number != 0)
         return status;
     *error = session->divergence;

@@ -1,4 +1,4 @@
-/* A rank's stages: their weights, where these lie in memory, and the data and losses of a step. */
+/* A rank's stages: their weights, the layout of these in memory, and the data and losses of a step. */
 #include "runtime/trainer/rank.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ static uint32_t version_slots(const Rank *rank)
     return program > forward ? program : forward;
 }
 
-/* Further versions of weights, each where the first U that fills its slot says whose it is. */
+/* Assigns memory to further versions of weights. The first U that fills a slot decides which chunk it is for. */
 static void place_versions(const Rank *rank, Layout *layout)
 {
     const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
@@ -85,12 +85,12 @@ void stages_place(Rank *rank, Layout *layout)
     place_versions(rank, layout);
 }
 
-/* Which microbatches pass the chunk: those whose F it runs. False when there is no memory. */
+/* Finds the microbatches of the chunk: those whose F it runs. False: no memory. */
 static bool find_microbatches(Rank *rank, uint32_t number, BoundChunk *chunk, uint32_t of_pipe)
 {
     const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];
     if (!chunk->is_first && !chunk->is_last)
-        return true; /* it has no memory of its own for each */
+        return true; /* the chunk keeps nothing for each microbatch */
     chunk->places = rank_table(rank, of_pipe, sizeof *chunk->places);
     if (!chunk->places)
         return false;
@@ -121,7 +121,7 @@ static void describe(const Rank *rank, uint32_t index, BoundChunk *chunk)
     };
 }
 
-/* `losses`: where those of the next last stage go in the rank's record. */
+/* Opens a stage. `losses`: where the losses of the next last stage go in the rank's record. */
 static Status open_stage(Rank *rank, uint32_t index, double **losses, Error *error)
 {
     const Session *session = rank->session;
@@ -134,7 +134,7 @@ static Status open_stage(Rank *rank, uint32_t index, double **losses, Error *err
         chunk->host_losses = *losses;
         *losses += chunk->microbatches;
     }
-    const uint32_t together = program->asynchronous ? 1 : program->microbatches; /* U makes its own mean */
+    const uint32_t together = program->asynchronous ? 1 : program->microbatches; /* U computes the mean itself */
     const Status status =
         stage_open(&session->model, rank->device, chunk->number, program->stages, together, &chunk->stage, error);
     if (status != STATUS_OK) {
@@ -191,7 +191,7 @@ void stages_close(Rank *rank)
         stage_close(rank->chunks[c].stage);
 }
 
-/* A microbatch's inputs, then its targets. */
+/* Draws a microbatch's inputs and targets. */
 static void draw(const Session *session, uint64_t step, uint32_t number, bool held_out, void *inputs, void *targets)
 {
     if (held_out)

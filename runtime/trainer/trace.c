@@ -1,4 +1,4 @@
-/* The last steps as a trace. */
+/* Writes the last steps as a trace. */
 #include "runtime/program/trace.h"
 #include "runtime/trainer/rank.h"
 
@@ -44,7 +44,7 @@ static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step
     return true;
 }
 
-/* The text of this rank's part; the caller frees it. */
+/* Makes the text of this rank's part; the caller frees it. */
 static Status make_text(const Rank *rank, uint64_t first_step, int64_t origin, char **text, size_t *size, Error *error)
 {
     TraceSpan *spans = calloc(rank->session->loaded->program->ranks[rank->number].instruction_count, sizeof *spans);

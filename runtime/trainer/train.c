@@ -1,4 +1,4 @@
-/* All of one rank: it opens, runs the steps, and with all others writes what is to be kept. */
+/* The work of one rank: opens it, runs the steps, and writes the files together with all other ranks. */
 #include "runtime/trainer/rank.h"
 
 #include "runtime/base/clock.h"
@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* Everybody's record to everybody: the end of a step for all. */
+/* Exchanges the records of all ranks. This ends the step for all. */
 static Status tell(Rank *rank, Error *error)
 {
     const atomic_bool *stop = rank->session->hooks.stop;
@@ -19,7 +19,7 @@ static Status tell(Rank *rank, Error *error)
     return status;
 }
 
-/* When the stream's passes began and ended, and how much of that time they took. */
+/* Notes when the passes of the instruction stream began and ended, and how long they took in total. */
 static void note_times(Rank *rank, const Program *program)
 {
     const Instruction *instructions = program->ranks[rank->number].instructions;
@@ -51,15 +51,15 @@ static Status run_stream(Rank *rank, bool evaluating, Error *error)
     return tell(rank, error);
 }
 
-/* That of microbatch m, of those that all ranks have told. */
+/* The loss of microbatch m in the gathered records. */
 static double told_loss(const Rank *rank, uint32_t m)
 {
     const End *end = &rank->session->ends[m];
     return rank_record(rank, end->home.rank)->losses[end->loss];
 }
 
-/* The mean loss over the held-out windows, as many streams as that takes: the windows count alike, the microbatches
-   that are there only because a stream has so many do not count. */
+/* Computes the mean loss over the held-out windows, in as many rounds of the forward-only stream as needed. All windows
+   have equal weight; microbatches that only fill up the last round do not count. */
 static Status evaluate(Rank *rank, double *loss, Error *error)
 {
     const Session *session = rank->session;
@@ -83,7 +83,7 @@ static bool anyone_stops(const Rank *rank)
     return stops;
 }
 
-/* What the records say about the step; rank->records.losses and rank->records.busy hold the arrays. */
+/* Makes the step's report from the records; rank->records.losses and rank->records.busy hold its arrays. */
 static StepReport make_report(Rank *rank, int64_t begun)
 {
     const Program *program = rank->session->loaded->program;
@@ -123,7 +123,7 @@ static StepReport make_report(Rank *rank, int64_t begun)
     return report;
 }
 
-/* One step from its data to its report. */
+/* Runs one step, from its data to its report. */
 static Status step(Rank *rank, bool *last, Error *error)
 {
     const Session *session = rank->session;
@@ -152,7 +152,7 @@ static Status step(Rank *rank, bool *last, Error *error)
     return STATUS_OK;
 }
 
-/* Every rank is ready: rank 0 says what is about to run. */
+/* Reports, on rank 0, that every rank is ready and what will run. */
 static Status tell_ready(Rank *rank, Error *error)
 {
     const Session *session = rank->session;
@@ -192,7 +192,7 @@ static Status write_named(Rank *rank, const char *path, Status (*write)(Rank *, 
     return status;
 }
 
-/* What a diverged run writes does not take the place of what a good one has written. */
+/* Writes a file. A diverged run uses another name, so it does not overwrite the file of a good run. */
 static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, FILE *, Error *), Error *error)
 {
     if (!path)
@@ -233,5 +233,5 @@ Status rank_train(void *of_thread, Error *error)
     TRY(write_file(rank, options->save, save_weights, error));
     TRY(write_file(rank, options->trace, trace_steps, error));
     TRY(write_file(rank, options->profile, write_profile, error));
-    return tell(rank, error); /* who closes knows that all others have come so far */
+    return tell(rank, error); /* a rank closes only after all ranks have got here */
 }

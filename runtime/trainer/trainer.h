@@ -1,9 +1,9 @@
 #ifndef TRAINER_TRAINER_H
 #define TRAINER_TRAINER_H
 
-/* Trains a model by a proven program: data, weights, optimizer, evaluation on held-out data, and the files that a run
-   reads and writes. It is a host of the executor (runtime/executor); with RunOptions.simulated the simulator is, and
-   nothing is computed. */
+/* Trains a model with a proven program: data, weights, optimizer, evaluation on held-out data, and the files that a run
+   reads and writes. It is a host of the executor (runtime/executor). With RunOptions.simulated the simulator takes the
+   model's place, and nothing is computed. */
 
 #include "runtime/base/progress.h"
 #include "runtime/executor/executor.h"
@@ -13,43 +13,44 @@
 
 #include <stdatomic.h>
 
-/* --- what a run is to do --- */
+/* --- options of a run --- */
 
 typedef struct RunOptions {
     ModelConfig model;
-    const char *model_name; /* NULL: the default, or that of the weights that are loaded */
+    const char *model_name; /* NULL: the default, or the model of the loaded weights */
     const char *data;       /* NULL: the default text */
     uint64_t steps;
-    uint64_t held_out;    /* tokens, at most: the loss at the end is over the first of the held-out data */
-    uint64_t trace_steps; /* the last of them that the trace shows; 0: the run chooses */
+    uint64_t held_out;    /* most tokens of held-out data over which the final loss is computed, from their beginning */
+    uint64_t trace_steps; /* the trace shows this many last steps; 0: chosen automatically */
     double deadline;      /* seconds; 0: none */
-    const char *device;   /* a name that device_choose knows, or auto */
+    const char *device;   /* a name for device_choose */
     const Transport *transport;
-    const int *rank_map; /* [rank_map_count], NULL: none */
+    const int *rank_map; /* [rank_map_count]; NULL: none */
     int rank_map_count;
-    const char *load; /* a file of `save` to start from; NULL: seeded weights */
-    /* > 0: the run ends after the step in which so many have passed; `steps` is then the most */
+    const char *load; /* a file written by `save` to start from; NULL: seeded weights */
+    /* > 0: the run ends after the step in which this time is over; `steps` is then the maximum */
     double seconds;
-    const char *trace, *save, *outputs, *profile; /* paths to write, NULL: not wanted */
+    const char *trace, *save, *outputs, *profile; /* paths to write; NULL: not wanted */
     bool in_turn, overcommit;
-    bool simulated; /* passes take the time that `costs` say and compute nothing */
+    bool simulated; /* passes take the time that `costs` gives, and compute nothing */
     Costs costs;
 } RunOptions;
 
-/* --- what a run tells while it runs --- */
+/* --- reports of a run --- */
 
-/* Known when every rank is ready. */
+/* Reported when every rank is ready. */
 typedef struct RunFacts {
     const Program *program;
     const ModelConfig *model;
-    const char *data;    /* its name; NULL: simulated */
-    double byte_entropy; /* nats; 0: of no meaning */
+    const char *data;    /* name of the data; NULL: simulated */
+    double byte_entropy; /* nats; 0: not applicable */
     const char *device, *transport;
     uint64_t parameters;    /* of the whole model, one copy */
-    uint64_t planned_bytes; /* all ranks: slots, weights, gradients, moments, data of a step, tables */
+    uint64_t planned_bytes; /* sum over all ranks: slots, weights, gradients, moments, data of a step, tables */
     uint64_t steps;
-    uint32_t processors;  /* that may compute all ranks' passes; 0: not known, or others do */
-    double ready_seconds; /* from session_run to every rank ready */
+    uint32_t
+        processors; /* processors that compute all ranks' passes; 0: unknown, or they are not computed by processors */
+    double ready_seconds; /* from session_run until every rank is ready */
 } RunFacts;
 
 typedef struct StepReport {
@@ -57,27 +58,27 @@ typedef struct StepReport {
     bool last;
     double loss;          /* mean over the step's microbatches */
     const double *losses; /* [Program.microbatches], by number */
-    /* before clipping; 0 where nothing is learned; asynchronous: the largest of the step's updates */
+    /* before clipping; 0 in a forward-only run; asynchronous: the largest of the step's updates */
     double gradient_norm;
-    /* of a layer, the tokens of its busiest expert over the mean: the mean and the largest of all layers. 0: no
-       experts */
+    /* of each layer, the tokens of its busiest expert divided by the mean: the mean and the largest of all layers. 0:
+       no experts */
     double expert_load, worst_expert_load;
     double balance_loss; /* what the sequence-wise balance losses of all layers add to a microbatch's loss */
     double seconds;
-    double makespan;        /* seconds from the first start of a pass to the last end of one */
-    double bubble_rate;     /* (ranks * cost - busy) / (ranks * cost), cost the longest start-to-end of a rank's
-                                passes. NAN where ranks share processors: they wait for these, not for the schedule
-                                alone */
+    double makespan; /* seconds from the first start of a pass to the last end */
+    /* (ranks * cost - busy) / (ranks * cost); cost is the longest start-to-end of a rank's passes. NAN if ranks share
+       processors: they then wait for processors, not only because of the schedule */
+    double bubble_rate;
     const double *busy;     /* [ranks] seconds in passes */
-    double product_seconds; /* of these, all ranks together: in matrix products, */
-    double operations;      /* and the floating-point operations of these */
-    bool has_held_out;      /* on the last step of a model that has held-out data */
+    double product_seconds; /* in matrix products, summed over all ranks */
+    double operations;      /* their floating-point operations */
+    bool has_held_out;      /* true on the last step of a model that has held-out data */
     double held_out_loss;   /* mean over held_out_tokens */
     uint64_t held_out_tokens;
 } StepReport;
 
-/* The gradient of one stage as its update finds it: after all backward passes and the reduction over its copies. Of an
-   asynchronous program the sum over the microbatches of one U, not their mean. */
+/* The gradient of one stage as its update uses it: after all backward passes and the reduction over its copies. In an
+   asynchronous program, the sum over the microbatches of one U, not their mean. */
 typedef struct GradientView {
     uint64_t step;
     int rank;
@@ -93,14 +94,16 @@ typedef struct Observer {
     void (*gradient)(void *context, const GradientView *view); /* every rank, in its own thread */
 } Observer;
 
-/* The pass functions, to be replaced in measurements and tests. */
+/* The pass functions. Measurements and tests replace them. */
 typedef struct Passes {
     Status (*forward)(Stage *stage, const PassBuffers *buffers, Error *error);
     Status (*backward_input)(Stage *stage, const PassBuffers *buffers, Error *error);
     Status (*backward_weight)(Stage *stage, const PassBuffers *buffers, Error *error);
-    Status (*overlap)(const StagePair *pair, const Recipe *recipe, Error *error); /* NULL: the halves run in turn */
-    /* Called for every pass before the first step; NULL: nothing is bound. Where the device only enqueues, buffers
-       never move, and what is bound runs by `run`. Elsewhere bind_overlap alone is called, and *bound is ignored. */
+    /* NULL: the halves run one after the other */
+    Status (*overlap)(const StagePair *pair, const Recipe *recipe, Error *error);
+    /* Called for every pass before the first step; NULL: nothing is bound. On a device that only enqueues, buffers
+       never move, and bound passes run by `run`. On other devices only bind_overlap is called, and *bound is
+       ignored. */
     Status (*bind)(const Stage *stage, RecipePass pass, const PassBuffers *buffers, BoundPass **bound, Error *error);
     Status (*bind_overlap)(const StagePair *pair, const Recipe *recipe, BoundPass **bound, Error *error);
     Status (*run)(BoundPass *bound, Error *error);
@@ -112,19 +115,19 @@ typedef struct Session Session;
 
 typedef struct SessionHooks {
     Observer observer;
-    Progress *progress;      /* of a run with one rank in this process; NULL: the session has its own */
+    Progress *progress;      /* for a run with one rank in this process; NULL: the session has its own */
     const Passes *passes;    /* NULL: the model's */
-    const atomic_bool *stop; /* when it becomes true the run ends after the step; NULL: never */
+    const atomic_bool *stop; /* when it becomes true the run ends after the current step; NULL: never */
 } SessionHooks;
 
-/* Opens data, transport and outputs. What is given must outlive the session. */
+/* Opens data, transport and outputs. The arguments must outlive the session. */
 Status session_open(const LoadedProgram *loaded, const RunOptions *options, const SessionHooks *hooks, Session **opened,
                     Error *error);
-/* Runs all steps on all ranks of this process and writes what the options ask for. The first failure of any rank ends
-   all ranks and is the one returned. */
+/* Runs all steps on all ranks of this process and writes the files that the options ask for. The first failure of any
+   rank ends all ranks and is returned. */
 Status session_run(Session *session, Error *error);
-/* False when a rank never came back from a pass: its thread goes on using its memory, so nothing was freed, and the
-   process should end by _exit. */
+/* False: a rank never returned from a pass. Its thread still uses its memory, so nothing was freed, and the process
+   should end by _exit. */
 bool session_close(Session *session);
 
 #endif
