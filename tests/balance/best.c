@@ -1,4 +1,4 @@
-/* The best placement: against all placements of small shapes, and what holds of it for any shape. */
+/* The best placement: compared with all placements of small shapes; and properties that hold for any shape. */
 
 #include "tests/balance/random.h"
 
@@ -19,7 +19,7 @@ static double largest_load(const BalanceShape *shape, const double *loads, const
     return largest;
 }
 
-/* Where the shape is hierarchical: each group on one node, and as many on each. */
+/* In a hierarchical shape each group is on one node, and each node has the same number of groups. */
 static bool keeps_groups(const BalanceShape *shape, const uint32_t *placement)
 {
     if (!balance_is_hierarchical(shape))
@@ -57,7 +57,7 @@ typedef struct All {
     const BalanceShape *shape;
     const double *loads;
     uint32_t placement[MOST];
-    double least, least_distinct; /* largest loads */
+    double least, least_distinct; /* the least largest loads, without a condition and without duplicates */
 } All;
 
 static void enumerate(All *all, uint32_t slot, uint32_t gpu)
@@ -75,7 +75,7 @@ static void enumerate(All *all, uint32_t slot, uint32_t gpu)
         return;
     }
     const bool next = slot == balance_first_slot(shape, gpu + 1);
-    const bool again = !next && slot > balance_first_slot(shape, gpu); /* the order within a GPU does not count */
+    const bool again = !next && slot > balance_first_slot(shape, gpu); /* the order within a GPU does not matter */
     for (uint32_t e = again ? all->placement[slot - 1] : 0; e < shape->experts; e++) {
         all->placement[slot] = e;
         enumerate(all, slot + 1, gpu + next);
@@ -130,10 +130,10 @@ static void none_is_better(void **state)
         better_with_duplicates += all.least < all.least_distinct * (1 - tolerance) && all.least_distinct < INFINITY;
         arena_free(&arena);
     }
-    assert_true(hierarchical > 20 && uneven > 20 && better_with_duplicates > 5); /* all kinds occur */
+    assert_true(hierarchical > 20 && uneven > 20 && better_with_duplicates > 5); /* all kinds of cases occur */
 }
 
-/* The largest load of a GPU in the published worked example: what is best, and that nothing is better. */
+/* The largest load of a GPU in the published worked example: the best value, and that nothing is better. */
 static void the_worked_example(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void odd_loads(void **state)
         }
 }
 
-/* So many groups are not enumerated. */
+/* This number of groups is not enumerated. */
 static void many_groups(void **state)
 {
     (void)state;

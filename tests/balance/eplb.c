@@ -1,5 +1,5 @@
-/* The published algorithm: its worked example, and hundreds of random cases against a second implementation, which
-   is written as the rules read and not for speed. */
+/* The published algorithm: its worked example, and hundreds of random cases, compared with a second implementation that
+   follows the rules literally and is not fast. */
 
 #include "tests/balance/random.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* README of github.com/deepseek-ai/EPLB. */
+/* From the README of github.com/deepseek-ai/EPLB. */
 static void the_published_example(void **state)
 {
     (void)state;
@@ -33,7 +33,7 @@ static void the_published_example(void **state)
 
 /* --- the second implementation --- */
 
-/* pack[i], rank[i]: where item i goes. */
+/* pack[i], rank[i]: the pack of item i and its position there. */
 static void slow_packing(const float *weights, uint32_t count, uint32_t packs, uint32_t *pack, uint32_t *rank)
 {
     const uint32_t each = count / packs;
@@ -48,7 +48,7 @@ static void slow_packing(const float *weights, uint32_t count, uint32_t packs, u
         for (uint32_t p = 0; p < packs; p++)
             if (held[p] < each && (to == packs || sums[p] < sums[to]))
                 to = p;
-        if (each == 1) /* the published code packs these as they come */
+        if (each == 1) /* the published code packs these in order */
             item = to = n;
         done[item] = true;
         pack[item] = to;
@@ -123,7 +123,7 @@ static void random_cases(void **state)
     }
 }
 
-/* Layers do not disturb each other. */
+/* Layers do not affect each other. */
 static void layers_are_apart(void **state)
 {
     (void)state;

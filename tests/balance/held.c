@@ -1,4 +1,4 @@
-/* From a placement in force: what holds of every plan, and what a few moves win. */
+/* From a current placement: properties of every plan, and what few moves gain. */
 
 #include "tests/balance/random.h"
 
@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-/* One that was good for other loads. */
+/* A placement that was good for other loads. */
 static void placement_in_force(Random *random, const BalanceShape *shape, uint32_t *from, Arena *arena)
 {
     double loads[MOST], bound;
@@ -24,7 +24,7 @@ static void placement_in_force(Random *random, const BalanceShape *shape, uint32
         balance_best(shape, &(BalanceRequest){.distinct = false}, loads, from, &bound, arena, &error);
 }
 
-/* A slot changes only where its GPU has fewer of what was there. */
+/* A slot changes only if its GPU then has fewer replicas of the slot's old expert. */
 static void slots_stay(const BalanceShape *shape, const uint32_t *from, const uint32_t *to)
 {
     for (uint32_t gpu = 0; gpu < shape->gpus; gpu++)
@@ -80,10 +80,11 @@ static void what_holds_of_every_plan(void **state)
         kept += moves == 0;
         arena_free(&arena);
     }
-    assert_true(limited > 100 && kept > 100 && refused > 10); /* all kinds occur */
+    assert_true(limited > 100 && kept > 100 && refused > 10); /* all kinds of cases occur */
 }
 
-/* Each further move may only help; without a limit the plan is within 0.001 of the best placement or better. */
+/* Allowing more moves never makes the result worse. Without a limit the balance is within 0.001 of the best
+   placement's, or better. */
 static void more_moves_win_more(void **state)
 {
     (void)state;
@@ -118,7 +119,7 @@ static void more_moves_win_more(void **state)
         assert_true(mean[i] > mean[i - 1]);
 }
 
-/* Two GPUs whose hot experts sit together: one swap, or one replica, is what there is to do. */
+/* Two GPUs with their busy experts together: one swap, or one replica, is the right move. */
 static void the_right_move(void **state)
 {
     (void)state;
@@ -134,7 +135,7 @@ static void the_right_move(void **state)
     assert_true(balance_of(&pairs, hot, to, &arena) == 1);
     const BalanceRequest one = {.from = swap.from, .moves = 1};
     balance_best(&pairs, &one, hot, to, &bound, &arena, &error);
-    assert_memory_equal(to, swap.from, 4 * sizeof *to); /* no expert may vanish */
+    assert_memory_equal(to, swap.from, 4 * sizeof *to); /* an expert must keep one replica */
     const BalanceRequest replica = {.from = (const uint32_t[]){0, 0, 1, 1}, .moves = 2};
     balance_best(&spare, &replica, (const double[]){10, 1}, to, &bound, &arena, &error);
     assert_int_equal(balance_moves(&spare, replica.from, to, &arena), 2);

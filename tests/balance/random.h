@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { MOST = 640 }; /* physical experts of a test */
+enum { MOST = 640 }; /* largest number of physical experts in a test */
 
 typedef struct Random {
     uint64_t state;
@@ -21,7 +21,7 @@ static inline uint32_t below(Random *random, uint32_t limit)
     return (uint32_t)((x ^ x >> 31) >> 32) % limit;
 }
 
-/* At most `most` physical experts; `even`: the same number on every GPU, as balance_eplb wants it. */
+/* At most `most` physical experts; `even`: the same number on every GPU, as balance_eplb needs it. */
 static inline BalanceShape random_shape(Random *random, uint32_t most, bool even)
 {
     for (;;) {
@@ -38,7 +38,7 @@ static inline BalanceShape random_shape(Random *random, uint32_t most, bool even
     }
 }
 
-/* Near each other, skewed, or with zeros; some are equal. */
+/* Similar, skewed, or with zeros; some are equal. */
 static inline void random_loads(Random *random, uint32_t experts, double *loads)
 {
     const uint32_t kind = below(random, 4);

@@ -1,4 +1,4 @@
-/* libdps as a program outside of this project uses it: dps.h and nothing else. */
+/* Uses libdps as a program outside of this project does: with dps.h and nothing else. */
 
 #include "library/dps.h"
 
@@ -75,7 +75,7 @@ static void a_program_says_what_is_in_it(void **state)
     dps_free(d);
 }
 
-/* Slots of an instruction that are of the class of messages. */
+/* Whether the message slots of an instruction are below `count`. */
 static bool messages_within(const dps_instruction *i, uint32_t count)
 {
     const int32_t slots[] = {i->message, i->x, i->y, i->dx, i->dy};
@@ -85,7 +85,7 @@ static bool messages_within(const dps_instruction *i, uint32_t count)
     return true;
 }
 
-/* Counts the passes of a rank, and holds every operand against the disassembler's text. */
+/* Counts the passes of a rank, and compares every operand with the disassembler's text. */
 static void read_rank(const dps_program *program, uint32_t rank, uint32_t passes[DPS_END + 1])
 {
     dps_rank_info info = {.size = sizeof info};
@@ -169,7 +169,7 @@ static void a_mistake_is_data_and_text(void **state)
     assert_non_null(strstr(dps_error(d), "^"));
     assert_int_equal(dps_get_diagnostic(d, dps_diagnostic_count(d), &first), DPS_BAD_USAGE);
 
-    dps_program_free(compiled(d, DUALPIPE, 4, 8)); /* which went well: nothing is left of the mistake */
+    dps_program_free(compiled(d, DUALPIPE, 4, 8)); /* it succeeded: the diagnostics of the error before are gone */
     assert_int_equal(dps_diagnostic_count(d), 0);
     dps_free(d);
 }
@@ -236,7 +236,7 @@ static void structs_of_other_versions_are_taken(void **state)
     assert_int_equal(dps_compile_file(d, DUALPIPE, &newer.known, &program), DPS_BAD_USAGE);
     assert_non_null(strstr(dps_error(d), "dps_options"));
 
-    /* An older one ends after the number of microbatches. */
+    /* An older version of the struct ends after the number of microbatches. */
     const dps_options older = {
         .size = offsetof(dps_options, parameter_count), .ranks = 4, .microbatches = 8, .parameter_count = 99};
     assert_int_equal(dps_compile_file(d, DUALPIPE, &older, &program), DPS_OK);
@@ -245,7 +245,7 @@ static void structs_of_other_versions_are_taken(void **state)
     info.size = offsetof(dps_program_info, stages);
     assert_int_equal(dps_get_program_info(program, &info), DPS_OK);
     assert_int_equal(info.ranks, 4);
-    assert_int_equal(info.stages, 0xeeeeeeee); /* not the older caller's to give */
+    assert_int_equal(info.stages, 0xeeeeeeee); /* not written: the older struct does not have it */
     info.size = 0;
     assert_int_equal(dps_get_program_info(program, &info), DPS_BAD_USAGE);
     dps_program_free(program);
@@ -255,7 +255,7 @@ static void structs_of_other_versions_are_taken(void **state)
     assert_string_equal(dps_version(), version);
 }
 
-/* --- the way to prog.bin and back --- */
+/* --- saving and loading --- */
 
 static void same_text(dps *d, const dps_prediction *one, const dps_prediction *other, dps_format format)
 {
@@ -265,8 +265,8 @@ static void same_text(dps *d, const dps_prediction *one, const dps_prediction *o
     dps_release(d, b);
 }
 
-/* What is loaded is drawn and predicted as what was compiled: its placement, orders, messages and lines are all
-   there. */
+/* Pictures and predictions of a loaded program equal those of the compiled one: its placement, orders, messages and
+   lines are all there. */
 static void a_loaded_program_is_the_one_that_was_saved(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void a_loaded_program_is_the_one_that_was_saved(void **state)
             same_text(d, one, other, formats[f]);
         dps_program_info info = {.size = sizeof info};
         assert_int_equal(dps_get_program_info(program, &info), DPS_OK);
-        if (info.pipes == 1) /* else it names them, which a program does not */
+        if (info.pipes == 1) /* else the text has the names of pipes, which a program does not store */
             same_text(d, one, other, DPS_SVG);
         dps_prediction_free(one);
         dps_prediction_free(other);
@@ -394,7 +394,7 @@ static void pictures_are_text(void **state)
     dps_free(d);
 }
 
-/* A host may have asked for decimal commas. */
+/* The host's locale may have decimal commas. */
 static void numbers_have_points_in_every_locale(void **state)
 {
     (void)state;
@@ -418,7 +418,7 @@ static void numbers_have_points_in_every_locale(void **state)
     char *text = rendered(d, prediction, DPS_SVG);
     assert_non_null(strstr(text, "1.5"));
     snprintf(half, sizeof half, "%.1f", 0.5);
-    assert_string_equal(half, "0,5"); /* the host's locale is as it was */
+    assert_string_equal(half, "0,5"); /* the host's locale is unchanged */
     dps_release(d, text);
     dps_prediction_free(prediction);
     dps_program_free(program);
@@ -431,8 +431,8 @@ static void numbers_have_points_in_every_locale(void **state)
 /* --- the host's functions --- */
 
 typedef struct Host {
-    int live, left; /* pieces of memory that exist, and that it still gives */
-    int told;       /* how often of a search, */
+    int live, left; /* blocks that exist; blocks that it may still allocate */
+    int told;       /* how often progress was called */
     uint32_t planned;
 } Host;
 
@@ -463,7 +463,7 @@ static int stop_at_third(void *user, const dps_progress *progress)
     return host->told >= 3;
 }
 
-/* Everything once. False where there was no memory. */
+/* Uses everything once. False: there was no memory. */
 static bool use(dps *d, const void *bytes, size_t length)
 {
     static const char *const costs[] = {"F=1,I=1.5,W=1", "F[0]=2,comm=0.1"};
@@ -596,7 +596,7 @@ static void threads_compile_at_the_same_time(void **state)
 static void experts_are_placed(void **state)
 {
     (void)state;
-    /* The example of DeepSeek's EPLB (README of the repository), and its result. */
+    /* The example of DeepSeek's EPLB (README of the repository), with its result. */
     static const double loads[] = {90, 132, 40,  61, 104, 165, 39,  4,   73,  56, 183, 86,
                                    20, 107, 104, 64, 19,  197, 187, 157, 172, 86, 16,  27};
     static const uint32_t expected[] = {5, 6,  5, 7, 8, 4,  3, 4, 10, 9, 10, 2, 0, 1, 11, 1,
@@ -641,7 +641,7 @@ static void experts_are_placed(void **state)
 
 /* --- several schedules --- */
 
-/* Both studies. False where there was no memory. */
+/* Runs compare and advise. False: there was no memory. */
 static bool study(dps *d)
 {
     static const char *const paths[] = {"schedules/gpipe.dps", "schedules/zb1p.dps", "schedules/zb-h1.dps"};
@@ -680,7 +680,7 @@ static void schedules_are_compared(void **state)
     dps_free(d);
 }
 
-/* The host's functions are called by several threads. */
+/* Several threads call the host's functions. */
 static pthread_mutex_t host_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static void *give_alone(void *user, size_t size)

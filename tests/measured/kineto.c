@@ -1,4 +1,5 @@
-/* Traces of the PyTorch profiler, made here: what the reader keeps of them, and which component a kernel is of. */
+/* Reads generated traces of the PyTorch profiler: which events the reader keeps, and which component each kernel
+   belongs to. */
 
 #include "compiler/measured/json_read.h"
 #include "compiler/measured/kineto_profile.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* A file that a test writes; removed at the end of the test. */
+/* A file that a test writes; the end of the test removes it. */
 typedef struct Made {
     char path[64];
     FILE *stream;
@@ -110,8 +111,7 @@ static void json_says_what_is_wrong(void **state)
     unlink(made.path);
 }
 
-/* Strings of every length lie across the ends of the reader's window; one is longer than all of it. Compressed and
-   not. */
+/* Strings of every length cross the end of the reader's window; one is longer than the window. Compressed and not. */
 static void json_reads_across_its_window(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void put_launch(const Made *made, int thread, int start)
             thread, start, ++correlation);
 }
 
-/* Of the last launch. */
+/* Adds a kernel of the last launch. */
 static void put_kernel(const Made *made, const char *name, int device, int stream, int start, int length)
 {
     fprintf(made->stream,
@@ -247,7 +247,7 @@ static void expect_span(const Profiled *profiled, uint32_t number, unsigned comp
     assert_int_equal(span->end, 1000 * end + 250);
 }
 
-/* The thread of the annotation, autograd's thread, and a thread with annotations of its own at the same time. */
+/* The thread of the annotation, autograd's thread, and a thread with its own annotations at the same time. */
 static void launches_belong_to_annotations_on_any_thread(void **state)
 {
     (void)state;
@@ -260,13 +260,13 @@ static void launches_belong_to_annotations_on_any_thread(void **state)
     put_annotation(&made, "attn", 3, 45, 10);
     put_launch(&made, 1, 12);
     put_kernel(&made, "a", 0, 7, 100, 10);
-    put_launch(&made, 2, 50); /* thread 2 has no annotations: the innermost that began last, on thread 3 */
+    put_launch(&made, 2, 50); /* thread 2 has no annotations: takes the innermost one that started last, on thread 3 */
     put_kernel(&made, "b", 0, 7, 120, 10);
-    put_launch(&made, 1, 51); /* its own thread's comes first */
+    put_launch(&made, 1, 51); /* an annotation of its own thread comes first */
     put_kernel(&made, "c", 0, 7, 140, 10);
-    put_launch(&made, 2, 57); /* thread 3's is over */
+    put_launch(&made, 2, 57); /* that of thread 3 has ended */
     put_kernel(&made, "d", 0, 7, 160, 10);
-    put_launch(&made, 2, 70); /* in none but the outer one, which is none of the map's */
+    put_launch(&made, 2, 70); /* only in the outer one, which is not in the map */
     put_kernel(&made, "e", 0, 7, 180, 10);
     profile(&profiled, &made, "attention.F = attn\nmlp.F = mlp\n");
     assert_int_equal(profiled.profile.span_count, 3);
@@ -278,7 +278,7 @@ static void launches_belong_to_annotations_on_any_thread(void **state)
     arena_free(&profiled.arena);
 }
 
-/* One process, two GPUs: each has its own layers, and its own time. */
+/* One process with two GPUs: each has its own layers and times. */
 static void devices_are_apart(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void devices_are_apart(void **state)
     arena_free(&profiled.arena);
 }
 
-/* Without annotations: a component begins with its first kernel, but only where it is its turn. */
+/* Without annotations a component starts with its first kernel, but only if it is its turn. */
 static void cycles_tell_components(void **state)
 {
     (void)state;
@@ -348,7 +348,7 @@ static void cycles_tell_components(void **state)
     arena_free(&profiled.arena);
 }
 
-/* Only names: what others' kernels lie between is one run. Annotations, where there are some, come first. */
+/* With names only, kernels between those of other components form one run. Annotations take precedence. */
 static void names_tell_components(void **state)
 {
     (void)state;
@@ -374,7 +374,7 @@ static void names_tell_components(void **state)
     arena_free(&profiled.arena);
 }
 
-/* Where F&Bs are annotated, what lies outside them does not count. */
+/* If F&Bs are annotated, kernels outside of them do not count. */
 static void pairs_limit_what_counts(void **state)
 {
     (void)state;
@@ -398,7 +398,7 @@ static void pairs_limit_what_counts(void **state)
     arena_free(&profiled.arena);
 }
 
-/* What is missing is left out or made up for, and nothing breaks. */
+/* Missing fields are skipped or replaced, without an error. */
 static void missing_fields_do_no_harm(void **state)
 {
     (void)state;
@@ -446,7 +446,7 @@ static long peak_kilobytes(void)
     return usage.ru_maxrss;
 }
 
-/* Most of a trace are calls of operators, of which nothing is kept. KINETO_MB=1000 makes it as large as real ones. */
+/* Most of a trace are calls of operators, which are not kept. KINETO_MB=1000 makes it as large as real traces. */
 static void a_large_trace_takes_little_memory(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Which values of a schedule's parameters dpc advise tries. */
+/* The parameter values that dpc advise tries. */
 
 #include "compiler/command/candidates.h"
 #include "tests/parse/front.h"
@@ -13,7 +13,7 @@ typedef struct Tried {
 static const char head[] = "schedule x; ranks P = 4; microbatches M = 8;\n";
 static const char tail[] = "pipe all: P stages, stage s on s, M microbatches; nF : M; nB : M;";
 
-/* A schedule with these parameters, of 4 ranks and 8 microbatches; `given`: -D of the user's. */
+/* Tries a schedule with these parameters at 4 ranks and 8 microbatches. `given`: the user's -D. */
 static void try_with(const char *parameters, const char *steps, Parameters given, Tried *tried)
 {
     *tried = (Tried){.arena = {0}};
@@ -56,7 +56,7 @@ static void none(void **state)
     arena_free(&tried.arena);
 }
 
-/* The file's own value comes first and is named; what a require does not admit is not tried. */
+/* The file's own value comes first and is marked; values that a require does not admit are not tried. */
 static void a_number(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void a_number(void **state)
     arena_free(&tried.arena);
 }
 
-/* A value that follows from others is left out where it is the file's own. */
+/* A computed value is left out if it is the file's own. */
 static void a_formula(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void a_formula(void **state)
     arena_free(&tried.arena);
 }
 
-/* Own values that are refused are tried all the same: the reason is wanted. */
+/* The file's own values are tried even if they are refused: advise reports the reason. */
 static void refused(void **state)
 {
     (void)state;
@@ -91,7 +91,8 @@ static void refused(void **state)
     arena_free(&tried.arena);
 }
 
-/* What the user has fixed stays; of several parameters each has fewer values, and there is a bound to all. */
+/* Parameters that the user has set do not vary. With several parameters each has fewer values, and the total is
+   bounded. */
 static void several(void **state)
 {
     (void)state;
@@ -115,7 +116,7 @@ static void several(void **state)
     arena_free(&arena);
 }
 
-/* What `order auto` is told is not varied; its memory has a name. */
+/* Arguments of `order auto` do not vary; the name of its memory is found. */
 static void searched(void **state)
 {
     (void)state;
@@ -133,7 +134,7 @@ static void searched(void **state)
     arena_free(&tried.arena);
 }
 
-/* Values whose multiples do not fit, and a division by zero on the way, harm nobody. */
+/* Values whose multiples overflow, and a division by zero, do no harm. */
 static void odd(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What the compiler says about files that are wrong. */
+/* The compiler's messages about wrong files. */
 
 #include "tests/parse/front.h"
 
@@ -7,7 +7,7 @@ static void form_of_a_report(void **state)
     (void)state;
     Front front;
     front_run(&front, TWO "let ä\n");
-    /* behind the last token */
+    /* after the last token */
     assert_string_equal(front.report, "t.dps:2:4: error: expected a name, but the file ends\n"
                                       "    let ä\n"
                                       "       ^\n"
@@ -71,7 +71,7 @@ static void many_errors(void **state)
     REPORTS(text, "unknown name `y0`", "unknown name `y19`", "t.dps: and 30 more errors");
 }
 
-/* What one writes who comes from another language. */
+/* What users of other languages write. */
 static void habits(void **state)
 {
     (void)state;
@@ -90,7 +90,7 @@ static void syntax(void **state)
     REPORTS("schedule t\nranks P = 4;\nlet a = 2P;\nlet F = 3;\nlet stage = 2;\nlet b = 1 < 2 < 3;\nlet c = (1 + "
             "2;\nnF0X1 : 3;\nlett x = 3;\n"
             "if P = 3 { F; }\nF : B;\n",
-            "t.dps:1:11: error: expected `;`, not `ranks`", /* behind what it is missing */
+            "t.dps:1:11: error: expected `;`, not `ranks`", /* after the token that lacks it */
             "t.dps:3:10: error: expected `;`, not `P`", "help: a product is written with *",
             "t.dps:4:5: error: `F` is a pass and cannot be a name",
             "t.dps:5:5: error: `stage` is a word of the language and cannot be a name",
@@ -158,7 +158,8 @@ static void first_steps(void **state)
     REPORTS(TWO "let w = P-1-rank;", "unknown name `rank`", "help: r is the rank");
 }
 
-/* All of the grammar, with each token in turn replaced, and cut off there: whatever fitted is said in words. */
+/* The whole grammar, with each token in turn replaced, or the text cut off there: the message names everything that
+   would be accepted. */
 static void syntax_everywhere(void **state)
 {
     (void)state;
@@ -295,7 +296,7 @@ static void requirements(void **state)
             "stages, stage s on s, M microbatches;",
             "whole", "help: here M = 9, q = 2", "help: nearest: --microbatches 8 or 10");
     REPORTS(TWO "require r < 1, \"only rank 0\";", "rank 1: only rank 0", "help: here r = 1");
-    /* what it keeps out is not reported beside it */
+    /* errors that the require rules out are not reported as well */
     REPORTS(TWO "require P > 2, \"first\"; let x = 1/(P-2);", "error: first");
     Front front;
     front_run(&front, TWO "require P > 2, \"first\"; let x = 1/(P-2);");
@@ -352,7 +353,7 @@ static void depth_is_bounded(void **state)
     free(text);
 }
 
-/* LANGUAGE.md names every word that the scanner knows, and its example is one. */
+/* LANGUAGE.md names every word that the scanner knows, and its example compiles. */
 static void the_page_is_true(void **state)
 {
     (void)state;

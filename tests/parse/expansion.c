@@ -1,4 +1,4 @@
-/* What steps become: orders, and the values of the expressions in them. */
+/* The orders that steps expand to, and the values of their expressions. */
 
 #include "compiler/order/slots.h"
 #include "compiler/output/emit.h"
@@ -26,7 +26,7 @@ static void assert_order(const char *text, const char *expected)
     front_close(&front);
 }
 
-/* An empty cell of an order is idle time. */
+/* Removes empty cells, which are idle time. */
 static void drop_empty_cells(char *text)
 {
     char *to = text;
@@ -59,7 +59,7 @@ static void assert_equals_fixture(const char *schedule, int ranks, int microbatc
     arena_free(&arena);
 }
 
-/* The fixtures are pytorch/pytorch's, test/distributed/pipelining/artifacts. */
+/* The fixtures are from pytorch/pytorch, test/distributed/pipelining/artifacts. */
 static void orders_equal_pytorch(void **state)
 {
     (void)state;
@@ -76,7 +76,7 @@ static void words(void **state)
     assert_order(ONE(2) "nF0F1 : M; nB1B0 : M;", "0F0,1F0,0F1,1F1,0F2,1F2,1B0,0B0,1B1,0B1,1B2,0B2\n");
     assert_order(ONE(2) "F0 F1; F0F1 : 2; B1 : 3; B0 : 3;", "0F0,1F0,0F1,1F1,0F2,1F2,1B0,1B1,1B2,0B0,0B1,0B2\n");
     assert_order(ONE(1) "F B : 2; F0; I0; W0;", "0F0,0B0,0F1,0B1,0F2,0I2,0W2\n");
-    /* beside a W, B is I; W takes the oldest of the rank, W0 of its chunk */
+    /* in a step with a W, B is I; W takes the oldest I of the rank, W0 the oldest of its chunk */
     assert_order(ONE(2) "nF0F1 : 3; nI1 : 3; nI0 : 3; nW0 : 1; W : 4; W0;",
                  "0F0,1F0,0F1,1F1,0F2,1F2,1I0,1I1,1I2,0I0,0I1,0I2,0W0,1W0,1W1,1W2,0W1,0W2\n");
     assert_order(ONE(1) "nF : 3; nB; nBW : 1; nB;", "0F0,0F1,0F2,0B0,0I1,0W1,0B2\n");
@@ -87,7 +87,7 @@ static void named_and_computed(void **state)
     (void)state;
     assert_order(ONE(2) "repeat k < 6 { F{k/3}; } repeat k < 3 { B1[2-k]; } repeat k < 3 { B{1-1}[k]; }",
                  "0F0,0F1,0F2,1F0,1F1,1F2,1B2,1B1,1B0,0B0,0B1,0B2\n");
-    /* a named microbatch leaves the order of the others as it is */
+    /* a named microbatch does not change the order of the others */
     assert_order(ONE(1) "F[2]; F : 2; I : 2; W[1]; W; B[2];", "0F2,0F0,0F1,0I0,0I1,0W1,0W0,0B2\n");
 }
 
@@ -99,12 +99,12 @@ static void overlaps_and_splits(void **state)
     assert_order(ONE(1) "F; F&B : 2; B;", "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0B1)OVERLAP_F_B,0B2\n");
     assert_order(ONE(1) "F; nFB : 2 split from 1 overlap; B; W;",
                  "0F0,(0F1;0B0)OVERLAP_F_B,(0F2;0I1)OVERLAP_F_B,0B2,0W1\n");
-    /* the second F of F0F1B0 is the pair; the k-th backward is counted through the word's repetitions */
+    /* the second F of F0F1B0 forms the pair; backwards are counted over the repetitions of the step */
     assert_order(ONE(2) "F0F1; nF0F1B1B0 : 2 overlap from 1 split from 1; B1B0; W : 3;",
                  "0F0,1F0,0F1,1F1,1B0,0I0,0F2,(1F2;1I1)OVERLAP_F_B,0I1,1B2,0B2,0W0,1W1,0W1\n");
 }
 
-/* `M of N`: the order for N without the microbatches that do not exist, and without their share of a pair. */
+/* `M of N`: the order for N without the microbatches that do not exist, and without their halves of F&Bs. */
 static void microbatches_that_do_not_exist(void **state)
 {
     (void)state;
@@ -119,19 +119,20 @@ static void microbatches_that_do_not_exist(void **state)
 static void slots(void **state)
 {
     (void)state;
-    /* the order is that of the slots, in one slot that of the file; microbatches are taken in that order */
+    /* passes run in the order of their slots, within a slot in that of the file; microbatches are numbered in this
+       order */
     assert_order(ONE(2) "repeat m < M { at 4*m+3 : B0; at 4*m : F0; at 4*m+2 : B1; at 4*m+1 : F1; }",
                  "0F0,1F0,1B0,0B0,0F1,1F1,1B1,0B1,0F2,1F2,1B2,0B2\n");
     assert_order(ONE(1) "at 1 : B : 3; at -5 : F : 2; at 1 : F[2];", "0F0,0F1,0B0,0B1,0B2,0F2\n");
     assert_order(ONE(1) "at P ? 2 : 3 : F; at 4 : F&B; at 3 : F; at 6 : B; at 5 : B;",
                  "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n");
-    /* W fills the slots that are free, as soon as a weight pass waits, and comes last when there is none */
+    /* W fills the free slots as soon as a weight pass waits; it comes last if there are none */
     assert_order(ONE(1) "repeat m < M { at 3*m : F; at 3*m+1 : I; } W : 3;", "0F0,0I0,0W0,0F1,0I1,0W1,0F2,0I2,0W2\n");
     assert_order(ONE(1) "repeat m < M { at 2*m : F; at 2*m+3 : I; } W : 3;", "0F0,0F1,0I0,0F2,0I1,0W0,0I2,0W1,0W2\n");
     assert_order(ONE(2) "W0 : 3; at 0 : F0 F1 : 3; at 10 : I1; at 12 : I0 : 3; at 20 : I1 : 2; W1 : 3;",
                  "0F0,1F0,0F1,1F1,0F2,1F2,1I0,0I0,0I1,0I2,0W0,0W1,0W2,1W0,1I1,1I2,1W1,1W2\n");
     assert_order(ONE(1) "W[2]; at 0 : F I : 3; W[0]; at 4 : W;", "0F0,0I0,0F1,0I1,0F2,0I2,0W2,0W0,0W1\n");
-    /* a rank of such a file may do without slots */
+    /* a rank of such a file need not have slots */
     assert_order("schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
                  "if r == 0 { at 1 : B : M; at 0 : F : M; } else { nFIW : M; }",
                  "0F0,0F1,0B0,0B1\n1F0,1I0,1W0,1F1,1I1,1W1\n");
@@ -153,7 +154,7 @@ static void slots_that_are_wrong(void **state)
     REPORTS(ONE(1) "att 0 : F;", "expected an item of the schedule, not `att`", "help: did you mean `at`?");
 }
 
-/* Far apart and in no order, they come out as an independent sort has them. */
+/* Slots far apart and unordered are sorted as by an independent sort. */
 static void many_slots(void **state)
 {
     (void)state;
@@ -225,7 +226,7 @@ static void pipes_and_messages(void **state)
 
 /* --- stages on several ranks --- */
 
-/* The first stage on ranks 0 and 1, the second on rank 2. */
+/* The first stage is on ranks 0 and 1, the second on rank 2. */
 #define REPLICAS                                                                                          \
     "schedule t; ranks P = 3; microbatches M = 5; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : 2, M " \
     "microbatches;\n"
@@ -233,22 +234,22 @@ static void pipes_and_messages(void **state)
 static void replicas(void **state)
 {
     (void)state;
-    assert_order(REPLICAS "nF : r == 2 ? M : 3-r; nB : r == 2 ? M : 3-r;", /* each its own, in order */
+    assert_order(REPLICAS "nF : r == 2 ? M : 3-r; nB : r == 2 ? M : 3-r;", /* each runs its own, in order */
                  "0F0,0F2,0F4,0B0,0B2,0B4\n0F1,0F3,0B1,0B3\n1F0,1F1,1F2,1F3,1F4,1B0,1B1,1B2,1B3,1B4\n");
-    /* by their numbers in the pipe */
+    /* named by their numbers in the pipe */
     assert_order(
         REPLICAS "if r == 2 { nFB : M; } else { let n = 3-r; repeat k < n { F[2*k+r]; } nBW : n; }",
         "0F0,0F2,0F4,0I0,0W0,0I2,0W2,0I4,0W4\n0F1,0F3,0I1,0W1,0I3,0W3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3,1F4,1B4\n");
-    /* as far as they exist; a stage whose next is on the same rank for some microbatches only */
+    /* only those that exist; a stage whose next stage is on the same rank for some microbatches only */
     assert_order("schedule t; ranks P = 2; microbatches M = 3; pipe a: 2 stages, stage s of m on s == 0 ? m%2 : m/2%2, "
                  "M of 4 microbatches;\n"
                  "nF0 : 2; nF1 : 2; nB1 : 2; nB0 : 2;",
                  "0F0,0F2,1F0,1F1,1B0,1B1,0B0,0B2\n0F1,1F2,1B2,0B1\n");
-    /* with chunks as declared, and another pipe */
+    /* chunks in the order of declaration, with another pipe */
     assert_order("schedule t; ranks P = 3; microbatches M = 4; pipe a: 1 stages, stage s of m on m%2, 3 microbatches;\n"
                  "pipe b: 1 stages, stage s on 2, 1 microbatches; chunk 0 = r < 2 ? a : b; nFB : r == 0 ? 2 : 1;",
                  "p0:0F0,p0:0B0,p0:0F2,p0:0B2\np0:0F1,p0:0B1\np1:0F0,p1:0B0\n");
-    /* an expression that names the microbatch and does not depend on it */
+    /* an expression that names the microbatch but does not depend on it */
     Front front;
     front_run(&front, "schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s of m on s + 0*m, M "
                       "microbatches; nFB : M;");
@@ -365,7 +366,7 @@ static void expressions_without_value(void **state)
             "division by zero: 0 / 0", "here s = 0");
 }
 
-/* --- steps that cannot be --- */
+/* --- wrong steps --- */
 
 static void wrong_steps(void **state)
 {

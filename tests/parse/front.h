@@ -1,7 +1,7 @@
 #ifndef TESTS_PARSE_FRONT_H
 #define TESTS_PARSE_FRONT_H
 
-/* The front of the compiler on a text, for tests: bytes to Schedule, or to what it says about them. */
+/* Runs the front of the compiler on a text, for tests: from bytes to a Schedule, or to its messages. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,10 +25,10 @@
 typedef struct Front {
     Arena arena;
     Source source;
-    Ast *ast; /* NULL: it did not parse */
+    Ast *ast; /* NULL: a syntax error */
     bool good;
     Schedule schedule;
-    char *report; /* what diag_print wrote */
+    char *report; /* output of diag_print */
     size_t report_size;
 } Front;
 
@@ -76,7 +76,7 @@ static inline void front_run_file(Front *front, const char *path, const Paramete
     size_t size;
     assert_int_equal(file_read(path, &arena, &text, &size, &error), STATUS_OK);
     front_run_bytes(front, path, text, size, parameters);
-    front->source.text = NULL; /* it goes with the local arena; nothing behind expand reads it */
+    front->source.text = NULL; /* the local arena frees it; nothing after expand reads it */
     arena_free(&arena);
 }
 
@@ -86,7 +86,7 @@ static inline void front_close(Front *front)
     arena_free(&front->arena);
 }
 
-/* The text has to be reported so, part by part in this order; the parts end with NULL. */
+/* Checks that the report of the text has these parts in this order; NULL ends the parts. */
 static inline void assert_reports(const char *text, const char *const *parts)
 {
     Front front;
@@ -104,7 +104,7 @@ static inline void assert_reports(const char *text, const char *const *parts)
 
 #define REPORTS(text, ...) assert_reports(text, (const char *const[]){__VA_ARGS__, NULL})
 
-/* A schedule of 2 ranks and 2 microbatches that goes on with `items`. */
+/* The head of a schedule of 2 ranks and 2 microbatches; `items` follow. */
 #define TWO "schedule t; ranks P = 2; microbatches M = 2; pipe a: P stages, stage s on s, M microbatches;\n"
 
 #endif

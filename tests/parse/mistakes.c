@@ -1,13 +1,13 @@
-/* First mistakes of people who come from Python, C or PyTorch: each is one error at the right place, whose help is what
- * compiles. */
+/* Typical first mistakes of users of Python, C or PyTorch: each gives one error at the right position, and the text
+   that its help suggests compiles. */
 
 #include "tests/parse/front.h"
 
 static const struct {
-    const char *wrong; /* from line 2 on */
-    const char *error; /* LINE:COLUMN: error: words */
+    const char *wrong; /* text from line 2 on */
+    const char *error; /* LINE:COLUMN: error: message */
     const char *help;
-    const char *right; /* as the help says */
+    const char *right; /* the text that the help suggests */
 } mistakes[] = {
     {"let e = r > 0 and r < P-1; nFB : M+0*e;", "2:15: error: the language has no `and`", "write &&",
      "let e = r > 0 && r < P-1; nFB : M+0*e;"},
@@ -153,7 +153,7 @@ static void what_the_help_says_compiles(void **state)
     }
 }
 
-/* Words of other languages are names here where a name fits. */
+/* Keywords of other languages are valid names here. */
 static void foreign_words_may_be_names(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void foreign_words_may_be_names(void **state)
     front_close(&front);
 }
 
-/* A long line of them is read in time that grows with its length. */
+/* A long line of them takes time proportional to its length. */
 static void long_lines(void **state)
 {
     (void)state;

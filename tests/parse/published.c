@@ -1,12 +1,12 @@
-/* The orders are those of the published generators, at every size from 1 to 8 ranks: a CRC-32 for each number of ranks,
-   over the orders as text (--emit=csv, idle cells left out) of all sizes one after another, those of 1, 2 and 3 chunks
-   in turn.
+/* The orders equal those of the published generators, at every size from 1 to 8 ranks. For each number of ranks the
+   table has a CRC-32 of the orders as text (--emit=csv, without idle cells) of all sizes one after another, in turn
+   with 1, 2 and 3 chunks.
 
    From PyTorch 2.11.0, torch/distributed/pipelining/schedules.py: pipeline_order of ScheduleLoopedBFS,
    ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble and ScheduleDualPipeV, and
-   _get_pipeline_order of ScheduleGPipe and Schedule1F1B without its REDUCE_GRAD cells (2.15.0 gives the same,
-   WAIT_REDUCE_GRAD left out, too). From DeepSeek's DualPipe at 3da1bbe: the passes in the order in which step() of
-   DualPipe and DualPipeV calls for them; for DualPipeV both sources give the same. */
+   _get_pipeline_order of ScheduleGPipe and Schedule1F1B without its REDUCE_GRAD cells (2.15.0 gives the same without
+   its WAIT_REDUCE_GRAD cells). From DeepSeek's DualPipe at 3da1bbe: the passes in the order in which step() of DualPipe
+   and DualPipeV calls them. For DualPipeV both sources give the same. */
 
 #include "compiler/output/emit.h"
 #include "tests/parse/front.h"
@@ -25,11 +25,11 @@ static bool every(Size size)
     return true;
 }
 
-/* What PyTorch lists for fewer microbatches has passes that do not exist, and its last rank's counts microbatches from
-   1: its step runs neither. */
+/* For fewer microbatches PyTorch's list has passes that do not exist, and for the last rank it counts microbatches from
+   1. PyTorch's own step runs neither list. */
 static bool warms_up(Size size) { return size.ranks >= 2 && size.microbatches >= size.ranks - 1; }
 
-/* The number of rounds that PyTorch makes has to divide the microbatches. */
+/* PyTorch's number of rounds has to divide the microbatches. */
 static bool even_rounds(Size size)
 {
     const int rounds = size.microbatches / size.ranks;
@@ -41,10 +41,10 @@ static bool enough_and_even(Size size) { return enough(size) && size.ranks % 2 =
 
 static const struct Published {
     const char *schedule;
-    bool (*admits)(Size size); /* the generator, and we: of 1..4P microbatches */
-    bool chunks;               /* 1, 2 and 3 */
-    uint32_t rows_left_out;    /* the last ranks' */
-    uint32_t crc[RANKS];       /* of 1, 2, ... ranks; 0: no size */
+    bool (*admits)(Size size); /* admitted by the generator and by us, from 1 to 4P microbatches */
+    bool chunks;               /* with 1, 2 and 3 chunks */
+    uint32_t rows_left_out;    /* rows of the last ranks */
+    uint32_t crc[RANKS];       /* for 1, 2, ... ranks; 0: no size is admitted */
 } published[] = {
     {"gpipe",
      every,

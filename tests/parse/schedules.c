@@ -1,20 +1,20 @@
-/* Every schedule of schedules/ at many sizes: legal by an independent check, and with the bubble and the peaks that its
+/* Every schedule in schedules/ at many sizes: legal by an independent check, with the bubble and the peaks that its
    source states. */
 
 #include "tests/parse/front.h"
 
-/* When the passes of a schedule end, if F, I and W take 1 each, B `backward_time`, and messages nothing. */
+/* The times at which the passes end, if F, I and W take 1 each, B `backward_time`, and messages nothing. */
 typedef struct Run {
     const Schedule *schedule;
     int backward_time;
-    int *forward, *backward; /* [pipe][stage][microbatch] one after another: when it ended; 0: not yet */
-    unsigned char *seen;     /* the same: bits of ActionKind */
+    int *forward, *backward; /* [pipe][stage][microbatch], flat: when it ended; 0: not yet */
+    unsigned char *seen;     /* indexed alike: bits of ActionKind */
     size_t per_pipe;
     int makespan, cost; /* cost: the largest end-start of a rank */
-    uint32_t *peak;     /* [rank] activations, held from F to B or W */
-    /* [pipe][stage][microbatch] as above: the version of the weights at its F; there is one chunk */
+    uint32_t *peak;     /* [rank]: activations, held from F to B or W */
+    /* [pipe][stage][microbatch], flat: the version of the weights at its F; there is one chunk */
     uint32_t *used;
-    uint32_t *versions; /* [rank]: made by its U */
+    uint32_t *versions; /* [rank]: versions made by its U */
 } Run;
 
 static size_t place_of(const Run *run, const Action *action, uint32_t stage)
@@ -23,7 +23,7 @@ static size_t place_of(const Run *run, const Action *action, uint32_t stage)
     return action->pipe * run->per_pipe + (size_t)stage * pipe->microbatches + action->microbatch;
 }
 
-/* Whether all that a pass needs has ended; then `start` is at least when. */
+/* Whether all inputs of a pass are there; `start` is then at least the time when they are. */
 static bool is_ready(const Run *run, const Action *action, int *start)
 {
     const PlacedPipe *pipe = &run->schedule->pipes[action->pipe];
@@ -59,7 +59,7 @@ static void use_version(Run *run, const Action *forward, uint32_t newest)
     assert_true(*used <= newest);
 }
 
-/* The copies of a stage make a version together, when the last of them has come; false: some are not there. */
+/* The copies of a stage make a version together, when the last of them arrives; false: some have not arrived. */
 static bool meet(Run *run, const Action *update, uint32_t *next, int *now)
 {
     const Schedule *schedule = run->schedule;
@@ -83,7 +83,7 @@ static bool meet(Run *run, const Action *update, uint32_t *next, int *now)
     return true;
 }
 
-/* Runs every rank as far as it comes, again and again. Times count from 1, so that 0 is not yet. */
+/* Runs every rank as far as possible, repeatedly. Times count from 1; 0 means not yet. */
 static void simulate(Run *run)
 {
     const Schedule *schedule = run->schedule;
@@ -122,7 +122,7 @@ static void simulate(Run *run)
             }
     }
     for (uint32_t r = 0; r < ranks; r++) {
-        assert_int_equal(next[r], schedule->orders[r].count); /* otherwise the ranks wait for each other */
+        assert_int_equal(next[r], schedule->orders[r].count); /* else there is a deadlock */
         run->makespan = now[r] - 1 > run->makespan ? now[r] - 1 : run->makespan;
         run->cost = now[r] - begin[r] > run->cost ? now[r] - begin[r] : run->cost;
     }
@@ -166,11 +166,11 @@ typedef struct Size {
 typedef struct Case {
     const char *name;
     bool (*fits)(Size size);                  /* NULL: always */
-    void (*facts)(const Run *run, Size size); /* of the source, with B = 2F and with B = F; NULL: none */
-    const char *parameter;                    /* NULL: none; from 1 to 4 */
-    const char *other;                        /* another parameter, NULL: none, and its value */
+    void (*facts)(const Run *run, Size size); /* checks the source's figures with B = 2F and with B = F; NULL: none */
+    const char *parameter;                    /* varied from 1 to 4; NULL: none */
+    const char *other;                        /* another parameter and its value; NULL: none */
     int value;
-    bool around_ranks; /* the parameter is, rather: from one less to two more */
+    bool around_ranks; /* varies the parameter from ranks-1 to ranks+2 instead */
 } Case;
 
 static void check_run(const Case *of, const Schedule *schedule, Size size, int backward_time)
@@ -219,7 +219,7 @@ static void check_size(const Case *of, Size size)
     arena_free(&arena);
 }
 
-/* --- what the sources say --- */
+/* --- figures of the sources --- */
 
 static int most(int a, int b) { return a > b ? a : b; }
 static int least(int a, int b) { return a < b ? a : b; }
@@ -280,7 +280,7 @@ static void interleaved_facts(const Run *run, Size size)
         interleaved(run, size, size.parameter, size.ranks);
 }
 
-/* As it is with groups of P, where every group has at least so many. */
+/* The figures for groups of P, where every group has at least P microbatches. */
 static void groups_facts(const Run *run, Size size)
 {
     const int last = size.microbatches % size.parameter;
@@ -290,7 +290,7 @@ static void groups_facts(const Run *run, Size size)
 
 static bool groups_fit(Size size) { return size.parameter >= least(size.ranks, size.microbatches); }
 
-/* (P-1)(F+I-W); with half the warm-up every rank holds as much. */
+/* (P-1)(F+I-W). With half the warm-up every rank holds the same number of activations. */
 static void interleaved_zb_facts(const Run *run, Size size)
 {
     if (size.microbatches % size.ranks)
@@ -319,7 +319,8 @@ static void v_facts(const Run *run, Size size)
         assert_int_equal(run->cost, 6 * size.microbatches);
 }
 
-/* Qi et al., NeurIPS 2024: the peak in chunks, and how near the bubble comes to the least that this peak allows. */
+/* Qi et al., NeurIPS 2024: the peak in chunks, and the bubble: at most `slack` above the least that this peak
+   allows. */
 static void controllable_facts(const Run *run, Size size, int peak, int slack)
 {
     assert_true(largest_peak(run) <= (uint32_t)peak);
@@ -342,7 +343,7 @@ static void min_facts(const Run *run, Size size)
 
 static bool dualpipe_fits(Size size) { return size.ranks % 2 == 0 && size.microbatches % 2 == 0; }
 
-/* Peak: the number of stages + 1; one less where there are not microbatches enough for it. */
+/* Peak: the number of stages + 1, or one less if there are too few microbatches. */
 static void dualpipe_facts(const Run *run, Size size)
 {
     assert_true(largest_peak(run) <= (uint32_t)size.ranks + 1);
@@ -361,9 +362,9 @@ static void dualpipev_facts(const Run *run, Size size)
         assert_int_equal(largest_peak(run), 2 * size.ranks + 1);
 }
 
-/* --- schedules by slots: P microbatches are a unit. With B = F the units join without a gap --- */
+/* --- schedules by slots: P microbatches are a unit. With B = F the units follow each other without a gap --- */
 
-/* `bubble` at B = F = 1; for B >= F: B * bubble, and B-F as often again for every further unit. */
+/* `bubble` holds for B = F = 1. For B >= F: B * bubble, plus bubble * (B-F) for every further unit. */
 static void slots_facts(const Run *run, Size size, int chunks, int bubble)
 {
     const int units = size.microbatches / size.ranks, longer = run->backward_time - 1;
@@ -418,9 +419,9 @@ static bool two_replicated_fits(Size size)
 }
 static void two_replicated_facts(const Run *run, Size size) { replicas_facts(run, size, 2); }
 
-/* --- asynchronous: which version of the weights each microbatch uses --- */
+/* --- asynchronous: the version of the weights that each microbatch uses --- */
 
-/* Harlap et al., SOSP 2019, section 3.3: P-1-r microbatches are on their way on stage r when a new one comes. */
+/* Harlap et al., SOSP 2019, section 3.3: P-1-r microbatches are in flight on stage r when a new one comes. */
 static void pipedream_facts(const Run *run, Size size)
 {
     one_facts(run, size);
@@ -431,7 +432,7 @@ static void pipedream_facts(const Run *run, Size size)
     }
 }
 
-/* The same of the replicas of a stage, which take the microbatches in turns: a round of them makes a version. */
+/* The same for replicas of a stage, which take the microbatches in turns: each round of them makes a version. */
 static void rr_facts(const Run *run, Size size, int replicated)
 {
     const int shared = replicated * size.parameter, stages = size.ranks - shared + replicated;
@@ -450,7 +451,7 @@ static void rr_facts(const Run *run, Size size, int replicated)
 static void one_rr_facts(const Run *run, Size size) { rr_facts(run, size, 1); }
 static void two_rr_facts(const Run *run, Size size) { rr_facts(run, size, 2); }
 
-/* Narayanan et al., ICML 2021, section 3.1: input k, counted from 1, on version max(floor((k-1)/m)-1, 0). */
+/* Narayanan et al., ICML 2021, section 3.1: input k, counted from 1, uses version max(floor((k-1)/m)-1, 0). */
 static void two_buffers_facts(const Run *run, Size size)
 {
     one_facts(run, size);

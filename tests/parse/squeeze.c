@@ -1,4 +1,4 @@
-/* `squeeze`: what it makes of an order, and that it never loses time or memory. */
+/* `squeeze`: the orders that it makes, and that they never take more time or memory. */
 
 #include "compiler/output/emit.h"
 #include "tests/parse/front.h"
@@ -42,7 +42,7 @@ static Measure measure(const Schedule *schedule)
                                                            : 1;
                 if (!own || !other)
                     break;
-                now[r] = now[r] > 1 ? now[r] : 1; /* times count from 1: 0 is not yet */
+                now[r] = now[r] > 1 ? now[r] : 1; /* times count from 1; 0 means not yet */
                 now[r] = own > now[r] ? own : now[r];
                 now[r] = 1 + (other > now[r] ? other : now[r]);
                 if (pass->kind == ACTION_F)
@@ -82,10 +82,10 @@ static void assert_squeezed(const char *text, const char *expected)
 static void orders(void **state)
 {
     (void)state;
-    /* One at a time: no rank ever holds more than one, so nothing may overlap; only W waits for its slot. */
+    /* No rank ever holds more than one activation, so nothing may overlap; only W waits for its slot. */
     assert_squeezed(ONE_BY_ONE "nFIW : M; squeeze;",
                     "0F0,0I0,0W0,0F1,0I1,0W1,0F2,0I2,0W2\n1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2\n");
-    /* Two may be held: both I go before W, which then makes room for the third. */
+    /* Two may be held: both I go before W, which then frees memory for the third. */
     assert_squeezed(ONE_BY_ONE "F : 2; IW : 2; FIW; squeeze;",
                     "0F0,0F1,0I0,0I1,0W0,0F2,0W1,0I2,0W2\n1F0,1F1,1I0,1I1,1W0,1W1,1F2,1I2,1W2\n");
 }
@@ -116,7 +116,7 @@ static int below(int limit)
 
 enum { RANKS_MAX = 4, STAGES_MAX = 8, MICROBATCHES_MAX = 6 };
 
-/* A legal order, as steps that name every pass: whichever pass can run next does, by chance. */
+/* A random legal order, as steps that name every pass: the next pass is chosen among those that can run. */
 static char *random_file(bool squeezed)
 {
     char *text = NULL, *steps[RANKS_MAX];
@@ -181,7 +181,7 @@ static void random_orders(void **state)
 
 /* --- the schedules that it was made for --- */
 
-/* Makespans at F = I = W = 1 of the orders that the authors' own code makes (sail-sg/zero-bubble-pipeline-parallelism,
+/* Makespans at F = I = W = 1 of the orders of the authors' own code (sail-sg/zero-bubble-pipeline-parallelism,
    zbv_greedy.py at 39f2c186, run at these sizes): P from 2 on; M = P/2, P, 3P/2. */
 enum { PUBLISHED_RANKS = 24 };
 static const short published_half[PUBLISHED_RANKS - 1][3] = {
@@ -211,7 +211,7 @@ static Measure measure_schedule(const char *path, int ranks, int microbatches)
     return found;
 }
 
-/* With more microbatches the least bubble that the peak allows is the measure: schedules.c holds them to that. */
+/* For more microbatches, schedules.c checks the least bubble that the peak allows. */
 static void no_longer_than_published(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 #ifndef TESTS_PICTURE_JSON_H
 #define TESTS_PICTURE_JSON_H
 
-/* Reading JSON in place: a value is where it begins in the text. Every function fails the test on text that is not
+/* Reads JSON in place: a value is a pointer to its start in the text. Every function fails the test if the text is not
    JSON. */
 
 #include "tests/picture/run.h"
@@ -21,7 +21,7 @@ static inline const char *json_text_end(const char *text)
     return text + 1;
 }
 
-/* Behind the value. */
+/* The position after the value. */
 static inline const char *json_skip(const char *text)
 {
     text = json_blank(text);
@@ -57,7 +57,7 @@ static inline const char *json_skip(const char *text)
     return end;
 }
 
-/* The next element of an array: start with the array; NULL at its end. */
+/* The next element of an array; for the first one pass the array. NULL: there is none. */
 static inline const char *json_next(const char *array, const char *element)
 {
     const char *text = json_blank(element ? json_skip(element) : array);
@@ -69,7 +69,7 @@ static inline const char *json_next(const char *array, const char *element)
     return *text == ']' ? NULL : text;
 }
 
-/* The value of a name; NULL: the object does not have it. */
+/* The value of a member; NULL: the object does not have it. */
 static inline const char *json_member(const char *object, const char *name)
 {
     const char *text = json_blank(object);
@@ -94,7 +94,7 @@ static inline double json_number(const char *object, const char *name)
     return number;
 }
 
-/* Without quotes, as it stands. */
+/* Copies the value as it is written, without quotes. */
 static inline void json_text(const char *object, const char *name, char *text, size_t size)
 {
     const char *value = json_member(object, name);

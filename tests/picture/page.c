@@ -1,12 +1,12 @@
-/* The page of --emit=html: its data are the schedule's passes, it loads nothing, and it runs, where there is a
-   Chromium. */
+/* The page of --emit=html: its data are the passes of the schedule, it loads nothing, and it runs in Chromium (if
+   installed). */
 #include "tests/picture/json.h"
 
 #include <math.h>
 
 static const char begin[] = "<script type=\"application/json\" id=\"timeline\">";
 
-/* One list of numbers of a rank; returns how many there are. */
+/* Reads one list of numbers of a rank; returns its length. */
 static uint32_t read_list(const char *rank, const char *name, double *values, uint32_t most)
 {
     uint32_t count = 0;
@@ -60,7 +60,7 @@ static int read_ranks(const char *data)
     return count;
 }
 
-/* What the data say, in the form of --emit=csv. */
+/* The order of the data, in the form of --emit=csv. */
 static char *order_of(int count, bool pipes)
 {
     char *order = NULL;
@@ -86,8 +86,7 @@ static char *order_of(int count, bool pipes)
 static double whole_start(const Rank *rank, uint32_t i) { return rank->start[rank->pair[i] == 2 ? i - 1 : i]; }
 static double whole_end(const Rank *rank, uint32_t i) { return rank->end[rank->pair[i] == 1 ? i + 1 : i]; }
 
-/* What a pass waits for is the pass of the neighbouring stage, of the same pipe and microbatch, and has ended
-   before. */
+/* The pass that a pass waits for is on a neighbouring stage, of the same pipe and microbatch, and has ended before. */
 static void check_needs(int count, double latency)
 {
     for (int r = 0; r < count; r++)
@@ -108,7 +107,7 @@ static void check_needs(int count, double latency)
         }
 }
 
-/* A rank is idle before a pass only until what it needs is there, of an F&B what comes last. */
+/* A rank idles before a pass only until its inputs are there; before an F&B until the last input is. */
 static void check_idle(int count)
 {
     uint32_t gaps = 0;
@@ -124,7 +123,7 @@ static void check_idle(int count)
     assert_true(gaps > 0);
 }
 
-/* From 0 to the makespan without a gap but the latency of messages. */
+/* The critical path goes from 0 to the makespan, without gaps except the latency of messages. */
 static void check_critical_path(const char *data, double latency)
 {
     const char *list = json_member(data, "critical");
@@ -143,7 +142,7 @@ static void check_critical_path(const char *data, double latency)
     assert_true(clock > makespan - 1e-6 && clock < makespan + 1e-6);
 }
 
-/* The one address is the name of svg. */
+/* The only address in the page is the name space of SVG. */
 static void check_loads_nothing(const char *page)
 {
     static const char svg[] = "http://www.w3.org/2000/svg";
@@ -192,7 +191,7 @@ static void test_hostile_source(void **state)
     free(page);
 }
 
-/* The colour that the page's style gives a name from `style` on; < 0: none. */
+/* The colour that the page's style gives a name, searched from `style` on; < 0: none. */
 static long colour_of(const char *style, const char *name)
 {
     char wanted[32];
@@ -206,7 +205,7 @@ static long colour_of(const char *style, const char *name)
     return digits == 6 ? value : digits >= 3 ? (value >> 4 * (digits - 3)) : -1;
 }
 
-/* What the page is drawn with it has on light and on dark screens, and there paper and ink change places. */
+/* The page has colours for light and dark screens; on dark ones the colours of paper and ink are exchanged. */
 static void test_light_and_dark(void **state)
 {
     (void)state;
@@ -229,7 +228,7 @@ static void test_light_and_dark(void **state)
     free(page);
 }
 
-/* The page as Chromium has it in the end, with a script behind it. NULL: there is no Chromium. The caller frees. */
+/* The page as Chromium renders it, with a script added. NULL: there is no Chromium. The caller frees it. */
 static char *in_chromium(const char *make, const char *hash, const char *script)
 {
     if (system("command -v chromium >/dev/null 2>&1") != 0)
@@ -267,7 +266,7 @@ static void test_runs_in_chromium(void **state)
     free(tree);
 }
 
-/* What page.js writes down about dualpipe. */
+/* The output of page.js for dualpipe. */
 static const char said_by_page[] =
     "linked: idle for 5.5 | "
     "rank 0, from 23.5 to 29 | "
@@ -301,7 +300,7 @@ static const char said_by_page[] =
     "overlapped with p0:1B0 | from 25.5 to 28.5, takes 3\n"
     "trace: 8 ranks, waits that differ: 0 true";
 
-/* page.js points, clicks, types and exports, and writes what came of it. */
+/* page.js points, clicks, types and exports, and writes the results. */
 static void test_reader(void **state)
 {
     (void)state;

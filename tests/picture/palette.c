@@ -1,4 +1,4 @@
-/* Colours: text can be read on each, and no two kinds of pass look alike, also to colour-blind eyes. */
+/* Colours: text is readable on each, and all kinds of passes look different, also to colour-blind eyes. */
 #include "compiler/output/palette.h"
 #include "compiler/schedule/schedule.h"
 
@@ -26,7 +26,8 @@ static void test_text_is_legible(void **state)
     assert_true(fabs(palette_contrast(black, white) - 21) < 1e-9);
 }
 
-/* Full vision, and three kinds of colour blindness on linear RGB (Machado, Oliveira, Fernandes 2009, severity 1). */
+/* Full colour vision, and three kinds of colour blindness on linear RGB (Machado, Oliveira, Fernandes 2009, severity
+   1). */
 static const double views[][3][3] = {
     {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}},
     {{0.152286, 1.052583, -0.204868}, {0.114503, 0.786281, 0.099216}, {-0.003882, -0.048116, 1.051998}},
@@ -67,7 +68,7 @@ static double difference(Colour one, Colour other, int view)
     return sqrt((a[0] - b[0]) * (a[0] - b[0]) + (a[1] - b[1]) * (a[1] - b[1]) + (a[2] - b[2]) * (a[2] - b[2]));
 }
 
-/* A difference of 2.3 is just seen; 12 is seen at a glance. */
+/* A difference of 2.3 is just visible; 12 is visible at a glance. */
 static void test_kinds_look_different(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 #ifndef TESTS_PICTURE_RUN_H
 #define TESTS_PICTURE_RUN_H
 
-/* What dpc prints, and looking for things in it. */
+/* Runs dpc, and searches its output. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a shell command prints; it has to succeed. `dpc` in it is the built one. The caller frees. */
+/* The output of a shell command, which must succeed. `dpc` in it is the built one. The caller frees it. */
 static inline char *run(const char *format, ...) __attribute__((format(printf, 1, 2)));
 static inline char *run(const char *format, ...)
 {
@@ -39,7 +39,8 @@ static inline char *run(const char *format, ...)
     return text;
 }
 
-/* Every kind of schedule: single passes, halves, chunks, F&B on one pipe and on two; other costs than whole ones. */
+/* All kinds of schedules: single passes, halves, chunks, F&B on one pipe and on two; and costs that are not whole
+   numbers. */
 static const char *const pictured[] = {
     "schedules/1f1b.dps",
     "schedules/gpipe.dps --cost F=0.25,comm=0.1",

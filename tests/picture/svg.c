@@ -1,11 +1,11 @@
-/* The cells of the svg are the passes of the schedule, in its order and at their times. */
+/* The cells of the SVG are the passes of the schedule, in its order and at their times. */
 #include "tests/picture/run.h"
 
 #include <math.h>
 
 static double attribute(const char *tag, const char *name)
 {
-    char wanted[64], alone[512]; /* strstr of a sanitizer measures all that it is given */
+    char wanted[64], alone[512]; /* a sanitizer's strstr reads the whole text, so a tag is copied first */
     snprintf(wanted, sizeof wanted, " %s=\"", name);
     snprintf(alone, sizeof alone, "%.*s", (int)strcspn(tag, ">"), tag);
     const char *found = strstr(alone, wanted);
@@ -16,11 +16,11 @@ static double attribute(const char *tag, const char *name)
 static bool is_tag(const char *tag, const char *begin) { return strncmp(tag, begin, strlen(begin)) == 0; }
 
 typedef struct Reading {
-    FILE *order; /* what the picture says, in the form of --emit=csv */
+    FILE *order; /* the order of the picture, in the form of --emit=csv */
     bool in_pair, first_cell, first_of_pair;
-    double edge; /* right edge of the cell before, pixels */
+    double edge; /* right edge of the last cell, in pixels */
     double pair_left, pair_right;
-    double scale; /* pixels a unit of time, from the first cell */
+    double scale; /* pixels per unit of time, from the first cell */
     double left;  /* x of time 0 */
     double last_end;
 } Reading;
@@ -96,7 +96,7 @@ static void test_cells_are_passes(void **state)
     }
 }
 
-/* Every tag is closed in its turn, and text holds no bare & or <: what an XML parser asks for first. */
+/* Every tag is closed in order, and text has no bare & or <: the basic rules of XML. */
 static void check_well_formed(const char *xml)
 {
     char open[16][16];
@@ -135,7 +135,7 @@ static void test_well_formed(void **state)
     free(svg);
 }
 
-/* Numbers fit into their cells, and all other text into the picture, in a font with wide digits (DejaVu Sans has 0.64).
+/* Numbers fit into their cells, and other text into the picture, in a font with wide digits (0.64 for DejaVu Sans).
    Returns how many numbers there are. */
 static int check_texts(const char *svg)
 {
@@ -181,7 +181,8 @@ static void test_texts_fit(void **state)
     free(svg);
 }
 
-/* A large one has a figure's measures, and colours alone say what is what: all pairs in one frame would be black. */
+/* A large picture has the size of a figure and shows kinds by colours alone: frames around all pairs would make it
+   black. */
 static void test_large(void **state)
 {
     (void)state;
@@ -196,7 +197,7 @@ static void test_large(void **state)
     }
 }
 
-/* No part of the picture is outside of it. */
+/* No part of the picture is outside its size. */
 static void check_inside(const char *svg)
 {
     const double right = attribute(svg, "width"), bottom = attribute(svg, "height");
@@ -245,7 +246,7 @@ static uint32_t count_of(const char *text, const char *part)
     return count;
 }
 
-/* dpc diff: every pass twice, over one axis that has room for both, an error for each rank. */
+/* dpc diff draws every pass twice, over one axis that has room for both, with an error for each rank. */
 static void test_two_timelines(void **state)
 {
     (void)state;
@@ -271,7 +272,7 @@ static void test_two_timelines(void **state)
     free(run("rm -r %s", folder));
 }
 
-/* In every picture the chunks of a rank have shades of their own. */
+/* In every picture each chunk of a rank has its own shade. */
 static void test_chunks_have_shades(void **state)
 {
     (void)state;
@@ -293,7 +294,7 @@ static void test_chunks_have_shades(void **state)
     }
 }
 
-/* An update that takes no time is a bar that nothing covers. */
+/* An update that takes no time is drawn as a bar that nothing covers. */
 static void test_updates_are_seen(void **state)
 {
     (void)state;
@@ -307,7 +308,7 @@ static void test_updates_are_seen(void **state)
             strstr(tag, "data-pass") > strchr(tag, '>'))
             continue;
         const bool is_update = is_tag(tag, "<rect class=\"pass U");
-        assert_true(is_update || attribute(tag, "x") > edge - 0.02); /* later in the file, and so above it */
+        assert_true(is_update || attribute(tag, "x") > edge - 0.02); /* later in the file, so it is drawn above */
         edge = attribute(tag, "x") + attribute(tag, "width");
         updates += is_update;
     }

@@ -1,5 +1,5 @@
-/* The timeline in characters: the picture in the head of every file in schedules/, at any width, with colours and
-   without. */
+/* The timeline as text: equal to the picture at the head of every file in schedules/, at any width, with and without
+   colours. */
 #include "compiler/output/terminal.h"
 #include "tests/picture/run.h"
 
@@ -19,8 +19,8 @@ static char *read_file(const char *path)
     return text;
 }
 
-/* The parameters of a head's line such as "# P=3, M=3, chunks=2; F forward", as options of dpc; false: no such
-   line, or one of another form. */
+/* Parses a line of a head such as "# P=3, M=3, chunks=2; F forward" into options of dpc; false: it is not such a
+   line. */
 static bool head_options(const char *text, char *options, size_t size)
 {
     const char *line = strncmp(text, "# P=", 4) == 0 ? text : strstr(text, "\n# P=");
@@ -42,12 +42,12 @@ static bool head_options(const char *text, char *options, size_t size)
     const char *slots = strstr(line, "one slot a pass");
     if (slots && slots < line + length)
         snprintf(options + used, size - used, " --cost B=1");
-    /* a form for more than two chunks that dpc does not have */
+    /* a form for more than two chunks that dpc does not print */
     const char *chunks = strstr(line, "its chunk, its microbatch");
     return !chunks || chunks > line + length;
 }
 
-/* The lines that begin with `begin`, without it. */
+/* The lines that start with `begin`, without it. */
 static char *lines_with(const char *text, const char *begin, const char *cut)
 {
     char *found = calloc(1, strlen(text) + 2);
@@ -60,7 +60,7 @@ static char *lines_with(const char *text, const char *begin, const char *cut)
     return found;
 }
 
-/* A row of a head that is too long for the page ends in ... : so shall the one that is compared with it. */
+/* A long row of a head is cut and ends in ...: the text to compare is cut in the same way. */
 static void cut_as(char *rows, const char *head)
 {
     char *to = rows;
@@ -123,7 +123,7 @@ static char *passes_of(const char *shown, const char *rank)
     return row;
 }
 
-/* How many passes the text says to have no number. */
+/* The number of passes that have no number according to the text. */
 static long unnumbered(const char *shown)
 {
     const char *found = strstr(shown, "without a number, for which there is no room: ");
@@ -170,7 +170,7 @@ static size_t longest_line(const char *text)
     return longest;
 }
 
-/* Into a pipe and into a file: 160 columns, unless COLUMNS or --width says something else; --width counts most. */
+/* In a pipe or a file the width is 160 columns, unless COLUMNS is set; --width takes precedence. */
 static void test_width(void **state)
 {
     (void)state;
@@ -204,7 +204,7 @@ static void test_width(void **state)
     }
 }
 
-/* What dpc show writes to a terminal of 200 columns. */
+/* The output of dpc show on a terminal of 200 columns. */
 static char *on_terminal(const char *no_colour)
 {
     struct winsize size = {.ws_row = 50, .ws_col = 200};
@@ -232,7 +232,7 @@ static char *on_terminal(const char *no_colour)
     return text;
 }
 
-/* Without what begins with an escape and ends with m; returns how many there were. */
+/* Removes escape sequences that end with m; returns their number. */
 static int strip_styles(char *text)
 {
     char *to = text;

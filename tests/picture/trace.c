@@ -1,5 +1,5 @@
-/* dpc --emit=trace and dprun --trace keep to the documented form of Chrome trace events, and to one form of it: the
-   same events in the same order. What dpc shows is what --dump=times says. */
+/* dpc --emit=trace and dprun --trace write the documented form of Chrome trace events, with the same events in the same
+   order. The times of dpc are those of --dump=times. */
 #include "runtime/program/trace.h"
 #include "tests/picture/json.h"
 
@@ -10,7 +10,7 @@ static const double nanosecond = 0.001; /* in microseconds */
 
 typedef struct Event {
     char name[NAME_SIZE], category[16], phase;
-    char pass[40], message[40]; /* of `args` */
+    char pass[40], message[40]; /* from `args` */
     int rank, lane, step;
     double start, duration;
     long long id;
@@ -44,7 +44,7 @@ static void read_instruction(const char *text, Event *event)
         assert_string_equal(event->name, *event->pass ? event->pass : event->message);
 }
 
-/* Every process has a name and a place, every thread as well. */
+/* Every process and every thread has a name and a sort index. */
 static void read_names(const char *text, const Event *event, int *named)
 {
     static const char *const kinds[] = {"process_name", "process_sort_index", "thread_name", "thread_sort_index"};
@@ -65,7 +65,7 @@ static void read_names(const char *text, const Event *event, int *named)
     named[event->rank]++;
 }
 
-/* Of every rank: what its counter says last, the most that it ever said, and when it spoke last. */
+/* For each rank: the last value of its counter, its largest value, and the time of its last event. */
 static int held[RANKS_MAX], most_held[RANKS_MAX];
 static double counted_at[RANKS_MAX];
 
@@ -81,7 +81,7 @@ static void read_counter(const char *text, const Event *event)
     counted_at[r] = event->start;
 }
 
-/* Of every rank: the sums whose beginning has come and whose end has not. */
+/* For each rank: the number of sums that have started and not ended. */
 static int sums_open[RANKS_MAX];
 
 static void read_sum(const char *text, const Event *event)
@@ -93,7 +93,7 @@ static void read_sum(const char *text, const Event *event)
     assert_true(json_number(json_member(text, "args"), "waited") >= 0);
 }
 
-/* Each counter comes back to 0, and its most is what the compiler counts. */
+/* Each counter returns to 0, and its largest value is the one that the compiler counts. */
 static void check_counters(const char *stats, int ranks)
 {
     const char *peak = stats;
@@ -104,7 +104,7 @@ static void check_counters(const char *stats, int ranks)
     }
 }
 
-/* Every event, with all that its phase asks for. */
+/* Reads all events, and checks the members that each phase needs. */
 static int read_events(const char *trace)
 {
     int count = 0, named[RANKS_MAX] = {0};
@@ -166,7 +166,7 @@ static int read_events(const char *trace)
 
 static bool same_category(const Event *event, const char *category) { return strcmp(event->category, category) == 0; }
 
-/* The pass that an arrow's end lies in. */
+/* The pass that contains an end of an arrow. */
 static const Event *around(int count, const Event *arrow)
 {
     for (int i = 0; i < count; i++)
@@ -176,8 +176,8 @@ static const Event *around(int count, const Event *arrow)
     return NULL;
 }
 
-/* Of each rank in order, none over another; whatever the lane: a rank does one thing at a time. In the model only
-   passes are waited for: without a gap. */
+/* The events of a rank are in order and do not overlap on any lane: a rank does one thing at a time. In a predicted
+   trace ranks wait only for passes, without gaps. */
 static void check_order(int count, bool modelled)
 {
     double clock[RANKS_MAX] = {0};
@@ -191,7 +191,7 @@ static void check_order(int count, bool modelled)
     }
 }
 
-/* The stage of "3F5" or "p1:3F5", and its microbatch. */
+/* The stage and the microbatch of "3F5" or "p1:3F5". */
 static void read_pass(const char *text, int *stage, int *microbatch)
 {
     const char *colon = strchr(text, ':');
@@ -212,8 +212,8 @@ static bool holds(const Event *pass, int stage, char kinds[2], int microbatch)
     return false;
 }
 
-/* Of `count` events. Each has two ends, in the pass of a stage and in that of a stage beside it for the same
-   microbatch, and takes no less than the latency. */
+/* Checks the arrows among `count` events: each connects passes of neighbouring stages for the same microbatch, and
+   takes at least the latency. */
 static int check_arrows(int count, double latency)
 {
     int arrows = 0;
@@ -274,7 +274,7 @@ static void test_form(void **state)
     }
 }
 
-/* What does not depend on times, of one step. */
+/* The part of one step that does not depend on times. */
 static char *instructions(int count, int step)
 {
     char *text = NULL;

@@ -54,7 +54,7 @@ static void test_stages(void **state)
         assert_true(costs_pass(&costs, stage, COST_B) == (stage == 3 ? 5 : stage == 2 ? 7 : 2));
         assert_true(costs_memory(&costs, stage, COST_MEMORY_W) == (stage == 1 ? 2 : 1536));
     }
-    const Costs later = costs_from("F[1]=3,F=2,F[1]=4,B=3,I=9"); /* the last counts, a stage's own before that of all */
+    const Costs later = costs_from("F[1]=3,F=2,F[1]=4,B=3,I=9"); /* the last counts; a stage's before that of all */
     assert_true(costs_pass(&later, 1, COST_F) == 4 && costs_pass(&later, 0, COST_F) == 2 &&
                 costs_pass(&later, 0, COST_B) == 3);
 }

@@ -11,8 +11,8 @@ enum {
     ALL_COMPONENTS = (1 << RECIPE_COMPONENTS) - 1,
 };
 
-/* Times from 1/8 to 12.5, those of communication up to 4 times as long, so that either stream may decide; 1 to
-   layers_max layers. components: bits 1 << ModelPart. */
+/* Times from 1/8 to 12.5, those of communication up to 4 times as long, so that either stream may be the longer one; 1
+   to layers_max layers. components: bits 1 << ModelPart. */
 static inline Costs random_component_costs(uint64_t *seed, uint32_t components, uint32_t layers_max)
 {
     Costs costs = costs_unit;

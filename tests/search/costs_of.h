@@ -1,7 +1,7 @@
 #ifndef TESTS_SEARCH_COSTS_OF_H
 #define TESTS_SEARCH_COSTS_OF_H
 
-/* What --cost F=...,I=...,W=...,comm=... says. */
+/* The costs of --cost F=...,I=...,W=...,comm=... */
 
 #include "runtime/program/costs.h"
 

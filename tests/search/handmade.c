@@ -1,5 +1,5 @@
-/* What the search finds is never longer than a published order of the same placement, whatever the times, with the
-   memory that this one takes: over random times and many sizes, and long before the search is at its end. */
+/* The search never finds a longer order than the published one of the same placement, with the memory of the latter.
+   Tests random times and many sizes, with a search that stops early. */
 
 #include "tests/search/costs_of.h"
 #include "tests/search/placement.h"
@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-enum { ROUNDS = 12, TRIED = 100 }; /* of every number of ranks; orders */
+enum { ROUNDS = 12, TRIED = 100 }; /* rounds per number of ranks; orders that the search tries */
 
 static atomic_int stop;
 
@@ -37,7 +37,7 @@ static Times random_times(uint64_t *seed)
     return times;
 }
 
-/* What F takes of a rank's memory, and I gives back; W gives back the rest. */
+/* The memory that F takes, and the part that I frees; W frees the rest. */
 typedef struct Unit {
     int64_t forward, input;
 } Unit;
@@ -54,7 +54,7 @@ static double searched(Schedule *schedule, const Costs *costs, Unit unit, const 
     return found.cost;
 }
 
-/* What every rank holds at most, or any of them where they share one limit. */
+/* The largest memory of each rank, or of all ranks if they share one limit. */
 static int64_t *memory_of(const Schedule *schedule, Unit unit, bool shared, Arena *arena)
 {
     int64_t *memory = arena_array(arena, schedule->ranks, sizeof *memory), most = 0;

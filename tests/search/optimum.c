@@ -1,6 +1,7 @@
-/* Small cases against the proven optimum. Whether there are orders of a cost is a question for a SAT solver (CaDiCaL):
-   every pass has a start among a few whole times, every two passes of a rank an order. The search's own cost has to be
-   possible, which holds the two models together, and is compared with the least that is. */
+/* Compares small cases with the proven optimum. A SAT solver (CaDiCaL) decides whether there are orders of a given
+   cost: every pass has a start among a few integer times, and every two passes of a rank have an order. The cost that
+   the search found must be possible, which checks that both models agree. It is compared with the least possible
+   cost. */
 
 #include "compiler/search/search.h"
 #include "tests/search/costs_of.h"
@@ -19,10 +20,10 @@ typedef struct Case {
     bool waves;
     uint32_t microbatches;
     int forward, input, weight, message; /* times */
-    int head;                            /* how much longer an F of the last stage takes */
-    int frees_input, frees_weight;       /* what I and W give back of a microbatch's memory */
+    int head;                            /* additional time of an F of the last stage */
+    int frees_input, frees_weight;       /* memory of a microbatch that I and W free */
     int memory;
-    int gap; /* how much more than the optimum the search is known to find: measured */
+    int gap; /* measured difference between the search's result and the optimum */
 } Case;
 
 typedef struct Pass {
@@ -30,7 +31,7 @@ typedef struct Pass {
     uint8_t kind;
     int time;
     int first, last; /* possible starts */
-    int starts;      /* variable of `first`; those of the next times follow: it starts then or before */
+    int starts;      /* variable of "starts at `first` or before"; those of the next times follow */
 } Pass;
 
 typedef struct Model {
@@ -39,7 +40,7 @@ typedef struct Model {
     int variables;
     Pass *passes;
     uint32_t count, stages;
-    int *path; /* [ranks]: when the first pass starts */
+    int *path; /* [ranks]: start of the first pass */
 } Model;
 
 static int new_variables(Model *model, int count)
@@ -49,7 +50,7 @@ static int new_variables(Model *model, int count)
     return first;
 }
 
-/* Literals of two that are always true and always false. */
+/* Literals that are always true and never true. */
 enum { ALWAYS = INT32_MAX, NEVER_SO = -INT32_MAX };
 
 static int starts_by(const Pass *pass, int time)
@@ -92,7 +93,7 @@ static Pass *pass_at(const Model *model, uint32_t stage, uint8_t kind, uint32_t 
     return &model->passes[(stage * 3 + number) * model->of->microbatches + microbatch];
 }
 
-/* On a rank the first stage's F of microbatch 0 comes first, as soon as it can: this is how times are counted. */
+/* On a rank with the first stage, F of microbatch 0 comes first and as early as possible; times are relative to it. */
 static void make_passes(Model *model, int cost)
 {
     static const uint8_t kinds[] = {ACTION_F, ACTION_I, ACTION_W};
@@ -140,10 +141,10 @@ static void add_dependences(const Model *model)
         }
 }
 
-/* At most `most` of weighted literals: a counter that goes along them. */
+/* The sum of the weighted literals is at most `most`: a sequential counter. */
 static void at_most(Model *model, const int *literals, const int *weights, uint32_t count, int most)
 {
-    int before = 0; /* variable of "the sum so far is 1 or more"; those of 2, 3, ... follow */
+    int before = 0; /* variable of "the sum so far is at least 1"; those of 2, 3, ... follow */
     for (uint32_t i = 0; i < count; i++) {
         const int sum = new_variables(model, most);
         for (int j = 1; j <= most; j++) {
@@ -162,7 +163,7 @@ static void at_most(Model *model, const int *literals, const int *weights, uint3
     }
 }
 
-/* One pass at a time, and whenever an F begins there is memory for it. */
+/* A rank runs one pass at a time, and each F starts only if there is memory for it. */
 static void add_rank(Model *model, uint32_t rank)
 {
     const Case *of = model->of;
@@ -193,7 +194,7 @@ static void add_rank(Model *model, uint32_t rank)
             if (i == f)
                 continue;
             const bool takes = mine[i]->kind == ACTION_F;
-            /* what comes later gives nothing back */
+            /* later passes do not free memory for it */
             literals[others] = takes ? before[i * count + f] : before[f * count + i];
             weights[others] = takes ? whole : mine[i]->kind == ACTION_I ? of->frees_input : of->frees_weight;
             most += takes ? 0 : weights[others];
@@ -207,7 +208,7 @@ static void add_rank(Model *model, uint32_t rank)
     free(weights);
 }
 
-/* Whether there are orders in which no rank takes longer. */
+/* Whether there are orders in which no rank takes longer than `cost`. */
 static bool is_possible(const Model *model, int cost)
 {
     const Case *of = model->of;

@@ -1,4 +1,4 @@
-/* The search with F&Bs: against published orders, proven optima and itself. */
+/* The search with F&Bs, compared with published orders, proven optima and itself. */
 
 #include "compiler/prove/prove.h"
 #include "compiler/schedule/bound.h"
@@ -24,7 +24,7 @@ static Costs costs_with(double forward, double input, double weight, double mess
     return costs;
 }
 
-/* Memory in activations, the same for all ranks. */
+/* Searches. `memory` is in activations, the same for all ranks. */
 static Found search(Schedule placed, const Costs *costs, int64_t memory, uint32_t effort, Arena *arena)
 {
     const SearchControl control = {.stop = &stop};
@@ -39,7 +39,7 @@ static Found search(Schedule placed, const Costs *costs, int64_t memory, uint32_
     return found;
 }
 
-/* The makespan by dpc's own proofs and timeline; no rank may hold more than `memory`. */
+/* The makespan of dpc's timeline, after its proofs; no rank may hold more than `memory`. */
 static double proven(const Found *found, const Costs *costs, int64_t memory, Arena *arena)
 {
     static const Source source = {.path = "search", .text = ""};
@@ -65,7 +65,7 @@ static Found search_v(uint32_t ranks, uint32_t microbatches, const Costs *costs,
     return search(schedule, costs, memory, effort, arena);
 }
 
-/* Optima that an exact solver has proven, and orders that are known. */
+/* Optima proven by an exact solver, and known orders. */
 static void known_makespans(void **state)
 {
     (void)state;
@@ -86,8 +86,7 @@ static void known_makespans(void **state)
 
 static double random_time(uint64_t *seed) { return 1 + (double)random_below(seed, 100) / 100; }
 
-/* With the memory that a published order takes nothing longer is found, whatever the costs, though the search stops at
-   once. */
+/* With the memory of a published order the search never finds a longer one, for any costs, even if it stops at once. */
 static void never_longer_than_a_published_order(void **state)
 {
     (void)state;
@@ -142,11 +141,11 @@ static void always_the_same_and_more_effort_never_finds_less(void **state)
                             first.schedule.orders[r].count * sizeof(Action));
     }
     assert_true(proven(&more, &costs, 9, &arena) <= proven(&first, &costs, 9, &arena) + 1e-6);
-    assert_true(proven(&first, &costs, 9, &arena) < 70); /* dualpipev-family, the best rule that was known */
+    assert_true(proven(&first, &costs, 9, &arena) < 70); /* the dualpipev family: the best rule known before */
     arena_free(&arena);
 }
 
-/* Loops, waves and two pipes: F&Bs are used where they save time, and a limit of memory is kept. */
+/* Loops, waves and two pipes: F&Bs are used where they save time, within the memory limit. */
 static void any_placement(void **state)
 {
     (void)state;

@@ -1,12 +1,11 @@
 #ifndef TESTS_SEARCH_PLACEMENT_H
 #define TESTS_SEARCH_PLACEMENT_H
 
-/* Placed schedules without orders, as place makes them, for tests and benches of the search. */
+/* Schedules with a placement and no orders, as the place pass makes them; for tests and benches of the search. */
 
 #include "compiler/schedule/schedule.h"
 
-/* `microbatches` of each pipe; stage s of pipe p lives on rank home[p * stages + s], which has to leave no rank
-   empty. */
+/* `microbatches` per pipe. Stage s of pipe p is on rank home[p * stages + s]; no rank may be empty. */
 static inline void placement_make(Arena *arena, uint32_t ranks, uint32_t pipes, uint32_t stages, uint32_t microbatches,
                                   const uint16_t *home, Schedule *schedule)
 {
@@ -33,7 +32,8 @@ static inline void placement_make(Arena *arena, uint32_t ranks, uint32_t pipes, 
     }
 }
 
-/* `chunks` a rank, the stages in a loop (0 1 2 0 1 2) or in waves (0 1 2 2 1 0); a second pipe runs the other way. */
+/* `chunks` per rank; the stages in a loop (0 1 2 0 1 2) or in waves (0 1 2 2 1 0); a second pipe runs in the other
+   direction. */
 static inline void placement_usual(Arena *arena, uint32_t ranks, uint32_t chunks, bool waves, uint32_t pipes,
                                    uint32_t microbatches, Schedule *schedule)
 {
@@ -46,8 +46,8 @@ static inline void placement_usual(Arena *arena, uint32_t ranks, uint32_t chunks
     placement_make(arena, ranks, pipes, stages, microbatches, home, schedule);
 }
 
-/* The costs of the zero-bubble paper's models, in ms (Qi et al., ICLR 2024, table 9), and its bubble rates (table 5):
-   its schedulers with the memory of 1F1B, and with twice that. */
+/* The costs of the zero-bubble paper's models in ms (Qi et al., ICLR 2024, table 9), and its bubble rates (table 5) for
+   its schedulers with the memory of 1F1B and with twice that. */
 static const struct {
     const char *model;
     uint32_t ranks, microbatches;

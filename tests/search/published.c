@@ -1,5 +1,5 @@
-/* The orders that the search finds: legal, within the memory, the same in every run, and with a bubble rate not above
-   that of the zero-bubble paper's schedulers for its models. */
+/* The orders that the search finds are legal, within the memory, the same in every run, and their bubble rate is at
+   most that of the zero-bubble paper's schedulers for its models. */
 
 #include "compiler/prove/prove.h"
 #include "compiler/search/search.h"
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-/* The bubble rate, by the timeline and not by what the search says of itself. */
+/* The bubble rate of the timeline, not the one that the search reports. */
 static double checked_rate(Schedule *schedule, const Costs *costs, int64_t memory, Arena *arena)
 {
     const Source source = {.path = "search", .text = "", .size = 0};
@@ -109,7 +109,7 @@ static void more_effort_never_finds_less(void **state)
     }
 }
 
-/* With the least memory that is said to do there is an order, whatever the placement. */
+/* With the least memory that is reported as enough there is an order, for any placement. */
 static void the_least_memory_is_enough(void **state)
 {
     (void)state;

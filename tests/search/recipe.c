@@ -1,4 +1,4 @@
-/* recipe_search: never longer than the published order, as short as the best of all orders, a bound that holds. */
+/* recipe_search: never longer than the published order, as short as the best of all orders, with a valid bound. */
 
 #include "compiler/search/search_recipe.h"
 #include "tests/search/component_costs.h"
@@ -16,7 +16,8 @@ static double makespan_of(const Recipe *recipe, const Costs *costs)
     return makespan;
 }
 
-/* --- brute force: all orders, each simulated by another method, which delays starts until every need is met --- */
+/* --- brute force: all orders, each simulated by another method, which delays starts until all dependences are met
+   --- */
 
 typedef struct Brute {
     RecipeEntry entries[RECIPE_STREAMS][RECIPE_ENTRIES];
@@ -38,7 +39,7 @@ static bool push(const Brute *b, Starts starts, uint32_t layer, RecipeEntry entr
     return moves;
 }
 
-/* The next component of the layer in the direction of step, or -1. */
+/* The next component of the layer in the direction `step`, or -1. */
 static int neighbour(const Brute *b, int c, int step)
 {
     for (c += step; c >= 0 && c < RECIPE_COMPONENTS; c += step)
@@ -77,7 +78,7 @@ static double pushed_makespan(const Brute *b)
     double end = 0;
     for (uint32_t layer = 0; layer < b->layers; layer++)
         for (int rounds = 0; push_needs(b, starts, layer); rounds++)
-            if (rounds > RECIPE_ENTRIES) /* the streams wait for each other */
+            if (rounds > RECIPE_ENTRIES) /* the streams deadlock */
                 return INFINITY;
     for (uint32_t layer = 0; layer < b->layers; layer++)
         for (int s = 0; s < RECIPE_STREAMS; s++)
@@ -109,7 +110,7 @@ static void try_all(Brute *b, int stream, uint32_t from)
     }
 }
 
-/* Times must not be 0: a deadlock is seen by starts that move for ever. */
+/* Times must not be 0: a deadlock shows as starts that grow forever. */
 static double best_of_all(uint32_t components, const Costs *costs)
 {
     Brute b = {.layers = recipe_layers(costs), .best = INFINITY};
@@ -142,7 +143,7 @@ static void is_never_longer_than_the_published_order(void **state)
         assert_int_equal(found.recipe.counts[RECIPE_COMPUTE], 6);
         assert_int_equal(found.recipe.counts[RECIPE_COMM], 4);
         assert_true(found.makespan == makespan_of(&found.recipe, &costs));
-        assert_true(found.bound == found.makespan); /* proven */
+        assert_true(found.bound == found.makespan); /* proven optimal */
         assert_true(found.makespan <= fixed);
         shorter += found.makespan < fixed;
         if (found.makespan == fixed)
@@ -160,7 +161,7 @@ static void finds_the_best_of_other_components(void **state)
     for (int i = 0; i < 200; i++) {
         const uint32_t components = 1 + random_below(&seed, ALL_COMPONENTS);
         if ((components & 1 << RECIPE_ATTENTION && components & 1 << RECIPE_MLP && components & 1 << RECIPE_PERCEPTRON))
-            continue; /* 9! orders */
+            continue; /* too many: 9! orders */
         const Costs costs = random_component_costs(&seed, components, 4);
         assert_int_equal(recipe_components_timed(&costs), components);
         const RecipeFound found = recipe_shortest(components, 0, 0, &costs);
@@ -168,7 +169,8 @@ static void finds_the_best_of_other_components(void **state)
     }
 }
 
-/* A share for communication stretches the times of both streams, so another order may be the shortest. */
+/* A share of multiprocessors for communication changes the times of both streams, so another order may be the
+   shortest. */
 static void takes_the_share_into_account(void **state)
 {
     (void)state;
@@ -187,7 +189,7 @@ static void takes_the_share_into_account(void **state)
     }
 }
 
-/* More than RECIPE_EXACT entries, and a limit that stops the search. */
+/* More than RECIPE_EXACT entries, with a limit that stops the search. */
 static void a_stopped_search_proves_a_bound(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The lower bound of a makespan is never above the makespan of an order. Random placements (loops, waves, anything,
-   several pipes, replicas), random costs and random orders, some of which are good enough to meet the bound. */
+/* The lower bound is never above the makespan of an order. Tests random placements (loops, waves, arbitrary ones,
+   several pipes, replicas), random costs and random orders, some of which reach the bound. */
 
 #include "compiler/schedule/bound.h"
 #include "tests/timeline/compiled.h"
@@ -92,7 +92,7 @@ static Costs random_costs(uint32_t stages, Arena *arena)
     return costs;
 }
 
-/* --- a random order: passes are appended one by one, each after what it needs, so that no ranks deadlock --- */
+/* --- a random order: passes are appended one by one, each after its inputs, so there is no deadlock --- */
 
 typedef enum Done { NOTHING, FORWARD, INPUT, ALL } Done;
 
@@ -101,16 +101,16 @@ typedef struct Maker {
     const Costs *costs;
     Arena *arena;
     unsigned char *done[PIPES]; /* [stage * microbatches + microbatch] */
-    double *ready[PIPES];       /* the same: when its last pass ended */
+    double *ready[PIPES];       /* indexed alike: when its last pass ended */
     double *forward_end[PIPES];
     double free_at[RANKS];
     uint32_t held[RANKS], limit[RANKS];
-    uint32_t likes; /* bits: kinds of passes that it likes, 1 << ActionKind; F&B, 1 << ACTION_U */
+    uint32_t likes; /* bits of preferred kinds of passes: 1 << ActionKind; for F&B 1 << ACTION_U */
     bool pairs, halves, wholes;
 } Maker;
 
 typedef struct Candidate {
-    Action first, second; /* second: of an F&B */
+    Action first, second; /* second: the backward of an F&B */
     bool pair;
     uint32_t rank;
     double start, end;
@@ -121,7 +121,7 @@ static size_t cell(const Maker *maker, const Action *pass, uint32_t stage)
     return (size_t)stage * maker->schedule->pipes[pass->pipe].microbatches + pass->microbatch;
 }
 
-/* Whether the pass could come next; `*start` is then at least when. */
+/* Whether the pass can come next; `*start` is then at least the time when it can. */
 static bool may_come(const Maker *maker, uint32_t rank, const Action *pass, double *start)
 {
     const PlacedPipe *pipe = &maker->schedule->pipes[pass->pipe];
@@ -239,7 +239,7 @@ static void make_order(Schedule *schedule, const Costs *costs, Arena *arena)
                 add(&maker, next.rank, &next.second, next.end);
             continue;
         }
-        uint32_t full = 0; /* memory may be all that they lack */
+        uint32_t full = 0; /* they may lack nothing but memory */
         for (uint32_t r = 0; r < schedule->ranks; r++)
             full += maker.limit[r]++ < 1000;
         if (!full)
@@ -249,7 +249,7 @@ static void make_order(Schedule *schedule, const Costs *costs, Arena *arena)
 
 /* --- the bound --- */
 
-/* What the orders hold at most where I gives back `input` of `input` + `weight`. */
+/* The largest memory that the orders use, if I frees `input` of `input` + `weight`. */
 static MemoryLimits limits_in(const Schedule *schedule, double input, double weight, Arena *arena)
 {
     double *most = arena_array(arena, schedule->ranks, sizeof *most);
@@ -304,10 +304,10 @@ static void never_above_a_makespan(void **state)
         arena_free(&arena);
     }
     print_message("of %d cases %u have an order that meets the bound\n", CASES, optimal);
-    assert_true(optimal > CASES / 10); /* a bound that is too low would not meet so many */
+    assert_true(optimal > CASES / 10); /* with a bound that is too low fewer orders would reach it */
 }
 
-/* Formulas that others have proven, for a V. */
+/* Bounds for a V that others have proven. */
 static void known_bounds(void **state)
 {
     (void)state;
@@ -335,7 +335,7 @@ static void known_bounds(void **state)
     }
 }
 
-/* Orders that are optimal are called so. */
+/* Optimal orders are reported as optimal. */
 static void known_optima(void **state)
 {
     (void)state;

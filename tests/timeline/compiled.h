@@ -1,7 +1,7 @@
 #ifndef TESTS_TIMELINE_COMPILED_H
 #define TESTS_TIMELINE_COMPILED_H
 
-/* Schedules of files, compiled, and random numbers, the same in every run. */
+/* Compiles schedule files; random numbers, the same in every run. */
 
 #include "compiler/compile.h"
 
@@ -15,7 +15,7 @@ static inline uint64_t random_below(uint64_t *state, uint64_t below)
     return (*state >> 33) % below;
 }
 
-/* False when the schedule cannot take these sizes. What there is belongs to the arena. */
+/* False: the schedule does not admit these sizes. The arena owns the result. */
 static inline bool compiled(const char *path, int64_t ranks, int64_t microbatches, Arena *arena, Compilation *c)
 {
     Source *source = arena_allocate(arena, sizeof *source);

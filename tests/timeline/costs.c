@@ -1,5 +1,5 @@
-/* Every pass starts when its rank is free and all that it needs is there, and takes what the costs say of its stage;
-   the critical path has no gap; memory is what the papers say. */
+/* Every pass starts as soon as its rank is free and its inputs have arrived, and takes the time of the costs of its
+   stage. The critical path has no gap. Memory is as in the papers. */
 
 #include "compiler/schedule/critical_path.h"
 #include "compiler/schedule/rank_load.h"
@@ -23,7 +23,7 @@ static const struct {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* Some costs of all, some of one stage or link; in quarters, so that sums are exact. */
+/* Random costs: some for all, some for single stages or links; in quarters, so that sums are exact. */
 static Costs random_costs(uint64_t *seed, const Schedule *schedule, Arena *arena)
 {
     static const char *const names[] = {"F", "I", "W", "B", "FB", "U", "comm", "bandwidth"};
@@ -107,13 +107,14 @@ static void check_critical_path(const Compilation *c, const Timeline *times, Are
     assert_true(clock == times->makespan);
 }
 
-/* Where messages take no time the causes add up to the bubble; what messages add is the difference of two makespans. */
+/* If messages take no time, the causes add up to the bubble. The part of the messages is the difference of two
+   makespans. */
 static void check_causes(const Compilation *c, const Timeline *times, Arena *arena)
 {
     Costs costs = *times->costs;
     Timeline quiet;
     double work = 0, largest = 0;
-    costs.latency = costs.bytes = 0; /* also over links of a bandwidth */
+    costs.latency = costs.bytes = 0; /* also on links with a bandwidth */
     for (uint32_t i = 0; i < costs.link_count; i++)
         costs.links[i].latency = 0;
     assert_true(timeline_run(&c->schedule, &c->table, &costs, arena, &quiet));
@@ -145,14 +146,14 @@ static void test_times(void **state)
             assert_true(timeline_run(&c.schedule, &c.table, &costs, &scratch, &times));
             check_timeline(&c, &times);
             check_critical_path(&c, &times, &scratch);
-            check_causes(&c, &times, &scratch); /* changes the costs of links */
+            check_causes(&c, &times, &scratch); /* it changes the costs of links */
             arena_free(&scratch);
         }
         arena_free(&arena);
     }
 }
 
-/* The last of the pipe's F holds up nobody's F: passes in front of what depends on it stay where they are. */
+/* A slower F of the last stage delays no other F: passes before those that depend on it do not move. */
 static void test_one_stage(void **state)
 {
     (void)state;
@@ -170,14 +171,14 @@ static void test_one_stage(void **state)
             const Action *pass = &c.schedule.orders[r].actions[i];
             if (pass->kind == ACTION_F && r < 3)
                 assert_true(after.start[r][i] == before.start[r][i] && after.end[r][i] == before.end[r][i]);
-            if (pass->kind == ACTION_B) /* the six F of stage 3 take 2 more each */
+            if (pass->kind == ACTION_B) /* each of the six F of stage 3 takes 2 more */
                 assert_true(after.start[r][i] == before.start[r][i] + 12 && after.end[r][i] == before.end[r][i] + 12);
         }
     arena_free(&arena);
 }
 
-/* Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, table 2: at rank r of p ZB-H1 holds p-r times what I needs
-   and r times what remains for W, ZB-H2 2p-2r-1 and 2r. */
+/* Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, table 2. Rank r of p holds, in ZB-H1, p-r times the memory
+   for I and r times the memory for W alone; in ZB-H2 2p-2r-1 and 2r times. */
 static void test_memory(void **state)
 {
     (void)state;
@@ -196,15 +197,15 @@ static void test_memory(void **state)
                 assert_int_equal(load.messages, 3 * p * (r > 0 ? 1u : 0) + 3 * p * (r + 1 < p ? 1u : 0));
                 assert_true(load.bytes_sent == 7.0 * (double)load.messages);
             }
-            costs.all[COST_MEMORY_W] = 0; /* then it holds what I needs alone */
+            costs.all[COST_MEMORY_W] = 0; /* then it holds only the memory for I */
             assert_int_equal(costs_set(&costs, "memory_I[0]=4", &arena, &error), STATUS_OK);
             assert_true(rank_load(&c.schedule, &costs, 0).peak_memory == 4.0 * (k == 1 ? p : 2 * p - 1));
             arena_free(&arena);
         }
 }
 
-/* Costs of a 1F1B trace have a B for each stage and neither I nor W: ZB-H1 takes as long as with half of B for each,
-   and 1F1B's B is I + W where only these are given. */
+/* Costs from a 1F1B trace have a B for each stage and neither I nor W: ZB-H1 then takes half of B for each. If only I
+   and W are given, 1F1B's B is I + W. */
 static void test_halves(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Published closed forms of bubbles, over random times and many sizes: in its domain every one holds exactly, outside
-   of it the timeline shows something else at least once. */
+/* Published formulas of bubbles, with random times and many sizes. In its domain each formula is exact; outside of it
+   the timeline differs at least once. */
 
 #include "compiler/command/published.h"
 #include "tests/search/costs_of.h"
@@ -12,7 +12,7 @@
 enum { TIMES = 24 };
 
 typedef struct Count {
-    uint32_t holds, outside, differs; /* in the domain; outside of it; of these, those with another bubble */
+    uint32_t holds, outside, differs; /* cases in the domain; outside of it; of the latter, those with another bubble */
 } Count;
 
 static Costs random_times(uint64_t *seed, int round)
