@@ -20,8 +20,8 @@ typedef struct PairLine {
 
 typedef struct PairOrder {
     PairLine *lines;  /* [ranks] */
-    int64_t makespan; /* with `ends`, the sum of all ranks' end times, filled in by pair_run */
-    int64_t ends;
+    int64_t makespan; /* filled in by pair_run, as is `ends` */
+    int64_t ends;     /* the sum of all ranks' end times */
 } PairOrder;
 
 typedef struct PairProblem {

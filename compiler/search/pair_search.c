@@ -178,7 +178,8 @@ static void anneal_from_best(Searcher *s, uint32_t heat, uint64_t visits)
     anneal(s, unit * heat / 64, unit / 64, visits);
 }
 
-/* Warm first, then cold. Every second round starts warmer: it may leave what the others are stuck in. */
+/* Anneals from the best order three times, with falling heat. Every second round starts hotter, which may lead out of a
+   local optimum. */
 static void anneal_round(Searcher *s, uint32_t round, uint64_t visits)
 {
     static const uint32_t heats[2][3] = {{5, 3, 1}, {32, 16, 4}};

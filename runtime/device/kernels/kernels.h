@@ -187,8 +187,9 @@ typedef struct Sum {
 
 enum { SUM_CHUNK = 16384 }; /* elements a partial sum */
 
-/* Loshchilov & Hutter, 2019. The host fills in what depends on the step alone: root_correction = sqrt(1 - beta2^step),
-   rate_corrected = rate / (1 - beta1^step). A gradient is multiplied by `clip` first and is zero afterwards. */
+/* AdamW (Loshchilov & Hutter, 2019). The host computes what depends only on the step: root_correction = sqrt(1 -
+   beta2^step), rate_corrected = rate / (1 - beta1^step). A gradient is first multiplied by `clip`, and is zero
+   afterwards. */
 typedef struct AdamWStep {
     float *parameters, *gradients, *moment1, *moment2;
     void *bf16_copy; /* of the parameters; NULL in float mode */
@@ -211,8 +212,8 @@ typedef struct TensorMap {
     KERNELS_ALIGNED(128) unsigned char bytes[128];
 } TensorMap;
 
-/* Persistent: hopper_launch gives at most a block for each multiprocessor. The blocks of a cluster have tiles below
-   each other and read b once for all. */
+/* A persistent launch: hopper_launch has at most one block per multiprocessor. The blocks of a cluster have tiles one
+   below the other and share each read of b. */
 typedef struct HopperProduct {
     TensorMap a, b;
     Product product;
@@ -225,7 +226,8 @@ enum {
     HOPPER_TILE_N = 256,
     HOPPER_TILE_K = 64,
     HOPPER_THREADS = 384,
-    /* of m or n, in shared memory at once: one of a, two of b, each by one block of a cluster of two */
+    /* rows of m or n in one part. A stage has one part of a and two of b; in a cluster of two each block loads one part
+       of b */
     HOPPER_PART = 128,
     HOPPER_STAGES = 4,
     HOPPER_STAGE_BYTES = (HOPPER_TILE_M + HOPPER_TILE_N) * HOPPER_TILE_K * 2,
@@ -233,7 +235,7 @@ enum {
     HOPPER_SUM_BYTES = HOPPER_TILE_M * HOPPER_SUM_COLUMNS * 4 /* on their way out */
 };
 
-/* attention_forward where hopper_attention_takes it. Persistent, too. */
+/* attention_forward if hopper_attention_takes it. A persistent launch, too. */
 typedef struct HopperAttention {
     TensorMap qkv;
     Attention attention;
@@ -242,8 +244,8 @@ KERNELS_ASSERT(sizeof(HopperAttention) == sizeof(TensorMap) + 128, "as above");
 
 typedef enum ProductLayout { PRODUCT_FORWARD, PRODUCT_INPUT, PRODUCT_WEIGHT } ProductLayout;
 
-/* What cuTensorMapEncodeTiled takes, of a product for operand 0 (a) or 1 (b): bfloat16, rank 2, element strides 1, no
-   interleave, swizzle 128B, promotion to 256 bytes, out of bounds filled with zeros. */
+/* The arguments of cuTensorMapEncodeTiled for operand 0 (a) or 1 (b) of a product: bfloat16, rank 2, element strides 1,
+   no interleave, swizzle 128B, promotion to 256 bytes, zeros out of bounds. */
 typedef struct TensorMapShape {
     unsigned long long sizes[2]; /* elements, the contiguous one first */
     unsigned long long pitch;    /* bytes from row to row */
@@ -278,8 +280,8 @@ enum {
     COPY_TILE = 32768 /* bytes */
 };
 
-/* Where a tile begins. `band` rows of tiles go together, down its columns of tiles one after the other, so that blocks
-   at work at once share operands in the L2 cache. */
+/* Where a tile begins. Tiles are numbered in bands of `band` rows of tiles, column of tiles after column, so that
+   blocks that run at the same time share operands in the L2 cache. */
 typedef struct ProductTile {
     unsigned row, column;
 } ProductTile;
@@ -293,8 +295,8 @@ KERNELS_BOTH ProductTile product_tile(unsigned m, unsigned n, unsigned tile_m, u
     return place;
 }
 
-/* The height of bands by which `blocks` tiles at once read least: h rows of tiles and blocks / h columns are
-   h tile_m + blocks / h tile_n rows and columns of operands. Then as many bands of one height as come near to it. */
+/* The height of bands with which `blocks` tiles at once read least: h rows and blocks / h columns of tiles read h
+   tile_m + blocks / h tile_n rows and columns of operands. The bands then get equal heights near that. */
 KERNELS_BOTH unsigned product_band(unsigned m, unsigned tile_m, unsigned tile_n, unsigned blocks)
 {
     const unsigned down = tiles_of(m, tile_m);
@@ -323,8 +325,9 @@ KERNELS_BOTH unsigned attention_blocks(const Attention *p, unsigned tile)
     return (p->sequence + tile - 1) / tile * (p->rows / p->sequence) * p->heads;
 }
 
-/* Rows of 16 bytes more than a head, against bank conflicts: a tile's own rows (queries; backward also the others of
-   their tokens) and the blocks of what it goes through; then a block's two floats a row. */
+/* Bytes of shared memory. Rows are padded by 16 bytes against bank conflicts. It holds the tile's own rows (queries; in
+   the backward also the other matrices of these tokens), the blocks that it loops over, and two floats per row of a
+   block. */
 KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size, int backward)
 {
     const unsigned head = p->columns / p->heads, width = head <= 64 ? 64 : 128;
@@ -332,7 +335,7 @@ KERNELS_BOTH unsigned attention_shared(const Attention *p, unsigned element_size
     return ((backward ? 2u : 1u) * p->tile + block) * (width * element_size + 16) + block * 4;
 }
 
-/* In `most` bytes of shared memory. */
+/* Chooses tile and stages so that they fit in `most` bytes of shared memory. */
 KERNELS_BOTH void attention_fit(Attention *p, unsigned element_size, int backward, unsigned most)
 {
     p->tile = ATTENTION_TILE;
@@ -356,7 +359,7 @@ KERNELS_BOTH Launch attention_delta_launch(const Attention *p)
     return launch;
 }
 
-/* First the tiles that give the gradients of keys and values, then those of queries. */
+/* First the tiles for the gradients of keys and values, then those for queries. */
 KERNELS_BOTH Launch attention_backward_launch(const Attention *p, unsigned element_size)
 {
     const Launch launch = {2 * attention_blocks(p, p->tile), TILE_THREADS, attention_shared(p, element_size, 1), 1};
@@ -387,7 +390,7 @@ KERNELS_BOTH Launch embedding_forward_launch(const Embedding *p)
     return elementwise_launch((unsigned long long)p->rows * tiles_of(p->columns, 8) * 8);
 }
 
-/* A tile a row and strip of columns for the tokens, then a tile a position and strip. */
+/* One tile per row and strip of columns for the tokens, then one per position and strip. */
 KERNELS_BOTH Launch embedding_backward_launch(const Embedding *p)
 {
     const unsigned strips = tiles_of(p->columns, EMBEDDING_TILE_COLUMNS);
@@ -422,14 +425,14 @@ KERNELS_BOTH Launch copy_launch(unsigned long long bytes)
     return launch;
 }
 
-/* Whether TMA can read the operands: rows whose length in bytes is a multiple of 16. Else product_* does it. */
+/* Whether TMA can read the operands: the length of rows must be a multiple of 16 bytes. Otherwise use product_*. */
 KERNELS_BOTH int hopper_takes(ProductLayout layout, const Product *p)
 {
     const unsigned a_row = layout == PRODUCT_WEIGHT ? p->m : p->k, b_row = layout == PRODUCT_INPUT ? p->k : p->n;
     return a_row % 8 == 0 && b_row % 8 == 0 && p->n % 8 == 0;
 }
 
-/* With blocks in clusters; their tiles come one after the other. */
+/* The number of tiles with blocks in clusters. The tiles of a cluster have consecutive numbers. */
 KERNELS_BOTH unsigned hopper_product_tiles(const Product *p, unsigned cluster)
 {
     return tiles_of(p->m, cluster * HOPPER_TILE_M) * cluster * tiles_of(p->n, HOPPER_TILE_N);
@@ -441,8 +444,9 @@ KERNELS_BOTH unsigned hopper_tiles(const Product *p, unsigned cluster)
     return hopper_product_tiles(p, cluster) + (p->column_sums ? tiles_of(p->n, PRODUCT_SUM_COLUMNS) : 0);
 }
 
-/* In a cluster of two a block reads 32 KiB a stage from the L2 cache, alone 48: at 790 TFLOP/s that is 6.2 TB/s of the
-   whole GPU instead of 9.3, which is more than its cache gives. So two, unless clusters take more waves. */
+/* Blocks per cluster. Per stage, a block in a cluster of two reads 32 KiB from the L2 cache, a single one 48. At 790
+   TFLOP/s that is 6.2 TB/s for the whole GPU instead of 9.3, which is more than its cache delivers. So two, unless
+   clusters need more waves. */
 KERNELS_BOTH unsigned hopper_cluster(const Product *p, unsigned multiprocessors)
 {
     if (multiprocessors < 2 || p->m <= HOPPER_TILE_M)
@@ -477,7 +481,7 @@ KERNELS_BOTH TensorMapShape tensor_map_shape(ProductLayout layout, const Product
     return shape;
 }
 
-/* The widths of heads whose rows are one or two boxes. */
+/* Whether the rows of a head are one or two boxes wide. */
 KERNELS_BOTH int hopper_attention_takes(const Attention *p)
 {
     const unsigned width = p->columns / p->heads;
@@ -504,9 +508,9 @@ KERNELS_BOTH TensorMapShape attention_map_shape(const Attention *p)
 enum { OPERATION_AFTER = 4, FUSED_OPERATIONS_MOST = 256 };
 
 typedef struct Operation { /* at 128 bytes, for maps */
-    KernelNumber kind;     /* one that operation_tiles knows */
+    KernelNumber kind;     /* a kernel for which operation_tiles is not 0 */
     unsigned tiles;        /* operation_tiles */
-    unsigned after_count;  /* begins when these operations are done */
+    unsigned after_count;  /* the operation begins when these operations are done */
     unsigned after[OPERATION_AFTER];
     union {
         Product product;
@@ -524,7 +528,7 @@ typedef struct Operation { /* at 128 bytes, for maps */
 } Operation;
 KERNELS_ASSERT(sizeof(Operation) == 128 + sizeof(HopperProduct), "a table's maps at 128 bytes, for host and GPU alike");
 
-/* Neighbouring tiles of an operation, whose tickets begin at `ticket`. */
+/* Consecutive tiles of an operation. Their tickets begin at `ticket`. */
 typedef struct TileRun {
     unsigned operation, first_tile, tiles, ticket;
 } TileRun;
@@ -541,7 +545,7 @@ typedef struct Fused {
     unsigned cleared_count;
 } Fused;
 
-/* 0: a table holds no such kernels. */
+/* The tiles of an operation; 0: a table cannot hold this kernel. */
 KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
 {
     switch (o->kind) {
@@ -572,8 +576,8 @@ KERNELS_BOTH unsigned operation_tiles(const Operation *o, unsigned element_size)
     }
 }
 
-/* As many blocks as run at once: one a multiprocessor. Shared memory for any operation, whatever the table holds: of
-   `most` bytes at a block's disposal FUSED_HEAD are the launch's own. */
+/* One block per multiprocessor, so that all run at once. Its shared memory suffices for any operation; of the `most`
+   bytes that a block may have, the launch itself uses FUSED_HEAD. */
 enum { FUSED_HEAD = 1024 };
 KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size, unsigned most)
 {
@@ -585,7 +589,7 @@ KERNELS_BOTH Launch fused_launch(unsigned multiprocessors, unsigned element_size
     return launch;
 }
 
-/* A warpgroup more, of which one thread draws tiles and loads what products and attention read. */
+/* One more warpgroup, of which one thread draws tiles and loads the operands of products and attention. */
 KERNELS_BOTH Launch fused_hopper_launch(unsigned multiprocessors)
 {
     const Launch launch = {multiprocessors, HOPPER_THREADS,
