@@ -1,8 +1,8 @@
-/* How well does one run predict the next? Two ranks train on two cores; costs come from the trace of a first run, and
-   the makespan that they predict is held against runs that follow. Where that is allowed all of them run before other
-   programs. A machine that others share is now fast, now slow, for seconds, and no costs can say when. So there are two
-   figures: of the FASTEST steps of every run, the machine as it is when it is left alone, and of all steps, beside it
-   how far the runs themselves lie apart. */
+/* How well does one run predict the next? Two ranks train on two cores. Costs come from the trace of a first run, and
+   their prediction is compared with the runs after it. If the system allows it, all runs have a higher priority than
+   other programs. A shared machine is fast or slow for seconds at a time, which no costs can predict. So there are two
+   figures: for the FASTEST steps of every run, which show the undisturbed machine, and for all steps, together with the
+   spread of the runs themselves. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The numbers behind `name` in what the command prints, ascending, the first left out where there are more. Returns
+/* The numbers after `name` in the output of the command, ascending, without the first one if there are several. Returns
    their count; 0: the command failed. */
 static int numbers(const char *command, const char *name, double *values)
 {
@@ -46,7 +46,7 @@ static double mean(const double *values, int count)
     return sum / count;
 }
 
-/* The makespan that costs from the trace in `folder` predict; 0: a command failed. */
+/* The makespan predicted by costs from the trace in `folder`; 0: a command failed. */
 static double predict(const char *build, const char *folder, const char *options)
 {
     char command[2048];
@@ -57,7 +57,7 @@ static double predict(const char *build, const char *folder, const char *options
     return numbers(command, "\"makespan\": ", makespan) == 1 ? makespan[0] : 0;
 }
 
-/* One row: how far the runs lie from the prediction, and from each other. */
+/* Prints one row: the distance of the runs from the prediction, and from each other. */
 static void report(const char *name, double predicted, const double *measured)
 {
     double worst = 0, least = measured[0], most = measured[0];

@@ -1,5 +1,5 @@
-/* What dpc takes for large schedules, all proofs included, and dprun to load them. Prints lines: name value unit. Run
-   from the top folder with BUILD set. */
+/* Time and memory of dpc for large schedules, including all proofs, and of loading the programs in dprun. Prints lines:
+   name value unit. Run from the top folder with BUILD set. */
 
 #include "runtime/base/clock.h"
 #include "runtime/base/file.h"
@@ -23,7 +23,7 @@ static double seconds_of(struct timeval time) { return (double)time.tv_sec + 1e-
 
 static Cost run(char *const *arguments)
 {
-    fflush(stdout); /* not the child's */
+    fflush(stdout); /* else the child would print it again */
     const int64_t start = clock_nanoseconds();
     const pid_t child = fork();
     if (child == 0) {
@@ -48,7 +48,7 @@ static int compare(const void *left, const void *right)
     return (a->seconds > b->seconds) - (a->seconds < b->seconds);
 }
 
-/* Bytes of the program an instruction, and how fast it is read and verified. */
+/* Bytes of the program per instruction, and the speed of reading and verifying it. */
 static void measure_program(const char *name)
 {
     Arena arena = {0};

@@ -1,5 +1,5 @@
-/* What an instruction costs the host when a GPU computes: all that the interpreter and the device do, CUDA's own time
-   apart. Prints lines: name value unit. */
+/* Time of the host per instruction if a GPU computes: of the interpreter and the device, without the time of CUDA.
+   Prints lines: name value unit. */
 
 #include "tests/bench/no_cuda.h"
 #include "tests/bench/pipeline_run.h"
@@ -7,8 +7,8 @@
 enum { MICROBATCHES = 200, STEPS = 15 };
 
 typedef struct Seen {
-    double busy[STEPS];  /* seconds, of all passes of a step */
-    size_t calls[STEPS]; /* so far */
+    double busy[STEPS];  /* seconds of all passes of a step */
+    size_t calls[STEPS]; /* number of calls so far */
 } Seen;
 
 static void on_step(void *context, const StepReport *report)
@@ -18,8 +18,8 @@ static void on_step(void *context, const StepReport *report)
     seen->calls[report->step - 1] = calls;
 }
 
-/* F and B in turn on one rank, of a GPT of two layers: B is I and W. The first step meets every F and B for the first
-   time. */
+/* F and B in turn on one rank, for a GPT of two layers; B is I and W. In the first step every F and B is new to the
+   device. */
 static void measure(char *hidden, char *sequence, char *way, const char *name)
 {
     char *arguments[] = {

@@ -1,5 +1,5 @@
-/* What an F&B costs the host on the CUDA device, its calls to CUDA apart, and what the planned order of its tiles
-   should gain on a GPU. Prints lines: name value unit. */
+/* Time of the host per F&B on the CUDA device, without its calls to CUDA; and the predicted gain of the planned order
+   of its tiles on a GPU. Prints lines: name value unit. */
 
 #include "runtime/device/cuda.h"
 #include "runtime/device/fused.h"
@@ -16,11 +16,11 @@
 
 enum { BATCHES = 40, TIMED = 100 };
 
-/* --- what the order should gain --- */
+/* --- the predicted gain of the order --- */
 
 static double operation_end[FUSED_OPERATIONS_MOST];
 
-/* Blocks draw the tiles of the last launch in the order of its tickets, and wait for what they come after. */
+/* Blocks draw the tiles of the last launch in the order of its tickets, and wait for their dependences. */
 static double time_together(const FusedShapes *shapes)
 {
     double free_at[MULTIPROCESSORS] = {0}, end = 0;
@@ -72,7 +72,7 @@ static double gain(void)
     return together / in_turn;
 }
 
-/* --- an F&B of a stage in the middle, at addresses that nobody looks at --- */
+/* --- an F&B of a middle stage, at addresses that nobody reads --- */
 
 static void *far(size_t bytes)
 {
@@ -98,7 +98,7 @@ static PassBuffers far_buffers(const StageSizes *sizes)
     };
 }
 
-/* Each operation a launch; each of F, I and W, where they are small; all. */
+/* Each operation is a launch; small F, I and W are one launch each; an F&B is one launch. */
 typedef enum Way { IN_TURN, ALONE, FUSED, WAYS } Way;
 static const char *const ways[WAYS] = {"in_turn", "alone", "fused"};
 
@@ -159,7 +159,7 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
     for (int p = 0; p < 2; p++)
         bind_alone(&pairs[p], bound[p].alone);
     for (Way way = IN_TURN; way < WAYS; way++) {
-        double each = INFINITY; /* of the best batch: the machine may be others', too */
+        double each = INFINITY; /* of the best batch, as the machine may be shared */
         for (int batch = 0; batch < BATCHES; batch++) {
             calls = 0;
             begun = own_time();
@@ -172,7 +172,7 @@ static void measure(unsigned layers, unsigned hidden, unsigned sequence)
                layers, hidden, ways[way], (double)calls / TIMED);
     }
     printf("fb.plan.%ux%u %.0f us\n", layers, hidden, first * 1e-3);
-    OK(stage_run(bound[0].together, &error)); /* `last` is its launch */
+    OK(stage_run(bound[0].together, &error)); /* `last` is now its launch */
     printf("fb.modelled.%ux%u %.3f of_in_turn\n", layers, hidden, gain());
     stage_close(stage);
     device_close(device);

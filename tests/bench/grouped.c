@@ -1,6 +1,6 @@
-/* Products of experts beside one product of the same size in total: 64 experts with 64 rows each, and with rows as
-   uneven as a router makes them, against all rows times one matrix. GFLOP/s on one thread, the best of several rounds,
-   the two in turn within each. */
+/* Products of experts compared with one product of the same total size: 64 experts with 64 rows each, and with uneven
+   rows as from a router, against all rows times one matrix. GFLOP/s on one thread, the best of several rounds; each
+   round runs both in turn. */
 
 #include "runtime/base/clock.h"
 #include "tests/bench/ok.h"
@@ -84,7 +84,7 @@ static void bench(Device *device, size_t columns, size_t outputs)
     for (int e = 0; e <= EXPERTS; e++)
         layer.begins[e] = e * (ROWS / EXPERTS);
     compare(&layer, "evenly");
-    for (int e = 1; e < EXPERTS; e++) /* from 64 to 128 rows, and few for the last ones */
+    for (int e = 1; e < EXPERTS; e++) /* from 64 to 128 rows, and fewer for the last experts */
         layer.begins[e] = layer.begins[e - 1] + 64 + e % 3 * 32 > ROWS ? ROWS : layer.begins[e - 1] + 64 + e % 3 * 32;
     compare(&layer, "unevenly");
     device->run->deallocate(device, layer.x);

@@ -1,4 +1,4 @@
-/* What it costs to move a block from rank to rank, and to sum. Prints lines: name value unit. Run from the top folder
+/* Time to transfer a block between ranks, and to sum buffers. Prints lines: name value unit. Run from the top folder
    with BUILD set. */
 
 #include "runtime/base/clock.h"
@@ -9,7 +9,7 @@
 #include <sched.h>
 
 enum {
-    BATCH = 20, /* round trips between two looks at the clock */
+    BATCH = 20, /* round trips between two readings of the clock */
     BATCHES = 2000,
     BLOCK_BYTES = 256 << 10,
     IN_FLIGHT = 8,
@@ -54,7 +54,7 @@ static void print(const Rank *rank, const char *what, double value, const char *
     fflush(stdout);
 }
 
-/* One way, from half a round trip of a small block: each side posts its receive, then sends, then waits for both. */
+/* Latency of a small block, as half a round trip: each side posts its receive, then sends, then waits for both. */
 static void measure_latency(const Rank *rank)
 {
     static double batches[BATCHES];
@@ -82,7 +82,7 @@ static void measure_latency(const Rank *rank)
         print(rank, "handover_latency", median(batches, BATCHES), "ns");
 }
 
-/* Blocks go from rank 0 to rank 1. */
+/* Posts a transfer from rank 0 to rank 1. */
 static void post(const Rank *rank, Message *message)
 {
     Error error;
@@ -119,7 +119,7 @@ static void measure_bandwidth(const Rank *rank)
         free(blocks[i]);
 }
 
-/* Computes, and lets messages and sums move every 50 us; returns when the last call of progress began. */
+/* Computes, and calls progress every 50 us; returns the time of the last call. */
 static int64_t compute(const Rank *rank, int steps)
 {
     Error error;
@@ -132,7 +132,7 @@ static int64_t compute(const Rank *rank, int steps)
     return last;
 }
 
-/* How much of a message's time disappears behind computing. */
+/* The part of a message's time that is hidden behind computation. */
 static void measure_hiding(const Rank *rank)
 {
     enum { MESSAGES = 200, STEPS = 20 };
@@ -156,7 +156,7 @@ static void measure_hiding(const Rank *rank)
     free(block);
 }
 
-/* The same of a sum, which moves in many turns of progress. */
+/* The same for a sum, which needs many calls of progress. */
 static void measure_hidden_sum(const Rank *rank)
 {
     enum { SUMS = 40, STEPS = 300 };
@@ -216,7 +216,8 @@ static void *meet_and_end(void *argument)
     return NULL;
 }
 
-/* Opens a world of `count`, runs `body` on a thread for each, and closes it. Returns the nanoseconds of opening. */
+/* Opens a world of `count` members, runs `body` in a thread for each, and closes it. Returns the nanoseconds of
+   opening. */
 static double run_threads(int count, void *(*body)(void *), const int *processors)
 {
     World *members[STARTED];

@@ -1,4 +1,4 @@
-/* What the interpreter costs, and whether memory is what the plan says. Prints lines: name value unit. */
+/* Time of the interpreter, and whether the memory used is the planned one. Prints lines: name value unit. */
 
 #include "tests/bench/pipeline_run.h"
 
@@ -7,8 +7,8 @@
 enum { INSTRUCTIONS = 40000, STEPS = 15 };
 
 typedef struct Seen {
-    double busy[STEPS]; /* seconds of all passes of a step, rank 0 */
-    size_t resident;    /* bytes, after the last step */
+    double busy[STEPS]; /* seconds of all passes of a step on rank 0 */
+    size_t resident;    /* bytes after the last step */
     uint64_t planned;
     double ready; /* seconds */
 } Seen;
@@ -66,7 +66,7 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* One rank, F and B in turn; from the end of one pass to the end of the next is all that an instruction takes. */
+/* One rank runs F and B in turn. The time between the ends of two passes is that of an instruction. */
 static void measure_instructions(void)
 {
     const Passes empty = {.forward = empty_pass, .backward_input = empty_pass, .backward_weight = empty_pass};
@@ -78,7 +78,7 @@ static void measure_instructions(void)
            seen.busy[STEPS - 1] * 1e9 / INSTRUCTIONS);
 }
 
-/* What a first, tiny run has loaded is the library's. */
+/* Memory that a first, tiny run loads belongs to libraries. */
 static void measure_memory(void)
 {
     const Seen first = RUN(4, 2, false, NULL, "dprun", "--set=hidden=64", "--set=heads=2", "--set=sequence=16",

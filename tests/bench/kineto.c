@@ -1,4 +1,4 @@
-/* How fast a trace of the PyTorch profiler is read and its kernels are joined to components. Prints lines: name value
+/* Speed of reading a trace of the PyTorch profiler and of assigning its kernels to components. Prints lines: name value
    unit. */
 #include "compiler/measured/kineto_profile.h"
 
@@ -9,7 +9,7 @@
 
 enum { LAYERS = 400, OPERATORS = 900, KERNELS = 70, ROUNDS = 5 };
 
-/* In the form and the mix of Kineto: some dozen calls of operators and of the runtime a kernel. */
+/* Writes a layer with the form and the mix of Kineto: some dozen calls of operators and of the runtime per kernel. */
 static void put_layer(int layer, FILE *stream)
 {
     static uint32_t correlation;
@@ -53,7 +53,7 @@ static void put_layer(int layer, FILE *stream)
     }
 }
 
-/* Of processor time. */
+/* Seconds of processor time. */
 static double seconds_of(const char *map_path, const char *trace_path)
 {
     Arena arena = {0};

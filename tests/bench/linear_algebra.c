@@ -1,6 +1,6 @@
 /* Which library should multiply matrices? The shapes of a stage (y = x w, dx = dy w^T, dw += x^T dy) on one thread,
-   then on two rank threads at once, through oneDNN's sgemm, its matmul primitives (float32 and bfloat16) and OpenBLAS,
-   where that is installed. GFLOP/s, best of several rounds. HACKING.md has the figures and what followed from them. */
+   then in two rank threads at once, with oneDNN's sgemm, its matmul primitives (float32 and bfloat16) and OpenBLAS, if
+   installed. GFLOP/s, best of several rounds. HACKING.md has the figures and the decision. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cpu_dnnl.h"
@@ -105,7 +105,7 @@ static const char *prepare_primitive(Product *p, dnnl_engine_t engine, dnnl_data
                                  data[i]),
               "memory");
     }
-    return implementation; /* lives in the library */
+    return implementation; /* owned by the library */
 }
 
 static Product make(Shape shape, Layout layout)
@@ -122,7 +122,7 @@ static Product make(Shape shape, Layout layout)
     p.c = aligned_alloc(64, sizeof(float) * (size_t)p.m * (size_t)p.n);
     if (!p.a || !p.b || !p.c)
         exit(3);
-    memset(p.a, 0, sizeof(float) * (size_t)p.m * (size_t)p.k); /* zeros are numbers in either type */
+    memset(p.a, 0, sizeof(float) * (size_t)p.m * (size_t)p.k); /* zeros are valid in either type */
     memset(p.b, 0, sizeof(float) * (size_t)p.k * (size_t)p.n);
     memset(p.c, 0, sizeof(float) * (size_t)p.m * (size_t)p.n);
     return p;
@@ -162,7 +162,7 @@ static void *work(void *argument)
     Job *job = argument;
     void (*set_threads)(int) = (void (*)(int))dlsym(RTLD_DEFAULT, "omp_set_num_threads");
     if (set_threads)
-        set_threads(1); /* of this thread */
+        set_threads(1); /* for this thread */
     static const Multiply ways[LIBRARIES] = {multiply_openblas, multiply_sgemm, multiply_primitive, multiply_primitive};
     Product product = make(job->shape, job->layout);
     if (job->library >= 2) {

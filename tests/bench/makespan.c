@@ -1,6 +1,6 @@
-/* Does a step take as long as its measured passes predict? Two ranks on two cores run 1F1B; the timeline is computed
-   again from the measured time of every single pass, with messages that take no time, and held against what really
-   happened. */
+/* Does a step take as long as its measured passes predict? Two ranks on two cores run 1F1B. The timeline is computed
+   again from the measured time of every single pass, with messages that take no time, and compared with the measured
+   one. */
 
 #include "compiler/order/csv.h"
 #include "compiler/prove/prove.h"
@@ -29,8 +29,8 @@ static double number_behind(const char *line, const char *key)
     return found ? strtod(found + strlen(key), NULL) : 0;
 }
 
-/* One step of the trace: times of passes into `measured`, in the order of each rank; returns the measured makespan,
-   ms. */
+/* Reads one step of the trace: times of passes into `measured`, in the order of each rank. Returns the measured
+   makespan in ms. */
 static double read_step(char *trace, unsigned step, const Schedule *schedule, double **measured)
 {
     double first = 1e300, last = 0;
@@ -89,7 +89,7 @@ static int measure(const char *folder, Arena *arena)
         measured[r] = arena_array(arena, schedule.orders[r].count, sizeof **measured);
     int count = 0;
     double taken = 0, predicted = 0;
-    for (unsigned step = 2; step < STEPS_MAX; step++) { /* the first one warms up */
+    for (unsigned step = 2; step < STEPS_MAX; step++) { /* the first step is warm-up */
         const double makespan = read_step(trace, step, &schedule, measured);
         if (makespan <= 0)
             continue;

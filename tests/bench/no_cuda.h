@@ -1,7 +1,7 @@
 #ifndef TESTS_BENCH_NO_CUDA_H
 #define TESTS_BENCH_NO_CUDA_H
 
-/* A CUDA that is none: its functions do next to nothing, at once, so that what is left of a time is the host's own. */
+/* A mock of CUDA whose functions return at once, so that the time that is left is the host's own. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cuda.h"
@@ -11,12 +11,12 @@
 
 enum { MULTIPROCESSORS = 132 };
 
-static size_t calls; /* of what is called in a training step */
-static Fused last;   /* launch of a table */
+static size_t calls; /* number of calls of functions used in a training step */
+static Fused last;   /* last launch of a table */
 
 struct CUevent_st {
     int timing;
-    int64_t time; /* of the host */
+    int64_t time; /* time of the host */
 };
 
 static const char *GetErrorString(CudaError error)

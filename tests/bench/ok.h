@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A call that fails ends the bench with its message. */
+/* Ends the bench with the message of a failed call. */
 #define OK(call)                                 \
     do {                                         \
         Error error = {""};                      \

@@ -7,8 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A whole run of dprun's code in this process, of a pipeline of one chunk a rank; what fails ends the bench, by its
-   name. */
+/* Runs dprun's code in this process, with a pipeline of one chunk per rank. A failure ends the bench, with its name. */
 static inline void run_pipeline(const char *bench, uint32_t ranks, uint32_t microbatches, bool reference,
                                 const SessionHooks *hooks, int count, char **arguments)
 {

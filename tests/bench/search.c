@@ -1,5 +1,5 @@
-/* How good are the orders that the search finds, and how long does it take? A line a placement: bubble rate, what no
-   order can beat, what is published, seconds. */
+/* How good are the orders that the search finds, and how long does it take? Prints one line per placement: bubble rate,
+   its lower bound, the published rate, seconds. */
 
 #include "compiler/search/search.h"
 #include "runtime/base/clock.h"
@@ -11,7 +11,7 @@
 
 static uint32_t effort = 1;
 
-/* Memory in half activations, the same for all ranks. `known`: a rate to compare with; < 0: none. */
+/* `memory` is in half activations, the same for all ranks. `known`: a rate to compare with; < 0: none. */
 static void find(const char *name, Schedule *schedule, const Costs *costs, int64_t memory, double known, Arena *arena)
 {
     int64_t *limits = arena_array(arena, schedule->ranks, sizeof *limits);
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
             }
     static const struct {
         const char *name;
-        uint32_t chunks, pipes, thirds; /* thirds of `ranks` activations of a stage, and one more */
+        uint32_t chunks, pipes, thirds; /* memory in thirds of `ranks` activations of a stage, and one more */
         bool waves;
     } placements[] = {{"v", 2, 1, 6, true},
                       {"v_half", 2, 1, 3, true},

@@ -1,6 +1,6 @@
-/* Does a run take as long as was predicted, when its passes do? All schedules on 8 ranks, passes simulated: what is
-   measured beyond the prediction is the interpreter's, the transport's and the machine's. Where that is allowed it runs
-   before all other programs, so that theirs stays out. Prints a table. */
+/* Does a run take as long as predicted, if its passes do? All schedules on 8 ranks, with simulated passes. The time
+   above the prediction is that of interpreter, transport and machine. If the system allows it, the runs have a higher
+   priority than other programs. Prints a table. */
 
 #include "tests/transport/plugin.h"
 
@@ -18,7 +18,7 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* The numbers behind `name` in what the command prints. */
+/* The numbers after `name` in the output of the command. */
 static int numbers(const char *command, const char *name, double *values, int most)
 {
     static char line[LINE_BYTES];

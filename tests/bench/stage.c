@@ -1,6 +1,6 @@
-/* Where does a stage's time go? An inner stage of one layer with hidden 1024 and sequence 512 on one thread: the share
-   of F, I and W that is spent in matrix products, and their rate beside that of the library alone, called for the same
-   shapes as often, on matrices that nobody else touches between. */
+/* Where does a stage's time go? A middle stage of one layer with hidden 1024 and sequence 512 on one thread: the share
+   of F, I and W that is spent in matrix products, and their rate, compared with that of the library alone, called
+   equally often for the same shapes, on matrices that nobody else accesses in between. */
 
 #include "runtime/base/clock.h"
 #include "runtime/model/model.h"
@@ -39,7 +39,7 @@ static int64_t library_time(const float *a, const float *b, float *c, char ta, c
     return best;
 }
 
-/* Every product of a layer's F, I and W, by the library alone. */
+/* All products of a layer's F, I and W, by the library alone. */
 static int64_t layer_time(Device *device)
 {
     static const size_t linear[][2] = {

@@ -1,7 +1,7 @@
-/* How much of the time of the sums of gradients is hidden behind what is left of the step: the same training with each
-   sum posted where the compiler puts it, and with each posted right before the wait for it, in turn. Two ranks with two
-   stages: the sum of stage 1 has the last backward of stage 0 beside it, in which rank 1 is idle; the sum of stage 0
-   has nothing. Prints lines: name value unit. Run from the top folder with BUILD set. */
+/* How much of the time of the sums of gradients is hidden behind the rest of the step? Trains the same model, in turn,
+   with each sum posted where the compiler puts it, and with each posted directly before its wait. Two ranks with two
+   stages each: the sum of stage 1 runs during the last backward of stage 0, in which rank 1 is idle; the sum of stage 0
+   has nothing to hide behind. Prints lines: name value unit. Run from the top folder with BUILD set. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* Moves every REDUCE of the rank down to its WAIT_REDUCE. */
+/* Moves every REDUCE of the rank directly before its WAIT_REDUCE. */
 static void post_late(RankProgram *rank)
 {
     for (uint32_t i = rank->instruction_count; i-- > 0;) {
@@ -66,8 +66,8 @@ static void run(const char *program, const char *trace, bool late)
     arena_free(&arena);
 }
 
-/* Microseconds that the sums of a step cost, by a trace: what the rank waits for them that waits least, as the other
-   one also waits for that rank; of the step with the least. */
+/* Microseconds that the sums of a step cost, from a trace: the wait of the rank that waits least, as the other one also
+   waits for that rank; of the step with the least. */
 static double waited(const char *trace)
 {
     double sums[STEPS + 1][RANKS] = {{0}}, least = 1e9;

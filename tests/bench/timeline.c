@@ -1,5 +1,5 @@
-/* How fast a schedule's times are computed, in processor time: with one cost for all and with a cost of its own for
-   every stage and link. Prints lines: name value unit. Run from the top folder. */
+/* Processor time of computing the times of a schedule: with one cost for all, and with separate costs for every stage
+   and link. Prints lines: name value unit. Run from the top folder. */
 
 #include "compiler/compile.h"
 

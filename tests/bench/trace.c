@@ -1,4 +1,4 @@
-/* What --trace costs: the same training with and without it, in turn. Prints lines: name value unit. */
+/* The cost of --trace: the same training with and without it, in turn. Prints lines: name value unit. */
 #include "runtime/base/clock.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static Cost run(const char *build, const char *folder, const char *option)
     return (Cost){(double)(clock_nanoseconds() - begun) * 1e-9, processor_seconds() - processor};
 }
 
-/* Other programs only ever add to a time: the least is the nearest. */
+/* Other programs only ever lengthen a time, so the least one is the most accurate. */
 static void take_least(Cost *least, Cost cost)
 {
     least->wall = cost.wall < least->wall ? cost.wall : least->wall;

@@ -1,6 +1,6 @@
-/* operations.def says the truth: what an operation is said to read stays as it is and matters; what it is said to write
-   does not depend on what was there; what it is said to add to or to change does. Found out by running every operation
-   on the CPU device and the oracle, with one operand changed at a time. */
+/* operations.def is true: an operand that an operation reads stays unchanged and affects the result; one that it writes
+   does not depend on its old content; one that it adds to or changes does. Tested by running every operation on the CPU
+   device and the oracle, with one operand changed at a time. */
 
 #include "tests/device/pair.h"
 
@@ -8,16 +8,17 @@
 
 enum { ROWS = 6, COLUMNS = 8, OUTPUTS = 12, SEQUENCE = 3, HEADS = 2, NUMBERS = 40, TABLE_ROWS = 8 };
 enum { IN = ROWS * COLUMNS, OUT = ROWS * OUTPUTS, WEIGHTS = COLUMNS * OUTPUTS, CONTEXT = -1 };
-enum { EXPERTS = TABLE_ROWS, CHOSEN = 2, ROUTED = ROWS * CHOSEN }; /* a token is as good as an expert */
+enum { EXPERTS = TABLE_ROWS, CHOSEN = 2, ROUTED = ROWS * CHOSEN }; /* a token is also the number of an expert */
 enum { ROUTED_IN = ROUTED * COLUMNS, ROUTED_OUT = ROUTED * OUTPUTS };
 
-/* Of an operand's numbers. PLACE: an order of ROUTED rows; BEGIN: where the rows of each expert begin. */
+/* The kind of an operand's numbers. PLACE: a permutation of ROUTED rows; BEGIN: the first row of each expert. */
 typedef enum Form { NONE, ELEMENT, FLOAT, TOKEN, PLACE, BEGIN, LOSS } Form;
 
-/* An operation with a shape, and its operands: numbers of a form; CONTEXT: as many as the kernel keeps. */
+/* An operation with a shape, and its operands: their number and kind of elements; CONTEXT: as many as the kernel
+   saves. */
 typedef struct Subject {
     OpKind kind;
-    KernelShape shape, gelu; /* without rows: none */
+    KernelShape shape, gelu; /* no rows: none */
     bool table, in_bytes;    /* takes rows, columns and sequence; its count is in bytes */
     struct {
         Form form;
@@ -99,14 +100,14 @@ static void subjects_of(Subject *subjects)
 }
 /* clang-format on */
 
-/* One operation on one device, and its operands. */
+/* An operation on a device, with its operands. */
 typedef struct Trial {
     const Subject *subject;
     Device *device;
     Op op;
     OpMemory memory;
     size_t bytes[OPERATION_OPERANDS];
-    unsigned char *first[OPERATION_OPERANDS]; /* what the operands were after the first run */
+    unsigned char *first[OPERATION_OPERANDS]; /* content of the operands after the first run */
 } Trial;
 
 static size_t size_of(const Trial *trial, Form form)
@@ -114,14 +115,14 @@ static size_t size_of(const Trial *trial, Form form)
     return form == ELEMENT ? trial->device->run->size[ELEMENTS] : form == LOSS ? sizeof(double) : sizeof(float);
 }
 
-/* Where expert number `expert` begins, one of two ways. */
+/* The first row of expert number `expert`, in one of two ways. */
 static int32_t begin_of(uint64_t seed, size_t expert)
 {
     const size_t begin = expert * (size_t)seed;
     return expert == EXPERTS || begin > ROUTED ? ROUTED : (int32_t)begin;
 }
 
-/* Numbers from 0.5 to 1.5, as if they were statistics, too; tokens are within the table. */
+/* Fills an operand with numbers from 0.5 to 1.5, also for statistics; tokens are within the table. */
 static void fill_operand(const Trial *trial, int operand, uint64_t seed)
 {
     const Form form = trial->subject->operands[operand].form;
@@ -145,7 +146,7 @@ static void fill_operand(const Trial *trial, int operand, uint64_t seed)
     }
 }
 
-/* Runs the operation on the first content of all operands but one. */
+/* Runs the operation with the first content of all operands except `changed`. */
 static void run_trial(const Trial *trial, int changed)
 {
     for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++)
@@ -197,7 +198,7 @@ static void end_trial(Trial *trial)
     }
 }
 
-/* Whether it matters what the operand held; what it is said to do is what happens. */
+/* Whether the operand's old content affects the result; checks that its effect is the declared one. */
 static bool check_operand(const Trial *trial, int operand)
 {
     const OpOperand *said = &op_info[trial->op.kind].operands[operand];

@@ -1,6 +1,6 @@
-/* The operations of layers with experts on the CPU device against the oracle's: routing, its ties and its edges,
-   permuting, products of each expert's rows, SwiGLU. What the oracle computes is compared with what is worked out here
-   by hand, where it is short, and its gradients with differences in tests/model/gradients.c. */
+/* The operations of layers with experts, on the CPU device compared with the oracle: routing, its ties and edge cases,
+   permuting, products of each expert's rows, SwiGLU. The oracle's results are compared with results by hand, where
+   these are short; its gradients with central differences in tests/model/gradients.c. */
 
 #include "tests/device/pair.h"
 
@@ -10,7 +10,7 @@ enum { CPU = TESTED };
 
 static void assert_near(Tensor tensor, const char *what)
 {
-    double largest = 1e-2; /* where all of it is 0 but for rounding */
+    double largest = 1e-2; /* at least this, as some results are 0 up to rounding */
     for (size_t i = 0; i < tensor.count; i++)
         largest = fmax(largest, fabs(((double *)tensor.at[ORACLE])[i]));
     for (size_t i = 0; i < tensor.count; i++) {
@@ -26,7 +26,7 @@ static void assert_near_and_release(Tensor tensor, const char *what)
     release(tensor);
 }
 
-/* Integers that both devices have made. */
+/* Integers that both devices have computed. */
 typedef struct Numbers {
     size_t count;
     int32_t *at[DEVICES];
@@ -63,7 +63,7 @@ static const Routing routings[] = {
     {.experts = 16, .chosen = 4, .groups = 4, .best_groups = 2, .factor = 2.5},
     {.experts = 16, .chosen = 4, .groups = 4, .best_groups = 4, .factor = 2.5},
     {.experts = 8, .chosen = 8, .groups = 1, .best_groups = 1, .factor = 1}, /* every expert */
-    {.experts = 8, .chosen = 2, .groups = 8, .best_groups = 3, .factor = 1}, /* groups of one */
+    {.experts = 8, .chosen = 2, .groups = 8, .best_groups = 3, .factor = 1}, /* one expert per group */
     {.experts = 8, .chosen = 2, .groups = 1, .best_groups = 1, .softmax = true, .factor = 1},
     {.experts = 64, .chosen = 8, .groups = 8, .best_groups = 4, .softmax = true, .factor = 16},
 };
@@ -105,7 +105,7 @@ static void routers_agree(void **state)
     }
 }
 
-/* The choice of one token on a device. */
+/* The experts that a device chooses for one token. */
 static void choose(Device *device, Routing routing, const float *logits, const float *bias, int32_t *chosen)
 {
     void *elements[4];
@@ -135,8 +135,8 @@ static void expect_choice(Routing routing, const float *logits, const float *bia
     }
 }
 
-/* Ties go to the lowest index, of experts and of groups; the bias decides who is chosen; a group is worth its two best
-   experts; an expert outside the best groups is not chosen however good it is. */
+/* Of equal experts or groups the lowest index is chosen. The bias affects the choice. The score of a group is that of
+   its two best experts. An expert outside the best groups is not chosen, however good it is. */
 static void choices_are_as_defined(void **state)
 {
     (void)state;
@@ -156,8 +156,8 @@ static void choices_are_as_defined(void **state)
     }
 }
 
-/* Gates are the unbiased scores; with equal scores each expert gets its share of the factor, and with every expert
-   chosen equally often the balance loss is its weight. */
+/* Gates are the unbiased scores. With equal scores each expert gets an equal part of the factor. If all experts are
+   chosen equally often, the balance loss is its weight. */
 static void gates_and_balance_by_hand(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void gates_and_balance_by_hand(void **state)
     release(l), release(bias), release_numbers(chosen);
 }
 
-/* How the rows of an expert come about. */
+/* How the rows are distributed over the experts. */
 typedef enum Spread { EVENLY, TO_ONE, TO_TWO } Spread;
 
 static int32_t expert_of(Spread spread, size_t row, size_t choice, size_t experts)
@@ -190,7 +190,7 @@ static int32_t expert_of(Spread spread, size_t row, size_t choice, size_t expert
                                         : random_bits(3, row * 100 + choice) % experts);
 }
 
-/* Any expert may be chosen, also the same one twice: what follows the router does not mind. */
+/* Any expert may be chosen, even twice: the operations after the router allow it. */
 static void check_experts(size_t rows, size_t columns, size_t outputs, Routing routing, Spread spread)
 {
     const size_t routed = rows * routing.chosen;
@@ -239,10 +239,10 @@ static void experts_agree(void **state)
 {
     (void)state;
     for (Spread spread = EVENLY; spread <= TO_TWO; spread++) {
-        check_experts(1, 3, 5, (Routing){.experts = 4, .chosen = 1}, spread); /* one token, experts without any */
+        check_experts(1, 3, 5, (Routing){.experts = 4, .chosen = 1}, spread); /* one token, idle experts */
         check_experts(1, 3, 5, (Routing){.experts = 1, .chosen = 1}, spread);
         check_experts(40, 24, 10, (Routing){.experts = 8, .chosen = 3}, spread);
-        check_experts(7, 33, 17, (Routing){.experts = 6, .chosen = 6}, spread); /* as many as there are */
+        check_experts(7, 33, 17, (Routing){.experts = 6, .chosen = 6}, spread); /* every expert */
         check_experts(64, 96, 128, (Routing){.experts = 16, .chosen = 3}, spread);
     }
 }
@@ -250,7 +250,7 @@ static void experts_agree(void **state)
 static void swiglu_agrees(void **state)
 {
     (void)state;
-    for (float deviation = 0.1f; deviation < 2000; deviation *= 10) { /* where sigmoids are 0 and 1, too */
+    for (float deviation = 0.1f; deviation < 2000; deviation *= 10) { /* also where sigmoids are 0 and 1 */
         enum { ROWS = 9, COLUMNS = 37 };
         const Kernel *k[DEVICES];
         kernels_for((KernelShape){.kind = KERNEL_SWIGLU, .rows = ROWS, .columns = COLUMNS}, k);

@@ -1,4 +1,4 @@
-/* Every operation of the CPU device against the oracle's, on random data and on outputs that are NaN before. */
+/* Compares every operation of the CPU device with the oracle's, on random data and on outputs that are NaN before. */
 
 #include "tests/device/pair.h"
 
@@ -115,7 +115,7 @@ static void test_gelu(void **state)
             BOTH_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dx.at[d]);
             BOTH_OP(gelu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dy.at[d]);
             assert_memory_equal(dx.at[CPU], in_place.at[CPU], count * sizeof(float));
-            /* relative to x: left of 0, y is so near 0 that it is no measure */
+            /* relative to x: for negative x, y is too near 0 */
             assert_within(y, 1e-5 * (double)deviation, "gelu forward", rows, columns);
             assert_within(dx, 1e-5, "gelu dx", rows, columns);
             release(x), release(y), release(dx), release(in_place);
@@ -150,7 +150,7 @@ static void test_attention(void **state)
     }
 }
 
-/* What comes later in a sequence, or in another one, changes no bit of what came before. */
+/* Later tokens, and other sequences, do not change a bit of earlier results. */
 static void test_attention_is_causal(void **state)
 {
     (void)state;
@@ -334,8 +334,8 @@ static void test_product_clock(void **state)
     }
 }
 
-/* A list runs on whatever its bases are. Without an operand that it needs, an operation is refused by name; one whose
-   result nobody wants is left out. */
+/* A list runs on any bases. If an operand that an operation needs is missing, the operation is refused by name; if its
+   result is not needed, it is left out. */
 static void test_lists(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 #ifndef TESTS_DEVICE_PAIR_H
 #define TESTS_DEVICE_PAIR_H
 
-/* A device beside the oracle, and tensors that both have. */
+/* A device and the oracle, and tensors on both. */
 
 #include "tests/device/run_op.h"
 #include "runtime/device/device.h"
@@ -26,7 +26,7 @@ static uint64_t next_key;
             fail_msg("%s:%d: %s", #call, __LINE__, error.text); \
     } while (0)
 
-/* The CPU device and the oracle, for a whole group of tests. */
+/* Opens the CPU device and the oracle, for a group of tests. */
 static inline int open_cpu_and_oracle(void **state)
 {
     (void)state;
@@ -48,7 +48,7 @@ typedef struct Tensor {
     void *at[DEVICES];
 } Tensor;
 
-/* The values are those that the tested device can hold, on both. */
+/* A tensor on both devices, with values that the tested device can represent. */
 static inline Tensor tensor_of(NumberKind kind, size_t count, float *values)
 {
     Tensor tensor = {.kind = kind, .count = count};
@@ -87,7 +87,7 @@ static inline void kernels_for(KernelShape shape, const Kernel **kernels)
         OK(device_kernel(devices[d], &shape, &kernels[d], &error));
 }
 
-/* Calls an operation on both; inside, `d` is the device's number, `device` the device. */
+/* Calls an operation on both; in its arguments `d` is the index of the device, `device` the device. */
 #define BOTH(...)                       \
     for (int d = 0; d < DEVICES; d++) { \
         Device *device = devices[d];    \

@@ -1,8 +1,8 @@
 #ifndef DEVICE_RUN_OP_H
 #define DEVICE_RUN_OP_H
 
-/* One operation at once, on memory that is known:
-   RUN_OP(device, &error, linear_forward, with_kernel(kernel), x, w, bias, NULL, y). */
+/* Runs one operation at once, on given memory: RUN_OP(device, &error, linear_forward, with_kernel(kernel), x, w, bias,
+   NULL, y). */
 
 #include "runtime/device/operation.h"
 

@@ -1,5 +1,4 @@
-/* Rank threads side by side: each with a device of its own, none starting teams of threads, all computing the same
-   bits. */
+/* Concurrent rank threads: each has its own device, none starts worker threads, and all compute the same bits. */
 
 #include "runtime/device/device.h"
 #include "tests/device/run_op.h"
@@ -19,7 +18,7 @@ enum { ROWS = 96, SEQUENCE = 48, COLUMNS = 64, HEADS = 2, WIDE = 4 * COLUMNS, RO
 
 typedef struct Worker {
     Device *device;
-    uint64_t digest; /* of every bit computed */
+    uint64_t digest; /* hash of all results */
     Status status;
     Error error;
     pthread_t thread;
@@ -35,7 +34,7 @@ static uint64_t digest_of(uint64_t digest, const float *values, size_t count)
     return digest;
 }
 
-/* A bit of everything that the library computes. */
+/* Runs some of every computation of the library. */
 static Status compute(Worker *worker)
 {
     Device *device = worker->device;
@@ -101,7 +100,7 @@ static size_t thread_count(void)
     return count;
 }
 
-/* Devices are opened here and used elsewhere, as a runtime may well do. */
+/* Devices are opened here and used in other threads, as a runtime may do. */
 static void test_bits_are_the_same_in_every_thread(void **state)
 {
     (void)state;
@@ -110,7 +109,7 @@ static void test_bits_are_the_same_in_every_thread(void **state)
     const size_t before = thread_count();
     work(&alone);
     assert_int_equal(alone.status, STATUS_OK);
-    assert_int_equal(thread_count(), before); /* no team was started */
+    assert_int_equal(thread_count(), before); /* no worker threads were started */
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(device_open("cpu", 0, &workers[i].device, &workers[i].error), STATUS_OK);
     for (int i = 0; i < THREADS; i++)

@@ -1,4 +1,4 @@
-/* What is said of a wrong matrix names the fault that was put into it. */
+/* The description of a wrong matrix names the fault that the test has made. */
 
 #include "tests/device/wrong.h"
 #include "runtime/model/random.h"
@@ -16,7 +16,7 @@ typedef double Fault(size_t row, size_t column);
 
 static double right(size_t row, size_t column) { return expected[row * COLUMNS + column]; }
 
-/* On random values, of which many are near each other. */
+/* With random values, many of which are close to each other. */
 static void assert_said(Fault *fault, const char *words)
 {
     char text[400];
@@ -70,7 +70,7 @@ static void test_faults(void **state)
     assert_said(little, "none of 12288 by more than 0.01; worst at [3, 4]: 2.364375, should be 2.359375");
 }
 
-/* However little room there is. */
+/* With any size of the text buffer. */
 static void test_room(void **state)
 {
     (void)state;

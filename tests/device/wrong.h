@@ -1,8 +1,8 @@
 #ifndef TESTS_DEVICE_WRONG_H
 #define TESTS_DEVICE_WRONG_H
 
-/* What is wrong with a matrix, in words that say where to look for the cause: which rows and columns, how far off, and
-   whether what stands there is known: never written, zero, a multiple of the right value, another element's value. */
+/* Describes the errors of a matrix, to help find the cause: which rows and columns are wrong, by how much, and whether
+   the wrong values are known: never written, zero, a multiple of the right value, or the value of another element. */
 
 #include <math.h>
 #include <stdarg.h>
@@ -15,8 +15,8 @@
 typedef struct Wrong {
     const double *got, *expected; /* [rows, columns] */
     size_t rows, columns;
-    double bound; /* of |got - expected|, for an element */
-    size_t count; /* wrong elements, and some of them, by number */
+    double bound; /* largest allowed |got - expected| of an element */
+    size_t count; /* number of wrong elements; samples: indices of some */
     size_t samples[64], sampled;
     char *text;
     size_t size, used;
@@ -33,7 +33,7 @@ __attribute__((format(printf, 2, 3))) static inline void wrong_say(Wrong *w, con
 
 static inline bool wrong_differ(const Wrong *w, double got, double expected)
 {
-    return !(fabs(got - expected) <= w->bound); /* also what is not a number */
+    return !(fabs(got - expected) <= w->bound); /* also true for NaN */
 }
 
 static inline bool wrong_at(const Wrong *w, size_t i) { return wrong_differ(w, w->got[i], w->expected[i]); }
@@ -64,7 +64,7 @@ static inline void wrong_say_set(Wrong *w, const char *name, const bool *in, siz
             for (size_t between = last + 1; between < last + step; between++)
                 alone = alone && !in[between];
         if ((last - i) / step < 2 && step > 1)
-            last = i; /* two are no rule */
+            last = i; /* two rows do not show a rule */
         wrong_say(w, "%s%zu", ranges > 1 ? ", " : "", i);
         if (last > i)
             wrong_say(w, "..%zu", last);
@@ -91,8 +91,8 @@ static inline void wrong_say_where(Wrong *w)
     free(rows);
 }
 
-/* Of the samples that are no zeros: how many hold the value that belongs to (row + down, column + right) or, `mixed`,
-   (row ^ down, column ^ right). Gives up where most do not. */
+/* Whether most samples that are not 0 hold the value of (row + down, column + right) or, if `mixed`, of (row ^ down,
+   column ^ right). */
 static inline bool wrong_is_of_others(const Wrong *w, ptrdiff_t down, ptrdiff_t right, bool mixed)
 {
     size_t fits = 0;
@@ -109,7 +109,7 @@ static inline bool wrong_is_of_others(const Wrong *w, ptrdiff_t down, ptrdiff_t 
     return fits > 2;
 }
 
-/* Values that belong elsewhere: everything by so many rows and columns, or with bits of its place turned over. */
+/* Describes values of other elements: all moved by a number of rows and columns, or with bits of the index flipped. */
 static inline bool wrong_say_moved(Wrong *w)
 {
     const ptrdiff_t rows = (ptrdiff_t)w->rows, columns = (ptrdiff_t)w->columns;
@@ -130,7 +130,7 @@ static inline bool wrong_say_moved(Wrong *w)
     return false;
 }
 
-/* Sums of half of the products, of both of two tiles, ... */
+/* Describes multiples: only half of the products were added, or those of two tiles, ... */
 static inline bool wrong_say_multiple(Wrong *w)
 {
     size_t fits = 0;
@@ -143,7 +143,7 @@ static inline bool wrong_say_multiple(Wrong *w)
     return true;
 }
 
-/* Into text[size]. An element is wrong that is off by more than `bound`. */
+/* Writes the description into text[size]. An element is wrong if it is off by more than `bound`. */
 static inline void describe_wrong(const double *got, const double *expected, size_t rows, size_t columns, double bound,
                                   char *text, size_t size)
 {

@@ -1,4 +1,4 @@
-/* Where the microbatches come from. */
+/* The data set of the microbatches. */
 
 #include "tests/model/harness.h"
 
@@ -23,7 +23,7 @@ static int remove_file(void **state)
     return 0;
 }
 
-/* Bytes that count up, so that a byte tells its place. */
+/* Bytes that count up, so that a byte tells its position. */
 static void write_bytes(size_t count)
 {
     FILE *file = fopen(path, "wb");
@@ -68,7 +68,7 @@ static void test_microbatches(void **state)
     dataset_close(again);
 }
 
-/* Each window counts once, by whole microbatches and, at the end, by what divides one. */
+/* Each window counts once: in whole microbatches and, at the end, in a number that divides one. */
 static void test_held_out_windows(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void test_entropy(void **state)
     OK(dataset_open(&config, path, &data, error));
     assert_true(fabs(dataset_byte_entropy(data) - 1.5 * log(2)) < 1e-12);
     dataset_close(data);
-    OK(dataset_open(&config, NULL, &data, error)); /* the text that every Debian has */
+    OK(dataset_open(&config, NULL, &data, error)); /* the default text, which every Debian has */
     assert_non_null(strstr(dataset_name(data), "/usr/share/common-licenses/"));
     assert_true(dataset_byte_entropy(data) > 2.5 && dataset_byte_entropy(data) < 4);
     dataset_close(data);

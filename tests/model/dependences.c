@@ -1,5 +1,5 @@
-/* What operations.def says of effects is enough and no more than that: the operations of an F&B give the same bits in
-   any order that keeps the dependences derived from it, and other bits where one of them is not kept. */
+/* The effects in operations.def are sufficient and necessary: the operations of an F&B give the same bits in any order
+   that keeps the dependences derived from these effects, and other bits if one of them is violated. */
 
 #include "runtime/model/stage.h"
 #include "tests/model/harness.h"
@@ -19,9 +19,9 @@ static const Recipe layer = {
     .counts = {9, 0},
 };
 
-/* Memory that an F&B may change, as it was before. */
+/* Memory that an F&B may change, with its old content. */
 typedef struct Region {
-    void *memory, *before, *result; /* result: of the operations in the order of the list */
+    void *memory, *before, *result; /* result: after the operations in the order of the list */
     size_t bytes;
 } Region;
 
@@ -48,7 +48,7 @@ static void add_region(Subject *subject, void *memory, size_t bytes)
             (Region){.memory = memory, .before = copy_of(memory, bytes), .bytes = bytes};
 }
 
-/* All but the workspace, in which nothing lives on. */
+/* All memory except the workspace, whose content nobody reads later. */
 static void add_regions(Subject *subject, const StageSizes *sizes, const PassBuffers *buffers)
 {
     const size_t each = sizeof(float);
@@ -62,7 +62,7 @@ static void add_regions(Subject *subject, const StageSizes *sizes, const PassBuf
     add_region(subject, buffers->loss, sizeof(double));
 }
 
-/* Runs the operations in this order on the memory as it was. */
+/* Restores the memory, and runs the operations in this order. */
 static void run_in(const Subject *subject, const size_t *order)
 {
     for (size_t r = 0; r < subject->region_count; r++)
@@ -127,7 +127,7 @@ static void mark_with_all_before(const OpList *list, size_t index, bool *marked)
         mark_with_all_before(list, list->ops[index].after[a], marked);
 }
 
-/* Operation `index` as early as it may be without its dependence number `left_out`. */
+/* The order with operation `index` as early as possible without its dependence number `left_out`. */
 static bool order_without(const OpList *list, size_t index, unsigned left_out, size_t *order)
 {
     const Op *op = &list->ops[index];
@@ -148,7 +148,7 @@ static bool order_without(const OpList *list, size_t index, unsigned left_out, s
     return true;
 }
 
-/* A dependence that follows from others is noted only where those may be left out: by way of to_floats. */
+/* Dependences that follow from others are stored only where the others may be left out: by to_floats. */
 static void check_each_is_needed(const Subject *subject)
 {
     const OpList *list = &subject->list->list;
@@ -166,8 +166,8 @@ static void check_each_is_needed(const Subject *subject)
         }
 }
 
-/* The forward half's memory is that of another microbatch: what is read too early is wrong, but for rows of experts it
-   is a row. */
+/* The memory of the forward half is that of another microbatch, so reading too early gives other numbers; rows of
+   experts remain valid rows. */
 static void run_another(Device *device, Stage *stage, Slots *slots)
 {
     OK(stage_forward(stage, &slots->buffers, error));
@@ -201,7 +201,7 @@ static void check_pair(Device *device, const ModelConfig *config, uint32_t forwa
     for (int s = 0; s < 2; s++)
         add_regions(&subject, stage_sizes(stages[s]), &slots[s].buffers);
     OK(stage_pair_list(&subject.pair, &layer, &subject.list, error));
-    OK(op_list_order(&subject.list->list, error)); /* the CPU device runs one after the other */
+    OK(op_list_order(&subject.list->list, error)); /* the CPU device runs operations one after the other */
     run_in_turn(&subject);
     check_random_orders(&subject);
     check_each_is_needed(&subject);
@@ -245,7 +245,7 @@ static void dependences_of_an_mlp(void **state)
     check_model("mlp");
 }
 
-/* Sums are made in the order of the list, and what is only read waits for nothing. */
+/* Additions keep the order of the list; operands that are only read cause no dependence. */
 static void additions_keep_their_order(void **state)
 {
     (void)state;
@@ -261,12 +261,12 @@ static void additions_keep_their_order(void **state)
     assert_int_equal(list.ops[1].after_count, 0);
     assert_int_equal(list.ops[2].after_count, 1);
     assert_int_equal(list.ops[2].after[0], 0);
-    assert_int_equal(list.ops[3].after_count, 1); /* that the bias comes after operation 0 follows */
+    assert_int_equal(list.ops[3].after_count, 1); /* that the bias comes after operation 0 follows from others */
     assert_int_equal(list.ops[3].after[0], 2);
     op_list_free(&list);
 }
 
-/* Whether two operations must keep their order: one of them does more than read an address that both use. */
+/* Whether two operations must keep their order: both use an address, and one of them does more than read it. */
 static bool must_keep_order(const Op *one, const Op *other)
 {
     const OpOperand *a = op_info[one->kind].operands, *b = op_info[other->kind].operands;
@@ -279,8 +279,8 @@ static bool must_keep_order(const Op *one, const Op *other)
     return false;
 }
 
-/* Of random lists, with a few addresses: exactly the pairs that must keep their order do, by way of others or noted
-   directly, and no dependence is noted that follows from others. */
+/* Random lists with a few addresses: exactly the pairs that must keep their order do, directly or by other dependences,
+   and no stored dependence follows from others. */
 static void dependences_of_random_lists(void **state)
 {
     (void)state;
@@ -298,7 +298,7 @@ static void dependences_of_random_lists(void **state)
         }
         Error few = {""};
         OK(op_list_finish(&list, error));
-        if (op_list_order(&list, &few) != STATUS_OK) { /* an operation comes directly after too many */
+        if (op_list_order(&list, &few) != STATUS_OK) { /* an operation has too many direct dependences */
             op_list_free(&list);
             continue;
         }
@@ -322,8 +322,8 @@ static void dependences_of_random_lists(void **state)
     assert_in_range(derived, LISTS / 4, LISTS);
 }
 
-/* Layers that read the one before and, as residual, one a little earlier; all share their weights, whose gradient ends
-   the list. Deriving the order takes a few steps an operation, however long the list is. */
+/* Layers that read the one before and, as residual, one slightly earlier; all share their weights, whose gradient ends
+   the list. Deriving the dependences takes a few steps per operation, however long the list is. */
 static void a_list_may_be_long(void **state)
 {
     (void)state;

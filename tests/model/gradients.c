@@ -1,6 +1,5 @@
-/* F, I and W of every component and of whole stages against central differences, in double on the oracle device.
-   Outputs and what passes leave for each other are NaN before, so that what is read without having been written
-   shows. */
+/* Compares F, I and W of every component and of whole stages with central differences, in double on the oracle device.
+   Outputs and what passes save for each other are NaN before, so reading unwritten memory shows. */
 
 #include "tests/model/harness.h"
 
@@ -12,7 +11,7 @@ static const double step_width = 1e-5;
 
 static Device *oracle;
 
-/* What is under test, so that components and stages share the checks. */
+/* The subject of a test: components and stages share the checks. */
 typedef struct Subject {
     const char *name;
     Stage *stage;
@@ -21,7 +20,7 @@ typedef struct Subject {
     double loss_scale;
 } Subject;
 
-/* What the routers of the stage add to the loss, as F leaves it for W. */
+/* The part of the loss that the stage's routers add, as F leaves it for W. */
 static double balance_loss(const Subject *subject)
 {
     double sum = 0;
@@ -35,7 +34,7 @@ static double balance_loss(const Subject *subject)
     return sum;
 }
 
-/* The number whose gradient the passes compute. */
+/* The function whose gradient the passes compute. */
 static double objective(const Subject *subject)
 {
     poison_slots(oracle, subject->sizes, subject->slots);
@@ -73,7 +72,7 @@ static void check_tensor(const Subject *subject, const char *tensor, double *val
     }
 }
 
-/* W counts every row that an expert gets, and adds up the balance loss. */
+/* W counts the rows of every expert, and adds up the balance loss. */
 static void check_tallies(const Subject *subject, const double *gradients)
 {
     double balance = 0, rows = 0;
@@ -95,13 +94,13 @@ static void check_gradients(const Subject *subject)
     PassBuffers *buffers = &subject->slots->buffers;
     const size_t count = subject->sizes->parameters;
     double *before = elements(oracle, count), *gradients = buffers->parameter_gradients;
-    randomize(oracle, gradients, count, 3, 1); /* W adds to what is there */
+    randomize(oracle, gradients, count, 3, 1); /* W adds to the gradients */
     memcpy(before, gradients, count * sizeof *before);
     objective(subject);
     OK(stage_backward_input(subject->stage, buffers, error));
     assert_memory_equal(gradients, before, count * sizeof *before); /* I computes no weight gradient */
-    poison(oracle, buffers->context, subject->sizes->context);      /* which W does not have any more, */
-    poison(oracle, buffers->workspace, subject->sizes->workspace);  /* nor this */
+    poison(oracle, buffers->context, subject->sizes->context);      /* W must not read the context */
+    poison(oracle, buffers->workspace, subject->sizes->workspace);  /* nor the workspace */
     OK(stage_backward_weight(subject->stage, buffers, error));
     for (size_t i = 0; i < count; i++)
         gradients[i] -= before[i];
@@ -139,14 +138,14 @@ static void fill_data(const ModelConfig *config, const StageSizes *sizes, Slots 
     }
 }
 
-/* Every stage of a model cut into `stages`; with a stage for each component, that is every component. */
+/* Checks every stage of a model cut into `stages`; with one stage per component, every component. */
 static void check_stage(const ModelConfig *config, const char *name, uint32_t number, uint32_t stages)
 {
     Stage *stage;
     OK(stage_open(config, oracle, number, stages, 4, &stage, error));
     const StageWeights weights = weights_of(oracle, stage);
     const StageSizes *sizes = stage_sizes(stage);
-    randomize(oracle, weights.parameters, sizes->parameters, 4, 0.5); /* also the biases, which start at 0 */
+    randomize(oracle, weights.parameters, sizes->parameters, 4, 0.5); /* also the biases, whose starting value is 0 */
     Slots slots;
     make_slots(oracle, sizes, number == 0, number + 1 == stages, weights, &slots);
     fill_data(config, sizes, &slots);
@@ -184,7 +183,7 @@ static void test_mlp_stages(void **state)
     check_stage(&config, "mlp on one rank", 0, 1);
 }
 
-/* Layers with experts: every way to choose them, and at the edges. */
+/* Layers with experts: all ways to choose them, and edge cases. */
 static void test_moe_stages(void **state)
 {
     (void)state;
@@ -208,7 +207,7 @@ static void test_moe_stages(void **state)
     }
 }
 
-/* A component alone is a stage of one. */
+/* Checks one component as a stage. */
 static void check_component(const ComponentKind *kind, const char *model, const char *const *assignments)
 {
     const ModelConfig config = config_of(model, assignments, 1);
@@ -240,7 +239,7 @@ static void check_component(const ComponentKind *kind, const char *model, const 
     make_slots(oracle, &stage->sizes, first, last, weights, &slots);
     fill_data(&config, &stage->sizes, &slots);
     check_gradients(&(Subject){part_names[kind->part], stage, &slots, &stage->sizes, 0.25});
-    /* without dx the rest is the same */
+    /* without dx the other results are the same */
     if (slots.dx) {
         double *expected = elements(oracle, stage->sizes.parameters), *got = weights.gradients;
         for (int with = 1; with >= 0; with--) {

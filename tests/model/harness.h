@@ -1,7 +1,7 @@
 #ifndef TESTS_MODEL_HARNESS_H
 #define TESTS_MODEL_HARNESS_H
 
-/* A stage or component with buffers of its own, for the tests of what stages compute. */
+/* A stage or component with its own buffers, for tests of what stages compute. */
 
 #include "runtime/model/component.h"
 #include "runtime/model/random.h"
@@ -74,7 +74,7 @@ static inline void free_weights(Device *device, StageWeights weights)
     device->run->deallocate(device, weights.moment2);
 }
 
-/* What a stage holds for one microbatch. */
+/* The buffers of a stage for one microbatch. */
 typedef struct Slots {
     PassBuffers buffers;
     void *x, *y, *dx, *dy, *inputs, *targets;
@@ -93,7 +93,7 @@ static inline void poison_slots(Device *device, const StageSizes *sizes, Slots *
     slots->loss = (double)NAN;
 }
 
-/* Poisoned; x and dy are random. `slots` stays where it is. */
+/* Fills `slots` with NaN, except x and dy, which are random. `slots` must not move afterwards. */
 static inline void make_slots(Device *device, const StageSizes *sizes, bool first, bool last, StageWeights weights,
                               Slots *slots)
 {

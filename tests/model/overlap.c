@@ -1,9 +1,9 @@
-/* One F&B: in which order the parts of its halves run, as a device that runs them at once is told. */
+/* One F&B: the order in which the parts of its halves run, as the lists that a device gets show it. */
 
 #include "runtime/model/stage.h"
 #include "tests/model/harness.h"
 
-/* What a device that runs operations at once was given. */
+/* The lists that the device got. */
 static const OpList *prepared, *bound, *ran;
 static uint32_t heard_share, heard_whole;
 
@@ -36,7 +36,7 @@ static Status run(BoundList *list, Error *error)
     return STATUS_OK;
 }
 
-/* Attention, then experts: as published. */
+/* The published order: attention, then experts. */
 static const Recipe published = {
     .entries = {{{RECIPE_ATTENTION, RECIPE_F},
                  {RECIPE_MLP, RECIPE_B},
@@ -52,12 +52,12 @@ static const Recipe published = {
     .share = 20,
     .whole = 132,
 };
-/* Of one component only, the backward first. */
+/* Only one component, the backward first. */
 static const Recipe partial = {
     .entries = {{{RECIPE_MLP, RECIPE_B}, {RECIPE_MLP, RECIPE_F}, {RECIPE_MLP, RECIPE_W}}},
     .counts = {3, 0},
 };
-/* What the model has nothing of. */
+/* Components that the model does not have. */
 static const Recipe foreign = {
     .entries = {{{RECIPE_PERCEPTRON, RECIPE_F}, {RECIPE_PERCEPTRON, RECIPE_B}, {RECIPE_PERCEPTRON, RECIPE_W}}},
     .counts = {3, 0},
@@ -66,7 +66,7 @@ static const Recipe foreign = {
 static void the_parts_come_in_the_recipe_s_order(void **state)
 {
     (void)state;
-    /* of three layers stage 0 has two, behind the embedding; stage 1 has one and the head */
+    /* three layers: stage 0 has the embedding and two of them; stage 1 has one and the head */
     static const char *const small[] = {"hidden=8", "heads=2", "sequence=4", "layers=3", NULL};
     static const struct {
         const Recipe *recipe;
@@ -74,9 +74,9 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         bool weights;
         const char *order;
     } cases[] = {
-        /* one layer of the F, two of the backward; head; embedding */
+        /* one layer of the F, two of the backward; the head; the embedding */
         {&published, 1, true, "F BW F BW  BW BW  F BW"},
-        {&published, 0, true, "FF BW BW F BW  F F"}, /* the head's backward before the first layer's */
+        {&published, 0, true, "FF BW BW F BW  F F"}, /* the head's backward comes before that of the first layer */
         {&published, 1, false, "F B F B  B B  F B"},
         {&partial, 1, true, "B FF W  BW B W  F BW BW"},
         {&foreign, 1, true, "FFF BW BW BW BW BW"},
@@ -110,7 +110,7 @@ static void the_parts_come_in_the_recipe_s_order(void **state)
         BoundPass *pass;
         OK(stage_bind_overlap(&pair, cases[i].recipe, &pass, error));
         OK(stage_run(pass, error));
-        OK(stage_pair_list(&pair, cases[i].recipe, &list, error)); /* made once */
+        OK(stage_pair_list(&pair, cases[i].recipe, &list, error)); /* the list is made once */
         assert_ptr_equal(prepared, &list->list);
         assert_ptr_equal(ran, &list->list);
         assert_int_equal(heard_share, cases[i].recipe->share);

@@ -1,4 +1,4 @@
-/* The table of parts (runtime/base/parts.h) and the components of the models say the same. */
+/* The table of parts (runtime/base/parts.h) agrees with the components of the models. */
 
 #include "tests/model/harness.h"
 
@@ -7,8 +7,8 @@
 
 static Device *oracle;
 
-/* A component of that part. A part of a layer may have several; outside the layers each is implemented once, whatever
-   the number of models that consist of it. */
+/* A component of each part. A part of a layer may have several; parts outside the layers have one implementation, which
+   all models share. */
 static const ComponentKind *implemented[MODEL_PARTS];
 
 static void expect_component(const ModelSpec *model, const ComponentKind *kind, PartRole role)
@@ -60,7 +60,7 @@ static void test_names(void **state)
     }
 }
 
-/* A layer's components run in the order in which the table lists them: recipe_needs counts on it. */
+/* A layer's components run in the order of the table: recipe_needs relies on it. */
 static void test_order_of_layers(void **state)
 {
     (void)state;
@@ -69,7 +69,7 @@ static void test_order_of_layers(void **state)
             assert_true(models[m]->layer[i - 1]->part <= models[m]->layer[i]->part);
 }
 
-/* The last column of the table: only what has weights has W and U. */
+/* The last column of the table: only parts with weights have W and U. */
 static void test_passes(void **state)
 {
     (void)state;

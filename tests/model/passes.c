@@ -1,4 +1,4 @@
-/* Passes of whole stages on the CPU device: what may be moved in time, what may run side by side, and that it
+/* Passes of whole stages on the CPU device: which may move in time, which may run concurrently, and that the model
    learns. */
 
 #include "tests/model/harness.h"
@@ -10,7 +10,7 @@ enum { STAGES = 2, MICROBATCHES = 3 };
 
 static const char *const small[] = {"hidden=24", "heads=3", "sequence=20", "microbatch_size=2", "layers=3", NULL};
 
-/* Every stage of a model in one thread, with slots for each microbatch. */
+/* All stages of a model in one thread, with slots for each microbatch. */
 typedef struct Pipeline {
     Device *device;
     ModelConfig config;
@@ -30,7 +30,7 @@ static void open_pipeline(Pipeline *pipeline, const char *device, const char *mo
             make_slots(pipeline->device, stage_sizes(pipeline->stages[s]), s == 0, s + 1 == STAGES,
                        pipeline->weights[s], &pipeline->slots[s][m]);
     }
-    for (uint32_t m = 0; m < MICROBATCHES; m++) { /* hand-overs copy nothing */
+    for (uint32_t m = 0; m < MICROBATCHES; m++) { /* stages share their slots, without copies */
         pipeline->slots[1][m].buffers.x = pipeline->slots[0][m].y;
         pipeline->slots[0][m].buffers.dy = pipeline->slots[1][m].dx;
     }
@@ -65,7 +65,7 @@ static void pass(Pipeline *pipeline, char kind, uint32_t stage, uint32_t microba
     }
 }
 
-/* Such as "0F1 1I1": stage, pass, microbatch. */
+/* Runs passes given as "0F1 1I1": stage, pass, microbatch. */
 static void run_order(Pipeline *pipeline, const char *order)
 {
     for (; order[0]; order += order[3] ? 4 : 3)
@@ -76,11 +76,11 @@ static void test_moving_passes_changes_no_bit(void **state)
 {
     (void)state;
     static const char *const orders[] = {
-        /* each microbatch through and back */
+        /* each microbatch forward and backward before the next */
         "0F0 1F0 1I0 1W0 0I0 0W0 0F1 1F1 1I1 1W1 0I1 0W1 0F2 1F2 1I2 1W2 0I2 0W2",
-        /* all W at the end, others' passes between every I and its W */
+        /* all W at the end, with other passes between each I and its W */
         "0F0 0F1 0F2 1F0 1I0 1F1 1I1 1F2 1I2 0I0 0I1 0I2 0W0 0W1 0W2 1W0 1W1 1W2",
-        /* the last stage's I long after its F */
+        /* the last stage's I comes long after its F */
         "0F0 1F0 0F1 1F1 0F2 1F2 1I2 1I0 0I2 1I1 1W0 0I0 0W0 1W1 0I1 0W1 1W2 0W2",
     };
     static const char *const models[] = {"gpt", "mlp", "moe"};
@@ -124,7 +124,7 @@ static void test_input_pass_leaves_weight_gradient_alone(void **state)
     close_pipeline(&pipeline);
 }
 
-/* The whole model as one stage computes what its two stages compute, to the bit, from the same starting weights. */
+/* The whole model as one stage gives the same bits as its two stages, from the same starting weights. */
 static void check_cut(const char *model)
 {
     static Pipeline pipeline;
@@ -171,7 +171,7 @@ static void test_cut_does_not_matter(void **state)
     check_cut("moe");
 }
 
-/* The outputs are the logits that the loss was made of. */
+/* The outputs are the logits from which the loss is computed. */
 static void test_outputs(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void *train(void *argument)
     return NULL;
 }
 
-/* Trained at once in two threads and once more in this one. */
+/* Trains in two threads at the same time, then again in this one. */
 static void test_threads_compute_the_same_bits(void **state)
 {
     (void)state;
@@ -246,7 +246,7 @@ static void test_threads_compute_the_same_bits(void **state)
     }
 }
 
-/* The same passes on the CPU and on the oracle. */
+/* Runs the same passes on the CPU device and on the oracle. */
 static void test_cpu_computes_what_the_oracle_computes(void **state)
 {
     (void)state;
@@ -278,7 +278,7 @@ static void test_cpu_computes_what_the_oracle_computes(void **state)
     }
 }
 
-/* A small model learns a short text by heart. */
+/* A small model learns a short text completely. */
 static void test_overfits(void **state)
 {
     (void)state;

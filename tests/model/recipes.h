@@ -3,7 +3,7 @@
 
 #include "runtime/base/recipe.h"
 
-/* What computes in the F&B of schedules/dualpipe.dps, in its order. */
+/* The computing components of the F&B of schedules/dualpipe.dps, in its order. */
 static const Recipe published = {
     .entries = {{{RECIPE_ATTENTION, RECIPE_F},
                  {RECIPE_MLP, RECIPE_B},

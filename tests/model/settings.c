@@ -59,7 +59,7 @@ static void test_file(void **state)
     assert_int_equal(config.hidden, 48);
     assert_true(config.learning_rate == 2.5e-3);
     assert_true(config.seed == UINT64_MAX);
-    OK(load_text("heads = 3\nlayers = 12", &config, error)); /* gpt is the default */
+    OK(load_text("heads = 3\nlayers = 12", &config, error)); /* the default model is gpt */
     assert_string_equal(model_name(&config), "gpt");
     assert_int_equal(config.heads, 3);
     assert_int_equal(config.layers, 12);
@@ -180,7 +180,7 @@ static void test_check(void **state)
         assert_int_equal(model_config_check(&config, 1, &failure), STATUS_BAD_INPUT);
         assert_non_null(strstr(failure.text, "4294967296"));
     }
-    /* within every single limit, and yet the sizes of its stages would not fit 64 bits */
+    /* each value is within its limit, but the sizes of the stages would not fit into 64 bits */
     static const char *const deep[] = {"hidden=1", "heads=1", "sequence=65536", "microbatch_size=65536",
                                        "layers=1048576"};
     ModelConfig config;
@@ -192,7 +192,7 @@ static void test_check(void **state)
     assert_non_null(strstr(failure.text, "too large"));
 }
 
-/* Layers are dealt evenly: 10 over 4 are 3, 3, 2, 2. */
+/* Layers are distributed evenly: 10 over 4 stages are 3, 3, 2, 2. */
 static void test_layers_of_stages(void **state)
 {
     (void)state;
@@ -213,8 +213,8 @@ static void test_layers_of_stages(void **state)
     device_close(device);
 }
 
-/* The first layers are dense, of the others every so many-th has experts. A component's place, on which its starting
-   weights depend, is the same whatever other layers are. */
+/* The first layers are dense; of the others every n-th has experts. The index of a component, which determines its
+   starting weights, does not depend on the kinds of other layers. */
 static void test_mixed_layers(void **state)
 {
     (void)state;
@@ -242,7 +242,7 @@ static void test_mixed_layers(void **state)
     device_close(device);
 }
 
-/* Starting weights: by the seed; as deviating as they should; gains 1 and biases 0. */
+/* Starting weights: determined by the seed, with the right deviation; gains are 1, biases 0. */
 static void test_initialization(void **state)
 {
     (void)state;
@@ -290,8 +290,8 @@ static void test_initialization(void **state)
     device_close(device);
 }
 
-/* The first step of AdamW moves every weight by the rate against the gradient's sign, whatever its size, after the
-   decay. */
+/* The first step of AdamW moves every weight, after the decay, by the learning rate against the sign of its gradient,
+   whatever its size. */
 static void test_update(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* The second half of a layer with experts against PyTorch: routing, gates, experts, balance loss, the bias after a
-   step, and all gradients, in double to 1e-12 (experts.py). Skipped where there is no PyTorch (Debian:
-   python3-torch). */
+/* Compares the second half of a layer with experts with PyTorch: routing, gates, experts, balance loss, the bias after
+   a step, and all gradients, in double to 1e-12 (experts.py). Skipped without PyTorch (Debian: python3-torch). */
 
 #include "tests/model/harness.h"
 
@@ -11,7 +10,7 @@
 
 static Device *oracle;
 static char folder[] = "/tmp/experts.XXXXXX", path[100];
-static const char *python; /* one that has PyTorch; NULL: there is none */
+static const char *python; /* a Python with PyTorch; NULL: there is none */
 
 static const ComponentKind *const block[] = {&component_router, &component_dispatch, &component_shared,
                                              &component_experts, &component_combine};
@@ -26,7 +25,7 @@ static void write_doubles(FILE *file, const char *before, const char *name, cons
     putc('\n', file);
 }
 
-/* The components of a block are a stage. */
+/* Opens a stage with the components of a block. */
 static Stage *open_block(const ModelConfig *config)
 {
     Stage *stage = calloc(1, sizeof *stage + PARTS * sizeof *stage->parts);
@@ -67,7 +66,7 @@ static void write_settings(FILE *file, const Stage *stage)
             c->balance_loss, c->bias_rate, loss_scale);
 }
 
-/* All parameters, or all of their gradients but what is counted in their place. */
+/* Writes all parameters, or all of their gradients except the tallies that take their place. */
 static void write_parameters(FILE *file, const char *before, const Stage *stage, const double *values, bool gradients)
 {
     for (size_t p = 0; p < PARTS; p++) {
@@ -80,7 +79,7 @@ static void write_parameters(FILE *file, const char *before, const Stage *stage,
     }
 }
 
-/* What F leaves for I and W. */
+/* Writes what F saves for I and W. */
 static void write_frame(FILE *file, const Stage *stage, const PassBuffers *buffers)
 {
     const Component *router = &stage->parts[0].component;
@@ -96,7 +95,7 @@ static void write_frame(FILE *file, const Stage *stage, const PassBuffers *buffe
     write_doubles(file, "got.", "balance", (const double *)(const void *)(stash + frame.balance.offset), 1);
 }
 
-/* The loads that W has counted, and the bias that an update makes of them. */
+/* Writes the loads that W has counted, and the bias that an update computes from them. */
 static void write_balance(FILE *file, Stage *stage, const StageWeights *weights)
 {
     const Component *router = &stage->parts[0].component;
@@ -145,8 +144,8 @@ static void experts_are_those_of_pytorch(void **state)
         {"experts=8", "experts_per_token=2", "router=softmax", "expert_groups=8", "groups_per_token=3"},
         {"experts=5", "experts_per_token=5", "shared_experts=2"},                /* every expert */
         {"experts=7", "experts_per_token=1", "sequence=1", "microbatch_size=1"}, /* one token */
-        {"experts=64", "experts_per_token=2"},                                   /* experts without a token */
-        {"experts=1", "experts_per_token=1"},                                    /* all tokens to one */
+        {"experts=64", "experts_per_token=2"},                                   /* some experts get no token */
+        {"experts=1", "experts_per_token=1"},                                    /* all tokens go to one expert */
     };
     char command[9000];
     if (!python) {

@@ -252,7 +252,7 @@ static int check_arrows(int count, double latency)
 static void test_form(void **state)
 {
     (void)state;
-    static const double latencies[PICTURED] = {0, 100, 0, 601, 0, 0, 50, 0}; /* microseconds, as `pictured` says */
+    static const double latencies[PICTURED] = {0, 100, 0, 601, 0, 0, 50, 0}; /* microseconds, as in `pictured` */
     for (int i = 0; i < PICTURED; i++) {
         char *trace = run("dpc --emit=trace %s", pictured[i]), *comms = run("dpc --emit=comms %s", pictured[i]);
         char *stats = run("dpc --emit=stats %s", pictured[i]);
