@@ -1,6 +1,6 @@
-/* Bound lists of the CUDA device, on the mock runtime: an F&B has the numbers of its halves in turn; each dependence is
-   there that must be there, for every recipe and at the sizes of real models; tables are shared by equal addresses
-   alone, and take the memory that is planned; blocks are left to others. */
+/* Bound lists of the CUDA device, on the mock runtime: an F&B gives the numbers of its halves in turn; every necessary
+   dependence is in the table, for every recipe and at the sizes of real models; only equal addresses share a table, and
+   tables take the planned memory; the blocks that are left are for other kernels. */
 
 #include "tests/cuda/runs.h"
 #include "tests/device/run_op.h"
@@ -11,7 +11,7 @@
 
 enum { PIPELINE = 3 };
 
-/* A stage's forward of one microbatch beside its backward of another. */
+/* A stage's forward of one microbatch, and its backward of another. */
 typedef struct Work {
     Device *device;
     Stage *stage;
@@ -52,7 +52,7 @@ static void end_work(Work *work)
     standin_kernels_end();
 }
 
-/* What the two halves have made. */
+/* The results of the two halves. */
 static float *results(const Work *work, size_t *count)
 {
     const StageSizes *sizes = stage_sizes(work->stage);
@@ -66,7 +66,8 @@ static float *results(const Work *work, size_t *count)
     return all;
 }
 
-/* The passes one after the other: by operations or, as the model is small, each as one launch; an F&B as one launch. */
+/* The passes run in turn: operation by operation; or, as the model is small, with one launch per pass; or an F&B as one
+   launch. */
 typedef enum Mode { IN_TURN, ALONE, TOGETHER, MODES } Mode;
 
 static void run_together(const StagePair *pair, const Recipe *recipe)
@@ -112,8 +113,8 @@ static void test_same_numbers(void **state)
         size_t fused[MODES];
     } cases[] = {
         {"layers=6", 0, {0, 3, 1}},
-        {"layers=40", 0, {0, 3, 2}},       /* more operations than a table takes */
-        {"layers=6", 99 << 10, {0, 3, 1}}, /* compute capability 8.6, 8.9, 12.0: the least that there is */
+        {"layers=40", 0, {0, 3, 2}},       /* more operations than one table holds */
+        {"layers=6", 99 << 10, {0, 3, 1}}, /* compute capability 8.6, 8.9, 12.0: the least shared memory of all */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (StandinOrder order = STANDIN_LATE; order <= STANDIN_RANDOM; order++) {
@@ -135,8 +136,8 @@ static void test_same_numbers(void **state)
         }
 }
 
-/* Every one of them is needed, and missed when it is not there, but for the first of F, of B and of W, which have none
-   to wait for. */
+/* Every dependence is needed, and leaving it out is detected, except for the first operations of F, B and W, which wait
+   for nothing. */
 static void test_dropped_dependences(void **state)
 {
     (void)state;
@@ -156,8 +157,8 @@ static void test_dropped_dependences(void **state)
     assert_int_equal(found, operations - 3);
 }
 
-/* Equal addresses share a table, as far as the list has operands there; others have their own. Tables are all the
-   memory that binding takes, and are counted. */
+/* Launches with equal addresses share a table, as far as the list has operands there; others have their own. Tables
+   take all the memory of binding, and it is counted. */
 static void test_shared_tables(void **state)
 {
     (void)state;
@@ -170,7 +171,7 @@ static void test_shared_tables(void **state)
     assert_true(each > 0);
     assert_int_equal(work.device->bound_bytes, each);
     PassBuffers buffers = work.slots[0].buffers;
-    buffers.dx = buffers.gradient = NULL; /* an F has no operand there */
+    buffers.dx = buffers.gradient = NULL; /* an F does not use these */
     OK(stage_bind(work.stage, RECIPE_F, &buffers, &other, error));
     assert_ptr_equal(other, first);
     const size_t fields[] = {offsetof(PassBuffers, parameters), offsetof(PassBuffers, x), offsetof(PassBuffers, y),
@@ -191,7 +192,7 @@ static void test_shared_tables(void **state)
     end_work(&work);
 }
 
-/* What an F&B follows from: change by change. */
+/* The inputs of an F&B, changed one by one. */
 enum { NOTHING, RECIPE, SLOTS, WEIGHTS, VERSION, HALVES, STAGE, SCRATCH, BESIDE, COUNTED, CHANGES };
 
 static Stage *open_another(const Work *work, const char *heads, const char *sequence)
@@ -221,7 +222,7 @@ static void change(Work *work, int what, const void *other_weights)
     }
 }
 
-/* An F&B that has been there is one call, each pass alone is; where anything has changed it is more. The numbers are
+/* A repeated F&B is one call, and so is each pass alone; if an input has changed there are more calls. The numbers are
    those of the operations in turn. */
 static void test_tables_stay(void **state)
 {
@@ -269,7 +270,7 @@ static void test_tables_stay(void **state)
     }
 }
 
-/* --- real sizes, on memory that is none --- */
+/* --- real sizes, on addresses without memory --- */
 
 static void *far(uint64_t *next, uint64_t bytes)
 {
@@ -341,7 +342,7 @@ static size_t check_recipe(const char *device_name, const char *model, const cha
     return report.fused;
 }
 
-/* Passes alone are bound where a launch takes the host longer than the GPU. */
+/* Passes alone are bound if a launch takes the host longer than the GPU. */
 static void test_small_passes(void **state)
 {
     (void)state;
@@ -370,12 +371,12 @@ static void test_small_passes(void **state)
     }
 }
 
-/* More F&Bs than tables may take memory for: the last ones run operation by operation. */
+/* More F&Bs than tables have memory for: the last ones run operation by operation. */
 static void test_tables_too_many(void **state)
 {
     (void)state;
     enum { F_AND_BS = 10, FITTING = 4 };
-    static const char *const layers[] = {"layers=6", "layers=60"}; /* a table, two */
+    static const char *const layers[] = {"layers=6", "layers=60"}; /* one table; two tables */
     for (size_t c = 0; c < sizeof layers / sizeof *layers; c++) {
         const char *const sizes[] = {"hidden=64", "sequence=64", "heads=2", layers[c], NULL};
         const ModelConfig config = config_of("gpt", sizes, PIPELINE);
@@ -395,7 +396,7 @@ static void test_tables_too_many(void **state)
             pair.forward_buffers = far_buffers(device, stage, false, false, weights, &next);
             BoundPass *bound;
             OK(stage_bind_overlap(&pair, &unsaid, &bound, error));
-            if (i == 0) /* of the first one that does not fit, a first table does */
+            if (i == 0) /* the first one that does not fit has memory for its first table */
                 device->bound_most = FITTING * device->bound_bytes + device->bound_bytes * 3 / 4;
             const StandinReport report = standin_report();
             OK(stage_run(bound, error));
@@ -457,7 +458,7 @@ static uint32_t draw(uint32_t below)
     return (uint32_t)(drawn >> 33) % below;
 }
 
-/* Entries of some components in any order; most are no recipe. */
+/* Entries of some components in any order; most are not valid recipes. */
 static Recipe any_recipe(void)
 {
     Recipe recipe = {.counts = {0}};
@@ -489,7 +490,7 @@ static void test_random_recipes(void **state)
     }
 }
 
-/* --- who else wants multiprocessors --- */
+/* --- other users of multiprocessors --- */
 
 static void test_blocks(void **state)
 {
@@ -534,7 +535,7 @@ static void assert_number(Device *device, const void *memory, float expected)
     assert_true(value == expected);
 }
 
-/* A matrix's map is asked for once, however many others there are. */
+/* The map of a matrix is encoded once, however many others there are. */
 static void test_maps_stay(void **state)
 {
     (void)state;
@@ -559,7 +560,7 @@ static void test_maps_stay(void **state)
     assert_clean();
 }
 
-/* Two parts that share their weights. */
+/* Two parts of a model that share their weights. */
 static void test_shared_gradients(void **state)
 {
     (void)state;
@@ -578,7 +579,7 @@ static void test_shared_gradients(void **state)
         const Address at_x = {1, 0}, at_dy = {2, 0}, at_dw = {3, 0}, at_other = {4, 0}, at_bias = {5, 0};
         OpList list = {0};
         APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_dw, at_bias);
-        APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_other, no_address); /* waits for nothing */
+        APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_other, no_address); /* it waits for nothing */
         APPEND(&list, linear_backward_weight, kernel, at_x, at_dy, at_dw, at_bias);
         BoundList *bound;
         OK(op_list_finish(&list, error));
@@ -587,7 +588,7 @@ static void test_shared_gradients(void **state)
         assert_int_equal(list.ops[1].after_count, 0);
         assert_int_equal(list.ops[2].after_count, 1);
         OK(run->fusion->run(bound, error));
-        bases[4] = NULL; /* then the products have fewer tiles */
+        bases[4] = NULL; /* the products then have fewer tiles */
         OK(run->fusion->bind(device, &list, bases, &bound, error));
         OK(run->fusion->run(bound, error));
         bases[4] = bias;
@@ -605,7 +606,7 @@ static void test_shared_gradients(void **state)
     }
 }
 
-/* What GPUs have no kernel for is refused by name, alone and when it is bound. */
+/* An operation without a GPU kernel is refused by name, when it is run alone and when it is bound. */
 static void test_no_kernel(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Kernels made by a compiler that is none: when it is asked, what of it is kept, what happens to what is kept, and who
+/* Kernels compiled by a mock compiler: when it is called, which results are cached, what happens to the cache, and who
    waits for whom. */
 
 #include "runtime/device/jit.h"
@@ -23,8 +23,8 @@ struct _nvrtcProgram {
 };
 
 static atomic_int compilations, live, at_work, together;
-static int minor_version, compile_result, wait_for; /* so many compilations at once before the first one ends */
-static bool old;                                    /* it cannot split */
+static int minor_version, compile_result, wait_for; /* compilations that must run at once before one ends */
+static bool old;                                    /* an old version, which cannot split compilations */
 static char last_options[128], last_header[64];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -202,7 +202,7 @@ static void expect_all(const JitSource *sources, const char *const *texts)
     }
 }
 
-/* All that is missing is made at once, the rest is not made again. */
+/* All missing kernels are compiled at once; cached ones are not compiled again. */
 static void test_together(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void test_together(void **state)
     assert_int_equal(compilations, SOURCES);
 }
 
-/* Of a process that starts beside another one, or a thread: what both need is made once. */
+/* If two processes or threads start together, a kernel that both need is compiled once. */
 static void *start(void *argument)
 {
     static const char *const texts[SOURCES] = {"a", "b", "c", "d"};
@@ -241,7 +241,7 @@ static void test_started_together(void **state)
     assert_int_equal(compilations, SOURCES);
 }
 
-/* One that fails among others: its error is told, nothing is left of any. */
+/* One of several compilations fails: its error is reported, and none of the results is returned. */
 static void test_one_fails(void **state)
 {
     (void)state;
@@ -257,10 +257,10 @@ static void test_one_fails(void **state)
     for (int i = 0; i < 3; i++)
         assert_null(images[i].code);
     assert_int_equal(live, 0);
-    expect(&sources[2], folder, "code of c", 3); /* and the others are kept */
+    expect(&sources[2], folder, "code of c", 3); /* the others are in the cache */
 }
 
-/* Calls `change` for each file of the folder, after which its code must be made again. */
+/* Calls `change` for each file of the cache; the code must then be compiled again. */
 static void damage(void (*change)(const char *path))
 {
     DIR *stream = opendir(folder);
@@ -349,10 +349,10 @@ static void test_errors(void **state)
     assert_null(image.code);
     assert_int_equal(live, 0);
     compile_result = 0;
-    expect(&source, folder, "code of x", 2); /* nothing of the failure was kept */
+    expect(&source, folder, "code of x", 2); /* the failure is not cached */
 }
 
-/* Of three files the two that were used last stay. */
+/* Of three files the two that were used last are kept. */
 static void test_trim(void **state)
 {
     (void)state;

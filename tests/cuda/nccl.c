@@ -1,5 +1,5 @@
-/* The NCCL transport on a library that is none: the numbers of the CPU device, groups as the program's proof has them,
-   every failure told on every rank in time. Ranks are threads here, each with a GPU of the stand-in. */
+/* The NCCL transport on a fake NCCL: the numbers of the CPU device, groups in the proven order, and every failure
+   reported on every rank in time. Ranks are threads, each with a GPU of the mock runtime. */
 
 #define RUN_DEADLINE "2"
 #include "tests/cuda/fake/nccl.h"
@@ -64,7 +64,7 @@ static void test_equals_cpu(void **state)
             most = report.most_transfers > most ? report.most_transfers : most;
         }
     }
-    assert_true(most > 1); /* posts side by side were one group */
+    assert_true(most > 1); /* adjacent posts formed one group */
 }
 
 static void test_bf16_and_one_rank(void **state)
@@ -72,11 +72,11 @@ static void test_bf16_and_one_rank(void **state)
     (void)state;
     const char *path = compile("dualpipe", "--ranks 4 --microbatches 8");
     begin(&(StandinSetting){.order = STANDIN_RANDOM, .seed = 9, .devices = 4, .major = 9}, good);
-    const Outcome cuda = run_well(path, "auto", "gpt", "--transport=nccl"); /* auto: what NCCL wants */
+    const Outcome cuda = run_well(path, "auto", "gpt", "--transport=nccl"); /* auto: the device that NCCL needs */
     assert_clean();
     const Outcome cpu = run_well(path, "cpu", "gpt", "--transport=local");
     assert_close(&cuda, &cpu, (Bounds){2e-2, 2e-2}, "bf16");
-    path = compile("naive", "--ranks 1 --microbatches 2"); /* it meets itself */
+    path = compile("naive", "--ranks 1 --microbatches 2"); /* a rank alone */
     begin(&(StandinSetting){.order = STANDIN_LATE}, good);
     run_well(path, "cuda-fp32", "gpt", "--transport=nccl");
     assert_clean();
@@ -92,10 +92,10 @@ static void expect_failure(const char *path, const char *words)
         fail_msg("'%s' is not in: %s", words, outcome.error.text);
     assert_int_equal(standin_report().live, 0);
     assert_int_equal(fake_report().communicators, 0);
-    assert_true(clock_nanoseconds() - begun < INT64_C(60) * 1000000000); /* not for ever */
+    assert_true(clock_nanoseconds() - begun < INT64_C(60) * 1000000000); /* it does not hang */
 }
 
-/* A rank that does not come: the deadline passes, and all of them end. */
+/* A rank does not take part: the deadline passes, and all ranks end. */
 static void test_deadline(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The operations of the CUDA device on the stand-in: parameters, launches, scratch memory. */
+/* The operations of the CUDA device on the mock runtime: parameters, launches, scratch memory. */
 
 #include <stdio.h>
 

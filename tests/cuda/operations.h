@@ -1,8 +1,9 @@
 #ifndef TESTS_CUDA_OPERATIONS_H
 #define TESTS_CUDA_OPERATIONS_H
 
-/* Every operation of a device against the oracle's: on random data, on outputs that are NaN before, at shapes that fit
-   no tile and at some that fill many. Two programs run this: one on the stand-in, one on a GPU. */
+/* Compares every operation of a device with the oracle's: on random data, on outputs that are NaN before, with shapes
+   that do not divide into tiles and shapes of many tiles. Two programs run this: one on the mock runtime, one on a
+   GPU. */
 
 #include "runtime/device/cuda.h"
 #include "tests/device/pair.h"
@@ -13,14 +14,14 @@
 
 typedef struct OperationsRun {
     const char *device;
-    double bound; /* of |x - y| / |y| */
-    bool large;   /* also shapes that take the oracle seconds */
-    bool fused;   /* each operation by a launch of a table, where the device has these */
-    bool says;    /* each call before it is made: for those that do not come back */
+    double bound; /* bound of |x - y| / |y| */
+    bool large;   /* also shapes for which the oracle takes seconds */
+    bool fused;   /* runs each operation by a table launch, if the device has these */
+    bool says;    /* prints each call before it is made, to find calls that hang */
 } OperationsRun;
 
 static OperationsRun how;
-static unsigned wrong; /* outputs of a test */
+static unsigned wrong; /* number of wrong outputs of a test */
 
 static void say_call(const Device *device, const char *call)
 {
@@ -28,7 +29,7 @@ static void say_call(const Device *device, const char *call)
         printf("[ CALL     ] %.*s\n", (int)strcspn(call, "("), call);
 }
 
-/* A list of one operation, whose bases are its operands. */
+/* Runs a list of one operation, whose bases are its operands. */
 static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *memory, Error *failure)
 {
     OpList list = {0};
@@ -48,7 +49,7 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
     return status;
 }
 
-/* BOTH, as the run wants it. */
+/* BOTH, with the settings of this run. */
 #define CALL(...)                       \
     for (int d = 0; d < DEVICES; d++) { \
         Device *device = devices[d];    \
@@ -67,7 +68,7 @@ static Status run_listed(Device *device, OpKind kind, Op op, const OpMemory *mem
 static Tensor small(size_t count) { return filled(ELEMENTS, count, 0.1f, 0); }
 static Tensor sums(size_t count) { return filled(MASTERS, count, 1, 0); }
 
-/* What is wrong is said, and the test goes on: a GPU may be there for minutes. */
+/* Reports wrong results and continues: a GPU may be available for minutes only. */
 static void compare(Tensor tensor, const char *what, size_t rows, size_t columns)
 {
     double *values[DEVICES], difference = 0, size = 0;
@@ -87,7 +88,7 @@ static void compare(Tensor tensor, const char *what, size_t rows, size_t columns
         difference += off * off;
         size += values[ORACLE][i] * values[ORACLE][i];
     }
-    /* also what is not a number; less may become 0 */
+    /* also true for NaN; smaller numbers may become 0 */
     if (!(sqrt(difference) <= how.bound * sqrt(size) + (double)FLT_MIN)) {
         char text[500];
         describe_wrong(values[TESTED], values[ORACLE], rows, columns, 4 * how.bound * sqrt(size / (double)tensor.count),
@@ -105,7 +106,7 @@ static void compare_and_release(Tensor tensor, const char *what, size_t rows, si
     release(tensor);
 }
 
-/* Bytes that are the same on both: data, losses. */
+/* Bytes that are the same on both devices: data, losses. */
 typedef struct Block {
     void *at[DEVICES];
     size_t bytes;
@@ -377,7 +378,7 @@ static void test_adamw(void **state)
 TESTS(WHOLE_TEST)
 #define UNIT_TEST(name) cmocka_unit_test(all_of_##name),
 
-/* Returns how many tests failed. */
+/* Returns the number of failed tests. */
 static int run_operations(OperationsRun run)
 {
     Error error = {""};

@@ -1,4 +1,5 @@
-/* Random orders with random delays over the transports of threads: none hangs, and the numbers are the same on all. */
+/* Random orders with random delays on the transports of threads: none hangs, and the numbers are the same on all
+   transports. */
 
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/orders.h"
@@ -9,7 +10,7 @@
 
 static _Atomic uint64_t delays;
 
-/* Up to a millisecond, in one of four passes. */
+/* Delays one of four passes by up to a millisecond. */
 static void delay(void)
 {
     uint64_t state = atomic_fetch_add(&delays, 1) * 0x9e3779b97f4a7c15u;

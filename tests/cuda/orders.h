@@ -1,8 +1,8 @@
 #ifndef TESTS_CUDA_ORDERS_H
 #define TESTS_CUDA_ORDERS_H
 
-/* Orders that nobody would think of, and legal all the same: stages on any rank, and of all passes whose inputs are
-   there any one next, a backward now whole, now in two halves. */
+/* Random legal orders: stages on any rank; the next pass is any one whose inputs are there; backwards are whole or
+   split. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,7 @@ static inline void write_order(const char *path, uint64_t seed, unsigned ranks)
         home[s] = home[other];
         home[other] = moved;
     }
-    while (passes < 3 * stages * microbatches) { /* a pass that cannot be next is drawn again */
+    while (passes < 3 * stages * microbatches) { /* a pass that is not ready is drawn again */
         const unsigned s = order_random(&state, stages), m = order_random(&state, microbatches),
                        kind = order_random(&state, 4);
         const bool above = s + 1 == stages ? forward[s][m] : forward[s][m] && input[s + 1][m];

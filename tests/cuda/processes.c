@@ -1,4 +1,4 @@
-/* One GPU and one process a rank: dprun on the stand-ins of the CUDA runtime and of NCCL, under a real mpirun. */
+/* One GPU and one process per rank: dprun on the mock CUDA runtime and the fake NCCL, under a real mpirun. */
 
 #include "tests/cuda/orders.h"
 #include "tests/exec/processes.h"
@@ -12,7 +12,7 @@ static void compile(const char *schedule, const char *options)
     expect(finish(start("%s %s schedules/%s.dps -o %s", dpc, options, schedule, program)), 0, "");
 }
 
-/* A good run of which the stand-ins noticed nothing. */
+/* Runs without a failure, in which the mocks report nothing. */
 static void run_well(const char *launcher, const char *options, char *losses, size_t size)
 {
     expect(finish(start("%s %s --json --steps 2 %s %s %s", launcher, dprun, small, options, program)), 0, "");
@@ -35,7 +35,7 @@ static void assert_close(const char *left, const char *right)
         char *left_end, *right_end;
         const double a = strtod(left, &left_end), b = strtod(right, &right_end);
         if (left_end > left && right_end > right) {
-            assert_true(fabs(a - b) <= 1e-5 * fabs(b)); /* runs.h, Bounds: behind updates */
+            assert_true(fabs(a - b) <= 1e-5 * fabs(b)); /* runs.h, Bounds: after updates */
             left = left_end;
             right = right_end;
             numbers++;
@@ -47,9 +47,9 @@ static void assert_close(const char *left, const char *right)
     assert_int_equal(*left, *right);
 }
 
-/* Whatever the order in which each rank's streams get on: the bits of one process in which the ranks' messages are
-   copies, in losses, weights and with ranks on other processes. Chimera and DualPipe sum gradients over ranks, all of
-   them norms. */
+/* In any order in which the ranks' streams progress, losses and weights have the bits of a run in one process, whose
+   messages are copies; also with ranks on other processes. Chimera and DualPipe sum gradients over ranks, all schedules
+   sum norms. */
 static void test_equals_local(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void test_equals_local(void **state)
     }
 }
 
-/* And the bits of one process under mpirun, by MPI on the CPU and by NCCL, whatever the order. */
+/* Random orders also give the bits of one process: under mpirun, by MPI on the CPU and by NCCL. */
 static void test_random_orders(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void test_refusals(void **state)
            2, "--transport mpi moves no memory of GPUs; nccl does");
 }
 
-/* One rank's NCCL fails: every rank ends, the others with what that one says, and where it was. */
+/* NCCL fails on one rank: every rank ends, and the others report that rank's message and position. */
 static void test_failures(void **state)
 {
     (void)state;
@@ -170,7 +170,7 @@ static void test_killed(void **state)
     assert_non_null(strstr(diagnostics, "dprun: rank "));
 }
 
-/* NCCL says nothing about a rank that has stopped: the deadline does, and who waited where for whom. */
+/* NCCL does not report a stopped rank. The deadline does, with the ranks that waited, for whom and where. */
 static void test_stopped(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void test_stopped(void **state)
     assert_false(left);
 }
 
-/* The same for one whose transfers never begin. */
+/* The same for a rank whose transfers never start. */
 static void test_silent(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static int set_up(void **state)
 
 int main(void)
 {
-    /* it takes half a minute a process, and the stand-ins count what is not given back */
+    /* it takes half a minute per process, and the mocks count what is not freed */
     setenv("LSAN_OPTIONS", "detect_leaks=0", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_equals_local), cmocka_unit_test(test_random_orders), cmocka_unit_test(test_refusals),

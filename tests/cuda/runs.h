@@ -1,7 +1,7 @@
 #ifndef TESTS_CUDA_RUNS_H
 #define TESTS_CUDA_RUNS_H
 
-/* Whole runs of dprun's code in this process, on the CUDA device and its stand-in, to be compared with the CPU
+/* Whole runs of dprun's code in this process, on the CUDA device with the mock runtime, for comparison with the CPU
    device. */
 
 #include "runtime/command/options.h"
@@ -30,11 +30,11 @@ typedef struct Outcome {
     double losses[STEPS][MICROBATCHES_MAX];
     double norms[STEPS];
     double held_out;
-    size_t planned_bytes, gpu_bytes; /* of all ranks, when they are ready */
-    size_t instructions;             /* of all ranks, in both streams */
+    size_t planned_bytes, gpu_bytes; /* of all ranks, once they are ready */
+    size_t instructions;             /* instructions of all ranks, in both streams */
 } Outcome;
 
-static const Passes *run_passes; /* NULL: the model's */
+static const Passes *run_passes; /* NULL: those of the model */
 static const char *run_trace;    /* a path; NULL: no trace */
 
 static inline void on_ready(void *context, const RunFacts *facts)
@@ -52,7 +52,7 @@ static inline void on_step(void *context, const StepReport *report)
     outcome->held_out = report->held_out_loss;
 }
 
-/* --ranks and --microbatches are the schedule's own where NULL is given. */
+/* With `options` NULL the numbers of ranks and microbatches are the schedule's own. */
 static inline const char *compile(const char *schedule, const char *options)
 {
     static char path[256];
@@ -97,7 +97,7 @@ static inline Outcome run(const char *path, const char *device, const char *mode
         count++;
     outcome.status = options_parse(count, arguments, &arena, &line, &outcome.error);
     line.run.trace = run_trace;
-    line.run.held_out = 1024; /* tokens; the default of 65536 takes longer than the few steps of such a run */
+    line.run.held_out = 1024; /* tokens; the default of 65536 would take longer than the few steps of such a run */
     if (outcome.status == STATUS_OK)
         outcome.status = program_load(path, line.reference, line.forward_only, line.run.transport->in_order, &arena,
                                       &loaded, &outcome.error);
@@ -135,8 +135,8 @@ static inline void assert_clean(void)
     assert_true(report.launches > 0);
 }
 
-/* How far numbers may be off: a kernel's update rounds otherwise than the CPU device's, and the passes behind it, the
-   norm above all, make more of a last bit. What stands before the first update is far closer. */
+/* Allowed differences of numbers. A kernel's update rounds differently from the CPU device's, and later passes, and
+   most of all the norm, amplify this. Numbers before the first update are much closer. */
 typedef struct Bounds {
     double first_step, later;
 } Bounds;

@@ -1,5 +1,5 @@
-/* Whole runs of dprun's code on the CUDA device, its runtime replaced by a stand-in: the losses of the CPU device, no
-   access that nothing orders, and every call's failure told and tidied up after. */
+/* Whole runs of dprun's code on the CUDA device with the mock runtime: the losses equal the CPU device's, no two
+   accesses race, and every failed call is reported and cleaned up after. */
 
 #include "tests/cuda/runs.h"
 
@@ -15,7 +15,7 @@ static const Schedule schedules[] = {
 };
 enum { SCHEDULES = sizeof schedules / sizeof *schedules, ASYNCHRONOUS = 6 /* updates within the first step */ };
 
-/* Whatever the order in which the streams get on: the numbers of the CPU device. */
+/* In any order in which the streams progress, the numbers are the CPU device's. */
 static void test_equals_cpu(void **state)
 {
     (void)state;
@@ -35,8 +35,8 @@ static void test_equals_cpu(void **state)
     }
 }
 
-/* An F&B is one launch, a small pass alone is: the numbers are those of the operations in turn, launches are fewer.
-   What that takes of memory is planned. */
+/* An F&B is one launch, and so is a small pass alone. The numbers are those of the operations in turn, with fewer
+   launches. The memory for this is planned. */
 static void test_fused(void **state)
 {
     (void)state;
@@ -55,7 +55,7 @@ static void test_fused(void **state)
             assert_int_equal(apart.fused, 0);
             assert_true(fused.fused > 0);
             assert_true((model ? 1 : 2) * fused.launches < apart.launches);
-            /* the memory of tables is planned: on the GPU, and two pointers an instruction */
+            /* the memory of tables is planned: on the GPU, plus two pointers per instruction */
             const size_t tables = together.gpu_bytes - in_turn.gpu_bytes;
             assert_true(tables > 0);
             assert_int_equal(together.planned_bytes - in_turn.planned_bytes,
@@ -76,7 +76,7 @@ static int count_lines(const char *path, const char *words, const char *others)
     return count;
 }
 
-/* In turn each half of an F&B has a time; in one launch neither has. */
+/* If the halves of an F&B run in turn the trace has a time for each; in one launch it has none. */
 static void test_halves_in_traces(void **state)
 {
     (void)state;
@@ -94,8 +94,8 @@ static void test_halves_in_traces(void **state)
     run_trace = NULL;
 }
 
-/* There are no kernels for experts: a model that has them is refused before anything is trained, and a GPU is given
-   back. */
+/* There are no GPU kernels for experts: a model with experts is refused before the training, and the GPU is
+   released. */
 static void test_experts_are_refused(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void test_bf16(void **state)
         }
 }
 
-/* The same program as one rank, and its forward half. */
+/* The same program on one rank, and its forward half. */
 static void test_reference_and_forward(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void test_reference_and_forward(void **state)
     }
 }
 
-/* Where the streams wait for nothing the stand-in sees it: so what it does not see is right. */
+/* If the streams do not wait for each other the mock reports races. So a run without reports has none. */
 static void test_races_are_seen(void **state)
 {
     (void)state;
@@ -168,17 +168,17 @@ static void test_failing_calls(void **state)
     run_well(path, "cuda", "mlp", "--transport=local");
     const size_t calls = standin_report().calls;
     assert_true(standin_report().fused > 0);
-    const size_t stride = 1 + calls / 120; /* all of the first, where each call is another one, then some */
+    const size_t stride = 1 + calls / 120; /* all of the first calls, which differ from each other, then some */
     for (size_t i = 1; i <= calls; i += i < 60 ? 1 : stride)
         for (int sticky = 0; sticky < 2; sticky++) {
             standin_begin(
                 &(StandinSetting){.order = STANDIN_EARLY, .fail_at = i, .sticky = sticky, .driver_version = 13000});
             const Outcome outcome = run(path, "cuda", "mlp", "--transport=local");
             const StandinReport report = standin_report();
-            if (!report.failed) /* calls are fewer this time: how often events are asked for depends on the threads */
+            if (!report.failed) /* this run had fewer calls: how often events are queried depends on the threads */
                 continue;
             char name[64];
-            if (sticky) /* then another rank's call may be the one that is told */
+            if (sticky) /* then the reported call may be that of another rank */
                 snprintf(name, sizeof name, "cuda");
             else
                 snprintf(name, sizeof name, "cu%s%s", strncmp(report.failed, "Tensor", 6) == 0 ? "" : "da",
@@ -189,7 +189,7 @@ static void test_failing_calls(void **state)
         }
 }
 
-/* What is missing is said in words. */
+/* The message says what is missing. */
 static void test_no_gpu(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The emulation finds what it is there to find. */
+/* The emulation of the GPU finds the errors that it is meant to find. */
 
 #include "tests/gpu/emulation.h"
 
@@ -18,7 +18,7 @@ static void assert_found_in(const char *kernel, const Copy *copy, unsigned threa
     const char *problem = emulate(kernel, copy, launch);
     if (!problem || !strstr(problem, words))
         fail_msg("%s: %s", kernel, problem ? problem : "nothing found");
-    assert_null(emulate("copy_bytes", &parameters, copy_launch(sizeof from))); /* and goes on afterwards */
+    assert_null(emulate("copy_bytes", &parameters, copy_launch(sizeof from))); /* works again after an error */
 }
 
 static void assert_found(const char *kernel, unsigned threads, unsigned shared, const char *words)
@@ -38,7 +38,7 @@ static void test_faults(void **state)
     assert_found("no_such_kernel", 32, 0, "no kernel of that name");
 }
 
-/* What only a build sees that is told of every access. */
+/* Errors that only a build with a report of every access finds. */
 static void test_accesses(void **state)
 {
     (void)state;
@@ -95,7 +95,7 @@ static void test_bank_conflicts(void **state)
     assert_int_equal(emulated_bank_conflicts(), 4 * 7);
 }
 
-/* Small whole numbers, of which every product and sum is exact. */
+/* Small integers, whose products and sums are exact. */
 static void test_group_products(void **state)
 {
     (void)state;

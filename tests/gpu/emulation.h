@@ -1,10 +1,10 @@
 #ifndef TESTS_GPU_EMULATION_H
 #define TESTS_GPU_EMULATION_H
 
-/* The kernels of runtime/device/kernels on the processor: threads are fibers, memory is the host's. What is found wrong
-   is reported, not only wrong numbers: barriers that not all threads reach, collective instructions of which a warp's
-   lanes disagree, copies that nobody waits for, misaligned addresses, and (in builds without a sanitizer, which see
-   every access) races in shared memory and accesses beyond it. */
+/* Runs the kernels of runtime/device/kernels on the CPU: threads are fibers, memory is the host's. Besides wrong
+   numbers it finds barriers that not all threads reach, collective instructions on which a warp's lanes disagree,
+   copies that nobody waits for, and misaligned addresses. In builds without a sanitizer it sees every access, and also
+   finds races in shared memory and accesses beyond its end. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -12,15 +12,15 @@
 extern "C" {
 #endif
 
-/* Runs kernel `name` (as in KERNELS, with its suffix); NULL or what went wrong, valid until the next call. Blocks run
-   one after another, or all at once where they wait for each other. */
+/* Runs kernel `name` (as in KERNELS, with its suffix). Returns NULL or a description of the error, valid until the next
+   call. Blocks run one after another, or concurrently if they wait for each other. */
 const char *emulate(const char *name, const void *parameters, Launch launch);
 const char *emulate_together(const char *name, const void *parameters, Launch launch);
 
-/* What cuTensorMapEncodeTiled makes on a GPU; `base` and the map are the caller's. */
+/* Fills the map as cuTensorMapEncodeTiled does on a GPU; the caller owns `base` and the map. */
 void emulated_tensor_map(TensorMap *map, const void *base, const TensorMapShape *shape);
 
-/* ldmatrix's rows that met in a bank since the last call. */
+/* Number of bank conflicts of ldmatrix rows since the last call. */
 unsigned long emulated_bank_conflicts(void);
 
 #ifdef __cplusplus

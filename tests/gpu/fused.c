@@ -1,5 +1,5 @@
-/* A fused launch gives the bits of its operations run one after another, however many blocks work on it; tables that
-   lose a tile or wait in a circle are found on the host. */
+/* A fused launch gives the bits of its operations run one after another, for any number of blocks. The host detects
+   tables that lack a tile or have a cycle. */
 
 #include "runtime/device/fused.h"
 #include "runtime/model/random.h"
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The second half of a block forward, of one microbatch, and backward, of another; a message; rows x hidden, wide
-   inside. */
+/* The second half of a block: the forward of one microbatch and the backward of another; a message of rows x hidden,
+   and a wide inner dimension. */
 enum { ROWS = 136, HIDDEN = 24, WIDE = 136, HEADS = 2, SEQUENCE = 68, TOKENS = 40, HEAD = 64 };
 enum {
     NORM,
@@ -47,7 +47,7 @@ enum {
 };
 enum { ARENA = 1 << 21, SHARED_BYTES = 99 << 10 };
 
-/* The same places in both runs. */
+/* Memory with the same layout in both runs. */
 typedef struct Memory {
     char *at;
     size_t used, element_size; /* bytes */
@@ -75,7 +75,7 @@ static void *elements(Memory *memory, size_t count, bool random)
 
 static float *floats(Memory *memory, size_t count, bool random) { return take(memory, count, sizeof(float), random); }
 
-/* What stands before and behind a model's blocks. */
+/* The operations before and after a model's blocks. */
 static void lay_out_ends(Memory *m, Operation *o)
 {
     void *table = elements(m, TOKENS * HIDDEN, true), *positions = elements(m, SEQUENCE * HIDDEN, true);
@@ -124,7 +124,7 @@ static void lay_out_ends(Memory *m, Operation *o)
                               .of.elementwise = {.from = rows, .to = as_elements, .count = ROWS * HIDDEN}};
 }
 
-/* Heads for TMA and wgmma. */
+/* Heads wide enough for TMA and wgmma. */
 static void lay_out_wide_attention(Memory *m, Operation *o)
 {
     float *values = floats(m, 3 * ROWS * HEADS * HEAD, true);
@@ -231,8 +231,7 @@ static Memory lay_out(Operation *o, size_t element_size)
     return m;
 }
 
-/* The products for TMA and wgmma, but one, as if its rows had a length that TMA cannot take; attention where heads are
-   wide. */
+/* Products by TMA and wgmma, except one, as if its row length did not fit TMA; attention, if heads are wide. */
 static void use_hopper(Operation *operations)
 {
     Operation *wide = &operations[ATTEND_WIDE];
@@ -298,7 +297,7 @@ static void assert_same_bits(const char *kernel, unsigned element_size, bool hop
         use_hopper(operations);
     for (unsigned i = 0; i < OPERATIONS; i++)
         run_apart(&operations[i], element_size);
-    unsigned counters[2][1 + OPERATIONS] = {{0}}; /* each launch clears those of the next */
+    unsigned counters[2][1 + OPERATIONS] = {{0}}; /* each launch clears the counters of the next one */
     memset(counters[1], 0xff, sizeof counters[1]);
     for (unsigned blocks = 1; blocks <= 5; blocks += 2) {
         const unsigned set = blocks / 2 % 2;
@@ -365,14 +364,14 @@ static void test_wrong_tables(void **state)
     assert_wrong(&table, words);
     table.tickets--;
 
-    operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN; /* a circle */
+    operations[NORM].after_count = 1, operations[NORM].after[0] = DOWN; /* a cycle */
     assert_wrong(&table, "the launch stops before run 0: operation 0 waits for what never ends");
     assert_int_equal(make_table(operations, 4, 2, &table, &error), STATUS_BAD_INPUT);
     assert_string_equal(error.text, "operation 0 comes after operation 2, which is no earlier one");
     free(memory.at);
 }
 
-/* What the check refuses hangs indeed. */
+/* A table that the check refuses does hang. */
 static void test_circle_hangs(void **state)
 {
     (void)state;

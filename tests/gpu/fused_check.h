@@ -1,7 +1,7 @@
 #ifndef TESTS_GPU_FUSED_CHECK_H
 #define TESTS_GPU_FUSED_CHECK_H
 
-/* The proof that the table of a fused launch does every tile once and comes to its end. */
+/* Proves that the table of a fused launch runs every tile once and ends. */
 
 #include "runtime/device/kernels/kernels.h"
 #include "runtime/base/status.h"
@@ -75,9 +75,9 @@ static inline Status check_progress(const Fused *table, unsigned count, Error *e
     return STATUS_OK;
 }
 
-/* Whether every tile is in the table once, tickets have no gap, and a single block, drawing in order and waiting for
-   what an operation comes after, does all of it; then any number of blocks does (kernels.h). STATUS_BAD_INPUT says
-   where it stops. */
+/* Checks that every tile is in the table once, that tickets have no gaps, and that a single block runs the whole table
+   if it draws tickets in order and waits for dependences; then any number of blocks does (kernels.h). STATUS_BAD_INPUT:
+   the error says where it stops. */
 static inline Status fused_check(const Fused *table, unsigned count, Error *error)
 {
     for (unsigned i = 0; i < count; i++)

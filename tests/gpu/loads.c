@@ -1,7 +1,7 @@
-/* What the machine code of the fused kernels says of their loads. A tile reads what others of the same launch wrote. A
-   compiler that takes memory for constant during a launch reads it through a cache that sees no store (LDG…CONSTANT);
-   and whoever waits for a counter has to empty the ordinary cache afterwards (CCTL.IVALL), for loads that stand behind.
-   Read with nvdisasm, of the CUDA toolkit; where it or nvcc was not there is nothing to read. */
+/* Checks the loads in the machine code of the fused kernels. A tile reads what other tiles of the same launch have
+   written. If the compiler takes memory for constant during a launch it loads through a cache that does not see stores
+   (LDG…CONSTANT). And a block that has waited for a counter must empty the ordinary cache (CCTL.IVALL) before later
+   loads. Reads the code with nvdisasm of the CUDA toolkit; skipped without it or nvcc. */
 
 #include "runtime/device/jit.h"
 #include "runtime/device/kernels/kernels.h"
@@ -19,10 +19,10 @@
 
 static const char disassemble[] = "PATH=\"$PATH:${CUDA_HOME:-/usr/local/cuda}/bin\" nvdisasm -c";
 
-/* What stands in a kernel's code. */
+/* The findings in a kernel's code. */
 typedef struct Loads {
     unsigned all, waits, faults;
-    char first[200]; /* fault */
+    char first[200]; /* the first fault */
 } Loads;
 
 static void fault(Loads *loads, const char *what, const char *line)
@@ -52,7 +52,7 @@ static void read_instruction(Loads *loads, const char *line, bool *stale)
         fault(loads, "a load behind a counter, the cache as it was", line);
 }
 
-/* Of a kernel in a file of machine code; none at all where it is not. */
+/* The loads of a kernel in a file of machine code; none if it is not there. */
 static Loads loads_of(const char *file, const char *kernel)
 {
     Loads loads = {.all = 0};
@@ -112,7 +112,7 @@ static void test_fused(void **state)
     assert_fresh("hopper", "sm_90a", "fused_hopper");
 }
 
-/* That there is something to find, and that it is found. */
+/* Checks that a faulty kernel is detected. */
 static const char faulty[] =
     "#define WAIT(order) unsigned n; do asm volatile(\"ld.\" order \".gpu.global.u32 %0, [%1];\" : \"=r\"(n) : "
     "\"l\"(p) : \"memory\"); while (!n)\n"

@@ -1,7 +1,7 @@
-/* The sources that are embedded in the program are whole: NVRTC, where it is installed, makes of them what nvcc makes
-   of the files, without a GPU and without any header of its own. A quick one stands for all here; units on the command
-   line (attention.bf16 hopper ...) are made instead, together, for another architecture where one is among them: that
-   says how long a first start takes. */
+/* The sources embedded in the program are complete: NVRTC, if installed, compiles them as nvcc compiles the files,
+   without a GPU and without headers of its own. Here one quick unit is compiled. Units named on the command line
+   (attention.bf16 hopper ...) are compiled instead, all at once, for another architecture if the line names one; this
+   shows how long a first start takes. */
 
 #include "runtime/base/clock.h"
 #include "runtime/device/cuda.h"

@@ -1,5 +1,5 @@
-/* Every kernel, emulated, against the oracle's operation: on random data, on outputs that are NaN before, in shapes
-   that fit no tile, twice with the same bits. */
+/* Compares every emulated kernel with the oracle's operation: on random data, on outputs that are NaN before, with
+   shapes that do not divide into tiles, twice with the same bits. */
 
 #include "runtime/device/device.h"
 #include "tests/device/run_op.h"
@@ -29,11 +29,11 @@ static uint64_t next_key;
 #define ORACLE(...) OK(oracle->run->__VA_ARGS__)
 #define ORACLE_OP(...) OK(RUN_OP(oracle, &error, __VA_ARGS__))
 
-/* ---- tensors: the kernel's elements and the oracle's double, of the same values ---- */
+/* ---- tensors: the kernel's elements, and the oracle's doubles of the same values ---- */
 
 typedef enum Type { F32, BF16 } Type;
 static const char *const suffixes[] = {"_f32", "_bf16"};
-static const double bounds[] = {1e-5, 1e-2}; /* of |x - y| / |y| */
+static const double bounds[] = {1e-5, 1e-2}; /* bounds of |x - y| / |y| */
 
 typedef struct Tensor {
     Type type;
@@ -64,7 +64,7 @@ static size_t bytes_of(const Tensor *t) { return t->count * (t->type == F32 ? 4 
 static Tensor filled(Type type, size_t count, double deviation, double offset)
 {
     Tensor t = {type, count, NULL, malloc(count * sizeof(double) + 1)};
-    /* no byte more than the elements: the address sanitizer sees what is read behind them */
+    /* of the exact size, so that the address sanitizer finds reads past the end */
     if (posix_memalign(&t.device, 64, bytes_of(&t) + 1))
         fail();
     next_key++;
@@ -90,7 +90,7 @@ static void release(Tensor t)
 
 static void assert_near(const Tensor *t, double bound, const char *what)
 {
-    double difference = 0, size = 1e-30; /* as small as float's smallest: exact zeros may be a little off */
+    double difference = 0, size = 1e-30; /* not 0: where the expected values are 0, tiny differences are allowed */
     for (size_t i = 0; i < t->count; i++) {
         const double got = (double)element(t, i), expected = t->exact[i];
         if (!isfinite(got))
@@ -205,7 +205,7 @@ static void test_products(Type type)
     assert_int_equal(emulated_bank_conflicts(), 0);
 }
 
-/* TMA and wgmma, bfloat16: on few multiprocessors, so that a block goes on to a second tile. */
+/* By TMA and wgmma, in bfloat16; on few multiprocessors, so that a block runs a second tile. */
 static void run_hopper(const char *name, ProductLayout layout, const Product *p, unsigned multiprocessors,
                        unsigned cluster)
 {
@@ -217,8 +217,7 @@ static void run_hopper(const char *name, ProductLayout layout, const Product *p,
     run_named(name, &with_maps, hopper_launch(p, multiprocessors, cluster));
 }
 
-/* Rows of tiles, of products and weights: 1, 1; 2, 3 and with it a cluster with a block that has nothing; 2, 1; 3,
-   1. */
+/* Rows of tiles, for products and for weights: 1, 1; 2, 3, which gives a cluster with an idle block; 2, 1; 3, 1. */
 static void test_hopper(void **state)
 {
     (void)state;
@@ -328,7 +327,7 @@ static void test_gelu(Type type)
         }
 }
 
-/* A launch of one of its kernels within `most` bytes of shared memory. */
+/* Launches one of its kernels within `most` bytes of shared memory. */
 static void run_attention(const char *name, Type type, Attention p, int backward, unsigned most)
 {
     const unsigned size = type == F32 ? 4 : 2;
@@ -378,15 +377,15 @@ static void attention_within(Type type, unsigned most)
     assert_int_equal(emulated_bank_conflicts(), 0);
 }
 
-/* The most and the least that there is: compute capability 9.0; 8.6, 8.9 and 12.0. */
+/* The largest and the smallest shared memory: compute capability 9.0; 8.6, 8.9 and 12.0. */
 static void test_attention(Type type)
 {
     attention_within(type, (227 << 10) - FUSED_HEAD);
     attention_within(type, (99 << 10) - FUSED_HEAD);
 }
 
-/* By TMA and wgmma; what it leaves is what the portable backward needs. Tiles: 1; 2 of a few rows, in 2 blocks; 4 in 3;
-   6 and 9 in 2. */
+/* By TMA and wgmma; it saves what the portable backward needs. Tiles: 1; 2 of a few rows, in 2 blocks; 4 in 3; 6 and 9
+   in 2. */
 static void test_hopper_attention(void **state)
 {
     (void)state;

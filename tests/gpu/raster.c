@@ -1,6 +1,6 @@
-/* The order of a product's tiles: each comes once, and what tiles at work at the same time read is nearly the least
-   that any height of bands gives. That is what the L2 cache has to get from memory, as far as it holds it while a wave
-   is at work. */
+/* The order of a product's tiles: each tile comes once, and the tiles that run at the same time read nearly the least
+   memory that any height of bands gives. The L2 cache must load this from memory, as far as it keeps it while a wave
+   runs. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -18,7 +18,8 @@ typedef struct Raster {
     unsigned m, n, k, tile_m, tile_n, band, blocks;
 } Raster;
 
-/* Bytes of bfloat16 operands that the waves of `blocks` tiles read, each wave every row and column of tiles once. */
+/* Bytes of bfloat16 operands that the waves of `blocks` tiles read, if each wave reads every row and column of tiles
+   once. */
 static double wave_bytes(const Raster *r)
 {
     const unsigned tiles = tiles_of(r->m, r->tile_m) * tiles_of(r->n, r->tile_n);
@@ -43,8 +44,8 @@ static double band_bytes(Raster r, unsigned band)
     return wave_bytes(&r);
 }
 
-/* Square, and what a GPT of hidden 4096 and sequences of 4096 has: attention's projections, the MLP's, forward and for
-   weights. */
+/* A square product, and the products of a GPT with hidden 4096 and sequences of 4096: attention's projections and the
+   MLP's, forward and for weights. */
 static const unsigned shapes[][3] = {{8192, 8192, 8192},  {4096, 12288, 4096}, {4096, 4096, 4096}, {4096, 16384, 4096},
                                      {4096, 4096, 16384}, {16384, 4096, 4096}, {2560, 8192, 2048}, {1024, 4096, 1024}};
 

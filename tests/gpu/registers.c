@@ -1,5 +1,5 @@
-/* What the compiler says of every kernel in the ready-made machine code: there for each architecture, and no register
-   spilled to memory, neither by it nor by the functions that it calls. Skipped where `make gpu-code` has not run. */
+/* The compiler's report on every kernel in the prebuilt machine code: each kernel is there for each architecture, and
+   neither it nor the functions that it calls spill registers to memory. Skipped if `make gpu-code` has not run. */
 
 #include "runtime/device/kernels/kernels.h"
 
@@ -64,7 +64,7 @@ static void test_no_spills(void **state)
     assert_there(#file ".bf16", architectures[a], #name "_bf16");
         KERNELS_OF_ELEMENTS(BOTH)
         KERNELS_OF_FLOATS(OF_FLOATS)
-        if (!strcmp(architectures[a], "sm_90a")) { /* fused_hopper stands for fused_bf16 */
+        if (!strcmp(architectures[a], "sm_90a")) { /* fused_hopper replaces fused_bf16 */
             KERNELS_OF_TABLES(IN_FLOAT)
             KERNELS_OF_HOPPER(ONE)
             KERNELS_OF_HOPPER_TABLES(ONE)

@@ -1,5 +1,5 @@
-/* What the table of cuda_runtime.h asks of the CUDA runtime: its functions are caught by the linker (--wrap) and say
-   what came. Where the build has no toolkit there is nothing to ask. */
+/* The calls of cuda_runtime.h's table to the CUDA runtime: the linker replaces the functions (--wrap), and they record
+   their arguments. Skipped if the build has no toolkit. */
 
 #include "runtime/device/cuda_runtime.h"
 
@@ -23,7 +23,7 @@ static void require_toolkit(void)
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-/* --- what came --- */
+/* --- recorded calls --- */
 
 static cudaLaunchConfig_t launched;
 static cudaLaunchAttribute attribute;
@@ -76,7 +76,7 @@ cudaError_t __wrap_cudaGetDriverEntryPointByVersion(const char *name, void **ent
                                                     enum cudaDriverEntryPointQueryResult *result)
 {
     assert_string_equal(name, "cuTensorMapEncodeTiled");
-    assert_int_equal(version, 12000); /* the first that has it, and its signature */
+    assert_int_equal(version, 12000); /* the first version that has it, with this signature */
     assert_int_equal(flags, cudaEnableDefault);
     *result = driver_says;
     *entry = driver_says == cudaDriverEntryPointSuccess ? (void *)(uintptr_t)encode : NULL;
@@ -116,7 +116,7 @@ static void test_launch(void **state)
         assert_int_equal(launched.blockDim.x, 384);
         assert_int_equal(launched.blockDim.y * launched.blockDim.z, 1);
         assert_int_equal(launched.dynamicSmemBytes, 231424);
-        assert_int_equal(launched.numAttrs, cluster - 1); /* GPUs before 9.0 take none */
+        assert_int_equal(launched.numAttrs, cluster - 1); /* without clusters none: GPUs before 9.0 refuse it */
     }
     assert_int_equal(attribute.id, cudaLaunchAttributeClusterDimension);
     assert_int_equal(attribute.val.clusterDim.x, 2);
@@ -136,7 +136,7 @@ static void test_tensor_map(void **state)
     static char matrix[16];
     const Product product = {.m = 640, .n = 384, .k = 200};
     const TensorMapShape shape = tensor_map_shape(PRODUCT_FORWARD, &product, 1);
-    driver_says = cudaDriverEntryPointSymbolNotFound; /* an old driver; first, as what is found is kept */
+    driver_says = cudaDriverEntryPointSymbolNotFound; /* an old driver; must be first, as the result is cached */
     assert_int_not_equal(cuda_runtime->EncodeTensorMap(&map, matrix, &shape), CUDA_OK);
     driver_says = cudaDriverEntryPointSuccess;
     assert_int_equal(cuda_runtime->EncodeTensorMap(&map, matrix, &shape), CUDA_OK);
@@ -146,7 +146,7 @@ static void test_tensor_map(void **state)
     assert_int_equal(encoded.sizes[0], 384);
     assert_int_equal(encoded.sizes[1], 200);
     assert_int_equal(encoded.pitch, 768);
-    assert_int_equal(encoded.box[0] * 2, 128); /* at most a row of the swizzle */
+    assert_int_equal(encoded.box[0] * 2, 128); /* at most one row of the swizzle */
     assert_int_equal(encoded.box[1], HOPPER_TILE_K);
     assert_int_equal(encoded.steps[0] * encoded.steps[1], 1);
     assert_int_equal(encoded.interleave, CU_TENSOR_MAP_INTERLEAVE_NONE);

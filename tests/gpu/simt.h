@@ -1,8 +1,7 @@
 #ifndef TESTS_GPU_SIMT_H
 #define TESTS_GPU_SIMT_H
 
-/* What stands in for CUDA C++ and for runtime/device/kernels/instructions.cuh when kernels are compiled as plain
-   C++. */
+/* Replaces CUDA C++ and runtime/device/kernels/instructions.cuh when kernels are compiled as plain C++. */
 
 #include <cmath>
 #include <cstddef>
@@ -56,9 +55,10 @@ inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 /* --- simt.cpp --- */
 char *simt_shared();
 void simt_barrier(unsigned barrier, unsigned threads);
-/* A collective instruction: `finish` sees the 32 lanes' operands when all have come, and leaves the results in them. */
+/* A collective instruction: when all 32 lanes have arrived, `finish` gets their operands, and writes the results into
+   them. */
 void simt_collective(const char *instruction, void *operands, void (*finish)(void *const *lanes));
-/* An access to memory by the thread that runs, or by `lane` of its warp in a collective instruction. */
+/* Reports a memory access by the running thread, or by `lane` of its warp in a collective instruction. */
 void simt_read(const void *address, std::size_t bytes);
 void simt_write(const void *address, std::size_t bytes);
 void simt_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -124,7 +124,7 @@ DEVICE void multiply_fragments(float (&c)[4], const unsigned (&a)[4], unsigned b
     simt_multiply_fragments(c, a, b0, b1);
 }
 
-/* Counters between blocks: to look at one that is too small gives the others a turn. */
+/* Counters between blocks: a thread that reads a value that is too small yields to other threads. */
 void simt_poll(const char *at);
 void simt_poll_ended();
 void simt_counted();
@@ -153,11 +153,11 @@ void simt_cluster_barrier();
 void simt_arrive_at(const void *arrivals, unsigned number);
 void simt_tensor_load_to_all(void *shared, const TensorMap *map, unsigned x, unsigned y, const void *arrivals,
                              unsigned blocks);
-/* A product of a warpgroup, as one thread sees it. */
+/* A product of a warpgroup, as seen by one thread. */
 struct SimtGroupProduct {
     float *d;
     unsigned columns;
-    const unsigned *fragment; /* of a; NULL: a's descriptor */
+    const unsigned *fragment; /* fragment of a; NULL: the descriptor of a */
     unsigned long long a, b;
     bool a_by_k, b_by_k, onto;
 };
@@ -210,7 +210,7 @@ template <std::size_t COUNT> DEVICE void group_product(float (&d)[COUNT], const 
     simt_group_product({d, 2 * COUNT, a, 0, b, true, false, true});
 }
 
-inline unsigned simt_bf16(float value) /* to nearest, ties to even; a NaN stays one */
+inline unsigned simt_bf16(float value) /* rounds to nearest, ties to even; NaN stays NaN */
 {
     const unsigned bits = __float_as_uint(value);
     return value != value ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;

@@ -1,5 +1,5 @@
-/* dprun on the stand-ins, as a program: what they shall be is in the environment, and what they noticed is said at the
-   end. */
+/* dprun with the mock CUDA runtime and the fake NCCL, as a program. The environment has their settings. At the end it
+   prints what they have noticed. */
 
 #include "tests/cuda/fake/nccl.h"
 #include "tests/cuda/standin/standin.h"
@@ -18,8 +18,7 @@ static int number(const char *name, int otherwise)
     return text ? atoi(text) : otherwise;
 }
 
-/* STANDIN_ALONE: of the machine's GPUs every process sees its own one only. FAKE_NCCL_FAILS: in process
-   FAKE_NCCL_RANK. */
+/* STANDIN_ALONE: every process sees only its own GPU. FAKE_NCCL_FAILS: applies to process FAKE_NCCL_RANK. */
 __attribute__((constructor)) static void begin(void)
 {
     const int process = number("OMPI_COMM_WORLD_RANK", 0);

@@ -17,9 +17,9 @@ typedef struct Transfer {
     bool is_send, done;
     char *memory;
     uint64_t bytes, moved;
-    uint64_t other_bytes; /* received: what the other end says */
-    bool told;            /* the size has gone before */
-    uint64_t end;         /* sent: where it ends in its ring */
+    uint64_t other_bytes; /* of a received message: the size that the sender gives */
+    bool told;            /* the size has been transferred */
+    uint64_t end;         /* of a sent message: its end in the ring */
     int peer;
 } Transfer;
 
@@ -33,15 +33,16 @@ typedef struct Group {
     Transfer transfers[TRANSFERS_MAX];
 } Group;
 
-/* What one rank sends to another: of each message its size, then its bytes. A send is done when all was taken out. */
+/* The messages from one rank to another: of each its size, then its bytes. A send is done when the receiver has read
+   all of it. */
 typedef struct Ring {
     _Atomic uint64_t written, read;
-    bool connected; /* the receiver's */
+    bool connected; /* set by the receiver */
     char data[RING];
 } Ring;
 
-/* Memory that all ranks share, threads or processes. It has no name that could be left behind: others open it through
-   the process that made it. */
+/* Memory that all ranks share, threads or processes. It has no name, so nothing can be left over: other processes open
+   it through the process that made it. */
 typedef struct Clique {
     _Atomic int joined, finalized;
     Ring rings[RANKS_MAX][RANKS_MAX]; /* [from][to] */
@@ -50,8 +51,8 @@ typedef struct Clique {
 struct ncclComm {
     Clique *clique;
     int ranks, rank, groups;
-    unsigned asked; /* since the last call */
-    Group *waiting; /* ended and not enqueued yet */
+    unsigned asked; /* queries of its state since the last call */
+    Group *waiting; /* groups that are ended and not enqueued yet */
     bool aborted, finalizes;
     int async;
 };
@@ -60,7 +61,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FakeNccl setting = {.silent_rank = -1};
 static FakeNcclReport report;
 static int calls, asked;
-static int newest = -1; /* the memory of the last id that this process made */
+static int newest = -1; /* memory of the last id that this process has made */
 static _Thread_local Group *open_group;
 static _Thread_local int depth;
 
@@ -88,7 +89,7 @@ static bool fails(const char *call)
     return setting.fails && strcmp(setting.fails, call) == 0 && ++calls == setting.fails_at;
 }
 
-/* --- groups meet: under the stand-in's lock and ours --- */
+/* --- matching groups: under the lock of the mock runtime and the one here --- */
 
 static uint64_t put(Ring *ring, const char *bytes, uint64_t count)
 {
@@ -140,7 +141,7 @@ static void pull(Ring *ring, Transfer *transfer, bool first)
     transfer->done = transfer->moved == transfer->other_bytes;
 }
 
-/* Those of one pair of ranks and one direction move in their order. */
+/* Transfers of one pair of ranks and one direction move in their order. */
 static bool is_next(const Group *group, int index)
 {
     for (int i = 0; i < index; i++)
@@ -249,7 +250,7 @@ int ncclCommInitRankConfig(Comm **made, int ranks, Id id, int rank, const void *
     }
     if (shared == MAP_FAILED) {
         pthread_mutex_unlock(&lock);
-        return failing ? INTERNAL_ERROR : REMOTE_ERROR; /* who made the id is gone */
+        return failing ? INTERNAL_ERROR : REMOTE_ERROR; /* the process that made the id is gone */
     }
     *made = calloc(1, sizeof **made);
     **made = (Comm){.clique = shared, .ranks = ranks, .rank = rank};
@@ -273,7 +274,7 @@ int ncclCommGetAsyncError(Comm *comm, int *code)
     return OK;
 }
 
-/* All ranks come to this. */
+/* A barrier of all ranks. */
 int ncclCommFinalize(Comm *comm)
 {
     pthread_mutex_lock(&lock);
@@ -290,7 +291,7 @@ int ncclCommFinalize(Comm *comm)
 static void end(Comm *comm)
 {
     pthread_mutex_lock(&lock);
-    comm->aborted = true; /* whoever is in a stream sees it there, so the memory stays until the end of the test */
+    comm->aborted = true; /* operations in streams see this, so the memory stays until the end of the test */
     munmap(comm->clique, sizeof *comm->clique);
     report.communicators--;
     pthread_mutex_unlock(&lock);

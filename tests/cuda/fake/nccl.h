@@ -1,33 +1,33 @@
 #ifndef TESTS_CUDA_FAKE_NCCL_H
 #define TESTS_CUDA_FAKE_NCCL_H
 
-/* A libnccl.so.2 for ranks that are threads or processes of one machine, on the stand-in's streams: a group begins when
-   it is the first of its stream and ends when every transfer of it has met its other end, which must have begun as
-   well. Nothing of a call is done before the communicator was asked how it is. Of a process that has died the others
-   hear nothing. */
+/* A fake libnccl.so.2 for ranks that are threads or processes of one machine, on the streams of the mock runtime. A
+   group starts when it is the first of its stream. It ends when every transfer of it has met its peer's, whose group
+   must have started as well. Nothing of a call happens before the communicator's state is queried. Nobody learns that a
+   process has died. */
 
 #include <stdbool.h>
 #include <stddef.h>
 
 typedef struct FakeNccl {
     int version;        /* 0: 22809 */
-    const char *fails;  /* this call, without "nccl", */
-    int fails_at;       /* its so manieth time */
-    int asked_fails_at; /* the so manieth CommGetAsyncError tells that a peer is gone */
-    int silent_rank;    /* its groups never begin after the first; -1: none */
+    const char *fails;  /* name of the call that fails, without "nccl" */
+    int fails_at;       /* the n-th call of it fails */
+    int asked_fails_at; /* the n-th CommGetAsyncError reports that a peer is gone */
+    int silent_rank;    /* groups of this rank do not start after the first one; -1: none */
 } FakeNccl;
 
 typedef struct FakeNcclReport {
-    int communicators; /* open */
+    int communicators; /* number of open communicators */
     int groups, transfers;
-    int most_transfers;   /* of a group behind the first of its rank */
-    int late_connections; /* pairs of ranks that first met in another group than the first */
-    int mismatches;       /* ends that met with different sizes */
-    int early_uses;       /* calls before the one before was done */
+    int most_transfers;   /* largest number of transfers of a group, except the first of its rank */
+    int late_connections; /* pairs of ranks that first communicate in a later group than the first */
+    int mismatches;       /* transfers whose ends have different sizes */
+    int early_uses;       /* calls before the last call was complete */
     int early_ends;       /* communicators destroyed before all ranks had finalized them */
 } FakeNcclReport;
 
-/* Both by dlsym. */
+/* Tests find both by dlsym. */
 typedef void FakeNcclBegin(const FakeNccl *setting);
 typedef FakeNcclReport FakeNcclReportFunction(void);
 

@@ -9,7 +9,7 @@
 enum { PROBLEM = 256 };
 
 struct StandinFused {
-    Fused table; /* as launched */
+    Fused table; /* the table of the launch */
     unsigned count;
     size_t element_size;
     Operation *operations;
@@ -54,7 +54,7 @@ void standin_fused_free(StandinFused *fused)
     free(fused);
 }
 
-/* --- who comes after whom --- */
+/* --- dependences --- */
 
 static bool comes_after(const StandinFused *fused, unsigned index, unsigned which, unsigned *other)
 {
@@ -65,7 +65,7 @@ static bool comes_after(const StandinFused *fused, unsigned index, unsigned whic
     return true;
 }
 
-/* before[i * count + j]: i comes after j, perhaps by way of others. Operations come after earlier ones alone. */
+/* before[i * count + j]: i comes after j, directly or by other operations. Operations come only after earlier ones. */
 static bool *order_of(const StandinFused *fused)
 {
     const unsigned count = fused->count;

@@ -1,4 +1,4 @@
-/* The kernels of kernels.h on the CPU device, bfloat16 operands as floats meanwhile. */
+/* The kernels of kernels.h on the CPU device; bfloat16 operands are converted to float. */
 
 #include "tests/cuda/standin/standin.h"
 
@@ -143,7 +143,7 @@ OPERANDS(attention_backward, Attention, READ(Attention, qkv, 3 * RC), READ(Atten
 const Kernel *attention = attention_kernel(p);
 float *context = malloc(attention->context * sizeof(float) + 1), *y = malloc(RC * sizeof *y + 1);
 for (size_t i = 0; i < (size_t)p->rows * p->heads; i++)
-    if (!(p->logsumexp[i] == 1 && p->delta[i] == 2)) /* not what the two before left there */
+    if (!(p->logsumexp[i] == 1 && p->delta[i] == 2)) /* not the values that the two kernels before write */
         abort();
 MUST(RUN_OP(cpu, error, attention_forward, with_kernel(attention), p->qkv, y, context));
 MUST(RUN_OP(cpu, error, attention_backward, with_kernel(attention), p->qkv, p->y, context, p->dy, p->dqkv));
@@ -211,7 +211,8 @@ static size_t largest_token(const Embedding *p)
     return (size_t)largest + 1;
 }
 
-/* How many rows of the token table are touched is not known when it is enqueued: the first one stands for all. */
+/* When it is enqueued, the number of rows of the token table that it touches is unknown: the first row represents
+   all. */
 OPERANDS(embedding_forward, Embedding, READ_OF(Embedding, tokens, p->rows, 4), READ(Embedding, token_table, p->columns),
          READ(Embedding, position_table, (size_t)p->sequence * p->columns), WRITE(Embedding, y, RC))
 MUST(RUN_OP(cpu, error, embedding_forward, with_table(p->rows, p->columns, p->sequence), p->tokens, p->token_table,
@@ -278,7 +279,7 @@ OPERANDS(copy_bytes, Copy, READ_OF(Copy, from, p->bytes, 1), WRITE_OF(Copy, to, 
 memcpy(p->to, p->from, p->bytes);
 }
 
-/* The Hopper kernels get their matrices as maps and as pointers; the maps are not looked at here. */
+/* The Hopper kernels get their matrices as maps and as pointers; this code ignores the maps. */
 #define HOPPER(name, of, Parameters, field)                                         \
     static size_t name##_operands(const void *parameters, StandinOperand *operands) \
     {                                                                               \
@@ -379,7 +380,7 @@ void standin_run(const StandinKernel *kernel, size_t element_size, const void *p
         if (strcmp(kernel->name, "embedding_forward") == 0 && operands[i].offset == offsetof(Embedding, token_table))
             elements *= largest_token(parameters);
         floats[i] = malloc(elements * sizeof(float) + 1);
-        widen(given[i], floats[i], elements); /* outputs too: rows of several kernels may lie in one */
+        widen(given[i], floats[i], elements); /* outputs as well: several kernels may write rows of one matrix */
         memcpy(copy + operands[i].offset, &floats[i], sizeof floats[i]);
     }
     kernel->run(copy);

@@ -1,4 +1,4 @@
-/* Streams, events and memory of the stand-in, and who touched what after whom. */
+/* Streams, events and memory of the mock runtime, and the order of accesses. */
 
 #include "tests/cuda/standin/fused.h"
 
@@ -14,7 +14,7 @@
 enum { STREAMS_MAX = 64, LINE = 64, TABLE = 1 << 20, POISONED = 1 << 20 };
 enum { FAILED = 719 };
 
-/* What has happened before: of each stream so many operations. */
+/* A vector clock: for each stream, the number of operations that have happened before. */
 typedef struct Clock {
     uint32_t of[STREAMS_MAX];
 } Clock;
@@ -25,7 +25,7 @@ typedef struct Work Work;
 struct Work {
     WorkKind kind;
     Work *next;
-    uint64_t number; /* in its stream, from 1 */
+    uint64_t number; /* its number in the stream, from 1 */
     const StandinKernel *kernel;
     size_t element_size;
     void *parameters;
@@ -35,7 +35,7 @@ struct Work {
     size_t bytes;
     int value;
     CudaEvent *event;  /* RECORD */
-    CudaStream *other; /* WAIT for this stream to have run up to */
+    CudaStream *other; /* WAIT: until this stream has run up to */
     uint64_t other_number;
     bool (*attempt)(void *data); /* ATTEMPT */
 };
@@ -48,9 +48,9 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
-    CudaStream *stream; /* of the last record; NULL: none */
+    CudaStream *stream; /* stream of the last record; NULL: none */
     uint64_t number;
-    unsigned looks; /* of EventQuery since the record */
+    unsigned looks; /* calls of EventQuery since the record */
     Clock clock;
     int64_t time;
 };
@@ -73,7 +73,7 @@ typedef struct Block {
     size_t bytes;
 } Block;
 
-/* Who touched a line of memory last. */
+/* The last accesses to a line of memory. */
 typedef struct Shadow {
     uintptr_t line; /* 0: unused */
     unsigned writer;
@@ -87,14 +87,14 @@ static void **to_free; /* standin_at_end */
 static size_t to_free_count;
 static StandinSetting setting;
 static StandinReport report;
-static uint64_t state; /* of the random order */
+static uint64_t state; /* state of the random order */
 static Block *blocks;
 static size_t block_count;
-static CudaStream *streams[STREAMS_MAX]; /* numbers are not used again within a run */
+static CudaStream *streams[STREAMS_MAX]; /* numbers are not reused within a run */
 static unsigned stream_count;
 static Shadow **shadows;
 static unsigned generation;
-static _Thread_local Clock known; /* what the calling thread has waited for */
+static _Thread_local Clock known; /* operations that the calling thread has waited for */
 static _Thread_local unsigned known_in;
 
 void standin_begin(const StandinSetting *new_setting)
@@ -125,7 +125,7 @@ StandinReport standin_report(void)
     return now;
 }
 
-/* Under the lock. True when the call is to fail. */
+/* True: the call must fail. Under the lock. */
 static bool fails(const char *name)
 {
     report.calls++;
@@ -146,7 +146,7 @@ static bool fails(const char *name)
         pthread_mutex_unlock(&lock); \
         return FAILED;               \
     }
-/* What gives something back does so even when it fails: so a leak is the caller's. */
+/* A call that frees something does so even if it fails: so a leak is the caller's fault. */
 #define ENTER_TO_TIDY(name)    \
     pthread_mutex_lock(&lock); \
     const CudaError tidied = fails(#name) ? FAILED : CUDA_OK;
@@ -156,7 +156,7 @@ static bool fails(const char *name)
         return code;                 \
     } while (0)
 
-/* --- what happened before what --- */
+/* --- the order of operations --- */
 
 static void join(Clock *clock, const Clock *other)
 {
@@ -164,7 +164,7 @@ static void join(Clock *clock, const Clock *other)
         clock->of[i] = clock->of[i] > other->of[i] ? clock->of[i] : other->of[i];
 }
 
-/* Where the line's is, or would be. */
+/* The entry of the line, or the entry that it would get. */
 static Shadow **find_shadow(uintptr_t line)
 {
     size_t i = (line / LINE * 0x9e3779b97f4a7c15u >> 20) % TABLE;
@@ -208,7 +208,7 @@ static void touch(const CudaStream *stream, const char *name, const void *memory
 {
     const Clock *now = &stream->clock;
     if (!is_ours(memory, bytes))
-        return; /* the host's, or NULL: what kernels do there is an address sanitizer's to find */
+        return; /* memory of the host, or NULL: the address sanitizer checks accesses there */
     for (uintptr_t line = (uintptr_t)memory / LINE * LINE; line < (uintptr_t)memory + bytes; line += LINE) {
         Shadow *shadow = shadow_of(line);
         if (shadow->written > now->of[shadow->writer])
@@ -262,7 +262,7 @@ static void run_fused(StandinFused *fused)
     standin_fused_free(fused);
 }
 
-/* False when the first of the stream cannot run yet: something behind an ATTEMPT. */
+/* False: the first operation of the stream cannot run yet, because it is after an ATTEMPT. */
 static bool run_one(CudaStream *stream)
 {
     Work *operation = stream->first;
@@ -326,7 +326,8 @@ static void enqueue(CudaStream *stream, Work operation)
     }
 }
 
-/* The next operation of the stream comes after what came before in it and what the caller has waited for. */
+/* The next operation of the stream comes after those before it there, and after those that the caller has waited
+   for. */
 static void advance(CudaStream *stream)
 {
     join(&stream->clock, &known);
@@ -353,7 +354,7 @@ void standin_at_end(void *memory)
     pthread_mutex_unlock(&lock);
 }
 
-/* --- the table --- */
+/* --- the functions of the table --- */
 
 static const char *GetErrorString(CudaError error)
 {
@@ -399,7 +400,7 @@ static CudaError Malloc(void **memory, size_t bytes)
     *memory = bytes > (size_t)1 << 40 ? NULL : aligned_alloc(256, (bytes + 255) / 256 * 256);
     if (!*memory)
         LEAVE(CUDA_OUT_OF_MEMORY);
-    memset(*memory, 0xff, bytes < POISONED ? bytes : POISONED); /* not a number in every type */
+    memset(*memory, 0xff, bytes < POISONED ? bytes : POISONED); /* NaN in every type */
     blocks = realloc(blocks, (block_count + 1) * sizeof *blocks);
     blocks[block_count++] = (Block){*memory, bytes};
     report.bytes += bytes;
@@ -410,7 +411,7 @@ static CudaError Malloc(void **memory, size_t bytes)
 static CudaError Free(void *memory)
 {
     ENTER_TO_TIDY(Free)
-    run_all(); /* CUDA waits for the device here, too */
+    run_all(); /* CUDA also waits for the device here */
     size_t i = 0;
     while (i < block_count && blocks[i].memory != memory)
         i++;
@@ -465,7 +466,7 @@ static CudaError StreamCreate(CudaStream **stream, int urgent)
 static CudaError StreamDestroy(CudaStream *stream)
 {
     ENTER_TO_TIDY(StreamDestroy)
-    run_all(); /* others may wait for what is enqueued here */
+    run_all(); /* other streams may wait for these operations */
     streams[stream->id] = NULL;
     free(stream);
     report.live--;
@@ -476,7 +477,7 @@ static CudaError StreamSynchronize(CudaStream *stream)
 {
     ENTER(StreamSynchronize)
     const uint64_t end = stream->enqueued;
-    while (!run_to(stream, end)) { /* others have to come first */
+    while (!run_to(stream, end)) { /* other operations must run first */
         pthread_mutex_unlock(&lock);
         sched_yield();
         pthread_mutex_lock(&lock);
