@@ -21,16 +21,16 @@ typedef enum StandinOrder {
 typedef struct StandinSetting {
     StandinOrder order;
     uint64_t seed;
-    CudaError count_error; /* the error of GetDeviceCount */
-    int devices;           /* number of devices; 0: one, -1: none */
-    int first_device;      /* the machine's index of the first device */
-    int driver_version;    /* 0: no driver */
-    int major, minor;      /* compute capability; 0.0: 8.0 */
-    size_t fail_at;        /* number of the call, from 1, that fails and does nothing; 0: none */
-    bool sticky;           /* all later calls fail as well */
-    bool forget_waits;     /* StreamWaitEvent does nothing, which must be noticed */
-    size_t forget_after;   /* operation of fused launches, from 1, that loses its dependences; 0: none */
-    bool dry;              /* kernels do nothing, so operands need not be memory */
+    CudaError count_error;             /* the error of GetDeviceCount */
+    int devices;                       /* number of devices; 0: one, -1: none */
+    int first_device;                  /* the machine's index of the first device */
+    int driver_version;                /* 0: no driver */
+    int major, minor;                  /* compute capability; 0.0: 8.0 */
+    size_t fail_at;                    /* number of the call, from 1, that fails and does nothing; 0: none */
+    bool sticky;                       /* all later calls fail as well */
+    bool forget_waits;                 /* StreamWaitEvent does nothing, which must be noticed */
+    size_t forget_after;               /* operation of fused launches, from 1, that loses its dependences; 0: none */
+    bool dry;                          /* kernels do nothing, so operands need not be memory */
     int multiprocessors, shared_bytes; /* 0: 4, 227 KiB */
 } StandinSetting;
 
