@@ -8,12 +8,12 @@ top=${2:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Options that a text names, one a line; those of other programs in it are left out.
+# The options that a text names, one per line, without those of other programs.
 options_in() {
     sed -E 's/(dprun|mpirun) +-+[a-z-]+//g' | grep -oE '(^|[^a-zA-Z0-9-])(--[a-z][a-z-]*|-[a-zA-Z]\b)' | grep -oE -e '-+[a-zA-Z-]+' | sort -u
 }
 
-# Options that a page explains (.It Fl), or all that one of its sections (.Sh) names (.Fl).
+# The options that a page explains (.It Fl), or that one of its sections (.Sh) names (.Fl).
 options_of() {
     awk -v wanted="${2:-}" '
         /^\.Sh / { section = substr($0, 5) }
@@ -24,7 +24,7 @@ options_of() {
         }' "$pages/$1" | sort -u
 }
 
-# compare PAGE PROGRAM: how the two lists of options in $work differ.
+# compare PAGE PROGRAM: prints how the two lists of options in $work differ.
 compare() {
     diff "$work/page" "$work/program" | sed -n "s|^< \(.*\)|$1 has \1, $2 does not|p; s|^> \(.*\)|$1 has no \1, $2 does|p"
 }

@@ -1,8 +1,8 @@
-# Holds the map of HACKING.md against the #include lines: awk -f tests/docs/map.awk HACKING.md FILES...
+# Compares the map of HACKING.md with the #include lines: awk -f tests/docs/map.awk HACKING.md FILES...
 #
-# A row's third column says what the files of its folder may include, besides the folder itself: `folders` and `files`, {} as in a
-# shell, from the top or beside the row's folder; "nothing", or "anything". A file belongs to the row whose folder is nearest above
-# it. Printed is what breaks the map, what the map allows and nobody includes, and circles in the map.
+# A row's third column says what the files of its folder may include besides the folder itself: `folders` and `files`, with {} as in a
+# shell, relative to the top or to the row's parent folder; "nothing", or "anything". A file belongs to the row whose folder is nearest above
+# it. Prints includes that the map forbids, allowed ones that nobody uses, and cycles in the map.
 
 function expand(text, prefix, rest, parts, count, i)
 {

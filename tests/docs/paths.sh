@@ -1,13 +1,13 @@
 #!/bin/sh
 # Prints the `files` and `identifiers` that a page names and that do not exist: sh tests/docs/paths.sh PAGE, from the top folder. A file
 # is named by its path or by the end of it, a program of tests/ without .c, several with {} and *; NAME, FOLDER, COMMIT and FILE are
-# places to fill in.
+# placeholders.
 set -eu
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT
 find . -path ./build -prune -o -path ./.git -prune -o -print | sed 's|^\.||' >"$list"
 
-# The names within {a,b}, one a line.
+# Expands {a,b}, one name per line.
 expanded() {
     case $1 in
     *{*,*}*) for part in $(echo "$1" | sed 's/.*{\(.*\)}.*/\1/; s/,/ /g'); do echo "${1%%\{*}$part${1##*\}}"; done ;;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Follows a page as its reader would. Writes the files that the page shows (```dps NAME, ```csv NAME), and runs its commands
+# Replays a page as a reader would. Writes the files that the page shows (```dps NAME, ```csv NAME), and runs its commands
 # ($ ... in ```console, continued after a \ at the end of a line) in a folder with build/ and schedules/. Prints the page with the
 # real output of the commands, so that
 #   sh tests/docs/replay.sh PAGE | diff PAGE -

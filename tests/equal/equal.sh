@@ -1,11 +1,11 @@
 #!/bin/sh
 # usage: make equal BEFORE=COMMIT [SCHEDULES="dualpipe zb-v"]
 #
-# Builds COMMIT beside the present sources, trains with every schedule in both, and compares to the bit: the losses of all
+# Builds COMMIT and the current sources, trains with every schedule in both, and compares to the bit: the losses of all
 # microbatches, gradient norms, the held-out loss and the saved weights. The runs of a schedule are those of `runs` below.
-# A schedule that COMMIT lacks is named and left out. All of it takes a quarter of an hour on 2 idle cores.
+# A schedule that COMMIT lacks is reported and skipped. The whole comparison takes a quarter of an hour on 2 idle cores.
 #
-# $BUILD/equal/COMMIT keeps the build of COMMIT and its results, so that a second comparison only trains the present sources.
+# $BUILD/equal/COMMIT keeps the build of COMMIT and its results, so a second comparison only trains the current sources.
 set -eu
 [ $# = 1 ] || { sed -n '2s/# //p' "$0" >&2; exit 2; }
 top=$(realpath "$(dirname "$0")/../..")
@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 as_root=$([ "$(id -u)" = 0 ] && echo --allow-run-as-root || :)
 
-# Every run of one schedule: name, program, options.
+# The runs of one schedule: name, program, options.
 runs()
 {
     for model in gpt mlp; do
@@ -52,7 +52,7 @@ train()
     cksum <"$work/file"
 }
 
-# Trains with the schedules of the sources in $1 by the programs in $2; a folder a schedule in $3, a file a run.
+# Trains with the schedules of the sources in $1 with the programs in $2. Makes in $3 one folder per schedule, with one file per run.
 train_all()
 {
     for schedule in "$1"/schedules/*.dps; do

@@ -1,5 +1,5 @@
-/* The functions that -fsanitize=thread calls for each access, here without its runtime. Linked where no sanitizer
-   is. */
+/* The functions that code compiled with -fsanitize=thread calls for each access, here without TSan's runtime. Linked if
+   there is no sanitizer. */
 
 #include "tests/gpu/simt.h"
 
@@ -39,7 +39,7 @@ void __tsan_func_exit() {}
 void __tsan_read_range(void *address, unsigned long bytes) { simt_read(address, bytes); }
 void __tsan_write_range(void *address, unsigned long bytes) { simt_write(address, bytes); }
 
-/* clang's, from 15 on */
+/* called by code of clang from 15 on */
 void *__tsan_memset(void *to, int byte, unsigned long bytes)
 {
     simt_write(to, bytes);

@@ -1,4 +1,4 @@
-/* Kernels with the faults that the emulation has to find. */
+/* Kernels with faults that the emulation must find. */
 
 #include "runtime/device/kernels/elements.cuh"
 #include "runtime/device/kernels/instructions_hopper.cuh"
@@ -61,7 +61,7 @@ KERNEL faulty_registers(KERNEL_PARAMETER Copy)
         registers_less<32>();
 }
 
-/* Boxes by the map at `from`. */
+/* Copies boxes by the map at `from`. */
 DEVICE void faulty_box(const Copy &p, char *shared, bool acquired, bool written, bool counted)
 {
     const TensorMap *map = (const TensorMap *)p.from;
@@ -91,8 +91,8 @@ FAULTY_BOX(faulty_fence, true, true, false)
 FAULTY_BOX(faulty_count, true, false, true)
 FAULTY_BOX(faulty_wait, true, false, false)
 
-/* Clusters of two, each block with arrivals that the other one's threads arrive at, and a box to both by the map at
-   `from`. */
+/* Clusters of two blocks. Each block has arrivals at which the other block's threads arrive, and sends a box to both by
+   the map at `from`. */
 DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, unsigned missing, bool stays)
 {
     Arrivals *full = (Arrivals *)(shared + 1024), *empty = full + 1;
@@ -124,7 +124,7 @@ DEVICE void faulty_cluster(const Copy &p, char *shared, bool begins_together, un
         KERNEL_SHARED(shared);                  \
         faulty_cluster(p, shared, __VA_ARGS__); \
     }
-FAULTY_CLUSTER(faulty_not, true, 0, true) /* the one without a fault */
+FAULTY_CLUSTER(faulty_not, true, 0, true) /* without a fault */
 FAULTY_CLUSTER(faulty_begin, false, 0, true)
 FAULTY_CLUSTER(faulty_arrival, true, 1, true)
 FAULTY_CLUSTER(faulty_end, true, 0, false)
@@ -140,7 +140,7 @@ KERNEL faulty_early(KERNEL_PARAMETER Copy)
         arrive_at(arrivals, 1);
 }
 
-/* A box to where the other block still multiplies what was there. */
+/* Sends a box to memory that the other block still multiplies. */
 KERNEL faulty_slot(KERNEL_PARAMETER Copy p)
 {
     KERNEL_SHARED(shared);
@@ -189,8 +189,8 @@ template <unsigned COUNT> DEVICE void store_sums(float *to, const float (&sum)[C
         to[(row + i / 2 % 2 * 8) * (COUNT * 2) + i / 4 * 8 + column + i % 2] = sum[i];
 }
 
-/* No fault: of a[64, 16] and b[16, 128] at `from`, row by row, the product, with a and b by k in shared memory; with a
-   in registers as ldmatrix brings them; and of b's first 64 columns. Each onto ones, but for the first. */
+/* No fault: the product of a[64, 16] and b[16, 128] at `from`, row by row: with a and b by k in shared memory; with a
+   in registers, as ldmatrix loads them; and with the first 64 columns of b. The second and third are added to ones. */
 KERNEL group_fragments(KERNEL_PARAMETER Copy p)
 {
     KERNEL_SHARED(shared);

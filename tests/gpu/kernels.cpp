@@ -1,5 +1,5 @@
-/* All kernels as plain C++. Built without a sanitizer, this file alone is compiled with -fsanitize=thread: every access
-   then calls a function of accesses.cpp. */
+/* All kernels as plain C++. In a build without a sanitizer, only this file is compiled with -fsanitize=thread: every
+   access then calls a function of accesses.cpp. */
 
 #include "runtime/device/kernels/attention.cu"
 #include "runtime/device/kernels/fused.cu"

@@ -1,13 +1,13 @@
-# Everything that takes a GPU, on a machine that has one and perhaps nothing else:
+# Runs everything that needs a GPU, on a machine with one and perhaps nothing else:
 #
 #     sh run.sh [--dry-run] [--seconds N] [FOLDER [PART...]]
 #
-# It lies in a folder of its own with the programs and libraries that it needs (`make gpu-kit` fills build/gpu and packs it).
+# It is in a folder with the programs and libraries that it needs (`make gpu-kit` fills build/gpu and packs it).
 # Parts, all unless some are named: first operations training nccl sanitizer figures. `first` is for code that never ran: the
-# smallest form of everything, in a minute or two, each for itself and given up after 20 seconds. Then come checks, then figures;
-# each is a line that is printed and written to FOLDER/<date>.csv (default: results, here) as soon as it is known. What fails or
-# hangs is said, and the rest goes on. --seconds N: nothing begins later, and what still runs then is ended. --dry-run does what
-# can be done on the processor alone: that the script is right.
+# smallest form of everything, in a minute or two, each run separately with a limit of 20 seconds. Then come checks, then figures.
+# Each gives a line, printed and written to FOLDER/<date>.csv (default: results, here) at once. A failure or hang is reported,
+# and the rest continues. --seconds N: after this time nothing starts, and running programs are ended. --dry-run tests the script:
+# it runs what needs only a CPU.
 here=$(cd "$(dirname "$0")" && pwd)
 fp32=cuda-fp32 bf16=cuda dry='' end=''
 while :; do
@@ -27,7 +27,7 @@ for part in $parts; do
 done
 mkdir -p "$results" && results=$(cd "$results" && pwd)
 cd "$here" || exit 1
-# Libraries of the machine's own, or of its PyTorch, come after those that are here, but for the compiler's, which it mostly has.
+# Libraries of this folder come before those of the machine or its PyTorch; the compiler's are mostly the machine's.
 cuda=${CUDA_HOME:-/usr/local/cuda}
 torch=$(python3 -c 'import glob, nvidia; print(":".join(glob.glob(list(nvidia.__path__)[0] + "/*/lib")))' 2>/dev/null)
 export LD_LIBRARY_PATH="$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}:$cuda/lib64${torch:+:$torch}" XDG_CACHE_HOME="$here/cache"
@@ -57,7 +57,7 @@ plain() { # for a field of the table
     tr '",' "' " | sed 's| *$||' | cut -c 1-300
 }
 
-# A program that hangs is shown to the debugger, where there is one, before it is ended: which kernel runs, and where its warps are.
+# Before a hanging program is ended, the debugger (if installed) prints which kernel runs and where its warps are.
 watched='"$@" &
 program=$!
 trap "timeout 25 cuda-gdb -p $program -batch -ex \"info cuda kernels\" -ex \"info cuda blocks\" -ex \"info cuda warps\" > look.txt 2>&1

@@ -1,5 +1,5 @@
-/* Blocks of threads on one processor. A thread is a fiber that runs until a barrier or a collective instruction makes
-   it wait; a barrier or warp goes on when the last one has come. */
+/* Runs blocks of threads on one processor. A thread is a fiber that runs until it waits at a barrier or a collective
+   instruction; a barrier or warp continues when the last thread has arrived. */
 
 #include "tests/gpu/simt.h"
 #include "tests/gpu/emulation.h"
@@ -32,9 +32,10 @@ struct AsyncCopy {
     unsigned bytes, group;
 };
 
-/* A box on its way. It comes when somebody waits for it; before, there is neither old nor new. */
+/* A box of a tensor in transfer. It arrives when a thread waits for it; before, its memory has neither the old nor the
+   new content. */
 struct TensorCopy {
-    void *to; /* in the block's shared memory whose arrivals it completes */
+    void *to; /* in the shared memory of the block whose arrivals it completes */
     const TensorMap *map;
     unsigned x, y;
 };
@@ -42,20 +43,20 @@ struct TensorCopy {
 struct Block;
 
 struct ArrivalState {
-    Block *block;   /* whose shared memory it is in */
-    unsigned since; /* barriers of its cluster before it was initialised */
+    Block *block;   /* the block whose shared memory it is in */
+    unsigned since; /* number of barriers of its cluster before it was initialized */
     unsigned count, missing, phase;
-    /* the phase, +1, in which another block last arrived or sent a box, if nobody has waited for its end */
+    /* 1 + the last phase in which another block arrived or sent a box, if nobody has waited for its end */
     unsigned unseen;
-    long bytes; /* announced and not come */
+    long bytes; /* announced bytes that have not arrived */
     std::vector<TensorCopy> copies;
 };
 
-/* Operands are read as late as they may be, those in registers too. */
+/* Operands are read as late as possible, also those in registers. */
 struct GroupProduct {
     SimtGroupProduct of;
     unsigned group;
-    float a[2][16]; /* this thread's rows, of fragments */
+    float a[2][16]; /* this thread's rows, from fragments */
 };
 
 struct Fiber {
@@ -64,34 +65,34 @@ struct Fiber {
     Block *block = nullptr;
     unsigned number = 0;
     bool waits = false, ended = false;
-    const char *at = ""; /* what it waits for */
+    const char *at = ""; /* the operation at which it waits */
     void *operands = nullptr;
     std::vector<AsyncCopy> copies;
     unsigned groups = 0;
     std::vector<GroupProduct> products;
     unsigned product_groups = 0;
-    bool products_begun = false; /* and waited for none since: registers are in order before products */
-    unsigned fences = 0;         /* between its accesses and those of the copy engine */
-    bool counted = false;        /* has seen others' counts, and no fence since */
-    unsigned polls = 0;          /* looks at something that others change, in vain so far */
+    bool products_begun = false; /* and has not waited since: registers are ordered before products */
+    unsigned fences = 0;         /* number of fences between its accesses and those of the copy engine */
+    bool counted = false;        /* has read counters of others, without a fence since */
+    unsigned polls = 0;          /* number of unsuccessful reads of a value that others change */
     unsigned registers = 0;
     void *fake_stack = nullptr;
 };
 
-/* Who touched four bytes of shared memory since the block's last barrier. */
+/* The accesses to four bytes of shared memory since the block's last barrier. */
 struct Touched {
     unsigned write_epoch = 0, read_epoch = 0, write_warp_epoch = 0, read_warp_epoch = 0;
     int writer = -1, reader = -1;
-    bool warps = false, lanes = false; /* read by several of them */
-    unsigned fences = 0;               /* the writer's, then */
-    bool loading = false;              /* by the copy engine, which has not come */
+    bool warps = false, lanes = false; /* several of them have read it */
+    unsigned fences = 0;               /* the writer's fences at that time */
+    bool loading = false;              /* the copy engine writes it and has not finished */
 };
 
 struct Warp {
     unsigned arrived = 0, epoch = 0;
 };
 
-/* What the blocks of a cluster share. */
+/* The state that the blocks of a cluster share. */
 struct Cluster {
     std::vector<Block *> blocks;
     unsigned arrived = 0, barriers = 0;
@@ -108,7 +109,7 @@ struct Block {
     std::vector<Touched> touched;
     std::map<const void *, ArrivalState> arrivals;
     std::set<const TensorMap *> maps; /* acquired */
-    unsigned registers = 0;           /* given up by warps, for others */
+    unsigned registers = 0;           /* registers that warps have released for others */
 };
 
 struct Machine {
@@ -146,7 +147,7 @@ void yield()
     switch_to(&me->context, &machine.scheduler, &me->fake_stack, scheduler_stack, scheduler_size);
 }
 
-/* Never comes back: the scheduler gives up. */
+/* Does not return: the scheduler ends the run. */
 void stop()
 {
     for (;;)
@@ -182,7 +183,7 @@ void resume(Fiber *fiber)
     switch_to(&machine.scheduler, &fiber->context, &fake, fiber->stack.get(), stack_bytes);
 }
 
-/* Of a thread of a kernel whose compiler takes all that it may, as with setmaxnreg. */
+/* Registers of a thread if the compiler uses all that it may, as with setmaxnreg. */
 unsigned registers_at_launch() { return std::min(65536 / machine.launch.block / 8 * 8, 255u); }
 
 void start(Block *block, unsigned number, std::size_t first_fiber)
@@ -211,7 +212,7 @@ void start(Block *block, unsigned number, std::size_t first_fiber)
     }
 }
 
-/* In order, in every other block against it, until all have ended or none can go on. */
+/* Runs the fibers in order, in every second block in reverse, until all have ended or none can continue. */
 void run_blocks()
 {
     for (bool going = true; going && machine.error.empty();) {
@@ -261,13 +262,13 @@ const char *run(const char *name, const void *parameters, Launch launch, unsigne
     }
     machine.blocks.clear();
     machine.running = nullptr;
-    if (!machine.error.empty()) /* abandoned fibers are not used again */
+    if (!machine.error.empty()) /* abandoned fibers are not reused */
         machine.fibers.clear();
     return machine.error.empty() ? nullptr : machine.error.c_str();
 }
 
-/* Where shared memory is concerned: orders what threads do between the block's barriers, within a warp by its
-   collective instructions, and finds what has no order. */
+/* For shared memory: orders the accesses of threads by the barriers of the block, and within a warp by its collective
+   instructions, and finds accesses without an order. */
 void touch(Fiber *fiber, const void *address, std::size_t bytes, bool write)
 {
     Block *block = fiber->block;
@@ -393,7 +394,7 @@ void simt_collective(const char *instruction, void *operands, void (*finish)(voi
         lanes[i]->waits = false;
 }
 
-/* ---- asynchronous copies: as late as they may be, and watched from the moment when they may happen ---- */
+/* ---- asynchronous copies: run as late as possible; accesses are checked from the time at which they may run ---- */
 
 void simt_copy_async(void *to, const void *from, unsigned bytes)
 {
@@ -520,11 +521,11 @@ struct EmulatedTensorMap {
 };
 static_assert(sizeof(EmulatedTensorMap) <= sizeof(TensorMap), "a map has room for ours");
 
-/* The swizzle of 128 bytes: 16-byte chunks of a row exchanged by the row's number of eight, both taken from the
-   address. */
+/* The swizzle of 128 bytes: exchanges the 16-byte chunks of a row by the row's number modulo 8; the address has
+   both. */
 unsigned swizzled(unsigned address) { return address ^ (address >> 7 & 7) << 4; }
 
-/* The words of shared memory that a box takes. */
+/* The words of shared memory that a box writes. */
 struct Words {
     Touched *first, *last;
     Touched *begin() const { return first; }
@@ -548,7 +549,7 @@ void perform(const TensorCopy &copy)
 {
     EmulatedTensorMap map;
     std::memcpy(&map, copy.map, sizeof map);
-    Block *block = machine.running->block; /* whoever waits for the box is of the block that it comes to */
+    Block *block = machine.running->block; /* the thread that waits for the box is in the block that receives it */
     const unsigned to = shared_address(copy.to);
     for (Touched &word : words_of(block, to, box_bytes(copy.map)))
         word.loading = false;
@@ -561,7 +562,7 @@ void perform(const TensorCopy &copy)
         }
 }
 
-/* In a block of the running one's cluster, there where `own` lies in its own shared memory. */
+/* The address in another block of the cluster that corresponds to `own` in the running block's shared memory. */
 char *in_block(Block *block, const void *own) { return block->shared + shared_address(own); }
 
 ArrivalState &arrivals_of(Block *block, const void *own)
@@ -594,7 +595,7 @@ void end_phase(ArrivalState &state)
     }
 }
 
-/* The boxes on their way. */
+/* Completes the boxes in transfer. */
 void come(ArrivalState &state)
 {
     std::vector<TensorCopy> copies;
@@ -648,7 +649,7 @@ float descriptor_element(unsigned long long descriptor, bool by_k, unsigned othe
     return __uint_as_float((unsigned)bits << 16);
 }
 
-/* Of a row of a, each thread of four has some elements (PTX ISA: wgmma.m64nNk16, register fragments of A). */
+/* Each of four threads has some elements of a row of a (PTX ISA: wgmma.m64nNk16, register fragments of A). */
 void exchange_fragments(void *const *lanes)
 {
     for (unsigned lane = 0; lane < 32; lane++)
@@ -743,7 +744,7 @@ void simt_arrivals_wait(const void *arrivals, unsigned parity)
         state.unseen = 0;
 }
 
-/* The block has no others than at its launch. */
+/* A block has only the registers of its launch. */
 void simt_registers(unsigned count, bool more)
 {
     unsigned none = 0;
@@ -758,7 +759,7 @@ void simt_registers(unsigned count, bool more)
     me->registers = count;
 }
 
-/* A kernel's parameters are a copy on the thread's stack; the address sanitizer has it anywhere. */
+/* A kernel's parameters are a copy on the thread's stack; under the address sanitizer they may be anywhere. */
 static bool is_parameter(const TensorMap *map)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -795,7 +796,7 @@ static void load_to(Block *block, void *own, const TensorMap *map, unsigned x, u
     state.copies.push_back({shared, map, x, y});
     if (block != machine.running->block)
         state.unseen = state.phase + 1;
-    wake(block, &state); /* whoever waits lets it come */
+    wake(block, &state); /* the waiting thread completes it */
 }
 
 static void check_load(const void *shared, const TensorMap *map)
@@ -842,7 +843,7 @@ void simt_group_products_begin() { machine.running->products_begun = true; }
 
 void simt_group_products_commit() { machine.running->product_groups++; }
 
-/* But for the last `groups` groups. */
+/* Performs all products except the last `groups` groups. */
 static void perform_products(Fiber &me, unsigned groups)
 {
     std::vector<GroupProduct> rest;
@@ -860,7 +861,7 @@ void simt_group_products_wait(unsigned groups)
     unsigned none = 0;
     simt_collective("wgmma.wait_group", me, exchange_fragments);
     perform_products(*me, groups);
-    simt_collective("wgmma.wait_group", &none, [](void *const *) {}); /* no lane goes on before all have read */
+    simt_collective("wgmma.wait_group", &none, [](void *const *) {}); /* no lane continues before all have read */
     me->products_begun = false;
 }
 
