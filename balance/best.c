@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLOTS_TRIED = 1024 }; /* in all partitions of the groups together */
+enum { SLOTS_TRIED = 1024 }; /* about how many slots are filled in all tried partitions together */
 
 /* The layer that is being placed. */
 typedef struct Layer {
@@ -21,7 +21,7 @@ typedef struct Layer {
     Arena *arena;
 } Layer;
 
-/* The largest load of a GPU, on one node or on all. */
+/* How good a placement is, on one node or on all: the largest load of a GPU, and a lower bound for it. */
 typedef struct Solution {
     double largest, bound;
     double largest_distinct; /* without an expert twice on a GPU; INFINITY: there is none */
@@ -108,7 +108,7 @@ static Solution solve_layer(Layer *layer, uint32_t *placement)
     double bound = INFINITY;
     uint32_t i = 0;
     for (; i < partitions.count && i < most; i++) {
-        const double least = partitions.largest[i] / gpus; /* no GPU of this partition can have less */
+        const double least = partitions.largest[i] / gpus; /* the largest load of this partition is at least this */
         if (has_duplicates(&best) ? is_less(best.largest, least) : !is_less(least, best.largest))
             break;
         const uint32_t *node_of = partitions.node_of + (size_t)i * shape->groups;

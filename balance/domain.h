@@ -68,8 +68,8 @@ double domain_bound(const Domain *domain, double known, Arena *arena);
    is at most `goal` or the effort is spent. The largest load never grows. */
 void filling_improve(const Domain *domain, Filling *filling, double goal, Arena *arena);
 
-/* The same from the current placement, `held`, which the filling must have: each step is the one that gains most per
-   move. */
+/* Improves the filling like filling_improve, but starts from the current placement, `held`, which the filling must be
+   at first. Each step is the one that gains most per move. */
 void filling_improve_held(const Domain *domain, Filling *filling, double goal, Arena *arena);
 /* The number of moves from the current placement: slots whose expert the GPU does not hold there. */
 uint32_t filling_moves(const Domain *domain, const Filling *filling);

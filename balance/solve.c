@@ -8,7 +8,8 @@ static double near(const Domain *domain, double bound)
     return bound * (1 + (domain->slots > 64 ? 1e-5 : equal_loads));
 }
 
-/* Improves the filling, to the optimum if that is possible. Returns the bound. */
+/* Improves the filling, to the optimum if that is possible. Returns a lower bound of the largest load: `bound`, or a
+   better one if the optimum is known. */
 static double solve(const Domain *domain, Filling *filling, double bound, Arena *arena)
 {
     filling_improve(domain, filling, near(domain, bound), arena);

@@ -158,8 +158,8 @@ typedef struct dps_options {
    torch.distributed.pipelining (one row per rank), and ranks, microbatches and parameters must not be set. `options`
    may be NULL. DPS_BAD_INPUT: the diagnostics say what is wrong. */
 dps_status dps_compile_file(dps *d, const char *path, const dps_options *options, dps_program **program);
-/* The same for `length` bytes of text. Messages call it `name`, whose ending decides as above whether it is an order.
-   NULL: it is a schedule without a name. */
+/* Compiles `length` bytes of text, like dps_compile_file. Messages call the text `name`; if `name` ends in .csv, the
+   text is an order. NULL: it is a schedule without a name. */
 dps_status dps_compile_text(dps *d, const char *text, size_t length, const char *name, const dps_options *options,
                             dps_program **program);
 
@@ -376,8 +376,8 @@ typedef struct dps_experts {
     uint32_t groups, nodes;
     const double *loads;     /* [layers][experts], each at least 0 */
     const uint32_t *current; /* [layers][replicas]: the current placement, most of which shall stay; or NULL */
-    uint32_t most_moves;     /* with `current`: most experts per layer that move to a GPU that does not hold them, */
-    int32_t limit_moves;     /* if this is not 0; else there is no limit */
+    uint32_t most_moves;     /* with `current`: most experts per layer that move to a GPU that does not hold them */
+    int32_t limit_moves;     /* not 0: most_moves limits the moves; 0: there is no limit */
     double threshold;        /* with `current`: a layer whose balance would rise by less is not changed */
     int32_t distinct;        /* not 0: no expert twice on a GPU */
     int32_t eplb;            /* not 0: exactly the algorithm of DeepSeek's EPLB (github.com/deepseek-ai/EPLB) */

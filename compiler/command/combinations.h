@@ -18,7 +18,7 @@ typedef struct Sweep {
     const char *text; /* as the user wrote it; NULL: no sweep */
     SweepRange ranges[SWEEP_RANGES_MAX];
     uint32_t range_count;
-    bool by_ranks; /* some range ends at a multiple of the ranks, which are the first range */
+    bool by_ranks; /* a range ends at a multiple of the number of ranks; the first range is then that of ranks */
     /* all combinations have the same ranks and microbatches, so the one with the least time is reported */
     bool compares;
     uint64_t combinations;
@@ -32,7 +32,7 @@ Status sweep_parse(const char *text, Arena *arena, Sweep *sweep, Error *error);
 /* The parameters of a combination: `given`, overridden by the ranges' numbers. The arena owns what is new. */
 Parameters sweep_parameters(const Sweep *sweep, const Parameters *given, uint64_t index, Arena *arena);
 
-/* The same numbers as options for a single compilation: "--ranks 4 -D chunks=2". */
+/* The numbers of a combination as options for a single compilation: "--ranks 4 -D chunks=2". */
 const char *sweep_options(const Sweep *sweep, uint64_t index, Arena *arena);
 
 #endif

@@ -204,7 +204,8 @@ static bool any(const CompareTable *table, Column column)
     return false;
 }
 
-/* A column is left out if all rows have the same value, or if another column has its values. */
+/* Whether the table shows a column. It leaves out columns that are 0 in all rows or repeat another column; the brief
+   form leaves out more. */
 static bool shows(const CompareTable *table, Column column)
 {
     const bool brief = table->brief;

@@ -17,7 +17,7 @@ typedef struct CompareTable {
     uint32_t parts;          /* times and bytes are given for 1/parts of the model; 0: unknown */
     uint32_t costs_stages;   /* the number of stages that the costs are for: `parts`, or as the costs of single stages
                               say */
-    bool stages_assumed;     /* that number follows from the stages that the costs name */
+    bool stages_assumed;     /* costs_stages is a guess from the stages that the costs name */
     const Memory *memory;
     const Costs *costs; /* resolved for costs_stages */
 } CompareTable;

@@ -22,7 +22,7 @@ typedef enum Column {
 
 enum { INDENTATION = 4 };
 
-/* A token, the first pass of a word with its n, or a comment. */
+/* A token or a comment. In a word of passes that begins with n, such as nFB, the n and the first pass are one piece. */
 typedef struct Piece {
     const char *text;
     uint32_t length;

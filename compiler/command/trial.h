@@ -13,7 +13,7 @@
 typedef struct Trial {
     const Source *source;
     Parameters parameters;      /* ranks and microbatches, if known; the schedule must have each of the others */
-    const Parameters *optional; /* parameters, no sizes; the schedule takes those that it has; NULL: none */
+    const Parameters *optional; /* parameters but no sizes, used only if the schedule declares them; NULL: none */
     uint32_t stages;            /* > 0: use the least number of ranks that cuts the model into this many stages */
     uint32_t parts; /* times and bytes are given for 1/parts of the model; 0: for a stage of this schedule */
     const Costs *costs;

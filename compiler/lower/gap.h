@@ -6,8 +6,9 @@
 #include "compiler/lower/memory.h"
 #include "compiler/schedule/bound.h"
 
-/* Of a schedule with orders. The memory is that of `searched`, the limits of `order auto`, and that of `memory`;
-   without any limit what the orders themselves hold. Both may be NULL. */
+/* The gap between the makespan of the schedule's orders and its lower bound. The bound keeps to the memory limits in
+   `searched` (those of `order auto`) and in `memory`; each may be NULL. If there are no limits, it keeps to the memory
+   that the orders themselves hold. */
 Gap gap_of(const Schedule *schedule, const Costs *costs, double makespan, const MemoryLimits *searched,
            const Memory *memory, Arena *arena);
 

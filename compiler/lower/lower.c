@@ -63,7 +63,7 @@ static Instruction *lower_sums(const RankSums *sums, Opcode opcode, uint32_t beg
     return next;
 }
 
-/* Those that are posted before the action at `position`. */
+/* Writes the REDUCE instructions that are posted before the action at `position`. */
 static Instruction *lower_posts(RankSums *sums, uint32_t position, Instruction *next)
 {
     const uint32_t begin = sums->next;

@@ -44,8 +44,7 @@ static const Action *next_action(const Run *run, uint32_t rank)
     return state->busy_until <= run->time && state->next < order->count ? &order->actions[state->next] : NULL;
 }
 
-/* A copy of the stage has made a message that nobody has taken yet. The other rank waits for it, and nobody for a
-   sum. */
+/* Whether a rank with a copy of the stage is about to send a message that its receiver has not taken yet. */
 static bool is_sending(const Run *run, const Copies *copies)
 {
     for (uint32_t i = 0; i < copies->count; i++) {
@@ -122,7 +121,7 @@ static void exchange_all(Run *run)
     }
 }
 
-/* Every rank that is at a pass begins it. The next time at which a pass ends; UINT32_MAX: none is running. */
+/* Begins the pass of each rank that is at one. Returns the next time at which a pass ends; UINT32_MAX: none runs. */
 static uint32_t begin_passes(Run *run)
 {
     uint32_t next = UINT32_MAX;

@@ -8,12 +8,12 @@
 
 #include <stdint.h>
 
-/* From `count` traces of one model, cut into the same number of stages, to the file `output` ("-": stdout). fastest:
-   use only that many of the shortest steps of each trace; 0: all steps. */
+/* Writes the costs that `count` traces show to the file `output` ("-": stdout). The traces are of one model, cut into
+   the same number of stages. fastest: use only that many of the shortest steps of each trace; 0: all steps. */
 Status calibrate(int count, char *const *paths, uint32_t fastest, const char *output, Arena *arena, Error *error);
 
-/* The same from traces of the PyTorch profiler. The file `map` explains their names: costs of components, or of the
-   passes of stages. */
+/* Writes the costs that traces of the PyTorch profiler show: costs of components, or of the passes of stages. The file
+   `map` explains the names in the traces. */
 Status calibrate_mapped(const char *map, int count, char *const *paths, uint32_t fastest, const char *output,
                         Arena *arena, Error *error);
 

@@ -96,8 +96,8 @@ static void split_pass(Calibration *calibration, const TraceEvent *pass, bool mi
         calibration->parts[pass->stage][pass->kind] = part;
 }
 
-/* For a stage whose F or backward only ran inside F&Bs: the time of this half as the trace has it; otherwise by the
-   rule of thumb that a backward takes two forwards and an I takes one. */
+/* Finds the times of passes that ran only inside F&Bs. If the trace has the time of each half, it uses that. Else it
+   divides the time of the F&B: a B takes twice as long as an F, an I as long as an F. */
 static void split_pairs(Calibration *calibration)
 {
     bool(*missing)[CALIBRATION_KINDS] = arena_array(calibration->arena, calibration->stages, sizeof *missing);

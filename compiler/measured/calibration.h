@@ -44,7 +44,7 @@ typedef struct Calibration {
 Status calibration_read(int count, char *const *paths, uint32_t fastest, Arena *arena, Calibration *calibration,
                         Error *error);
 
-/* The same for one trace that has been read. */
+/* Makes the calibration from one trace that has been read; otherwise like calibration_read. */
 Status calibration_of(const Trace *trace, uint32_t fastest, Arena *arena, Calibration *calibration, Error *error);
 
 void samples_add(Samples *samples, double value, Arena *arena);

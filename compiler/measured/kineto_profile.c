@@ -142,7 +142,8 @@ static void by_cycle(Profiler *profiler, const KinetoKernel *kernel, Resolved *r
         add_kernel(profiler, lane->current, kernel, resolved);
 }
 
-/* A component lasts until a kernel that only another component has. */
+/* Assigns a kernel to a component by the kernel's name. Kernels in sequence form one span of a component until a kernel
+   of another component comes. */
 static void by_name(Profiler *profiler, const KinetoKernel *kernel, Resolved *resolved, Lane *lane)
 {
     const unsigned subject = use_of(profiler, kernel->name)->subject;

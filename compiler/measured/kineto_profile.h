@@ -41,8 +41,8 @@ typedef struct KinetoProfile {
                                 multiprocessor; 0: unknown */
     unsigned found;          /* FOUND_BY_... */
     size_t kernels, orphans; /* orphans: kernels without a launch in the trace */
-    size_t foreign;          /* kernels of the groups that belong to no component, */
-    int64_t foreign_time;    /* and their time */
+    size_t foreign;          /* number of kernels in groups that belong to no component */
+    int64_t foreign_time;    /* time of these foreign kernels */
 } KinetoProfile;
 
 /* Sorts the trace's kernels and launches. The arena owns all memory. STATUS_BAD_INPUT: no kernel belongs to a

@@ -30,7 +30,7 @@ typedef struct RankState {
 } RankState;
 
 typedef struct Candidate {
-    uint32_t path; /* of the pass that needs the message */
+    uint32_t path; /* the critical path, in steps, of the pass that needs the message */
     uint32_t need;
 } Candidate;
 

@@ -399,7 +399,7 @@ static bool run_steps(Expander *x)
     x->request_count = x->loop_count = 0;
     x->step = NULL;
     x->turn = NULL;
-    if (!values_for_rank(x->ast, x->rank, x->values, &fault)) /* place has evaluated the same without a fault */
+    if (!values_for_rank(x->ast, x->rank, x->values, &fault)) /* cannot fail: place() has evaluated these values */
         return false;
     for (const Item *item = x->ast->items; item; item = item->next)
         if (item->kind >= ITEM_STEP && !expand_item(x, item))
@@ -476,7 +476,7 @@ typedef struct ExpandOrigin {
     Schedule *schedule;
 } ExpandOrigin;
 
-/* Runs the rank's steps again up to this action. */
+/* Runs the rank's steps again up to the action, and returns a text that tells where it was written: "here m = 3". */
 static const char *place_of(const Origin *origin, uint32_t rank, uint32_t position)
 {
     const ExpandOrigin *from = (const ExpandOrigin *)origin;

@@ -11,9 +11,9 @@
 
 /* A chunk of the current rank. */
 typedef struct ChunkState {
-    uint32_t written;      /* microbatches for which its steps are written, */
-    uint32_t own;          /* those of them that belong to this rank */
-    uint32_t microbatches; /* those that exist; passes of the others are left out */
+    uint32_t written;      /* number of microbatches that the chunk's steps name */
+    uint32_t own;          /* how many of these belong to this rank */
+    uint32_t microbatches; /* number that exist; passes of the others are left out */
     bool shared;           /* its stage may have other copies, which may have gradients when this one has none */
     uint32_t next_forward, next_backward;
     uint32_t updates;            /* number of U so far */
@@ -59,8 +59,8 @@ typedef struct Expander {
     const Item *step; /* NULL: outside of steps */
     int64_t repetition, repetitions;
     const Request *turn; /* the request that runs in its slot now; NULL: none */
-    uint32_t sought;     /* POSITION_NONE, or the action whose circumstances are wanted, */
-    const char *found;   /* and these circumstances */
+    uint32_t sought;     /* position of the action for which `found` is wanted; POSITION_NONE: none */
+    const char *found;   /* the text that tells where the sought action was written: "here m = 3" */
 } Expander;
 
 static inline bool is_backward(ActionKind kind) { return kind == ACTION_B || kind == ACTION_I; }

@@ -13,7 +13,7 @@ bool require_for_all(const Ast *ast, const Parameters *parameters, int64_t *valu
                      Diagnostics *diagnostics);
 /* Whether no require fails. A require without a value does not count: the two other functions report it. */
 bool require_admits(const Ast *ast, const Parameters *parameters, int64_t *values);
-/* The same for items that depend on the rank, after values_for_all. */
+/* Evaluates the items that depend on the rank and checks the requires among them. Call it after values_for_all. */
 void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors *errors);
 
 #endif

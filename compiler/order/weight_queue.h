@@ -29,7 +29,7 @@ typedef struct WeightQueue {
 void weight_queue_open(WeightQueue *queue, Arena *arena, uint32_t chunks, const uint32_t *microbatches);
 /* A second I of a microbatch, which is an error reported elsewhere, changes nothing. */
 void weight_queue_put(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);
-/* Both return false if no such weight pass waits. */
+/* These take a waiting W: the oldest of all, the oldest of a chunk, or that of a microbatch. False: none waits. */
 bool weight_queue_take(WeightQueue *queue, uint8_t *chunk, uint32_t *microbatch);
 bool weight_queue_take_of(WeightQueue *queue, uint8_t chunk, uint32_t *microbatch);
 bool weight_queue_take_this(WeightQueue *queue, uint8_t chunk, uint32_t microbatch);

@@ -51,8 +51,9 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
    uses were not given (costs_put_derived_json). Times are in the unit of the costs. */
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
 
-/* The inside of an F&B under the costs of its components: its time, the share of communication that is hidden, the
-   distance from the shortest order, both streams in characters, layer by layer, and what compute waits for. */
+/* Prints how an F&B runs with the given costs of its components: its time, the share of communication that it hides,
+   how much longer it takes than the shortest order, a picture of both streams in characters for each layer, and what
+   the compute stream waits for. */
 void emit_overlap(const Compilation *compilation, FILE *stream);
 /* A predicted F&B and a measured one, from the trace at `path`. The schedule has a recipe; times are in ms. */
 void emit_overlap_diff(const Schedule *schedule, const RecipeTimes *predicted, const RecipeTimes *measured,

@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    COLUMNS = 96,      /* of the longest layer; more if names need them, */
-    COLUMNS_MAX = 160, /* but at most this; a name that does not fit its span is printed below */
+    COLUMNS = 96,      /* width of the longest layer; more if the spans' names need it */
+    COLUMNS_MAX = 160, /* the largest width; a name that does not fit its span is printed below the picture */
     STREAM_NAME = 12,
 };
 
@@ -33,7 +33,8 @@ static int columns_of(const RecipeTimes *times, double longest)
     return columns;
 }
 
-/* The spans of a stream in one layer as cells: a bar at its begin and its end, and between them its pass and name. */
+/* Prints one stream of one layer as a line. Each span has a '|' at its start and at its end; its pass and name are
+   between them if they fit. `begin`: the time of the first column; `scale`: columns per unit of time. */
 static void put_stream(const RecipeTimes *times, RecipeStream stream, uint32_t layer, double begin, double scale,
                        FILE *file)
 {

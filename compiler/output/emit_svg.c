@@ -22,11 +22,10 @@ enum {
     LEGEND_HEIGHT = 26,
     LEGEND_LINE = 18,
     SWATCH_WIDTH = 20,
-    LEAST_UPDATE = 4, /* a U that takes no time is a bar before its time, over the end of the pass before it */
-    /* of the time axis: a picture that would be wider with numbers has none, and the width of a figure: */
-    NUMBERED_WIDTH = 4000,
-    FIGURE_WIDTH = 2400,
-    FIGURE_HEIGHT = 760, /* of all rows then, if each row still has LEAST_ROW */
+    LEAST_UPDATE = 4,      /* a U that takes no time is a bar before its time, over the end of the pass before it */
+    NUMBERED_WIDTH = 4000, /* the widest time axis of a picture with numbers; wider ones are drawn without numbers */
+    FIGURE_WIDTH = 2400,   /* width of the time axis of a picture without numbers */
+    FIGURE_HEIGHT = 760,   /* height that the rows of a picture without numbers share if each has LEAST_ROW or more */
     LEAST_ROW = 8,
     MOST_WIDTH = 30000, /* the most that viewers can open; the picture may be so wide to give a mean pass LEAST_CELL */
     LEAST_CELL = 2,
@@ -159,7 +158,8 @@ static double font_of(const Drawing *drawing, double width) { return (width - 3)
 
 static double least_cell(const Drawing *drawing) { return LEAST_NUMBER * digit_width * drawing->digits + 3; }
 
-/* The width of cells that their numbers need; `title`: the width that the picture has in any case. */
+/* Decides whether cells show numbers, and returns the width of a mean pass in pixels. `mean`: the time of a mean pass;
+   `title`: the width in pixels that the title needs. */
 static double cell_of_numbers(Drawing *drawing, double mean, double title)
 {
     const double makespan = drawing->makespan, least = least_cell(drawing) * mean / drawing->shortest;

@@ -82,7 +82,7 @@ static Row *row_of(Explainer *x, Span span)
     return &x->rows[x->step_count];
 }
 
-/* The text of a step on one line, with the n of its word. */
+/* The source text of a step on one line, with the n that begins a word such as nF. */
 static const char *step_text(const Explainer *x, const Item *item)
 {
     const char *text = x->c->source->text;
@@ -100,7 +100,7 @@ static const char *step_text(const Explainer *x, const Item *item)
     return squeezed;
 }
 
-/* --- what a rank makes of them --- */
+/* --- the passes into which a rank's steps expand --- */
 
 static void add_microbatch(Explainer *x, Runs *runs, uint32_t microbatch)
 {

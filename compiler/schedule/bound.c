@@ -11,7 +11,7 @@ typedef struct Node {
     double arrives, returns;   /* when its first F and its first backward can begin */
     double through;            /* from the end of an F until its microbatch has left stage 0, at least */
     double rest;               /* the same from the end of its I or B; 0: it is stage 0 */
-    double held;               /* what a microbatch takes of memory times how long, at least */
+    double held; /* lower bound of the memory of a microbatch, multiplied by the time for which it holds it */
 } Node;
 
 typedef struct Bounder {
@@ -59,7 +59,7 @@ static void find_times(const Bounder *b, uint32_t rank)
             add_pair(b->costs, &b->nodes[rank][i / count], &b->nodes[rank][i % count]);
 }
 
-/* --- the ways of microbatches --- */
+/* --- the path of a microbatch through the stages --- */
 
 static Node *node_at(const Bounder *b, const PlacedPipe *pipe, uint32_t stage, uint32_t microbatch, uint32_t *rank)
 {
@@ -84,7 +84,7 @@ static void follow(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch
         returns[s] = time += s + 1 < pipe->stages ? costs_message(b->costs, from, rank) : 0;
         time += node->least_input;
     }
-    double before = 0; /* what its backward takes on the stage before, and then */
+    double before = 0; /* time from the start of the backward on the stage before until it has left stage 0 */
     for (uint32_t s = 0; s < pipe->stages; s++, from = rank) {
         Node *node = node_at(b, pipe, s, microbatch, &rank);
         const double away = returns[s] - arrives[s] - node->least_forward;
@@ -130,7 +130,7 @@ typedef struct Rank {
     uint32_t count;                         /* nodes */
     uint32_t forwards, kept;                /* F; those that memory holds at most */
     uint32_t weights;                       /* W that memory lets wait at most */
-    double whole, input;                    /* work with all of each backward, with its I alone */
+    double whole, input;                    /* the rank's work; `input`: its work without the W */
     double arrives, returns, through, rest; /* the least */
     double backward, weight;                /* the longest */
 } Rank;
@@ -171,7 +171,7 @@ static double forward_of(const Node *node) { return node->forward; }
 static double saved_of(const Node *node) { return node->saved; }
 static double saved_input_of(const Node *node) { return node->saved_input; }
 
-/* sums[i]: of the i passes of the rank with the largest values, one a microbatch. */
+/* Fills in sums[i]: the sum of the i largest values on the rank. Each microbatch of each node has a value. */
 static void sum_largest(const Rank *rank, double (*value)(const Node *), double *sums)
 {
     bool taken[UINT8_MAX + 1] = {false};

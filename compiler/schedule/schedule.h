@@ -80,8 +80,8 @@ struct Origin {
 enum { SHARED_SLOTS_KEPT = 4 };
 typedef struct SharedSlots {
     uint32_t count;
-    int64_t slots[SHARED_SLOTS_KEPT];      /* the first ones, */
-    const char *passes[SHARED_SLOTS_KEPT]; /* and their passes in the order in which they run: "F[2], B[0]" */
+    int64_t slots[SHARED_SLOTS_KEPT];      /* the first such slots */
+    const char *passes[SHARED_SLOTS_KEPT]; /* for each of `slots` its passes, in the order they run: "F[2], B[0]" */
 } SharedSlots;
 
 typedef struct Schedule {

@@ -47,8 +47,8 @@ typedef struct Bubble {
 } Bubble;
 Bubble timeline_bubble(const Schedule *schedule, const Timeline *timeline);
 
-/* The causes of the bubble. The first two are shares of the cost that the same order has if messages take no time;
-   they add up to its rate. */
+/* The causes of the bubble. `imbalance` and `order` are computed for the same order with messages that take no time.
+   Their sum is the bubble rate of that timeline. */
 typedef struct BubbleCauses {
     double imbalance; /* (largest_work - work) / cost: some ranks have less work than others */
     double order;     /* (cost - largest_work) / cost: even the rank with the most work waits */

@@ -6,8 +6,8 @@
 #include "compiler/search/search_seed.h"
 
 enum {
-    VISITS = 30 * 1000000, /* passes that a unit of effort simulates or checks, */
-    ORDERS = 200 * 1000,   /* but at most those of this many orders */
+    VISITS = 30 * 1000000, /* passes that a unit of effort simulates or checks */
+    ORDERS = 200 * 1000,   /* most orders that a unit of effort tries */
     ENDS = 50,        /* a rank's end counts as 1/50 of the makespan: ranks that end earlier leave room for changes */
     REPORT = 1 << 10, /* orders between two progress reports */
 };
@@ -21,9 +21,9 @@ typedef struct Searcher {
     PairLine trial;
     uint64_t random;
     int64_t bound;
-    uint32_t *tried; /* number of orders of the whole search, */
+    uint32_t *tried; /* number of orders that the whole search has tried */
     uint32_t planned;
-    const PairOrder *whole; /* and the best order for all microbatches */
+    const PairOrder *whole; /* the whole search's best order for all microbatches */
     double whole_ticks, whole_bound;
 } Searcher;
 

@@ -5,8 +5,8 @@
 #include "compiler/search/search_seed.h"
 
 enum {
-    RUNS = 16000,              /* orders in a unit of effort, */
-    RUN_PASSES = 40 * 1000000, /* but at most this many passes in total, divided by the chunks of a rank */
+    RUNS = 16000,              /* most orders in a unit of effort */
+    RUN_PASSES = 40 * 1000000, /* most passes of all orders in a unit of effort, divided by the chunks of a rank */
     FEW_RUNS = 2000,           /* with fewer orders than this there is only one start */
 };
 

@@ -114,7 +114,7 @@ static void stretch(const PolicyMaker *maker, uint32_t chunk, int64_t down, int6
    2024). From one rank to the next, a chunk's F (or its I) starts this many thousandths of its time later, which leaves
    room for other passes. */
 typedef struct Pattern {
-    int64_t down[2], up[2]; /* of F and I; [0] even chunks, [1] odd chunks */
+    int64_t down[2], up[2]; /* how much later the next rank starts: down for F, up for I; [0] even chunks, [1] odd */
     int64_t turn;           /* thousandths of a period from the last F to the first I */
     int64_t ahead;          /* thousandths of a period */
 } Pattern;

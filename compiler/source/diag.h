@@ -19,8 +19,8 @@ void diag_error(Diagnostics *diagnostics, Span span, const char *format, ...) __
 void diag_note(Diagnostics *diagnostics, Span span, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_help(Diagnostics *diagnostics, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same for an error in one of the passes that a step makes, on this rank or another: further errors of the same
-   format at the same position are counted with the first one. */
+/* Reports an error in one of the passes that a step makes, on this rank or another. Further errors with the same format
+   at the same position are only counted. */
 void diag_pass_error(Diagnostics *diagnostics, Span span, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

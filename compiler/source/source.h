@@ -28,7 +28,8 @@ bool source_is_order(const Source *source);
 /* Reads the text of the file and its lines. */
 Status source_read(const char *path, Arena *arena, Source *source, Error *error);
 
-/* The same for a text in memory, with a 0 byte after its end; it must live as long as the source. */
+/* Makes a source of a text in memory and finds its lines. The text ends with a 0 byte and must live as long as the
+   source. */
 Status source_of_text(const char *path, const char *text, size_t size, Arena *arena, Source *source, Error *error);
 
 /* Fills line_starts. */

@@ -24,7 +24,7 @@ void parameters_set(Parameters *parameters, Arena *arena, const char *name, int6
 void parameters_set_ranks(Parameters *parameters, int64_t ranks);
 void parameters_set_microbatches(Parameters *parameters, int64_t microbatches);
 
-/* Whether one of the others has this name. */
+/* Whether a value is set for the parameter of this name (which is not ranks or microbatches). */
 bool parameters_has(const Parameters *parameters, const char *name);
 
 /* The `param` of this name; NULL: there is none. */

@@ -193,7 +193,7 @@ Status options_take(const OptionTable *table, int argc, char **argv, void *targe
             TRY(table->input(NULL, optarg, target, arena, error));
         } else if (found == ':') {
             return name_error(table, error, "%s needs a value", argv[optind - 1]);
-        } else if (row < 0 && optopt > 0 && optopt < FIRST) { /* one of several letters: getopt has not moved on */
+        } else if (row < 0 && optopt > 0 && optopt < FIRST) { /* a letter, maybe of a group such as -xy */
             return name_error(table, error, "unknown option -%c", optopt);
         } else if (row < 0) {
             return unknown_option(table, argv[optind - 1] + 2, error);

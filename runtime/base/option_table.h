@@ -27,7 +27,7 @@ struct Option {
     const char *words;    /* of option_choice: "auto cpu cuda" */
     const char *help;     /* ends without a period; --help adds the rules below */
 
-    uint32_t commands; /* that take it, a bit each; 0: all */
+    uint32_t commands; /* the commands that take the option: 1 << index in OptionTable.commands; 0: all */
 
     /* Rules. An option is named without its dashes; "device=sim" means: given with that value. */
     const char *needs;    /* one option */
@@ -41,8 +41,8 @@ typedef struct OptionTable {
     const char *const *commands; /* their names, ends with NULL; the first is "", what the program does without one.
                                     NULL: there are none */
     int column;                  /* of --help: where the words of an option begin */
-    const char *usage;           /* of --help: what comes before the options, */
-    const char *after;           /* and what comes after them */
+    const char *usage;           /* text of --help before the options */
+    const char *after;           /* text of --help after the options */
     const Option *rows;          /* the last one has no name */
     OptionTake *input;           /* takes each argument that is no option; its `option` is NULL */
 } OptionTable;

@@ -13,7 +13,7 @@ size_t text_character(const char *text, size_t left);
 
 /* Prints text for people: a tab becomes a space, and any other byte that cannot be shown becomes ?. Newlines stay. */
 void text_print(const char *text, size_t length, FILE *stream);
-/* The same in place, for text of one line: a newline becomes ? too. */
+/* Replaces in place what text_print would replace, for text of one line: a newline becomes ? too. */
 void text_make_printable(char *text);
 
 /* Writes a JSON string with its quotes. A byte that is not UTF-8 becomes U+FFFD. It writes no <, so that the string

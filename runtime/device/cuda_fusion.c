@@ -18,7 +18,8 @@ struct PreparedList {
     FusedPlan plans[]; /* of each launch, as last bound; empty at first */
 };
 
-/* A list bound to addresses, for launches with this many blocks. A list that does not fit in one table has several. */
+/* A list bound to one set of addresses, with the parameters of its launches. A list that does not fit in one table is
+   run by several launches. */
 struct CudaBound {
     BoundList bound; /* first: a BoundList of this device is a CudaBound */
     CudaBound *next; /* of the same list */

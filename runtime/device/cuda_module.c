@@ -65,8 +65,8 @@ static const char *ready_made(const char *file, const CudaProperties *gpu)
 static const char *const suffixes[CUDA_TYPES] = {[CUDA_F32] = "f32", [CUDA_BF16] = "bf16"};
 static const char *const macros[CUDA_TYPES] = {[CUDA_F32] = "ONLY_f32", [CUDA_BF16] = "ONLY_bf16"};
 
-/* The forms of a kernel: one for each type of elements; one only, in the unit of floats; one only, in a unit of its own
-   for sm_90a. */
+/* How often a kernel is compiled, and into which module. OF_ELEMENTS: once for each type of elements; OF_FLOATS: once,
+   in the module of the f32 kernels; OF_HOPPER: once, in a module of its own for sm_90a. */
 typedef enum Form { OF_ELEMENTS, OF_FLOATS, OF_HOPPER } Form;
 
 /* clang-format off */

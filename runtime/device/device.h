@@ -114,7 +114,7 @@ typedef struct DeviceAsync {
 
 /* A list bound to fixed addresses. It lives as long as the device. */
 typedef struct BoundList {
-    Device *device; /* the device's own fields follow */
+    Device *device; /* a device's own type begins with a BoundList and adds its fields */
 } BoundList;
 
 /* Functions of a device that runs operations of one list at the same time, each after those it depends on. A list is

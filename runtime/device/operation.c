@@ -51,7 +51,8 @@ typedef struct Order {
     OpList *list;
     Uses *table; /* hash table */
     size_t places;
-    uint32_t *earlier; /* [uses] of one that only reads: the previous one of the same address and content */
+    /* [uses]: 1 + the previous use that reads the same content of the same address; 0: none. Only of reads */
+    uint32_t *earlier;
     /* [operations] wanted: the last operation that must come after it. reached: the last one known to come after it */
     uint32_t *wanted, *reached;
     uint32_t newest, oldest; /* among the operations that the present one must come after */

@@ -18,7 +18,7 @@ typedef struct ClockName {
 /* Where a rank runs. */
 typedef struct Machine {
     ClockName clock;
-    cpu_set_t processors; /* that may compute its passes; none: not known, or others do */
+    cpu_set_t processors; /* processors that may compute the rank's passes; none: unknown, or no processor does */
 } Machine;
 
 static ClockName clock_name(void)

@@ -14,7 +14,7 @@ static Status connect_pipeline(World *world, const Program *program, const int *
     return STATUS_OK;
 }
 
-/* The ranks of the group, in its order. Returns this rank's chunk among its copies, -1 if there is none. */
+/* Writes the ranks of the group's members, in their order. Returns the chunk of `rank` that is a member, or -1. */
 static int members_of(const Group *group, int rank, int *members)
 {
     int chunk = -1;

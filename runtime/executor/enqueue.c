@@ -10,7 +10,7 @@
    whose message comes before the mark, or -1. */
 static Status await_mark(Executor *executor, size_t mark, int peer, Error *error)
 {
-    enum { LOOKS = 200, SLEEP = 20000 }; /* then it is worth sleeping, for so many nanoseconds */
+    enum { LOOKS = 200, SLEEP = 20000 }; /* after LOOKS looks, sleep SLEEP ns between looks */
     const ExecutorConfig *config = &executor->config;
     const int64_t begun = clock_nanoseconds();
     for (int look = 0;; look++) {

@@ -34,7 +34,7 @@ typedef struct LoadedProgram {
    the arena's. */
 Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena,
                     LoadedProgram *loaded, Error *error);
-/* The same for a program that is already in memory. */
+/* Like program_load, for a program that is already in memory. */
 Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena,
                       LoadedProgram *loaded, Error *error);
 
@@ -46,10 +46,10 @@ ProgressWords progress_words(const LoadedProgram *loaded);
 /* Where one pass of one microbatch finds its data and leaves its results. A slot that the pass does not have is NULL;
    runtime/program/opcodes.def says who holds which slot how long. */
 typedef struct PassSlots {
-    uint32_t chunk;      /* of the rank, */
-    uint32_t stage;      /* and which stage it is */
-    uint32_t microbatch; /* its number in the pipe of the chunk, */
-    uint32_t number;     /* and in the step: by it a microbatch has its data */
+    uint32_t chunk;      /* index of the chunk on the rank */
+    uint32_t stage;      /* the chunk's stage */
+    uint32_t microbatch; /* number of the microbatch in the chunk's pipe */
+    uint32_t number;     /* number of the microbatch in the step, over all pipes; it selects the data */
     uint16_t weights;    /* slot of the version of the weights that F, B and I read; SLOT_NONE: W */
     void *x, *y;         /* input and output activation: messages. NULL at the first, at the last stage */
     void *dx, *dy;       /* their gradients */
@@ -82,9 +82,10 @@ typedef struct StageTable {
     Status (*backward)(void *host, const PassSlots *slots, Error *error); /* NULL: I, then W */
     Status (*overlap)(void *host, PassPair *pair, Error *error);          /* NULL: the F, then the backward */
 
-    /* Before the first step, for every F&B and, if the device only enqueues, for every pass: there slots never move,
-       and what the host leaves in bound[0] and then bound[1] is run by `run_bound` instead of the functions above.
-       NULL: those run it. Of `work` the halves that the pass has are filled in. */
+    /* Called before the first step for every F&B and, if the device only enqueues, for every other pass; the slots of
+       these passes never move. The host may store one or two pointers in `bound`. `run_bound` then runs first bound[0]
+       and then bound[1]. If both stay NULL, the functions above run the pass. Of `work` only the halves that the pass
+       has are filled in. */
     Status (*bind)(void *host, StagePass pass, const PassPair *work, void *bound[2], Error *error);
     Status (*run_bound)(void *host, void *bound, Error *error);
 
@@ -108,8 +109,8 @@ typedef struct StageTable {
 typedef struct ChunkPlan {
     size_t message; /* the same for all chunks of all ranks */
     size_t context, stash, gradient;
-    size_t weight_gradient; /* elements of the weight gradient that REDUCE sums over the copies of a stage; 0: none, */
-    size_t element;         /* and bytes of an element: 4 or 8 */
+    size_t weight_gradient; /* elements of the weight gradient that REDUCE sums over the copies of a stage; 0: none */
+    size_t element;         /* bytes of an element of the weight gradient: 4 or 8 */
 } ChunkPlan;
 
 typedef struct ExecutorConfig {
@@ -147,8 +148,8 @@ typedef struct Executor Executor;
 
 /* What is given must outlive the executor, `chunks` and `sums` apart. */
 Status executor_open(const ExecutorConfig *config, Executor **opened, Error *error);
-/* After the last run of every rank of this process: between threads, blocks of the slots' memory go from rank to rank.
-   The same holds for the host's memory of slots. NULL is harmless. */
+/* Call it, and free the host's memory of slots, only after every rank of this process has ended its last run: threads
+   hand each other blocks of this memory. NULL does nothing. */
 void executor_close(Executor *executor);
 
 /* The memory of all slots. The host may allocate it, aligned to 64 bytes and zeroed, and hand it over before

@@ -5,7 +5,8 @@
 enum { GAIN, SHIFT, QKV, QKV_BIAS, PROJECTION, PROJECTION_BIAS };
 enum { NORM, TO_QKV, ATTENTION, PROJECT };
 
-/* One row each: saved from F to I, from F to W, from I to W; scratch of one pass. */
+/* Addresses of the tensors that passes save for later ones. First row: from F to I; second row: from F to W; third row:
+   from I to W. Last row: scratch of one pass. */
 typedef struct Parts {
     Address qkv, probabilities;
     Address normed, statistics, mixed;

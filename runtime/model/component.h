@@ -76,7 +76,8 @@ void component_tally(Component *component, const char *name, size_t elements, Ta
 /* Standard deviation of initial weights: GPT-2's 0.02 at its width of 768; at other widths, outputs have the same
    variance. */
 double component_deviation(const Component *component);
-/* The same for layers that add to the residual: divided by the square root of their number, as in GPT-2. */
+/* Standard deviation of initial weights of layers that add to the residual: component_deviation divided by the square
+   root of the number of these layers, as in GPT-2. */
 double component_residual_deviation(const Component *component);
 /* For passes. Elements from the component's first parameter to the `index`-th; after the last one, the size of all. */
 size_t component_offset(const Component *component, size_t index);

@@ -14,7 +14,7 @@ typedef struct ExpertsFrame {
     Address logits, gates;         /* [T, experts], [T, K] */
     Address chosen, places;        /* int32 [T, K]: experts, and their rows when rows are sorted by expert */
     Address wide, results;         /* [T K, 2 expert_hidden] before SwiGLU; [T K, hidden] */
-    Address shared_wide, residual; /* the same for the shared experts; [T, hidden] x + shared(n) */
+    Address shared_wide, residual; /* [T, 2 shared] before their SwiGLU; [T, hidden] x + shared(n) */
     /* saved from F to W */
     Address normed, statistics; /* [T, hidden] n; kernel->context elements of the norm, the last in the stash */
     Address begins, balance;    /* int32 [experts + 1]: first row of each expert; [1] the balance loss */

@@ -6,7 +6,7 @@
 enum { GAIN, SHIFT, VOCABULARY };
 enum { NORM, TO_LOGITS, LOSS };
 
-/* One row each: saved from F to W, from I to W. */
+/* Addresses of the tensors that passes save for later ones. First row: from F to W; second row: from I to W. */
 typedef struct Parts {
     Address normed, statistics, logits;
     Address dnormed;

@@ -5,7 +5,8 @@
 enum { GAIN, SHIFT, UP, UP_BIAS, DOWN, DOWN_BIAS };
 enum { NORM, TO_WIDE, GELU, TO_NARROW };
 
-/* One row each: saved from F to I, from F to W, from I to W. */
+/* Addresses of the tensors that passes save for later ones. First row: from F to I; second row: from F to W; third row:
+   from I to W. */
 typedef struct Parts {
     Address wide;
     Address normed, statistics, active;

@@ -34,8 +34,8 @@ typedef struct ModelConfig {
     /* moe only */
     uint32_t experts, experts_per_token, expert_hidden, shared_experts;
     uint32_t expert_groups, groups_per_token;
-    uint32_t dense_layers;    /* the first `dense_layers` layers have no experts; of the layers after these, */
-    uint32_t expert_interval; /* every `expert_interval`-th has, beginning with the first */
+    uint32_t dense_layers;    /* the first `dense_layers` layers have no experts */
+    uint32_t expert_interval; /* of the layers after the dense ones, the first and every n-th after it have experts */
     uint32_t router;          /* RouterScores */
     double gate_factor, bias_rate;
     double balance_loss; /* weight of the sequence-wise balance loss */

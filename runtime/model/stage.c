@@ -245,8 +245,8 @@ void stage_close(Stage *stage)
 
 const StageSizes *stage_sizes(const Stage *stage) { return &stage->sizes; }
 
-/* Where to add the time of a pass; NULL: the part has no such pass. If no part before it has weights, a layer has a
-   shorter I and any other part has none. */
+/* Where to add the time of a pass; NULL: the part has no such pass. A part before which nothing needs dx runs an I that
+   is shorter, whose time is kept apart, if it belongs to a layer; otherwise it runs no I. */
 static PartTime *time_of(const Stage *stage, const Part *part, int pass)
 {
     PartTime(*times)[PART_PASSES] = stage->times->parts[stage->times->in_pair];

@@ -16,7 +16,7 @@ typedef struct Part {
     uint32_t layer; /* index in the stage; NO_LAYER: outside the layers */
     size_t parameters, context, stash, gradient;
     size_t x, dx;       /* in the stash and in the gradient buffer; not for the first block */
-    bool learns_before; /* a component before it needs its dx */
+    bool learns_before; /* an earlier component or stage needs the gradient dx of this component's input */
     struct {
         size_t begin, end;
     } ops[RECIPE_PASSES]; /* of each pass, in the stage's list */

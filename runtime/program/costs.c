@@ -45,7 +45,7 @@ typedef struct Key {
     KeyNumber number;
     double least, most;
     size_t all; /* its offset in Costs */
-    size_t one; /* and in LinkCost, or its StageCost */
+    size_t one; /* of a link: its offset in LinkCost; of a stage: its StageCost */
 } Key;
 
 #define STAGE_TIME(name, cost)                                                        \

@@ -30,7 +30,7 @@ uint32_t costs_derived(const Costs *costs);
 void costs_put_derived(const Costs *costs, uint32_t used, const char *prefix, FILE *stream);
 /* Whether there are any. */
 bool costs_has_derived(const Costs *costs, uint32_t used);
-/* The same as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of B, ..."}]. Costs
+/* Prints them as a JSON array: [{"cost": "I", "stages": [0, 1], "values": [1.5, 2], "rule": "half of B, ..."}]. Costs
    for another number of stages are one more line, and in JSON {"cost": "all", "rule": "..."}. */
 void costs_put_derived_json(const Costs *costs, uint32_t used, FILE *stream);
 

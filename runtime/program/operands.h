@@ -61,9 +61,9 @@ typedef struct ContentInfo {
     const char *letters; /* in the disassembler's text */
     const char *what;
     uint8_t label; /* LabelKind */
-    int8_t maker;  /* the stage that computed it, relative to that of the instruction */
-    /* the stage at the other end, relative to that of the instruction; without such a stage there is no such
-       content. 0: no other end */
+    int8_t maker;  /* the stage that computed the content, relative to the instruction's stage */
+    /* the stage that sends or receives the content as a message, relative to the instruction's stage; if there is no
+       such stage there is no such content. 0: the content is not sent */
     int8_t neighbour;
 } ContentInfo;
 

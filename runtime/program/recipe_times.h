@@ -37,7 +37,7 @@ double recipe_slowdown(const Recipe *recipe, const Costs *costs, RecipeStream st
 typedef struct RecipeStep {
     RecipeEntry entry, needed;
     RecipeStream stream;
-    bool needs; /* false: it needs nothing in its layer, but the last entry of its pass in the layer before */
+    bool needs; /* whether it waits for `needed`; false: it waits for the last entry of its pass in the layer before */
     double time;
 } RecipeStep;
 

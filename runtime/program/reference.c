@@ -121,7 +121,7 @@ static bool survey(Line *line, Arena *arena, Arena *scratch)
 {
     const Program *program = line->program;
     const size_t passes = (size_t)program->stages * program->microbatches;
-    uint64_t instructions = 3 * passes; /* F, I and W; besides, as many as the program has at most */
+    uint64_t instructions = 3 * passes; /* an F, I and W for each pass, and all instructions of the program */
     for (uint32_t r = 0; r < program->rank_count; r++)
         instructions += program->ranks[r].instruction_count;
     line->visits = arena_array(scratch, passes, sizeof *line->visits);

@@ -208,8 +208,8 @@ static bool open_chunks(Allocator *allocator, Arena *scratch)
         if (!(chunk->held = arena_array(scratch, microbatches, sizeof *chunk->held)))
             return false;
         for (uint32_t m = 0; m < microbatches; m++)
-            chunk->held[m][CONTENT_INPUT] = chunk->held[m][CONTENT_DOUTPUT] = SLOT_NONE; /* of the first and the last
-                                                                                            stage */
+            /* the first stage has no INPUT, and the last stage no DOUTPUT */
+            chunk->held[m][CONTENT_INPUT] = chunk->held[m][CONTENT_DOUTPUT] = SLOT_NONE;
     }
     return allocator->chunks;
 }

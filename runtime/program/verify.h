@@ -33,8 +33,8 @@ typedef struct ChunkState {
     uint8_t *passes; /* [microbatches], bits PASS_; the copies of a stage in one pipe share it */
     /* [microbatches]: the rank of the copy that a microbatch uses; NULL: there is one copy */
     const uint16_t *homes;
-    uint32_t microbatches; /* of the pipe, */
-    uint32_t own;          /* those of them that use this copy */
+    uint32_t microbatches; /* number of microbatches of the pipe */
+    uint32_t own;          /* how many of these use this copy of the stage */
     uint32_t completed;    /* number of microbatches whose B or W has run (forward-only: whose F) */
     uint16_t pipe, stage;
     uint16_t group;

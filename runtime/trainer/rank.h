@@ -42,8 +42,8 @@ enum { PLACE_NONE = UINT32_MAX };
 typedef struct RankRecord {
     int64_t begun, ended; /* first start and last end of a pass, in ns on rank 0's clock */
     int64_t busy;         /* ns in passes */
-    int64_t products;     /* ns in matrix products, */
-    double operations;    /* and their floating-point operations */
+    int64_t products;     /* ns in matrix products */
+    double operations;    /* floating-point operations of these matrix products */
     /* of the stages with `counts`. This and the next field are only sent once, when the rank is ready */
     uint64_t parameters;
     uint64_t planned_bytes;
@@ -58,8 +58,8 @@ typedef struct RankRecord {
 /* The last stage of a microbatch. */
 typedef struct End {
     Home home;
-    uint32_t place; /* index of the microbatch among the chunk's, */
-    uint32_t loss;  /* and of its loss in the rank's record */
+    uint32_t place; /* index of the microbatch among the chunk's microbatches */
+    uint32_t loss;  /* index of its loss in RankRecord.losses */
 } End;
 
 /* Sums of squares of the gradients or weights of stages (norm.c). */
@@ -143,8 +143,8 @@ struct Session {
     End *ends; /* [microbatches] by number */
     size_t record_bytes;
     size_t piece_bytes;
-    int64_t saved_begin;       /* offset of the weights in the file of --load, */
-    uint64_t saved_parameters; /* and their number */
+    int64_t saved_begin;       /* offset of the weights in the file of --load */
+    uint64_t saved_parameters; /* number of weights in the file of --load */
     uint32_t kept_steps;       /* number of steps that the trace shows */
     int64_t begun;             /* start of session_run, ns */
     bool stuck;                /* a rank never returned */

@@ -10,8 +10,8 @@
 
 enum {
     PIECES_BYTES = 1 << 20,      /* memory of a rank to gather pieces of all ranks */
-    KEPT_STEPS = 16,             /* most steps that a trace shows without --trace-steps, */
-    KEPT_INSTRUCTIONS = 1 << 16, /* and about how many instructions of a rank */
+    KEPT_STEPS = 16,             /* most steps that a trace shows without --trace-steps */
+    KEPT_INSTRUCTIONS = 1 << 16, /* about the most instructions of a rank in such a trace */
     /* least deadline while processes start and end: they load libraries, and machines may be busy */
     QUIET_SECONDS = 30,
 };

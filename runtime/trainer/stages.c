@@ -85,7 +85,8 @@ void stages_place(Rank *rank, Layout *layout)
     place_versions(rank, layout);
 }
 
-/* Finds the microbatches of the chunk: those whose F it runs. False: no memory. */
+/* Numbers the microbatches whose F the chunk runs, in ascending order (chunk->places). Only first and last stages need
+   these numbers. `of_pipe`: the number of microbatches of the pipe. False: no memory. */
 static bool find_microbatches(Rank *rank, uint32_t number, BoundChunk *chunk, uint32_t of_pipe)
 {
     const RankProgram *own = &rank->session->loaded->program->ranks[rank->number];

@@ -82,7 +82,7 @@ struct LocalCommunicator {
     Device *device; /* NULL: blocks are in the host's memory */
     /* the sum in flight */
     uint64_t sum;                /* number of the last sum that this member has posted; 0: none */
-    LocalCommunicator *summing;  /* next in the list of the member */
+    LocalCommunicator *summing;  /* next entry of the list LocalMember.summing */
     DeviceEvent *given, *summed; /* with a device: other members may use the buffer; its owner may use it again */
 };
 

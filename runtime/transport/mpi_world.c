@@ -13,10 +13,11 @@
 #include <unistd.h>
 
 enum {
-    TAG_NOTICE,                     /* on `aside`: the reason of an abort */
-    TAG_PULSE,                      /* on `aside`: the sender moves */
-    SPINS = 256,                    /* tests before a waiting thread yields its processor */
-    PAUSE_NANOSECONDS = 1000000000, /* more between two looks: the process was stopped */
+    TAG_NOTICE,  /* on `aside`: the reason of an abort */
+    TAG_PULSE,   /* on `aside`: the sender moves */
+    SPINS = 256, /* tests before a waiting thread yields its processor */
+    /* a thread that looks at the clock only after a longer pause was stopped: the pause does not count as waiting */
+    PAUSE_NANOSECONDS = 1000000000,
 };
 
 /* --- failure --- */
@@ -123,7 +124,8 @@ static void *pulse_main(void *argument)
     return NULL;
 }
 
-/* If the thread cannot be started, which is no failure, the deadline limits each single wait. */
+/* Starts the thread that sends pulses to the other members. It is no failure if the thread cannot be started: the
+   deadline then limits each wait separately. */
 void mpi_start_pulse(MpiWorld *world)
 {
     condition_of_monotonic_clock(&world->closing);

@@ -69,7 +69,7 @@ typedef struct Launch {
 /* Persistent: works through a table of other operations' tiles; see Fused. _f32 and _bf16. */
 #define KERNELS_OF_TABLES(X) X(fused, fused, Fused)
 
-/* The same with products by TMA and wgmma, too; sm_90a only, bfloat16 only. */
+/* A kernel like `fused` that also computes products with TMA and wgmma; sm_90a only, bfloat16 only. */
 #define KERNELS_OF_HOPPER_TABLES(X) X(hopper, fused_hopper, Fused)
 
 #define KERNELS(X)              \
@@ -272,7 +272,7 @@ enum {
     PRODUCT_SHARED = 64 * 1024,
     /* queries or keys, 16 a warp; where they do not fit, half as many by half of the warps */
     ATTENTION_TILE = 128,
-    ATTENTION_DELTAS = 8, /* rows of heads, a warp each */
+    ATTENTION_DELTAS = 8, /* pairs of a row and a head that a block computes, a warp for each */
     NORM_TILE_ROWS = 8,
     NORM_TILE_COLUMNS = 32,
     ELEMENTWISE_TILE = 4096,
@@ -346,7 +346,7 @@ KERNELS_BOTH void attention_fit(Attention *p, unsigned element_size, int backwar
         p->tile = ATTENTION_TILE / 2;
 }
 
-/* Of T with `element_size` 2 or 4. */
+/* The grid, block and shared memory of attention_forward. `element_size`: bytes of an element, 2 or 4. */
 KERNELS_BOTH Launch attention_forward_launch(const Attention *p, unsigned element_size)
 {
     const Launch launch = {attention_blocks(p, p->tile), TILE_THREADS, attention_shared(p, element_size, 0), 1};
