@@ -147,7 +147,7 @@ uint32_t balance_duplicates(const BalanceShape *shape, const uint32_t *placement
     return duplicates;
 }
 
-/* Checks the groups of each node by the experts that it holds. */
+/* Checks that all experts of a group are on one node. If not, *slot is the first slot that is wrong. */
 static Status check_groups(const BalanceShape *shape, const uint32_t *placement, uint32_t *slot, Arena *arena,
                            Error *error)
 {

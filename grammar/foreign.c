@@ -110,7 +110,8 @@ static int64_t power(int base, int exponent)
     return product;
 }
 
-/* An expression for base^exponent: the product itself up to the third power. */
+/* Writes base^exponent in the language, which has no powers: a number if both are numbers, a product for an exponent of
+   2 or 3, otherwise an expression that is right for small exponents only. */
 static const char *power_text(const Reader *reader, const char *base, const char *exponent)
 {
     const int b = small_number(base), e = small_number(exponent);

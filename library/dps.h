@@ -326,7 +326,7 @@ dps_status dps_get_rank_prediction(const dps_prediction *prediction, uint32_t ra
 
 typedef enum dps_format {
     DPS_CSV = 0,          /* the order, in the text form of torch.distributed.pipelining */
-    DPS_COMMS = 1,        /* the same with sends and receives */
+    DPS_COMMS = 1,        /* like DPS_CSV, with sends and receives */
     DPS_ASM = 2,          /* all instructions */
     DPS_STATS = 3,        /* figures and the critical path, one JSON object */
     DPS_SVG = 4,          /* the timeline as a picture */

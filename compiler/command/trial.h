@@ -47,10 +47,11 @@ typedef struct CompareRow {
     PublishedBubble published;
 } CompareRow;
 
-/* The number of stages that costs are for, if costs for all stages are given for 1/parts of the model. Costs may say
-   it themselves (Costs.model_stages). Otherwise costs of single stages are for as many stages as they name (the
-   highest + 1), and `*assumed` is true. Beside a cost for all stages of the same kind they are exceptions to it, and
-   also for 1/parts if they name no more stages. */
+/* The number of stages that the costs are for. The first of these rules that applies decides:
+   - the costs name the number (Costs.model_stages);
+   - they have costs of single stages: the highest stage named + 1, and `*assumed` becomes true. The rule does not apply
+     if some of these replace a cost that was given for all stages, and no named stage is above the `parts` first ones;
+   - otherwise the number is `parts`. */
 uint32_t trial_costs_stages(const Costs *costs, uint32_t parts, bool *assumed);
 
 /* The sizes of the schedule under the trial's parameters; all 0: it does not admit these. */

@@ -90,7 +90,7 @@ static double work(const Schedule *schedule, const Timeline *times)
     return busy;
 }
 
-/* The same costs in another unit. */
+/* The costs, converted to milliseconds. `unit`: milliseconds per unit of the costs. */
 static const Costs *in_milliseconds(const Costs *costs, double unit, Arena *arena)
 {
     Costs *scaled = arena_allocate(arena, sizeof *scaled);
@@ -102,7 +102,7 @@ static const Costs *in_milliseconds(const Costs *costs, double unit, Arena *aren
     for (uint32_t s = 0; s < costs->stage_count; s++)
         for (int cost = 0; cost < STAGE_COSTS; cost++)
             scaled->stages[s][cost] = costs->stages[s][cost] * (cost <= COST_FB ? unit : 1);
-    /* a bandwidth without a unit is per unit of the costs, else per second */
+    /* if the costs have no unit, a bandwidth is in bytes per unit of the costs; otherwise it is per second already */
     const double rate = costs->unit < 0 ? 1e3 / unit : 1;
     for (uint32_t l = 0; l < costs->link_count; l++) {
         scaled->links[l] = costs->links[l];

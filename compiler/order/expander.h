@@ -12,7 +12,7 @@
 /* A chunk of the current rank. */
 typedef struct ChunkState {
     uint32_t written;      /* number of microbatches that the chunk's steps name */
-    uint32_t own;          /* how many of these belong to this rank */
+    uint32_t own;          /* how many of the written microbatches belong to this rank */
     uint32_t microbatches; /* number that exist; passes of the others are left out */
     bool shared;           /* its stage may have other copies, which may have gradients when this one has none */
     uint32_t next_forward, next_backward;

@@ -47,7 +47,7 @@ static void memory_of(Settings *s, const Schedule *schedule, uint32_t rank, int6
     const int64_t least = search_least_memory(schedule, rank, forward);
     Fault fault;
     RankError *error;
-    values_for_rank(s->ast, rank, s->values, &fault); /* place has evaluated the same without a fault */
+    values_for_rank(s->ast, rank, s->values, &fault); /* cannot fail: place() has evaluated these values */
     if (!evaluate(expression, s->values, memory, &fault)) {
         error = rank_error(&s->errors, rank, fault.expression->span, "%s", fault_text(&fault, s->arena));
         if (error)

@@ -10,7 +10,7 @@ typedef struct Node {
     double saved, saved_input; /* most that an F&B of its F saves: of F and backward, of F and input */
     double arrives, returns;   /* when its first F and its first backward can begin */
     double through;            /* from the end of an F until its microbatch has left stage 0, at least */
-    double rest;               /* the same from the end of its I or B; 0: it is stage 0 */
+    double rest; /* least time from the end of an I or B until its microbatch has left stage 0; 0: it is stage 0 */
     double held; /* lower bound of the memory of a microbatch, multiplied by the time for which it holds it */
 } Node;
 

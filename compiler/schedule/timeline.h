@@ -19,8 +19,8 @@ typedef struct Timeline {
 /* False in a deadlock: `position` then has the pass at which each rank waits. Linear time. */
 bool timeline_run(const Schedule *schedule, const PassTable *table, const Costs *costs, Arena *arena,
                   Timeline *timeline);
-/* The same with a measured time for each pass, [rank][position]: an F&B takes the sum of the times of its halves.
-   Messages take the time of `costs`. */
+/* Like timeline_run, but passes take their measured times, [rank][position]: an F&B takes the sum of the times of its
+   halves. Messages take the time of `costs`. */
 bool timeline_run_measured(const Schedule *schedule, const PassTable *table, const Costs *costs,
                            const double *const *measured, Arena *arena, Timeline *timeline);
 

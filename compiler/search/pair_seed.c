@@ -70,7 +70,7 @@ static void put_pair(Writer *w, int forward, int backward)
 /* A variant of DualPipe's last phase. */
 typedef struct End {
     bool first;    /* on ranks with the two middle stages, the first F and B are an F&B, too */
-    bool original; /* DualPipe's own last phase; otherwise: */
+    bool original; /* DualPipe's own last phase, without `keep` and `lag` */
     uint32_t keep; /* quarters of the last F&Bs that remain F&Bs */
     uint32_t lag;  /* scales how many I run before the first W: 2 * (lag * h / 4) */
 } End;

@@ -141,7 +141,7 @@ struct Item {
             Expression *stages;
             Name stage;          /* the variable in `rank` */
             uint32_t stage_slot; /* Filled in by check */
-            Name microbatch;     /* the same; its symbol is NULL if the rank depends on the stage alone */
+            Name microbatch;     /* the variable for the microbatch; symbol NULL: the rank depends on the stage alone */
             uint32_t microbatch_slot;
             Expression *rank;
             Expression *microbatches;

@@ -211,7 +211,7 @@ Status file_begin(const char *path, OutputFile *file, Error *error)
         return STATUS_OK;
     }
     if (!*path) {
-        errno = ENOENT;               /* the temporary name would be a good one */
+        errno = ENOENT;               /* an empty path is an error, although its temporary file could be made */
     } else if (!file_is_kept(path)) { /* a device or a pipe (/dev/null, /dev/full) */
         file->stream = fopen(path, "wb");
         file->path = strdup(path);

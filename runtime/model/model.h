@@ -105,7 +105,7 @@ typedef struct PassBuffers {
     const void *dy;            /* DOUTPUT; NULL at the last stage */
     void *context, *stash, *gradient, *workspace;
     const void *inputs;  /* first stage: gpt int32 tokens [tokens]; mlp float rows. Needed by F, I and W */
-    const void *targets; /* last stage: in the same form. Needed by F */
+    const void *targets; /* last stage: targets, in the form of `inputs`. Needed by F */
     void *outputs;       /* last stage, F: logits or rows as float; NULL: not wanted */
     /* last stage, F: mean loss of the microbatch (nats per token; mlp: mean squared error) */
     double *loss;

@@ -85,7 +85,7 @@ typedef struct Instruction {
             uint16_t gradient; /* what I saves for the deferred weight gradient */
             uint16_t weights;  /* the version of the weights that F, B, I use */
         };
-        uint16_t slot[SLOT_OPERANDS]; /* the same, indexed by Operand.slot, for code that walks the table */
+        uint16_t slot[SLOT_OPERANDS]; /* the slots above, indexed by Operand.slot, for code that walks the table */
     };
     uint32_t line; /* of the source, from 1; 0: none */
     /* OVERLAP: the B or I of the F&B, with its own operands and line; the F is the instruction itself. Else NULL */

@@ -155,7 +155,8 @@ static Status check_groups(Verifier *verifier)
 
 /* --- stages with several copies in a pipe --- */
 
-/* Makes room for the homes of all microbatches of such stages; *replicated: whether there are any. */
+/* Makes room for the homes of all microbatches, for stages that have several copies in one pipe. *replicated: whether
+   there are such stages. */
 static Status make_homes(Verifier *verifier, bool *replicated)
 {
     const Program *program = verifier->program;

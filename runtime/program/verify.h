@@ -34,7 +34,7 @@ typedef struct ChunkState {
     /* [microbatches]: the rank of the copy that a microbatch uses; NULL: there is one copy */
     const uint16_t *homes;
     uint32_t microbatches; /* number of microbatches of the pipe */
-    uint32_t own;          /* how many of these use this copy of the stage */
+    uint32_t own;          /* number of microbatches that use this copy of the stage */
     uint32_t completed;    /* number of microbatches whose B or W has run (forward-only: whose F) */
     uint16_t pipe, stage;
     uint16_t group;

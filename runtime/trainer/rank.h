@@ -22,7 +22,7 @@ typedef struct BoundChunk {
     /* first and last stage: [microbatches of the pipe] index among the chunk's microbatches, or PLACE_NONE */
     uint32_t *places;
     double *losses;            /* last stage: [microbatches], in the device's memory */
-    double *host_losses;       /* the same, in the rank's record */
+    double *host_losses;       /* the losses in the rank's record, in host memory */
     bool is_first, is_last;    /* first or last stage of the pipe */
     bool counts;               /* this copy of the stage is used for the norm and the saved weights */
     const StageCopies *copies; /* a reference run's chunk that represents several copies of a stage; else NULL */

@@ -20,7 +20,7 @@ typedef struct MpiCommunicator MpiCommunicator;
 typedef struct MpiWorld {
     World world;      /* must be first: a World of this table is an MpiWorld */
     MPI_Comm members; /* the MPI rank of a process is the number of its member */
-    MPI_Comm aside;   /* the same processes, for notices of an abort and pulses, which may come at any time */
+    MPI_Comm aside;   /* a second communicator, for notices of an abort and pulses, which may come at any time */
     bool crowded;     /* more processes than processors: a waiting process must yield its processor */
     /* held during every call of MPI after open: any thread may abort */
     pthread_mutex_t lock;
