@@ -18,7 +18,7 @@ int64_t foreign_number(Reader *reader, Span span);
 bool foreign_choice(Reader *reader, Span span);
 
 /* Each of these functions reports the error and returns true, or returns false because the error is something else. */
-bool foreign_word(Reader *reader, const SyntaxError *error);  /* and, or, not, mod, ... in an expression; 80G */
+bool foreign_word(Reader *reader, const SyntaxError *error);  /* a word in an expression: and, or, not, mod, 80G ... */
 bool foreign_count(Reader *reader, const SyntaxError *error); /* w*nF, 4 F, 1F1B, F*4 */
 bool foreign_call(Reader *reader, const SyntaxError *error);  /* F(c), F(c, m), F[c, m] */
 

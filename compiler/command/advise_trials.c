@@ -139,8 +139,8 @@ static Status try_parameters(Trials *trials, Attempt *attempt, const Parameters 
     return status;
 }
 
-/* The next memory to give a search whose program exceeds the limit: less by as much as the program exceeds the
-   limit, leaving the weights aside. */
+/* The next memory to give a search whose program exceeds the limit: `told`, reduced in proportion to how far the
+   program exceeds the limit. The memory of weights is left out of the proportion. */
 static int64_t less_memory(const Memory *given, const CompareRow *row, int64_t told)
 {
     const double fixed = given->has_sizes ? (double)given->weights * row->copies : 0;

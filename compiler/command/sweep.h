@@ -10,7 +10,7 @@
 typedef struct SweepFailure {
     DiagKind kind;
     uint64_t count, first;    /* combinations */
-    bool refused;             /* skipped: a sweep over parameters alone skips what exceeds a limit */
+    bool refused;             /* these combinations exceed a limit; a sweep over parameters alone skips them */
     const char *options;      /* of the first */
     Diagnostics *diagnostics; /* of the first */
     Error error;              /* of the first, if no diagnostic has the reason */

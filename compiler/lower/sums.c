@@ -1,8 +1,8 @@
 #include "compiler/lower/sums.h"
 
-/* The sequence of events is a run of the schedule in which each message is an event of both its ranks, so that a rank
-   waits at a SEND or RECV until the other end is there. Passes take their usual relation of times: the program does not
-   depend on costs. */
+/* To find where each sum is posted, this file simulates the schedule. A rank waits at a SEND or RECV until the other
+   rank has reached the same message. Passes take fixed times (`durations`), not those of the costs, because the program
+   must not depend on costs. */
 
 enum { POSTED = UINT32_MAX };
 

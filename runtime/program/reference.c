@@ -116,7 +116,7 @@ static void note_passes(Line *line, uint32_t r)
         }
 }
 
-/* `line` itself is in `scratch`. False: out of memory. */
+/* Allocates the tables of `line` and notes which copy of each stage runs each microbatch. False: out of memory. */
 static bool survey(Line *line, Arena *arena, Arena *scratch)
 {
     const Program *program = line->program;
