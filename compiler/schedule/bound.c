@@ -68,7 +68,8 @@ static Node *node_at(const Bounder *b, const PlacedPipe *pipe, uint32_t stage, u
     return &b->nodes[home.rank][home.chunk];
 }
 
-/* One microbatch alone: to the last stage, back to stage 0. `arrives` and `returns`: [stages], to work with. */
+/* Follows one microbatch, as if it ran alone, forward to the last stage and backward to stage 0. `arrives` and
+   `returns` are scratch arrays: [stages]. */
 static void follow(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch, double *arrives, double *returns)
 {
     const double input = b->limits->input, weight = b->limits->weight;

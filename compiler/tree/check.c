@@ -111,7 +111,7 @@ static bool help_elsewhere(Checker *c, const char *name)
     return false;
 }
 
-/* The file's name for num_microbatches, world_size and the like. */
+/* What this file calls the size that the author wrote as num_microbatches, world_size or the like. */
 static const char *size_meant(const Checker *c, const char *name)
 {
     const Ast *ast = c->ast;

@@ -1,7 +1,7 @@
 #ifndef TRANSPORT_TRANSPORT_H
 #define TRANSPORT_TRANSPORT_H
 
-/* The transports: ways in which the ranks of a run exchange blocks and sum buffers, with their properties. A transport
+/* The registry of transports. A transport is a way in which the ranks of a run exchange blocks and sum buffers. It
    opens a world (world.h), whose members then make communicators (communicator.h). */
 
 #include "runtime/transport/communicator.h"

@@ -322,7 +322,8 @@ static void of_a_killed_process_nothing_is_left(void **state)
     assert_int_equal(entries(), before);
 }
 
-/* These replace the library's functions: they hide /proc on request, and count the folders that are synced. */
+/* The functions below replace those of the C library. They hide /proc on request, and count the folders that are
+   synced. */
 static bool no_proc;
 static int folders_synced;
 
