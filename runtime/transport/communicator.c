@@ -18,8 +18,13 @@ Status communicator_init(Communicator *communicator, const CommunicatorTable *ru
     return STATUS_OK;
 }
 
-Status communicator_overrun(const Communicator *communicator, Error *error)
+Status communicator_overrun(const Communicator *communicator, const char *what, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "%s has more messages in flight than it announced",
-                     world_member_name(&communicator->world->config, communicator->world->number).text);
+    return error_set(error, STATUS_RUN_FAILED, "%s has more %s in flight than it announced",
+                     world_member_name(&communicator->world->config, communicator->world->number).text, what);
+}
+
+Status communicator_no_all_to_all(const char *transport, Error *error)
+{
+    return error_set(error, STATUS_RUN_FAILED, "transport %s has no all-to-all of a GPU's memory", transport);
 }

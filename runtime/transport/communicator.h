@@ -1,11 +1,11 @@
 #ifndef TRANSPORT_COMMUNICATOR_H
 #define TRANSPORT_COMMUNICATOR_H
 
-/* Communication among some members of a world: point-to-point transfers of blocks, and sums of buffers (all-reduce). A
-   communicator knows members, blocks and bytes; it does not know opcodes, microbatches or schedules. It may rely on
-   what the compiler has proven: two members send and receive the messages between them in the same order and with the
-   same sizes; all members post their messages and sums, over all communicators, in orders that are parts of one common
-   order; and everything completes even if each message is a rendezvous. */
+/* Communication among some members of a world: point-to-point transfers of blocks, sums of buffers (all-reduce), and
+   all-to-alls. A communicator knows members, blocks and bytes; it does not know opcodes, microbatches or schedules. It
+   may rely on what the compiler has proven: two members send and receive the messages between them in the same order
+   and with the same sizes; all members post their messages, sums and all-to-alls, over all communicators, in orders
+   that are parts of one common order; and everything completes even if each message is a rendezvous. */
 
 #include "runtime/device/device.h"
 #include "runtime/transport/world.h"
@@ -24,6 +24,18 @@ typedef struct Message {
     void *request;     /* used by transports */
 } Message;
 
+/* An all-to-all: each member sends one piece to every member, itself included. Pieces may be empty. Piece m of `send`
+   is bytes send_begins[m] .. send_begins[m + 1] - 1 and goes to member m; piece m of `receive` comes from member m.
+   Sender and receiver give a piece the same size: where sizes are known only at run time, an all-to-all of the sizes
+   comes first. The caller owns this and both arrays, and changes none of them from the post until the wait has
+   returned. */
+typedef struct AllToAll {
+    const void *send;
+    void *receive;                              /* does not overlap `send` */
+    const size_t *send_begins, *receive_begins; /* [members + 1] bytes */
+    uint64_t number;                            /* used by transports */
+} AllToAll;
+
 struct CommunicatorConfig {
     /* [count]: members of the world, in the order in which sums add; the caller is one of them. Copied. */
     const int *members;
@@ -33,6 +45,8 @@ struct CommunicatorConfig {
     int messages_in_flight; /* messages per direction that a member may post before it waits for one; 0: none */
     size_t sum_elements;    /* in the largest buffer that is summed; 0: there are no sums */
     size_t sum_size;        /* largest number of bytes of an element */
+    /* all-to-alls that a member may post before it waits for one; 0: none. Not with a device that only enqueues */
+    int all_to_alls_in_flight;
     /* The device whose memory holds blocks and buffers, for a device that only enqueues; NULL: they are in the host's
        memory. With a device a post takes effect when everything enqueued before it has been computed. A wait delays
        what is enqueued after it; it may return before the message has arrived. Blocks are copied, never exchanged. The
@@ -62,8 +76,15 @@ typedef struct CommunicatorTable {
        any order. */
     Status (*sum_wait)(Communicator *communicator, Error *error);
 
-    /* Lets messages and sums of this member progress, on all of its communicators, while the caller computes. Called
-       between instructions, except between two posts if the device only enqueues. NULL: not needed. */
+    /* Posts an all-to-all and returns at once; allocates nothing. The communicator owns `receive`, and nobody may
+       change `send`, until the wait has returned. All members post their all-to-alls in one order. */
+    Status (*all_to_all_post)(Communicator *communicator, AllToAll *all_to_all, Error *error);
+    /* Returns when `receive` has all pieces and `send` can be used again. Fails as `wait` does. All-to-alls may be
+       waited for in any order. */
+    Status (*all_to_all_wait)(Communicator *communicator, AllToAll *all_to_all, Error *error);
+
+    /* Lets messages, sums and all-to-alls of this member progress, on all of its communicators, while the caller
+       computes. Called between instructions, except between two posts if the device only enqueues. NULL: not needed. */
     Status (*progress)(Communicator *communicator, Error *error);
 
     /* Called once, by any thread, before the world is closed. */
@@ -86,7 +107,9 @@ struct Communicator {
 /* Initializes the common part. STATUS_RUN_FAILED: there is no memory. */
 Status communicator_init(Communicator *communicator, const CommunicatorTable *run, World *world,
                          const CommunicatorConfig *config, Error *error);
-/* The failure of a post: more messages are in flight than config->messages_in_flight. */
-Status communicator_overrun(const Communicator *communicator, Error *error);
+/* The failure of a post: more `what` (messages, all-to-alls) are in flight than the configuration says. */
+Status communicator_overrun(const Communicator *communicator, const char *what, Error *error);
+/* The failure of a connect: this transport has no all-to-all for such a communicator. */
+Status communicator_no_all_to_all(const char *transport, Error *error);
 
 #endif

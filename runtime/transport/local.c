@@ -65,7 +65,7 @@ static Status post(LocalCommunicator *side, LocalChannel *channel, uint64_t *pos
 {
     LocalRequest *request = side->free;
     if (!request)
-        return communicator_overrun(&side->communicator, error);
+        return communicator_overrun(&side->communicator, "messages", error);
     side->free = request->next;
     atomic_store_explicit(&request->done, 0, memory_order_relaxed);
     request->block = *message->block;
@@ -147,6 +147,8 @@ static void free_shared(LocalShared *shared)
     free(shared->posts);
     free(shared->buffers);
     free(shared->given);
+    free(shared->posted);
+    free(shared->moved);
     free(shared);
 }
 
@@ -166,7 +168,8 @@ static LocalShared *make_shared(const CommunicatorConfig *config)
     shared->buffers = calloc(count, sizeof *shared->buffers);
     shared->given = calloc(count, sizeof *shared->given);
     shared->channels = config->messages_in_flight ? calloc(count * count, sizeof *shared->channels) : NULL;
-    if (shared->posts && shared->buffers && shared->given && (shared->channels || !config->messages_in_flight))
+    if (shared->posts && shared->buffers && shared->given && (shared->channels || !config->messages_in_flight) &&
+        local_all_to_all_prepare(shared, config))
         return shared;
     free_shared(shared);
     return NULL;
@@ -252,6 +255,8 @@ static const CommunicatorTable table = {
     .wait = local_wait,
     .sum_post = local_sum_post,
     .sum_wait = local_sum_wait,
+    .all_to_all_post = local_all_to_all_post,
+    .all_to_all_wait = local_all_to_all_wait,
     .close = local_disconnect,
 };
 
@@ -275,6 +280,8 @@ static bool make_requests(LocalCommunicator *side)
 Status local_connect(World *world, const CommunicatorConfig *config, Communicator **made, Error *error)
 {
     LocalMember *member = (LocalMember *)world;
+    if (config->device && config->all_to_alls_in_flight)
+        return communicator_no_all_to_all("local", error);
     LocalCommunicator *side = calloc(1, sizeof *side);
     if (side) {
         side->member = member;

@@ -11,7 +11,9 @@
 
 enum {
     CACHE_LINE = 64,
-    COLLECTIVE = 0x7fffffff, /* the cause of sleep of a thread that does not wait for a request */
+    /* causes of sleep of a thread that does not wait for a request: a gather or a sum; an all-to-all */
+    COLLECTIVE = 0x7fffffff,
+    PIECES = 0x7ffffffe,
 };
 
 typedef struct Local Local;
@@ -22,8 +24,8 @@ typedef struct LocalMember {
     World world; /* must be first: a World of this table is a LocalMember */
     Local *local;
     LocalCommunicator *summing; /* list of communicators with a sum that this member has posted and not waited for */
-    /* 0 while the thread is awake, else the cause for which it sleeps: the number of a request, or COLLECTIVE. The
-       member that completes it sets this to 0 and wakes the thread. Nothing else makes a system call. */
+    /* 0 while the thread is awake, else the cause for which it sleeps: the number of a request, COLLECTIVE or PIECES.
+       The member that completes it sets this to 0 and wakes the thread. Nothing else makes a system call. */
     alignas(CACHE_LINE) _Atomic uint32_t parked;
 } LocalMember;
 
@@ -84,9 +86,18 @@ struct LocalCommunicator {
     uint64_t sum;                /* number of the last sum that this member has posted; 0: none */
     LocalCommunicator *summing;  /* next entry of the list LocalMember.summing */
     DeviceEvent *given, *summed; /* with a device: other members may use the buffer; its owner may use it again */
+    uint64_t all_to_alls;        /* number of all-to-alls that this member has posted */
 };
 
 typedef struct LocalChannel LocalChannel;
+
+/* What a member has posted of an all-to-all. */
+typedef struct LocalPosted {
+    AllToAll all_to_all;
+    bool busy;                                   /* posted and not waited for. Only its owner uses it */
+    alignas(CACHE_LINE) _Atomic uint64_t number; /* of the all-to-all, from 1 */
+    _Atomic uint64_t done;                       /* number of pieces moved from and to this member */
+} LocalPosted;
 
 /* The part of a communicator that its members share. */
 struct LocalShared {
@@ -105,6 +116,10 @@ struct LocalShared {
     alignas(CACHE_LINE) _Atomic uint64_t ready; /* number of the last sum that all members have posted */
     alignas(CACHE_LINE) _Atomic uint64_t next_unit;
     alignas(CACHE_LINE) _Atomic uint64_t finished; /* number of units that are added up */
+    /* all-to-all n uses entry n % all_to_alls */
+    uint64_t all_to_alls;
+    LocalPosted *posted;     /* [all_to_alls][count] */
+    _Atomic uint64_t *moved; /* [all_to_alls][from][to]: number of the last all-to-all whose piece was moved */
 };
 
 Connect local_connect;
@@ -117,5 +132,12 @@ Status local_sum_wait(Communicator *communicator, Error *error);
 bool local_sum_help(LocalMember *member);
 /* Whether local_sum_help would find a unit. */
 bool local_sum_has_work(const LocalMember *member);
+
+/* --- local_all_to_all.c --- */
+
+/* Allocates the shared part. False: no memory. */
+bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *config);
+Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
+Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);
 
 #endif

@@ -56,6 +56,8 @@ static void free_side(MpiCommunicator *side)
     free(side->requests);
     free(side->parts);
     free(side->received);
+    free(side->exchanging);
+    free(side->pieces);
     free(side->communicator.members);
     free(side);
 }
@@ -73,6 +75,8 @@ static const CommunicatorTable table = {
     .wait = mpi_wait,
     .sum_post = mpi_sum_post,
     .sum_wait = mpi_sum_wait,
+    .all_to_all_post = mpi_all_to_all_post,
+    .all_to_all_wait = mpi_all_to_all_wait,
     .progress = progress,
     .close = disconnect,
 };
@@ -91,12 +95,14 @@ Status mpi_connect(World *base, const CommunicatorConfig *config, Communicator *
     if (!side)
         return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);
     side->world = world;
-    side->tag = TAG_COMMUNICATORS + 2 * config->number;
+    side->tag = TAG_COMMUNICATORS + TAGS_EACH * config->number;
     Status status = communicator_init(&side->communicator, &table, base, config, error);
-    if (status == STATUS_OK && side->tag + 1 > most_tags(world))
+    if (status == STATUS_OK && side->tag + TAGS_EACH > most_tags(world))
         status = error_set(error, STATUS_RUN_FAILED, "this MPI has no tags for %d communicators", config->number + 1);
     if (status == STATUS_OK)
         status = mpi_sum_prepare(side, config, error);
+    if (status == STATUS_OK)
+        status = mpi_all_to_all_prepare(side, config, error);
     if (status == STATUS_OK)
         *made = &side->communicator;
     else

@@ -12,7 +12,8 @@
 
 enum {
     TAG_GATHER,
-    TAG_COMMUNICATORS, /* the first tag of communicator 0; a communicator has two: for messages and for sums */
+    TAG_COMMUNICATORS, /* the first tag of communicator 0; a communicator has three: messages, sums, all-to-alls */
+    TAGS_EACH = 3,
 };
 
 typedef struct MpiCommunicator MpiCommunicator;
@@ -77,7 +78,7 @@ typedef enum SumPhase { SUM_DONE, SUM_COLLECTS, SUM_SPREADS } SumPhase;
 struct MpiCommunicator {
     Communicator communicator; /* must be first */
     MpiWorld *world;
-    int tag; /* tag of messages; that of sums is the next one */
+    int tag; /* tag of messages; those of sums and of all-to-alls are the next ones */
     /* the sum in flight */
     MpiCommunicator *summing; /* next in the list of the world */
     SumPhase phase;
@@ -87,6 +88,10 @@ struct MpiCommunicator {
     int next;                         /* index of the first request that is not done */
     void **parts;                     /* [count]: this member's slice of each member's buffer */
     char *received;                   /* memory for the slices of the others */
+    /* all-to-alls */
+    size_t all_to_alls;  /* most in flight */
+    bool *exchanging;    /* [all_to_alls] whether it is in flight */
+    MPI_Request *pieces; /* [all_to_alls][2 * count] */
 };
 
 /* Allocates the memory for sums of the sizes in `config`. */
@@ -95,5 +100,12 @@ Status mpi_sum_post(Communicator *communicator, void *buffer, size_t elements, s
 Status mpi_sum_wait(Communicator *communicator, Error *error);
 /* Advances all sums of the world as far as possible without waiting. */
 Status mpi_sums_advance(MpiWorld *world, Error *error);
+
+/* --- mpi_all_to_all.c --- */
+
+/* Allocates the requests of as many all-to-alls as `config` says. */
+Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *config, Error *error);
+Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error);
+Status mpi_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error);
 
 #endif

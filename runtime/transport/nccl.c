@@ -43,7 +43,7 @@ static Status nccl_post(Communicator *communicator, Message *message, Error *err
     NcclMember *member = side->member;
     NcclFlight *flight = side->free;
     if (!flight)
-        return communicator_overrun(communicator, error);
+        return communicator_overrun(communicator, "messages", error);
     side->free = flight->next;
     flight->message = message;
     flight->next = NULL;
@@ -119,6 +119,8 @@ static Status prepare(NcclCommunicator *side, const CommunicatorConfig *config, 
 
 Status nccl_connect(World *world, const CommunicatorConfig *config, Communicator **made, Error *error)
 {
+    if (config->all_to_alls_in_flight)
+        return communicator_no_all_to_all("nccl", error);
     NcclCommunicator *side = calloc(1, sizeof *side);
     if (!side)
         return error_set(error, STATUS_RUN_FAILED, "no memory to connect %d ranks", config->count);

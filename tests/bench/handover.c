@@ -1,5 +1,5 @@
-/* Time to transfer a block between ranks, and to sum buffers. Prints lines: name value unit. Run from the top folder
-   with BUILD set. */
+/* Time to transfer a block between ranks, to sum buffers, and of an all-to-all. Prints lines: name value unit. Run from
+   the top folder with BUILD set. */
 
 #include "runtime/base/clock.h"
 #include "runtime/transport/transport.h"
@@ -15,7 +15,8 @@ enum {
     IN_FLIGHT = 8,
     STREAM = 2000,    /* blocks */
     SUMMED = 1 << 20, /* floats */
-    STARTED = 8,      /* ranks */
+    PIECE_BYTES = 4 << 20,
+    STARTED = 8, /* ranks */
     STARTS = 21,
 };
 
@@ -180,6 +181,65 @@ static void measure_hidden_sum(const Rank *rank)
     free(buffer);
 }
 
+static void copy_both(const Rank *rank, const char *send, char *receive)
+{
+    (void)rank;
+    memcpy(receive, send, 2 * PIECE_BYTES);
+}
+
+/* A message of a piece's size each way, beside a copy of the piece that a member keeps. */
+static void exchange_both(const Rank *rank, const char *send, char *receive)
+{
+    Error error;
+    const size_t own = rank->rank ? PIECE_BYTES : 0, other = PIECE_BYTES - own;
+    void *blocks[2] = {receive + other, (char *)(uintptr_t)send + other};
+    Message in = {.block = &blocks[0], .bytes = PIECE_BYTES, .peer = 1 - rank->rank};
+    Message out = {.block = &blocks[1], .bytes = PIECE_BYTES, .peer = 1 - rank->rank, .is_send = true};
+    must(rank->both->run->receive(rank->both, &in, &error), &error);
+    must(rank->both->run->send(rank->both, &out, &error), &error);
+    memcpy(receive + own, send + own, PIECE_BYTES);
+    must(rank->both->run->wait(rank->both, &in, &error), &error);
+    must(rank->both->run->wait(rank->both, &out, &error), &error);
+}
+
+static void all_to_all(const Rank *rank, const char *send, char *receive)
+{
+    static const size_t begins[] = {0, PIECE_BYTES, 2 * PIECE_BYTES};
+    Error error;
+    AllToAll pieces = {send, receive, begins, begins, 0};
+    must(rank->both->run->all_to_all_post(rank->both, &pieces, &error), &error);
+    must(rank->both->run->all_to_all_wait(rank->both, &pieces, &error), &error);
+}
+
+/* The rate of all-to-alls of equal pieces, and its share of another way of moving as many bytes: on threads a memcpy by
+   each member at the same time, between processes messages. */
+static void measure_all_to_all(const Rank *rank)
+{
+    enum { ROUNDS = 101 };
+    static double times[2][2][ROUNDS];
+    void (*const ways[2])(const Rank *, const char *,
+                          char *) = {all_to_all, rank->transport->processes ? exchange_both : copy_both};
+    char *send = aligned_alloc(4096, 2 * PIECE_BYTES), *receive = aligned_alloc(4096, 2 * PIECE_BYTES);
+    Error error;
+    memset(send, 1, 2 * PIECE_BYTES);
+    memset(receive, 1, 2 * PIECE_BYTES);
+    for (int i = 0; i < ROUNDS; i++)
+        for (int way = 0; way < 2; way++) {
+            char together[2];
+            must(rank->world->run->gather(rank->world, "", 1, together, &error), &error);
+            const int64_t start = clock_nanoseconds();
+            ways[way](rank, send, receive);
+            must(rank->world->run->gather(rank->world, "", 1, together, &error), &error);
+            times[rank->rank][way][i] = (double)(clock_nanoseconds() - start);
+        }
+    const double own = median(times[rank->rank][0], ROUNDS), other = median(times[rank->rank][1], ROUNDS);
+    print(rank, "all_to_all", 2.0 * PIECE_BYTES / own, "GB/s a member");
+    print(rank, rank->transport->processes ? "all_to_all_over_messages" : "all_to_all_over_memcpy", 100 * other / own,
+          "%");
+    free(send);
+    free(receive);
+}
+
 static void connect_both(Rank *rank)
 {
     Error error;
@@ -188,7 +248,8 @@ static void connect_both(Rank *rank)
                                        .count = 2,
                                        .messages_in_flight = IN_FLIGHT,
                                        .sum_elements = SUMMED,
-                                       .sum_size = sizeof(float)};
+                                       .sum_size = sizeof(float),
+                                       .all_to_alls_in_flight = 1};
     must(rank->world->connect(rank->world, &config, &rank->both, &error), &error);
 }
 
@@ -204,6 +265,7 @@ static void *run_rank(void *argument)
     }
     measure_latency(rank);
     measure_bandwidth(rank);
+    measure_all_to_all(rank);
     return NULL;
 }
 
@@ -279,6 +341,7 @@ static int measure_mpi(void)
     measure_bandwidth(&rank);
     measure_hiding(&rank);
     measure_hidden_sum(&rank);
+    measure_all_to_all(&rank);
     rank.both->run->close(rank.both);
     rank.world->run->close(rank.world);
     return 0;

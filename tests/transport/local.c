@@ -188,6 +188,47 @@ static void sums_give_the_same_bits(void **state)
     run_ranks(&alone, 1, 60, sums_body, NULL);
 }
 
+static bool pieces_body(Rank *rank)
+{
+    return exchange_pieces(rank->everybody, rank->rank, rank->ranks) && post_too_many(rank->everybody, rank->rank);
+}
+
+static void pieces_of_all_to_alls_arrive(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNTS; i++) {
+        Rank ranks[8] = {0};
+        run_ranks(ranks, counts[i], 60, pieces_body, NULL);
+    }
+    Rank alone = {0};
+    run_ranks(&alone, 1, 60, pieces_body, NULL);
+}
+
+/* Rank 0 sends two bytes to rank 1, which expects one. */
+static bool uneven_body(Rank *self)
+{
+    const int rank = self->rank, members[] = {0, 1};
+    const size_t out[] = {0, 0, rank ? 0 : 2}, in[] = {0, (size_t)rank, (size_t)rank};
+    char send[2] = "a", receive[2];
+    Error error;
+    Communicator *communicator;
+    AllToAll uneven = {send, receive, out, in, 0};
+    EXPECT(connect_all_to_all(self->world, rank, members, 2, 1, &communicator));
+    EXPECT_GOOD(communicator->run->all_to_all_post(communicator, &uneven, &error));
+    const Status status = communicator->run->all_to_all_wait(communicator, &uneven, &error);
+    if (status == STATUS_OK || !strstr(error.text, "--deadline"))
+        EXPECT(strcmp(error.text, "rank 0 sends 2 bytes to rank 1, which expects 1") == 0);
+    communicator->run->close(communicator);
+    return status != STATUS_OK;
+}
+
+static void pieces_of_different_sizes_are_named(void **state)
+{
+    (void)state;
+    Rank ranks[2] = {0};
+    run_ranks(ranks, 2, 0.05, uneven_body, NULL);
+}
+
 static void the_order_of_a_sum_shows(void **state)
 {
     (void)state;
@@ -247,6 +288,24 @@ static bool missing_sum_body(Rank *self)
     return true;
 }
 
+/* Rank 2 does not post its all-to-all. */
+static bool missing_pieces_body(Rank *self)
+{
+    const int rank = self->rank, members[] = {0, 1, 2};
+    Error error;
+    Communicator *communicator;
+    TestAllToAll one;
+    if (rank == 2)
+        return true;
+    EXPECT(connect_all_to_all(self->world, rank, members, 3, 1, &communicator));
+    EXPECT(make_all_to_all(&one, rank, 3) && post_all_to_all(communicator, rank, &one, 0));
+    EXPECT(communicator->run->all_to_all_wait(communicator, &one.posted, &error) == STATUS_RUN_FAILED);
+    EXPECT(strcmp(error.text, "no answer from rank 2 within 0.05 s (--deadline)") == 0);
+    communicator->run->close(communicator);
+    free_all_to_all(&one);
+    return true;
+}
+
 static void a_deadline_names_who_is_missing(void **state)
 {
     (void)state;
@@ -255,6 +314,7 @@ static void a_deadline_names_who_is_missing(void **state)
     run_ranks(ranks, 3, 0.05, unreceived_body, NULL);
     run_ranks(ranks, 3, 0.05, missing_body, NULL);
     run_ranks(ranks, 3, 0.05, missing_sum_body, NULL);
+    run_ranks(ranks, 3, 0.05, missing_pieces_body, NULL);
 }
 
 /* Two replicas of two ranks, each with its own communicator: peers are numbered within it, and names are the
@@ -410,6 +470,8 @@ int main(void)
         cmocka_unit_test(messages_arrive_whole_and_blocks_are_kept),
         cmocka_unit_test(sums_give_the_same_bits),
         cmocka_unit_test(a_member_that_waits_adds_up),
+        cmocka_unit_test(pieces_of_all_to_alls_arrive),
+        cmocka_unit_test(pieces_of_different_sizes_are_named),
         cmocka_unit_test(the_order_of_a_sum_shows),
         cmocka_unit_test(a_deadline_names_who_is_missing),
         cmocka_unit_test(members_have_the_names_that_the_caller_gives),

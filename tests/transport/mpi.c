@@ -199,6 +199,8 @@ static int run_process(const char *scenario, int ranks, const char *folder)
     else if (strcmp(scenario, "sums") == 0)
         good &= sum_in_turn(everybody, rank, ranks) && sum_at_once(everybody, rank, ranks) &&
                 sum_by_progress(everybody, rank, ranks);
+    else if (strcmp(scenario, "pieces") == 0)
+        good &= exchange_pieces(everybody, rank, ranks) && post_too_many(everybody, rank);
     else if (strcmp(scenario, "vain") == 0)
         good &= all_wait_in_vain(everybody, rank);
     else if (strcmp(scenario, "long") == 0)
@@ -308,6 +310,13 @@ static void sums_give_the_same_bits(void **state)
     (void)state;
     expect_run(3, "sums", 3, 0, "sums: good");
     expect_run(8, "sums", 8, 0, "sums: good");
+}
+
+static void pieces_of_all_to_alls_arrive(void **state)
+{
+    (void)state;
+    expect_run(2, "pieces", 2, 0, "pieces: good");
+    expect_run(4, "pieces", 4, 0, "pieces: good");
 }
 
 static void a_wrong_number_of_processes_is_refused(void **state)
@@ -458,6 +467,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(what_was_said_is_read_before_the_end),
         cmocka_unit_test(messages_arrive_whole),
         cmocka_unit_test(sums_give_the_same_bits),
+        cmocka_unit_test(pieces_of_all_to_alls_arrive),
         cmocka_unit_test(a_wrong_number_of_processes_is_refused),
         cmocka_unit_test(a_foreign_launcher_is_named),
         cmocka_unit_test(a_wrong_map_is_refused),

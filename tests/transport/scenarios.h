@@ -341,6 +341,194 @@ static inline bool sum_by_progress(Communicator *everybody, int rank, int ranks)
     return true;
 }
 
+/* --- all-to-alls --- */
+
+enum {
+    ALL_TO_ALLS = 8, /* in flight at once */
+    PIECE_WORDS = 1000,
+    ALL_TO_ALL_ROUNDS = 40,
+};
+
+/* One all-to-all with its memory, which one member uses again and again. */
+typedef struct TestAllToAll {
+    AllToAll posted;
+    uint64_t *send, *receive;
+    size_t *send_begins, *receive_begins;
+    uint64_t number; /* of the all-to-all in the whole test */
+    bool busy;
+} TestAllToAll;
+
+static inline bool make_all_to_all(TestAllToAll *one, int rank, int ranks)
+{
+    const size_t words = (size_t)ranks * PIECE_WORDS + 1, begins = (size_t)ranks + 1;
+    *one = (TestAllToAll){.send = malloc(words * sizeof *one->send), .receive = malloc(words * sizeof *one->receive)};
+    one->send_begins = malloc(begins * sizeof *one->send_begins);
+    one->receive_begins = malloc(begins * sizeof *one->receive_begins);
+    EXPECT(one->send && one->receive && one->send_begins && one->receive_begins);
+    one->posted = (AllToAll){one->send, one->receive, one->send_begins, one->receive_begins, 0};
+    return true;
+}
+
+static inline void free_all_to_all(TestAllToAll *one)
+{
+    free(one->send);
+    free(one->receive);
+    free(one->send_begins);
+    free(one->receive_begins);
+}
+
+/* How many words member `from` sends to member `to` in all-to-all `number`. By turns: any number, everything to one
+   member, nothing from or to one, nothing at all, as much as possible. */
+static inline size_t piece_words(uint64_t number, int from, int to, int ranks)
+{
+    const int one = (int)(number / 5 % (uint64_t)ranks);
+    uint64_t random = number * 1000003 + (uint64_t)from * 1009 + (uint64_t)to;
+    const size_t any = (size_t)random_below(&random, PIECE_WORDS + 1);
+    switch (number % 5) {
+    case 0: return any;
+    case 1: return to == one ? any : 0;
+    case 2: return from == one || to == one ? 0 : any;
+    case 3: return 0;
+    default: return PIECE_WORDS;
+    }
+}
+
+static inline uint64_t piece_word(uint64_t number, int from, int to, size_t word)
+{
+    return ((number * 64 + (uint64_t)from) * 64 + (uint64_t)to) * PIECE_WORDS + word;
+}
+
+static inline bool post_all_to_all(Communicator *communicator, int rank, TestAllToAll *one, uint64_t number)
+{
+    Error error;
+    const int ranks = communicator->count, self = communicator->self;
+    size_t sent = 0, received = 0;
+    one->number = number;
+    one->busy = true;
+    for (int m = 0; m < ranks; m++) {
+        const size_t out = piece_words(number, self, m, ranks), in = piece_words(number, m, self, ranks);
+        one->send_begins[m] = sent * sizeof *one->send;
+        one->receive_begins[m] = received * sizeof *one->receive;
+        for (size_t i = 0; i < out; i++)
+            one->send[sent + i] = piece_word(number, self, m, i);
+        sent += out, received += in;
+    }
+    one->send_begins[ranks] = sent * sizeof *one->send;
+    one->receive_begins[ranks] = received * sizeof *one->receive;
+    one->receive[received] = 42;
+    EXPECT_GOOD(communicator->run->all_to_all_post(communicator, &one->posted, &error));
+    return true;
+}
+
+static inline bool wait_for_all_to_all(Communicator *communicator, int rank, TestAllToAll *one)
+{
+    Error error;
+    const int ranks = communicator->count;
+    EXPECT_GOOD(communicator->run->all_to_all_wait(communicator, &one->posted, &error));
+    one->busy = false;
+    for (int m = 0; m < ranks; m++) {
+        const uint64_t *piece = one->receive + one->receive_begins[m] / sizeof *one->receive;
+        for (size_t i = 0; i < piece_words(one->number, m, communicator->self, ranks); i++)
+            EXPECT(piece[i] == piece_word(one->number, m, communicator->self, i));
+    }
+    EXPECT(one->receive[one->receive_begins[ranks] / sizeof *one->receive] == 42);
+    memset(one->send, 0xee, one->send_begins[ranks]); /* it is ours now: nobody else may read this */
+    return true;
+}
+
+static inline bool connect_all_to_all(World *world, int rank, const int *members, int count, int number,
+                                      Communicator **made)
+{
+    Error error;
+    const CommunicatorConfig config = {
+        .members = members, .count = count, .number = number, .all_to_alls_in_flight = ALL_TO_ALLS};
+    EXPECT_GOOD(world->connect(world, &config, made, &error));
+    return true;
+}
+
+static inline bool wait_for_one_of(Communicator *communicator, int rank, TestAllToAll ones[ALL_TO_ALLS],
+                                   uint64_t *random)
+{
+    int chosen = random_below(random, ALL_TO_ALLS);
+    while (!ones[chosen].busy)
+        chosen = (chosen + 1) % ALL_TO_ALLS;
+    return wait_for_all_to_all(communicator, rank, &ones[chosen]);
+}
+
+/* Many all-to-alls in flight, beside a sum and a message around the ring. Each member waits for them in its own order:
+   first for the message, so all-to-alls must complete although no member waits for them. */
+static inline bool exchange_pieces(Communicator *everybody, int rank, int ranks)
+{
+    Error error;
+    int members[64];
+    uint64_t own = 31 + (uint64_t)rank, number = 0;
+    Communicator *communicator = NULL;
+    TestAllToAll ones[ALL_TO_ALLS];
+    TestSum sum;
+    void *blocks[2] = {malloc(sizeof(uint64_t)), malloc(sizeof(uint64_t))}; /* the ranks exchange their blocks */
+    for (int i = 0; i < ranks; i++)
+        members[i] = (i + 1) % ranks; /* members need not be in the order of ranks */
+    EXPECT(connect_all_to_all(everybody->world, rank, members, ranks, 200, &communicator) && blocks[0] && blocks[1]);
+    EXPECT(connect_sum(everybody->world, rank, members, ranks, 201, &sum));
+    for (int i = 0; i < ALL_TO_ALLS; i++)
+        EXPECT(make_all_to_all(&ones[i], rank, ranks));
+    for (int round = 0; round < ALL_TO_ALL_ROUNDS; round++) {
+        Message out = {.block = &blocks[0], .bytes = sizeof(uint64_t), .peer = (rank + 1) % ranks, .is_send = true};
+        Message in = {.block = &blocks[1], .bytes = sizeof(uint64_t), .peer = (rank + ranks - 1) % ranks};
+        EXPECT(post_sum(&sum, rank, 1000, round % 2, 100 * (uint64_t)round));
+        for (int i = 0; i < ALL_TO_ALLS; i++, number++)
+            if (!ones[i].busy)
+                EXPECT(post_all_to_all(communicator, rank, &ones[i], number));
+        if (ranks > 1) {
+            EXPECT_GOOD(everybody->run->receive(everybody, &in, &error));
+            EXPECT_GOOD(everybody->run->send(everybody, &out, &error));
+            EXPECT_GOOD(everybody->run->wait(everybody, &in, &error));
+            EXPECT_GOOD(everybody->run->wait(everybody, &out, &error));
+        }
+        if (everybody->run->progress)
+            EXPECT_GOOD(everybody->run->progress(everybody, &error));
+        for (int i = 0; i < ALL_TO_ALLS; i++)
+            EXPECT(wait_for_one_of(communicator, rank, ones, &own));
+        EXPECT(wait_for_sum(&sum, rank));
+    }
+    for (int i = 0; i < ALL_TO_ALLS; i++) /* one after the other */
+        EXPECT(post_all_to_all(communicator, rank, &ones[i], number++) &&
+               wait_for_all_to_all(communicator, rank, &ones[i]));
+    for (int i = 0; i < ALL_TO_ALLS; i++)
+        free_all_to_all(&ones[i]);
+    communicator->run->close(communicator);
+    disconnect_sum(&sum);
+    free(blocks[0]);
+    free(blocks[1]);
+    return true;
+}
+
+/* More all-to-alls than announced are refused, and so is one of a communicator that announced none. */
+static inline bool post_too_many(Communicator *everybody, int rank)
+{
+    static const char text[] = "has more all-to-alls in flight than it announced";
+    Error error;
+    Communicator *alone;
+    TestAllToAll ones[ALL_TO_ALLS + 1];
+    EXPECT(connect_all_to_all(everybody->world, rank, &rank, 1, 300, &alone));
+    for (int i = 0; i <= ALL_TO_ALLS; i++)
+        EXPECT(make_all_to_all(&ones[i], rank, everybody->count));
+    for (int i = 0; i < ALL_TO_ALLS; i++)
+        EXPECT(post_all_to_all(alone, rank, &ones[i], (uint64_t)i));
+    memset(ones[ALL_TO_ALLS].send_begins, 0, 2 * sizeof(size_t));
+    memset(ones[ALL_TO_ALLS].receive_begins, 0, 2 * sizeof(size_t));
+    EXPECT(alone->run->all_to_all_post(alone, &ones[ALL_TO_ALLS].posted, &error) == STATUS_RUN_FAILED);
+    EXPECT(strstr(error.text, text));
+    EXPECT(everybody->run->all_to_all_post(everybody, &ones[ALL_TO_ALLS].posted, &error) == STATUS_RUN_FAILED);
+    EXPECT(strstr(error.text, text));
+    for (int i = 0; i < ALL_TO_ALLS; i++)
+        EXPECT(wait_for_all_to_all(alone, rank, &ones[i]));
+    for (int i = 0; i <= ALL_TO_ALLS; i++)
+        free_all_to_all(&ones[i]);
+    alone->run->close(alone);
+    return true;
+}
+
 /* --- failures --- */
 
 /* Rank 0 waits for a message that rank 1 never sends; the other ranks leave. `deadline_text` is the deadline as the

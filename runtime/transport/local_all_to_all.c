@@ -1,0 +1,120 @@
+/* All-to-alls among threads. A member that waits moves its pieces itself: those that it sends, and those that it
+   receives, from and to every member that has posted. Each piece is moved once, by the first of its two members to
+   claim it. So a wait ends when all members have posted, whatever they do afterwards. */
+#include "runtime/transport/local.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool local_all_to_all_prepare(LocalShared *shared, const CommunicatorConfig *config)
+{
+    const size_t count = (size_t)config->count, entries = (size_t)config->all_to_alls_in_flight;
+    if (!entries)
+        return true;
+    shared->all_to_alls = entries;
+    shared->posted = aligned_alloc(CACHE_LINE, entries * count * sizeof *shared->posted);
+    shared->moved = calloc(entries * count * count, sizeof *shared->moved);
+    if (!shared->posted || !shared->moved)
+        return false;
+    memset(shared->posted, 0, entries * count * sizeof *shared->posted);
+    return true;
+}
+
+/* What a member posts as all-to-all `number`. */
+static LocalPosted *entry_of(const LocalShared *shared, uint64_t number, int member)
+{
+    return &shared->posted[number % shared->all_to_alls * (uint64_t)shared->count + (uint64_t)member];
+}
+
+/* Claims a piece for this thread. False: it was claimed before. */
+static bool claim(const LocalShared *shared, uint64_t number, int from, int to)
+{
+    const uint64_t count = (uint64_t)shared->count, row = number % shared->all_to_alls * count + (uint64_t)from;
+    _Atomic uint64_t *moved = &shared->moved[row * count + (uint64_t)to];
+    uint64_t last = atomic_load(moved);
+    return last < number && atomic_compare_exchange_strong(moved, &last, number);
+}
+
+/* Counts a moved piece. The last one wakes the member: its pieces are those to and from each member, its own being
+   one. */
+static void count_piece(const LocalCommunicator *side, LocalPosted *posted, int member)
+{
+    const Communicator *communicator = &side->communicator;
+    if (atomic_fetch_add(&posted->done, 1) + 1 == 2 * (uint64_t)communicator->count - 1)
+        local_unpark(&side->member->local->members[communicator->members[member]], PIECES);
+}
+
+static Status sizes_differ(const Communicator *communicator, int from, int to, size_t sent, size_t received,
+                           Error *error)
+{
+    const WorldConfig *config = &communicator->world->config;
+    return error_set(error, STATUS_RUN_FAILED, "%s sends %zu bytes to %s, which expects %zu",
+                     world_member_name(config, communicator->members[from]).text, sent,
+                     world_member_name(config, communicator->members[to]).text, received);
+}
+
+/* Moves a piece, both of whose members have posted. */
+static Status move(const LocalCommunicator *side, uint64_t number, int from, int to, Error *error)
+{
+    if (!claim(side->shared, number, from, to))
+        return STATUS_OK;
+    LocalPosted *sender = entry_of(side->shared, number, from), *receiver = entry_of(side->shared, number, to);
+    const AllToAll *out = &sender->all_to_all, *in = &receiver->all_to_all;
+    const size_t bytes = out->send_begins[to + 1] - out->send_begins[to];
+    const size_t expected = in->receive_begins[from + 1] - in->receive_begins[from];
+    if (bytes != expected)
+        return sizes_differ(&side->communicator, from, to, bytes, expected, error);
+    if (bytes)
+        memcpy((char *)in->receive + in->receive_begins[from], (const char *)out->send + out->send_begins[to], bytes);
+    count_piece(side, sender, from);
+    if (sender != receiver)
+        count_piece(side, receiver, to);
+    return STATUS_OK;
+}
+
+Status local_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error)
+{
+    LocalCommunicator *side = (LocalCommunicator *)communicator;
+    if (!side->shared->all_to_alls)
+        return communicator_overrun(communicator, "all-to-alls", error);
+    LocalPosted *posted = entry_of(side->shared, side->all_to_alls + 1, communicator->self);
+    if (posted->busy)
+        return communicator_overrun(communicator, "all-to-alls", error);
+    all_to_all->number = ++side->all_to_alls;
+    posted->all_to_all = *all_to_all;
+    posted->busy = true;
+    atomic_store(&posted->done, 0);
+    atomic_store(&posted->number, all_to_all->number);
+    for (int i = 0; i < communicator->count; i++)
+        local_unpark(&side->member->local->members[communicator->members[i]], PIECES);
+    return STATUS_OK;
+}
+
+/* The first member whose piece to or from this one has not been moved. */
+static int unfinished(const LocalCommunicator *side, uint64_t number)
+{
+    const LocalShared *shared = side->shared;
+    int peer = 0;
+    while (peer + 1 < shared->count && atomic_load(&entry_of(shared, number, peer)->number) >= number)
+        peer++;
+    return peer;
+}
+
+Status local_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error)
+{
+    LocalCommunicator *side = (LocalCommunicator *)communicator;
+    const int self = communicator->self, count = communicator->count;
+    const uint64_t number = all_to_all->number;
+    LocalPosted *own = entry_of(side->shared, number, self);
+    for (int i = 0; i < count; i++) {
+        const int peer = (self + i) % count;
+        if (!local_await(side->member, &entry_of(side->shared, number, peer)->number, number, PIECES))
+            return local_failure(side->member, communicator->members[peer], error);
+        TRY(move(side, number, peer, self, error));
+        TRY(move(side, number, self, peer, error));
+    }
+    if (!local_await(side->member, &own->done, 2 * (uint64_t)count - 1, PIECES)) /* pieces that others move */
+        return local_failure(side->member, communicator->members[unfinished(side, number)], error);
+    own->busy = false;
+    return STATUS_OK;
+}

@@ -1,0 +1,70 @@
+/* All-to-alls between processes: a transfer for each piece that is not empty. MPI delivers the transfers of two
+   processes with one tag in the order of their posts, so the pieces of all-to-alls that are in flight together are not
+   mixed up. */
+#include "runtime/transport/mpi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+Status mpi_all_to_all_prepare(MpiCommunicator *side, const CommunicatorConfig *config, Error *error)
+{
+    const size_t most = (size_t)config->all_to_alls_in_flight, count = (size_t)config->count;
+    if (!most)
+        return STATUS_OK;
+    side->pieces = calloc(most * 2 * count, sizeof *side->pieces);
+    side->exchanging = calloc(most, sizeof *side->exchanging);
+    side->all_to_alls = most;
+    return side->pieces && side->exchanging
+               ? STATUS_OK
+               : error_set(error, STATUS_RUN_FAILED, "no memory for all-to-alls of %d ranks", config->count);
+}
+
+/* The requests of an all-to-all: for each member that of the piece from it, then that of the piece to it. */
+static MPI_Request *requests_of(const MpiCommunicator *side, uint64_t number)
+{
+    return &side->pieces[number * 2 * (uint64_t)side->communicator.count];
+}
+
+static size_t piece_bytes(const size_t *begins, int member) { return begins[member + 1] - begins[member]; }
+
+Status mpi_all_to_all_post(Communicator *communicator, AllToAll *all_to_all, Error *error)
+{
+    MpiCommunicator *side = (MpiCommunicator *)communicator;
+    const size_t *in = all_to_all->receive_begins, *out = all_to_all->send_begins;
+    const int self = communicator->self;
+    size_t free = 0;
+    while (free < side->all_to_alls && side->exchanging[free])
+        free++;
+    if (free == side->all_to_alls)
+        return communicator_overrun(communicator, "all-to-alls", error);
+    side->exchanging[free] = true;
+    all_to_all->number = free;
+    MPI_Request *requests = requests_of(side, free);
+    for (int m = 0; m < communicator->count; m++) {
+        if (m != self && piece_bytes(in, m))
+            TRY(mpi_start(side->world, false, side->tag + 2, (char *)all_to_all->receive + in[m], piece_bytes(in, m),
+                          communicator->members[m], &requests[2 * m], error));
+        if (m != self && piece_bytes(out, m)) /* MPI_Isend only reads, but takes a pointer to what may be changed */
+            TRY(mpi_start(side->world, true, side->tag + 2, (char *)(uintptr_t)all_to_all->send + out[m],
+                          piece_bytes(out, m), communicator->members[m], &requests[2 * m + 1], error));
+    }
+    if (piece_bytes(out, self))
+        memcpy((char *)all_to_all->receive + in[self], (const char *)all_to_all->send + out[self],
+               piece_bytes(out, self));
+    return STATUS_OK;
+}
+
+Status mpi_all_to_all_wait(Communicator *communicator, AllToAll *all_to_all, Error *error)
+{
+    MpiCommunicator *side = (MpiCommunicator *)communicator;
+    MPI_Request *requests = requests_of(side, all_to_all->number);
+    for (int m = 0; m < communicator->count; m++) {
+        const int member = communicator->members[m];
+        if (m != communicator->self && piece_bytes(all_to_all->receive_begins, m))
+            TRY(mpi_await(side->world, &requests[2 * m], member, error));
+        if (m != communicator->self && piece_bytes(all_to_all->send_begins, m))
+            TRY(mpi_await(side->world, &requests[2 * m + 1], member, error));
+    }
+    side->exchanging[all_to_all->number] = false;
+    return STATUS_OK;
+}
