@@ -4,11 +4,13 @@
 
 #include "compiler/lower/lower.h"
 #include "compiler/order/communicate.h"
+#include "compiler/order/cost_values.h"
 #include "compiler/order/csv.h"
 #include "compiler/order/expand.h"
 #include "compiler/order/order_auto.h"
 #include "compiler/order/place.h"
 #include "compiler/order/recipe_auto.h"
+#include "compiler/order/require.h"
 #include "compiler/order/squeeze.h"
 #include "compiler/prove/prove.h"
 #include "compiler/tree/check.h"
@@ -32,6 +34,16 @@ static Status check_no_parameters(const Compilation *c, Error *error)
     return error_set(error, STATUS_BAD_USAGE,
                      "%s: an order has no parameters: its rows are the ranks, its cells the microbatches",
                      c->source->path);
+}
+
+/* Gives cost() its values, and checks the requires that waited for them. */
+static bool take_costs(Compilation *c)
+{
+    Parameters *known = arena_allocate(c->arena, sizeof *known);
+    *known = *c->parameters;
+    c->parameters = known;
+    return cost_values(c->tree, &c->schedule, &c->resolved, c->diagnostics, known) &&
+           require_with_costs(c->tree, known, c->arena, c->diagnostics);
 }
 
 Status compile(Compilation *c, Error *error)
@@ -58,6 +70,8 @@ Status compile(Compilation *c, Error *error)
     if (ast_searches_recipe(c->tree))
         PASS(recipe_auto(c->tree->recipe, costs, diagnostics, schedule, &c->recipe_found));
     c->resolved = costs_resolve(costs, schedule->pipes[0].stages, schedule->recipe, arena);
+    if (c->tree && c->tree->cost)
+        PASS(take_costs(c));
     if (c->tree && c->tree->order)
         PASS(order_auto(c->tree, c->parameters, &c->resolved, c->search, arena, diagnostics, schedule, &c->found,
                         &c->limits));

@@ -26,15 +26,15 @@ typedef struct Compilation Compilation;
 struct Compilation {
     /* set by the caller */
     Arena *arena;
-    const Source *source; /* a path that ends in .csv: an order; otherwise a .dps */
-    const Parameters *parameters;
-    const Memory *memory;                                         /* the limits of memory; NULL: none */
-    const Costs *costs;                                           /* as given; NULL: costs_unit */
-    const SearchControl *search;                                  /* of `order auto`; NULL: search to the end */
+    const Source *source;         /* a path that ends in .csv: an order; otherwise a .dps */
+    const Parameters *parameters; /* compile replaces them by a copy that has the costs, if the file uses cost() */
+    const Memory *memory;         /* the limits of memory; NULL: none */
+    const Costs *costs;           /* as given; NULL: costs_unit */
+    const SearchControl *search;  /* of `order auto`; NULL: search to the end */
     Status (*reached)(const Compilation *compilation, Form form); /* called with each form as soon as it exists; a
                                                                      result other than STATUS_OK ends the
                                                                      compilation. NULL: not called */
-    const void *context;                                          /* for `reached` */
+    void *context;                                                /* for `reached` */
     /* the result; the arena owns it */
     Diagnostics *diagnostics;
     Ast *tree; /* NULL: the source is a .csv, or did not parse */

@@ -52,6 +52,7 @@ typedef struct WrittenVersion {
 static void schedule_error(const Span *place, yyscan_t scanner, Reader *reader, const char *message);
 static Expression *node(Reader *reader, ExpressionKind kind, Span span, Expression *left, Expression *right);
 static Expression *named(Reader *reader, ExpressionKind kind, Span span, Symbol *symbol, Expression *operands);
+static Symbol *symbol_at(Reader *reader, Span span);
 static Item *item(Reader *reader, Item fields);
 static Item *declared(Reader *reader, ItemKind kind, Span span, Name name, Expression *value);
 static void second_microbatch(Reader *reader, const Pass *pass, Span span, const Expression *second);
@@ -102,7 +103,7 @@ static Item both(Reader *reader, Item modifiers, Item added, Span span);
 %type <WrittenShare> share
 %type <EntryList> entries
 %type <WrittenEntry *> entry
-%type <Expression *> expression condition written
+%type <Expression *> expression condition written cost
 %type <ExpressionList> arguments
 %type <SettingList> settings
 %type <WrittenSetting *> setting
@@ -248,6 +249,7 @@ version: %empty                         { $$ = (WrittenVersion){.version = NULL}
 expression: NUMBER                      { $$ = node(reader, EXPRESSION_NUMBER, @$, NULL, NULL); $$->number = $NUMBER; }
     | NAME                              { $$ = named(reader, EXPRESSION_NAME, @$, $NAME, NULL); }
     | NAME '(' arguments ')'            { $$ = named(reader, EXPRESSION_CALL, @$, $NAME, $arguments.first); }
+    | NAME '(' cost ')'                 { $$ = named(reader, EXPRESSION_CALL, @$, $NAME, $cost); }
     | '(' expression[inner] ')'         { $$ = $inner; $$->span = @$; }
     | '-' expression[a] %prec UNARY     { $$ = node(reader, EXPRESSION_NEGATE, @$, $a, NULL); }
     | '!' expression[a] %prec UNARY     { $$ = node(reader, EXPRESSION_NOT, @$, $a, NULL); }
@@ -305,6 +307,9 @@ setting: NAME '=' expression            {
         *$$ = (WrittenSetting){.name.span = @1};
     }
 
+cost: PASS                              { $$ = named(reader, EXPRESSION_NAME, @$, symbol_at(reader, @$), NULL); }
+    | PASS PASS                         { $$ = named(reader, EXPRESSION_NAME, @$, symbol_at(reader, @$), NULL); }
+
 arguments: expression                   { $$ = (ExpressionList){$expression, $expression}; }
     | arguments[list] ',' expression    { $$ = $list; APPEND($$, $expression); }
 
@@ -358,6 +363,11 @@ static Expression *named(Reader *reader, ExpressionKind kind, Span span, Symbol 
     Expression *made = expression_new(reader->arena, kind, span, operands);
     made->symbol = symbol;
     return made;
+}
+
+static Symbol *symbol_at(Reader *reader, Span span)
+{
+    return reader_symbol(reader, reader->source->text + span.begin, span.end - span.begin);
 }
 
 static uint32_t deepest(const Item *items)

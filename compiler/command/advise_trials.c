@@ -158,7 +158,7 @@ static void fit_memory(Trials *trials, Attempt *attempt)
     const Contender *contender = attempt->contender;
     const Item *const knob = memory_parameter(contender->tree);
     Parameters parameters = contender->candidates.all[attempt->candidate];
-    int64_t *values = values_new(contender->tree, attempt->arena);
+    int64_t *values = values_new(contender->tree, &parameters, attempt->arena);
     Fault fault;
     if (!values_for_all(contender->tree, &parameters, values, &fault))
         return;

@@ -41,7 +41,7 @@ static void find_varied(Maker *maker)
 {
     for (const Item *item = maker->tree->items; item && maker->varied_count < PARAMETERS_MAX; item = item->next)
         if (item->kind == ITEM_PARAM && !parameters_has(maker->given, item->name.symbol->text) &&
-            !tunes_search(maker->tree, item->slot))
+            !tunes_search(maker->tree, item->slot) && !(item->value->depends & DEPENDS_ON_COSTS))
             maker->varied[maker->varied_count++] = item;
 }
 
@@ -113,7 +113,8 @@ static void choose(Maker *maker, const Item *item, bool own_only)
         if (item_per_rank(item))
             continue;
         if (!item_evaluate(item, maker->given, maker->values, &fault) ||
-            (item->kind == ITEM_REQUIRE && !evaluate(item->value, maker->values, &holds, &fault)))
+            (item->kind == ITEM_REQUIRE && !item_waits(item, maker->values) &&
+             !evaluate(item->value, maker->values, &holds, &fault)))
             holds = 0;
         if (!holds && !own_only)
             return;
@@ -128,7 +129,7 @@ static void choose(Maker *maker, const Item *item, bool own_only)
 
 Candidates candidates_of(const Ast *tree, const Parameters *given, Arena *arena)
 {
-    Maker maker = {.tree = tree, .given = given, .arena = arena, .values = values_new(tree, arena)};
+    Maker maker = {.tree = tree, .given = given, .arena = arena, .values = values_new(tree, given, arena)};
     maker.made.all = arena_array(arena, CANDIDATES_MAX, sizeof *maker.made.all);
     find_varied(&maker);
     choose(&maker, tree->items, true);

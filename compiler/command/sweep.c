@@ -43,14 +43,44 @@ typedef struct Work {
 
 /* --- one combination --- */
 
+typedef struct Combination {
+    const Work *work;
+    Costs costs;
+    bool placed, ordered; /* how far the compilation came */
+} Combination;
+
 /* A sweep over parameters alone compares schedules, so costs and sizes are those of 1/ranks of the model, however
    many stages there are. */
+static Status on_the_way(const Compilation *c, Form form)
+{
+    Combination *combination = (Combination *)c->context;
+    combination->ordered |= form == FORM_ORDER;
+    if (form != FORM_SCHEDULE)
+        return STATUS_OK;
+    combination->placed = true;
+    if (combination->work->sweep->compares && combination->costs.model_stages <= 0)
+        combination->costs.model_stages = c->schedule.ranks;
+    return STATUS_OK;
+}
+
+/* Whether a require does not hold that uses cost(): costs are known only after the placement. */
+static bool not_admitted(const Combination *combination, const Compilation *c)
+{
+    return combination->work->tree->cost && combination->placed && !combination->ordered &&
+           diag_is_refusal(c->diagnostics);
+}
+
 static Status compile_combination(const Work *work, uint64_t index, Compilation *c, Error *error)
 {
     Parameters *parameters = arena_allocate(c->arena, sizeof *parameters);
+    Combination *combination = arena_allocate(c->arena, sizeof *combination);
     *parameters = sweep_parameters(work->sweep, work->given, index, c->arena);
+    *combination = (Combination){.work = work, .costs = work->costs ? *work->costs : costs_unit};
     c->parameters = parameters;
     c->memory = work->sweep->compares ? NULL : work->memory;
+    c->costs = &combination->costs;
+    c->reached = on_the_way;
+    c->context = combination;
     TRY(compile(c, error));
     if (!work->sweep->compares || !work->memory)
         return STATUS_OK;
@@ -58,34 +88,32 @@ static Status compile_combination(const Work *work, uint64_t index, Compilation 
     return memory_check(&memory, &c->schedule, c->program, c->diagnostics) ? STATUS_OK : STATUS_BAD_INPUT;
 }
 
-static void predict(const Work *work, const Compilation *c, Proof *proof)
+static void predict(const Compilation *c, Proof *proof)
 {
-    const Schedule *schedule = &c->schedule;
-    const uint32_t stages = schedule->pipes[0].stages;
-    Costs given = work->costs ? *work->costs : costs_unit;
-    given.model_stages = given.model_stages > 0 ? given.model_stages : schedule->ranks;
-    const Costs costs = costs_resolve(&given, stages, schedule->recipe, c->arena);
     Timeline times;
-    timeline_run(schedule, &c->table, &costs, c->arena, &times);
+    timeline_run(&c->schedule, &c->table, &c->resolved, c->arena, &times);
     proof->makespan = times.makespan;
-    proof->costs_stages = (uint32_t)given.model_stages;
-    proof->recut = stages != proof->costs_stages;
-    proof->derived = schedule_costs_used(schedule) & costs_derived(&costs);
+    proof->costs_stages = (uint32_t)c->costs->model_stages;
+    proof->recut = c->schedule.pipes[0].stages != proof->costs_stages;
+    proof->derived = schedule_costs_used(&c->schedule) & costs_derived(&c->resolved);
 }
 
 static void prove_combination(const Work *work, uint64_t index, Arena *arena, Proof *proof)
 {
     Error error = {""};
     const Parameters parameters = sweep_parameters(work->sweep, work->given, index, arena);
-    Compilation c = {.arena = arena, .source = work->source, .costs = work->costs};
+    Compilation c = {.arena = arena, .source = work->source};
     proof->outcome = NOT_ADMITTED;
-    if (!require_admits(work->tree, &parameters, values_new(work->tree, arena)))
+    if (!require_admits(work->tree, &parameters, values_new(work->tree, &parameters, arena)))
         return;
-    proof->outcome = compile_combination(work, index, &c, &error) == STATUS_OK ? PROVEN : FAILED;
+    const bool proven = compile_combination(work, index, &c, &error) == STATUS_OK;
+    if (!proven && not_admitted(c.context, &c))
+        return;
+    proof->outcome = proven ? PROVEN : FAILED;
     proof->kind = diag_kind(c.diagnostics);
     proof->refused = work->sweep->compares && diag_is_refusal(c.diagnostics);
-    if (proof->outcome == PROVEN && work->sweep->compares)
-        predict(work, &c, proof);
+    if (proven && work->sweep->compares)
+        predict(&c, proof);
 }
 
 static void try_combination(const Work *work, uint64_t index, Proof *proof)
@@ -175,7 +203,6 @@ static void explain_failures(const Work *work, const Compilation *compilation)
     for (uint32_t i = 0; i < result->failure_count; i++) {
         SweepFailure *failure = &result->failures[i];
         Compilation again = *compilation;
-        again.reached = NULL;
         compile_combination(work, failure->first, &again, &failure->error);
         failure->diagnostics = again.diagnostics;
         failure->options = sweep_options(work->sweep, failure->first, compilation->arena);

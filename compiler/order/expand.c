@@ -461,7 +461,7 @@ static Expander *expander_new(const Ast *ast, const Parameters *parameters, Aren
     *x = (Expander){.ast = ast,
                     .arena = arena,
                     .schedule = schedule,
-                    .values = values_new(ast, arena),
+                    .values = values_new(ast, parameters, arena),
                     .errors = {.arena = arena},
                     .scratch = arena_scratch(arena),
                     .sought = POSITION_NONE};

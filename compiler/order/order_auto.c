@@ -81,7 +81,8 @@ static bool has_one_home(const Schedule *schedule, Diagnostics *diagnostics)
 bool order_auto(const Ast *ast, const Parameters *parameters, const Costs *costs, const SearchControl *control,
                 Arena *arena, Diagnostics *diagnostics, Schedule *schedule, SearchProgress *found, MemoryLimits *limits)
 {
-    Settings settings = {.ast = ast, .arena = arena, .values = values_new(ast, arena), .errors = {.arena = arena}};
+    Settings settings = {
+        .ast = ast, .arena = arena, .values = values_new(ast, parameters, arena), .errors = {.arena = arena}};
     Fault fault;
     int64_t input, weight, effort, *memory = arena_array(arena, schedule->ranks, sizeof *memory);
     if (!values_for_all(ast, parameters, settings.values, &fault) || !has_one_home(schedule, diagnostics) ||

@@ -337,7 +337,7 @@ bool place(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnosti
                      .arena = arena,
                      .diagnostics = diagnostics,
                      .schedule = schedule,
-                     .values = values_new(ast, arena),
+                     .values = values_new(ast, parameters, arena),
                      .errors = {.arena = arena}};
     *schedule = (Schedule){.name = ast->schedule};
     if (!require_for_all(ast, parameters, placer.values, arena, diagnostics))

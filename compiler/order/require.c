@@ -25,7 +25,7 @@ static Outcome examine(const Item *item, const Parameters *parameters, int64_t *
 {
     int64_t value = 1;
     if (!item_evaluate(item, parameters, values, fault) ||
-        (item->kind == ITEM_REQUIRE && !evaluate(item->value, values, &value, fault)))
+        (item->kind == ITEM_REQUIRE && !item_waits(item, values) && !evaluate(item->value, values, &value, fault)))
         return HAS_FAULT;
     return value ? HOLDS : FAILS;
 }
@@ -91,7 +91,7 @@ static bool suggest(const Ast *ast, const Parameters *parameters, const Item *it
                                : item->kind == ITEM_MICROBATCHES
                                    ? "--microbatches "
                                    : arena_format(arena, "-D %s=", item->name.symbol->text);
-    int64_t *tried = values_new(ast, arena);
+    int64_t *tried = values_new(ast, parameters, arena);
     const long long below = search(ast, *parameters, item, values[item->slot], -1, tried);
     const long long above = search(ast, *parameters, item, values[item->slot], 1, tried);
     if (below && above)
@@ -209,4 +209,16 @@ void require_for_rank(const Ast *ast, uint32_t rank, int64_t *values, RankErrors
             return;
         good = false;
     }
+}
+
+bool require_with_costs(const Ast *ast, const Parameters *parameters, Arena *arena, Diagnostics *diagnostics)
+{
+    RankErrors errors = {.arena = arena};
+    int64_t *values = values_new(ast, parameters, arena);
+    if (!require_for_all(ast, parameters, values, arena, diagnostics))
+        return false;
+    for (int64_t rank = 0; rank < values[ast->ranks->slot]; rank++)
+        require_for_rank(ast, (uint32_t)rank, values, &errors);
+    rank_errors_report(&errors, diagnostics);
+    return !errors.first;
 }

@@ -465,7 +465,7 @@ void explain(const Compilation *compilation, const Timeline *times, FILE *stream
     fprintf(stream, "%s: %s, %s\n", x.schedule->name, counted(ranks, "rank").text,
             counted(x.schedule->microbatches, "microbatch").text);
     if (x.step_count) {
-        int64_t *values = values_new(tree, x.arena);
+        int64_t *values = values_new(tree, compilation->parameters, x.arena);
         values_for_all(tree, compilation->parameters, values, &fault); /* always true: place has evaluated them */
         x.steps = arena_array(x.arena, x.step_count, sizeof *x.steps);
         collect_steps(tree->items, x.steps, 0);

@@ -1,6 +1,6 @@
 #include "compiler/tree/ast.h"
 
-const char *const function_names[FUNCTIONS] = {"min", "max", "abs"};
+const char *const function_names[FUNCTIONS] = {"min", "max", "abs", "cost"};
 const char *const setting_names[SETTINGS] = {"memory", "input", "weight", "effort"};
 
 bool ast_searches_recipe(const Ast *ast) { return ast && ast->recipe && ast->recipe->recipe.automatic; }

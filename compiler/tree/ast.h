@@ -7,6 +7,7 @@
 #include "compiler/schedule/schedule.h"
 #include "compiler/source/diag.h"
 #include "runtime/base/arena.h"
+#include "runtime/program/costs.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,9 +17,13 @@ enum {
     NO_SLOT = UINT32_MAX,
     NO_CHUNK = -1,
     RANK_SLOT = 0,               /* the value of `r` */
+    COST_SLOT = 1,               /* of cost(F), and after it those of the other costs */
     EXPRESSION_DEPTH_MAX = 1000, /* the functions that walk the tree are recursive */
     BLOCK_DEPTH_MAX = 100,
 };
+
+/* The costs that cost() knows: the StageCosts up to COST_FB, which are times, and a message. */
+enum { COST_MESSAGE = COST_FB + 1, COST_VALUES };
 
 /* A name in the source; equal texts have the same symbol. */
 typedef struct Symbol {
@@ -48,7 +53,7 @@ typedef enum ExpressionKind {
 #undef EXPRESSION
 } ExpressionKind;
 
-typedef enum Function { FUNCTION_MIN, FUNCTION_MAX, FUNCTION_ABS, FUNCTIONS } Function;
+typedef enum Function { FUNCTION_MIN, FUNCTION_MAX, FUNCTION_ABS, FUNCTION_COST, FUNCTIONS } Function;
 extern const char *const function_names[FUNCTIONS];
 
 typedef struct Expression Expression;
@@ -60,13 +65,19 @@ struct Expression {
     uint32_t depth, size; /* of the tree of this expression: levels and nodes */
     int64_t number;       /* NUMBER */
     Symbol *symbol;       /* NAME, CALL */
-    uint32_t slot;        /* NAME: the slot of its value. Filled in by check */
+    uint32_t slot;        /* NAME: the slot of its value. Filled in by check, which also makes cost(F) a NAME */
     Function function;    /* CALL. Filled in by check */
     uint8_t depends;      /* Dependency bits. Filled in by check */
 };
 
 /* What the value of a name or an expression may depend on. */
-enum Dependency { DEPENDS_ON_RANK = 1, DEPENDS_ON_RANKS = 2, DEPENDS_ON_MICROBATCHES = 4, DEPENDS_ON_PARAMETERS = 8 };
+enum Dependency {
+    DEPENDS_ON_RANK = 1,
+    DEPENDS_ON_RANKS = 2,
+    DEPENDS_ON_MICROBATCHES = 4,
+    DEPENDS_ON_PARAMETERS = 8,
+    DEPENDS_ON_COSTS = 16,
+};
 
 typedef struct Pass {
     Span span;
@@ -177,7 +188,7 @@ struct Item {
 
 typedef struct Declaration {
     const char *name;
-    const Item *item; /* NULL: r */
+    const Item *item; /* NULL: r, or a cost */
     Span span;
     uint8_t depends;
 } Declaration;
@@ -197,6 +208,7 @@ typedef struct Ast {
     const Item *squeeze;    /* NULL: none */
     const Item *recipe;     /* of an F&B; NULL: none */
     bool has_overlap;       /* some step has an F&B */
+    const Expression *cost; /* the first cost(); NULL: none */
 } Ast;
 
 /* Whether the source has `overlap F&B auto`. ast may be NULL. */

@@ -147,6 +147,42 @@ static void unknown_name(Checker *c, const Expression *name)
         diag_help(c->diagnostics, "known here: %s", known_names(c));
 }
 
+static const char *cost_name(int cost) { return cost == COST_MESSAGE ? "comm" : stage_cost_name((StageCost)cost); }
+
+/* Declares the costs. A cost has no symbol: only cost() reaches its slot. */
+static void declare_costs(Checker *c)
+{
+    for (int cost = 0; cost < COST_VALUES; cost++) {
+        Symbol *symbol = arena_allocate(c->arena, sizeof *symbol);
+        *symbol = (Symbol){.text = arena_format(c->arena, "cost(%s)", cost_name(cost)), .declaration = NO_SLOT};
+        declare(c, (Name){.symbol = symbol}, NULL, DEPENDS_ON_COSTS);
+        symbol->declaration = NO_SLOT;
+    }
+}
+
+/* cost(F): from here on the name of a value. */
+static void check_cost(Checker *c, Expression *call)
+{
+    const Expression *operand = call->operands;
+    const bool named = operand->kind == EXPRESSION_NAME && !operand->next;
+    for (int cost = 0; named && cost < COST_VALUES; cost++)
+        if (strcmp(operand->symbol->text, cost_name(cost)) == 0) {
+            call->kind = EXPRESSION_NAME;
+            call->operands = NULL;
+            call->slot = COST_SLOT + (uint32_t)cost;
+            call->symbol = c->symbols[call->slot];
+            call->depends = DEPENDS_ON_COSTS;
+            if (!c->ast->cost)
+                c->ast->cost = call;
+            return;
+        }
+    if (named)
+        diag_error(c->diagnostics, operand->span, "there is no cost `%s`", operand->symbol->text);
+    else
+        diag_error(c->diagnostics, call->span, "cost takes the name of one cost");
+    diag_help(c->diagnostics, "write cost(F), with F, B, I, W, U, FB or comm");
+}
+
 static void check_call(Checker *c, Expression *call)
 {
     const char *const name = call->symbol->text;
@@ -167,16 +203,23 @@ static void check_call(Checker *c, Expression *call)
     diag_error(c->diagnostics, call->span, "unknown function `%s`", name);
     if (call->symbol->declaration != NO_SLOT)
         diag_help(c->diagnostics, "a product is written with *: %s*(...)", name);
+    else if (help_elsewhere(c, name))
+        return;
     else if (nearest.word)
         diag_help(c->diagnostics, "did you mean `%s`?", nearest.word);
-    else if (!help_elsewhere(c, name))
-        diag_help(c->diagnostics, "there are min, max and abs; a value of your own is declared with let and may use r");
+    else
+        diag_help(c->diagnostics,
+                  "there are min, max, abs and cost; a value of your own is declared with let and may use r");
 }
 
 static void check_expression(Checker *c, Expression *expression)
 {
     if (!expression)
         return;
+    if (expression->kind == EXPRESSION_CALL && strcmp(expression->symbol->text, function_names[FUNCTION_COST]) == 0) {
+        check_cost(c, expression);
+        return;
+    }
     for (Expression *operand = expression->operands; operand; operand = operand->next) {
         check_expression(c, operand);
         expression->depends |= operand->depends;
@@ -215,6 +258,23 @@ static uint8_t check_for_all_ranks(Checker *c, Expression *expression, const cha
     return expression->depends & (uint8_t)~DEPENDS_ON_RANK;
 }
 
+/* Costs depend on the number of stages, so what decides the placement cannot depend on costs. */
+static void check_known_early(Checker *c, const Expression *expression, const char *what)
+{
+    if (!expression || !(expression->depends & DEPENDS_ON_COSTS))
+        return;
+    diag_error(c->diagnostics, expression->span, "%s decided before the costs are known", what);
+    diag_help(c->diagnostics, "costs depend on the number of stages: use cost() in let, param, require and steps");
+}
+
+/* check_for_all_ranks for what decides the placement. */
+static uint8_t check_placing(Checker *c, Expression *expression, const char *what)
+{
+    const uint8_t depends = check_for_all_ranks(c, expression, what);
+    check_known_early(c, expression, what);
+    return depends;
+}
+
 /* --- items --- */
 
 static void check_only_one(Checker *c, const Item **only, const Item *item, const char *what)
@@ -230,18 +290,18 @@ static void check_only_one(Checker *c, const Item **only, const Item *item, cons
 static void check_pipe(Checker *c, Item *item)
 {
     item->pipe.number = c->ast->pipe_count++;
-    check_for_all_ranks(c, item->pipe.stages, "the number of stages is");
-    check_for_all_ranks(c, item->pipe.microbatches, "the number of microbatches is");
-    check_for_all_ranks(c, item->pipe.written, "the number of microbatches is");
+    check_placing(c, item->pipe.stages, "the number of stages is");
+    check_placing(c, item->pipe.microbatches, "the number of microbatches is");
+    check_placing(c, item->pipe.written, "the number of microbatches is");
     const uint32_t scope = c->ast->declaration_count;
     item->pipe.stage_slot = declare(c, item->pipe.stage, item, 0);
     if (item->pipe.microbatch.symbol)
         item->pipe.microbatch_slot = declare(c, item->pipe.microbatch, item, 0);
-    check_for_all_ranks(c, item->pipe.rank, "where a stage lives is");
+    check_placing(c, item->pipe.rank, "where a stage lives is");
     leave_scope(c, scope);
     if (item->pipe.version) {
         item->pipe.version_slot = declare(c, item->pipe.version_of, item, 0);
-        check_for_all_ranks(c, item->pipe.version, "which version a microbatch uses is");
+        check_placing(c, item->pipe.version, "which version a microbatch uses is");
         leave_scope(c, scope);
     }
     item->slot = declare(c, item->name, item, 0);
@@ -397,8 +457,8 @@ static void check_order_alone(Checker *c)
 
 static void check_share(Checker *c, const WrittenShare *share)
 {
-    check_for_all_ranks(c, share->part, "the share of communication is");
-    check_for_all_ranks(c, share->whole, "the share of communication is");
+    check_placing(c, share->part, "the share of communication is");
+    check_placing(c, share->whole, "the share of communication is");
 }
 
 static void check_recipe(Checker *c, Item *item)
@@ -417,14 +477,13 @@ static void check_item(Checker *c, Item *item)
     switch (item->kind) {
     case ITEM_RANKS:
         check_only_one(c, &c->ast->ranks, item, "ranks");
-        item->slot = declare(c, item->name, item,
-                             check_for_all_ranks(c, item->value, "the number of ranks is") | DEPENDS_ON_RANKS);
+        item->slot =
+            declare(c, item->name, item, check_placing(c, item->value, "the number of ranks is") | DEPENDS_ON_RANKS);
         break;
     case ITEM_MICROBATCHES:
         check_only_one(c, &c->ast->microbatches, item, "microbatches");
-        item->slot =
-            declare(c, item->name, item,
-                    check_for_all_ranks(c, item->value, "the number of microbatches is") | DEPENDS_ON_MICROBATCHES);
+        item->slot = declare(c, item->name, item,
+                             check_placing(c, item->value, "the number of microbatches is") | DEPENDS_ON_MICROBATCHES);
         break;
     case ITEM_PARAM:
         item->slot =
@@ -434,6 +493,7 @@ static void check_item(Checker *c, Item *item)
     case ITEM_REQUIRE: check_expression(c, item->value); break;
     case ITEM_CHUNK:
         check_expression(c, item->value);
+        check_known_early(c, item->value, "the pipe of a chunk is");
         if (item->chunk >= PROGRAM_CHUNKS_MAX)
             diag_error(c->diagnostics, item->span, "a rank holds at most %d chunks, numbered from 0",
                        PROGRAM_CHUNKS_MAX);
@@ -476,6 +536,7 @@ bool check(Ast *ast, Arena *arena, Diagnostics *diagnostics)
 {
     Checker checker = {.ast = ast, .arena = arena, .diagnostics = diagnostics};
     declare(&checker, (Name){.symbol = ast->rank}, NULL, DEPENDS_ON_RANK); /* RANK_SLOT */
+    declare_costs(&checker);                                               /* from COST_SLOT on */
     const Span start = {0, 0};
     for (Item *item = ast->items; item; item = item->next)
         check_item(&checker, item);

@@ -88,9 +88,16 @@ Status parameters_check(const Ast *ast, const Parameters *parameters, const char
     return STATUS_OK;
 }
 
-int64_t *values_new(const Ast *ast, Arena *arena)
+int64_t *values_new(const Ast *ast, const Parameters *parameters, Arena *arena)
 {
-    return arena_array(arena, ast->declaration_count, sizeof(int64_t));
+    int64_t *values = arena_array(arena, ast->declaration_count, sizeof *values);
+    memcpy(values + COST_SLOT, parameters->costs, sizeof parameters->costs);
+    return values;
+}
+
+bool item_waits(const Item *item, const int64_t *values)
+{
+    return item->value && item->value->depends & DEPENDS_ON_COSTS && !values[COST_SLOT + COST_F];
 }
 
 bool item_per_rank(const Item *item)
@@ -115,8 +122,8 @@ bool item_evaluate(const Item *item, const Parameters *parameters, int64_t *valu
                 *value = parameters->others[i].value;
                 return true;
             }
-        return evaluate(item->value, values, value, fault);
-    case ITEM_LET: return evaluate(item->value, values, value, fault);
+        return item_waits(item, values) || evaluate(item->value, values, value, fault);
+    case ITEM_LET: return item_waits(item, values) || evaluate(item->value, values, value, fault);
     case ITEM_PIPE: *value = item->pipe.number; return true;
     default: return true;
     }
@@ -134,7 +141,8 @@ bool values_for_rank(const Ast *ast, uint32_t rank, int64_t *values, Fault *faul
 {
     values[RANK_SLOT] = rank;
     for (const Item *item = ast->items; item; item = item->next)
-        if (item->kind == ITEM_LET && item_per_rank(item) && !evaluate(item->value, values, &values[item->slot], fault))
+        if (item->kind == ITEM_LET && item_per_rank(item) && !item_waits(item, values) &&
+            !evaluate(item->value, values, &values[item->slot], fault))
             return false;
     return true;
 }

@@ -229,6 +229,16 @@ static void names(void **state)
     REPORTS(TWO "let x = abs(1, 2) + mx(1, 2) + min(3) + M(2);", "abs takes one value", "unknown function `mx`",
             "help: did you mean `max`?", "min takes two values or more", "unknown function `M`",
             "help: a product is written with *: M*(...)");
+    REPORTS(TWO "let x = cost(F0) + cost(coom) + cost(FBI); let cost = 1;", "expected");
+    REPORTS(TWO "let x = cost(F0) + cost(coom) + cost(M, 1); let cost = 1;", "there is no cost `F0`",
+            "help: write cost(F), with F, B, I, W, U, FB or comm", "there is no cost `coom`",
+            "cost takes the name of one cost", "`cost` is a function");
+    REPORTS("schedule t; ranks P = 2*cost(F); microbatches M = 2; param k = cost(I); pipe a: k stages, stage s on "
+            "k, M of k microbatches;\nchunk 0 = cost(comm);",
+            "1:23: error: the number of ranks is decided before the costs are known",
+            "help: costs depend on the number of stages: use cost() in let, param, require and steps",
+            "the number of stages is decided", "where a stage lives is", "the number of microbatches is decided",
+            "2:11: error: the pipe of a chunk is");
     REPORTS(TWO "repeat k < 3 { let z = k; } F : z + k;", "unknown name `z`", "unknown name `k`");
     REPORTS(TWO "repeat k < 3 { ranks Q = 3; repeat k < 2 { F; } }", "this belongs at the top of the file",
             "`k` is declared twice");

@@ -339,6 +339,10 @@ static void values(void **state)
         {"-9223372036854775807 - 1 < 0", 1},
         {"- - 3", 3},
         {"P*M + 1", 5},
+        {"cost(F)", 1000000},
+        {"cost(B) - cost(I) - cost(W)", 0},
+        {"cost(FB)", 3000000},
+        {"cost(comm) + cost(U)", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_value(cases[i].expression, cases[i].value);

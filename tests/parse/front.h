@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "compiler/order/cost_values.h"
 #include "compiler/order/expand.h"
 #include "compiler/order/order_auto.h"
 #include "compiler/order/place.h"
@@ -50,8 +51,12 @@ static inline void front_run_bytes(Front *front, const char *path, const char *b
     source_lines(&front->source, &front->arena);
     Diagnostics *diagnostics = diag_new(&front->arena, &front->source);
     front->ast = parse(&front->source, &front->arena, diagnostics);
+    Parameters known = *parameters;
     front->good = front->ast && check(front->ast, &front->arena, diagnostics) &&
                   place(front->ast, parameters, &front->arena, diagnostics, &front->schedule) &&
+                  (!front->ast->cost || cost_values(front->ast, &front->schedule, &costs_unit, diagnostics, &known));
+    parameters = &known;
+    front->good = front->good &&
                   (front->ast->order ? order_auto(front->ast, parameters, &costs_unit, NULL, &front->arena, diagnostics,
                                                   &front->schedule, &(SearchProgress){0}, &(MemoryLimits){0})
                                      : expand(front->ast, parameters, &front->arena, diagnostics, &front->schedule));

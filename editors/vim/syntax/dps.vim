@@ -5,7 +5,7 @@ endif
 
 syntax keyword dpsKeyword schedule ranks microbatches param let require pipe stages stage microbatch version on of chunk
 syntax keyword dpsKeyword at repeat if else overlap split from order auto squeeze
-syntax keyword dpsFunction min max abs
+syntax keyword dpsFunction min max abs cost
 syntax keyword dpsRank r
 syntax match dpsNumber /\<\d\+\>/
 syntax match dpsOperator /[-+*\/%<>=!?&|]/
