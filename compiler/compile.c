@@ -77,6 +77,7 @@ Status compile(Compilation *c, Error *error)
                         &c->limits));
     else if (c->tree)
         PASS(expand(c->tree, c->parameters, arena, diagnostics, schedule));
+    schedule->forward_only = schedule_runs_forward_only(schedule);
     REACHED(c, FORM_ORDER);
 
     /* schedule → proven schedule, messages included */

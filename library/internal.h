@@ -36,7 +36,7 @@ struct dps_program {
     Parameters parameters;
     Costs costs; /* the costs given at compilation */
     Memory sizes;
-    Compilation compilation; /* always has a program; has a schedule unless the program is forward-only */
+    Compilation compilation; /* always has a program and a schedule */
 };
 
 struct dps_prediction {

@@ -16,9 +16,6 @@ static Status predict_body(dps *d, void *arguments)
 {
     const Request *request = arguments;
     const dps_program *program = request->program;
-    if (program->compilation.program->forward_only)
-        return error_set(&d->error, STATUS_BAD_USAGE, "%s has no backward passes: there is no step to predict",
-                         program->compilation.program->schedule);
     dps_prediction *const made = d->prediction = host_new(d, sizeof *made);
     made->memory = d->memory;
     made->arena = host_arena(d, &made->memory);

@@ -49,8 +49,6 @@ static Status raise_program(dps_program *program, Error *error)
 {
     Compilation *const c = &program->compilation;
     Arena *const arena = &program->arena;
-    if (c->program->forward_only)
-        return STATUS_OK;
     raise_schedule(c->program, arena, &program->source, &c->schedule);
     c->diagnostics = diag_new(arena, &program->source);
     if (!prove_passes(&c->schedule, arena, c->diagnostics, &c->table))

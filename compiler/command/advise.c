@@ -90,8 +90,9 @@ static const char *exclusion(const Options *options, const Attempt *attempt)
 {
     const CompareRow *row = &attempt->row;
     if (trials_exclude(options, row))
-        return row->asynchronous ? "updates weights within the step: --allow async tries it"
-                                 : "only one rank works at a time: --allow naive tries it";
+        return row->forward_only   ? "trains nothing: it has no backward passes"
+               : row->asynchronous ? "updates weights within the step: --allow async tries it"
+                                   : "only one rank works at a time: --allow naive tries it";
     if (row->stages == 1 && row->ranks > 1)
         return "every rank would hold the whole model";
     return NULL;

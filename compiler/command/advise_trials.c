@@ -236,7 +236,8 @@ static void add_candidates(Trials *trials, bool searched, size_t first, size_t l
 
 bool trials_exclude(const Options *options, const CompareRow *row)
 {
-    return (row->asynchronous && !options->allow_async) || (!options->allow_naive && strcmp(row->name, "naive") == 0);
+    return row->forward_only || (row->asynchronous && !options->allow_async) ||
+           (!options->allow_naive && strcmp(row->name, "naive") == 0);
 }
 
 /* A schedule that is wrong with its own parameters, or not allowed, is not tried with others. */

@@ -41,6 +41,7 @@ typedef struct CompareRow {
     bool fits;         /* within the limits of memory, if there are any */
     uint32_t derived;  /* derived costs that it uses, as bits 1 << StageCost */
     bool asynchronous; /* it updates weights within the step */
+    bool forward_only; /* it has no backward passes */
     bool is_order;     /* a .csv */
     bool searched;     /* `order auto` or `overlap F&B auto`: the program depends on the costs */
     bool has_published;

@@ -17,9 +17,13 @@ static const uint8_t opcode_of[ACTION_KINDS] = {
     [ACTION_RECV_B] = OP_RECEIVE_BACKWARD,
 };
 
+/* Whether the step ends with an update of all weights. */
+static bool sums_at_end(const Schedule *schedule) { return !schedule->asynchronous && !schedule->forward_only; }
+
 static Instruction lower_action(const Schedule *schedule, const Action *action, uint32_t line)
 {
-    Instruction instruction = instruction_blank(opcode_of[action->kind], line);
+    const bool keeps_nothing = schedule->forward_only && action->kind == ACTION_F;
+    Instruction instruction = instruction_blank(keeps_nothing ? OP_FORWARD_ONLY : opcode_of[action->kind], line);
     instruction.chunk = action->chunk;
     instruction.peer = action_is_message(action) ? action->peer : 0;
     instruction.microbatch = action->kind == ACTION_U
@@ -90,7 +94,7 @@ static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *
     RankSums sums = {.schedule = schedule, .source = source, .rank = r, .posts = posts};
     Instruction *next = instructions;
     uint32_t line = 1, line_of = 0;
-    sums.count = schedule->asynchronous ? 0 : schedule->chunk_counts[r];
+    sums.count = sums_at_end(schedule) ? schedule->chunk_counts[r] : 0;
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];
         next = lower_posts(&sums, i, next);
@@ -111,7 +115,7 @@ static uint32_t lower_order(const Schedule *schedule, uint32_t r, const Source *
         next++;
     }
     next = lower_posts(&sums, order->count, next);
-    if (!schedule->asynchronous)
+    if (sums_at_end(schedule))
         next = lower_updates(&sums, line, next);
     *next++ = instruction_blank(OP_END, line);
     return (uint32_t)(next - instructions);
@@ -155,6 +159,7 @@ Program *lower(const Schedule *schedule, const Source *source, Arena *arena, Dia
     program->stages = schedule->pipes[0].stages;
     program->microbatches = schedule->microbatches;
     program->asynchronous = schedule->asynchronous;
+    program->forward_only = schedule->forward_only;
     program->pipe_count = schedule->pipe_count;
     program->pipes = arena_array(arena, schedule->pipe_count, sizeof *program->pipes);
     for (uint32_t p = 0; p < schedule->pipe_count; p++)
@@ -165,7 +170,7 @@ Program *lower(const Schedule *schedule, const Source *source, Arena *arena, Dia
     lower_groups(schedule, arena, program);
     program->rank_count = schedule->ranks;
     program->ranks = arena_array(arena, schedule->ranks, sizeof *program->ranks);
-    SumPost **posts = schedule->asynchronous ? NULL : sums_place(schedule, arena);
+    SumPost **posts = sums_at_end(schedule) ? sums_place(schedule, arena) : NULL;
     for (uint32_t r = 0; r < schedule->ranks; r++)
         if (!lower_rank(schedule, r, source, posts ? posts[r] : NULL, arena, diagnostics, program))
             return NULL;

@@ -4,6 +4,7 @@
 
 static const uint8_t kind_of[OPCODE_COUNT] = {
     [OP_FORWARD] = ACTION_F,
+    [OP_FORWARD_ONLY] = ACTION_F,
     [OP_OVERLAP] = ACTION_F,
     [OP_BACKWARD] = ACTION_B,
     [OP_BACKWARD_INPUT] = ACTION_I,
@@ -98,6 +99,7 @@ void raise_schedule(const Program *program, Arena *arena, Source *source, Schedu
                            .chunks = arena_array(arena, program->rank_count, sizeof *schedule->chunks),
                            .orders = arena_array(arena, program->rank_count, sizeof *schedule->orders),
                            .has_messages = true,
+                           .forward_only = program->forward_only,
                            .recipe = program->recipe};
     raise_pipes(program, arena, schedule);
     for (uint32_t r = 0; r < program->rank_count; r++)

@@ -128,7 +128,8 @@ void describe(const Compilation *compilation, const Timeline *timeline, const Ga
     }
     fprintf(stream, "%s: proven for %s, %s\n", schedule->name, counted(schedule->ranks, "rank").text,
             counted(schedule->microbatches, "microbatch").text);
-    fprintf(stream, "  %s, each exactly once and after what it needs\n", counted(passes, "pass").text);
+    fprintf(stream, "  %s, each exactly once and after what it needs%s\n", counted(passes, "pass").text,
+            schedule->forward_only ? "; forward only: nothing is trained" : "");
     if (schedule->asynchronous)
         fprintf(stream,
                 "  %s of weights within the step; forward and backward of a microbatch on the same version, the right "
@@ -136,10 +137,12 @@ void describe(const Compilation *compilation, const Timeline *timeline, const Ga
                 counted(updates, "update").text, counted(versions, "version").text);
     fprintf(stream, "  %s, paired in order; no deadlock, even with unbuffered rendezvous\n",
             counted(messages, "message").text);
-    fprintf(stream, "  makespan %g%s%s, bubble %.1f %%%s under the given times; at most %s on a rank\n",
-            timeline->makespan, costs_unit_text(timeline->costs), gap_note(gap, compilation->arena),
+    fprintf(stream, "  makespan %g%s%s, bubble %.1f %%%s under the given times%s\n", timeline->makespan,
+            costs_unit_text(timeline->costs), gap_note(gap, compilation->arena),
             100 * timeline_bubble(schedule, timeline).rate, causes_text(compilation, timeline),
-            counted(peak, "activation").text);
+            schedule->forward_only
+                ? ""
+                : arena_format(compilation->arena, "; at most %s on a rank", counted(peak, "activation").text));
     if (compilation->tree && compilation->tree->order)
         describe_search(&compilation->found, stream);
     if (ast_searches_recipe(compilation->tree))

@@ -23,6 +23,12 @@ static const char *text(const Check *check, const Action *action, char *buffer)
     return buffer;
 }
 
+static void help_needs(const Check *check)
+{
+    diag_help(check->diagnostics, "every microbatch needs one F on each stage%s",
+              check->schedule->forward_only ? "" : ", and either one B or one I and one W");
+}
+
 /* Reports a pass that is already at `before`: the same pass twice, or a B and also an I or W. */
 static void report_double(Check *check, const Action *pass, uint32_t before)
 {
@@ -37,7 +43,7 @@ static void report_double(Check *check, const Action *pass, uint32_t before)
         diag_pass_error(check->diagnostics, pass->span, "rank %u runs %s, but %s has done that work already",
                         check->rank, here, there);
     diag_note(check->diagnostics, first->span, "%s is here", there);
-    diag_help(check->diagnostics, "every microbatch needs one F on each stage, and either one B or one I and one W");
+    help_needs(check);
 }
 
 static bool in_place(Check *check, const Action *pass)
@@ -226,7 +232,7 @@ static void report_missing(Check *check, uint32_t number, uint8_t kind, const ui
     if (missing > 1)
         snprintf(more, sizeof more, ", and %u more %s of stage %u", missing - 1, action_names[kind], chunk->stage);
     diag_pass_error(check->diagnostics, span, "rank %u never runs %s%s", check->rank, name, more);
-    diag_help(check->diagnostics, "every microbatch needs one F on each stage, and either one B or one I and one W");
+    help_needs(check);
 }
 
 /* Copies of a stage sum their gradients between ranks. One diagnostic for each two pipes. */
@@ -275,6 +281,8 @@ bool prove_passes(const Schedule *schedule, Arena *arena, Diagnostics *diagnosti
         for (uint32_t c = 0; c < schedule->chunk_counts[rank]; c++) {
             const PlacedChunk *chunk = &schedule->chunks[rank][c];
             report_missing(&check, c, ACTION_F, table->forward[chunk->pipe], end);
+            if (schedule->forward_only)
+                continue;
             report_missing(&check, c, ACTION_B, table->backward[chunk->pipe], end);
             const PlacedPipe *pipe = &schedule->pipes[chunk->pipe];
             for (uint32_t m = 0; (m = chunk_microbatch(schedule, rank, c, m, pipe->microbatches)) < pipe->microbatches;

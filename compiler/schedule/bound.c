@@ -68,6 +68,18 @@ static Node *node_at(const Bounder *b, const PlacedPipe *pipe, uint32_t stage, u
     return &b->nodes[home.rank][home.chunk];
 }
 
+/* A microbatch of a forward-only schedule: it is done at `end`, when it has passed the last stage. */
+static void note_forward(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch, const double *arrives,
+                         double end)
+{
+    uint32_t rank;
+    for (uint32_t s = 0; s < pipe->stages; s++) {
+        Node *node = node_at(b, pipe, s, microbatch, &rank);
+        node->arrives = fmin(node->arrives, arrives[s]);
+        node->through = fmin(node->through, end - arrives[s] - node->least_forward);
+    }
+}
+
 /* Follows one microbatch, as if it ran alone, forward to the last stage and backward to stage 0. `arrives` and
    `returns` are scratch arrays: [stages]. */
 static void follow(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch, double *arrives, double *returns)
@@ -79,6 +91,10 @@ static void follow(const Bounder *b, const PlacedPipe *pipe, uint32_t microbatch
         const Node *node = node_at(b, pipe, s, microbatch, &rank);
         arrives[s] = time += s ? costs_message(b->costs, from, rank) : 0;
         time += node->least_forward;
+    }
+    if (b->schedule->forward_only) {
+        note_forward(b, pipe, microbatch, arrives, time);
+        return;
     }
     for (uint32_t s = pipe->stages; s-- > 0; from = rank) {
         const Node *node = node_at(b, pipe, s, microbatch, &rank);
@@ -205,12 +221,23 @@ static void find_after(const Bounder *b, const Rank *rank, double most, double *
     }
 }
 
+/* The least time of all F of a rank. */
+static double forward_work(const Rank *rank)
+{
+    double work = 0;
+    for (uint32_t c = 0; c < rank->count; c++)
+        work += rank->nodes[c].microbatches * rank->nodes[c].forward;
+    return work;
+}
+
 static double rank_bound(const Bounder *b, uint32_t r)
 {
     const Rank rank = rank_of(b, r);
     const uint32_t n = rank.forwards;
     if (!n)
         return 0;
+    if (b->schedule->forward_only)
+        return rank.arrives + forward_work(&rank) + rank.through;
     sum_largest(&rank, forward_of, b->forward);
     sum_largest(&rank, saved_of, b->saved);
     sum_largest(&rank, saved_input_of, b->saved_input);

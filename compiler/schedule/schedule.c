@@ -20,6 +20,19 @@ uint8_t action_kind_named(const char *name, size_t length)
     return kind;
 }
 
+bool schedule_runs_forward_only(const Schedule *schedule)
+{
+    bool any = false;
+    for (uint32_t r = 0; r < schedule->ranks; r++)
+        for (uint32_t i = 0; i < schedule->orders[r].count; i++) {
+            const uint8_t kind = schedule->orders[r].actions[i].kind;
+            if (kind > ACTION_F && kind <= ACTION_U)
+                return false;
+            any |= kind == ACTION_F;
+        }
+    return any;
+}
+
 uint32_t schedule_costs_used(const Schedule *schedule)
 {
     uint32_t used = 1u << COST_MEMORY_I | 1u << COST_MEMORY_W;

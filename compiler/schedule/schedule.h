@@ -97,10 +97,14 @@ typedef struct Schedule {
     Recipe *recipe;            /* of every F&B; NULL: not given */
     const Origin *origin;      /* of the orders that expand wrote; NULL: none */
     SharedSlots *shared_slots; /* [ranks] if steps have slots; else NULL */
+    bool forward_only;         /* filled in by compile: schedule_runs_forward_only */
     /* Filled in by copies_find: */
     Copies *copies;    /* [stages] */
     bool asynchronous; /* it has U: weights are updated within the step */
 } Schedule;
+
+/* Whether the orders have passes, and all of them are F. */
+bool schedule_runs_forward_only(const Schedule *schedule);
 
 /* The costs on which its times and its memory depend, as bits 1 << StageCost: a schedule may have no B, or no F&B. */
 uint32_t schedule_costs_used(const Schedule *schedule);

@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static atomic_bool stop; /* the run shall end after the current step */
@@ -89,6 +90,20 @@ static int expected_rank(const RunOptions *options)
     return options->rank_map && number < options->rank_map_count ? options->rank_map[number] : number;
 }
 
+/* A program without backward passes runs as with --forward-only: the options are read again with it. */
+static Status run_forward_only(int argc, char **argv, Arena *arena, CommandLine *line, Error *error)
+{
+    char **const with = arena_array(arena, (size_t)argc + 2, sizeof *with);
+    const char *const program = line->program;
+    with[0] = argv[0];
+    with[1] = "--forward-only";
+    memcpy(with + 2, argv + 1, (size_t)(argc - 1) * sizeof *with);
+    const Status status = options_parse(argc + 1, with, arena, line, error);
+    if (status != STATUS_OK)
+        error_prefix(error, "%s has no backward passes and runs as with --forward-only: ", program);
+    return status;
+}
+
 static Status dprun(int argc, char **argv, Arena *arena, Error *error)
 {
     CommandLine line;
@@ -99,6 +114,8 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     if (line.help || line.version)
         return print_help(&line, error);
     TRY(load(&line, line.reference, arena, &loaded, error));
+    if (loaded.program->forward_only && !line.forward_only)
+        TRY(run_forward_only(argc, argv, arena, &line, error));
     line.run.costs = costs_resolve(&line.run.costs, loaded.program->stages, loaded.program->recipe, arena);
     signal(SIGPIPE, SIG_IGN); /* a write returns an error if the reader has left (SIGPIPE), */
     signal(SIGXFSZ, SIG_IGN); /* or if a file would exceed its limit (ulimit -f) */

@@ -85,6 +85,26 @@ static void test_check(void **state)
     expect(finish(start("%s --check --save w %s", dprun, program)), 2, "--check only compares");
 }
 
+/* A schedule without backward passes runs as with --forward-only, and its losses are those of other schedules. */
+static void test_forward_only_schedule(void **state)
+{
+    (void)state;
+    expect(finish(start("cd %s && printf 'schedule f; ranks P = 4; microbatches M = 8;\\n"
+                        "pipe a: P stages, stage s on s, M microbatches; nF : M;\\n' >f.dps && "
+                        "%.*s/dpc f.dps -o f.bin",
+                        folder, (int)(strrchr(dprun, '/') - dprun), dprun)),
+           0, "");
+    expect(finish(start("%s %s %s/f.bin", dprun, small, folder)), 0, "step 1/1  ");
+    assert_non_null(strstr(output, "f (f.dps): 4 ranks, 4 stages, 8 microbatches, forward only"));
+    expect(finish(start("%s --check %s %s/f.bin", dprun, small, folder)), 0, "");
+    expect(finish(start("%s --forward-only --outputs %s/a %s %s && %s --forward-only --outputs - %s %s/f.bin | cmp - "
+                        "%s/a",
+                        dprun, folder, small, program, dprun, small, folder, folder)),
+           0, "");
+    expect(finish(start("%s --save w %s/f.bin", dprun, folder)), 2,
+           "f.bin has no backward passes and runs as with --forward-only: --forward-only learns nothing");
+}
+
 /* If a file goes to standard output, nothing else does. */
 static void test_standard_output(void **state)
 {
@@ -547,6 +567,7 @@ int main(void)
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_people),
         cmocka_unit_test(test_check),
+        cmocka_unit_test(test_forward_only_schedule),
         cmocka_unit_test(test_bad_inputs),
         cmocka_unit_test(test_terminal),
         cmocka_unit_test(test_standard_output),
