@@ -84,6 +84,7 @@ $(BUILD)/lib%.a:
 
 # The order of linking: a library may use those after it.
 COMPILER_LIBRARIES := compiler balance program base
+LIBDPS_LIBRARIES   := compiler balance executor program base
 DPRUN_LIBRARIES    := command trainer simulator executor model device transport launcher program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
 
@@ -105,11 +106,11 @@ $(BUILD)/dprun: $(BUILD)/runtime/command/main.o $(call libraries,$(DPRUN_LIBRARI
 VERSION := $(shell sed -n 's/.*PROJECT_VERSION "\(.*\)"/\1/p' runtime/base/version.h)
 SONAME  := libdps.so.$(firstword $(subst ., ,$(VERSION)))
 LIBRARY := $(call objects,$(call sources,library))
-$(BUILD)/$(SONAME): $(LIBRARY) $(call libraries,$(COMPILER_LIBRARIES)) library/dps.map
+$(BUILD)/$(SONAME): $(LIBRARY) $(call libraries,$(LIBDPS_LIBRARIES)) library/dps.map
 	$(CC) $(LINKING) -shared -Wl,-soname,$(SONAME),--version-script=library/dps.map -o $@ $(filter-out %.map,$^) $(DPC_LIBS)
 $(BUILD)/libdps.so: $(BUILD)/$(SONAME)
 	@ln -sf $(SONAME) $@
-$(BUILD)/libdps.a: $(LIBRARY) $(call libraries,$(COMPILER_LIBRARIES))
+$(BUILD)/libdps.a: $(LIBRARY) $(call libraries,$(LIBDPS_LIBRARIES))
 	@rm -f $@
 	$(LD) -r -o $(BUILD)/libdps.o $^
 	objcopy --wildcard --keep-global-symbol='dps_*' $(BUILD)/libdps.o

@@ -117,17 +117,12 @@ static void take_operand(dps_instruction *found, const Instruction *half, const 
     }
 }
 
-dps_status dps_get_instruction(const dps_program *handle, uint32_t rank, uint32_t index, uint32_t half,
-                               dps_instruction *instruction)
+dps_instruction instruction_half(const Program *program, uint32_t rank, const Instruction *whole, uint32_t half)
 {
-    const Program *program = program_of(handle);
-    if (rank >= program->rank_count || index >= program->ranks[rank].instruction_count)
-        return DPS_BAD_USAGE;
     const RankProgram *own = &program->ranks[rank];
-    const Instruction *whole = &own->instructions[index], *asked = half ? whole->second : whole;
-    if (half > 1 || !asked)
-        return DPS_BAD_USAGE;
-    dps_instruction found = {.opcode = asked->opcode,
+    const Instruction *asked = half ? whole->second : whole;
+    dps_instruction found = {.size = sizeof found,
+                             .opcode = asked->opcode,
                              .halves = whole->second ? 2 : 1,
                              .line = (int32_t)asked->line,
                              .chunk = -1,
@@ -146,7 +141,9 @@ dps_status dps_get_instruction(const dps_program *handle, uint32_t rank, uint32_
                              .stash = -1,
                              .gradient = -1,
                              .weights = -1,
-                             .next_weights = -1};
+                             .next_weights = -1,
+                             .number = -1,
+                             .index = -1};
     for (const Operand *operand = opcode_table[asked->opcode].operands; operand->kind; operand++)
         take_operand(&found, asked, operand);
     if (found.chunk >= 0) {
@@ -155,6 +152,22 @@ dps_status dps_get_instruction(const dps_program *handle, uint32_t rank, uint32_
         if (found.opcode == DPS_REDUCE || found.opcode == DPS_WAIT_REDUCE)
             found.group = group_of(program, (uint32_t)found.stage);
     }
+    if (found.microbatch >= 0)
+        found.number = (int32_t)program->pipes[found.pipe].first + found.microbatch;
+    return found;
+}
+
+dps_status dps_get_instruction(const dps_program *handle, uint32_t rank, uint32_t index, uint32_t half,
+                               dps_instruction *instruction)
+{
+    const Program *program = program_of(handle);
+    if (rank >= program->rank_count || index >= program->ranks[rank].instruction_count)
+        return DPS_BAD_USAGE;
+    const Instruction *whole = &program->ranks[rank].instructions[index];
+    if (half > 1 || (half && !whole->second))
+        return DPS_BAD_USAGE;
+    dps_instruction found = instruction_half(program, rank, whole, half);
+    found.index = (int32_t)index;
     return STRUCT_OUT(instruction, &found) ? DPS_OK : DPS_BAD_USAGE;
 }
 

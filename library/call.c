@@ -83,8 +83,10 @@ static void drop_unfinished(dps *d)
     d->stream = NULL;
     d->streamed = NULL;
     dps_prediction_free(d->prediction);
+    dps_rank_free(d->rank);
     dps_program_free(d->program);
     d->prediction = NULL;
+    d->rank = NULL;
     d->program = NULL;
     arena_free(&d->working);
 }

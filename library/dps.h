@@ -1,9 +1,10 @@
-/* libdps: pipeline-parallel training schedules, compiled, proven and read by your own program.
+/* libdps: pipeline-parallel training schedules, compiled, proven and run by your own program.
 
    A schedule says in which order the ranks of a pipeline run the forward and backward passes of their stages. libdps
    compiles one from its source (the language is described in LANGUAGE.md), proves that it is complete, that it cannot
    deadlock and how much memory it needs, and gives you the result: one list of instructions for every rank, with every
-   send, receive and buffer in it. It predicts how long a step takes and draws it.
+   send, receive and buffer in it. A rank runs under your own model. The library also predicts how long a step takes and
+   draws it.
 
        #include <dps.h>
        #include <stdio.h>
@@ -29,11 +30,12 @@
        cc example.c $(pkg-config --cflags --libs dps)
 
    Handles. `dps` is a session: it holds your allocator and the words of the last error. `dps_program` is a proven
-   program, `dps_prediction` the times of one. You free what you were given: dps_free, dps_program_free,
-   dps_prediction_free, and dps_release for text and bytes.
+   program, `dps_prediction` the times of one, `dps_rank` one of its ranks that runs. You free what you were given:
+   dps_free, dps_program_free, dps_prediction_free, dps_rank_free, and dps_release for text and bytes.
 
    Errors. A function that can fail for more than one reason takes a `dps` and returns a dps_status; dps_error then says
-   what is wrong, where, and what to do. A function that fails gives nothing to be freed. The functions without a `dps`
+   what is wrong, where, and what to do. The functions that run a rank take a `dps_rank`; its text is dps_rank_error. A
+   function that fails gives nothing to be freed. The functions without a `dps`
    only read; they fail when an index is out of range or a `size` is not set.
 
    Threads. Different sessions may be used by different threads at the same time; one session, by one thread at a time.
@@ -277,6 +279,10 @@ typedef struct dps_instruction {
     int32_t x, y, dx, dy;
     int32_t context, stash, gradient;
     int32_t weights, next_weights;
+    int32_t number; /* of the microbatch in the step, over all pipes: it selects the data */
+    int32_t index;  /* of the instruction, as dps_get_instruction counts them */
+    /* the backward of an F&B, in the instructions that dps_next and dps_step hand out; else NULL */
+    const struct dps_instruction *second;
 } dps_instruction;
 
 /* Instruction `index` of a rank, in the order in which it runs them; `half` is 0, or 1 for the backward of an F&B. */
@@ -285,6 +291,58 @@ dps_status dps_get_instruction(const dps_program *program, uint32_t rank, uint32
 /* The instruction as text, such as "F1 m3 x2 y- c0 t4", as `dpc --emit=asm` writes it. Returns the length of the whole
    text, as snprintf does; -1: there is no such instruction. */
 int dps_instruction_text(const dps_program *program, uint32_t rank, uint32_t index, char *text, size_t size);
+
+/* --- running a rank --- */
+
+/* One rank of a program that runs under your own model. You have the tensors, the stages and the transport; the library
+   has the order, the slots and the state. Each process or thread opens the ranks that it runs, as many as it likes,
+   of the same program or of several. A rank is used by one thread at a time. */
+typedef struct dps_rank dps_rank;
+
+typedef struct dps_rank_options {
+    size_t size;
+    uint32_t ranks; /* number of ranks that you run: a program for another number is refused; 0: not checked */
+    /* Not 0: each send comes right after the pass that fills its slot, and each receive as soon as its slot is free.
+       Transports that do not block at a post (MPI_Isend, threads) then hide more of a message's time. 0: sends and
+       receives stay in the order of the program. Transports that handle messages strictly in the order of their posts
+       (NCCL, blocking calls) need this: with early receives they may deadlock. */
+    int32_t post_early;
+} dps_rank_options;
+
+/* Opens rank number `rank` of the program. `options` may be NULL. The rank refers to the program: free the rank first.
+   It does not need the session any more. */
+dps_status dps_rank_open(dps *d, const dps_program *program, uint32_t rank, const dps_rank_options *options,
+                         dps_rank **opened);
+void dps_rank_free(dps_rank *rank);
+
+/* The text of this rank's last error: rank, instruction, source line and reason, such as "rank 1, instruction 5 (F1 m0
+   ..., dualpipe.dps:30): out of memory". "" if there was none. Valid until the next call with this rank. */
+const char *dps_rank_error(const dps_rank *rank);
+
+/* Pull: you drive the loop.
+
+       const dps_instruction *action;
+       while (!(status = dps_next(rank, &action)) && action->opcode != DPS_END)
+           dps_done(rank, action, do_it(action));
+
+   dps_next returns the rank's next instruction, the first one if no step has begun. DPS_END ends the step, and needs no
+   dps_done; the next call begins another step. An F&B is DPS_OVERLAP with its backward in `second`; to run the halves
+   one after the other is correct. The action lives as long as the rank: you may keep pointers to it. A library that is
+   newer than your dps.h returns longer structs, an older one shorter ones: action->size tells.
+   DPS_BAD_USAGE: the action before it is not done. The status of a failure that dps_done reported is repeated. */
+dps_status dps_next(dps_rank *rank, const dps_instruction **action);
+/* Reports that the action which dps_next returned has run, or is enqueued on a device that keeps the order. A `status`
+   other than DPS_OK says that it failed: dps_done returns it, dps_rank_error says at which instruction, and the rank
+   can only be freed. DPS_BAD_USAGE: it is not the action that dps_next returned last, or that is done already. */
+dps_status dps_done(dps_rank *rank, const dps_instruction *action, dps_status status);
+/* Says why an action fails, before dps_done reports it: the text becomes part of dps_rank_error. It is copied; at most
+   800 bytes are used. */
+void dps_reason(dps_rank *rank, const char *text);
+
+/* Makes the forward half of a program, for evaluation or inference: a forward-only program with slots of its own, fewer
+   of each class than the program has. So a host that alternates both can use the same memory for their slots. Free it
+   with dps_program_free; it does not need the other program. */
+dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **forward);
 
 /* --- how long it takes --- */
 

@@ -6,6 +6,7 @@
 #include "library/dps.h"
 
 #include "compiler/compile.h"
+#include "runtime/executor/walk.h"
 
 #include <locale.h>
 
@@ -23,6 +24,7 @@ struct dps {
     /* unfinished objects, freed if the call jumps out; NULL: none */
     dps_program *program;
     dps_prediction *prediction;
+    dps_rank *rank;
     ByteWriter encoded;
     FILE *stream;
     char *streamed;
@@ -48,6 +50,31 @@ struct dps_prediction {
     BubbleCauses causes;
     Gap gap;
 };
+
+typedef enum RankState {
+    RANK_BETWEEN_STEPS,
+    RANK_IN_STEP,
+    RANK_BUSY,  /* an action is handed out and not done */
+    RANK_FAILED /* for good */
+} RankState;
+
+struct dps_rank {
+    MemoryFunctions memory;
+    Arena arena;
+    RankProgram own; /* that of the program, or a copy with messages posted early */
+    Walk walk;
+    Progress progress;
+    dps_instruction *actions; /* [own.instruction_count]: the instructions as the host sees them */
+    RankState state;
+    dps_status failure; /* if RANK_FAILED */
+    char reason[800];   /* what dps_reason said */
+    Error error;
+};
+
+/* --- instructions (ask.c) --- */
+
+/* Half 0 or 1 of an instruction, without its index. */
+dps_instruction instruction_half(const Program *program, uint32_t rank, const Instruction *whole, uint32_t half);
 
 /* --- calls (call.c) --- */
 

@@ -58,14 +58,22 @@ static Status raise_program(dps_program *program, Error *error)
     return STATUS_OK;
 }
 
+/* Of a program that no source was compiled to. */
+static Compilation compilation_of(dps_program *program)
+{
+    return (Compilation){.arena = &program->arena,
+                         .source = &program->source,
+                         .costs = &program->costs,
+                         .parameters = &program->parameters};
+}
+
 static Status load_program(dps_program *program, const Loading *loading, Error *error)
 {
     Arena *const arena = &program->arena;
     char *bytes = (char *)loading->bytes;
     size_t length = loading->length;
     Deadlock deadlock;
-    program->compilation = (Compilation){
-        .arena = arena, .source = &program->source, .costs = &program->costs, .parameters = &program->parameters};
+    program->compilation = compilation_of(program);
     if (loading->path)
         TRY(file_read(loading->path, arena_scratch(arena), &bytes, &length, error));
     TRY(program_decode((const uint8_t *)bytes, length, arena, &program->compilation.program, error));
@@ -97,6 +105,39 @@ dps_status dps_load_file(dps *d, const char *path, dps_program **program)
 {
     *program = NULL;
     return call(d, load_body, &(Loading){.path = host_path(path), .program = program});
+}
+
+/* --- program → its forward half --- */
+
+typedef struct Halving {
+    const dps_program *program;
+    dps_program **forward;
+} Halving;
+
+static Status halve_program(dps_program *half, const Program *whole, Error *error)
+{
+    Deadlock deadlock;
+    half->compilation = compilation_of(half);
+    TRY(program_forward_only(whole, &half->arena, &half->compilation.program, error));
+    return program_verify_deadlock(half->compilation.program, arena_scratch(&half->arena), &deadlock, error);
+}
+
+static Status halve_body(dps *d, void *arguments)
+{
+    const Halving *halving = arguments;
+    dps_program *const half = d->program = program_new(d);
+    const Status status = halve_program(half, halving->program->compilation.program, &d->error);
+    if (status == STATUS_RUN_FAILED) /* only a lack of memory can cause this */
+        longjmp(d->exhausted, 1);
+    TRY(status);
+    *halving->forward = program_take(d);
+    return STATUS_OK;
+}
+
+dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **forward)
+{
+    *forward = NULL;
+    return call(d, halve_body, &(Halving){program, forward});
 }
 
 /* --- program → bytes --- */

@@ -68,11 +68,19 @@ class GroupMember(Sized):
 
 
 INSTRUCTION_MEMBERS = ("halves", "line", "chunk", "stage", "pipe", "microbatch", "peer", "group", "count", "message",
-                       "x", "y", "dx", "dy", "context", "stash", "gradient", "weights", "next_weights")
+                       "x", "y", "dx", "dy", "context", "stash", "gradient", "weights", "next_weights", "number", "index")
 
 
 class Instruction(Sized):
-    _fields_ = [("size", c_size_t), ("opcode", c_int32)] + [(name, c_int32) for name in INSTRUCTION_MEMBERS]
+    pass
+
+
+Instruction._fields_ = ([("size", c_size_t), ("opcode", c_int32)] + [(name, c_int32) for name in INSTRUCTION_MEMBERS] +
+                        [("second", POINTER(Instruction))])
+
+
+class RankOptions(Sized):
+    _fields_ = [("size", c_size_t), ("ranks", c_uint32), ("post_early", c_int32)]
 
 
 PREDICTION_MEMBERS = ("makespan", "bound", "seconds", "cost", "work", "bubble_rate", "imbalance", "order_bubble",
@@ -123,6 +131,13 @@ FUNCTIONS = {
     "dps_get_group_member": (c_int, [c_void_p, c_uint32, c_uint32, POINTER(GroupMember)]),
     "dps_get_instruction": (c_int, [c_void_p, c_uint32, c_uint32, c_uint32, POINTER(Instruction)]),
     "dps_instruction_text": (c_int, [c_void_p, c_uint32, c_uint32, c_char_p, c_size_t]),
+    "dps_rank_open": (c_int, [c_void_p, c_void_p, c_uint32, POINTER(RankOptions), POINTER(c_void_p)]),
+    "dps_rank_free": (None, [c_void_p]),
+    "dps_rank_error": (c_char_p, [c_void_p]),
+    "dps_next": (c_int, [c_void_p, POINTER(POINTER(Instruction))]),
+    "dps_done": (c_int, [c_void_p, POINTER(Instruction), c_int]),
+    "dps_reason": (None, [c_void_p, c_char_p]),
+    "dps_forward_half": (c_int, [c_void_p, c_void_p, POINTER(c_void_p)]),
     "dps_predict": (c_int, [c_void_p, c_void_p, POINTER(c_char_p), c_size_t, POINTER(c_void_p)]),
     "dps_prediction_free": (None, [c_void_p]),
     "dps_get_prediction_info": (c_int, [c_void_p, POINTER(PredictionInfo)]),

@@ -50,6 +50,7 @@ class Instruction(NamedTuple):
     gradient: Optional[int]
     weights: Optional[int]
     next_weights: Optional[int]
+    number: Optional[int]
     second: Optional["Instruction"]  # of an F&B ("OVERLAP"): its backward
 
 
@@ -240,7 +241,7 @@ class Program:
         found = c.Instruction()
         c.library.dps_get_instruction(self._handle, rank, index, half, ctypes.byref(found))
         second = self._instruction(rank, index, 1, text) if half == 0 and found.halves == 2 else None
-        operands = [_none(getattr(found, name)) for name in c.INSTRUCTION_MEMBERS[2:]]
+        operands = [_none(getattr(found, name)) for name in c.INSTRUCTION_MEMBERS[2:-1]]
         return Instruction(text, c.OPCODES[found.opcode], found.line, *operands, second)
 
     def instructions(self, rank) -> List[Instruction]:

@@ -45,18 +45,13 @@ Status executor_settle(Executor *executor, Error *error)
     return await_mark(executor, spare, -1, error);
 }
 
-static void note_place(const Executor *executor, size_t instruction)
-{
-    atomic_store_explicit(&executor->config.progress->place, executor->step << 32 | instruction, memory_order_relaxed);
-}
-
 /* Waits for the end of instruction `number`. */
-static Status follow(Executor *executor, const Program *program, size_t number, Error *error)
+static Status follow(Executor *executor, size_t number, Error *error)
 {
-    note_place(executor, number);
-    const int peer = awaited_rank(program->ranks[executor->config.rank].instructions, number);
-    const Status status = await_mark(executor, number + 1, peer, error);
-    return status == STATUS_OK ? STATUS_OK : executor_failure(executor, program, number, status, error);
+    const Walk *walk = &executor->walk;
+    walk_note(walk, number);
+    const Status status = await_mark(executor, number + 1, walk_awaited(walk->own->instructions, number), error);
+    return status == STATUS_OK ? STATUS_OK : walk_failed(walk, number, status, error);
 }
 
 /* Instructions that settle. Who waits before them for a peer shall be found there, not here. */
@@ -90,33 +85,31 @@ static Status run_instruction(Executor *executor, const Instruction *instruction
 
 /* Mark n is the time that clock[n] shows. The host stays only a little ahead, so that the place is known and what goes
    wrong on the device is noticed while the host can still act. */
-Status executor_enqueue(Executor *executor, const Program *program, Error *error)
+Status executor_enqueue(Executor *executor, Error *error)
 {
     enum { AHEAD = 32 }; /* instructions of a few launches each; a thousand launches block the caller */
-    const ExecutorConfig *config = &executor->config;
-    const Instruction *instructions = program->ranks[config->rank].instructions;
-    void *(*const bound)[2] = executor->bound[program != config->loaded->program];
-    size_t done = 0, count = 0;
+    Walk *const walk = &executor->walk;
+    void *(*const bound)[2] = executor->bound[walk->program != executor->config.loaded->program];
+    size_t done = 0;
     const int64_t begun = clock_nanoseconds();
     TRY(executor_mark(executor, 0, error));
     do {
-        const size_t ahead = comes_after_all(instructions[count].opcode) ? 0 : AHEAD - 1;
-        while (count > done + ahead)
-            TRY(follow(executor, program, done++, error));
-        note_place(executor, count);
-        Status status = run_instruction(executor, &instructions[count], bound ? bound[count] : NULL, error);
+        const size_t ahead = comes_after_all(walk->own->instructions[walk->place].opcode) ? 0 : AHEAD - 1;
+        while (walk->place > done + ahead)
+            TRY(follow(executor, done++, error));
+        const Instruction *next = walk_next(walk);
+        Status status = run_instruction(executor, next, bound ? bound[walk->place] : NULL, error);
         if (status == STATUS_OK)
-            status = executor_mark(executor, count + 1, error);
+            status = executor_mark(executor, walk->place + 1, error);
         /* posts side by side belong together: the transport is left alone between them */
-        if (status == STATUS_OK && instructions[count].opcode != OP_END &&
-            !opcode_is_post(instructions[count + 1].opcode))
+        if (status == STATUS_OK && next->opcode != OP_END && !opcode_is_post(next[1].opcode))
             status = executor_progress(executor, error);
         if (status != STATUS_OK)
-            return executor_failure(executor, program, count, status, error);
-    } while (instructions[count++].opcode != OP_END);
-    while (done < count)
-        TRY(follow(executor, program, done++, error));
-    TRY(read_marks(executor, count, begun, error));
-    atomic_store_explicit(&config->progress->place, PROGRESS_IDLE, memory_order_relaxed);
+            return walk_failed(walk, walk->place, status, error);
+    } while (walk_done(walk));
+    while (done < walk->place)
+        TRY(follow(executor, done++, error));
+    TRY(read_marks(executor, walk->place, begun, error));
+    walk_idle(walk);
     return STATUS_OK;
 }

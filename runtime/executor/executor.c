@@ -111,6 +111,7 @@ Status executor_open(const ExecutorConfig *config, Executor **opened, Error *err
     progress_reset(&executor->unwatched, config->rank);
     if (!config->progress)
         executor->config.progress = &executor->unwatched;
+    executor->walk = (Walk){.rank = (uint32_t)config->rank, .progress = executor->config.progress};
     const Status status = open_tables(executor, error);
     if (status == STATUS_OK)
         *opened = executor;

@@ -5,6 +5,7 @@
 
 #include "runtime/device/device.h"
 #include "runtime/executor/executor.h"
+#include "runtime/executor/walk.h"
 
 /* One stage that the rank holds. */
 typedef struct HeldChunk {
@@ -25,8 +26,7 @@ struct Executor {
     char *memory[SLOT_CLASSES];   /* saved activations, deferred gradients: slot after slot */
     uint32_t longest_stream;
     size_t clocks; /* 1 + longest_stream + the most F&Bs of a stream */
-    /* the stream that runs */
-    uint64_t step;
+    Walk walk;
     int64_t *clock;     /* [clocks] */
     int64_t *middle;    /* of the next F&B, in `clock` */
     Progress unwatched; /* config.progress, if the host gave none */
@@ -55,18 +55,9 @@ Status executor_take_memory(Executor *executor, Error *error);
 
 /* --- enqueue.c: for a device that only enqueues --- */
 
-/* Runs a stream of this rank. */
-Status executor_enqueue(Executor *executor, const Program *program, Error *error);
+/* Runs the stream that executor->walk begins. */
+Status executor_enqueue(Executor *executor, Error *error);
 /* Marks the middle of an F&B, as the time of clock[number]. */
 Status executor_mark(Executor *executor, size_t number, Error *error);
-
-/* --- words.c --- */
-
-/* Adds rank and instruction to the message of a failure, and returns the status. */
-Status executor_failure(const Executor *executor, const Program *program, size_t instruction, Status status,
-                        Error *error);
-/* The rank whose message the WAIT at `place` waits for: the other end of the last message that was posted in its slot.
-   -1: it is no WAIT. */
-int awaited_rank(const Instruction *instructions, size_t place);
 
 #endif

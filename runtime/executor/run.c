@@ -245,28 +245,21 @@ Execute *const executor_execute[OPCODE_COUNT] = {
 
 /* --- the loop --- */
 
-static Status run_stream(Executor *executor, const Program *program, Error *error)
+static Status run_stream(Executor *executor, Error *error)
 {
-    const ExecutorConfig *config = &executor->config;
-    const Instruction *instructions = program->ranks[config->rank].instructions;
-    const uint64_t step = executor->step << 32;
-    Status (*const progress)(Communicator *, Error *) = config->pipeline->run->progress;
-    _Atomic uint64_t *const place = &config->progress->place;
+    Walk *const walk = &executor->walk;
     int64_t *clock = executor->clock;
     *clock = clock_nanoseconds();
-    for (const Instruction *next = instructions;; next++) {
-        atomic_store_explicit(place, step | (uint64_t)(next - instructions), memory_order_relaxed);
+    do {
+        const Instruction *next = walk_next(walk);
         Status status = executor_execute[next->opcode](executor, next, error);
         *++clock = clock_nanoseconds();
-        if (status == STATUS_OK && next->opcode == OP_END) {
-            atomic_store_explicit(place, PROGRESS_IDLE, memory_order_relaxed);
-            return STATUS_OK;
-        }
-        if (status == STATUS_OK && progress)
-            status = progress(config->pipeline, error);
+        if (status == STATUS_OK && next->opcode != OP_END)
+            status = executor_progress(executor, error);
         if (status != STATUS_OK)
-            return executor_failure(executor, program, (size_t)(next - instructions), status, error);
-    }
+            return walk_failed(walk, walk->place, status, error);
+    } while (walk_done(walk));
+    return STATUS_OK;
 }
 
 Status executor_run(Executor *executor, bool evaluating, uint64_t step, Error *error)
@@ -275,7 +268,7 @@ Status executor_run(Executor *executor, bool evaluating, uint64_t step, Error *e
     const Program *program = evaluating ? config->loaded->forward : config->loaded->program;
     const bool enqueues = config->device && config->device->run->async;
     atomic_store_explicit(&config->progress->evaluating, evaluating, memory_order_relaxed);
-    executor->step = step;
+    walk_begin(&executor->walk, program, &program->ranks[config->rank], step);
     executor->middle = executor->clock + executor_middles(executor);
-    return enqueues ? executor_enqueue(executor, program, error) : run_stream(executor, program, error);
+    return enqueues ? executor_enqueue(executor, error) : run_stream(executor, error);
 }

@@ -1,13 +1,14 @@
 /* A rank's place in words: in the message of a failure, and for those who watch from outside. */
-#include "runtime/executor/internal.h"
+#include "runtime/executor/executor.h"
+#include "runtime/executor/walk.h"
 
 #include <stdio.h>
 
 /* "instruction I (TEXT, FILE.dps:LINE)" */
-static void instruction_place(const Program *program, uint32_t rank, uint32_t instruction, char *text, size_t size)
+static void instruction_place(const Program *program, uint32_t rank, const RankProgram *own, uint32_t instruction,
+                              char *text, size_t size)
 {
     char words[160], line[16] = "";
-    const RankProgram *own = &program->ranks[rank];
     const Instruction *place = &own->instructions[instruction];
     program_instruction_text(program, rank, place, words, sizeof words);
     if (place->line)
@@ -16,16 +17,15 @@ static void instruction_place(const Program *program, uint32_t rank, uint32_t in
     snprintf(text, size, "instruction %u (%s, %s%s)", number, words, program->source, line);
 }
 
-Status executor_failure(const Executor *executor, const Program *program, size_t instruction, Status status,
-                        Error *error)
+Status walk_failed(const Walk *walk, size_t place, Status status, Error *error)
 {
     char text[256];
-    instruction_place(program, (uint32_t)executor->config.rank, (uint32_t)instruction, text, sizeof text);
-    error_prefix(error, "rank %d, %s: ", executor->config.rank, text);
+    instruction_place(walk->program, walk->rank, walk->own, (uint32_t)place, text, sizeof text);
+    error_prefix(error, "rank %u, %s: ", walk->rank, text);
     return status;
 }
 
-int awaited_rank(const Instruction *instructions, size_t place)
+int walk_awaited(const Instruction *instructions, size_t place)
 {
     const uint16_t slot = instructions[place].message;
     if (instructions[place].opcode != OP_WAIT)
@@ -36,6 +36,11 @@ int awaited_rank(const Instruction *instructions, size_t place)
     return -1;
 }
 
+static const RankProgram *own_program(const Program *program, const Progress *progress)
+{
+    return &program->ranks[atomic_load(&progress->rank)];
+}
+
 static const Program *program_of(const LoadedProgram *loaded, const Progress *progress)
 {
     return atomic_load_explicit(&progress->evaluating, memory_order_relaxed) ? loaded->forward : loaded->program;
@@ -44,19 +49,18 @@ static const Program *program_of(const LoadedProgram *loaded, const Progress *pr
 static void write_place(const void *loaded, const Progress *progress, char *text, size_t size)
 {
     const uint64_t place = atomic_load_explicit(&progress->place, memory_order_relaxed);
+    const Program *program = program_of(loaded, progress);
     *text = '\0';
     if (place != PROGRESS_IDLE)
-        instruction_place(program_of(loaded, progress), (uint32_t)atomic_load(&progress->rank), (uint32_t)place, text,
-                          size);
+        instruction_place(program, (uint32_t)atomic_load(&progress->rank), own_program(program, progress),
+                          (uint32_t)place, text, size);
 }
 
 static int awaited(const void *loaded, const Progress *progress)
 {
     const uint64_t place = atomic_load_explicit(&progress->place, memory_order_relaxed);
     const Program *program = program_of(loaded, progress);
-    return place == PROGRESS_IDLE
-               ? -1
-               : awaited_rank(program->ranks[atomic_load(&progress->rank)].instructions, (uint32_t)place);
+    return place == PROGRESS_IDLE ? -1 : walk_awaited(own_program(program, progress)->instructions, (uint32_t)place);
 }
 
 ProgressWords progress_words(const LoadedProgram *loaded)

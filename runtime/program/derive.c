@@ -56,7 +56,7 @@ static bool forward_only(const Instruction *old, Instruction *kept)
 static Status forward_only_rank(const Program *program, const RankProgram *rank, Arena *arena, RankProgram *derived,
                                 Error *error)
 {
-    Arena scratch = {0};
+    Arena scratch = {.functions = arena->functions};
     Instruction *kept = arena_array(&scratch, rank->instruction_count, sizeof *kept);
     uint32_t count = 0;
     for (uint32_t i = 0; kept && i < rank->instruction_count; i++)

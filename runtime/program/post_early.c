@@ -76,14 +76,18 @@ static bool post_early(RankProgram *rank, uint32_t ranks, Arena *arena, Arena *s
     return true;
 }
 
+bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena)
+{
+    Arena scratch = {.functions = arena->functions};
+    const bool good = post_early(rank, ranks, arena, &scratch);
+    arena_free(&scratch);
+    return good;
+}
+
 Status program_post_early(Program *program, Arena *arena, Error *error)
 {
-    for (uint32_t r = 0; r < program->rank_count; r++) {
-        Arena scratch = {.functions = arena->functions};
-        const bool good = post_early(&program->ranks[r], program->rank_count, arena, &scratch);
-        arena_free(&scratch);
-        if (!good)
+    for (uint32_t r = 0; r < program->rank_count; r++)
+        if (!rank_post_early(&program->ranks[r], program->rank_count, arena))
             return error_set(error, STATUS_RUN_FAILED, "no memory for the program");
-    }
     return STATUS_OK;
 }

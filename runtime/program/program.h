@@ -231,5 +231,8 @@ Status program_reference(const Program *program, Arena *arena, Program **derived
    may hang, and program_verify refuses it. Each rank then has `numbers`, owned by the arena. STATUS_RUN_FAILED: out
    of memory. Linear time. */
 Status program_post_early(Program *program, Arena *arena, Error *error);
+/* The same for one rank of a program of `ranks` ranks; its instructions are overwritten. False: out of memory. If
+   arena->exhausted is set, lack of memory jumps there. */
+bool rank_post_early(RankProgram *rank, uint32_t ranks, Arena *arena);
 
 #endif

@@ -1,33 +1,13 @@
 /* Uses libdps as a program outside of this project does: with dps.h and nothing else. */
 
-#include "library/dps.h"
+#include "tests/library/client.h"
 
 #include <glob.h>
 #include <locale.h>
-#include <math.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #define DUALPIPE "schedules/dualpipe.dps"
-
-static dps_program *compiled(dps *d, const char *path, uint32_t ranks, uint32_t microbatches)
-{
-    dps_program *program;
-    const dps_options options = {.size = sizeof options, .ranks = ranks, .microbatches = microbatches};
-    const dps_status status = dps_compile_file(d, path, &options, &program);
-    assert_string_equal(dps_error(d), "");
-    assert_int_equal(status, DPS_OK);
-    return program;
-}
 
 static void assert_near(double one, double other) { assert_true(fabs(one - other) <= 1e-9 * fabs(other)); }
 

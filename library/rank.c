@@ -1,0 +1,139 @@
+/* One rank that runs: the host asks what comes next. */
+
+#include "library/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *dps_rank_error(const dps_rank *rank) { return rank->error.text; }
+
+/* --- opening --- */
+
+/* The rank's own copy of its instructions, with messages posted early. */
+static bool post_early(dps_rank *rank, const Program *program)
+{
+    const size_t bytes = rank->own.instruction_count * sizeof *rank->own.instructions;
+    rank->own.instructions = memcpy(arena_allocate(&rank->arena, bytes), rank->own.instructions, bytes);
+    return rank_post_early(&rank->own, program->rank_count, &rank->arena);
+}
+
+static void make_actions(dps_rank *rank, const Program *program)
+{
+    const RankProgram *own = &rank->own;
+    rank->actions = arena_array(&rank->arena, own->instruction_count, sizeof *rank->actions);
+    for (uint32_t i = 0; i < own->instruction_count; i++) {
+        dps_instruction *const action = &rank->actions[i];
+        *action = instruction_half(program, rank->walk.rank, &own->instructions[i], 0);
+        action->index = (int32_t)(own->numbers ? own->numbers[i] : i);
+        if (action->halves == 2) {
+            dps_instruction *const second = arena_allocate(&rank->arena, sizeof *second);
+            *second = instruction_half(program, rank->walk.rank, &own->instructions[i], 1);
+            second->index = action->index;
+            action->second = second;
+        }
+    }
+}
+
+typedef struct Opening {
+    const dps_program *program;
+    uint32_t rank;
+    const dps_rank_options *options;
+    dps_rank **opened;
+} Opening;
+
+static Status check_ranks(const Program *program, uint32_t rank, uint32_t ranks, Error *error)
+{
+    if (ranks && ranks != program->rank_count)
+        return error_set(error, STATUS_BAD_USAGE, "%s is a program for %u ranks, and you run %u: compile it for %u",
+                         program->schedule, program->rank_count, ranks, ranks);
+    if (rank < program->rank_count)
+        return STATUS_OK;
+    return error_set(error, STATUS_BAD_USAGE, "%s has ranks 0 to %u: there is no rank %u", program->schedule,
+                     program->rank_count - 1, rank);
+}
+
+static Status open_body(dps *d, void *arguments)
+{
+    const Opening *opening = arguments;
+    const Program *program = opening->program->compilation.program;
+    dps_rank_options options = {0};
+    if (opening->options && !STRUCT_IN(&options, opening->options))
+        return error_set(&d->error, STATUS_BAD_USAGE, STRUCT_REFUSED, "dps_rank_options");
+    TRY(check_ranks(program, opening->rank, options.ranks, &d->error));
+    dps_rank *const rank = d->rank = host_new(d, sizeof *rank);
+    rank->memory = d->memory;
+    rank->arena = host_arena(d, &rank->memory);
+    rank->own = program->ranks[opening->rank];
+    rank->walk = (Walk){.program = program, .rank = opening->rank, .progress = &rank->progress};
+    if (options.post_early && !post_early(rank, program))
+        longjmp(d->exhausted, 1);
+    make_actions(rank, program);
+    rank->arena.exhausted = NULL;
+    d->rank = NULL;
+    *opening->opened = rank;
+    return STATUS_OK;
+}
+
+dps_status dps_rank_open(dps *d, const dps_program *program, uint32_t rank, const dps_rank_options *options,
+                         dps_rank **opened)
+{
+    *opened = NULL;
+    return call(d, open_body, &(Opening){program, rank, options, opened});
+}
+
+void dps_rank_free(dps_rank *rank)
+{
+    if (!rank)
+        return;
+    const MemoryFunctions memory = rank->memory;
+    arena_free(&rank->arena);
+    host_release(&memory, rank);
+}
+
+/* --- a step --- */
+
+static dps_status wrong_order(dps_rank *rank, const char *text)
+{
+    return (dps_status)error_set(&rank->error, STATUS_BAD_USAGE, "rank %u: %s", rank->walk.rank, text);
+}
+
+void dps_reason(dps_rank *rank, const char *text) { snprintf(rank->reason, sizeof rank->reason, "%s", text); }
+
+static dps_status fail(dps_rank *rank, dps_status status)
+{
+    rank->state = RANK_FAILED;
+    rank->failure = status;
+    error_set(&rank->error, STATUS_RUN_FAILED, "%s", *rank->reason ? rank->reason : "the host could not run it");
+    walk_failed(&rank->walk, rank->walk.place, STATUS_RUN_FAILED, &rank->error);
+    return status;
+}
+
+dps_status dps_next(dps_rank *rank, const dps_instruction **action)
+{
+    *action = NULL;
+    if (rank->state == RANK_FAILED)
+        return rank->failure;
+    if (rank->state == RANK_BUSY)
+        return wrong_order(rank, "dps_next: the action before this one is not done: call dps_done first");
+    if (rank->state == RANK_BETWEEN_STEPS)
+        walk_begin(&rank->walk, rank->walk.program, &rank->own, rank->walk.step + 1);
+    *action = &rank->actions[rank->walk.place];
+    const bool ended = walk_next(&rank->walk)->opcode == OP_END;
+    if (ended)
+        walk_done(&rank->walk);
+    rank->state = ended ? RANK_BETWEEN_STEPS : RANK_BUSY;
+    return DPS_OK;
+}
+
+dps_status dps_done(dps_rank *rank, const dps_instruction *action, dps_status status)
+{
+    if (rank->state == RANK_FAILED)
+        return rank->failure;
+    if (rank->state != RANK_BUSY || action != &rank->actions[rank->walk.place])
+        return wrong_order(rank, "dps_done: this is not the action that dps_next returned last, or it is done already");
+    if (status != DPS_OK)
+        return fail(rank, status);
+    walk_done(&rank->walk);
+    rank->state = RANK_IN_STEP;
+    return DPS_OK;
+}

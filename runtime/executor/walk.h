@@ -1,0 +1,63 @@
+#ifndef EXECUTOR_WALK_H
+#define EXECUTOR_WALK_H
+
+/* The walk over the instructions of one rank. Every way to run a program uses it: the executor, and dps_step and
+   dps_next of libdps. It says which instruction comes next, records where the rank is, and adds this place to the
+   message of a failure. The caller does what the instruction says. */
+
+#include "runtime/base/progress.h"
+#include "runtime/base/status.h"
+#include "runtime/program/program.h"
+
+typedef struct Walk {
+    const Program *program;
+    const RankProgram *own; /* the stream */
+    uint32_t rank;
+    uint32_t place; /* index of the instruction that runs now or comes next */
+    uint64_t step;
+    Progress *progress;
+} Walk;
+
+/* Begins the stream of a rank. `own` is that of the program, or a version of it with messages posted early. */
+static inline void walk_begin(Walk *walk, const Program *program, const RankProgram *own, uint64_t step)
+{
+    walk->program = program;
+    walk->own = own;
+    walk->place = 0;
+    walk->step = step;
+}
+
+static inline void walk_note(const Walk *walk, uint64_t place)
+{
+    atomic_store_explicit(&walk->progress->place, walk->step << 32 | place, memory_order_relaxed);
+}
+
+/* The instruction to run now. */
+static inline const Instruction *walk_next(const Walk *walk)
+{
+    walk_note(walk, walk->place);
+    return &walk->own->instructions[walk->place];
+}
+
+static inline void walk_idle(const Walk *walk)
+{
+    atomic_store_explicit(&walk->progress->place, PROGRESS_IDLE, memory_order_relaxed);
+}
+
+/* The instruction has run. False: it was END, and the walk is over. */
+static inline bool walk_done(Walk *walk)
+{
+    if (walk->own->instructions[walk->place++].opcode != OP_END)
+        return true;
+    walk_idle(walk);
+    return false;
+}
+
+/* Adds rank and instruction to the message of a failure, and returns the status. */
+Status walk_failed(const Walk *walk, size_t place, Status status, Error *error);
+
+/* The rank whose message the WAIT at `place` waits for: the other end of the last message that was posted in its slot.
+   -1: it is no WAIT. */
+int walk_awaited(const Instruction *instructions, size_t place);
+
+#endif
