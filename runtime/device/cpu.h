@@ -7,6 +7,7 @@
 
 #include "runtime/device/cpu_dnnl.h"
 #include "runtime/device/device.h"
+#include "runtime/device/exchange.h"
 
 /* A oneDNN primitive with the memory objects of its arguments. These get their addresses when it runs. */
 enum { PRIMITIVE_ARGUMENTS = 4 };
@@ -72,6 +73,7 @@ size_t cpu_router_scratch(const KernelShape *shape);
 
 /* --- the operations of operations.def, and functions of DeviceTable (device.h) --- */
 #define OPERATION(name, SHAPE, OPERANDS) Status cpu_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
+#define GROUP_OPERATION(name, SHAPE, OPERANDS)
 #define OPERAND(effect, type, name) , type name
 #include "runtime/device/operations.def"
 Status cpu_load_floats(Device *, NumberKind, size_t, const float *, void *, Error *);

@@ -71,22 +71,27 @@ Status cpu_unpermute_backward(Device *device, const Kernel *kernel, const void *
     return STATUS_OK;
 }
 
-/* The rows of one expert and its weight matrix. */
+/* A block of rows and the weight matrix of its expert. */
 typedef struct Group {
     size_t rows, first, weights; /* first: its first row; weights: offset of its matrix in elements */
 } Group;
 
-static Group group_of(const KernelShape *shape, const int32_t *begins, size_t expert)
+static size_t blocks_of(const KernelShape *shape)
 {
-    return (Group){.rows = (size_t)(begins[expert + 1] - begins[expert]),
-                   .first = (size_t)begins[expert],
-                   .weights = expert * shape->columns * shape->outputs};
+    return shape->routing.experts * (shape->sources ? shape->sources : 1);
 }
 
-/* Skips experts without rows. */
-#define EACH_GROUP(shape, begins, group)                                    \
-    for (size_t expert_ = 0; expert_ < (shape)->routing.experts; expert_++) \
-        for (Group group = group_of(shape, begins, expert_); group.rows; group.rows = 0)
+static Group group_of(const KernelShape *shape, const int32_t *begins, size_t block)
+{
+    return (Group){.rows = (size_t)(begins[block + 1] - begins[block]),
+                   .first = (size_t)begins[block],
+                   .weights = block % shape->routing.experts * shape->columns * shape->outputs};
+}
+
+/* Skips blocks without rows. Each block is a product of its own, so its bits do not depend on the other sources. */
+#define EACH_GROUP(shape, begins, group)                         \
+    for (size_t block_ = 0; block_ < blocks_of(shape); block_++) \
+        for (Group group = group_of(shape, begins, block_); group.rows; group.rows = 0)
 
 Status cpu_grouped_forward(Device *device, const Kernel *kernel, const void *x, const void *w, const int32_t *begins,
                            void *y, Error *error)
@@ -145,25 +150,32 @@ Status cpu_grouped_backward_weight(Device *device, const Kernel *kernel, const v
     return STATUS_OK;
 }
 
-Status cpu_swiglu_forward(Device *device, const Kernel *kernel, const void *x, void *y, Error *error)
+static size_t rows_of(const KernelShape *shape, const int32_t *begins)
+{
+    return begins ? (size_t)begins[blocks_of(shape)] : shape->rows;
+}
+
+Status cpu_swiglu_forward(Device *device, const Kernel *kernel, const void *x, const int32_t *begins, void *y,
+                          Error *error)
 {
     (void)device, (void)error;
-    const size_t columns = kernel->shape.columns;
+    const size_t columns = kernel->shape.columns, rows = rows_of(&kernel->shape, begins);
     const float *restrict in = x;
     float *restrict out = y;
-    for (size_t i = 0; i < kernel->shape.rows; i++, in += 2 * columns, out += columns)
+    for (size_t i = 0; i < rows; i++, in += 2 * columns, out += columns)
         for (size_t c = 0; c < columns; c++)
             out[c] = in[c] / (1 + expf(-in[c])) * in[columns + c];
     return STATUS_OK;
 }
 
-Status cpu_swiglu_backward(Device *device, const Kernel *kernel, const void *x, const void *dy, void *dx, Error *error)
+Status cpu_swiglu_backward(Device *device, const Kernel *kernel, const void *x, const void *dy, const int32_t *begins,
+                           void *dx, Error *error)
 {
     (void)device, (void)error;
-    const size_t columns = kernel->shape.columns;
+    const size_t columns = kernel->shape.columns, rows = rows_of(&kernel->shape, begins);
     const float *restrict in = x, *restrict d = dy;
     float *restrict out = dx;
-    for (size_t i = 0; i < kernel->shape.rows; i++, in += 2 * columns, out += 2 * columns, d += columns)
+    for (size_t i = 0; i < rows; i++, in += 2 * columns, out += 2 * columns, d += columns)
         for (size_t c = 0; c < columns; c++) {
             const float sigmoid = 1 / (1 + expf(-in[c])), silu = in[c] * sigmoid;
             out[c] = d[c] * in[columns + c] * (sigmoid + silu * (1 - sigmoid));

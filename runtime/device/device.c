@@ -54,7 +54,8 @@ static bool same_routing(const Routing *a, const Routing *b)
 static bool same_shape(const KernelShape *a, const KernelShape *b)
 {
     return a->kind == b->kind && a->rows == b->rows && a->columns == b->columns && a->outputs == b->outputs &&
-           a->sequence == b->sequence && a->heads == b->heads && same_routing(&a->routing, &b->routing);
+           a->sequence == b->sequence && a->heads == b->heads && a->sources == b->sources &&
+           same_routing(&a->routing, &b->routing);
 }
 
 Status device_kernel(Device *device, const KernelShape *shape, const Kernel **kernel, Error *error)

@@ -61,7 +61,9 @@ typedef struct KernelShape {
     size_t rows, columns;
     size_t outputs;         /* linear, grouped: columns of the output; else 0 */
     size_t sequence, heads; /* attention: sequence divides rows, heads divides columns; router: sequence; else 0 */
-    Routing routing;        /* router; permute and grouped need only experts and chosen; else 0 */
+    /* router; permute and grouped need only experts and chosen; swiglu with begins: experts; else 0 */
+    Routing routing;
+    size_t sources; /* grouped, swiglu with begins: how many times the rows are sorted by expert; 0 is 1; else 0 */
 } KernelShape;
 
 struct Kernel {

@@ -14,6 +14,13 @@ static Status operate(Device *device, const Op *op, const OpMemory *memory, Erro
         const struct name##_operands *o = &memory->name;                                            \
         return OPERATION_FUNCTION(name)(device ARGUMENTS_##SHAPE OPERANDS, error);                  \
     }
+#ifndef CPU_OPERATION
+#define GROUP_OPERATION(name, SHAPE, OPERANDS)                                                      \
+    case OPERATION_##name: {                                                                               \
+        const struct name##_operands *o = &memory->name;                                            \
+        return exchange_##name(op->exchange OPERANDS, error);                                       \
+    }
+#endif
 #define OPERAND(effect, type, operand) , o->operand
 #include "runtime/device/operations.def"
     case OPERATION_KINDS: break;

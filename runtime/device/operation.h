@@ -12,6 +12,7 @@
 
 typedef struct Device Device;
 typedef struct Kernel Kernel;
+typedef struct Exchange Exchange;         /* exchange.h */
 typedef struct PreparedList PreparedList; /* defined by the device: DeviceFusion */
 
 typedef enum OpKind {
@@ -58,6 +59,7 @@ static const Address no_address = {0, 0};
 typedef struct Op {
     OpKind kind;
     const Kernel *kernel, *gelu;
+    Exchange *exchange;
     size_t count, rows, columns, sequence;
     double scale;
     union {
@@ -123,12 +125,14 @@ Status op_run_one(Device *device, const Op *op, const OpMemory *memory, Error *e
 #define PARAMETERS_KERNEL        , const Kernel *kernel
 #define PARAMETERS_KERNELS       , const Kernel *kernel, const Kernel *gelu
 #define PARAMETERS_KERNEL_SCALED , const Kernel *kernel, double scale
+#define PARAMETERS_EXCHANGE      , Exchange *exchange
 #define PARAMETERS_TABLE         , size_t rows, size_t columns, size_t sequence
 #define PARAMETERS_COUNT         , size_t count
 #define PARAMETERS_COUNT_SCALED  , size_t count, double scale
 #define ARGUMENTS_KERNEL         , op->kernel
 #define ARGUMENTS_KERNELS        , op->kernel, op->gelu
 #define ARGUMENTS_KERNEL_SCALED  , op->kernel, op->scale
+#define ARGUMENTS_EXCHANGE       , op->exchange
 #define ARGUMENTS_TABLE          , op->rows, op->columns, op->sequence
 #define ARGUMENTS_COUNT          , op->count
 #define ARGUMENTS_COUNT_SCALED   , op->count, op->scale

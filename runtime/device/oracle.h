@@ -5,9 +5,11 @@
    and is used for finite differences and for comparison with other devices. */
 
 #include "runtime/device/device.h"
+#include "runtime/device/exchange.h"
 
 /* The operations of operations.def. */
 #define OPERATION(name, SHAPE, OPERANDS) Status oracle_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
+#define GROUP_OPERATION(name, SHAPE, OPERANDS)
 #define OPERAND(effect, type, name) , type name
 #include "runtime/device/operations.def"
 

@@ -235,17 +235,27 @@ Status oracle_unpermute_backward(Device *device, const Kernel *kernel, const voi
     return STATUS_OK;
 }
 
+static size_t blocks_of(const KernelShape *shape)
+{
+    return shape->routing.experts * (shape->sources ? shape->sources : 1);
+}
+
+static size_t rows_of(const KernelShape *shape, const int32_t *begins)
+{
+    return begins ? (size_t)begins[blocks_of(shape)] : shape->rows;
+}
+
 Status oracle_grouped_forward(Device *device, const Kernel *kernel, const void *x, const void *w, const int32_t *begins,
                               void *y, Error *error)
 {
     (void)error;
     const KernelShape *shape = &kernel->shape;
     const size_t columns = shape->columns, outputs = shape->outputs;
-    memset(y, 0, (size_t)begins[shape->routing.experts] * outputs * sizeof(double));
-    for (size_t e = 0; e < shape->routing.experts; e++)
+    memset(y, 0, (size_t)begins[blocks_of(shape)] * outputs * sizeof(double));
+    for (size_t e = 0; e < blocks_of(shape); e++)
         oracle_product(device, (size_t)(begins[e + 1] - begins[e]), outputs, columns,
                        (const double *)x + (size_t)begins[e] * columns, columns, 1,
-                       (const double *)w + e * columns * outputs, outputs, 1,
+                       (const double *)w + e % shape->routing.experts * columns * outputs, outputs, 1,
                        (double *)y + (size_t)begins[e] * outputs);
     return STATUS_OK;
 }
@@ -256,11 +266,11 @@ Status oracle_grouped_backward_input(Device *device, const Kernel *kernel, const
     (void)error;
     const KernelShape *shape = &kernel->shape;
     const size_t columns = shape->columns, outputs = shape->outputs;
-    memset(dx, 0, (size_t)begins[shape->routing.experts] * columns * sizeof(double));
-    for (size_t e = 0; e < shape->routing.experts; e++)
+    memset(dx, 0, (size_t)begins[blocks_of(shape)] * columns * sizeof(double));
+    for (size_t e = 0; e < blocks_of(shape); e++)
         oracle_product(device, (size_t)(begins[e + 1] - begins[e]), columns, outputs,
                        (const double *)dy + (size_t)begins[e] * outputs, outputs, 1,
-                       (const double *)w + e * columns * outputs, 1, outputs,
+                       (const double *)w + e % shape->routing.experts * columns * outputs, 1, outputs,
                        (double *)dx + (size_t)begins[e] * columns);
     return STATUS_OK;
 }
@@ -271,19 +281,20 @@ Status oracle_grouped_backward_weight(Device *device, const Kernel *kernel, cons
     (void)error;
     const KernelShape *shape = &kernel->shape;
     const size_t columns = shape->columns, outputs = shape->outputs;
-    for (size_t e = 0; e < shape->routing.experts; e++)
+    for (size_t e = 0; e < blocks_of(shape); e++)
         oracle_product(device, columns, outputs, (size_t)(begins[e + 1] - begins[e]),
                        (const double *)x + (size_t)begins[e] * columns, 1, columns,
                        (const double *)dy + (size_t)begins[e] * outputs, outputs, 1,
-                       (double *)dw + e * columns * outputs);
+                       (double *)dw + e % shape->routing.experts * columns * outputs);
     return STATUS_OK;
 }
 
-Status oracle_swiglu_forward(Device *device, const Kernel *kernel, const void *x, void *y, Error *error)
+Status oracle_swiglu_forward(Device *device, const Kernel *kernel, const void *x, const int32_t *begins, void *y,
+                             Error *error)
 {
     (void)device, (void)error;
-    const size_t columns = kernel->shape.columns;
-    for (size_t i = 0; i < kernel->shape.rows * columns; i++) {
+    const size_t columns = kernel->shape.columns, rows = rows_of(&kernel->shape, begins);
+    for (size_t i = 0; i < rows * columns; i++) {
         const double *row = (const double *)x + i / columns * 2 * columns;
         const double gate = row[i % columns], up = row[columns + i % columns];
         ((double *)y)[i] = gate / (1 + exp(-gate)) * up;
@@ -291,12 +302,12 @@ Status oracle_swiglu_forward(Device *device, const Kernel *kernel, const void *x
     return STATUS_OK;
 }
 
-Status oracle_swiglu_backward(Device *device, const Kernel *kernel, const void *x, const void *dy, void *dx,
-                              Error *error)
+Status oracle_swiglu_backward(Device *device, const Kernel *kernel, const void *x, const void *dy,
+                              const int32_t *begins, void *dx, Error *error)
 {
     (void)device, (void)error;
-    const size_t columns = kernel->shape.columns;
-    for (size_t i = 0; i < kernel->shape.rows * columns; i++) {
+    const size_t columns = kernel->shape.columns, rows = rows_of(&kernel->shape, begins);
+    for (size_t i = 0; i < rows * columns; i++) {
         const size_t at = i / columns * 2 * columns + i % columns;
         const double gate = ((const double *)x)[at], up = ((const double *)x)[at + columns];
         const double d = ((const double *)dy)[i], sigmoid = 1 / (1 + exp(-gate));

@@ -11,7 +11,7 @@
 #include "runtime/device/operation.h"
 #include "runtime/model/model.h"
 
-enum { COMPONENT_PARAMETERS = 8, COMPONENT_KERNELS = 4 };
+enum { COMPONENT_PARAMETERS = 8, COMPONENT_KERNELS = 4, COMPONENT_EXCHANGES = 3 };
 
 /* What W accumulates in the gradient buffer of a parameter instead of a gradient. The optimizer skips such
    parameters. */
@@ -58,15 +58,20 @@ struct Component {
     ModelConfig config;
     Device *device;
     uint32_t place;    /* index in the whole model; the initial weights depend on it */
+    uint32_t layer;    /* index in the whole model, if it belongs to a layer */
     double loss_scale; /* the gradient is that of loss_scale * loss */
     size_t rows;       /* tokens of a microbatch */
     Parameter parameters[COMPONENT_PARAMETERS];
     Tally tallies[COMPONENT_PARAMETERS]; /* of each parameter */
+    /* A parameter of experts has a matrix for each expert. Elements of all experts of the layer, of which an expert
+       group's members hold equal parts, in their order; 0: another parameter */
+    size_t of_experts[COMPONENT_PARAMETERS];
     size_t parameter_count;
     size_t context, stash, gradient, workspace; /* elements */
     size_t data_bytes; /* bytes of a microbatch's inputs (first component of a model) or targets (last component) */
     size_t outputs;    /* the last component: elements of the model's output */
     const Kernel *kernels[COMPONENT_KERNELS];
+    Exchange *exchanges[COMPONENT_EXCHANGES]; /* its all-to-alls, which the stage frees */
 };
 
 /* For `open`: adds a parameter. */

@@ -1,9 +1,10 @@
-/* Copies each token to the rows of its experts, sorted by expert, then by token. All experts are on this rank, so
-   nothing is sent. Its backward is a combine without gates. */
+/* Copies each token to the rows of its experts, sorted by expert, then by token. If a group shares the experts, the
+   rows go to the members that hold them. Its backward is a combine without gates. */
 
 #include "runtime/model/experts.h"
 
 enum { ROUTE, PERMUTE };
+enum { COUNTS, OUT, BACK }; /* exchanges */
 
 static Status open(Component *c, Error *error)
 {
@@ -12,19 +13,32 @@ static Status open(Component *c, Error *error)
     const KernelShape permute = {
         .kind = KERNEL_PERMUTE, .rows = c->rows, .columns = c->config.hidden, .routing = experts_routing(&c->config)};
     TRY(device_kernel(c->device, &route, &c->kernels[ROUTE], error));
-    return device_kernel(c->device, &permute, &c->kernels[PERMUTE], error);
+    TRY(device_kernel(c->device, &permute, &c->kernels[PERMUTE], error));
+    TRY(experts_exchange(c, COUNTS, "dispatch", false, error));
+    TRY(experts_exchange(c, OUT, "dispatch", false, error));
+    return experts_exchange(c, BACK, "the gradient's way back from dispatch", true, error);
 }
 
 static void forward(const Component *c, const PassAddresses *at, OpList *list)
 {
     const ExpertsFrame f = experts_frame(c, at);
     APPEND(list, group_rows, c->kernels[ROUTE], f.chosen, f.places, f.begins);
-    APPEND(list, permute, c->kernels[PERMUTE], f.normed, f.places, f.rows);
+    APPEND(list, permute, c->kernels[PERMUTE], f.normed, f.places, f.sent);
+    if (c->exchanges[COUNTS]) {
+        op_append(list, &(Op){.kind = OPERATION_counts_post,
+                              .exchange = c->exchanges[COUNTS],
+                              .counts_post = {f.begins, f.counts_sent, f.counts_received}});
+        op_append(list, &(Op){.kind = OPERATION_counts_wait,
+                              .exchange = c->exchanges[COUNTS],
+                              .counts_wait = {f.counts_sent, f.counts_received, f.held}});
+    }
+    experts_send_rows(c, &f, OUT, f.sent, f.rows, list);
 }
 
 static void backward_input(const Component *c, const PassAddresses *at, OpList *list)
 {
     const ExpertsFrame f = experts_frame(c, at);
+    experts_send_rows(c, &f, BACK, f.dmade, f.drows, list);
     APPEND(list, unpermute, c->kernels[PERMUTE], f.drows, f.places, no_address,
            c->config.shared_experts ? f.dshared : no_address, f.dnormed);
 }

@@ -1,5 +1,8 @@
 #include "runtime/model/experts.h"
 
+#include <math.h>
+#include <stdio.h>
+
 /* Divides one of the stage's buffers into consecutive parts. */
 typedef struct Cursor {
     const Component *component;
@@ -20,6 +23,12 @@ static Address take_numbers(Cursor *cursor, size_t count)
     return take(cursor, (count * sizeof(int32_t) + size - 1) / size);
 }
 
+/* Takes memory only if a group shares the experts; otherwise it is `same`. */
+static Address take_apart(Cursor *cursor, size_t elements, Address same)
+{
+    return cursor->component->config.expert_group ? take(cursor, elements) : same;
+}
+
 static void take_context(ExpertsFrame *frame, const Component *c, Address begin)
 {
     const size_t rows = c->rows, routed = rows * c->config.experts_per_token, shared = rows * shared_width(&c->config);
@@ -28,8 +37,11 @@ static void take_context(ExpertsFrame *frame, const Component *c, Address begin)
     frame->gates = take(&cursor, routed);
     frame->chosen = take_numbers(&cursor, routed);
     frame->places = take_numbers(&cursor, routed);
-    frame->wide = take(&cursor, 2 * routed * c->config.expert_hidden);
+    frame->counts_sent = c->config.expert_group ? take_numbers(&cursor, c->config.experts) : no_address;
+    frame->counts_received = c->config.expert_group ? take_numbers(&cursor, c->config.experts) : no_address;
+    frame->wide = take(&cursor, 2 * experts_room(c) * c->config.expert_hidden);
     frame->results = take(&cursor, routed * c->config.hidden);
+    frame->made = take_apart(&cursor, experts_room(c) * c->config.hidden, frame->results);
     frame->shared_wide = take(&cursor, 2 * shared);
     frame->residual = take(&cursor, shared ? rows * c->config.hidden : 0);
     frame->context = cursor.used;
@@ -37,13 +49,15 @@ static void take_context(ExpertsFrame *frame, const Component *c, Address begin)
 
 static void take_stash(ExpertsFrame *frame, const Component *c, Address begin)
 {
-    const size_t rows = c->rows, routed = rows * c->config.experts_per_token, shared = rows * shared_width(&c->config);
+    const size_t rows = c->rows, room = experts_room(c), shared = rows * shared_width(&c->config);
     Cursor cursor = {c, begin, 0};
     frame->normed = take(&cursor, rows * c->config.hidden);
     frame->begins = take_numbers(&cursor, c->config.experts + (size_t)1);
+    frame->held = c->config.expert_group ? take_numbers(&cursor, c->config.experts + (size_t)1) : frame->begins;
     frame->balance = take(&cursor, 1);
-    frame->rows = take(&cursor, routed * c->config.hidden);
-    frame->active = take(&cursor, routed * c->config.expert_hidden);
+    frame->rows = take(&cursor, room * c->config.hidden);
+    frame->sent = c->config.expert_group ? frame->results : frame->rows;
+    frame->active = take(&cursor, room * c->config.expert_hidden);
     frame->shared_active = take(&cursor, shared);
     frame->stash = cursor.used;
     frame->statistics = take(&cursor, 0);
@@ -52,15 +66,18 @@ static void take_stash(ExpertsFrame *frame, const Component *c, Address begin)
 static void take_gradient(ExpertsFrame *frame, const Component *c, Address begin)
 {
     const size_t rows = c->rows, routed = rows * c->config.experts_per_token, shared = rows * shared_width(&c->config);
+    const size_t room = experts_room(c);
     Cursor cursor = {c, begin, 0};
     frame->drows = take(&cursor, routed * c->config.hidden);
     frame->dgates = take(&cursor, routed);
     frame->dshared = take(&cursor, shared ? rows * c->config.hidden : 0);
     frame->drouted = take(&cursor, rows * c->config.hidden);
-    frame->dresults = take(&cursor, routed * c->config.hidden);
-    frame->dactive = take(&cursor, routed * c->config.expert_hidden);
+    frame->dresults = take(&cursor, room * c->config.hidden);
+    frame->dmade = take_apart(&cursor, room * c->config.hidden, frame->drows);
+    frame->dsent = c->config.expert_group ? frame->drows : frame->dresults;
+    frame->dactive = take(&cursor, room * c->config.expert_hidden);
     frame->shared_dactive = take(&cursor, shared);
-    frame->dwide = take(&cursor, 2 * routed * c->config.expert_hidden);
+    frame->dwide = take(&cursor, 2 * room * c->config.expert_hidden);
     frame->shared_dwide = take(&cursor, 2 * shared);
     frame->dlogits = take(&cursor, rows * c->config.experts);
     frame->dnormed = take(&cursor, rows * c->config.hidden);
@@ -77,6 +94,51 @@ ExpertsFrame experts_frame(const Component *component, const PassAddresses *at)
 }
 
 size_t shared_width(const ModelConfig *config) { return (size_t)config->shared_experts * config->expert_hidden; }
+
+static size_t members(const ModelConfig *config)
+{
+    return config->expert_group ? (size_t)config->expert_group->members : 1;
+}
+
+uint32_t experts_held(const ModelConfig *config) { return config->experts / (uint32_t)members(config); }
+
+size_t experts_room(const Component *component)
+{
+    const ModelConfig *config = &component->config;
+    const size_t held = experts_held(config),
+                 most = config->experts_per_token < held ? config->experts_per_token : held;
+    const size_t worst = members(config) * component->rows * most;
+    const double planned = ceil(config->expert_rows * (double)component->rows * config->experts_per_token);
+    return config->expert_rows > 0 && planned < (double)worst ? (size_t)planned : worst;
+}
+
+Status experts_exchange(Component *component, int number, const char *what, bool back, Error *error)
+{
+    const ModelConfig *config = &component->config;
+    if (!config->expert_group)
+        return STATUS_OK;
+    Exchange fields = {
+        .group = config->expert_group,
+        .experts = config->experts,
+        .row_bytes = config->hidden * component->device->run->size[ELEMENTS],
+        .room = experts_room(component),
+        .back = back,
+    };
+    snprintf(fields.name, sizeof fields.name, "%s of layer %u", what, component->layer);
+    component->exchanges[number] = exchange_make(&fields);
+    return component->exchanges[number] ? STATUS_OK : error_set(error, STATUS_RUN_FAILED, "out of memory");
+}
+
+void experts_send_rows(const Component *component, const ExpertsFrame *frame, int exchange, Address x, Address y,
+                       OpList *list)
+{
+    Exchange *own = component->exchanges[exchange];
+    if (!own)
+        return;
+    op_append(list,
+              &(Op){.kind = OPERATION_rows_post, .exchange = own, .rows_post = {x, frame->begins, frame->held, y}});
+    op_append(list, &(Op){.kind = OPERATION_rows_wait, .exchange = own, .rows_wait = {x, y}});
+}
 
 Routing experts_routing(const ModelConfig *config)
 {

@@ -13,6 +13,7 @@
 #include "runtime/base/recipe.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
+#include "runtime/device/exchange.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +40,11 @@ typedef struct ModelConfig {
     uint32_t router;          /* RouterScores */
     double gate_factor, bias_rate;
     double balance_loss; /* weight of the sequence-wise balance loss */
+    /* Set by the host, not settings. The members that share the experts of every stage; NULL: each stage has all its
+       experts. It outlives the stages. expert_rows: the experts of a stage get at most so many times the rows that they
+       get if all experts are chosen equally often; 0: there is room for the worst case */
+    const ExpertGroup *expert_group;
+    double expert_rows;
     /* training */
     double learning_rate, warmup_steps, beta1, beta2, epsilon, weight_decay, clip_norm;
     uint32_t given; /* which settings were given: one bit for each key of config.c */

@@ -28,7 +28,7 @@ static void forward(const Component *c, const PassAddresses *at, OpList *list)
         return;
     APPEND(list, linear_forward, c->kernels[TO_WIDE], f.normed, component_weights(c, at, WIDE), no_address, no_address,
            f.shared_wide);
-    APPEND(list, swiglu_forward, c->kernels[SWIGLU], f.shared_wide, f.shared_active);
+    APPEND(list, swiglu_forward, c->kernels[SWIGLU], f.shared_wide, no_address, f.shared_active);
     APPEND(list, linear_forward, c->kernels[TO_NARROW], f.shared_active, component_weights(c, at, NARROW), no_address,
            at->x, f.residual);
 }
@@ -40,7 +40,7 @@ static void backward_input(const Component *c, const PassAddresses *at, OpList *
         return;
     APPEND(list, linear_backward_input, c->kernels[TO_NARROW], at->dy, component_weights(c, at, NARROW),
            f.shared_dactive);
-    APPEND(list, swiglu_backward, c->kernels[SWIGLU], f.shared_wide, f.shared_dactive, f.shared_dwide);
+    APPEND(list, swiglu_backward, c->kernels[SWIGLU], f.shared_wide, f.shared_dactive, no_address, f.shared_dwide);
     APPEND(list, linear_backward_input, c->kernels[TO_WIDE], f.shared_dwide, component_weights(c, at, WIDE), f.dshared);
 }
 

@@ -16,6 +16,7 @@ static Status add_component(Stage *stage, const ComponentKind *kind, uint32_t la
         .config = stage->config,
         .device = stage->device,
         .place = place,
+        .layer = layer == NO_LAYER ? 0 : stage->first_layer + layer,
         .loss_scale = 1.0 / (double)microbatches,
         .rows = (size_t)stage->config.microbatch_size * stage->config.sequence,
     };
@@ -50,6 +51,7 @@ static Status add_components(Stage *stage, uint32_t number, uint32_t stages, uin
         TRY(add_component(stage, model->first, NO_LAYER, 0, microbatches, error));
     const uint32_t begin = stage_first_layer(config->layers, stages, number);
     const uint32_t end = stage_first_layer(config->layers, stages, number + 1);
+    stage->first_layer = begin;
     for (uint32_t layer = begin; layer < end; layer++) {
         const ComponentKind *const *kinds = layer_components(config, layer);
         for (uint32_t i = 0; i < LAYER_COMPONENTS && kinds[i]; i++)
@@ -239,6 +241,9 @@ void stage_close(Stage *stage)
         op_list_free(&pair->list);
         free(pair);
     }
+    for (size_t i = 0; i < stage->part_count; i++)
+        for (int x = 0; x < COMPONENT_EXCHANGES; x++)
+            free(stage->parts[i].component.exchanges[x]);
     free(stage->counts);
     free(stage); /* the device owns its kernels */
 }

@@ -48,6 +48,7 @@ struct Stage {
     Device *device;
     StageSizes sizes;
     bool first;                  /* first stage of the model: no dx */
+    uint32_t first_layer;        /* index of its first layer in the whole model */
     PartTimes *times;            /* times of its parts; NULL: not measured */
     OpList lists[RECIPE_PASSES]; /* the operations of F, of I and of W */
     PairList *pairs;             /* lists of F&Bs whose forward half is this stage; made before or at the first run */

@@ -7,6 +7,7 @@
    and with the same sizes; all members post their messages, sums and all-to-alls, over all communicators, in orders
    that are parts of one common order; and everything completes even if each message is a rendezvous. */
 
+#include "runtime/base/all_to_all.h"
 #include "runtime/device/device.h"
 #include "runtime/transport/world.h"
 
@@ -23,18 +24,6 @@ typedef struct Message {
     uint64_t sequence; /* used by transports: the number of the message on its channel */
     void *request;     /* used by transports */
 } Message;
-
-/* An all-to-all: each member sends one piece to every member, itself included. Pieces may be empty. Piece m of `send`
-   is bytes send_begins[m] .. send_begins[m + 1] - 1 and goes to member m; piece m of `receive` comes from member m.
-   Sender and receiver give a piece the same size: where sizes are known only at run time, an all-to-all of the sizes
-   comes first. The caller owns this and both arrays, and changes none of them from the post until the wait has
-   returned. */
-typedef struct AllToAll {
-    const void *send;
-    void *receive;                              /* does not overlap `send` */
-    const size_t *send_begins, *receive_begins; /* [members + 1] bytes */
-    uint64_t number;                            /* used by transports */
-} AllToAll;
 
 struct CommunicatorConfig {
     /* [count]: members of the world, in the order in which sums add; the caller is one of them. Copied. */

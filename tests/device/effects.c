@@ -2,6 +2,7 @@
    does not depend on its old content; one that it adds to or changes does. Tested by running every operation on the CPU
    device and the oracle, with one operand changed at a time. */
 
+#include "runtime/device/exchange.h"
 #include "tests/device/pair.h"
 
 #include <string.h>
@@ -20,6 +21,7 @@ typedef struct Subject {
     OpKind kind;
     KernelShape shape, gelu; /* no rows: none */
     bool table, in_bytes;    /* takes rows, columns and sequence; its count is in bytes */
+    bool posts, waits;       /* takes an exchange, whose all-to-all it posts or waits for */
     struct {
         Form form;
         int count;
@@ -42,7 +44,8 @@ static const KernelShape router = {.kind = KERNEL_ROUTER, .rows = ROWS, .sequenc
 static const KernelShape permute = {.kind = KERNEL_PERMUTE, .rows = ROWS, .columns = COLUMNS, .routing = ROUTING};
 static const KernelShape grouped = {
     .kind = KERNEL_GROUPED, .rows = ROUTED, .columns = COLUMNS, .outputs = OUTPUTS, .routing = ROUTING};
-static const KernelShape swiglu = {.kind = KERNEL_SWIGLU, .rows = ROWS, .columns = COLUMNS};
+static const KernelShape swiglu = {
+    .kind = KERNEL_SWIGLU, .rows = ROUTED, .columns = COLUMNS, .routing = {.experts = ROUTED / 2}}; /* see begin_of */
 
 /* clang-format off */
 #define E(number) {ELEMENT, number}
@@ -93,12 +96,36 @@ static void subjects_of(Subject *subjects)
          .operands = {E(ROUTED_OUT), E(EXPERTS * WEIGHTS), {BEGIN, EXPERTS + 1}, E(ROUTED_IN)}},
         {OPERATION_grouped_backward_weight, .shape = grouped,
          .operands = {E(ROUTED_IN), E(ROUTED_OUT), {BEGIN, EXPERTS + 1}, E(EXPERTS * WEIGHTS)}},
-        {OPERATION_swiglu_forward, .shape = swiglu, .operands = {E(2 * IN), E(IN)}},
-        {OPERATION_swiglu_backward, .shape = swiglu, .operands = {E(2 * IN), E(IN), E(2 * IN)}},
+        {OPERATION_swiglu_forward, .shape = swiglu,
+         .operands = {E(2 * ROUTED_IN), {BEGIN, EXPERTS + 1}, E(ROUTED_IN)}},
+        {OPERATION_swiglu_backward, .shape = swiglu,
+         .operands = {E(2 * ROUTED_IN), E(ROUTED_IN), {BEGIN, EXPERTS + 1}, E(2 * ROUTED_IN)}},
+        {OPERATION_counts_post, .posts = true,
+         .operands = {{BEGIN, EXPERTS + 1}, {TOKEN, EXPERTS}, {TOKEN, EXPERTS}}},
+        {OPERATION_counts_wait, .waits = true,
+         .operands = {{TOKEN, EXPERTS}, {TOKEN, EXPERTS}, {BEGIN, EXPERTS + 1}}},
+        {OPERATION_rows_post, .posts = true,
+         .operands = {E(ROUTED_IN), {BEGIN, EXPERTS + 1}, {BEGIN, EXPERTS + 1}, E(ROUTED_IN)}},
+        {OPERATION_rows_wait, .waits = true, .operands = {E(ROUTED_IN), E(ROUTED_IN)}},
     };
     memcpy(subjects, all, sizeof all);
 }
 /* clang-format on */
+
+/* An all-to-all of two members that have the same pieces: each gets its own back, filled up with zeros. */
+static Status mirror(void *context, AllToAll *all_to_all, Error *unused)
+{
+    (void)context, (void)unused;
+    const size_t *out = all_to_all->send_begins, *in = all_to_all->receive_begins;
+    memset(all_to_all->receive, 0, in[2]);
+    for (int m = 0; m < 2; m++) {
+        const size_t sent = out[m + 1] - out[m], room = in[m + 1] - in[m];
+        memcpy((char *)all_to_all->receive + in[m], (const char *)all_to_all->send + out[m], sent < room ? sent : room);
+    }
+    return STATUS_OK;
+}
+
+static const ExpertGroup mirrors = {.members = 2, .post = mirror, .wait = mirror};
 
 /* An operation on a device, with its operands. */
 typedef struct Trial {
@@ -115,10 +142,10 @@ static size_t size_of(const Trial *trial, Form form)
     return form == ELEMENT ? trial->device->run->size[ELEMENTS] : form == LOSS ? sizeof(double) : sizeof(float);
 }
 
-/* The first row of expert number `expert`, in one of two ways. */
+/* The first row of expert number `expert`, in one of two ways. In the first one half of the experts have all rows. */
 static int32_t begin_of(uint64_t seed, size_t expert)
 {
-    const size_t begin = expert * (size_t)seed;
+    const size_t begin = expert * (3 - (size_t)seed);
     return expert == EXPERTS || begin > ROUTED ? ROUTED : (int32_t)begin;
 }
 
@@ -144,6 +171,24 @@ static void fill_operand(const Trial *trial, int operand, uint64_t seed)
         else
             OK(trial->device->run->load_floats(trial->device, ELEMENTS, 1, &number, place, &error));
     }
+}
+
+static void begin_exchange(Trial *trial)
+{
+    Exchange *exchange = exchange_make(&(Exchange){
+        .group = &mirrors,
+        .experts = EXPERTS,
+        .row_bytes = COLUMNS * trial->device->run->size[ELEMENTS],
+        .room = EXPERTS * TABLE_ROWS,
+    });
+    assert_non_null(exchange);
+    trial->op.exchange = exchange;
+    if (!trial->subject->waits)
+        return;
+    exchange->posted.send = trial->memory.operands[0];
+    exchange->posted.receive = trial->memory.operands[1];
+    exchange->begins[1] = exchange->begins[4] = trial->bytes[0] / 2;
+    exchange->begins[2] = exchange->begins[5] = trial->bytes[0];
 }
 
 /* Runs the operation with the first content of all operands except `changed`. */
@@ -185,6 +230,8 @@ static void begin_trial(Trial *trial, const Subject *subject, Device *device)
         trial->first[i] = malloc(trial->bytes[i]);
         assert_non_null(trial->first[i]);
     }
+    if (subject->posts || subject->waits)
+        begin_exchange(trial);
     run_trial(trial, -1);
     for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++)
         memcpy(trial->first[i], trial->memory.operands[i], trial->bytes[i]);
@@ -192,6 +239,7 @@ static void begin_trial(Trial *trial, const Subject *subject, Device *device)
 
 static void end_trial(Trial *trial)
 {
+    free(trial->op.exchange);
     for (int i = 0; i < OPERATION_OPERANDS && trial->bytes[i]; i++) {
         trial->device->run->deallocate(trial->device, trial->memory.operands[i]);
         free(trial->first[i]);

@@ -256,9 +256,9 @@ static void swiglu_agrees(void **state)
         kernels_for((KernelShape){.kind = KERNEL_SWIGLU, .rows = ROWS, .columns = COLUMNS}, k);
         const Tensor x = filled(ELEMENTS, ROWS * 2 * COLUMNS, deviation, 0), dy = normal(ROWS * COLUMNS);
         const Tensor y = poisoned(ELEMENTS, ROWS * COLUMNS), dx = poisoned(ELEMENTS, ROWS * 2 * COLUMNS);
-        BOTH_OP(swiglu_forward, with_kernel(k[d]), x.at[d], y.at[d]);
+        BOTH_OP(swiglu_forward, with_kernel(k[d]), x.at[d], NULL, y.at[d]);
         assert_near_and_release(y, "SwiGLU");
-        BOTH_OP(swiglu_backward, with_kernel(k[d]), x.at[d], dy.at[d], dx.at[d]);
+        BOTH_OP(swiglu_backward, with_kernel(k[d]), x.at[d], dy.at[d], NULL, dx.at[d]);
         assert_near_and_release(dx, "SwiGLU dx");
         release(x), release(dy);
     }

@@ -1,0 +1,19 @@
+#ifndef BASE_ALL_TO_ALL_H
+#define BASE_ALL_TO_ALL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* An all-to-all: each member sends one piece to every member, itself included. Pieces may be empty. Piece m of `send`
+   is bytes send_begins[m] .. send_begins[m + 1] - 1 and goes to member m; piece m of `receive` comes from member m.
+   Sender and receiver give a piece the same size: where sizes are known only at run time, an all-to-all of the sizes
+   comes first. The caller owns this and both arrays, and changes none of them from the post until the wait has
+   returned. */
+typedef struct AllToAll {
+    const void *send;
+    void *receive;                              /* does not overlap `send` */
+    const size_t *send_begins, *receive_begins; /* [members + 1] bytes */
+    uint64_t number;                            /* used by transports */
+} AllToAll;
+
+#endif

@@ -1,0 +1,265 @@
+/* Experts divided among the members of a group give the same bits as all experts on one stage. Each member is a thread
+   with a microbatch of its own; the stage with all experts runs the microbatches one after the other. */
+
+#include "runtime/model/experts.h"
+#include "runtime/model/stage.h"
+#include "runtime/transport/transport.h"
+#include "tests/model/harness.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+enum { MEMBERS_MOST = 4, IN_FLIGHT = 2 };
+
+/* A stage in the middle of a model, with the buffers of one microbatch. */
+typedef struct Holder {
+    Device *device;
+    Stage *stage;
+    StageWeights weights;
+    Slots slots;
+} Holder;
+
+/* A model, and how its tokens are to choose. */
+typedef struct Subject {
+    const char *device, *name;
+    const char *const *settings;
+    double bias_of_first; /* added to the bias of expert 0: a large one gives it all tokens, a negative one none */
+    double expert_rows;
+    int members;
+} Subject;
+
+typedef struct Member {
+    const Subject *subject;
+    ExpertGroup group;
+    World *world;
+    Communicator *communicator;
+    Holder holder;
+    Status status;
+    Error error;
+} Member;
+
+static Status post(void *context, AllToAll *all_to_all, Error *error)
+{
+    Communicator *communicator = context;
+    return communicator->run->all_to_all_post(communicator, all_to_all, error);
+}
+
+static Status wait_for(void *context, AllToAll *all_to_all, Error *error)
+{
+    Communicator *communicator = context;
+    return communicator->run->all_to_all_wait(communicator, all_to_all, error);
+}
+
+/* The bias of expert 0 in every layer. */
+static void bias_first(const Holder *holder, double bias)
+{
+    const size_t size = holder->device->run->size[MASTERS];
+    const float value = (float)bias;
+    for (size_t i = 0; i < holder->stage->part_count; i++) {
+        const Component *component = &holder->stage->parts[i].component;
+        const size_t at = holder->stage->parts[i].parameters + component_offset(component, ROUTER_BIAS);
+        if (component->kind == &component_router)
+            OK(holder->device->run->load_floats(holder->device, MASTERS, 1, &value,
+                                                (char *)holder->weights.parameters + at * size, error));
+    }
+}
+
+static void open_holder(const Subject *subject, const ExpertGroup *group, Holder *holder)
+{
+    ModelConfig config = config_of("moe", subject->settings, 3);
+    config.expert_group = group;
+    config.expert_rows = subject->expert_rows;
+    OK(device_open(subject->device, 0, &holder->device, error));
+    OK(stage_open(&config, holder->device, 1, 3, 1, &holder->stage, error));
+    holder->weights = weights_of(holder->device, holder->stage);
+    bias_first(holder, subject->bias_of_first);
+    make_slots(holder->device, stage_sizes(holder->stage), false, false, holder->weights, &holder->slots);
+}
+
+static void close_holder(Holder *holder)
+{
+    free_slots(holder->device, &holder->slots);
+    free_weights(holder->device, holder->weights);
+    stage_close(holder->stage);
+    device_close(holder->device);
+}
+
+/* The input and the output gradient of a member's microbatch. */
+static void draw(const Holder *holder, int member)
+{
+    const size_t message = stage_sizes(holder->stage)->message;
+    randomize(holder->device, holder->slots.x, message, 100 + (uint64_t)member, 1);
+    randomize(holder->device, holder->slots.dy, message, 200 + (uint64_t)member, 1);
+}
+
+static Status run_passes(Holder *holder, Error *error)
+{
+    TRY(stage_forward(holder->stage, &holder->slots.buffers, error));
+    TRY(stage_backward_input(holder->stage, &holder->slots.buffers, error));
+    return stage_backward_weight(holder->stage, &holder->slots.buffers, error);
+}
+
+static void *run_member(void *argument)
+{
+    Member *member = argument;
+    member->status = run_passes(&member->holder, &member->error);
+    if (member->status != STATUS_OK)
+        world_abort(member->world, member->error.text);
+    return NULL;
+}
+
+static void open_members(const Subject *subject, Member *members)
+{
+    World *worlds[MEMBERS_MOST];
+    int numbers[MEMBERS_MOST];
+    const WorldConfig config = {.size = subject->members, .deadline = 60};
+    OK(transport_open(transport_named("local", false), &config, worlds, error));
+    for (int m = 0; m < subject->members; m++)
+        numbers[m] = m;
+    for (int m = 0; m < subject->members; m++) {
+        const CommunicatorConfig connecting = {
+            .members = numbers, .count = subject->members, .all_to_alls_in_flight = IN_FLIGHT};
+        members[m] = (Member){.subject = subject, .world = worlds[m]};
+        OK(worlds[m]->connect(worlds[m], &connecting, &members[m].communicator, error));
+        members[m].group = (ExpertGroup){
+            .members = subject->members, .self = m, .context = members[m].communicator, .post = post, .wait = wait_for};
+        open_holder(subject, &members[m].group, &members[m].holder);
+        draw(&members[m].holder, m);
+    }
+}
+
+static void run_members(const Subject *subject, Member *members)
+{
+    pthread_t threads[MEMBERS_MOST];
+    for (int m = 0; m < subject->members; m++)
+        assert_int_equal(pthread_create(&threads[m], NULL, run_member, &members[m]), 0);
+    for (int m = 0; m < subject->members; m++)
+        pthread_join(threads[m], NULL);
+}
+
+static void close_members(const Subject *subject, Member *members)
+{
+    for (int m = 0; m < subject->members; m++) {
+        members[m].communicator->run->close(members[m].communicator);
+        members[m].world->run->close(members[m].world);
+        close_holder(&members[m].holder);
+    }
+}
+
+/* Compares the gradients of a member with those of the stage with all experts: of experts if `experts`, which that
+   stage has added up over all microbatches, else the others, which are those of the member's microbatch. */
+static void compare_gradients(const Subject *subject, const Holder *member, int self, const Holder *all, bool experts)
+{
+    const size_t size = all->device->run->size[MASTERS];
+    for (size_t i = 0; i < all->stage->part_count; i++) {
+        const Part *own = &member->stage->parts[i], *whole = &all->stage->parts[i];
+        for (size_t p = 0; p < whole->component.parameter_count; p++) {
+            const size_t elements = own->component.parameters[p].elements;
+            const bool divided = whole->component.of_experts[p] > 0;
+            const size_t first = divided ? (size_t)self * elements : 0;
+            const char *one =
+                (char *)member->weights.gradients + (own->parameters + component_offset(&own->component, p)) * size;
+            const char *other = (char *)all->weights.gradients +
+                                (whole->parameters + component_offset(&whole->component, p) + first) * size;
+            if (divided == experts && memcmp(one, other, elements * size) != 0)
+                fail_msg("%s on %s, %d members: %s differs on member %d", subject->name, subject->device,
+                         subject->members, whole->component.parameters[p].name, self);
+        }
+    }
+}
+
+static void clear_gradients(const Holder *holder, bool of_experts)
+{
+    const DeviceTable *run = holder->device->run;
+    for (size_t i = 0; i < holder->stage->part_count; i++) {
+        const Part *part = &holder->stage->parts[i];
+        for (size_t p = 0; p < part->component.parameter_count; p++)
+            if ((part->component.of_experts[p] > 0) == of_experts)
+                OK(run->fill(holder->device, MASTERS, part->component.parameters[p].elements, 0,
+                             (char *)holder->weights.gradients +
+                                 (part->parameters + component_offset(&part->component, p)) * run->size[MASTERS],
+                             error));
+    }
+}
+
+static void check(const char *device, const Subject *given, int count)
+{
+    Subject subject = *given;
+    Member members[MEMBERS_MOST];
+    Holder all;
+    subject.device = device;
+    subject.members = count;
+    open_members(&subject, members);
+    open_holder(&subject, NULL, &all);
+    run_members(&subject, members);
+    const size_t bytes = stage_sizes(all.stage)->message * all.device->run->size[ELEMENTS];
+    for (int m = 0; m < count; m++) {
+        if (members[m].status != STATUS_OK)
+            fail_msg("%s: %s", subject.name, members[m].error.text);
+        draw(&all, m);
+        clear_gradients(&all, false);
+        OK(run_passes(&all, error));
+        assert_memory_equal(members[m].holder.slots.y, all.slots.y, bytes);
+        assert_memory_equal(members[m].holder.slots.dx, all.slots.dx, bytes);
+        compare_gradients(&subject, &members[m].holder, m, &all, false);
+    }
+    for (int m = 0; m < count; m++)
+        compare_gradients(&subject, &members[m].holder, m, &all, true);
+    close_members(&subject, members);
+    close_holder(&all);
+}
+
+#define SETTINGS(...) \
+    (const char *const[]) { "hidden=12", "heads=2", "expert_hidden=5", "layers=6", __VA_ARGS__, NULL }
+
+static void one_stage_and_a_group_give_the_same_bits(void **state)
+{
+    (void)state;
+    const Subject subjects[] = {
+        {.name = "a usual choice", .settings = SETTINGS("sequence=24", "microbatch_size=2")},
+        {.name = "all tokens to one expert", .settings = SETTINGS("experts_per_token=1"), .bias_of_first = 100},
+        {.name = "an expert without tokens", .settings = SETTINGS("sequence=16"), .bias_of_first = -100},
+        {.name = "as many experts as members", .settings = SETTINGS("experts=4", "sequence=16")},
+        {.name = "one token", .settings = SETTINGS("sequence=1", "microbatch_size=1")},
+        {.name = "every expert for every token", .settings = SETTINGS("experts=4", "experts_per_token=4")},
+        {.name = "groups of experts", .settings = SETTINGS("expert_groups=4", "groups_per_token=2", "sequence=16")},
+        {.name = "planned rows", .settings = SETTINGS("experts=4", "experts_per_token=4"), .expert_rows = 1},
+    };
+    for (size_t s = 0; s < sizeof subjects / sizeof *subjects; s++)
+        for (int count = 1; count <= MEMBERS_MOST; count *= 2) {
+            check("cpu", &subjects[s], count);
+            if (s % 2 == 0 || count == 2)
+                check("oracle", &subjects[s], count);
+        }
+}
+
+/* One expert gets all tokens, of which half were planned for. */
+static void too_many_rows_are_refused(void **state)
+{
+    (void)state;
+    const Subject subject = {.device = "cpu",
+                             .name = "too many rows",
+                             .settings = SETTINGS("experts_per_token=1", "sequence=8", "microbatch_size=1"),
+                             .bias_of_first = 100,
+                             .expert_rows = 1,
+                             .members = 2};
+    Member members[MEMBERS_MOST];
+    open_members(&subject, members);
+    run_members(&subject, members);
+    assert_int_equal(members[0].status, STATUS_RUN_FAILED);
+    assert_string_equal(members[0].error.text,
+                        "dispatch of layer 2: 16 rows for the experts of this rank, and --expert-rows has planned room "
+                        "for 8: give it a larger factor, or leave it out for the worst case");
+    assert_int_equal(members[1].status, STATUS_RUN_FAILED);
+    assert_non_null(strstr(members[1].error.text, "rank 0 ended the run"));
+    close_members(&subject, members);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_stage_and_a_group_give_the_same_bits),
+        cmocka_unit_test(too_many_rows_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
