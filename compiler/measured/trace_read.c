@@ -9,15 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 96, DEPTH_MAX = 32 };
+enum { TEXT_BYTES = 96 };
 
-/* The kinds of containers in the JSON text. */
-typedef enum Where { OTHER, TOP, ABOUT, MICROBATCHES, EVENTS, EVENT, ARGUMENTS, HALVES } Where;
+/* The objects of a trace whose keys are read. */
+typedef enum Where { ABOUT, EVENT, ARGUMENTS } Where;
 
 typedef enum Key {
     KEY_OTHER,
-    KEY_EVENTS,
-    KEY_ABOUT,
     KEY_SCHEDULE,
     KEY_SOURCE,
     KEY_RANKS,
@@ -41,11 +39,9 @@ typedef enum Key {
 } Key;
 
 static const struct {
-    const char *name;
+    const char *name; /* NULL: KEY_OTHER */
     Where where;
 } keys[KEYS] = {
-    [KEY_EVENTS] = {"traceEvents", TOP},
-    [KEY_ABOUT] = {"otherData", TOP},
     [KEY_SCHEDULE] = {"schedule", ABOUT},
     [KEY_SOURCE] = {"source", ABOUT},
     [KEY_RANKS] = {"ranks", ABOUT},
@@ -68,12 +64,10 @@ static const struct {
 };
 
 typedef struct Reader {
+    JsonReader json;
     Trace *trace;
     Arena *arena;
     Error *error;
-    Where where[DEPTH_MAX];
-    int depth;
-    Key key;
     uint64_t number;      /* of the event */
     double numbers[KEYS]; /* of the event; NAN: not given */
     char texts[KEYS][TEXT_BYTES];
@@ -81,11 +75,10 @@ typedef struct Reader {
 
 /* --- one event --- */
 
-static int fail_event(const Reader *reader, const char *what, const char *text)
+static Status fail_event(const Reader *reader, const char *what, const char *text)
 {
-    error_set(reader->error, STATUS_BAD_INPUT, "%s: event %llu: '%s' %s", reader->trace->path,
-              (unsigned long long)reader->number, text, what);
-    return 0;
+    return error_set(reader->error, STATUS_BAD_INPUT, "%s: event %llu: '%s' %s", reader->trace->path,
+                     (unsigned long long)reader->number, text, what);
 }
 
 static bool read_number(const char **text, uint32_t limit, uint32_t *value)
@@ -134,14 +127,14 @@ static void append(Reader *reader, const TraceEvent *event)
 }
 
 /* Keeps passes, and waits for messages. */
-static int take_event(Reader *reader)
+static Status take_event(Reader *reader)
 {
     const Trace *trace = reader->trace;
     const double *numbers = reader->numbers;
     const bool is_pass = strcmp(reader->texts[KEY_CATEGORY], "compute") == 0;
     const char *name = reader->texts[is_pass ? KEY_PASS : KEY_MESSAGE];
     if (strcmp(reader->texts[KEY_PHASE], "X") != 0 || (!is_pass && strcmp(reader->texts[KEY_CATEGORY], "wait") != 0))
-        return 1;
+        return STATUS_OK;
     if (!trace->ranks)
         return fail_event(reader, "is in a file without otherData: is this a trace of dprun or dpc?", name);
     if (!(numbers[KEY_TIME] >= 0 && numbers[KEY_DURATION] >= 0 && numbers[KEY_TIME] + numbers[KEY_DURATION] < INFINITY))
@@ -160,7 +153,7 @@ static int take_event(Reader *reader)
     if (!read_name(trace, &next, &event) || (is_pass ? event.kind > ACTION_U : event.kind <= ACTION_U))
         return fail_event(reader, "is no pass or message of this schedule", name);
     if (!is_pass && (event.kind == ACTION_SEND_F || event.kind == ACTION_SEND_B))
-        return 1;
+        return STATUS_OK;
     event.overlap = is_pass && *next == '&';
     const double whole = event.end - event.start, first = numbers[KEY_HALVES] * 1e-3;
     const bool told_apart = event.overlap && first > 0 && first < whole;
@@ -175,86 +168,36 @@ static int take_event(Reader *reader)
             return fail_event(reader, "is no F&B", name);
         append(reader, &event);
     }
-    return *next ? fail_event(reader, "is no pass or message of this schedule", name) : 1;
+    return *next ? fail_event(reader, "is no pass or message of this schedule", name) : STATUS_OK;
 }
 
 /* --- the JSON text --- */
 
-static Where here(const Reader *reader) { return reader->depth ? reader->where[reader->depth - 1] : OTHER; }
-
-static int enter(Reader *reader, Where where)
+static Key read_key(const Reader *reader, Where where)
 {
-    if (reader->depth == DEPTH_MAX)
-        return fail_event(reader, "is nested too deeply", "");
-    reader->where[reader->depth++] = where;
-    reader->key = KEY_OTHER;
-    return 1;
-}
-
-static int on_map(Reader *reader)
-{
-    const Where where = here(reader);
-    if (where == EVENTS) {
-        reader->number++;
-        for (int key = 0; key < KEYS; key++) {
-            reader->numbers[key] = NAN;
-            reader->texts[key][0] = '\0';
-        }
-        return enter(reader, EVENT);
-    }
-    return enter(reader, reader->depth == 0                               ? TOP
-                         : where == TOP && reader->key == KEY_ABOUT       ? ABOUT
-                         : where == EVENT && reader->key == KEY_ARGUMENTS ? ARGUMENTS
-                                                                          : OTHER);
-}
-
-static int on_map_end(Reader *reader) { return reader->where[--reader->depth] == EVENT ? take_event(reader) : 1; }
-
-static int on_array(Reader *reader)
-{
-    const Where where = here(reader);
-    return enter(reader, where == TOP && reader->key == KEY_EVENTS           ? EVENTS
-                         : where == ABOUT && reader->key == KEY_MICROBATCHES ? MICROBATCHES
-                         : where == ARGUMENTS && reader->key == KEY_HALVES   ? HALVES
-                                                                             : OTHER);
-}
-
-static int on_array_end(Reader *reader)
-{
-    reader->depth--;
-    return 1;
-}
-
-static int on_key(Reader *reader, const char *text, size_t length)
-{
-    const Where where = here(reader);
-    reader->key = KEY_OTHER;
-    for (Key key = KEY_OTHER + 1; key < KEYS && reader->key == KEY_OTHER; key++)
-        if (keys[key].where == where && strlen(keys[key].name) == length && memcmp(keys[key].name, text, length) == 0)
-            reader->key = key;
-    return 1;
+    for (Key key = KEY_OTHER + 1; key < KEYS; key++)
+        if (keys[key].where == where && json_is(&reader->json, keys[key].name))
+            return key;
+    return KEY_OTHER;
 }
 
 /* Stores a number about the whole trace; a count must be a whole number. */
-static int take_about(Reader *reader, double value)
+static Status take_about(Reader *reader, Key key)
 {
     Trace *trace = reader->trace;
-    const double most = reader->key == KEY_RANKS          ? PROGRAM_RANKS_MAX
-                        : reader->key == KEY_STAGES       ? PROGRAM_STAGES_MAX
-                        : reader->key == KEY_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX
-                                                          : 1e18;
-    if (reader->key == KEY_OTHER || reader->key == KEY_SCHEDULE || reader->key == KEY_SOURCE)
-        return 1;
-    if (trace->count) { /* events that were read before must fit in these limits */
-        error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData appears again after events", trace->path);
-        return 0;
-    }
-    if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value)))) {
-        error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g", trace->path, keys[reader->key].name,
-                  value);
-        return 0;
-    }
-    switch (reader->key) {
+    const double value = json_number(&reader->json);
+    const double most = key == KEY_RANKS          ? PROGRAM_RANKS_MAX
+                        : key == KEY_STAGES       ? PROGRAM_STAGES_MAX
+                        : key == KEY_MICROBATCHES ? PROGRAM_MICROBATCHES_MAX
+                                                  : 1e18;
+    if (key == KEY_OTHER || key == KEY_SCHEDULE || key == KEY_SOURCE)
+        return STATUS_OK;
+    if (trace->count) /* events that were read before must fit in these limits */
+        return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData appears again after events", trace->path);
+    if (!(value >= 0 && value <= most) || (most < 1e18 && (value < 1 || value != floor(value))))
+        return error_set(reader->error, STATUS_BAD_INPUT, "%s: otherData: %s is %g", trace->path, keys[key].name,
+                         value);
+    switch (key) {
     case KEY_RANKS: trace->ranks = (uint32_t)value; break;
     case KEY_STAGES: trace->stages = (uint32_t)value; break;
     case KEY_UNIT: trace->unit = value; break;
@@ -265,76 +208,110 @@ static int take_about(Reader *reader, double value)
             return fail_event(reader, "more pipes than there can be", "otherData");
         trace->microbatches[trace->pipe_count++] = (uint32_t)value;
     }
-    return 1;
+    return STATUS_OK;
 }
 
-static int on_number(Reader *reader, const char *text, size_t length)
+static Status read_about(Reader *reader)
 {
-    char copy[TEXT_BYTES];
-    const size_t used = length < sizeof copy - 1 ? length : sizeof copy - 1;
-    memcpy(copy, text, used);
-    copy[used] = '\0';
-    const double value = strtod(copy, NULL);
-    const Where where = here(reader);
-    if (where == MICROBATCHES)
-        reader->key = KEY_MICROBATCHES;
-    if (where == ABOUT || where == MICROBATCHES)
-        return take_about(reader, value);
-    if (where == HALVES && isnan(reader->numbers[KEY_HALVES]))
-        reader->numbers[KEY_HALVES] = value;
-    if (where == EVENT || where == ARGUMENTS)
-        reader->numbers[reader->key] = value;
-    return 1;
-}
-
-static const char *printable(Reader *reader, const char *text, size_t length)
-{
-    char *copy = arena_text(reader->arena, text, length);
-    text_make_printable(copy);
-    return copy;
-}
-
-static int on_text(Reader *reader, const char *text, size_t length)
-{
-    const Where where = here(reader);
-    if (where == ABOUT && reader->key == KEY_SCHEDULE)
-        reader->trace->schedule = printable(reader, text, length);
-    if (where == ABOUT && reader->key == KEY_SOURCE)
-        reader->trace->source = printable(reader, text, length);
-    if (where != EVENT && where != ARGUMENTS)
-        return 1;
-    const size_t used = length < TEXT_BYTES - 1 ? length : TEXT_BYTES - 1;
-    memcpy(reader->texts[reader->key], text, used);
-    reader->texts[reader->key][used] = '\0';
-    return 1;
-}
-
-/* Returns 0 after setting an error. */
-static int take_token(Reader *reader, JsonKind kind, const char *text, size_t length)
-{
-    switch (kind) {
-    case JSON_OBJECT: return on_map(reader);
-    case JSON_OBJECT_END: return on_map_end(reader);
-    case JSON_ARRAY: return on_array(reader);
-    case JSON_ARRAY_END: return on_array_end(reader);
-    case JSON_KEY: return on_key(reader, text, length);
-    case JSON_TEXT: return on_text(reader, text, length);
-    case JSON_NUMBER: return on_number(reader, text, length);
-    default: return 1;
+    JsonReader *json = &reader->json;
+    while (json_next(json) == JSON_KEY) {
+        const Key key = read_key(reader, ABOUT);
+        JsonKind kind = json_next(json);
+        if (kind == JSON_NUMBER) {
+            TRY(take_about(reader, key));
+        } else if (kind == JSON_TEXT && (key == KEY_SCHEDULE || key == KEY_SOURCE)) {
+            char *text = arena_text(reader->arena, json->text, json->length);
+            text_make_printable(text);
+            *(key == KEY_SCHEDULE ? &reader->trace->schedule : &reader->trace->source) = text;
+        } else if (kind == JSON_ARRAY && key == KEY_MICROBATCHES) {
+            while ((kind = json_next(json)) != JSON_ARRAY_END && kind != JSON_END)
+                if (kind == JSON_NUMBER)
+                    TRY(take_about(reader, key));
+                else
+                    json_skip(json, kind);
+        } else {
+            json_skip(json, kind);
+        }
     }
+    return STATUS_OK;
+}
+
+/* Reads an event's object, or its args. */
+static void read_fields(Reader *reader, Where where)
+{
+    JsonReader *json = &reader->json;
+    while (json_next(json) == JSON_KEY) {
+        const Key key = read_key(reader, where);
+        JsonKind kind = json_next(json);
+        if (kind == JSON_OBJECT && key == KEY_ARGUMENTS) {
+            read_fields(reader, ARGUMENTS);
+        } else if (kind == JSON_ARRAY && key == KEY_HALVES) {
+            kind = json_next(json);
+            if (kind == JSON_NUMBER)
+                reader->numbers[key] = json_number(json);
+            if (kind != JSON_ARRAY_END) {
+                json_skip(json, kind);
+                json_leave(json);
+            }
+        } else if (kind == JSON_NUMBER) {
+            reader->numbers[key] = json_number(json);
+        } else if (kind == JSON_TEXT) {
+            snprintf(reader->texts[key], TEXT_BYTES, "%.*s", (int)json->length, json->text);
+        } else {
+            json_skip(json, kind);
+        }
+    }
+}
+
+static Status read_events(Reader *reader)
+{
+    JsonKind kind;
+    while ((kind = json_next(&reader->json)) != JSON_ARRAY_END && kind != JSON_END) {
+        if (kind != JSON_OBJECT) {
+            json_skip(&reader->json, kind);
+            continue;
+        }
+        reader->number++;
+        for (Key key = 0; key < KEYS; key++) {
+            reader->numbers[key] = NAN;
+            reader->texts[key][0] = '\0';
+        }
+        read_fields(reader, EVENT);
+        TRY(take_event(reader));
+    }
+    return STATUS_OK;
+}
+
+static Status read_top(Reader *reader)
+{
+    JsonReader *json = &reader->json;
+    JsonKind kind = json_next(json);
+    if (kind != JSON_OBJECT)
+        json_skip(json, kind);
+    while (kind == JSON_OBJECT && json_next(json) == JSON_KEY) {
+        const bool events = json_is(json, "traceEvents"), about = json_is(json, "otherData");
+        const JsonKind value = json_next(json);
+        if (events && value == JSON_ARRAY)
+            TRY(read_events(reader));
+        else if (about && value == JSON_OBJECT)
+            TRY(read_about(reader));
+        else
+            json_skip(json, value);
+    }
+    return STATUS_OK;
 }
 
 static Status parse(Reader *reader)
 {
-    JsonReader json;
-    bool good = true;
-    TRY(json_open(&json, reader->trace->path, reader->arena, reader->error));
-    for (JsonKind kind; good && (kind = json_next(&json)) != JSON_END;)
-        good = take_token(reader, kind, json.text, json.length);
-    if (!good)
-        json_stop(&json);
-    TRY(json_close(&json, reader->error));
-    return good ? STATUS_OK : STATUS_BAD_INPUT;
+    JsonReader *json = &reader->json;
+    TRY(json_open(json, reader->trace->path, reader->arena, reader->error));
+    const Status status = read_top(reader);
+    if (status != STATUS_OK)
+        json_stop(json);
+    while (json_next(json) != JSON_END)
+        ;
+    TRY(json_close(json, reader->error));
+    return status;
 }
 
 static int compare_steps(const void *left, const void *right)
