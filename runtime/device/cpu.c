@@ -120,6 +120,27 @@ static void deallocate(Device *device, void *memory)
     free(memory);
 }
 
+static Status copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
+{
+    (void)device, (void)error;
+    memcpy(destination, source, bytes);
+    return STATUS_OK;
+}
+
+static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination,
+                          Error *error)
+{
+    (void)kind;
+    return copy(device, count * sizeof(float), source, destination, error);
+}
+
+static Status store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination,
+                           Error *error)
+{
+    (void)kind;
+    return copy(device, count * sizeof(float), source, destination, error);
+}
+
 #define OPERATION_FUNCTION(name) cpu_##name
 #include "runtime/device/operate.h"
 
@@ -132,13 +153,13 @@ const DeviceTable device_cpu = {
     .free_kernel = free_kernel,
     .allocate = allocate,
     .deallocate = deallocate,
-    .upload = cpu_copy,
-    .download = cpu_copy,
-    .load_floats = cpu_load_floats,
-    .store_floats = cpu_store_floats,
+    .upload = copy,
+    .download = copy,
+    .load_floats = load_floats,
+    .store_floats = store_floats,
     .operate = operate,
     .fill = cpu_fill,
-    .copy = cpu_copy,
+    .copy = copy,
     .accumulate = cpu_accumulate,
     .sum_of_squares = cpu_sum_of_squares,
     .adamw = cpu_adamw,

@@ -72,12 +72,11 @@ Status cpu_attention_primitives(CpuDevice *cpu, const KernelShape *shape, Primit
 size_t cpu_router_scratch(const KernelShape *shape);
 
 /* --- the operations of operations.def, and functions of DeviceTable (device.h) --- */
-#define OPERATION(name, SHAPE, OPERANDS) Status cpu_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
-#define GROUP_OPERATION(name, SHAPE, OPERANDS)
-#define OPERAND(effect, type, name) , type name
+#define CPU(name) OPERATION_HEAD(cpu_##name, name)
+#define OPERATION(name, OPERANDS) CPU(name);
+#define GROUP_OPERATION(name, OPERANDS)
+#define OPERAND(effect, type, name)
 #include "runtime/device/operations.def"
-Status cpu_load_floats(Device *, NumberKind, size_t, const float *, void *, Error *);
-Status cpu_store_floats(Device *, NumberKind, size_t, const void *, float *, Error *);
 Status cpu_fill(Device *, NumberKind, size_t, double, void *, Error *);
 Status cpu_accumulate(Device *, size_t, const void *, void *, Error *);
 Status cpu_sum_of_squares(Device *, size_t, const void *, double *, Error *);

@@ -64,18 +64,17 @@ static void scatter(size_t rows, size_t width, const float *dense, float *destin
         memcpy(destination + i * pitch, dense + i * width, width * sizeof *dense);
 }
 
-Status cpu_attention_forward(Device *device, const Kernel *attention, const void *qkv, void *y, void *context,
-                             Error *error)
+CPU(attention_forward)
 {
     CpuDevice *cpu = (CpuDevice *)device;
-    const KernelShape *shape = &attention->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const size_t sequence = shape->sequence, columns = shape->columns, width = columns / shape->heads;
     const float scale = (float)(1 / sqrt((double)width));
     float *q = cpu->scratch.memory, *k = q + sequence * width, *v = k + sequence * width, *out = v + sequence * width;
-    float *probabilities = context;
+    float *probabilities = o->context;
     for (size_t which = 0; which < shape->rows / sequence * shape->heads; which++) {
         const size_t row = which / shape->heads * sequence, column = which % shape->heads * width;
-        const float *in = (const float *)qkv + row * 3 * columns + column;
+        const float *in = (const float *)o->qkv + row * 3 * columns + column;
         gather(sequence, width, in, 3 * columns, q);
         gather(sequence, width, in + columns, 3 * columns, k);
         gather(sequence, width, in + 2 * columns, 3 * columns, v);
@@ -95,7 +94,7 @@ Status cpu_attention_forward(Device *device, const Kernel *attention, const void
             for (size_t i = 0; i < block.rows; i++)
                 for (size_t j = block.first + i + 1; j < block.keys; j++)
                     p[i * block.keys + j] = -INFINITY;
-            TRY(cpu_run(cpu, &((const CpuKernel *)attention)->primitives[b], (const void *[]){p, p}, error));
+            TRY(cpu_run(cpu, &((const CpuKernel *)op->kernel)->primitives[b], (const void *[]){p, p}, error));
             TRY(cpu_product(cpu,
                             &(Product){.m = block.rows,
                                        .n = width,
@@ -106,7 +105,7 @@ Status cpu_attention_forward(Device *device, const Kernel *attention, const void
                                        .alpha = 1},
                             p, v, out + block.first * width, error));
         }
-        scatter(sequence, width, out, (float *)y + row * columns + column, columns);
+        scatter(sequence, width, out, (float *)o->y + row * columns + column, columns);
         probabilities += head_context(sequence);
     }
     return STATUS_OK;
@@ -137,25 +136,24 @@ static void softmax_backward(Block block, float scale, const float *p, const flo
             ds[j] = p[j] * (ds[j] - mean[i]) * scale;
 }
 
-Status cpu_attention_backward(Device *device, const Kernel *attention, const void *qkv, const void *y,
-                              const void *context, const void *dy, void *dqkv, Error *error)
+CPU(attention_backward)
 {
     CpuDevice *cpu = (CpuDevice *)device;
-    const KernelShape *shape = &attention->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const size_t sequence = shape->sequence, columns = shape->columns, width = columns / shape->heads;
     const size_t size = sequence * width, blocks = block_count(sequence);
     const float scale = (float)(1 / sqrt((double)width));
     float *q = cpu->scratch.memory, *k = q + size, *v = k + size, *d = v + size, *dq = d + size, *dk = dq + size,
           *dv = dk + size, *mean = dv + size, *ds = mean + (sequence < BLOCK_ROWS ? sequence : BLOCK_ROWS);
-    const float *probabilities = context;
+    const float *probabilities = o->context;
     for (size_t which = 0; which < shape->rows / sequence * shape->heads; which++) {
         const size_t row = which / shape->heads * sequence, column = which % shape->heads * width;
-        const float *in = (const float *)qkv + row * 3 * columns + column;
-        const float *mixed = (const float *)y + row * columns + column;
+        const float *in = (const float *)o->qkv + row * 3 * columns + column;
+        const float *mixed = (const float *)o->y + row * columns + column;
         gather(sequence, width, in, 3 * columns, q);
         gather(sequence, width, in + columns, 3 * columns, k);
         gather(sequence, width, in + 2 * columns, 3 * columns, v);
-        gather(sequence, width, (const float *)dy + row * columns + column, columns, d);
+        gather(sequence, width, (const float *)o->dy + row * columns + column, columns, d);
         for (size_t b = blocks; b-- > 0;) {
             const Block block = block_at(sequence, b);
             const float *p = probabilities + block.place, *d_block = d + block.first * width;
@@ -194,7 +192,7 @@ Status cpu_attention_backward(Device *device, const Kernel *attention, const voi
             TRY(cpu_product(cpu, &to_keys, p, d_block, dv, error));
             TRY(cpu_product(cpu, &to_keys, ds, q + block.first * width, dk, error));
         }
-        float *out = (float *)dqkv + row * 3 * columns + column;
+        float *out = (float *)o->dqkv + row * 3 * columns + column;
         scatter(sequence, width, dq, out, 3 * columns);
         scatter(sequence, width, dk, out + columns, 3 * columns);
         scatter(sequence, width, dv, out + 2 * columns, 3 * columns);

@@ -5,31 +5,28 @@
 #include <math.h>
 #include <string.h>
 
-Status cpu_permute(Device *device, const Kernel *kernel, const void *x, const int32_t *places, void *y, Error *error)
+CPU(permute)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, k = kernel->shape.routing.chosen;
-    const float *in = x;
-    for (size_t t = 0; t < kernel->shape.rows; t++, in += columns)
+    const size_t columns = op->kernel->shape.columns, k = op->kernel->shape.routing.chosen;
+    const float *in = o->x;
+    for (size_t t = 0; t < op->kernel->shape.rows; t++, in += columns)
         for (size_t j = 0; j < k; j++)
-            memcpy((float *)y + (size_t)places[t * k + j] * columns, in, columns * sizeof *in);
+            memcpy((float *)o->y + (size_t)o->places[t * k + j] * columns, in, columns * sizeof *in);
     return STATUS_OK;
 }
 
-Status cpu_unpermute(Device *device, const Kernel *kernel, const void *x, const int32_t *places, const void *gates,
-                     const void *residual, void *y, Error *error)
+CPU(unpermute)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, k = kernel->shape.routing.chosen;
-    const float *gate = gates, *base = residual;
-    float *restrict out = y;
-    for (size_t t = 0; t < kernel->shape.rows; t++, out += columns) {
+    const size_t columns = op->kernel->shape.columns, k = op->kernel->shape.routing.chosen;
+    const float *gate = o->gates, *base = o->residual;
+    float *restrict out = o->y;
+    for (size_t t = 0; t < op->kernel->shape.rows; t++, out += columns) {
         if (base)
             memcpy(out, base + t * columns, columns * sizeof *out);
         else
             memset(out, 0, columns * sizeof *out);
         for (size_t j = 0; j < k; j++) {
-            const float *restrict row = (const float *)x + (size_t)places[t * k + j] * columns;
+            const float *restrict row = (const float *)o->x + (size_t)o->places[t * k + j] * columns;
             const float weight = gate ? gate[t * k + j] : 1;
             for (size_t c = 0; c < columns; c++)
                 out[c] += weight * row[c];
@@ -54,17 +51,15 @@ static float dot(size_t count, const float *a, const float *b)
     return sum;
 }
 
-Status cpu_unpermute_backward(Device *device, const Kernel *kernel, const void *x, const int32_t *places,
-                              const void *gates, const void *dy, void *dx, void *dgates, Error *error)
+CPU(unpermute_backward)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, k = kernel->shape.routing.chosen;
-    const float *gate = gates, *restrict d = dy;
-    for (size_t t = 0; t < kernel->shape.rows; t++, d += columns)
+    const size_t columns = op->kernel->shape.columns, k = op->kernel->shape.routing.chosen;
+    const float *gate = o->gates, *restrict d = o->dy;
+    for (size_t t = 0; t < op->kernel->shape.rows; t++, d += columns)
         for (size_t j = 0; j < k; j++) {
-            const size_t place = (size_t)places[t * k + j] * columns;
-            float *restrict out = (float *)dx + place;
-            ((float *)dgates)[t * k + j] = dot(columns, d, (const float *)x + place);
+            const size_t place = (size_t)o->places[t * k + j] * columns;
+            float *restrict out = (float *)o->dx + place;
+            ((float *)o->dgates)[t * k + j] = dot(columns, d, (const float *)o->x + place);
             for (size_t c = 0; c < columns; c++)
                 out[c] = gate[t * k + j] * d[c];
         }
@@ -93,11 +88,10 @@ static Group group_of(const KernelShape *shape, const int32_t *begins, size_t bl
     for (size_t block_ = 0; block_ < blocks_of(shape); block_++) \
         for (Group group = group_of(shape, begins, block_); group.rows; group.rows = 0)
 
-Status cpu_grouped_forward(Device *device, const Kernel *kernel, const void *x, const void *w, const int32_t *begins,
-                           void *y, Error *error)
+CPU(grouped_forward)
 {
-    const KernelShape *shape = &kernel->shape;
-    EACH_GROUP(shape, begins, group)
+    const KernelShape *shape = &op->kernel->shape;
+    EACH_GROUP(shape, o->begins, group)
     TRY(cpu_product((CpuDevice *)device,
                     &(Product){.m = group.rows,
                                .n = shape->outputs,
@@ -106,16 +100,15 @@ Status cpu_grouped_forward(Device *device, const Kernel *kernel, const void *x, 
                                .b_pitch = shape->outputs,
                                .c_pitch = shape->outputs,
                                .alpha = 1},
-                    (const float *)x + group.first * shape->columns, (const float *)w + group.weights,
-                    (float *)y + group.first * shape->outputs, error));
+                    (const float *)o->x + group.first * shape->columns, (const float *)o->w + group.weights,
+                    (float *)o->y + group.first * shape->outputs, error));
     return STATUS_OK;
 }
 
-Status cpu_grouped_backward_input(Device *device, const Kernel *kernel, const void *dy, const void *w,
-                                  const int32_t *begins, void *dx, Error *error)
+CPU(grouped_backward_input)
 {
-    const KernelShape *shape = &kernel->shape;
-    EACH_GROUP(shape, begins, group)
+    const KernelShape *shape = &op->kernel->shape;
+    EACH_GROUP(shape, o->begins, group)
     TRY(cpu_product((CpuDevice *)device,
                     &(Product){.transpose_b = true,
                                .m = group.rows,
@@ -125,16 +118,15 @@ Status cpu_grouped_backward_input(Device *device, const Kernel *kernel, const vo
                                .b_pitch = shape->outputs,
                                .c_pitch = shape->columns,
                                .alpha = 1},
-                    (const float *)dy + group.first * shape->outputs, (const float *)w + group.weights,
-                    (float *)dx + group.first * shape->columns, error));
+                    (const float *)o->dy + group.first * shape->outputs, (const float *)o->w + group.weights,
+                    (float *)o->dx + group.first * shape->columns, error));
     return STATUS_OK;
 }
 
-Status cpu_grouped_backward_weight(Device *device, const Kernel *kernel, const void *x, const void *dy,
-                                   const int32_t *begins, void *dw, Error *error)
+CPU(grouped_backward_weight)
 {
-    const KernelShape *shape = &kernel->shape;
-    EACH_GROUP(shape, begins, group)
+    const KernelShape *shape = &op->kernel->shape;
+    EACH_GROUP(shape, o->begins, group)
     TRY(cpu_product((CpuDevice *)device,
                     &(Product){.transpose_a = true,
                                .m = shape->columns,
@@ -145,8 +137,8 @@ Status cpu_grouped_backward_weight(Device *device, const Kernel *kernel, const v
                                .c_pitch = shape->outputs,
                                .alpha = 1,
                                .beta = 1},
-                    (const float *)x + group.first * shape->columns, (const float *)dy + group.first * shape->outputs,
-                    (float *)dw + group.weights, error));
+                    (const float *)o->x + group.first * shape->columns,
+                    (const float *)o->dy + group.first * shape->outputs, (float *)o->dw + group.weights, error));
     return STATUS_OK;
 }
 
@@ -155,26 +147,22 @@ static size_t rows_of(const KernelShape *shape, const int32_t *begins)
     return begins ? (size_t)begins[blocks_of(shape)] : shape->rows;
 }
 
-Status cpu_swiglu_forward(Device *device, const Kernel *kernel, const void *x, const int32_t *begins, void *y,
-                          Error *error)
+CPU(swiglu_forward)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, rows = rows_of(&kernel->shape, begins);
-    const float *restrict in = x;
-    float *restrict out = y;
+    const size_t columns = op->kernel->shape.columns, rows = rows_of(&op->kernel->shape, o->begins);
+    const float *restrict in = o->x;
+    float *restrict out = o->y;
     for (size_t i = 0; i < rows; i++, in += 2 * columns, out += columns)
         for (size_t c = 0; c < columns; c++)
             out[c] = in[c] / (1 + expf(-in[c])) * in[columns + c];
     return STATUS_OK;
 }
 
-Status cpu_swiglu_backward(Device *device, const Kernel *kernel, const void *x, const void *dy, const int32_t *begins,
-                           void *dx, Error *error)
+CPU(swiglu_backward)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, rows = rows_of(&kernel->shape, begins);
-    const float *restrict in = x, *restrict d = dy;
-    float *restrict out = dx;
+    const size_t columns = op->kernel->shape.columns, rows = rows_of(&op->kernel->shape, o->begins);
+    const float *restrict in = o->x, *restrict d = o->dy;
+    float *restrict out = o->dx;
     for (size_t i = 0; i < rows; i++, in += 2 * columns, out += 2 * columns, d += columns)
         for (size_t c = 0; c < columns; c++) {
             const float sigmoid = 1 / (1 + expf(-in[c])), silu = in[c] * sigmoid;

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-static const Primitive *primitive_of(const Kernel *kernel, int which)
+static Status run(Device *device, const Kernel *kernel, int primitive, const void *const *data, Error *error)
 {
-    return &((const CpuKernel *)kernel)->primitives[which];
+    return cpu_run((CpuDevice *)device, &((const CpuKernel *)kernel)->primitives[primitive], data, error);
 }
 
 /* Initializes y with the bias and the residual; the product is added to it. */
@@ -23,13 +23,12 @@ static void start_from(size_t rows, size_t columns, const float *bias, const flo
     }
 }
 
-Status cpu_linear_forward(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,
-                          const void *residual, void *y, Error *error)
+CPU(linear_forward)
 {
-    const KernelShape *shape = &linear->shape;
-    const bool start = bias || residual;
+    const KernelShape *shape = &op->kernel->shape;
+    const bool start = o->bias || o->residual;
     if (start)
-        start_from(shape->rows, shape->outputs, bias, residual, y);
+        start_from(shape->rows, shape->outputs, o->bias, o->residual, o->y);
     return cpu_product((CpuDevice *)device,
                        &(Product){.m = shape->rows,
                                   .n = shape->outputs,
@@ -39,13 +38,12 @@ Status cpu_linear_forward(Device *device, const Kernel *linear, const void *x, c
                                   .c_pitch = shape->outputs,
                                   .alpha = 1,
                                   .beta = start ? 1 : 0},
-                       x, w, y, error);
+                       o->x, o->w, o->y, error);
 }
 
-Status cpu_linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
-                                 Error *error)
+CPU(linear_backward_input)
 {
-    const KernelShape *shape = &linear->shape;
+    const KernelShape *shape = &op->kernel->shape;
     return cpu_product((CpuDevice *)device,
                        &(Product){.transpose_b = true,
                                   .m = shape->rows,
@@ -55,15 +53,14 @@ Status cpu_linear_backward_input(Device *device, const Kernel *linear, const voi
                                   .b_pitch = shape->outputs,
                                   .c_pitch = shape->columns,
                                   .alpha = 1},
-                       dy, w, dx, error);
+                       o->dy, o->w, o->dx, error);
 }
 
-Status cpu_linear_backward_weight(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
-                                  void *dbias, Error *error)
+CPU(linear_backward_weight)
 {
-    const KernelShape *shape = &linear->shape;
-    for (size_t i = 0; dbias && i < shape->rows; i++)
-        TRY(cpu_accumulate(device, shape->outputs, (const float *)dy + i * shape->outputs, dbias, error));
+    const KernelShape *shape = &op->kernel->shape;
+    for (size_t i = 0; o->dbias && i < shape->rows; i++)
+        TRY(cpu_accumulate(device, shape->outputs, (const float *)o->dy + i * shape->outputs, o->dbias, error));
     return cpu_product((CpuDevice *)device,
                        &(Product){.transpose_a = true,
                                   .m = shape->columns,
@@ -74,31 +71,23 @@ Status cpu_linear_backward_weight(Device *device, const Kernel *linear, const vo
                                   .c_pitch = shape->outputs,
                                   .alpha = 1,
                                   .beta = 1},
-                       x, dy, dw, error);
+                       o->x, o->dy, o->dw, error);
 }
 
-Status cpu_gelu_forward(Device *device, const Kernel *gelu, const void *x, void *y, Error *error)
+CPU(gelu_forward) { return run(device, op->kernel, PRIMITIVE_FORWARD, (const void *[]){o->x, o->y}, error); }
+
+CPU(gelu_backward) { return run(device, op->kernel, PRIMITIVE_BACKWARD, (const void *[]){o->x, o->dy, o->dx}, error); }
+
+CPU(linear_gelu_forward)
 {
-    return cpu_run((CpuDevice *)device, primitive_of(gelu, PRIMITIVE_FORWARD), (const void *[]){x, y}, error);
+    TRY(cpu_linear_forward(device, op, &(struct linear_forward_operands){o->x, o->w, o->bias, NULL, o->y}, error));
+    return run(device, op->gelu, PRIMITIVE_FORWARD, (const void *[]){o->y, o->active}, error);
 }
 
-Status cpu_gelu_backward(Device *device, const Kernel *gelu, const void *x, const void *dy, void *dx, Error *error)
+CPU(linear_gelu_backward_input)
 {
-    return cpu_run((CpuDevice *)device, primitive_of(gelu, PRIMITIVE_BACKWARD), (const void *[]){x, dy, dx}, error);
-}
-
-Status cpu_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x, const void *w,
-                               const void *bias, void *y, void *active, Error *error)
-{
-    TRY(cpu_linear_forward(device, linear, x, w, bias, NULL, y, error));
-    return cpu_gelu_forward(device, gelu, y, active, error);
-}
-
-Status cpu_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
-                                      const void *w, const void *before, void *dx, Error *error)
-{
-    TRY(cpu_linear_backward_input(device, linear, dy, w, dx, error));
-    return cpu_gelu_backward(device, gelu, before, dx, dx, error);
+    TRY(cpu_linear_backward_input(device, op, &(struct linear_backward_input_operands){o->dy, o->w, o->dx}, error));
+    return run(device, op->gelu, PRIMITIVE_BACKWARD, (const void *[]){o->before, o->dx, o->dx}, error);
 }
 
 /* In lanes, so that the compiler uses vector instructions. */
@@ -121,26 +110,24 @@ static float largest_of(size_t count, const float *values)
 }
 
 /* -log softmax(z)[t] = (max z - z[t]) - log max softmax(z): finite however unlikely the target is. */
-Status cpu_cross_entropy(Device *device, const Kernel *kernel, double scale, const int32_t *targets, void *logits,
-                         double *loss, Error *error)
+CPU(cross_entropy)
 {
-    CpuDevice *cpu = (CpuDevice *)device;
-    const size_t rows = kernel->shape.rows, columns = kernel->shape.columns;
-    float *margin = cpu->scratch.memory;
+    const size_t rows = op->kernel->shape.rows, columns = op->kernel->shape.columns;
+    float *margin = ((CpuDevice *)device)->scratch.memory;
     for (size_t i = 0; i < rows; i++) {
-        const float *row = (const float *)logits + i * columns;
-        margin[i] = largest_of(columns, row) - row[targets[i]];
+        const float *row = (const float *)o->logits + i * columns;
+        margin[i] = largest_of(columns, row) - row[o->targets[i]];
     }
-    TRY(cpu_run(cpu, primitive_of(kernel, PRIMITIVE_FORWARD), (const void *[]){logits, logits}, error));
-    const float factor = (float)(scale / (double)rows);
+    TRY(run(device, op->kernel, PRIMITIVE_FORWARD, (const void *[]){o->logits, o->logits}, error));
+    const float factor = (float)(op->scale / (double)rows);
     double total = 0;
     for (size_t i = 0; i < rows; i++) {
-        float *row = (float *)logits + i * columns;
+        float *row = (float *)o->logits + i * columns;
         total += (double)margin[i] - log((double)largest_of(columns, row));
-        row[targets[i]] -= 1;
+        row[o->targets[i]] -= 1;
         for (size_t j = 0; j < columns; j++)
             row[j] *= factor;
     }
-    *loss = total / (double)rows;
+    *o->loss = total / (double)rows;
     return STATUS_OK;
 }

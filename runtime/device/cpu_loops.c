@@ -6,28 +6,16 @@
 #include <math.h>
 #include <string.h>
 
-Status cpu_from_floats(Device *device, size_t count, const float *source, void *elements, Error *error)
+CPU(from_floats)
 {
-    return cpu_copy(device, count * sizeof(float), source, elements, error);
+    memcpy(o->elements, o->source, op->count * sizeof(float));
+    return STATUS_OK;
 }
 
-Status cpu_to_floats(Device *device, size_t count, const void *elements, float *destination, Error *error)
+CPU(to_floats)
 {
-    return cpu_copy(device, count * sizeof(float), elements, destination, error);
-}
-
-Status cpu_load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination,
-                       Error *error)
-{
-    (void)kind;
-    return cpu_from_floats(device, count, source, destination, error);
-}
-
-Status cpu_store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination,
-                        Error *error)
-{
-    (void)kind;
-    return cpu_to_floats(device, count, source, destination, error);
+    memcpy(o->destination, o->elements, op->count * sizeof(float));
+    return STATUS_OK;
 }
 
 Status cpu_fill(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error)
@@ -39,17 +27,13 @@ Status cpu_fill(Device *device, NumberKind kind, size_t count, double value, voi
     return STATUS_OK;
 }
 
-Status cpu_copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
+CPU(copy)
 {
-    (void)device, (void)error;
-    memcpy(destination, source, bytes);
+    memcpy(o->destination, o->source, op->count);
     return STATUS_OK;
 }
 
-Status cpu_add(Device *device, size_t count, const void *addend, void *sum, Error *error)
-{
-    return cpu_accumulate(device, count, addend, sum, error);
-}
+CPU(add) { return cpu_accumulate(device, op->count, o->addend, o->sum, error); }
 
 Status cpu_accumulate(Device *device, size_t count, const void *addend, void *sum, Error *error)
 {
@@ -61,45 +45,42 @@ Status cpu_accumulate(Device *device, size_t count, const void *addend, void *su
     return STATUS_OK;
 }
 
-Status cpu_embedding_forward(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
-                             const void *token_table, const void *position_table, void *y, Error *error)
+CPU(embedding_forward)
 {
-    (void)device, (void)error;
-    float *restrict out = y;
-    for (size_t i = 0; i < rows; i++, out += columns) {
-        const float *by_token = (const float *)token_table + (size_t)tokens[i] * columns;
-        const float *by_position = (const float *)position_table + i % sequence * columns;
-        for (size_t j = 0; j < columns; j++)
+    float *restrict out = o->y;
+    for (size_t i = 0; i < op->rows; i++, out += op->columns) {
+        const float *by_token = (const float *)o->token_table + (size_t)o->tokens[i] * op->columns;
+        const float *by_position = (const float *)o->position_table + i % op->sequence * op->columns;
+        for (size_t j = 0; j < op->columns; j++)
             out[j] = by_token[j] + by_position[j];
     }
     return STATUS_OK;
 }
 
-Status cpu_embedding_backward(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
-                              const void *dy, void *dtoken_table, void *dposition_table, Error *error)
+CPU(embedding_backward)
 {
-    for (size_t i = 0; i < rows; i++) {
-        const float *row = (const float *)dy + i * columns;
-        TRY(cpu_accumulate(device, columns, row, (float *)dtoken_table + (size_t)tokens[i] * columns, error));
-        TRY(cpu_accumulate(device, columns, row, (float *)dposition_table + i % sequence * columns, error));
+    for (size_t i = 0; i < op->rows; i++) {
+        const float *row = (const float *)o->dy + i * op->columns;
+        TRY(cpu_accumulate(device, op->columns, row, (float *)o->dtoken_table + (size_t)o->tokens[i] * op->columns,
+                           error));
+        TRY(cpu_accumulate(device, op->columns, row, (float *)o->dposition_table + i % op->sequence * op->columns,
+                           error));
     }
     return STATUS_OK;
 }
 
-Status cpu_squared_error(Device *device, size_t count, double scale, const void *y, const float *targets, void *dy,
-                         double *loss, Error *error)
+CPU(squared_error)
 {
-    (void)device, (void)error;
-    const float *in = y;
-    float *out = dy;
-    const float factor = (float)(2 * scale / (double)count);
+    const float *in = o->y;
+    float *out = o->dy;
+    const float factor = (float)(2 * op->scale / (double)op->count);
     double total = 0;
-    for (size_t i = 0; i < count; i++) {
-        const float difference = in[i] - targets[i];
+    for (size_t i = 0; i < op->count; i++) {
+        const float difference = in[i] - o->targets[i];
         total += (double)difference * (double)difference;
         out[i] = difference * factor;
     }
-    *loss = total / (double)count;
+    *o->loss = total / (double)op->count;
     return STATUS_OK;
 }
 

@@ -40,14 +40,12 @@ static float variance_of(size_t count, const float *x, float mean)
 }
 
 /* statistics: mean and 1 / sqrt(variance + epsilon) of each row */
-Status cpu_norm_forward(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift, void *y,
-                        void *statistics, Error *error)
+CPU(norm_forward)
 {
-    (void)device, (void)error;
-    const size_t columns = norm->shape.columns;
-    const float *restrict in = x, *restrict g = gain, *restrict s = shift;
-    float *restrict out = y, *restrict statistic = statistics;
-    for (size_t i = 0; i < norm->shape.rows; i++, in += columns, out += columns) {
+    const size_t columns = op->kernel->shape.columns;
+    const float *restrict in = o->x, *restrict g = o->gain, *restrict s = o->shift;
+    float *restrict out = o->y, *restrict statistic = o->statistics;
+    for (size_t i = 0; i < op->kernel->shape.rows; i++, in += columns, out += columns) {
         const float mean = mean_of(columns, in), inverse = 1 / sqrtf(variance_of(columns, in, mean) + 1e-5f);
         for (size_t j = 0; j < columns; j++)
             out[j] = (in[j] - mean) * inverse * g[j] + s[j];
@@ -80,32 +78,28 @@ static RowMeans row_means(size_t count, const float *x, const float *g, const fl
     return (RowMeans){sum_of(d_lanes) / (float)count, sum_of(dn_lanes) * inverse / (float)count};
 }
 
-Status cpu_norm_backward_input(Device *device, const Kernel *norm, const void *x, const void *statistics,
-                               const void *gain, const void *dy, const void *residual, void *dx, Error *error)
+CPU(norm_backward_input)
 {
-    (void)error;
-    const size_t columns = norm->shape.columns, rows = norm->shape.rows;
-    const float *statistic = statistics;
+    const size_t columns = op->kernel->shape.columns, rows = op->kernel->shape.rows;
+    const float *statistic = o->statistics;
     for (size_t i = 0; i < rows; i++) {
-        const float *restrict in = (const float *)x + i * columns, *restrict g = gain;
-        const float *restrict d = (const float *)dy + i * columns;
-        float *restrict out = (float *)dx + i * columns;
+        const float *restrict in = (const float *)o->x + i * columns, *restrict g = o->gain;
+        const float *restrict d = (const float *)o->dy + i * columns;
+        float *restrict out = (float *)o->dx + i * columns;
         const float mean = statistic[2 * i], inverse = statistic[2 * i + 1];
         const RowMeans means = row_means(columns, in, g, d, mean, inverse);
         for (size_t j = 0; j < columns; j++)
             out[j] = inverse * (d[j] * g[j] - means.d - (in[j] - mean) * inverse * means.dn);
     }
-    return residual ? cpu_accumulate(device, rows * columns, residual, dx, error) : STATUS_OK;
+    return o->residual ? cpu_accumulate(device, rows * columns, o->residual, o->dx, error) : STATUS_OK;
 }
 
-Status cpu_norm_backward_weight(Device *device, const Kernel *norm, const void *x, const void *statistics,
-                                const void *dy, void *dgain, void *dshift, Error *error)
+CPU(norm_backward_weight)
 {
-    (void)device, (void)error;
-    const size_t columns = norm->shape.columns;
-    const float *restrict in = x, *restrict d = dy, *statistic = statistics;
-    float *restrict dg = dgain, *restrict ds = dshift;
-    for (size_t i = 0; i < norm->shape.rows; i++, in += columns, d += columns) {
+    const size_t columns = op->kernel->shape.columns;
+    const float *restrict in = o->x, *restrict d = o->dy, *statistic = o->statistics;
+    float *restrict dg = o->dgain, *restrict ds = o->dshift;
+    for (size_t i = 0; i < op->kernel->shape.rows; i++, in += columns, d += columns) {
         const float mean = statistic[2 * i], inverse = statistic[2 * i + 1];
         for (size_t j = 0; j < columns; j++) {
             dg[j] += d[j] * ((in[j] - mean) * inverse);

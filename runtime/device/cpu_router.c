@@ -131,11 +131,9 @@ static float worth(const KernelShape *shape)
     return (float)shape->routing.experts / ((float)shape->routing.chosen * sequence * sequence);
 }
 
-Status cpu_route(Device *device, const Kernel *kernel, double scale, const void *logits, const void *bias,
-                 int32_t *chosen, void *gates, void *balance, Error *error)
+CPU(route)
 {
-    (void)error;
-    const KernelShape *shape = &kernel->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const Routing *routing = &shape->routing;
     const size_t experts = routing->experts, k = routing->chosen;
     const Scratch s = scratch_of(device, experts);
@@ -143,11 +141,12 @@ Status cpu_route(Device *device, const Kernel *kernel, double scale, const void 
     for (size_t row = 0; row < shape->rows; row += shape->sequence) {
         memset(s.counts, 0, 2 * experts * sizeof *s.counts); /* counts and shares */
         for (size_t t = row; t < row + shape->sequence; t++)
-            route_token(routing, s, (const float *)logits + t * experts, bias, chosen + t * k, (float *)gates + t * k);
+            route_token(routing, s, (const float *)o->logits + t * experts, o->bias, o->chosen + t * k,
+                        (float *)o->gates + t * k);
         for (size_t i = 0; i < experts; i++)
             total += s.counts[i] * s.shares[i];
     }
-    *(float *)balance = (float)scale * total * worth(shape) / (float)(shape->rows / shape->sequence);
+    *(float *)o->balance = (float)op->scale * total * worth(shape) / (float)(shape->rows / shape->sequence);
     return STATUS_OK;
 }
 
@@ -175,23 +174,21 @@ static void logit_gradients(const Routing *routing, Scratch s, float *dlogits)
         dlogits[i] = s.scores[i] * (routing->softmax ? s.biased[i] - mean : s.biased[i] * (1 - s.scores[i]));
 }
 
-Status cpu_route_backward(Device *device, const Kernel *kernel, double scale, const void *logits, const int32_t *chosen,
-                          const void *dgates, void *dlogits, Error *error)
+CPU(route_backward)
 {
-    (void)error;
-    const KernelShape *shape = &kernel->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const Routing *routing = &shape->routing;
     const size_t experts = routing->experts, k = routing->chosen;
     const Scratch s = scratch_of(device, experts);
-    const float push = (float)scale * worth(shape) / (float)(shape->rows / shape->sequence);
+    const float push = (float)op->scale * worth(shape) / (float)(shape->rows / shape->sequence);
     for (size_t row = 0; row < shape->rows; row += shape->sequence) {
         memset(s.counts, 0, experts * sizeof *s.counts);
         for (size_t i = row * k; i < (row + shape->sequence) * k; i++)
-            s.counts[chosen[i]]++;
+            s.counts[o->chosen[i]]++;
         for (size_t t = row; t < row + shape->sequence; t++) {
-            score(routing, (const float *)logits + t * experts, s.scores);
-            score_gradients(routing, s, chosen + t * k, (const float *)dgates + t * k, push);
-            logit_gradients(routing, s, (float *)dlogits + t * experts);
+            score(routing, (const float *)o->logits + t * experts, s.scores);
+            score_gradients(routing, s, o->chosen + t * k, (const float *)o->dgates + t * k, push);
+            logit_gradients(routing, s, (float *)o->dlogits + t * experts);
         }
     }
     return STATUS_OK;
@@ -199,30 +196,27 @@ Status cpu_route_backward(Device *device, const Kernel *kernel, double scale, co
 
 /* A counting sort. begins[e + 1] is first the end of expert e. Rows are assigned from the last to the first, after
    which it is the beginning. */
-Status cpu_group_rows(Device *device, const Kernel *kernel, const int32_t *chosen, int32_t *places, int32_t *begins,
-                      Error *error)
+CPU(group_rows)
 {
-    (void)device, (void)error;
-    const size_t experts = kernel->shape.routing.experts, rows = kernel->shape.rows * kernel->shape.routing.chosen;
-    memset(begins, 0, (experts + 1) * sizeof *begins);
+    const size_t experts = op->kernel->shape.routing.experts,
+                 rows = op->kernel->shape.rows * op->kernel->shape.routing.chosen;
+    memset(o->begins, 0, (experts + 1) * sizeof *o->begins);
     for (size_t i = 0; i < rows; i++)
-        begins[chosen[i] + 1]++;
+        o->begins[o->chosen[i] + 1]++;
     for (size_t e = 0; e < experts; e++)
-        begins[e + 1] += begins[e];
+        o->begins[e + 1] += o->begins[e];
     for (size_t i = rows; i-- > 0;)
-        places[i] = --begins[chosen[i] + 1];
-    memmove(begins, begins + 1, experts * sizeof *begins);
-    begins[experts] = (int32_t)rows;
+        o->places[i] = --o->begins[o->chosen[i] + 1];
+    memmove(o->begins, o->begins + 1, experts * sizeof *o->begins);
+    o->begins[experts] = (int32_t)rows;
     return STATUS_OK;
 }
 
-Status cpu_count_loads(Device *device, const Kernel *kernel, const int32_t *begins, const void *balance, void *loads,
-                       void *total, Error *error)
+CPU(count_loads)
 {
-    (void)device, (void)error;
-    float *sums = loads;
-    for (size_t e = 0; e < kernel->shape.routing.experts; e++)
-        sums[e] += (float)(begins[e + 1] - begins[e]);
-    *(float *)total += *(const float *)balance;
+    float *sums = o->loads;
+    for (size_t e = 0; e < op->kernel->shape.routing.experts; e++)
+        sums[e] += (float)(o->begins[e + 1] - o->begins[e]);
+    *(float *)o->total += *(const float *)o->balance;
     return STATUS_OK;
 }

@@ -291,7 +291,7 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
     return STATUS_OK;
 }
 
-#define CPU_OPERATION(operation, SHAPE, OPERANDS)                                                           \
+#define CPU_OPERATION(operation, OPERANDS)                                                                  \
     case OPERATION_##operation:                                                                             \
         return error_set(error, STATUS_RUN_FAILED, "device %s has no kernel for the operation " #operation, \
                          device->run->name);
@@ -304,7 +304,8 @@ static Status store_floats(Device *device, NumberKind kind, size_t count, const 
         .probe = probe, .open = its_open, .close = close_cuda, .make_kernel = make_kernel, .free_kernel = free_kernel, \
         .allocate = allocate, .deallocate = deallocate, .upload = copy_and_wait, .download = copy_and_wait,            \
         .load_floats = load_floats, .store_floats = store_floats, .operate = operate, .fill = cuda_fill,               \
-        .copy = cuda_copy, .accumulate = cuda_accumulate, .sum_of_squares = cuda_sum_of_squares, .adamw = cuda_adamw,  \
+        .copy = cuda_copy_bytes, .accumulate = cuda_accumulate, .sum_of_squares = cuda_sum_of_squares,                 \
+        .adamw = cuda_adamw,                                                                                           \
     }
 
 const DeviceTable device_cuda = CUDA_TABLE("cuda", open_bf16, 2);

@@ -122,9 +122,11 @@ Status cuda_fuse(CudaDevice *cuda, int kernel, const void *parameters, Error *er
 Status cuda_launch(CudaDevice *cuda, int kernel, CudaType type, Launch launch, const void *parameters, Error *error);
 
 /* The operations of operations.def, and functions of DeviceTable (device.h). */
-#define OPERATION(name, SHAPE, OPERANDS) Status cuda_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
-#define OPERAND(effect, type, name) , type name
+#define CUDA(name) OPERATION_HEAD(cuda_##name, name)
+#define OPERATION(name, OPERANDS) CUDA(name);
+#define OPERAND(effect, type, name)
 #include "runtime/device/operations.def"
+Status cuda_copy_bytes(Device *, size_t, const void *, void *, Error *);
 Status cuda_fill(Device *, NumberKind, size_t, double, void *, Error *);
 Status cuda_accumulate(Device *, size_t, const void *, void *, Error *);
 Status cuda_accumulate_on(Device *, DeviceQueue, size_t, const void *, void *, Error *);

@@ -47,7 +47,7 @@ Status cuda_fill(Device *device, NumberKind kind, size_t count, double value, vo
     return launch_as(cuda_of(device), CUDA_fill, type, elementwise_launch(count), &fill, error);
 }
 
-Status cuda_copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
+Status cuda_copy_bytes(Device *device, size_t bytes, const void *source, void *destination, Error *error)
 {
     if (cuda_fusing(cuda_of(device))) {
         const Copy copy = {.from = source, .to = destination, .bytes = bytes};
@@ -56,6 +56,8 @@ Status cuda_copy(Device *device, size_t bytes, const void *source, void *destina
     CUDA_TRY(MemcpyAsync, destination, source, bytes, cuda_of(device)->streams[QUEUE_COMPUTE]);
     return STATUS_OK;
 }
+
+CUDA(copy) { return cuda_copy_bytes(device, op->count, o->source, o->destination, error); }
 
 Status cuda_accumulate(Device *device, size_t count, const void *addend, void *sum, Error *error)
 {
@@ -71,27 +73,28 @@ Status cuda_accumulate_on(Device *device, DeviceQueue queue, size_t count, const
     return launch_on(cuda_of(device), queue, CUDA_accumulate, CUDA_F32, elementwise_launch(count), &add, error);
 }
 
-Status cuda_from_floats(Device *device, size_t count, const float *source, void *elements, Error *error)
+CUDA(from_floats)
 {
-    const Elementwise convert = {.from = source, .to = elements, .count = count};
-    return LAUNCH(from_float, elementwise_launch(count), &convert);
+    const Elementwise convert = {.from = o->source, .to = o->elements, .count = op->count};
+    return LAUNCH(from_float, elementwise_launch(op->count), &convert);
 }
 
-Status cuda_to_floats(Device *device, size_t count, const void *elements, float *destination, Error *error)
+CUDA(to_floats)
 {
-    const Elementwise convert = {.from = elements, .to = destination, .count = count};
-    return LAUNCH(to_float, elementwise_launch(count), &convert);
+    const Elementwise convert = {.from = o->elements, .to = o->destination, .count = op->count};
+    return LAUNCH(to_float, elementwise_launch(op->count), &convert);
 }
 
-Status cuda_gelu_forward(Device *device, const Kernel *gelu, const void *x, void *y, Error *error)
+CUDA(gelu_forward)
 {
-    const Elementwise each = {.from = x, .to = y, .count = gelu->shape.rows * gelu->shape.columns};
+    const Elementwise each = {.from = o->x, .to = o->y, .count = op->kernel->shape.rows * op->kernel->shape.columns};
     return LAUNCH(gelu_forward, elementwise_launch(each.count), &each);
 }
 
-Status cuda_gelu_backward(Device *device, const Kernel *gelu, const void *x, const void *dy, void *dx, Error *error)
+CUDA(gelu_backward)
 {
-    const Elementwise each = {.from = x, .other = dy, .to = dx, .count = gelu->shape.rows * gelu->shape.columns};
+    const Elementwise each = {
+        .from = o->x, .other = o->dy, .to = o->dx, .count = op->kernel->shape.rows * op->kernel->shape.columns};
     return LAUNCH(gelu_backward, elementwise_launch(each.count), &each);
 }
 
@@ -162,17 +165,11 @@ static Status linear_forward(Device *device, const Kernel *linear, const void *x
     return product(device, PRODUCT_FORWARD, CUDA_product_forward, CUDA_hopper_forward, &p, error);
 }
 
-Status cuda_linear_forward(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,
-                           const void *residual, void *y, Error *error)
-{
-    return linear_forward(device, linear, x, w, bias, residual, y, NULL, error);
-}
+CUDA(linear_forward) { return linear_forward(device, op->kernel, o->x, o->w, o->bias, o->residual, o->y, NULL, error); }
 
-Status cuda_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x, const void *w,
-                                const void *bias, void *y, void *active, Error *error)
+CUDA(linear_gelu_forward)
 {
-    (void)gelu;
-    return linear_forward(device, linear, x, w, bias, NULL, y, active, error);
+    return linear_forward(device, op->kernel, o->x, o->w, o->bias, NULL, o->y, o->active, error);
 }
 
 static Status linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w,
@@ -191,28 +188,21 @@ static Status linear_backward_input(Device *device, const Kernel *linear, const 
     return product(device, PRODUCT_INPUT, CUDA_product_input, CUDA_hopper_input, &p, error);
 }
 
-Status cuda_linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
-                                  Error *error)
+CUDA(linear_backward_input) { return linear_backward_input(device, op->kernel, o->dy, o->w, NULL, o->dx, error); }
+
+CUDA(linear_gelu_backward_input)
 {
-    return linear_backward_input(device, linear, dy, w, NULL, dx, error);
+    return linear_backward_input(device, op->kernel, o->dy, o->w, o->before, o->dx, error);
 }
 
-Status cuda_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
-                                       const void *w, const void *before, void *dx, Error *error)
+CUDA(linear_backward_weight)
 {
-    (void)gelu;
-    return linear_backward_input(device, linear, dy, w, before, dx, error);
-}
-
-Status cuda_linear_backward_weight(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
-                                   void *dbias, Error *error)
-{
-    const KernelShape *shape = &linear->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const Product p = {
-        .a = x,
-        .b = dy,
-        .c = dw,
-        .column_sums = dbias,
+        .a = o->x,
+        .b = o->dy,
+        .c = o->dw,
+        .column_sums = o->dbias,
         .m = (unsigned)shape->columns,
         .n = (unsigned)shape->outputs,
         .k = (unsigned)shape->rows,
@@ -234,33 +224,31 @@ static Attention attention_of(Device *device, const Kernel *kernel, int backward
     return a;
 }
 
-Status cuda_attention_forward(Device *device, const Kernel *attention, const void *qkv, void *y, void *context,
-                              Error *error)
+CUDA(attention_forward)
 {
-    Attention a = attention_of(device, attention, 0);
-    a.qkv = qkv;
-    a.y = y;
-    a.logsumexp = context;
+    Attention a = attention_of(device, op->kernel, 0);
+    a.qkv = o->qkv;
+    a.y = o->y;
+    a.logsumexp = o->context;
     CudaDevice *cuda = cuda_of(device);
     const bool hopper = cuda->type == CUDA_BF16 && cuda->module->kernels[CUDA_hopper_attention_forward][CUDA_F32];
     if (hopper && hopper_attention_takes(&a)) {
         HopperAttention with_map = {.attention = a};
-        TRY(tensor_map(cuda, qkv, attention_map_shape(&a), &with_map.qkv, error));
+        TRY(tensor_map(cuda, o->qkv, attention_map_shape(&a), &with_map.qkv, error));
         return LAUNCH_FLOAT(hopper_attention_forward,
                             hopper_attention_launch(&a, (unsigned)cuda->properties.multiprocessors), &with_map);
     }
     return LAUNCH(attention_forward, attention_forward_launch(&a, (unsigned)device->run->size[ELEMENTS]), &a);
 }
 
-Status cuda_attention_backward(Device *device, const Kernel *attention, const void *qkv, const void *y,
-                               const void *context, const void *dy, void *dqkv, Error *error)
+CUDA(attention_backward)
 {
-    Attention a = attention_of(device, attention, 1);
-    a.qkv = qkv;
-    a.y = (void *)(uintptr_t)y; /* both are only read here */
-    a.logsumexp = (void *)(uintptr_t)context;
-    a.dy = dy;
-    a.dqkv = dqkv;
+    Attention a = attention_of(device, op->kernel, 1);
+    a.qkv = o->qkv;
+    a.y = (void *)(uintptr_t)o->y; /* both are only read here */
+    a.logsumexp = (void *)(uintptr_t)o->context;
+    a.dy = o->dy;
+    a.dqkv = o->dqkv;
     a.delta = cuda_of(device)->delta.memory;
     TRY(LAUNCH(attention_delta, attention_delta_launch(&a), &a));
     return LAUNCH(attention_backward, attention_backward_launch(&a, (unsigned)device->run->size[ELEMENTS]), &a);
@@ -273,40 +261,37 @@ static Norm norm_of(const Kernel *kernel)
     return (Norm){.rows = (unsigned)kernel->shape.rows, .columns = (unsigned)kernel->shape.columns};
 }
 
-Status cuda_norm_forward(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift,
-                         void *y, void *statistics, Error *error)
+CUDA(norm_forward)
 {
-    Norm n = norm_of(norm);
-    n.x = x;
-    n.gain = gain;
-    n.shift = shift;
-    n.y = y;
-    n.statistics = statistics;
+    Norm n = norm_of(op->kernel);
+    n.x = o->x;
+    n.gain = o->gain;
+    n.shift = o->shift;
+    n.y = o->y;
+    n.statistics = o->statistics;
     return LAUNCH(norm_forward, norm_rows_launch(&n), &n);
 }
 
-Status cuda_norm_backward_input(Device *device, const Kernel *norm, const void *x, const void *statistics,
-                                const void *gain, const void *dy, const void *residual, void *dx, Error *error)
+CUDA(norm_backward_input)
 {
-    Norm n = norm_of(norm);
-    n.x = x;
-    n.statistics = (void *)(uintptr_t)statistics; /* only read here */
-    n.gain = gain;
-    n.dy = dy;
-    n.residual = residual;
-    n.dx = dx;
+    Norm n = norm_of(op->kernel);
+    n.x = o->x;
+    n.statistics = (void *)(uintptr_t)o->statistics; /* only read here */
+    n.gain = o->gain;
+    n.dy = o->dy;
+    n.residual = o->residual;
+    n.dx = o->dx;
     return LAUNCH(norm_backward_input, norm_rows_launch(&n), &n);
 }
 
-Status cuda_norm_backward_weight(Device *device, const Kernel *norm, const void *x, const void *statistics,
-                                 const void *dy, void *dgain, void *dshift, Error *error)
+CUDA(norm_backward_weight)
 {
-    Norm n = norm_of(norm);
-    n.x = x;
-    n.statistics = (void *)(uintptr_t)statistics;
-    n.dy = dy;
-    n.dgain = dgain;
-    n.dshift = dshift;
+    Norm n = norm_of(op->kernel);
+    n.x = o->x;
+    n.statistics = (void *)(uintptr_t)o->statistics;
+    n.dy = o->dy;
+    n.dgain = o->dgain;
+    n.dshift = o->dshift;
     return LAUNCH(norm_backward_weight, norm_columns_launch(&n), &n);
 }
 
@@ -316,23 +301,21 @@ static Embedding embedding_of(size_t rows, size_t columns, size_t sequence, cons
         .tokens = tokens, .rows = (unsigned)rows, .columns = (unsigned)columns, .sequence = (unsigned)sequence};
 }
 
-Status cuda_embedding_forward(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
-                              const void *token_table, const void *position_table, void *y, Error *error)
+CUDA(embedding_forward)
 {
-    Embedding e = embedding_of(rows, columns, sequence, tokens);
-    e.token_table = token_table;
-    e.position_table = position_table;
-    e.y = y;
+    Embedding e = embedding_of(op->rows, op->columns, op->sequence, o->tokens);
+    e.token_table = o->token_table;
+    e.position_table = o->position_table;
+    e.y = o->y;
     return LAUNCH(embedding_forward, embedding_forward_launch(&e), &e);
 }
 
-Status cuda_embedding_backward(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
-                               const void *dy, void *dtoken_table, void *dposition_table, Error *error)
+CUDA(embedding_backward)
 {
-    Embedding e = embedding_of(rows, columns, sequence, tokens);
-    e.dy = dy;
-    e.dtoken_table = dtoken_table;
-    e.dposition_table = dposition_table;
+    Embedding e = embedding_of(op->rows, op->columns, op->sequence, o->tokens);
+    e.dy = o->dy;
+    e.dtoken_table = o->dtoken_table;
+    e.dposition_table = o->dposition_table;
     return LAUNCH(embedding_backward, embedding_backward_launch(&e), &e);
 }
 
@@ -344,34 +327,32 @@ static Status finish_sum(Device *device, size_t partials, double scale, double *
     return LAUNCH_FLOAT(finish_sum, finish_sum_launch(), &sum);
 }
 
-Status cuda_cross_entropy(Device *device, const Kernel *kernel, double scale, const int32_t *targets, void *logits,
-                          double *loss, Error *error)
+CUDA(cross_entropy)
 {
     const CrossEntropy c = {
-        .logits = logits,
-        .targets = targets,
+        .logits = o->logits,
+        .targets = o->targets,
         .row_losses = cuda_of(device)->sums.memory,
-        .scale = (float)scale,
-        .rows = (unsigned)kernel->shape.rows,
-        .columns = (unsigned)kernel->shape.columns,
+        .scale = (float)op->scale,
+        .rows = (unsigned)op->kernel->shape.rows,
+        .columns = (unsigned)op->kernel->shape.columns,
     };
     TRY(LAUNCH(cross_entropy, cross_entropy_launch(&c), &c));
-    return finish_sum(device, c.rows, 1 / (double)c.rows, loss, error);
+    return finish_sum(device, c.rows, 1 / (double)c.rows, o->loss, error);
 }
 
-Status cuda_squared_error(Device *device, size_t count, double scale, const void *y, const float *targets, void *dy,
-                          double *loss, Error *error)
+CUDA(squared_error)
 {
     const SquaredError s = {
-        .y = y,
-        .targets = targets,
-        .dy = dy,
+        .y = o->y,
+        .targets = o->targets,
+        .dy = o->dy,
         .partial = cuda_of(device)->sums.memory,
-        .scale = (float)scale,
-        .count = count,
+        .scale = (float)op->scale,
+        .count = op->count,
     };
-    TRY(LAUNCH(squared_error, sum_launch(count), &s));
-    return finish_sum(device, sum_partials(count), 1 / (double)count, loss, error);
+    TRY(LAUNCH(squared_error, sum_launch(op->count), &s));
+    return finish_sum(device, sum_partials(op->count), 1 / (double)op->count, o->loss, error);
 }
 
 Status cuda_sum_of_squares(Device *device, size_t count, const void *values, double *result, Error *error)

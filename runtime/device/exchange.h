@@ -7,7 +7,7 @@
    them. The host provides the all-to-alls, so devices know no transport. */
 
 #include "runtime/base/all_to_all.h"
-#include "runtime/base/status.h"
+#include "runtime/device/operation.h"
 
 #include <stdbool.h>
 
@@ -35,10 +35,11 @@ typedef struct Exchange {
 Exchange *exchange_make(const Exchange *fields);
 
 /* The operations of the same names, for devices whose operations are done when their calls return. */
-Status exchange_counts_post(Exchange *exchange, const int32_t *begins, int32_t *sent, int32_t *received, Error *error);
-Status exchange_counts_wait(Exchange *exchange, const int32_t *sent, int32_t *received, int32_t *held, Error *error);
-Status exchange_rows_post(Exchange *exchange, const void *x, const int32_t *begins, const int32_t *held, void *y,
-                          Error *error);
-Status exchange_rows_wait(Exchange *exchange, const void *x, void *y, Error *error);
+#define EXCHANGE(name) OPERATION_HEAD(exchange_##name, name)
+#define OPERATION(name, OPERANDS)
+#define CPU_OPERATION(name, OPERANDS)
+#define GROUP_OPERATION(name, OPERANDS) EXCHANGE(name);
+#define OPERAND(effect, type, name)
+#include "runtime/device/operations.def"
 
 #endif

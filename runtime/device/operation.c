@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 const OpInfo op_info[OPERATION_KINDS] = {
-#define OPERATION(name, SHAPE, OPERANDS) [OPERATION_##name] = {#name, {OPERANDS}},
+#define OPERATION(name, OPERANDS) [OPERATION_##name] = {#name, {OPERANDS}},
 #define OPERAND(effect, type, name) {#name, EFFECT_##effect},
 #include "runtime/device/operations.def"
 };

@@ -16,7 +16,7 @@ typedef struct Exchange Exchange;         /* exchange.h */
 typedef struct PreparedList PreparedList; /* defined by the device: DeviceFusion */
 
 typedef enum OpKind {
-#define OPERATION(name, SHAPE, OPERANDS) OPERATION_##name,
+#define OPERATION(name, OPERANDS) OPERATION_##name,
 #define OPERAND(effect, type, name)
 #include "runtime/device/operations.def"
     OPERATION_KINDS
@@ -55,7 +55,7 @@ typedef struct Address {
 
 static const Address no_address = {0, 0};
 
-/* SHAPE in operations.def says which fields a kind has besides its operands. */
+/* operations.def says which fields a kind has besides its operands. */
 typedef struct Op {
     OpKind kind;
     const Kernel *kernel, *gelu;
@@ -63,9 +63,9 @@ typedef struct Op {
     size_t count, rows, columns, sequence;
     double scale;
     union {
-#define OPERATION(name, SHAPE, OPERANDS) \
-    struct {                             \
-        OPERANDS                         \
+#define OPERATION(name, OPERANDS) \
+    struct {                      \
+        OPERANDS                  \
     } name;
 #define OPERAND(effect, type, name) Address name;
 #include "runtime/device/operations.def"
@@ -77,9 +77,9 @@ typedef struct Op {
 
 /* Pointers to the operands of one operation. */
 typedef union OpMemory {
-#define OPERATION(name, SHAPE, OPERANDS) \
-    struct name##_operands {             \
-        OPERANDS                         \
+#define OPERATION(name, OPERANDS) \
+    struct name##_operands {      \
+        OPERANDS                  \
     } name;
 #define OPERAND(effect, type, name) type name;
 #include "runtime/device/operations.def"
@@ -120,22 +120,10 @@ Status op_run(Device *device, const OpList *list, size_t begin, size_t end, void
 /* Runs one operation whose memory is known; ignores the addresses in `op`. */
 Status op_run_one(Device *device, const Op *op, const OpMemory *memory, Error *error);
 
-/* The parameters that SHAPE adds to a device's function, and the arguments that `op` has for them. */
-/* clang-format off */
-#define PARAMETERS_KERNEL        , const Kernel *kernel
-#define PARAMETERS_KERNELS       , const Kernel *kernel, const Kernel *gelu
-#define PARAMETERS_KERNEL_SCALED , const Kernel *kernel, double scale
-#define PARAMETERS_EXCHANGE      , Exchange *exchange
-#define PARAMETERS_TABLE         , size_t rows, size_t columns, size_t sequence
-#define PARAMETERS_COUNT         , size_t count
-#define PARAMETERS_COUNT_SCALED  , size_t count, double scale
-#define ARGUMENTS_KERNEL         , op->kernel
-#define ARGUMENTS_KERNELS        , op->kernel, op->gelu
-#define ARGUMENTS_KERNEL_SCALED  , op->kernel, op->scale
-#define ARGUMENTS_EXCHANGE       , op->exchange
-#define ARGUMENTS_TABLE          , op->rows, op->columns, op->sequence
-#define ARGUMENTS_COUNT          , op->count
-#define ARGUMENTS_COUNT_SCALED   , op->count, op->scale
-/* clang-format on */
+/* The head of a device's function for an operation. `o` has the memory of the operands, `op` everything else. */
+#define UNUSED __attribute__((unused))
+#define OPERATION_HEAD(function, name)                                                                  \
+    Status function(UNUSED Device *device, UNUSED const Op *op, UNUSED const struct name##_operands *o, \
+                    UNUSED Error *error)
 
 #endif

@@ -50,36 +50,24 @@ static void deallocate(Device *device, void *memory)
     free(memory);
 }
 
-Status oracle_from_floats(Device *device, size_t count, const float *source, void *destination, Error *error)
+static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination,
+                          Error *error)
 {
-    (void)device, (void)error;
+    (void)device, (void)kind, (void)error;
     double *elements = destination;
     for (size_t i = 0; i < count; i++)
         elements[i] = (double)source[i];
     return STATUS_OK;
 }
 
-Status oracle_to_floats(Device *device, size_t count, const void *source, float *destination, Error *error)
+static Status store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination,
+                           Error *error)
 {
-    (void)device, (void)error;
+    (void)device, (void)kind, (void)error;
     const double *elements = source;
     for (size_t i = 0; i < count; i++)
         destination[i] = (float)elements[i];
     return STATUS_OK;
-}
-
-static Status load_floats(Device *device, NumberKind kind, size_t count, const float *source, void *destination,
-                          Error *error)
-{
-    (void)kind;
-    return oracle_from_floats(device, count, source, destination, error);
-}
-
-static Status store_floats(Device *device, NumberKind kind, size_t count, const void *source, float *destination,
-                           Error *error)
-{
-    (void)kind;
-    return oracle_to_floats(device, count, source, destination, error);
 }
 
 static Status fill(Device *device, NumberKind kind, size_t count, double value, void *destination, Error *error)
@@ -91,7 +79,7 @@ static Status fill(Device *device, NumberKind kind, size_t count, double value, 
     return STATUS_OK;
 }
 
-Status oracle_copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
+static Status copy(Device *device, size_t bytes, const void *source, void *destination, Error *error)
 {
     (void)device, (void)error;
     memcpy(destination, source, bytes);
@@ -135,6 +123,14 @@ static Status adamw(Device *device, const AdamW *settings, size_t count, void *p
     return STATUS_OK;
 }
 
+ORACLE(from_floats) { return load_floats(device, ELEMENTS, op->count, o->source, o->elements, error); }
+
+ORACLE(to_floats) { return store_floats(device, ELEMENTS, op->count, o->elements, o->destination, error); }
+
+ORACLE(copy) { return copy(device, op->count, o->source, o->destination, error); }
+
+ORACLE(add) { return accumulate(device, op->count, o->addend, o->sum, error); }
+
 #define OPERATION_FUNCTION(name) oracle_##name
 #include "runtime/device/operate.h"
 
@@ -147,13 +143,13 @@ const DeviceTable device_oracle = {
     .free_kernel = free_kernel,
     .allocate = allocate,
     .deallocate = deallocate,
-    .upload = oracle_copy,
-    .download = oracle_copy,
+    .upload = copy,
+    .download = copy,
     .load_floats = load_floats,
     .store_floats = store_floats,
     .operate = operate,
     .fill = fill,
-    .copy = oracle_copy,
+    .copy = copy,
     .accumulate = accumulate,
     .sum_of_squares = sum_of_squares,
     .adamw = adamw,

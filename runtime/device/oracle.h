@@ -8,9 +8,10 @@
 #include "runtime/device/exchange.h"
 
 /* The operations of operations.def. */
-#define OPERATION(name, SHAPE, OPERANDS) Status oracle_##name(Device *device PARAMETERS_##SHAPE OPERANDS, Error *);
-#define GROUP_OPERATION(name, SHAPE, OPERANDS)
-#define OPERAND(effect, type, name) , type name
+#define ORACLE(name) OPERATION_HEAD(oracle_##name, name)
+#define OPERATION(name, OPERANDS) ORACLE(name);
+#define GROUP_OPERATION(name, OPERANDS)
+#define OPERAND(effect, type, name)
 #include "runtime/device/operations.def"
 
 /* c[m, n] += a b. Element (i, j) of a or b is at i * row + j * column. */

@@ -8,14 +8,6 @@
 
 static const double least_sum = 1e-20; /* DeepSeek-V3 */
 
-Status oracle_add(Device *device, size_t count, const void *addend, void *sum, Error *error)
-{
-    (void)device, (void)error;
-    for (size_t i = 0; i < count; i++)
-        ((double *)sum)[i] += ((const double *)addend)[i];
-    return STATUS_OK;
-}
-
 static double score_of(const Routing *routing, const double *logits, size_t expert)
 {
     if (!routing->softmax)
@@ -91,30 +83,28 @@ static double frequency(const KernelShape *shape, const int32_t *chosen, size_t 
     return count * routing->experts / ((double)routing->chosen * (double)shape->sequence);
 }
 
-Status oracle_route(Device *device, const Kernel *kernel, double scale, const void *logits, const void *bias,
-                    int32_t *chosen, void *gates, void *balance, Error *error)
+ORACLE(route)
 {
-    (void)device;
-    const KernelShape *shape = &kernel->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const Routing *routing = &shape->routing;
     const size_t experts = routing->experts, k = routing->chosen;
     double *biased = malloc(experts * sizeof *biased), total = 0;
     if (!biased)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
     for (size_t t = 0; t < shape->rows; t++) {
-        const double *row = (const double *)logits + t * experts;
-        choose(routing, row, bias, biased, chosen + t * k);
+        const double *row = (const double *)o->logits + t * experts;
+        choose(routing, row, o->bias, biased, o->chosen + t * k);
         for (size_t j = 0; j < k; j++)
-            ((double *)gates)[t * k + j] = routing->factor * score_of(routing, row, (size_t)chosen[t * k + j]) /
-                                           sum_of_chosen(routing, row, chosen + t * k);
+            ((double *)o->gates)[t * k + j] = routing->factor * score_of(routing, row, (size_t)o->chosen[t * k + j]) /
+                                              sum_of_chosen(routing, row, o->chosen + t * k);
     }
     for (size_t t = 0; t < shape->rows; t++) {
-        const double *row = (const double *)logits + t * experts;
+        const double *row = (const double *)o->logits + t * experts;
         for (size_t i = 0; i < experts; i++)
-            total += frequency(shape, chosen, t / shape->sequence * shape->sequence, i) * score_of(routing, row, i) /
+            total += frequency(shape, o->chosen, t / shape->sequence * shape->sequence, i) * score_of(routing, row, i) /
                      sum_of_scores(routing, row);
     }
-    *(double *)balance = scale * total / (double)shape->rows;
+    *(double *)o->balance = op->scale * total / (double)shape->rows;
     free(biased);
     return STATUS_OK;
 }
@@ -142,17 +132,15 @@ static double score_gradient(const KernelShape *shape, double scale, const doubl
     return gradient;
 }
 
-Status oracle_route_backward(Device *device, const Kernel *kernel, double scale, const void *logits,
-                             const int32_t *chosen, const void *dgates, void *dlogits, Error *error)
+ORACLE(route_backward)
 {
-    (void)device, (void)error;
-    const KernelShape *shape = &kernel->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const Routing *routing = &shape->routing;
     for (size_t t = 0; t < shape->rows; t++) {
-        const double *row = (const double *)logits + t * routing->experts;
-        double *out = (double *)dlogits + t * routing->experts, mean = 0;
+        const double *row = (const double *)o->logits + t * routing->experts;
+        double *out = (double *)o->dlogits + t * routing->experts, mean = 0;
         for (size_t i = 0; i < routing->experts; i++) {
-            out[i] = score_gradient(shape, scale, row, chosen, dgates, t, i);
+            out[i] = score_gradient(shape, op->scale, row, o->chosen, o->dgates, t, i);
             mean += out[i] * score_of(routing, row, i);
         }
         for (size_t i = 0; i < routing->experts; i++) {
@@ -164,70 +152,61 @@ Status oracle_route_backward(Device *device, const Kernel *kernel, double scale,
 }
 
 /* A row's place is the number of rows with a lower expert, or with the same expert and a lower token. */
-Status oracle_group_rows(Device *device, const Kernel *kernel, const int32_t *chosen, int32_t *places, int32_t *begins,
-                         Error *error)
+ORACLE(group_rows)
 {
-    (void)device, (void)error;
-    const size_t rows = kernel->shape.rows * kernel->shape.routing.chosen;
-    for (size_t e = 0; e <= kernel->shape.routing.experts; e++) {
-        begins[e] = 0;
+    const size_t rows = op->kernel->shape.rows * op->kernel->shape.routing.chosen;
+    for (size_t e = 0; e <= op->kernel->shape.routing.experts; e++) {
+        o->begins[e] = 0;
         for (size_t i = 0; i < rows; i++)
-            begins[e] += (size_t)chosen[i] < e;
+            o->begins[e] += (size_t)o->chosen[i] < e;
     }
     for (size_t i = 0; i < rows; i++) {
-        places[i] = begins[chosen[i]];
+        o->places[i] = o->begins[o->chosen[i]];
         for (size_t other = 0; other < i; other++)
-            places[i] += chosen[other] == chosen[i];
+            o->places[i] += o->chosen[other] == o->chosen[i];
     }
     return STATUS_OK;
 }
 
-Status oracle_count_loads(Device *device, const Kernel *kernel, const int32_t *begins, const void *balance, void *loads,
-                          void *total, Error *error)
+ORACLE(count_loads)
 {
-    (void)device, (void)error;
-    for (size_t e = 0; e < kernel->shape.routing.experts; e++)
-        ((double *)loads)[e] += begins[e + 1] - begins[e];
-    *(double *)total += *(const double *)balance;
+    for (size_t e = 0; e < op->kernel->shape.routing.experts; e++)
+        ((double *)o->loads)[e] += o->begins[e + 1] - o->begins[e];
+    *(double *)o->total += *(const double *)o->balance;
     return STATUS_OK;
 }
 
-Status oracle_permute(Device *device, const Kernel *kernel, const void *x, const int32_t *places, void *y, Error *error)
+ORACLE(permute)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, k = kernel->shape.routing.chosen;
-    for (size_t i = 0; i < kernel->shape.rows * k; i++)
+    const size_t columns = op->kernel->shape.columns, k = op->kernel->shape.routing.chosen;
+    for (size_t i = 0; i < op->kernel->shape.rows * k; i++)
         for (size_t c = 0; c < columns; c++)
-            ((double *)y)[(size_t)places[i] * columns + c] = ((const double *)x)[i / k * columns + c];
+            ((double *)o->y)[(size_t)o->places[i] * columns + c] = ((const double *)o->x)[i / k * columns + c];
     return STATUS_OK;
 }
 
-Status oracle_unpermute(Device *device, const Kernel *kernel, const void *x, const int32_t *places, const void *gates,
-                        const void *residual, void *y, Error *error)
+ORACLE(unpermute)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, k = kernel->shape.routing.chosen;
-    const double *in = x, *gate = gates, *base = residual;
-    double *out = y;
-    for (size_t i = 0; i < kernel->shape.rows * columns; i++) {
+    const size_t columns = op->kernel->shape.columns, k = op->kernel->shape.routing.chosen;
+    const double *in = o->x, *gate = o->gates, *base = o->residual;
+    double *out = o->y;
+    for (size_t i = 0; i < op->kernel->shape.rows * columns; i++) {
         out[i] = base ? base[i] : 0;
         for (size_t j = i / columns * k; j < (i / columns + 1) * k; j++)
-            out[i] += (gate ? gate[j] : 1) * in[(size_t)places[j] * columns + i % columns];
+            out[i] += (gate ? gate[j] : 1) * in[(size_t)o->places[j] * columns + i % columns];
     }
     return STATUS_OK;
 }
 
-Status oracle_unpermute_backward(Device *device, const Kernel *kernel, const void *x, const int32_t *places,
-                                 const void *gates, const void *dy, void *dx, void *dgates, Error *error)
+ORACLE(unpermute_backward)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, k = kernel->shape.routing.chosen;
-    const double *in = x, *gate = gates, *d = dy;
-    double *out = dx, *dgate = dgates;
-    for (size_t i = 0; i < kernel->shape.rows * k; i++) {
+    const size_t columns = op->kernel->shape.columns, k = op->kernel->shape.routing.chosen;
+    const double *in = o->x, *gate = o->gates, *d = o->dy;
+    double *out = o->dx, *dgate = o->dgates;
+    for (size_t i = 0; i < op->kernel->shape.rows * k; i++) {
         dgate[i] = 0;
         for (size_t c = 0; c < columns; c++) {
-            const size_t at = (size_t)places[i] * columns + c;
+            const size_t at = (size_t)o->places[i] * columns + c;
             dgate[i] += in[at] * d[i / k * columns + c];
             out[at] = gate[i] * d[i / k * columns + c];
         }
@@ -245,74 +224,64 @@ static size_t rows_of(const KernelShape *shape, const int32_t *begins)
     return begins ? (size_t)begins[blocks_of(shape)] : shape->rows;
 }
 
-Status oracle_grouped_forward(Device *device, const Kernel *kernel, const void *x, const void *w, const int32_t *begins,
-                              void *y, Error *error)
+ORACLE(grouped_forward)
 {
-    (void)error;
-    const KernelShape *shape = &kernel->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const size_t columns = shape->columns, outputs = shape->outputs;
-    memset(y, 0, (size_t)begins[blocks_of(shape)] * outputs * sizeof(double));
+    memset(o->y, 0, (size_t)o->begins[blocks_of(shape)] * outputs * sizeof(double));
     for (size_t e = 0; e < blocks_of(shape); e++)
-        oracle_product(device, (size_t)(begins[e + 1] - begins[e]), outputs, columns,
-                       (const double *)x + (size_t)begins[e] * columns, columns, 1,
-                       (const double *)w + e % shape->routing.experts * columns * outputs, outputs, 1,
-                       (double *)y + (size_t)begins[e] * outputs);
+        oracle_product(device, (size_t)(o->begins[e + 1] - o->begins[e]), outputs, columns,
+                       (const double *)o->x + (size_t)o->begins[e] * columns, columns, 1,
+                       (const double *)o->w + e % shape->routing.experts * columns * outputs, outputs, 1,
+                       (double *)o->y + (size_t)o->begins[e] * outputs);
     return STATUS_OK;
 }
 
-Status oracle_grouped_backward_input(Device *device, const Kernel *kernel, const void *dy, const void *w,
-                                     const int32_t *begins, void *dx, Error *error)
+ORACLE(grouped_backward_input)
 {
-    (void)error;
-    const KernelShape *shape = &kernel->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const size_t columns = shape->columns, outputs = shape->outputs;
-    memset(dx, 0, (size_t)begins[blocks_of(shape)] * columns * sizeof(double));
+    memset(o->dx, 0, (size_t)o->begins[blocks_of(shape)] * columns * sizeof(double));
     for (size_t e = 0; e < blocks_of(shape); e++)
-        oracle_product(device, (size_t)(begins[e + 1] - begins[e]), columns, outputs,
-                       (const double *)dy + (size_t)begins[e] * outputs, outputs, 1,
-                       (const double *)w + e % shape->routing.experts * columns * outputs, 1, outputs,
-                       (double *)dx + (size_t)begins[e] * columns);
+        oracle_product(device, (size_t)(o->begins[e + 1] - o->begins[e]), columns, outputs,
+                       (const double *)o->dy + (size_t)o->begins[e] * outputs, outputs, 1,
+                       (const double *)o->w + e % shape->routing.experts * columns * outputs, 1, outputs,
+                       (double *)o->dx + (size_t)o->begins[e] * columns);
     return STATUS_OK;
 }
 
-Status oracle_grouped_backward_weight(Device *device, const Kernel *kernel, const void *x, const void *dy,
-                                      const int32_t *begins, void *dw, Error *error)
+ORACLE(grouped_backward_weight)
 {
-    (void)error;
-    const KernelShape *shape = &kernel->shape;
+    const KernelShape *shape = &op->kernel->shape;
     const size_t columns = shape->columns, outputs = shape->outputs;
     for (size_t e = 0; e < blocks_of(shape); e++)
-        oracle_product(device, columns, outputs, (size_t)(begins[e + 1] - begins[e]),
-                       (const double *)x + (size_t)begins[e] * columns, 1, columns,
-                       (const double *)dy + (size_t)begins[e] * outputs, outputs, 1,
-                       (double *)dw + e % shape->routing.experts * columns * outputs);
+        oracle_product(device, columns, outputs, (size_t)(o->begins[e + 1] - o->begins[e]),
+                       (const double *)o->x + (size_t)o->begins[e] * columns, 1, columns,
+                       (const double *)o->dy + (size_t)o->begins[e] * outputs, outputs, 1,
+                       (double *)o->dw + e % shape->routing.experts * columns * outputs);
     return STATUS_OK;
 }
 
-Status oracle_swiglu_forward(Device *device, const Kernel *kernel, const void *x, const int32_t *begins, void *y,
-                             Error *error)
+ORACLE(swiglu_forward)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, rows = rows_of(&kernel->shape, begins);
+    const size_t columns = op->kernel->shape.columns, rows = rows_of(&op->kernel->shape, o->begins);
     for (size_t i = 0; i < rows * columns; i++) {
-        const double *row = (const double *)x + i / columns * 2 * columns;
+        const double *row = (const double *)o->x + i / columns * 2 * columns;
         const double gate = row[i % columns], up = row[columns + i % columns];
-        ((double *)y)[i] = gate / (1 + exp(-gate)) * up;
+        ((double *)o->y)[i] = gate / (1 + exp(-gate)) * up;
     }
     return STATUS_OK;
 }
 
-Status oracle_swiglu_backward(Device *device, const Kernel *kernel, const void *x, const void *dy,
-                              const int32_t *begins, void *dx, Error *error)
+ORACLE(swiglu_backward)
 {
-    (void)device, (void)error;
-    const size_t columns = kernel->shape.columns, rows = rows_of(&kernel->shape, begins);
+    const size_t columns = op->kernel->shape.columns, rows = rows_of(&op->kernel->shape, o->begins);
     for (size_t i = 0; i < rows * columns; i++) {
         const size_t at = i / columns * 2 * columns + i % columns;
-        const double gate = ((const double *)x)[at], up = ((const double *)x)[at + columns];
-        const double d = ((const double *)dy)[i], sigmoid = 1 / (1 + exp(-gate));
-        ((double *)dx)[at] = d * up * (sigmoid + gate * sigmoid * (1 - sigmoid));
-        ((double *)dx)[at + columns] = d * gate * sigmoid;
+        const double gate = ((const double *)o->x)[at], up = ((const double *)o->x)[at + columns];
+        const double d = ((const double *)o->dy)[i], sigmoid = 1 / (1 + exp(-gate));
+        ((double *)o->dx)[at] = d * up * (sigmoid + gate * sigmoid * (1 - sigmoid));
+        ((double *)o->dx)[at + columns] = d * gate * sigmoid;
     }
     return STATUS_OK;
 }

@@ -23,41 +23,35 @@ void oracle_product(Device *device, size_t m, size_t n, size_t k, const double *
     }
 }
 
-Status oracle_linear_forward(Device *device, const Kernel *linear, const void *x, const void *w, const void *bias,
-                             const void *residual, void *y, Error *error)
+ORACLE(linear_forward)
 {
-    (void)error;
-    const KernelShape *shape = &linear->shape;
-    const double *b = bias, *r = residual;
-    double *out = y;
+    const KernelShape *shape = &op->kernel->shape;
+    const double *b = o->bias, *r = o->residual;
+    double *out = o->y;
     for (size_t i = 0; i < shape->rows; i++)
         for (size_t j = 0; j < shape->outputs; j++)
             out[i * shape->outputs + j] = (b ? b[j] : 0) + (r ? r[i * shape->outputs + j] : 0);
-    oracle_product(device, shape->rows, shape->outputs, shape->columns, x, shape->columns, 1, w, shape->outputs, 1,
-                   out);
+    oracle_product(device, shape->rows, shape->outputs, shape->columns, o->x, shape->columns, 1, o->w, shape->outputs,
+                   1, out);
     return STATUS_OK;
 }
 
-Status oracle_linear_backward_input(Device *device, const Kernel *linear, const void *dy, const void *w, void *dx,
-                                    Error *error)
+ORACLE(linear_backward_input)
 {
-    (void)error;
-    const KernelShape *shape = &linear->shape;
-    memset(dx, 0, shape->rows * shape->columns * sizeof(double));
-    oracle_product(device, shape->rows, shape->columns, shape->outputs, dy, shape->outputs, 1, w, 1, shape->outputs,
-                   dx);
+    const KernelShape *shape = &op->kernel->shape;
+    memset(o->dx, 0, shape->rows * shape->columns * sizeof(double));
+    oracle_product(device, shape->rows, shape->columns, shape->outputs, o->dy, shape->outputs, 1, o->w, 1,
+                   shape->outputs, o->dx);
     return STATUS_OK;
 }
 
-Status oracle_linear_backward_weight(Device *device, const Kernel *linear, const void *x, const void *dy, void *dw,
-                                     void *dbias, Error *error)
+ORACLE(linear_backward_weight)
 {
-    (void)error;
-    const KernelShape *shape = &linear->shape;
-    const double *d = dy;
-    double *db = dbias;
-    oracle_product(device, shape->columns, shape->outputs, shape->rows, x, 1, shape->columns, dy, shape->outputs, 1,
-                   dw);
+    const KernelShape *shape = &op->kernel->shape;
+    const double *d = o->dy;
+    double *db = o->dbias;
+    oracle_product(device, shape->columns, shape->outputs, shape->rows, o->x, 1, shape->columns, o->dy, shape->outputs,
+                   1, o->dw);
     for (size_t i = 0; db && i < shape->rows; i++)
         for (size_t j = 0; j < shape->outputs; j++)
             db[j] += d[i * shape->outputs + j];
@@ -65,14 +59,12 @@ Status oracle_linear_backward_weight(Device *device, const Kernel *linear, const
 }
 
 /* statistics: mean and 1 / sqrt(variance + epsilon) of each row */
-Status oracle_norm_forward(Device *device, const Kernel *norm, const void *x, const void *gain, const void *shift,
-                           void *y, void *statistics, Error *error)
+ORACLE(norm_forward)
 {
-    (void)device, (void)error;
-    const size_t columns = norm->shape.columns;
-    const double *in = x, *g = gain, *s = shift;
-    double *out = y, *statistic = statistics;
-    for (size_t i = 0; i < norm->shape.rows; i++) {
+    const size_t columns = op->kernel->shape.columns;
+    const double *in = o->x, *g = o->gain, *s = o->shift;
+    double *out = o->y, *statistic = o->statistics;
+    for (size_t i = 0; i < op->kernel->shape.rows; i++) {
         double mean = 0, variance = 0;
         for (size_t j = 0; j < columns; j++)
             mean += in[i * columns + j] / (double)columns;
@@ -87,16 +79,14 @@ Status oracle_norm_forward(Device *device, const Kernel *norm, const void *x, co
     return STATUS_OK;
 }
 
-Status oracle_norm_backward_input(Device *device, const Kernel *norm, const void *x, const void *statistics,
-                                  const void *gain, const void *dy, const void *residual, void *dx, Error *error)
+ORACLE(norm_backward_input)
 {
-    (void)device, (void)error;
-    const size_t columns = norm->shape.columns;
-    const double *in = x, *statistic = statistics, *g = gain, *d = dy, *r = residual;
-    double *out = dx;
-    for (size_t i = 0; i < norm->shape.rows; i++) {
+    const size_t columns = op->kernel->shape.columns;
+    const double *in = o->x, *statistic = o->statistics, *g = o->gain, *d = o->dy, *r = o->residual;
+    double *out = o->dx;
+    for (size_t i = 0; i < op->kernel->shape.rows; i++) {
         const double mean = statistic[2 * i], inverse = statistic[2 * i + 1];
-        double mean_d = 0, mean_dn = 0; /* of d = dy * gain and of d * normalised x */
+        double mean_d = 0, mean_dn = 0; /* of d = o->dy * o->gain and of d * normalised o->x */
         for (size_t j = 0; j < columns; j++) {
             mean_d += d[i * columns + j] * g[j] / (double)columns;
             mean_dn += d[i * columns + j] * g[j] * (in[i * columns + j] - mean) * inverse / (double)columns;
@@ -110,14 +100,12 @@ Status oracle_norm_backward_input(Device *device, const Kernel *norm, const void
     return STATUS_OK;
 }
 
-Status oracle_norm_backward_weight(Device *device, const Kernel *norm, const void *x, const void *statistics,
-                                   const void *dy, void *dgain, void *dshift, Error *error)
+ORACLE(norm_backward_weight)
 {
-    (void)device, (void)error;
-    const size_t columns = norm->shape.columns;
-    const double *in = x, *statistic = statistics, *d = dy;
-    double *dg = dgain, *ds = dshift;
-    for (size_t i = 0; i < norm->shape.rows; i++)
+    const size_t columns = op->kernel->shape.columns;
+    const double *in = o->x, *statistic = o->statistics, *d = o->dy;
+    double *dg = o->dgain, *ds = o->dshift;
+    for (size_t i = 0; i < op->kernel->shape.rows; i++)
         for (size_t j = 0; j < columns; j++) {
             dg[j] += d[i * columns + j] * (in[i * columns + j] - statistic[2 * i]) * statistic[2 * i + 1];
             ds[j] += d[i * columns + j];
@@ -127,40 +115,44 @@ Status oracle_norm_backward_weight(Device *device, const Kernel *norm, const voi
 
 static double normal_integral(double x) { return 0.5 * erfc(-x / sqrt(2)); }
 
-Status oracle_gelu_forward(Device *device, const Kernel *gelu, const void *x, void *y, Error *error)
+static void gelu(const Kernel *kernel, const double *x, double *y)
 {
-    (void)device, (void)error;
-    const double *in = x;
-    double *out = y;
-    for (size_t i = 0; i < gelu->shape.rows * gelu->shape.columns; i++)
-        out[i] = in[i] * normal_integral(in[i]);
-    return STATUS_OK;
+    for (size_t i = 0; i < kernel->shape.rows * kernel->shape.columns; i++)
+        y[i] = x[i] * normal_integral(x[i]);
 }
 
-Status oracle_gelu_backward(Device *device, const Kernel *gelu, const void *x, const void *dy, void *dx, Error *error)
+static void gelu_gradient(const Kernel *kernel, const double *x, const double *dy, double *dx)
 {
-    (void)device, (void)error;
-    const double *in = x, *d = dy;
-    double *out = dx;
-    for (size_t i = 0; i < gelu->shape.rows * gelu->shape.columns; i++) {
-        const double density = exp(-0.5 * in[i] * in[i]) / sqrt(2 * acos(-1));
-        out[i] = d[i] * (normal_integral(in[i]) + in[i] * density);
+    for (size_t i = 0; i < kernel->shape.rows * kernel->shape.columns; i++) {
+        const double density = exp(-0.5 * x[i] * x[i]) / sqrt(2 * acos(-1));
+        dx[i] = dy[i] * (normal_integral(x[i]) + x[i] * density);
     }
+}
+
+ORACLE(gelu_forward)
+{
+    gelu(op->kernel, o->x, o->y);
     return STATUS_OK;
 }
 
-Status oracle_linear_gelu_forward(Device *device, const Kernel *linear, const Kernel *gelu, const void *x,
-                                  const void *w, const void *bias, void *y, void *active, Error *error)
+ORACLE(gelu_backward)
 {
-    TRY(oracle_linear_forward(device, linear, x, w, bias, NULL, y, error));
-    return oracle_gelu_forward(device, gelu, y, active, error);
+    gelu_gradient(op->kernel, o->x, o->dy, o->dx);
+    return STATUS_OK;
 }
 
-Status oracle_linear_gelu_backward_input(Device *device, const Kernel *linear, const Kernel *gelu, const void *dy,
-                                         const void *w, const void *before, void *dx, Error *error)
+ORACLE(linear_gelu_forward)
 {
-    TRY(oracle_linear_backward_input(device, linear, dy, w, dx, error));
-    return oracle_gelu_backward(device, gelu, before, dx, dx, error);
+    TRY(oracle_linear_forward(device, op, &(struct linear_forward_operands){o->x, o->w, o->bias, NULL, o->y}, error));
+    gelu(op->gelu, o->y, o->active);
+    return STATUS_OK;
+}
+
+ORACLE(linear_gelu_backward_input)
+{
+    TRY(oracle_linear_backward_input(device, op, &(struct linear_backward_input_operands){o->dy, o->w, o->dx}, error));
+    gelu_gradient(op->gelu, o->before, o->dx, o->dx);
+    return STATUS_OK;
 }
 
 /* Offsets of one head of one sequence in its matrices. */
@@ -186,13 +178,11 @@ static Head head_of(const KernelShape *shape, size_t sample, size_t head)
     };
 }
 
-Status oracle_attention_forward(Device *device, const Kernel *attention, const void *qkv, void *y, void *context,
-                                Error *error)
+ORACLE(attention_forward)
 {
-    (void)device, (void)error;
-    const KernelShape *shape = &attention->shape;
-    const double *in = qkv;
-    double *out = y, *all_probabilities = context;
+    const KernelShape *shape = &op->kernel->shape;
+    const double *in = o->qkv;
+    double *out = o->y, *all_probabilities = o->context;
     for (size_t which = 0; which < shape->rows / shape->sequence * shape->heads; which++) {
         const Head h = head_of(shape, which / shape->heads, which % shape->heads);
         for (size_t i = 0; i < h.sequence; i++) {
@@ -220,13 +210,11 @@ Status oracle_attention_forward(Device *device, const Kernel *attention, const v
     return STATUS_OK;
 }
 
-Status oracle_attention_backward(Device *device, const Kernel *attention, const void *qkv, const void *y,
-                                 const void *context, const void *dy, void *dqkv, Error *error)
+ORACLE(attention_backward)
 {
-    (void)device, (void)error;
-    const KernelShape *shape = &attention->shape;
-    const double *in = qkv, *mixed = y, *all_probabilities = context, *d = dy;
-    double *out = dqkv;
+    const KernelShape *shape = &op->kernel->shape;
+    const double *in = o->qkv, *mixed = o->y, *all_probabilities = o->context, *d = o->dy;
+    double *out = o->dqkv;
     memset(out, 0, shape->rows * 3 * shape->columns * sizeof(double));
     for (size_t which = 0; which < shape->rows / shape->sequence * shape->heads; which++) {
         const Head h = head_of(shape, which / shape->heads, which % shape->heads);
@@ -253,65 +241,58 @@ Status oracle_attention_backward(Device *device, const Kernel *attention, const 
     return STATUS_OK;
 }
 
-Status oracle_embedding_forward(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
-                                const void *token_table, const void *position_table, void *y, Error *error)
+ORACLE(embedding_forward)
 {
-    (void)device, (void)error;
-    const double *by_token = token_table, *by_position = position_table;
-    double *out = y;
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < columns; j++)
-            out[i * columns + j] = by_token[(size_t)tokens[i] * columns + j] + by_position[i % sequence * columns + j];
+    const double *by_token = o->token_table, *by_position = o->position_table;
+    double *out = o->y;
+    for (size_t i = 0; i < op->rows; i++)
+        for (size_t j = 0; j < op->columns; j++)
+            out[i * op->columns + j] =
+                by_token[(size_t)o->tokens[i] * op->columns + j] + by_position[i % op->sequence * op->columns + j];
     return STATUS_OK;
 }
 
-Status oracle_embedding_backward(Device *device, size_t rows, size_t columns, size_t sequence, const int32_t *tokens,
-                                 const void *dy, void *dtoken_table, void *dposition_table, Error *error)
+ORACLE(embedding_backward)
 {
-    (void)device, (void)error;
-    const double *d = dy;
-    double *by_token = dtoken_table, *by_position = dposition_table;
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < columns; j++) {
-            by_token[(size_t)tokens[i] * columns + j] += d[i * columns + j];
-            by_position[i % sequence * columns + j] += d[i * columns + j];
+    const double *d = o->dy;
+    double *by_token = o->dtoken_table, *by_position = o->dposition_table;
+    for (size_t i = 0; i < op->rows; i++)
+        for (size_t j = 0; j < op->columns; j++) {
+            by_token[(size_t)o->tokens[i] * op->columns + j] += d[i * op->columns + j];
+            by_position[i % op->sequence * op->columns + j] += d[i * op->columns + j];
         }
     return STATUS_OK;
 }
 
-Status oracle_cross_entropy(Device *device, const Kernel *kernel, double scale, const int32_t *targets, void *logits,
-                            double *loss, Error *error)
+ORACLE(cross_entropy)
 {
-    (void)device, (void)error;
-    const size_t rows = kernel->shape.rows, columns = kernel->shape.columns;
+    const size_t rows = op->kernel->shape.rows, columns = op->kernel->shape.columns;
     double total = 0;
     for (size_t i = 0; i < rows; i++) {
-        double *row = (double *)logits + i * columns;
+        double *row = (double *)o->logits + i * columns;
         double largest = -INFINITY, sum = 0;
         for (size_t j = 0; j < columns; j++)
             largest = fmax(largest, row[j]);
         for (size_t j = 0; j < columns; j++)
             sum += exp(row[j] - largest);
         const double log_sum = largest + log(sum);
-        total += log_sum - row[targets[i]];
+        total += log_sum - row[o->targets[i]];
         for (size_t j = 0; j < columns; j++)
-            row[j] = (exp(row[j] - log_sum) - (j == (size_t)targets[i])) * scale / (double)rows;
+            row[j] = (exp(row[j] - log_sum) - (j == (size_t)o->targets[i])) * op->scale / (double)rows;
     }
-    *loss = total / (double)rows;
+    *o->loss = total / (double)rows;
     return STATUS_OK;
 }
 
-Status oracle_squared_error(Device *device, size_t count, double scale, const void *y, const float *targets, void *dy,
-                            double *loss, Error *error)
+ORACLE(squared_error)
 {
-    (void)device, (void)error;
-    const double *in = y;
-    double *out = dy, total = 0;
-    for (size_t i = 0; i < count; i++) {
-        const double difference = in[i] - (double)targets[i];
+    const double *in = o->y;
+    double *out = o->dy, total = 0;
+    for (size_t i = 0; i < op->count; i++) {
+        const double difference = in[i] - (double)o->targets[i];
         total += difference * difference;
-        out[i] = 2 * difference * scale / (double)count;
+        out[i] = 2 * difference * op->scale / (double)op->count;
     }
-    *loss = total / (double)count;
+    *o->loss = total / (double)op->count;
     return STATUS_OK;
 }
