@@ -50,11 +50,11 @@ Status cpu_softmax_primitive(CpuDevice *cpu, size_t rows, size_t columns, Primit
 Status cpu_run(CpuDevice *cpu, const Primitive *primitive, const void *const *data, Error *error);
 void cpu_free_primitive(Primitive *primitive);
 
-/* c[m, n] = alpha a b + beta c. a is [m, k], or [k, m] if `transpose_a`; b is [k, n], or [n, k] if `transpose_b`. A
-   pitch is the distance from one row to the next, in elements. */
+/* c[m, n] = alpha a b + beta c. a is [m, k], or [k, m] if `transpose_a`; b is [k, n], or [n, k] if `transpose_b`. The
+   rows of a matrix follow each other without gaps. */
 typedef struct Product {
     bool transpose_a, transpose_b;
-    size_t m, n, k, a_pitch, b_pitch, c_pitch;
+    size_t m, n, k;
     float alpha, beta;
 } Product;
 Status cpu_product(CpuDevice *cpu, const Product *product, const float *a, const float *b, float *c, Error *error);

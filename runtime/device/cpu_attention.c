@@ -81,29 +81,15 @@ CPU(attention_forward)
         for (size_t b = 0; b < block_count(sequence); b++) {
             const Block block = block_at(sequence, b);
             float *p = probabilities + block.place;
-            TRY(cpu_product(cpu,
-                            &(Product){.transpose_b = true,
-                                       .m = block.rows,
-                                       .n = block.keys,
-                                       .k = width,
-                                       .a_pitch = width,
-                                       .b_pitch = width,
-                                       .c_pitch = block.keys,
-                                       .alpha = scale},
-                            q + block.first * width, k, p, error));
+            TRY(cpu_product(
+                cpu, &(Product){.transpose_b = true, .m = block.rows, .n = block.keys, .k = width, .alpha = scale},
+                q + block.first * width, k, p, error));
             for (size_t i = 0; i < block.rows; i++)
                 for (size_t j = block.first + i + 1; j < block.keys; j++)
                     p[i * block.keys + j] = -INFINITY;
             TRY(cpu_run(cpu, &((const CpuKernel *)op->kernel)->primitives[b], (const void *[]){p, p}, error));
-            TRY(cpu_product(cpu,
-                            &(Product){.m = block.rows,
-                                       .n = width,
-                                       .k = block.keys,
-                                       .a_pitch = block.keys,
-                                       .b_pitch = width,
-                                       .c_pitch = width,
-                                       .alpha = 1},
-                            p, v, out + block.first * width, error));
+            TRY(cpu_product(cpu, &(Product){.m = block.rows, .n = width, .k = block.keys, .alpha = 1}, p, v,
+                            out + block.first * width, error));
         }
         scatter(sequence, width, out, (float *)o->y + row * columns + column, columns);
         probabilities += head_context(sequence);
@@ -161,34 +147,13 @@ CPU(attention_backward)
             for (size_t i = 0; i < block.rows; i++)
                 mean[i] = inner_product(width, d_block + i * width, mixed + (block.first + i) * columns);
             TRY(cpu_product(cpu,
-                            &(Product){.transpose_b = true,
-                                       .m = block.rows,
-                                       .n = block.keys,
-                                       .k = width,
-                                       .a_pitch = width,
-                                       .b_pitch = width,
-                                       .c_pitch = block.keys,
-                                       .alpha = 1},
+                            &(Product){.transpose_b = true, .m = block.rows, .n = block.keys, .k = width, .alpha = 1},
                             d_block, v, ds, error));
             softmax_backward(block, scale, p, mean, ds);
-            TRY(cpu_product(cpu,
-                            &(Product){.m = block.rows,
-                                       .n = width,
-                                       .k = block.keys,
-                                       .a_pitch = block.keys,
-                                       .b_pitch = width,
-                                       .c_pitch = width,
-                                       .alpha = 1},
-                            ds, k, dq + block.first * width, error));
-            const Product to_keys = {.transpose_a = true,
-                                     .m = block.keys,
-                                     .n = width,
-                                     .k = block.rows,
-                                     .a_pitch = block.keys,
-                                     .b_pitch = width,
-                                     .c_pitch = width,
-                                     .alpha = 1,
-                                     .beta = beta};
+            TRY(cpu_product(cpu, &(Product){.m = block.rows, .n = width, .k = block.keys, .alpha = 1}, ds, k,
+                            dq + block.first * width, error));
+            const Product to_keys = {
+                .transpose_a = true, .m = block.keys, .n = width, .k = block.rows, .alpha = 1, .beta = beta};
             TRY(cpu_product(cpu, &to_keys, p, d_block, dv, error));
             TRY(cpu_product(cpu, &to_keys, ds, q + block.first * width, dk, error));
         }

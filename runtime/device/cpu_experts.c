@@ -93,13 +93,7 @@ CPU(grouped_forward)
     const KernelShape *shape = &op->kernel->shape;
     EACH_GROUP(shape, o->begins, group)
     TRY(cpu_product((CpuDevice *)device,
-                    &(Product){.m = group.rows,
-                               .n = shape->outputs,
-                               .k = shape->columns,
-                               .a_pitch = shape->columns,
-                               .b_pitch = shape->outputs,
-                               .c_pitch = shape->outputs,
-                               .alpha = 1},
+                    &(Product){.m = group.rows, .n = shape->outputs, .k = shape->columns, .alpha = 1},
                     (const float *)o->x + group.first * shape->columns, (const float *)o->w + group.weights,
                     (float *)o->y + group.first * shape->outputs, error));
     return STATUS_OK;
@@ -109,17 +103,11 @@ CPU(grouped_backward_input)
 {
     const KernelShape *shape = &op->kernel->shape;
     EACH_GROUP(shape, o->begins, group)
-    TRY(cpu_product((CpuDevice *)device,
-                    &(Product){.transpose_b = true,
-                               .m = group.rows,
-                               .n = shape->columns,
-                               .k = shape->outputs,
-                               .a_pitch = shape->outputs,
-                               .b_pitch = shape->outputs,
-                               .c_pitch = shape->columns,
-                               .alpha = 1},
-                    (const float *)o->dy + group.first * shape->outputs, (const float *)o->w + group.weights,
-                    (float *)o->dx + group.first * shape->columns, error));
+    TRY(cpu_product(
+        (CpuDevice *)device,
+        &(Product){.transpose_b = true, .m = group.rows, .n = shape->columns, .k = shape->outputs, .alpha = 1},
+        (const float *)o->dy + group.first * shape->outputs, (const float *)o->w + group.weights,
+        (float *)o->dx + group.first * shape->columns, error));
     return STATUS_OK;
 }
 
@@ -127,18 +115,12 @@ CPU(grouped_backward_weight)
 {
     const KernelShape *shape = &op->kernel->shape;
     EACH_GROUP(shape, o->begins, group)
-    TRY(cpu_product((CpuDevice *)device,
-                    &(Product){.transpose_a = true,
-                               .m = shape->columns,
-                               .n = shape->outputs,
-                               .k = group.rows,
-                               .a_pitch = shape->columns,
-                               .b_pitch = shape->outputs,
-                               .c_pitch = shape->outputs,
-                               .alpha = 1,
-                               .beta = 1},
-                    (const float *)o->x + group.first * shape->columns,
-                    (const float *)o->dy + group.first * shape->outputs, (float *)o->dw + group.weights, error));
+    TRY(cpu_product(
+        (CpuDevice *)device,
+        &(Product){
+            .transpose_a = true, .m = shape->columns, .n = shape->outputs, .k = group.rows, .alpha = 1, .beta = 1},
+        (const float *)o->x + group.first * shape->columns, (const float *)o->dy + group.first * shape->outputs,
+        (float *)o->dw + group.weights, error));
     return STATUS_OK;
 }
 

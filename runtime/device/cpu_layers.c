@@ -29,31 +29,19 @@ CPU(linear_forward)
     const bool start = o->bias || o->residual;
     if (start)
         start_from(shape->rows, shape->outputs, o->bias, o->residual, o->y);
-    return cpu_product((CpuDevice *)device,
-                       &(Product){.m = shape->rows,
-                                  .n = shape->outputs,
-                                  .k = shape->columns,
-                                  .a_pitch = shape->columns,
-                                  .b_pitch = shape->outputs,
-                                  .c_pitch = shape->outputs,
-                                  .alpha = 1,
-                                  .beta = start ? 1 : 0},
-                       o->x, o->w, o->y, error);
+    return cpu_product(
+        (CpuDevice *)device,
+        &(Product){.m = shape->rows, .n = shape->outputs, .k = shape->columns, .alpha = 1, .beta = start ? 1 : 0}, o->x,
+        o->w, o->y, error);
 }
 
 CPU(linear_backward_input)
 {
     const KernelShape *shape = &op->kernel->shape;
-    return cpu_product((CpuDevice *)device,
-                       &(Product){.transpose_b = true,
-                                  .m = shape->rows,
-                                  .n = shape->columns,
-                                  .k = shape->outputs,
-                                  .a_pitch = shape->outputs,
-                                  .b_pitch = shape->outputs,
-                                  .c_pitch = shape->columns,
-                                  .alpha = 1},
-                       o->dy, o->w, o->dx, error);
+    return cpu_product(
+        (CpuDevice *)device,
+        &(Product){.transpose_b = true, .m = shape->rows, .n = shape->columns, .k = shape->outputs, .alpha = 1}, o->dy,
+        o->w, o->dx, error);
 }
 
 CPU(linear_backward_weight)
@@ -61,17 +49,11 @@ CPU(linear_backward_weight)
     const KernelShape *shape = &op->kernel->shape;
     for (size_t i = 0; o->dbias && i < shape->rows; i++)
         TRY(cpu_accumulate(device, shape->outputs, (const float *)o->dy + i * shape->outputs, o->dbias, error));
-    return cpu_product((CpuDevice *)device,
-                       &(Product){.transpose_a = true,
-                                  .m = shape->columns,
-                                  .n = shape->outputs,
-                                  .k = shape->rows,
-                                  .a_pitch = shape->columns,
-                                  .b_pitch = shape->outputs,
-                                  .c_pitch = shape->outputs,
-                                  .alpha = 1,
-                                  .beta = 1},
-                       o->x, o->dy, o->dw, error);
+    return cpu_product(
+        (CpuDevice *)device,
+        &(Product){
+            .transpose_a = true, .m = shape->columns, .n = shape->outputs, .k = shape->rows, .alpha = 1, .beta = 1},
+        o->x, o->dy, o->dw, error);
 }
 
 CPU(gelu_forward) { return run(device, op->kernel, PRIMITIVE_FORWARD, (const void *[]){o->x, o->y}, error); }

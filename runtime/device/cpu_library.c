@@ -156,9 +156,9 @@ Status cpu_product(CpuDevice *cpu, const Product *p, const float *a, const float
     compute_on_this_thread_alone();
     ProductClock *clock = &cpu->device.products;
     const int64_t start = clock->on ? clock_nanoseconds() : 0;
-    TRY_LIBRARY("matrix product", dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', (dnnl_dim_t)p->m,
-                                             (dnnl_dim_t)p->n, (dnnl_dim_t)p->k, p->alpha, a, (dnnl_dim_t)p->a_pitch, b,
-                                             (dnnl_dim_t)p->b_pitch, p->beta, c, (dnnl_dim_t)p->c_pitch));
+    const dnnl_dim_t m = (dnnl_dim_t)p->m, n = (dnnl_dim_t)p->n, k = (dnnl_dim_t)p->k;
+    TRY_LIBRARY("matrix product", dnnl_sgemm(p->transpose_a ? 'T' : 'N', p->transpose_b ? 'T' : 'N', m, n, k, p->alpha,
+                                             a, p->transpose_a ? m : k, b, p->transpose_b ? k : n, p->beta, c, n));
     if (clock->on) {
         clock->nanoseconds += clock_nanoseconds() - start;
         clock->calls++;
