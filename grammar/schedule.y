@@ -469,12 +469,9 @@ Token *read_tokens(const Source *source, Arena *arena, uint32_t *count)
     yyscan_t scanner = scanner_open(reader);
     YYSTYPE value;
     Token token, *tokens = NULL;
-    uint32_t capacity = *count = 0;
+    *count = 0;
     for (int code; (code = schedule_lex(&value, &token.span, scanner)) != TOKEN_EOF;) {
-        if (*count == capacity) {
-            capacity = capacity ? 2 * capacity : 256;
-            tokens = arena_grow(arena, tokens, *count * sizeof *tokens, capacity * sizeof *tokens);
-        }
+        tokens = arena_extend(arena, tokens, *count, sizeof *tokens);
         token.kind = yysymbol_name(YYTRANSLATE(code));
         tokens[(*count)++] = token;
     }

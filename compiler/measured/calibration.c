@@ -7,11 +7,7 @@
 
 void samples_add(Samples *samples, double value, Arena *arena)
 {
-    if (samples->count == samples->capacity) {
-        const size_t grown = samples->capacity ? 2 * samples->capacity : 16;
-        samples->values = arena_grow(arena, samples->values, samples->count * sizeof value, grown * sizeof value);
-        samples->capacity = grown;
-    }
+    samples->values = arena_extend(arena, samples->values, samples->count, sizeof value);
     samples->values[samples->count++] = value;
 }
 

@@ -12,7 +12,7 @@ enum { CALIBRATION_KINDS = ACTION_U + 1 };
 
 typedef struct Samples {
     double *values;
-    size_t count, capacity;
+    size_t count;
 } Samples;
 
 typedef struct CalibrationInput {

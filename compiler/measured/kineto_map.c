@@ -69,11 +69,7 @@ static void list_keys(MapReading *reading)
 static void append(MapReading *reading, const MapKey *key, const char *pattern)
 {
     KinetoMap *map = reading->map;
-    if (map->count == map->capacity) {
-        const size_t size = sizeof *map->rules, grown = map->capacity ? 2 * map->capacity : 32;
-        map->rules = arena_grow(reading->arena, map->rules, map->count * size, grown * size);
-        map->capacity = grown;
-    }
+    map->rules = arena_extend(reading->arena, map->rules, map->count, sizeof *map->rules);
     map->rules[map->count++] = (MapRule){key->subject, key->use, arena_text(reading->arena, pattern, strlen(pattern))};
 }
 

@@ -42,7 +42,7 @@ typedef struct MapRule {
 typedef struct KinetoMap {
     const char *path;
     MapRule *rules; /* in the file's order */
-    size_t count, capacity;
+    size_t count;
 } KinetoMap;
 
 /* The numbers at {stage} and {microbatch}; -1: the pattern does not have it. */

@@ -184,8 +184,7 @@ Status kineto_passes(const KinetoMap *map, int count, char *const *paths, Arena 
                      .source = "",
                      .ranks = (uint32_t)count,
                      .pipe_count = 1,
-                     .events = arena_array(arena, total, sizeof *trace->events),
-                     .capacity = total};
+                     .events = arena_array(arena, total, sizeof *trace->events)};
     for (int i = 0; i < count; i++)
         append_rank(&ranks[i], (uint32_t)i, begin, trace);
     trace_sort_by_step(trace, arena);

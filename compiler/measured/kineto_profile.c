@@ -32,7 +32,6 @@ typedef struct Profiler {
     const MapRule *cycles[RECIPE_STREAMS][RECIPE_ENTRIES];
     uint32_t cycle_counts[RECIPE_STREAMS];
     bool lanes_given; /* the map names the kernels that communicate */
-    uint32_t span_capacity;
 } Profiler;
 
 /* --- names --- */
@@ -68,12 +67,7 @@ static const NameUse *use_of(Profiler *profiler, uint32_t name)
 static uint32_t add_span(Profiler *profiler, unsigned subject)
 {
     KinetoProfile *profile = profiler->profile;
-    if (profile->span_count == profiler->span_capacity) {
-        const uint32_t grown = profiler->span_capacity ? 2 * profiler->span_capacity : 256;
-        profile->spans = arena_grow(profiler->arena, profile->spans, profile->span_count * sizeof *profile->spans,
-                                    grown * sizeof *profile->spans);
-        profiler->span_capacity = grown;
-    }
+    profile->spans = arena_extend(profiler->arena, profile->spans, profile->span_count, sizeof *profile->spans);
     profile->spans[profile->span_count] =
         (ProfileSpan){.start = INT64_MAX, .group = NO_GROUP, .subject = (uint8_t)subject};
     return profile->span_count++;

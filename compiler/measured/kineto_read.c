@@ -22,7 +22,7 @@ typedef struct Event {
 /* An array in the arena that grows. */
 typedef struct List {
     void *items;
-    size_t count, capacity;
+    size_t count;
 } List;
 
 typedef struct Reader {
@@ -38,11 +38,7 @@ typedef struct Reader {
 
 static void *list_add(List *list, size_t size, Arena *arena)
 {
-    if (list->count == list->capacity) {
-        const size_t grown = list->capacity ? 2 * list->capacity : 1024;
-        list->items = arena_grow(arena, list->items, list->count * size, grown * size);
-        list->capacity = grown;
-    }
+    list->items = arena_extend(arena, list->items, list->count, size);
     return (char *)list->items + list->count++ * size;
 }
 

@@ -118,11 +118,7 @@ static bool read_name(const Trace *trace, const char **text, TraceEvent *event)
 static void append(Reader *reader, const TraceEvent *event)
 {
     Trace *trace = reader->trace;
-    if (trace->count == trace->capacity) {
-        const size_t grown = trace->capacity ? 2 * trace->capacity : 4096;
-        trace->events = arena_grow(reader->arena, trace->events, trace->count * sizeof *event, grown * sizeof *event);
-        trace->capacity = grown;
-    }
+    trace->events = arena_extend(reader->arena, trace->events, trace->count, sizeof *event);
     trace->events[trace->count++] = *event;
 }
 

@@ -27,7 +27,7 @@ typedef struct Trace {
     double message_bytes; /* 0: unknown */
     uint32_t processors;  /* shared by all ranks; 0: unknown, or a GPU computed */
     TraceEvent *events;   /* step after step, and in a step rank after rank, each in order */
-    size_t count, capacity;
+    size_t count;
     uint32_t *steps;     /* [step_count], ascending */
     size_t *step_events; /* [step_count + 1]: the first event of each step */
     uint32_t step_count;

@@ -19,7 +19,7 @@ typedef struct Reader {
     Schedule *schedule;
     const char *next, *end; /* in the cell */
     NamedVersion *versions; /* [version_count]: of the F that name one */
-    uint32_t version_count, version_capacity;
+    uint32_t version_count;
     Span plain;     /* the last F that names no version; ends at 0: none */
     bool explained; /* the reason why this is not a cell was reported */
     bool listed;    /* the list of valid cells was printed */
@@ -90,12 +90,7 @@ static bool version(Reader *reader, uint32_t pipe, uint32_t microbatch, const ch
     if (!number(reader, PROGRAM_MICROBATCHES_MAX, &named.version))
         return false;
     named.span = span_of(reader, begin, reader->next);
-    if (reader->version_count == reader->version_capacity) {
-        const uint32_t grown = reader->version_capacity ? 2 * reader->version_capacity : 64;
-        reader->versions = arena_grow(reader->arena, reader->versions, reader->version_count * sizeof *reader->versions,
-                                      grown * sizeof *reader->versions);
-        reader->version_capacity = grown;
-    }
+    reader->versions = arena_extend(reader->arena, reader->versions, reader->version_count, sizeof *reader->versions);
     reader->versions[reader->version_count++] = named;
     return true;
 }

@@ -346,7 +346,7 @@ static Traffic *count_traffic(const Explainer *x, uint32_t rank, uint32_t *count
 {
     const Order *order = &x->schedule->orders[rank];
     Traffic *all = NULL;
-    uint32_t capacity = *count = 0;
+    *count = 0;
     for (uint32_t i = 0; i < order->count; i++) {
         const Action *action = &order->actions[i];
         const PlacedPipe *pipe = &x->schedule->pipes[action->pipe];
@@ -371,10 +371,7 @@ static Traffic *count_traffic(const Explainer *x, uint32_t rank, uint32_t *count
             all[k].count++;
             continue;
         }
-        if (k == capacity) {
-            capacity = capacity ? 2 * capacity : 16;
-            all = arena_grow(x->arena, all, k * sizeof *all, capacity * sizeof *all);
-        }
+        all = arena_extend(x->arena, all, k, sizeof *all);
         all[(*count)++] = made;
     }
     return all;

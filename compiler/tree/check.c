@@ -12,7 +12,6 @@ typedef struct Checker {
     Ast *ast;
     Arena *arena;
     Diagnostics *diagnostics;
-    uint32_t capacity;        /* of ast->declarations */
     Symbol **symbols;         /* [declarations]: the name of each slot */
     const char *without_rank; /* what is being evaluated, if no rank is defined there; NULL: a rank is defined */
 } Checker;
@@ -34,14 +33,9 @@ static uint32_t declare(Checker *c, Name name, const Item *item, uint8_t depends
     for (Function f = 0; f < FUNCTIONS; f++)
         if (strcmp(name.symbol->text, function_names[f]) == 0)
             diag_error(c->diagnostics, name.span, "`%s` is a function and cannot be declared", name.symbol->text);
-    if (ast->declaration_count == c->capacity) {
-        const uint32_t grown = c->capacity ? 2 * c->capacity : 64;
-        ast->declarations = arena_grow(c->arena, ast->declarations, c->capacity * sizeof *ast->declarations,
-                                       grown * sizeof *ast->declarations);
-        c->symbols = arena_grow(c->arena, c->symbols, c->capacity * sizeof(Symbol *), grown * sizeof(Symbol *));
-        c->capacity = grown;
-    }
     const uint32_t slot = ast->declaration_count++;
+    ast->declarations = arena_extend(c->arena, ast->declarations, slot, sizeof *ast->declarations);
+    c->symbols = arena_extend(c->arena, c->symbols, slot, sizeof(Symbol *));
     ast->declarations[slot] =
         (Declaration){.name = name.symbol->text, .item = item, .span = name.span, .depends = depends};
     c->symbols[slot] = name.symbol;

@@ -97,6 +97,14 @@ void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size)
     return grown;
 }
 
+void *arena_extend(Arena *arena, void *block, size_t count, size_t size)
+{
+    enum { LEAST = 16 };
+    if (count % LEAST || (count & (count - 1)))
+        return block;
+    return arena_grow(arena, block, count * size, (count ? 2 * count : LEAST) * size);
+}
+
 char *arena_text(Arena *arena, const char *text, size_t length)
 {
     char *copy = arena_allocate(arena, length + 1);

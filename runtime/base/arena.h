@@ -31,6 +31,9 @@ void *arena_allocate(Arena *arena, size_t size);
 void *arena_array(Arena *arena, size_t count, size_t size);
 /* `block` of `old_size` bytes, grown to `new_size`; the new bytes are zero. The old block stays until arena_free. */
 void *arena_grow(Arena *arena, void *block, size_t old_size, size_t new_size);
+/* The array `block` of `count` elements with room for one more. It doubles the array when `count` is a power of two, so
+   an array that grows only here needs no capacity. `block` may be NULL if `count` is 0. */
+void *arena_extend(Arena *arena, void *block, size_t count, size_t size);
 /* A copy of `length` bytes of text with a closing 0. */
 char *arena_text(Arena *arena, const char *text, size_t length);
 char *arena_format(Arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));

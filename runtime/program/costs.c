@@ -204,14 +204,9 @@ static Status set_link(const Reading *reading, const Key *key, const char *name,
     if (from == to)
         return error_set(error, STATUS_BAD_INPUT, "%s: there are no messages within one rank", name);
     if (!find_link(costs, from, to)) {
-        if (costs->link_count == costs->link_capacity) {
-            const uint32_t old = costs->link_capacity, wanted = old ? 2 * old : 16;
-            costs->links =
-                arena_grow(reading->arena, costs->links, old * sizeof *costs->links, wanted * sizeof *costs->links);
-            if (!costs->links)
-                return error_set(error, STATUS_RUN_FAILED, "no memory for the costs of %u links", wanted);
-            costs->link_capacity = wanted;
-        }
+        costs->links = arena_extend(reading->arena, costs->links, costs->link_count, sizeof *costs->links);
+        if (!costs->links)
+            return error_set(error, STATUS_RUN_FAILED, "no memory for the costs of links");
         const uint32_t at = links_before(costs, from, to);
         memmove(&costs->links[at + 1], &costs->links[at], (costs->link_count - at) * sizeof *costs->links);
         costs->links[at] = (LinkCost){from, to, NOT_GIVEN, NOT_GIVEN};

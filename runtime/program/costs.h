@@ -74,7 +74,7 @@ typedef struct Costs {
     double overlap;            /* < 0: not given, which means 1 */
     double latency, bandwidth; /* bandwidth < 0: a message takes only its latency */
     LinkCost *links;           /* [link_count], sorted; owned by the arena */
-    uint32_t link_count, link_capacity;
+    uint32_t link_count;
     double bytes;                           /* of a message */
     double unit;                            /* in seconds; < 0: not given */
     double parts[MODEL_PARTS][PART_PASSES]; /* parts of a layer: of one layer; < 0: not given */

@@ -44,6 +44,25 @@ static void arena_gives_zeroed_aligned_memory(void **state)
     arena_free(&arena);
 }
 
+static void arena_extends_arrays_that_keep_their_elements(void **state)
+{
+    (void)state;
+    enum { ELEMENTS = 1000 };
+    Arena arena = {0};
+    uint32_t *numbers = NULL, moves = 0;
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        const uint32_t *before = numbers;
+        numbers = arena_extend(&arena, numbers, i, sizeof *numbers);
+        moves += numbers != before;
+        numbers[i] = i;
+        memset(arena_allocate(&arena, 16), 0xff, 16); /* what an element beyond the array would share */
+    }
+    for (uint32_t i = 0; i < ELEMENTS; i++)
+        assert_int_equal(numbers[i], i);
+    assert_int_equal(moves, 7); /* 16, 32, ... 1024 */
+    arena_free(&arena);
+}
+
 typedef struct CountedBlocks {
     int live, left; /* blocks that exist; blocks that it may still allocate */
 } CountedBlocks;
@@ -634,6 +653,7 @@ int main(void)
         return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_gives_zeroed_aligned_memory),
+        cmocka_unit_test(arena_extends_arrays_that_keep_their_elements),
         cmocka_unit_test(arena_jumps_when_exhausted),
         cmocka_unit_test(arena_takes_memory_from_others),
         cmocka_unit_test(bytes_come_back),
