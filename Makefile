@@ -3,6 +3,7 @@
 #   make demo            installs what is missing, builds, compiles schedules/dualpipe.dps and trains with it (a minute)
 #   make test            installs what is missing, builds, runs every test once
 #   make test-sanitized  the same under ASan and UBSan (gcc) and TSan (clang), and reads the machine code for GPUs
+#   make test-torch      trains PyTorch modules under every synchronous schedule; make test takes a few if PyTorch is there
 #
 #   make all       builds                       make check      the tests, without installing anything
 #   make gpu-code  compiles the kernels for GPUs (nvcc); install, gpu-kit and a machine with a GPU do it by themselves
@@ -262,12 +263,18 @@ $(BUILD)/tests/cuda/fake/dprun-mpi.so: $(BUILD)/dprun-mpi.so
 $(BUILD)/tests/cuda/processes: | $(BUILD)/tests/cuda/fake/dprun
 
 # --- the Python package. The wheel contains libdps and the schedules; python/backend.py makes it, also for pip ---
-.PHONY: wheel check-python
+.PHONY: wheel check-python check-python-torch
 wheel: $(BUILD)/libdps.so
 	DPS_LIBRARY=$(BUILD)/libdps.so python3 python/backend.py $(BUILD)/wheel
-check-python: all
+TESTING_PYTHON := DPS_LIBRARY=$(BUILD)/libdps.so BUILD=$(BUILD) PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1
+# A Python that has PyTorch: that of PATH, or Debian's.
+FIND_TORCH     := $$(for python in python3 /usr/bin/python3; do $$python -c 'import torch' 2>/dev/null && echo $$python && break; done)
+check-python: all check-python-torch
 	$(if $(SANITIZE),@echo "Python does not load a library with sanitizers: the tests of its package are skipped", \
-	    DPS_LIBRARY=$(BUILD)/libdps.so BUILD=$(BUILD) PYTHONPATH=python PYTHONDONTWRITEBYTECODE=1 python3 -m unittest -q tests/python/test_dps.py)
+	    $(TESTING_PYTHON) python3 -m unittest -q tests/python/test_dps.py)
+check-python-torch: all
+	$(if $(SANITIZE),,@python=$(FIND_TORCH); if [ "$$python" ]; then $(TESTING_PYTHON) $$python -m unittest -q tests/python/torch/test_torch.py; \
+	    else echo "no PyTorch here (Debian: python3-torch): the tests of dps.torch are skipped"; fi)
 
 # --- fuzzing: of schedules, of programs, of loads and placements of experts ---
 FUZZ_SEEDS   := $(wildcard schedules/*.dps tests/fuzz/corpus/*)
@@ -392,6 +399,13 @@ test-sanitized:
 	$(TESTING) $(UNDER_TSAN) all tests
 	$(TESTING) $(UNDER_TSAN) -Otarget check
 	$(TESTING) check-gpu-code
+
+# dps.torch under every synchronous schedule.
+.PHONY: test-torch
+test-torch:
+	@.ci/packages $(TEST_PACKAGES) python3-torch
+	$(TESTING) all
+	TORCH_TESTS=all $(TESTING) check-python-torch
 
 .PHONY: tests
 tests: $(TESTS) $(FUZZ_CHECKED) $(GPU_PROGRAMS:%=$(BUILD)/tests/gpu/run/%.o)

@@ -46,8 +46,8 @@ def _metadata():
 
 def _files():
     """(name in the wheel, bytes)."""
-    for path in sorted((HERE / "dps").glob("*.py")):
-        yield f"dps/{path.name}", path.read_bytes()
+    for path in sorted((HERE / "dps").rglob("*.py")):
+        yield str(path.relative_to(HERE)), path.read_bytes()
     for path in sorted((TOP / "schedules").glob("*.dps")):
         yield f"dps/schedules/{path.name}", path.read_bytes()
     yield "dps/libdps.so", _library().read_bytes()

@@ -1,0 +1,49 @@
+"""Batches cut into microbatches, and put together again."""
+
+import torch
+
+from .._errors import UsageError
+
+
+def cut(value, count, dimension, what):
+    """The parts of a tensor, one for each of `count` microbatches; a list of that many parts is taken as it is. None
+    gives None for each."""
+    if value is None:
+        return [None] * count
+    if isinstance(value, (list, tuple)):
+        if len(value) != count:
+            raise UsageError(f"{what} is a list of {len(value)} parts; this rank needs {count}, one for each microbatch")
+        return list(value)
+    if value.dim() <= dimension or value.shape[dimension] < count:
+        raise UsageError(f"{what} has shape {list(value.shape)}, which dimension {dimension} does not cut into {count} "
+                         "microbatches")
+    return list(value.tensor_split(count, dim=dimension))
+
+
+def inputs_of(values, numbers, dimension):
+    """Of each microbatch (by its number in the step) the tuple of its inputs."""
+    parts = [cut(value, len(numbers), dimension, f"input {i}") for i, value in enumerate(values)]
+    return dict(zip(numbers, zip(*parts)))
+
+
+def targets_of(target, numbers, dimension):
+    values = target if isinstance(target, tuple) else (target,)
+    parts = [cut(value, len(numbers), dimension, "target") for value in values]
+    return dict(zip(numbers, zip(*parts)))
+
+
+def arguments_of(arguments, count, dimension):
+    """Of each microbatch of the step the keyword arguments of its stages: tensors are cut, other values are passed as
+    they are."""
+    if not arguments:
+        return [{}] * count
+    parts = {name: cut(value, count, dimension, name) if isinstance(value, (torch.Tensor, list)) else [value] * count
+             for name, value in arguments.items()}
+    return [{name: part[m] for name, part in parts.items()} for m in range(count)]
+
+
+def together(outputs, dimension):
+    """The outputs of all microbatches in one tensor for each output; one output alone, not in a tuple."""
+    joined = tuple(torch.cat(parts, dim=dimension) if parts[0].dim() > dimension else torch.stack(parts)
+                   for parts in zip(*outputs))
+    return joined[0] if len(joined) == 1 else joined

@@ -1,0 +1,94 @@
+"""Failures: of a stage, of a rank, of the network. All ranks end, and each says what happened.
+
+A rank that fails writes why to the store that the ranks share, and then closes its connections. So the ranks that wait
+for its messages fail at once instead of at the deadline. They find the reason in the store, close their own
+connections, and so on: no rank has to look at the store while all is well."""
+
+import time
+from datetime import timedelta
+
+from .._errors import Error
+
+_GRACE = 2.0  # seconds in which a rank that failed must have written why; otherwise it died
+
+
+class PipelineError(Error, RuntimeError):
+    """A step failed on another rank, or this rank waited for a message longer than the deadline."""
+
+
+class Failures:
+    """What the ranks of a pipeline tell each other about failures, through the store of torch.distributed.
+
+    store   a store of this pipeline alone
+    close   closes the connections of this rank"""
+
+    def __init__(self, store, rank, ranks, close):
+        self.store, self.rank, self.ranks, self.close = store, rank, ranks, close
+        self.words = None  # why the pipeline has failed
+
+    def _count(self, key, add=0):
+        return self.store.add(key, add)
+
+    def _tell(self, words):
+        """Writes why, unless another rank was first; returns the words of the first."""
+        try:
+            if self._count("failures", 1) == 1:
+                self.store.set("failure", words)
+                return words
+            return self.store.get("failure").decode()
+        except Exception:  # the store is gone, with the process that held it
+            return f"{words}. The process that holds the store of torch.distributed has ended too"
+
+    def stage_raised(self, where, error):
+        """A pass of this rank has raised: tells the others."""
+        self.words = self._tell(f"rank {self.rank} failed in {where}: {type(error).__name__}: {error}")
+        self.close()
+
+    def message_failed(self, where, peer, deadline, error):
+        """A wait of this rank has failed. Returns the exception that says why."""
+        late = "Timed out" in str(error)
+        waited = f"rank {self.rank} waited for {where}"
+        words = self._told(_GRACE if not late else 0.0)
+        if words is None and late:
+            words = self._tell(self._who_hangs(waited, deadline))
+        elif words is None:
+            words = self._tell(f"rank {peer} has ended: its connection closed while {waited}")
+        self.words = words
+        self.close()
+        return PipelineError(words)
+
+    def _told(self, seconds):
+        """What another rank has written within some seconds."""
+        until = time.monotonic() + seconds
+        try:
+            while self._count("failures") == 0:
+                if time.monotonic() >= until:
+                    return None
+                time.sleep(0.02)
+            return self.store.get("failure").decode()
+        except Exception:
+            return None
+
+    def _who_hangs(self, waited, deadline):
+        """Ranks that wait say so, and then look who does not wait: that rank is stuck in a pass."""
+        try:
+            self._count(f"late {self.rank}", 1)
+            time.sleep(min(_GRACE, deadline / 4))
+            stuck = [rank for rank in range(self.ranks) if self._count(f"late {rank}") == 0]
+        except Exception:
+            stuck = []
+        names = " and ".join(f"rank {rank}" for rank in stuck) or "no rank"
+        return f"{waited} for {deadline:g} s, longer than the deadline; {names} has been computing all that time"
+
+
+def close_group(group, rank, ranks):
+    """Closes the connections of a gloo group. Gloo has no call for this, but does it after a receive that times out."""
+    import torch
+
+    for peer in range(ranks):
+        if peer != rank:
+            try:
+                group.recv([torch.empty(1)], peer, 2**31 - 1).wait(timedelta(milliseconds=1))
+            except RuntimeError:
+                pass
+            return

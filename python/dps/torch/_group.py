@@ -1,0 +1,47 @@
+"""Processes: who takes part, and connections that are this package's own."""
+
+import os
+from datetime import timedelta
+
+import torch.distributed as dist
+
+from .._errors import UsageError
+
+_made = {}  # number of groups that this process has made, for each list of processes
+
+
+def start():
+    """Initializes torch.distributed with gloo from the environment of torchrun or mpirun, unless the program has."""
+    if dist.is_initialized():
+        return
+    for name, given in (("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")):
+        if name not in os.environ and given in os.environ:
+            os.environ[name] = os.environ[given]
+    if "RANK" not in os.environ:
+        raise UsageError("torch.distributed is not initialized, and the environment names no rank: start the program "
+                         "with torchrun or mpirun, or call torch.distributed.init_process_group")
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29533")
+    dist.init_process_group("gloo")
+
+
+def global_ranks(group):
+    """The processes of a group, by their global ranks, in the order of the group."""
+    if group is None:
+        return list(range(dist.get_world_size()))
+    table = dist.distributed_c10d._pg_group_ranks[group]
+    return sorted(table, key=table.get)
+
+
+def store_of(processes, purpose):
+    """A store that these processes share, and nobody else uses. They must all ask for the same ones in one order."""
+    key = (tuple(processes), purpose)
+    _made[key] = _made.get(key, 0) + 1
+    name = f"dps/{purpose}/{','.join(map(str, processes))}/{_made[key]}"
+    return dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+
+
+def connect(processes, store, deadline):
+    """A gloo group of these processes alone: closing it leaves the program's own groups alone."""
+    rank = processes.index(dist.get_rank())
+    return dist.ProcessGroupGloo(store, rank, len(processes), timedelta(seconds=deadline))

@@ -1,0 +1,39 @@
+"""An F&B whose halves the user's own function runs, with the arguments of DualPipe's overlapped_forward_backward."""
+
+from ._stage import Held, _as_tuple
+from ._store import WeightGradStore
+
+
+def run_overlapped(forward, backward, forward_of, backward_of, function):
+    """Runs the forward of one microbatch and the backward of another in one call of `function`.
+
+    forward, backward         the two stages (dps.torch._stage.Stage)
+    forward_of                (inputs, targets, split) of the forward
+    backward_of               (held, dy, is_input_half) of the backward
+
+    Returns what the forward holds and gives, and the gradients of the backward's inputs. The function runs a whole
+    backward; in an input half, layers of the user's own put their weight gradients off (WeightGradStore)."""
+    inputs, targets, split = forward_of
+    held, dy, is_input_half = backward_of
+    kept = Held()
+    kept.inputs, kept.units, kept.deferred = inputs, None, None
+    loss = None if held.loss is None else held.loss * backward.loss_gradient.to(held.loss)
+    if split and forward.splitter is not None:
+        kept.units = forward.splitter.units = []
+    WeightGradStore.enabled = is_input_half
+    try:
+        criterion = forward.loss_fn if forward.is_last else None
+        outputs, made_loss = function(forward.module, list(inputs), criterion, list(targets or ()), backward.module,
+                                      loss, [] if held.loss is not None else held.roots,
+                                      [] if held.loss is not None else list(dy))
+    finally:
+        WeightGradStore.enabled = False
+        if forward.splitter is not None:
+            forward.splitter.units = None
+    dx = backward.input_gradients(held)
+    if is_input_half:
+        held.deferred = WeightGradStore.take()
+        held.roots = held.inputs = held.units = None
+    kept, outputs = forward.keep(kept, _as_tuple(outputs), targets, made_loss)
+    return kept, outputs, dx
+

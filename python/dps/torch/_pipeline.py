@@ -1,0 +1,385 @@
+"""Pipeline: the modules of this rank, run in the order of a proven schedule."""
+
+import time
+import warnings
+from functools import partial
+
+import torch
+import torch.distributed as dist
+
+from .._errors import UsageError
+from . import _batch, _group
+from ._exchange import Exchange, MessageFailed
+from ._failure import Failures, PipelineError, close_group
+from ._overlap import run_overlapped
+from ._plan import Plan, receive_early
+from ._split import Splitter
+from ._stage import Stage, run_backward
+from ._sums import GradientSum, owned_parameters
+
+
+class _Step:
+    """What one call of step() works on."""
+
+    __slots__ = ("inputs", "targets", "arguments", "losses", "outputs")
+
+
+class Pipeline:
+    """This rank's part of a pipeline.
+
+    program        a proven schedule (dps.compile or dps.load) of as many ranks as the group has
+    stages         this rank's modules, in the order of its chunks: program.rank(r).chunks names their stages
+    loss_fn        called by the last stage with its outputs and the targets of a microbatch; None: the last stage gives
+                   the loss itself
+    group          processes of the pipeline; None: all of torch.distributed. If torch.distributed is not initialized,
+                   the environment of torchrun or mpirun says who takes part
+    rank_mapping   rank_mapping[i] is the rank of the program that process i of the group runs; None: i
+    replicate_group   processes with the same rank in other replicas of this pipeline; gradients are summed over them
+    deadline       seconds that a rank waits for a message; then the step fails on all ranks
+    batch_dim      the dimension that batches are cut in
+    loss_scale     the gradient is that of the sum of all losses, times this. None: 1 / (microbatches x replicas), which
+                   gives that of their mean. Can be set between steps: pipeline.loss_scale
+    overlapped     runs the two halves of an F&B, if the type of the modules has no overlapped_forward_backward; takes
+                   and returns the same
+    gradient_ready called with the number of a chunk and its module when the chunk's gradients are complete
+    tied           (parameter, group) pairs: their gradients are summed over the group at the end of the step
+
+    The order of chunks, messages and sums is that of the program. Copies of a stage (DualPipe has two of each) must
+    begin with equal parameters; their gradients are summed, so they stay equal."""
+
+    def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=60,
+                 *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, tied=()):
+        _refuse(program)
+        _group.start()
+        self._processes = _group.global_ranks(group)
+        self.rank = _rank(program, self._processes, rank_mapping)
+        self._process_of = _inverse(rank_mapping, program.ranks)
+        self.program, self.batch_dim, self.deadline = program, batch_dim, deadline
+        self.gradient_ready, self.overlapped, self.tied = gradient_ready, overlapped, list(tied)
+        self.plan = Plan(program, self.rank)
+        self.modules = _modules(program, self.plan, self.rank, stages)
+        replicas = _group.global_ranks(replicate_group) if replicate_group is not None else [dist.get_rank()]
+        self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
+        self._stages = [self._stage(chunk, loss_fn) for chunk in range(len(self.modules))]
+        self._connect(replicas)
+        self._slots = [None] * program.rank(self.rank).slots["message"]
+        self._held = {}
+        self._step = _Step()
+        self._runs = {}  # of training and evaluation: (instruction, function) in the order of the program, and early
+        self._at = None
+        self.spans = None
+
+    def _stage(self, chunk, loss_fn):
+        stage, module = self.plan.chunks[chunk].stage, self.modules[chunk]
+        name = f"stage {stage} of {self.program.schedule} on rank {self.rank}"
+        is_split = any(c == chunk for c, _ in self.plan.split) and isinstance(module, torch.nn.Module)
+        splitter = Splitter(module, name, run_backward) if is_split else None
+        return Stage(module, name, stage == self.program.stages - 1, loss_fn, splitter)
+
+    # --- connections ---
+
+    def _connect(self, replicas):
+        store = _group.store_of(self._processes, "pipeline")
+        self._groups = []
+        messages = _group.connect(self._processes, dist.PrefixStore("messages", store), self.deadline)
+        self._groups.append((messages, self._processes))
+        self._exchanges = {mode: Exchange(messages, self.deadline) for mode in (True, False)}
+        self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close)
+        self._sums = self._make_sums(replicas, store)
+
+    def _make_sums(self, replicas, store):
+        """The sum of each chunk: over the copies of its stage, in all replicas."""
+        store.set(f"replicas {self.rank}", ",".join(map(str, replicas)))
+        order = [a.instruction.chunk for a in self.plan.training if a.instruction.opcode == "REDUCE"]
+        parameters = owned_parameters(self.modules, order)
+        made, sums = {}, [None] * len(self.modules)
+        for chunk in order:
+            group = self.plan.chunks[chunk].group
+            ranks = [self.rank] if group is None else sorted({rank for rank, _ in self.program.group(group)})
+            members = sorted(int(p) for rank in ranks for p in store.get(f"replicas {rank}").decode().split(","))
+            key = (group if group is not None else f"chunk {chunk}", tuple(members))
+            made[key] = self._sum_group(members, key[0])
+            sums[chunk] = GradientSum(parameters[chunk], made[key])
+        return sums
+
+    def _sum_group(self, members, name):
+        if len(members) == 1:
+            return None
+        if len(set(members)) != len(members):
+            raise UsageError("two replicas of the pipeline share a process: replicate_group must have one process of "
+                             "each replica")
+        group = _group.connect(members, _group.store_of(members, f"sum {name}"), self.deadline)
+        self._groups.append((group, members))
+        return group
+
+    def _close(self):
+        for group, members in self._groups:
+            close_group(group, members.index(dist.get_rank()), len(members))
+
+    # --- the functions that a step calls, one for each instruction ---
+
+    def _functions(self, mode):
+        """(instruction, function) of each action of a step: in the order of the program, and with early receives."""
+        actions = self.plan.training if mode else self.plan.evaluation
+        made = {}
+        for action in actions:
+            maker = getattr(self, "_make_" + action.instruction.opcode.lower(), None)
+            function = maker(action.instruction, mode) if maker else None
+            if function:
+                made[action.index] = (action, function)
+        order = receive_early([action for action, _ in made.values()])
+        return list(made.values()), [made[action.index] for action in order]
+
+    def _make_forward(self, i, mode):
+        stage, slots, held, step = self._stages[i.chunk], self._slots, self._held, self._step
+        number, key, x, y = self.plan.number(i), (i.chunk, i.microbatch), i.x, i.y
+        is_first, is_last, split = i.stage == 0, stage.is_last, key in self.plan.split
+
+        def run():
+            inputs = step.inputs[number] if is_first else slots[x]
+            targets = step.targets.get(number) if is_last else None
+            kept, outputs = stage.forward(inputs, step.arguments[number], targets, split and mode)
+            if mode:
+                held[key] = kept
+            self._forwarded(number, y, is_last, kept.loss, outputs)
+        return run
+
+    _make_forward_only = _make_forward
+
+    def _forwarded(self, number, y, is_last, loss, outputs):
+        if is_last:
+            if loss is not None:
+                self._step.losses[number] = loss.detach()
+            if self._step.outputs is not None:
+                self._step.outputs[number] = outputs
+        else:
+            self._slots[y] = outputs
+
+    def _make_backward(self, i, mode):
+        stage, slots, held = self._stages[i.chunk], self._slots, self._held
+        key, dx, dy, x = (i.chunk, i.microbatch), i.dx, i.dy, i.x
+
+        def run():
+            made = stage.backward(held.pop(key), () if dy is None else slots[dy])
+            self._free(x, dy)
+            if dx is not None:
+                slots[dx] = made
+        return run
+
+    def _free(self, *slots):
+        for slot in slots:
+            if slot is not None:
+                self._slots[slot] = None
+
+    def _make_backward_input(self, i, mode):
+        stage, slots, held = self._stages[i.chunk], self._slots, self._held
+        key, dx, dy = (i.chunk, i.microbatch), i.dx, i.dy
+
+        def run():
+            made = stage.backward_input(held[key], () if dy is None else slots[dy])
+            if dx is not None:
+                slots[dx] = made
+        return run
+
+    def _make_backward_weight(self, i, mode):
+        stage, held, key, x, dy = self._stages[i.chunk], self._held, (i.chunk, i.microbatch), i.x, i.dy
+
+        def run():
+            stage.backward_weight(held.pop(key))
+            self._free(x, dy)
+        return run
+
+    def _make_overlap(self, i, mode):
+        forward = self._make_forward(i, mode)
+        if i.second is None:
+            return forward
+        maker = self._make_backward if i.second.opcode == "BACKWARD" else self._make_backward_input
+        backward = maker(i.second, mode)
+        overlapped = self._overlapped_of(i)
+
+        def in_turn():
+            forward()
+            if self.spans is not None:
+                self.middle = time.perf_counter()
+            backward()
+        return self._overlap(i, overlapped) if overlapped else in_turn
+
+    def _overlapped_of(self, i):
+        """What runs both halves of an F&B at once; None: they run in turn."""
+        first, second = self.modules[i.chunk], self.modules[i.second.chunk]
+        if type(first) is type(second) and hasattr(type(first), "overlapped_forward_backward"):
+            return type(first).overlapped_forward_backward
+        return self.overlapped
+
+    def _overlap(self, i, overlapped):
+        first, second, slots, held, step = *(self._stages[h.chunk] for h in (i, i.second)), self._slots, self._held, self._step
+        number, key, other = self.plan.number(i), (i.chunk, i.microbatch), (i.second.chunk, i.second.microbatch)
+        is_input_half, split, dy = i.second.opcode == "BACKWARD_INPUT", key in self.plan.split, i.second.dy
+
+        def run():
+            inputs = step.inputs[number] if i.stage == 0 else slots[i.x]
+            targets = step.targets.get(number) if first.is_last else None
+            ended = held[other] if is_input_half else held.pop(other)
+            kept, outputs, dx = run_overlapped(first, second, (inputs, targets, split),
+                                               (ended, () if dy is None else slots[dy], is_input_half), overlapped)
+            held[key] = kept
+            self._forwarded(number, i.y, first.is_last, kept.loss, outputs)
+            if not is_input_half:
+                self._free(i.second.x, dy)
+            if i.second.dx is not None:
+                slots[i.second.dx] = dx
+        return run
+
+    def _message_number(self, i, forward):
+        """The number of a message: one for each direction between stage s and s + 1."""
+        return 2 * ((i.stage if forward else i.stage - 1) * self.program.microbatches + self.plan.number(i)) + forward
+
+    def _make_send_forward(self, i, mode):
+        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
+        number = self._message_number(i, True)
+
+        def run():
+            slots[slot] = exchange.send_activation(slots[slot], peer, number, number)
+        return run
+
+    def _make_receive_forward(self, i, mode):
+        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
+        number = self._message_number(i._replace(stage=i.stage - 1), True)
+
+        def run():
+            slots[slot] = exchange.receive_activation(peer, number, number)
+        return run
+
+    def _make_send_backward(self, i, mode):
+        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
+        number = self._message_number(i, False)
+
+        def run():
+            slots[slot] = exchange.send(slots[slot], peer, number)
+        return run
+
+    def _make_receive_backward(self, i, mode):
+        exchange, slots, peer, slot = self._exchanges[mode], self._slots, self._process_of[i.peer], i.message
+        number, activation = self._message_number(i._replace(stage=i.stage + 1), False), self._message_number(i, True)
+
+        def run():
+            form = exchange.forms[activation]
+            slots[slot] = exchange.receive([(s, d, False) for s, d, grad in form if grad], peer, number)
+        return run
+
+    def _make_wait(self, i, mode):
+        exchange, slots, slot = self._exchanges[mode], self._slots, i.message
+
+        def run():
+            slots[slot] = exchange.wait(slots[slot])
+        return run
+
+    def _make_reduce(self, i, mode):
+        total = self._sums[i.chunk]
+        return total.post if total.group is not None else None
+
+    def _make_wait_reduce(self, i, mode):
+        total, module, chunk = self._sums[i.chunk], self.modules[i.chunk], i.chunk
+
+        def run():
+            total.wait(self._exchanges[True].timeout)
+            if self.gradient_ready:
+                self.gradient_ready(chunk, module)
+        return run
+
+    # --- a step ---
+
+    def step(self, *inputs, target=None, return_outputs=False, **arguments):
+        """Runs a step: forward and backward of all microbatches, gradients summed over copies and replicas. Under
+        torch.no_grad(), or if the program is forward only, it runs the forwards alone.
+
+        inputs     of the first stage, for the microbatches self.plan.given, on the ranks that have any
+        target     for loss_fn, for the microbatches self.plan.ends, on the ranks that have any; a tuple: several
+        arguments  keyword arguments of every stage on this rank; tensors are cut into all microbatches of the step
+
+        A batch is cut along batch_dim; a list with one tensor for each microbatch is taken as it is.
+
+        Returns (losses, outputs): the loss of each of self.plan.ends, in this order, and with return_outputs the last
+        stage's outputs put together; None on other ranks."""
+        if self._failures.words:
+            raise PipelineError(f"this pipeline has failed before: {self._failures.words}")
+        mode = torch.is_grad_enabled() and not self.program.is_forward_only
+        self._begin(mode, inputs, target, return_outputs, arguments)
+        learnt = mode in self._runs
+        if not learnt:
+            self._runs[mode] = self._functions(mode)
+        self._run(self._runs[mode][learnt])
+        if mode:
+            self._finish()
+        return self._results()
+
+    def _begin(self, mode, inputs, target, return_outputs, arguments):
+        step, plan = self._step, self.plan
+        if plan.given and not inputs:
+            raise UsageError(f"rank {self.rank} runs the first stage of microbatches {plan.given}: step() needs their inputs")
+        step.inputs = _batch.inputs_of(inputs, plan.given, self.batch_dim) if plan.given else {}
+        step.targets = _batch.targets_of(target, plan.ends, self.batch_dim) if target is not None else {}
+        step.arguments = _batch.arguments_of(arguments, self.program.microbatches, self.batch_dim)
+        step.losses, step.outputs = {}, {} if return_outputs else None
+        for stage in self._stages:
+            stage.loss_gradient = torch.tensor(self.loss_scale, dtype=torch.float64)
+
+    def _run(self, functions):
+        try:
+            for action, function in functions:
+                function()
+        except MessageFailed as error:
+            where = self._where(action)
+            raise self._failures.message_failed(where, error.peer, self.deadline, error.error) from None
+        except BaseException as error:
+            self._failures.stage_raised(self._where(action), error)
+            raise
+
+    def _where(self, action):
+        source = f"line {action.instruction.line} of {self.program.source}" if action.instruction.line else ""
+        return f"{' '.join(action.instruction.text.split())} ({source})" if source else action.instruction.text
+
+    def _finish(self):
+        for parameter, group in self.tied:
+            dist.all_reduce(parameter.grad, group=group)
+
+    def _results(self):
+        step, ends = self._step, self.plan.ends
+        losses = torch.stack([step.losses[m] for m in ends]) if step.losses else None
+        outputs = _batch.together([step.outputs[m] for m in ends], self.batch_dim) if step.outputs else None
+        step.inputs = step.targets = step.arguments = step.outputs = None
+        return losses, outputs
+
+
+def _refuse(program):
+    if program.is_asynchronous:
+        raise UsageError(f"{program.schedule} updates weights within the step, which dps.torch does not run: take a "
+                         "synchronous schedule (1f1b is pipedream's order), or run this one through libdps")
+
+
+def _rank(program, processes, rank_mapping):
+    """The rank of the program that this process runs."""
+    if len(processes) != program.ranks:
+        raise UsageError(f"{program.schedule} is compiled for {program.ranks} ranks, and the group has {len(processes)}: "
+                         f"compile it with ranks={len(processes)}")
+    if rank_mapping is not None and sorted(rank_mapping) != list(range(program.ranks)):
+        raise UsageError(f"rank_mapping must have each of the ranks 0 to {program.ranks - 1} once, not {rank_mapping}")
+    if dist.get_rank() not in processes:
+        raise UsageError("this process is not in the group of the pipeline")
+    place = processes.index(dist.get_rank())
+    return place if rank_mapping is None else rank_mapping[place]
+
+
+def _inverse(rank_mapping, ranks):
+    if rank_mapping is None:
+        return list(range(ranks))
+    return sorted(range(ranks), key=lambda place: rank_mapping[place])
+
+
+def _modules(program, plan, rank, stages):
+    modules = [getattr(stage, "submod", stage) for stage in stages]  # of torch.distributed.pipelining.PipelineStage
+    if len(modules) != len(plan.chunks):
+        wanted = ", ".join(str(chunk.stage) for chunk in plan.chunks)
+        raise UsageError(f"rank {rank} of {program.schedule} holds {len(plan.chunks)} stages ({wanted}, in this order); "
+                         f"{len(modules)} were given")
+    return modules

@@ -1,0 +1,80 @@
+"""What one rank does in a step: its instructions, in the order in which they run."""
+
+from typing import NamedTuple
+
+_FORWARDS = {"FORWARD", "FORWARD_ONLY", "OVERLAP"}
+_BACKWARDS = {"BACKWARD", "BACKWARD_INPUT"}
+_FORWARD_HALF = _FORWARDS | {"SEND_FORWARD", "RECEIVE_FORWARD"}
+_MESSAGE_SLOTS = ("message", "x", "y", "dx", "dy")
+
+
+class Action(NamedTuple):
+    """An instruction, and its number in the program."""
+
+    index: int
+    instruction: object  # dps.Instruction
+
+
+def _halves(instruction):
+    return (instruction,) if instruction.second is None else (instruction, instruction.second)
+
+
+def slots_of(instruction):
+    """Message slots that an instruction reads, fills or frees."""
+    found = {getattr(half, name) for half in _halves(instruction) for name in _MESSAGE_SLOTS}
+    return found - {None}
+
+
+def receive_early(actions):
+    """Moves each receive to the place where its slot becomes free: a message that arrives before it is needed finds its
+    receive posted, and the sender does not wait. Only for transports that match messages by tags, as gloo does: one
+    that works strictly in order needs the order of the program."""
+    moved = []
+    for action in actions:
+        at = len(moved)
+        if action.instruction.opcode.startswith("RECEIVE"):
+            while at > 0 and action.instruction.message not in slots_of(moved[at - 1].instruction):
+                at -= 1
+        moved.insert(at, action)
+    return moved
+
+
+class Plan:
+    """The instructions of a rank, and what its stages are given and give.
+
+    chunks    the rank's stages (dps.Chunk)
+    given     microbatches (numbers in the step) whose inputs this rank must be given: it runs their first stage
+    ends      microbatches whose targets it must be given: it runs their last stage, and has their losses
+    split     (chunk, microbatch of its pipe) of each backward that runs in two halves, I and W
+    training, evaluation   lists of Action; evaluation has only the forward passes"""
+
+    def __init__(self, program, rank):
+        self.program, self.rank = program, rank
+        self.chunks = program.rank(rank).chunks
+        self.first_of = [program.pipe(pipe).start for pipe in range(program.pipes)]
+        self.training = [Action(*pair) for pair in enumerate(program.instructions(rank))]
+        self.evaluation = list(self._forward_half())
+        halves = [half for action in self.training for half in _halves(action.instruction)]
+        self.split = {(half.chunk, half.microbatch) for half in halves if half.opcode == "BACKWARD_INPUT"}
+        forwards = [half for half in halves if half.opcode in _FORWARDS]
+        self.given = sorted(self.number(half) for half in forwards if half.stage == 0)
+        self.ends = sorted(self.number(half) for half in forwards if half.stage == program.stages - 1)
+
+    def number(self, instruction):
+        """The number in the step of an instruction's microbatch."""
+        return self.first_of[instruction.pipe] + instruction.microbatch
+
+    def _forward_half(self):
+        """A step without backwards: the forwards and their messages, in the same order. An order of the whole step that
+        cannot deadlock cannot deadlock either if both ends of some messages are left out."""
+        flying = {}
+        for action in self.training:
+            instruction = action.instruction
+            if instruction.opcode == "WAIT":
+                keep = flying.pop(instruction.message)
+            else:
+                keep = instruction.opcode in _FORWARD_HALF
+            if instruction.opcode.startswith(("SEND", "RECEIVE")):
+                flying[instruction.message] = keep
+            if keep:
+                yield action._replace(instruction=instruction._replace(second=None))

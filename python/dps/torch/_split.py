@@ -1,0 +1,137 @@
+"""The backward of an ordinary module in two halves: I, the gradients of its inputs, and W, those of its parameters.
+
+Parameters that enter through a layer of _LAYERS are put off: the input half computes the gradient of the layer's output
+on its way, and the weight half goes from there to the layer's parameters alone. Autograd runs each operation for those
+gradients that are asked for, so no half computes what the other one does. All other parameters have their gradients
+in the input half; the module's name is then in a warning.
+
+To begin at the output of a layer, autograd needs a tensor at that place of the graph. A forward hook keeps it, without
+its data, and hands on another tensor of the same data."""
+
+import warnings
+from functools import partial
+from typing import NamedTuple, Tuple
+
+import torch
+from torch import nn
+
+_LAYERS = {layer.forward for layer in (nn.Linear, nn.Embedding, nn.LayerNorm, nn.GroupNorm, nn.Conv1d, nn.Conv2d,
+                                       nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)}
+
+
+def _is_layer(module):
+    return type(module).forward in _LAYERS and "forward" not in vars(module)
+
+
+def _accumulate(parameter, gradient):
+    if parameter.grad is None:
+        parameter.grad = gradient
+    else:
+        parameter.grad += gradient
+
+
+class _Call(NamedTuple):
+    """A layer that has run: its output (without data), its parameters, and where its inputs come from: nodes of the
+    graph, or tensors that begin one."""
+
+    output: torch.Tensor
+    parameters: Tuple
+    sources: Tuple
+
+
+def _outside(roots, calls):
+    """Parameters that the graph reaches other than through these layers. None: the graph has a reentrant checkpoint,
+    which only a whole backward can run."""
+    found, seen = set(), {call.output.grad_fn for call in calls}
+    ahead = [root.grad_fn for root in roots] + [source for call in calls for source in call.sources]
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if isinstance(node, torch.Tensor):
+            found |= {node} if node.requires_grad else set()
+            continue
+        if node.name() == "CheckpointFunctionBackward":
+            return None
+        if hasattr(node, "variable"):
+            found.add(node.variable)
+        ahead += [edge[0] for edge in node.next_functions]
+    return found
+
+
+class Splitter:
+    """Runs the backwards of one stage in two halves."""
+
+    def __init__(self, module, name, run_backward):
+        self.name, self.run_backward = name, run_backward
+        self.parameters = {parameter: path for path, parameter in module.named_parameters()}
+        self.units = None  # while a forward is recorded: a _Call of each layer
+        self.graphs = {}  # of each sequence of layers: the parameters that cannot be put off
+        self.reported = False
+        for layer in module.modules():
+            if _is_layer(layer):
+                layer.register_forward_hook(self._called)
+
+    def record(self, module, inputs, arguments):
+        self.units = []
+        try:
+            return module(*inputs, **arguments), self.units
+        finally:
+            self.units = None
+
+    def _called(self, layer, inputs, output):
+        if self.units is None or not output.requires_grad:
+            return None
+        parameters = tuple(p for p in layer.parameters(recurse=False) if p.requires_grad)
+        if not parameters:
+            return None
+        handed_on = torch.ops.aten._unsafe_view(output, output.shape)
+        if len(layer._forward_hooks) == 1:  # nobody else has this tensor
+            for tensor in (output, output._base):
+                if tensor is not None:
+                    tensor.data = tensor.new_empty(0)
+        self.units.append(_Call(output, parameters, tuple(x.grad_fn or x for x in inputs if torch.is_tensor(x))))
+        return handed_on
+
+    def _together(self, held):
+        """Parameters of this graph whose gradients the input half computes; None: it must run the whole backward."""
+        key = tuple(call.parameters for call in held.units)
+        if key not in self.graphs:
+            self.graphs[key] = _outside(held.roots, held.units)
+        return self.graphs[key]
+
+    def backward_input(self, held, gradients):
+        """Returns the gradients of the inputs, and functions that compute those of the parameters."""
+        inputs = tuple(x for x in held.inputs if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf)
+        together = self._together(held)
+        put_off = [] if together is None else [(call.output, [p for p in call.parameters if p not in together])
+                                               for call in held.units]
+        put_off = [(output, parameters) for output, parameters in put_off if parameters]
+        if not put_off:
+            self.run_backward(held.roots, gradients)
+            self.report(together is None, self.parameters)
+            return tuple(x.grad if x.grad is not None else torch.zeros_like(x) for x in inputs), []
+        direct = tuple(together.difference(inputs))
+        outputs = tuple(output for output, _ in put_off)
+        found = self.run_backward(held.roots, gradients, True, inputs + outputs + direct, False)
+        computed = [(p, g) for p, g in zip(direct, found[len(inputs) + len(outputs):]) if g is not None]
+        for parameter, gradient in computed:
+            _accumulate(parameter, gradient)
+        self.report(False, [p for p, _ in computed])
+        dx = tuple(torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found))
+        return dx, [partial(self.run_backward, (output,), (gradient,), False, tuple(parameters))
+                    for (output, parameters), gradient in zip(put_off, found[len(inputs):]) if gradient is not None]
+
+    def report(self, has_checkpoint, parameters):
+        """Says once which weight gradients are computed in the input half."""
+        from ._store import WeightGradStore
+
+        if self.reported or WeightGradStore.cache or not (has_checkpoint or parameters):
+            return
+        self.reported = True
+        names = sorted(self.parameters.get(p, "?") for p in parameters)
+        some = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        reason = "it uses reentrant checkpoints" if has_checkpoint else f"of {some}, which enter through other operations"
+        warnings.warn(f"{self.name}: the input half (I) also computes weight gradients: {reason}. The weight half (W) "
+                      "has less to do, and the schedule's times differ from the predicted ones", stacklevel=2)

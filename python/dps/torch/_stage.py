@@ -1,0 +1,127 @@
+"""One stage of the model on this rank: its forward, and its backward whole or in two halves."""
+
+import torch
+from torch.autograd import Variable
+
+from .._errors import UsageError
+from ._store import WeightGradStore
+
+_SMALL = 1 << 12  # elements: below, freeing an output's memory early takes longer than it is worth
+
+
+def run_backward(tensors, gradients, keep_graph=False, inputs=(), accumulate=True):
+    """The engine of autograd without the checks of torch.autograd.backward, which takes longer than a small stage."""
+    if tensors:
+        return Variable._execution_engine.run_backward(tuple(tensors), tuple(gradients), keep_graph, False, inputs, True,
+                                                       accumulate)
+    return (None,) * len(inputs)
+
+
+class Held:
+    """What a microbatch keeps from its forward to its backward."""
+
+    __slots__ = ("inputs", "roots", "units", "deferred", "loss")
+
+
+def _as_tuple(outputs):
+    return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
+
+
+class Stage:
+    """A module with what the plan asks of it.
+
+    loss_fn   of the last stage, called with outputs and targets; None: its one output is the loss
+    splitter  runs a backward in two halves, or None where no backward of the stage is in two"""
+
+    def __init__(self, module, name, is_last, loss_fn, splitter):
+        self.module, self.name, self.is_last, self.loss_fn, self.splitter = module, name, is_last, loss_fn, splitter
+        self.loss_gradient = None  # of the loss of a microbatch
+
+    # --- forward ---
+
+    def forward(self, inputs, arguments, targets, split):
+        """Returns what is held for the backward, and the outputs (without a graph) for the next stage."""
+        held = Held()
+        held.inputs, held.units, held.deferred = inputs, None, None
+        if split and self.splitter is not None:
+            outputs, held.units = self.splitter.record(self.module, inputs, arguments)
+        else:
+            outputs = self.module(*inputs, **arguments)
+        return self.keep(held, _as_tuple(outputs), targets)
+
+    def keep(self, held, outputs, targets, loss=None):
+        """Sets what the backward begins with. `loss` is given if it is computed already."""
+        if self.is_last:
+            held.loss = self.loss_of(outputs, targets) if loss is None else loss
+            held.roots = (held.loss,) if held.loss is not None and held.loss.requires_grad else ()
+            return held, tuple(y.detach() for y in outputs)
+        held.loss = None
+        held.roots, given = self._roots(outputs)
+        return held, given
+
+    def loss_of(self, outputs, targets):
+        if self.loss_fn is not None:
+            return self.loss_fn(*outputs, *targets) if targets is not None else None
+        if len(outputs) == 1 and outputs[0].numel() == 1:
+            return outputs[0]
+        if torch.is_grad_enabled():
+            raise UsageError(f"{self.name} is the last one and gives more than one number, and there is no loss_fn: give "
+                             "Pipeline a loss_fn")
+        return None
+
+    def _roots(self, outputs):
+        """The ends of the graph, and the outputs to hand on. A large output is held by the message alone: its memory is
+        free as soon as the message is sent, as the plan says, although the graph lives on."""
+        roots, given = [], []
+        for y in outputs:
+            if not isinstance(y, torch.Tensor):
+                raise UsageError(f"{self.name} gives a {type(y).__name__}; a stage gives tensors")
+            root = y
+            if y.requires_grad and not y.is_leaf and y.numel() >= _SMALL:
+                root = torch.ops.aten._unsafe_view(y, y.shape)
+            given.append(root.detach().requires_grad_(y.requires_grad))
+            if root is not y:
+                root.data = root.new_empty(0)
+            if y.requires_grad:
+                roots.append(root)
+        return roots, tuple(given)
+
+    # --- backward ---
+
+    def gradients_of(self, held, dy):
+        """What the backward begins with."""
+        if held.loss is None:
+            return dy
+        if self.loss_gradient.dtype != held.loss.dtype or self.loss_gradient.device != held.loss.device:
+            self.loss_gradient = self.loss_gradient.to(held.loss)
+        return (self.loss_gradient.expand_as(held.loss),) if held.roots else ()
+
+    @staticmethod
+    def input_gradients(held):
+        """Of each input that has one."""
+        return tuple(x.grad if x.grad is not None else torch.zeros_like(x) for x in held.inputs
+                     if isinstance(x, torch.Tensor) and x.requires_grad and x.is_leaf)
+
+    def backward(self, held, dy):
+        run_backward(held.roots, self.gradients_of(held, dy))
+        return self.input_gradients(held)
+
+    def backward_input(self, held, dy):
+        """The input half. Leaves what the weight half runs in held.deferred."""
+        WeightGradStore.enabled = True
+        try:
+            if held.units is None:
+                dx, deferred = self.backward(held, dy), []
+            else:
+                dx, deferred = self.splitter.backward_input(held, self.gradients_of(held, dy))
+        finally:
+            WeightGradStore.enabled = False
+        held.deferred = deferred + WeightGradStore.take()
+        held.roots = held.inputs = held.units = None
+        return dx
+
+    @staticmethod
+    def backward_weight(held):
+        for function in held.deferred:
+            function()
+        held.deferred = None

@@ -1,0 +1,113 @@
+"""One rank: trains each case of a list with the pipeline and without it, and compares losses, outputs and gradients.
+
+usage: equal.py CASE...   a case is SCHEDULE:RANKS:MICROBATCHES:MODEL"""
+
+import copy
+import sys
+import time
+import traceback
+import warnings
+
+import torch
+import torch.distributed as dist
+
+import dps
+import dps.torch
+from models import Model
+
+torch.set_num_threads(1)
+warnings.simplefilter("ignore")
+
+
+def difference(a, b):
+    """As DualPipe's examples compare gradients."""
+    a, b = a.double(), b.double()
+    return 1 - 2 * (a * b).sum().item() / (a * a + b * b).sum().item() if (a * a + b * b).sum() else 0.0
+
+
+def part(tensor, numbers, microbatches):
+    parts = tensor.tensor_split(microbatches)
+    return torch.cat([parts[m] for m in numbers]) if numbers else None
+
+
+def gradients(modules):
+    return [None if p.grad is None else p.grad.clone() for module in modules for p in module.parameters()]
+
+
+def zero(modules):
+    for module in modules:
+        for parameter in module.parameters():
+            parameter.grad = None
+
+
+def tie(program, rank, modules, ends):
+    """The embedding and the head have one weight: one parameter where a rank has both, else two, whose gradients are
+    summed over `ends`, the group of the first and the last rank."""
+    held = {chunk.stage: module for chunk, module in zip(program.rank(rank).chunks, modules)}
+    first, last = held.get(0), held.get(program.stages - 1)
+    if first and last:
+        last.head.weight = first.embedding.weight
+        return []
+    if first:
+        return [(first.embedding.weight, ends)]
+    return [(last.head.weight, ends)] if last else []
+
+
+def run(schedule, ranks, microbatches, kind, group, ends):
+    program = dps.compile(dps.schedule(schedule), ranks=ranks, microbatches=microbatches)
+    rank, model = dist.get_rank(group), Model(kind, program.stages, microbatches)
+    modules = [copy.deepcopy(model.stages[c.stage]) for c in program.rank(rank).chunks]
+    tied = tie(program, rank, modules, ends) if kind == "tied" else ()
+    pipeline = dps.torch.Pipeline(program, modules, loss_fn=model.loss, group=group, deadline=60, tied=tied)
+    plan = pipeline.plan
+    inputs = [part(x, plan.given, microbatches) for x in model.inputs] if plan.given else []
+    target = part(model.target, plan.ends, microbatches)
+    results = []
+    for _ in range(2):
+        zero(modules)
+        losses, outputs = pipeline.step(*inputs, target=target, return_outputs=True)
+        results.append((losses, outputs, gradients(modules)))
+    with torch.no_grad():
+        evaluated, _ = pipeline.step(*inputs, target=target)
+    expected_losses, expected_outputs = model.plain(microbatches)
+    check(plan, results, evaluated, expected_losses, expected_outputs, microbatches)
+    expected = [p.grad for c in plan.chunks for p in model.stages[c.stage].parameters()]
+    for got, want in zip(results[0][2], expected):
+        if want is None:  # nothing depends on the parameter; the sum over copies makes a gradient of zeros
+            assert got is None or not got.any(), "a gradient where there is none"
+        else:
+            assert got is not None and difference(got, want) < 1e-13, f"gradients differ: {got}, not {want}"
+
+
+def check(plan, results, evaluated, expected_losses, expected_outputs, microbatches):
+    (losses, outputs, first), (again, outputs_again, second) = results
+    assert all(torch.equal(a, b) for a, b in zip(first, second) if a is not None), "two steps have different gradients"
+    if not plan.ends:
+        assert losses is None and outputs is None and evaluated is None
+        return
+    outputs = outputs[0] if isinstance(outputs, tuple) else outputs
+    assert torch.equal(losses, again) and torch.equal(losses, evaluated), "two steps have different losses"
+    assert torch.allclose(losses, expected_losses[plan.ends], rtol=1e-13, atol=0), (losses, expected_losses)
+    assert torch.allclose(outputs, part(expected_outputs, plan.ends, microbatches), rtol=1e-12, atol=1e-13)
+
+
+def main():
+    dist.init_process_group("gloo")
+    groups = {ranks: dist.new_group(range(ranks)) for ranks in range(1, dist.get_world_size() + 1)}
+    ends = {ranks: dist.new_group(sorted({0, ranks - 1})) for ranks in groups}
+    failed = 0
+    for case in [argument for argument in sys.argv[1:] if argument != "-v"]:
+        schedule, ranks, microbatches, kind = case.split(":")
+        started = time.monotonic()
+        if dist.get_rank() < int(ranks):
+            try:
+                run(schedule, int(ranks), int(microbatches), kind, groups[int(ranks)], ends[int(ranks)])
+            except Exception:
+                failed += 1
+                print(f"{case} on rank {dist.get_rank()}:", traceback.format_exc(), flush=True)
+        if dist.get_rank() == 0 and "-v" in sys.argv:
+            print(f"{case}: {time.monotonic() - started:.1f} s", flush=True)
+    sys.exit(failed > 0)
+
+
+main()

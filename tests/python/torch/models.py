@@ -1,0 +1,120 @@
+"""Models for the tests, each a list of stages, and what they compute without a pipeline."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+WIDTH = 8
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(3 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Attention(nn.Module):
+    """A layer of a transformer whose attention has parameters of its own, beside those of layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention, self.block = nn.MultiheadAttention(WIDTH, 2, batch_first=True), Block()
+
+    def forward(self, x):
+        return self.block(x + self.attention(x, x, x, need_weights=False)[0])
+
+
+class First(nn.Module):
+    def __init__(self, inside):
+        super().__init__()
+        self.embedding, self.inside = nn.Embedding(11, WIDTH), inside
+
+    def forward(self, tokens):
+        return self.inside(self.embedding(tokens))
+
+
+class Last(nn.Module):
+    def __init__(self, inside):
+        super().__init__()
+        self.inside, self.head = inside, nn.Linear(WIDTH, 11, bias=False)
+
+    def forward(self, x):
+        return self.head(self.inside(x))
+
+
+class Several(nn.Module):
+    """Gives two tensors of different shapes, and one of integers."""
+
+    def __init__(self):
+        super().__init__()
+        self.block, self.other = Block(), nn.Linear(4, 4)
+
+    def forward(self, x, z, numbers):
+        return self.block(x) + z.sum(-1, keepdim=True), torch.tanh(self.other(z)) + x[..., :4], numbers + 1
+
+
+class Dropping(nn.Module):
+    """Dropout whose mask depends on the numbers that come with the activation."""
+
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x, seed):
+        torch.manual_seed(int(seed[0]))
+        return F.dropout(self.block(x), 0.5), seed + 1
+
+
+class Model:
+    """Stages, data and loss of one of MODELS (test_torch.py)."""
+
+    def __init__(self, kind, stages, microbatches, rows=2):
+        torch.manual_seed(7)
+        self.kind, rows = kind, rows * microbatches
+        tokens = torch.randint(0, 11, (rows, 5))
+        x, z = torch.randn(rows, 5, WIDTH), torch.randn(rows, 5, 4)
+        seeds = torch.arange(rows)
+        self.inputs = {"tokens": (tokens,), "several": (x, z, seeds), "dropout": (x, seeds)}.get(
+            "tokens" if kind in ("transformer", "tied") else kind, (x,))
+        self.target = tokens.roll(1, 1) if kind in ("transformer", "tied") else torch.randn(rows, 5, WIDTH)
+        self.stages = [self._stage(s, stages).double() for s in range(stages)]
+        if kind == "frozen" and stages > 2:
+            self.stages[stages // 2].requires_grad_(False)
+        if kind == "tied":
+            self.stages[-1].head.weight = self.stages[0].embedding.weight
+        self.inputs = tuple(t.double() if t.is_floating_point() else t for t in self.inputs)
+        if self.target.is_floating_point():
+            self.target = self.target.double()
+
+    def _stage(self, stage, stages):
+        torch.manual_seed(100 + stage)
+        if self.kind in ("transformer", "tied"):
+            inside = Attention() if self.kind == "transformer" else Block()
+            inside = First(inside) if stage == 0 else inside
+            return Last(inside) if stage == stages - 1 else inside
+        return {"several": Several, "dropout": Dropping}.get(self.kind, Block)()
+
+    def loss(self, *outputs_and_target):
+        *outputs, target = outputs_and_target
+        if target.is_floating_point():
+            return F.mse_loss(outputs[0], target)
+        return F.cross_entropy(outputs[0].flatten(0, 1), target.flatten())
+
+    def plain(self, microbatches):
+        """Losses and outputs of the model, microbatch by microbatch; leaves the gradients of the mean loss in the
+        stages."""
+        losses, outputs = [], []
+        for m in range(microbatches):
+            y = tuple(t.tensor_split(microbatches)[m] for t in self.inputs)
+            for stage in self.stages:
+                y = stage(*y)
+                y = y if isinstance(y, tuple) else (y,)
+            loss = self.loss(*y, self.target.tensor_split(microbatches)[m])
+            if torch.is_grad_enabled():
+                (loss / microbatches).backward()
+            losses.append(loss.detach())
+            outputs.append(y[0].detach())
+        return torch.stack(losses), torch.cat(outputs)
