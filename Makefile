@@ -118,9 +118,9 @@ $(BUILD)/libdps.a: $(LIBRARY) $(call libraries,$(LIBDPS_LIBRARIES))
 	$(AR) rcs $@ $(BUILD)/libdps.o
 
 # The MPI transport is a shared object, which dprun loads if mpirun has started it.
-MPI_SOURCES := $(wildcard runtime/transport/mpi*.c) $(addprefix runtime/,base/counted.c launcher/launched.c transport/communicator.c \
+MPI_SOURCES := $(wildcard runtime/transport/mpi*.c) $(addprefix runtime/,base/counted.c base/mesh.c launcher/launched.c transport/communicator.c \
                    transport/limit.c transport/world.c)
-$(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h) runtime/base/status.h runtime/base/counted.h
+$(BUILD)/dprun-mpi.so: $(MPI_SOURCES) $(wildcard runtime/transport/*.h) runtime/base/status.h runtime/base/counted.h runtime/base/mesh.h
 	@mkdir -p $(@D)
 	OMPI_CC=$(CC) $(MPICC) $(COMPILING) $(LDFLAGS) -shared -o $@ $(filter %.c,$^)
 

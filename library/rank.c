@@ -65,6 +65,7 @@ static Status open_body(dps *d, void *arguments)
     rank->arena = host_arena(d, &rank->memory);
     rank->own = program->ranks[opening->rank];
     rank->walk = (Walk){.program = program, .rank = opening->rank, .progress = &rank->progress};
+    rank->walk.name = mesh_name((Mesh){(int)program->rank_count, 1}, (int)opening->rank);
     if (options.post_early && !post_early(rank, program))
         longjmp(d->exhausted, 1);
     make_actions(rank, program);

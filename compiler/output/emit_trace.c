@@ -114,15 +114,16 @@ void emit_trace(const Picture *picture, Arena *arena, FILE *stream)
         longjmp(*arena->exhausted, 1);
     const Costs *costs = picture->times->costs;
     const double seconds = costs_seconds(costs);
-    trace_begin(program, seconds, costs->bytes, 0, stream);
+    const Mesh mesh = {.ranks = (int)program->rank_count, .replicas = 1};
+    trace_begin(program, 1, seconds, costs->bytes, 0, stream);
     for (uint32_t r = 0; r < program->rank_count; r++) {
         const RankProgram *own = &program->ranks[r];
         Replay replay = {.picture = picture, .rank = r, .program = own, .microseconds = seconds * 1e6};
         replay.arrivals = arena_array(arena, own->slots[SLOT_MESSAGE], sizeof *replay.arrivals);
         replay.spans = arena_array(arena, own->instruction_count, sizeof *replay.spans);
         replay_rank(&replay);
-        trace_rank(r, stream);
-        trace_step(program, r, 1, 1, replay.spans, stream);
+        trace_member(mesh, (int)r, stream);
+        trace_step(program, mesh, (int)r, 1, 1, replay.spans, stream);
     }
     trace_end(stream);
 }

@@ -4,6 +4,8 @@
 /* Where a rank is, for those who look from outside: another thread, a signal handler, the process that guards this
    one. */
 
+#include "runtime/base/mesh.h"
+
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,25 +14,26 @@
 typedef struct Progress {
     _Atomic uint64_t place;  /* PROGRESS_IDLE between streams, otherwise step << 32 | instruction */
     _Atomic bool evaluating; /* the stream is the forward half, for held-out data */
-    _Atomic int rank;        /* -1 until it is known */
+    _Atomic int member;      /* of the mesh; -1 until it is known */
     char apart[48];          /* each rank writes its own cache line */
 } Progress;
 #define PROGRESS_IDLE UINT64_MAX
 
 /* Puts a rank's progress into words. The executor knows the program, the launcher does not. */
 typedef struct ProgressWords {
+    Mesh mesh; /* names the members */
     const void *program;
     /* "instruction 3 (F1 m0 ..., zb-h1.dps:12)", or "" between streams. A signal handler may call it: it does not
        allocate and takes no lock. */
     void (*place)(const void *program, const Progress *progress, char *text, size_t size);
-    /* The rank whose message it waits for; -1: none. */
+    /* The member whose message it waits for; -1: none. */
     int (*awaited)(const void *program, const Progress *progress);
 } ProgressWords;
 
-static inline void progress_reset(Progress *progress, int rank)
+static inline void progress_reset(Progress *progress, int member)
 {
     atomic_store(&progress->place, PROGRESS_IDLE);
-    atomic_store(&progress->rank, rank);
+    atomic_store(&progress->member, member);
 }
 
 #endif

@@ -58,9 +58,9 @@ static void compare(void *context, const StepReport *report)
     check->equal = report->step;
 }
 
-void check_open(Check *check, const Program *program, uint64_t steps, atomic_bool *stop, Arena *arena)
+void check_open(Check *check, const LoadedProgram *loaded, uint64_t steps, atomic_bool *stop, Arena *arena)
 {
-    *check = (Check){.microbatches = program->microbatches, .stop = stop};
+    *check = (Check){.microbatches = loaded->replicas * loaded->program->microbatches, .stop = stop};
     check->numbers = arena_array(arena, steps * (check->microbatches + BESIDES), sizeof *check->numbers);
 }
 

@@ -22,7 +22,7 @@ typedef struct Check {
 } Check;
 
 /* Memory for the numbers of `steps` steps comes from the arena. */
-void check_open(Check *check, const Program *program, uint64_t steps, atomic_bool *stop, Arena *arena);
+void check_open(Check *check, const LoadedProgram *loaded, uint64_t steps, atomic_bool *stop, Arena *arena);
 /* Observes the first run: records its numbers and passes everything on to `told`. */
 Observer check_record(Check *check, Observer told);
 /* Observes the second run, which has as many steps as the first. */

@@ -46,8 +46,8 @@ static Status run_and_report(const LoadedProgram *loaded, const CommandLine *lin
 
 static Status load(const CommandLine *line, bool reference, Arena *arena, LoadedProgram *loaded, Error *error)
 {
-    return program_load(line->program, reference, line->forward_only, line->run.transport->in_order, arena, loaded,
-                        error);
+    const LoadOptions options = options_loading(line, reference);
+    return program_load(line->program, &options, arena, loaded, error);
 }
 
 /* Runs the program, then the whole model on one rank for as many steps, and compares them. */
@@ -61,7 +61,7 @@ static Status run_and_check(const LoadedProgram *loaded, CommandLine *line, Aren
     TRY(load(line, true, arena, &reference, error));
     if (!line->json)
         report_open(&report, line, &stop, &hooks.observer);
-    check_open(&check, loaded->program, line->run.steps, &stop, arena);
+    check_open(&check, loaded, line->run.steps, &stop, arena);
     hooks.observer = check_record(&check, hooks.observer);
     TRY(run(loaded, &line->run, &hooks, line->json ? NULL : &report, error));
     line->run.steps = check.steps;
@@ -81,8 +81,8 @@ static Status print_help(const CommandLine *line, Error *error)
     return file_finish(&printed, error);
 }
 
-/* The rank that this process will be, before the transport knows it. */
-static int expected_rank(const RunOptions *options)
+/* The member of the mesh that this process will be, before the transport knows it. */
+static int expected_member(const RunOptions *options)
 {
     const int number = launched_number();
     if (number < 0)
@@ -120,7 +120,7 @@ static Status dprun(int argc, char **argv, Arena *arena, Error *error)
     signal(SIGPIPE, SIG_IGN); /* a write returns an error if the reader has left (SIGPIPE), */
     signal(SIGXFSZ, SIG_IGN); /* or if a file would exceed its limit (ulimit -f) */
     const ProgressWords words = progress_words(&loaded);
-    if (line.run.transport->processes && guard_begin(&words, expected_rank(&line.run), &progress, &status))
+    if (line.run.transport->processes && guard_begin(&words, expected_member(&line.run), &progress, &status))
         return status;
     fatal_begin();
     signals_begin(&stop, line.run.transport->processes);

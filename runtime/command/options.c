@@ -112,6 +112,8 @@ static const Option rows[] = {
      .help = "times as in dpc --cost, a unit being a millisecond unless unit= says its seconds"},
     {"transport", "KIND", option_choice, FIELD(transport), .words = "auto local mpi nccl",
      .help = "auto (mpi under mpirun, else local), local, mpi or nccl"},
+    {"replicas", "D", option_count, FIELD(replicas), .least = 1, .most = PROGRAM_RANKS_MAX,
+     .help = "D copies of the pipeline train together, each on its own microbatches (default 1)"},
     {"rank-map", "LIST", take_rank_map, .help = "process i runs rank LIST[i], such as 0,2,1,3; under mpirun"},
     {"deadline", "SECONDS", take_deadline,
      .help = "the run is given up when no rank has moved for so long (default 60; 0: never)"},
@@ -242,6 +244,16 @@ static void choose_length(CommandLine *line)
                  : line->forward_only ? FORWARD_STEPS
                  : line->check        ? CHECKED_STEPS
                                       : STEPS;
+}
+
+LoadOptions options_loading(const CommandLine *line, bool reference)
+{
+    return (LoadOptions){
+        .replicas = (uint32_t)line->replicas,
+        .reference = reference,
+        .forward_only = line->forward_only,
+        .in_order = line->run.transport->in_order,
+    };
 }
 
 Status options_parse(int argc, char **argv, Arena *arena, CommandLine *line, Error *error)

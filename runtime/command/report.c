@@ -31,10 +31,14 @@ static const char *short_number(double value, char text[static 16])
     return text;
 }
 
+static uint32_t step_microbatches(const RunFacts *facts) { return facts->replicas * facts->program->microbatches; }
+
+static uint32_t all_ranks(const RunFacts *facts) { return facts->replicas * facts->program->rank_count; }
+
 /* Prints the sizes that depend on the schedule by default: two runs with defaults may not train the same model. */
 static void print_comparable(const Report *report)
 {
-    const uint32_t layers = report->facts.model->layers, microbatches = report->facts.program->microbatches;
+    const uint32_t layers = report->facts.model->layers, microbatches = step_microbatches(&report->facts);
     const bool by_default = !report->options->model.layers && layers == report->facts.program->stages;
     fprintf(report->words,
             "compare    losses only with runs of %s (%s--set layers=%u) and %s a step (dpc --microbatches %u)\n",
@@ -51,6 +55,9 @@ static void print_header(const Report *report)
     fprintf(words, "schedule   %s (%s): %s, %s, %s%s\n", program->schedule, program->source,
             counted(program->rank_count, "rank").text, counted(program->stages, "stage").text,
             counted(program->microbatches, "microbatch").text, program->forward_only ? ", forward only" : "");
+    if (facts->replicas > 1)
+        fprintf(words, "replicas   %u, with %s and %s a step together\n", facts->replicas,
+                counted(all_ranks(facts), "rank").text, counted(step_microbatches(facts), "microbatch").text);
     if (report->options->simulated) {
         fprintf(words, "model      none: passes take their modelled time, and there are no losses\n");
     } else {
@@ -72,7 +79,7 @@ static void print_header(const Report *report)
 /* If ranks share processors, their waits say nothing about the schedule. */
 static void explain_missing_bubble(const Report *report)
 {
-    const uint32_t processors = report->facts.processors, ranks = report->facts.program->rank_count;
+    const uint32_t processors = report->facts.processors, ranks = all_ranks(&report->facts);
     const bool json = report->line->json;
     if (!processors || ranks <= processors)
         return;
@@ -95,7 +102,7 @@ static void ready(void *context, const RunFacts *facts)
     Report *report = context;
     report->facts = *facts;
     report->speaks = true;
-    report->tokens = (double)facts->program->microbatches * facts->model->microbatch_size * facts->model->sequence;
+    report->tokens = (double)step_microbatches(facts) * facts->model->microbatch_size * facts->model->sequence;
     if (!report->line->json)
         print_header(report);
     put_derived_costs(report);
@@ -117,7 +124,7 @@ static void print_json_times(const Report *report, const StepReport *step)
     printf(",\"step_ms\":%.6g,\"makespan_ms\":%.6g", step->seconds * 1e3, step->makespan * 1e3);
     print_number(",\"bubble_rate\":", step->bubble_rate, 6);
     fputs(",\"busy_ms\":[", stdout);
-    for (uint32_t r = 0; r < report->facts.program->rank_count; r++)
+    for (uint32_t r = 0; r < all_ranks(&report->facts); r++)
         printf("%s%.6g", r ? "," : "", step->busy[r] * 1e3);
     putchar(']');
 }
@@ -134,7 +141,7 @@ static void print_json(const Report *report, const StepReport *step)
     }
     print_number("", step->loss, EXACT);
     fputs(",\"losses\":[", stdout);
-    for (uint32_t m = 0; m < report->facts.program->microbatches; m++)
+    for (uint32_t m = 0; m < step_microbatches(&report->facts); m++)
         print_number(m ? "," : "", step->losses[m], EXACT);
     print_number("],\"gradient_norm\":", step->gradient_norm, EXACT);
     if (step->expert_load > 0) {

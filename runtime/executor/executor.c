@@ -71,11 +71,13 @@ static bool hold_chunks(Executor *executor)
     const ExecutorConfig *config = &executor->config;
     const Program *program = config->loaded->program;
     const RankProgram *own = &program->ranks[config->rank];
+    const World *world = config->pipeline->world;
+    const uint32_t before = (uint32_t)mesh_replica(world_mesh(&world->config), world->number) * program->microbatches;
     executor->chunks = table(executor, own->chunk_count, sizeof *executor->chunks);
     for (uint32_t c = 0; executor->chunks && c < own->chunk_count; c++)
         executor->chunks[c] = (HeldChunk){
             .stage = own->chunks[c].stage,
-            .first = program->pipes[own->chunks[c].pipe].first,
+            .first = before + program->pipes[own->chunks[c].pipe].first,
             .plan = config->chunks[c],
             .sums = config->sums ? config->sums[c] : NULL,
         };
@@ -97,21 +99,26 @@ static Status open_tables(Executor *executor, Error *error)
 {
     Device *device = executor->config.device;
     if (!make_tables(executor))
-        return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", executor->config.rank,
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its tables, %zu MiB", executor->walk.name.text,
                          executor->table_bytes >> 20);
     return enqueues(executor) ? device->run->async->make_marks(device, executor->clocks + 1, error) : STATUS_OK;
 }
 
 Status executor_open(const ExecutorConfig *config, Executor **opened, Error *error)
 {
+    const World *world = config->pipeline->world;
     Executor *executor = calloc(1, sizeof *executor);
     if (!executor)
-        return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its executor", config->rank);
+        return error_set(error, STATUS_RUN_FAILED, "no memory for the executor of rank %d", config->rank);
     executor->config = *config;
-    progress_reset(&executor->unwatched, config->rank);
+    progress_reset(&executor->unwatched, world->number);
     if (!config->progress)
         executor->config.progress = &executor->unwatched;
-    executor->walk = (Walk){.rank = (uint32_t)config->rank, .progress = executor->config.progress};
+    executor->walk = (Walk){
+        .rank = (uint32_t)config->rank,
+        .name = world_member_name(&world->config, world->number),
+        .progress = executor->config.progress,
+    };
     const Status status = open_tables(executor, error);
     if (status == STATUS_OK)
         *opened = executor;
@@ -160,7 +167,7 @@ Status executor_take_memory(Executor *executor, Error *error)
         return STATUS_OK;
     executor->own_memory = aligned_alloc(ALIGNMENT, bytes);
     if (!executor->own_memory)
-        return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its slots, %zu MiB", executor->config.rank,
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its slots, %zu MiB", executor->walk.name.text,
                          bytes >> 20);
     memset(executor->own_memory, 0, bytes);
     executor_use_memory(executor, executor->own_memory);

@@ -25,18 +25,29 @@
 /* What a step runs and, made from it, what an evaluation runs. Both are proven: nothing after this checks again. They
    share one slot plan. */
 typedef struct LoadedProgram {
-    Program *program; /* as in the file, or all of it on one rank, or its forward half */
-    Program *forward; /* the forward half; the same as `program` when that is one */
+    Program *program;  /* as in the file, or all of it on one rank, or its forward half */
+    Program *forward;  /* the forward half; the same as `program` when that is one */
+    uint32_t replicas; /* copies of the pipeline that run the program; a reference has one */
 } LoadedProgram;
 
-/* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. `in_order` is for a transport that takes
-   up messages in the order of their posts, each when those before are done (NCCL): none is posted early. All memory is
-   the arena's. */
-Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena,
-                    LoadedProgram *loaded, Error *error);
+/* What to make of a program. Zeros: it runs as it is, by one pipeline. */
+typedef struct LoadOptions {
+    uint32_t replicas; /* how many copies of the pipeline train together; 0: one */
+    bool reference;    /* the whole model on one rank, with the microbatches of all replicas (program_reference) */
+    bool forward_only;
+    bool in_order; /* the transport runs messages in the order of their posts (NCCL): none is posted early */
+} LoadOptions;
+
+/* STATUS_BAD_INPUT for a file that cannot be read or is not a proven program. All memory is the arena's. */
+Status program_load(const char *path, const LoadOptions *options, Arena *arena, LoadedProgram *loaded, Error *error);
 /* Like program_load, for a program that is already in memory. */
-Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena,
-                      LoadedProgram *loaded, Error *error);
+Status program_derive(Program *program, const LoadOptions *options, Arena *arena, LoadedProgram *loaded, Error *error);
+
+/* The mesh of members that run it. */
+static inline Mesh loaded_mesh(const LoadedProgram *loaded)
+{
+    return (Mesh){.ranks = (int)loaded->program->rank_count, .replicas = (int)loaded->replicas};
+}
 
 /* The words for the progress of ranks that run this program, which must outlive them (words.c). */
 ProgressWords progress_words(const LoadedProgram *loaded);
@@ -49,7 +60,7 @@ typedef struct PassSlots {
     uint32_t chunk;      /* index of the chunk on the rank */
     uint32_t stage;      /* the chunk's stage */
     uint32_t microbatch; /* number of the microbatch in the chunk's pipe */
-    uint32_t number;     /* number of the microbatch in the step, over all pipes; it selects the data */
+    uint32_t number;     /* number of the microbatch in the step, over all pipes and replicas; it selects the data */
     uint16_t weights;    /* slot of the version of the weights that F, B and I read; SLOT_NONE: W */
     void *x, *y;         /* input and output activation: messages. NULL at the first, at the last stage */
     void *dx, *dy;       /* their gradients */
@@ -109,7 +120,7 @@ typedef struct StageTable {
 typedef struct ChunkPlan {
     size_t message; /* the same for all chunks of all ranks */
     size_t context, stash, gradient;
-    size_t weight_gradient; /* elements of the weight gradient that REDUCE sums over the copies of a stage; 0: none */
+    size_t weight_gradient; /* elements of the weight gradient that REDUCE sums over all copies of a stage; 0: none */
     size_t element;         /* bytes of an element of the weight gradient: 4 or 8 */
 } ChunkPlan;
 
@@ -120,8 +131,8 @@ typedef struct ExecutorConfig {
     void *host;
     const ChunkPlan *chunks; /* [the rank's chunks] */
     Communicator *pipeline;  /* of all ranks of the program, member r being rank r; see executor_connect */
-    Communicator *const
-        *sums;          /* [the rank's chunks] of the copies of the chunk's stage; an element or all may be NULL */
+    /* [the rank's chunks] of the copies of the chunk's stage, in all replicas; an element or all may be NULL */
+    Communicator *const *sums;
     Device *device;     /* whose memory the slots are in; NULL: the host's, and passes are done when they return */
     double deadline;    /* seconds that a device which only enqueues may take for an instruction; <= 0: no limit */
     Progress *progress; /* where this rank's place is written; NULL: nobody watches */
@@ -129,16 +140,18 @@ typedef struct ExecutorConfig {
 
 /* --- communicators (connect.c) --- */
 
-/* What a rank needs for its program: messages among all ranks, and sums among the copies of each stage. All ranks make
-   them together, in the same order. */
+/* What a member of the world needs for its program: messages among all ranks of its replica, and sums among the copies
+   of each stage in all replicas, added replica after replica. All members make them together, in the same order. Their
+   numbers (CommunicatorConfig.number) are 0 to Program.stages. */
 typedef struct RankCommunicators {
     Communicator *pipeline;
     Communicator *sums[PROGRAM_CHUNKS_MAX]; /* of the rank's chunks; NULL: the stage has no other copies */
     size_t bytes;                           /* of memory that they have taken for themselves */
 } RankCommunicators;
 
-/* `device` as in ExecutorConfig. What was made before a failure is disconnected like the rest. */
-Status executor_connect(World *world, const Program *program, int rank, const ChunkPlan *chunks, Device *device,
+/* The world has Program.rank_count members, or a multiple of it: replicas (world_mesh). `device` as in ExecutorConfig.
+   What was made before a failure is disconnected like the rest. */
+Status executor_connect(World *world, const Program *program, const ChunkPlan *chunks, Device *device,
                         RankCommunicators *made, Error *error);
 void executor_disconnect(RankCommunicators *communicators);
 

@@ -1,15 +1,29 @@
 /* File to proven program. */
 #include "runtime/executor/executor.h"
 
+#include "runtime/base/counted.h"
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"
 
-Status program_derive(Program *program, bool reference, bool forward_only, bool in_order, Arena *arena,
-                      LoadedProgram *loaded, Error *error)
+static Status check_replicas(const Program *program, uint64_t replicas, Error *error)
 {
+    if (replicas * program->rank_count > PROGRAM_RANKS_MAX)
+        return error_set(error, STATUS_BAD_USAGE, "%llu replicas of %s: all replicas together can have %d ranks",
+                         (unsigned long long)replicas, counted(program->rank_count, "rank").text, PROGRAM_RANKS_MAX);
+    if (replicas * program->microbatches > PROGRAM_MICROBATCHES_MAX)
+        return error_set(error, STATUS_BAD_USAGE, "%llu replicas of %s: a step can have %d microbatches",
+                         (unsigned long long)replicas, counted(program->microbatches, "microbatch").text,
+                         PROGRAM_MICROBATCHES_MAX);
+    return STATUS_OK;
+}
+
+Status program_derive(Program *program, const LoadOptions *options, Arena *arena, LoadedProgram *loaded, Error *error)
+{
+    const uint32_t replicas = options->replicas ? options->replicas : 1;
     TRY(program_verify(program, error));
-    if (reference) {
-        TRY(program_reference(program, arena, &program, error));
+    TRY(check_replicas(program, replicas, error));
+    if (options->reference) {
+        TRY(program_reference(program, replicas, arena, &program, error));
         TRY(program_verify(program, error));
     }
     Program *forward = program;
@@ -17,17 +31,17 @@ Status program_derive(Program *program, bool reference, bool forward_only, bool 
         TRY(program_forward_only(program, arena, &forward, error));
         TRY(program_verify(forward, error));
     }
-    if (!in_order)
+    if (!options->in_order)
         TRY(program_post_early(program, arena, error));
-    if (!in_order && forward != program)
+    if (!options->in_order && forward != program)
         TRY(program_post_early(forward, arena, error));
-    loaded->program = forward_only ? forward : program;
-    loaded->forward = forward;
+    *loaded = (LoadedProgram){.program = options->forward_only ? forward : program,
+                              .forward = forward,
+                              .replicas = options->reference ? 1 : replicas};
     return STATUS_OK;
 }
 
-Status program_load(const char *path, bool reference, bool forward_only, bool in_order, Arena *arena,
-                    LoadedProgram *loaded, Error *error)
+Status program_load(const char *path, const LoadOptions *options, Arena *arena, LoadedProgram *loaded, Error *error)
 {
     char *bytes;
     size_t size;
@@ -37,7 +51,7 @@ Status program_load(const char *path, bool reference, bool forward_only, bool in
     if (status == STATUS_OK) { /* whoever wrote the names: they will be shown on terminals */
         text_make_printable(program->schedule);
         text_make_printable(program->source);
-        status = program_derive(program, reference, forward_only, in_order, arena, loaded, error);
+        status = program_derive(program, options, arena, loaded, error);
     }
     if (status != STATUS_OK)
         error_prefix(error, "%s: ", path);

@@ -13,7 +13,8 @@ typedef struct Walk {
     const Program *program;
     const RankProgram *own; /* the stream */
     uint32_t rank;
-    uint32_t place; /* index of the instruction that runs now or comes next */
+    MemberName name; /* of the rank, in messages */
+    uint32_t place;  /* index of the instruction that runs now or comes next */
     uint64_t step;
     Progress *progress;
 } Walk;

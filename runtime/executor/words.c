@@ -21,7 +21,7 @@ Status walk_failed(const Walk *walk, size_t place, Status status, Error *error)
 {
     char text[256];
     instruction_place(walk->program, walk->rank, walk->own, (uint32_t)place, text, sizeof text);
-    error_prefix(error, "rank %u, %s: ", walk->rank, text);
+    error_prefix(error, "%s, %s: ", walk->name.text, text);
     return status;
 }
 
@@ -36,14 +36,19 @@ int walk_awaited(const Instruction *instructions, size_t place)
     return -1;
 }
 
-static const RankProgram *own_program(const Program *program, const Progress *progress)
-{
-    return &program->ranks[atomic_load(&progress->rank)];
-}
-
 static const Program *program_of(const LoadedProgram *loaded, const Progress *progress)
 {
     return atomic_load_explicit(&progress->evaluating, memory_order_relaxed) ? loaded->forward : loaded->program;
+}
+
+static uint32_t rank_of(const LoadedProgram *loaded, const Progress *progress)
+{
+    return (uint32_t)mesh_rank(loaded_mesh(loaded), atomic_load(&progress->member));
+}
+
+static const RankProgram *own_program(const LoadedProgram *loaded, const Progress *progress)
+{
+    return &program_of(loaded, progress)->ranks[rank_of(loaded, progress)];
 }
 
 static void write_place(const void *loaded, const Progress *progress, char *text, size_t size)
@@ -52,18 +57,21 @@ static void write_place(const void *loaded, const Progress *progress, char *text
     const Program *program = program_of(loaded, progress);
     *text = '\0';
     if (place != PROGRESS_IDLE)
-        instruction_place(program, (uint32_t)atomic_load(&progress->rank), own_program(program, progress),
-                          (uint32_t)place, text, size);
+        instruction_place(program, rank_of(loaded, progress), own_program(loaded, progress), (uint32_t)place, text,
+                          size);
 }
 
 static int awaited(const void *loaded, const Progress *progress)
 {
     const uint64_t place = atomic_load_explicit(&progress->place, memory_order_relaxed);
-    const Program *program = program_of(loaded, progress);
-    return place == PROGRESS_IDLE ? -1 : walk_awaited(own_program(program, progress)->instructions, (uint32_t)place);
+    const Mesh mesh = loaded_mesh(loaded);
+    const int replica = mesh_replica(mesh, atomic_load(&progress->member));
+    const int peer =
+        place == PROGRESS_IDLE ? -1 : walk_awaited(own_program(loaded, progress)->instructions, (uint32_t)place);
+    return peer < 0 ? -1 : mesh_member(mesh, peer, replica);
 }
 
 ProgressWords progress_words(const LoadedProgram *loaded)
 {
-    return (ProgressWords){.program = loaded, .place = write_place, .awaited = awaited};
+    return (ProgressWords){.mesh = loaded_mesh(loaded), .program = loaded, .place = write_place, .awaited = awaited};
 }

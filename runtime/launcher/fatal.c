@@ -32,7 +32,7 @@ static void append_place(char *text, size_t size)
 {
     const uint64_t place = atomic_load(&own->place);
     char words[256];
-    append(text, size, "rank %d", atomic_load(&own->rank));
+    append(text, size, "%s", mesh_name(own_words->mesh, atomic_load(&own->member)).text);
     if (place == PROGRESS_IDLE)
         return;
     own_words->place(own_words->program, own, words, sizeof words);

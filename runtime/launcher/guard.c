@@ -11,25 +11,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void report_death(const ProgressWords *words, int expected_rank, const Progress *progress, int status)
+static void report_death(const ProgressWords *words, int expected_member, const Progress *progress, int status)
 {
-    const int rank = atomic_load(&progress->rank);
+    const int member = atomic_load(&progress->member);
+    const MemberName name = mesh_name(words->mesh, member < 0 ? expected_member : member);
     char how[64], place[256];
     if (WIFSIGNALED(status))
         snprintf(how, sizeof how, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
         snprintf(how, sizeof how, "ended by a library with status %d", WEXITSTATUS(status));
-    if (rank < 0) {
-        fprintf(stderr, "dprun: rank %d was %s before it was ready\n", expected_rank, how);
+    if (member < 0) {
+        fprintf(stderr, "dprun: %s was %s before it was ready\n", name.text, how);
         return;
     }
     words->place(words->program, progress, place, sizeof place);
-    fprintf(stderr, "dprun: rank %d was %s %s%s\n", rank, how, *place ? "at " : "between two steps", place);
+    fprintf(stderr, "dprun: %s was %s %s%s\n", name.text, how, *place ? "at " : "between two steps", place);
 }
 
 /* Waits until the child has ended. Passes termination signals on to the child, which ends by itself. The child
    recognizes a signal that it also gets through the process group. */
-static Status guard(pid_t child, const ProgressWords *words, int expected_rank, const Progress *progress,
+static Status guard(pid_t child, const ProgressWords *words, int expected_member, const Progress *progress,
                     const sigset_t *watched)
 {
     bool asked_to_end = false;
@@ -50,13 +51,13 @@ static Status guard(pid_t child, const ProgressWords *words, int expected_rank, 
             return (Status)WEXITSTATUS(status);
         if (!asked_to_end || !WIFSIGNALED(status) ||
             (WTERMSIG(status) != SIGKILL && !sigismember(watched, WTERMSIG(status))))
-            report_death(words, expected_rank, progress, status);
+            report_death(words, expected_member, progress, status);
         launched_await_reader();
         return STATUS_RUN_FAILED;
     }
 }
 
-bool guard_begin(const ProgressWords *words, int expected_rank, Progress **progress, Status *status)
+bool guard_begin(const ProgressWords *words, int expected_member, Progress **progress, Status *status)
 {
     Progress *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
@@ -76,7 +77,7 @@ bool guard_begin(const ProgressWords *words, int expected_rank, Progress **progr
     const pid_t child = fork();
     if (child > 0) {
         prctl(PR_SET_NAME, "pp-guard"); /* a search for dprun then finds the ranks only */
-        *status = guard(child, words, expected_rank, shared, &watched);
+        *status = guard(child, words, expected_member, shared, &watched);
         return true;
     }
     if (child == 0) {

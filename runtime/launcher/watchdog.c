@@ -108,16 +108,16 @@ static void append_places(const Crew *crew, Error *error)
         const Worker *worker = &crew->workers[i];
         const ProgressWords *words = &crew->threads.words;
         const Progress *progress = worker->watched->progress;
-        char text[256], peer[32] = "";
+        char text[256], peer[64] = "";
         words->place(words->program, progress, text, sizeof text);
         if (worker->finished || !*text)
             continue;
         const int awaited = words->awaited(words->program, progress);
         if (awaited >= 0)
-            snprintf(peer, sizeof peer, " for rank %d", awaited);
+            snprintf(peer, sizeof peer, " for %s", mesh_name(words->mesh, awaited).text);
         const size_t used = strlen(error->text);
-        snprintf(error->text + used, sizeof error->text - used, "%srank %d at %s%s", listed++ ? ", " : "",
-                 atomic_load(&progress->rank), text, peer);
+        snprintf(error->text + used, sizeof error->text - used, "%s%s at %s%s", listed++ ? ", " : "",
+                 mesh_name(words->mesh, atomic_load(&progress->member)).text, text, peer);
     }
 }
 
@@ -185,8 +185,10 @@ static void start_threads(Crew *crew)
         pthread_mutex_unlock(&crew->lock);
         if (failed) {
             Error error;
-            Status status = error_set(&error, STATUS_RUN_FAILED, "no thread for rank %d: %s",
-                                      atomic_load(&worker->watched->progress->rank), strerror(failed));
+            Status status =
+                error_set(&error, STATUS_RUN_FAILED, "no thread for %s: %s",
+                          mesh_name(crew->threads.words.mesh, atomic_load(&worker->watched->progress->member)).text,
+                          strerror(failed));
             crew_fail(crew, worker->watched, status, &error);
         }
     }

@@ -219,8 +219,9 @@ Status program_forward_only(const Program *program, Arena *arena, Program **deri
    their I (as a B), so that the gradient of each copy is the same sum (Program.copies). The stages of an
    asynchronous program keep their own order, on which the versions of the weights depend: every pass uses the same
    version as in the program. So losses, norms and weights equal those of the program, to the bit. Forward-only if
-   the program is. STATUS_BAD_INPUT if there are more stages or buffers than a rank can hold. */
-Status program_reference(const Program *program, Arena *arena, Program **derived, Error *error);
+   the program is. With `replicas` > 1 it runs the microbatches of so many replicas of the program, which sum their
+   gradients replica after replica. STATUS_BAD_INPUT if there are more stages or buffers than a rank can hold. */
+Status program_reference(const Program *program, uint32_t replicas, Arena *arena, Program **derived, Error *error);
 
 /* --- post_early.c --- */
 

@@ -36,6 +36,7 @@ typedef struct Line {
     Program *result;
     Instruction *instructions; /* of its rank, without slots */
     uint32_t count;
+    uint32_t replicas;            /* U counts the microbatches of one */
     Visit *visits;                /* [stage][microbatch of the step] */
     Weights *weights;             /* [stage] */
     Copy **copies;                /* [rank][chunk] */
@@ -234,7 +235,7 @@ static bool add(Line *line, uint32_t rank, const Instruction *instruction)
             add_sum(line, chunk->stage, instruction->line);
             Instruction renewal = instruction_blank(OP_RENEW, instruction->line);
             renewal.chunk = (uint8_t)chunk->stage;
-            renewal.microbatch = instruction->microbatch;
+            renewal.microbatch = instruction->microbatch * line->replicas;
             append(line, renewal);
         }
     } else {
@@ -276,8 +277,10 @@ static Status fill_in(Line *line, Arena *arena, Arena *scratch, Error *error)
     return derive_slots(line->result, line->result->ranks, line->instructions, line->count, arena, error);
 }
 
-Status program_reference(const Program *program, Arena *arena, Program **derived, Error *error)
+Status program_reference(const Program *program, uint32_t replicas, Arena *arena, Program **derived, Error *error)
 {
+    if (replicas > 1 && !(program = derive_mesh(program, replicas, arena)))
+        return derive_no_memory(error);
     if (program->stages > PROGRAM_CHUNKS_MAX)
         return error_set(error, STATUS_BAD_INPUT, "%u stages: a reference on one rank can hold %d", program->stages,
                          PROGRAM_CHUNKS_MAX);
@@ -306,7 +309,8 @@ Status program_reference(const Program *program, Arena *arena, Program **derived
         memcpy(result->pipes[0].versions + program->pipes[p].first, program->pipes[p].versions,
                program->pipes[p].microbatches * sizeof(uint32_t));
     Arena scratch = {0};
-    const Status status = fill_in(&(Line){.program = program, .result = result}, arena, &scratch, error);
+    const Status status =
+        fill_in(&(Line){.program = program, .result = result, .replicas = replicas}, arena, &scratch, error);
     arena_free(&scratch);
     *derived = result;
     return status == STATUS_OK && program->forward_only ? program_forward_only(result, arena, derived, error) : status;

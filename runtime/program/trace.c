@@ -59,6 +59,8 @@ typedef struct Writer {
     const TraceSpan *spans;
     FILE *stream;
     uint32_t rank;
+    Mesh mesh;
+    int member;
     uint64_t step, first_step;
     const Instruction **posted; /* [message slot]: the message that was posted last */
     bool *unread;               /* [message slot]: received, but not read by a pass yet */
@@ -121,9 +123,9 @@ static void put_event(const Writer *writer, uint32_t i, TraceSpan span)
     if (!named)
         program_instruction_text(writer->program, writer->rank, instruction, name, NAME_BYTES);
     fprintf(writer->stream,
-            ",\n{\"name\":\"%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
+            ",\n{\"name\":\"%s%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
             "\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u",
-            lane == LANE_WAITS ? "wait " : "", name, category_of(instruction->opcode), writer->rank, (int)lane,
+            lane == LANE_WAITS ? "wait " : "", name, category_of(instruction->opcode), writer->member, (int)lane,
             span.start, span.end - span.start, (unsigned long long)writer->step,
             writer->own->numbers ? writer->own->numbers[i] : i, instruction->line);
     if (named)
@@ -145,12 +147,14 @@ static void put_arrow(const Writer *writer, const Instruction *message, TraceSpa
     const unsigned long long maker = chunk->stage - (head ? forward ? 1u : -1u : 0u);
     const Program *program = writer->program;
     const unsigned long long id =
-        (((writer->step - writer->first_step) * 2 + !forward) * program->stages + maker) * program->microbatches +
-        program->pipes[chunk->pipe].first + message->microbatch;
+        ((((writer->step - writer->first_step) * 2 + !forward) * program->stages + maker) * program->microbatches +
+         program->pipes[chunk->pipe].first + message->microbatch) *
+            (unsigned)writer->mesh.replicas +
+        (unsigned)mesh_replica(writer->mesh, writer->member);
     const double time = head ? span.start : span.end - nanosecond > span.start ? span.end - nanosecond : span.start;
     fprintf(writer->stream,
-            ",\n{\"name\":\"%s\",\"cat\":\"flow\",\"ph\":\"%s\",\"id\":%llu,\"pid\":%u,\"tid\":0,\"ts\":%.3f}",
-            forward ? "activation" : "gradient", head ? "f\",\"bp\":\"e" : "s", id, writer->rank, time);
+            ",\n{\"name\":\"%s\",\"cat\":\"flow\",\"ph\":\"%s\",\"id\":%llu,\"pid\":%d,\"tid\":0,\"ts\":%.3f}",
+            forward ? "activation" : "gradient", head ? "f\",\"bp\":\"e" : "s", id, writer->member, time);
 }
 
 /* Writes the counter when the pass begins or stops to hold something. */
@@ -161,9 +165,9 @@ static void put_held(Writer *writer, const Instruction *pass, TraceSpan span)
         return;
     writer->held += begins ? 1 : -1u;
     fprintf(writer->stream,
-            ",\n{\"name\":\"activations\",\"cat\":\"memory\",\"ph\":\"C\",\"pid\":%u,\"tid\":0,\"ts\":%.3f,\"args\":{"
+            ",\n{\"name\":\"activations\",\"cat\":\"memory\",\"ph\":\"C\",\"pid\":%d,\"tid\":0,\"ts\":%.3f,\"args\":{"
             "\"held\":%u}}",
-            writer->rank, begins ? span.start : span.end, writer->held);
+            writer->member, begins ? span.start : span.end, writer->held);
 }
 
 static void note_pass(Writer *writer, const Instruction *pass, TraceSpan span)
@@ -189,7 +193,7 @@ static void put_sum(Writer *writer, uint32_t i, TraceSpan span)
     const Instruction *instruction = &writer->own->instructions[i];
     const uint32_t stage = writer->own->chunks[instruction->chunk].stage;
     const TraceSpan *post = &writer->sums[instruction->chunk];
-    if (!program_group(writer->program, stage))
+    if (!program_group(writer->program, stage) && writer->mesh.replicas == 1)
         return;
     if (instruction->opcode == OP_REDUCE) {
         writer->sums[instruction->chunk] = span;
@@ -200,15 +204,15 @@ static void put_sum(Writer *writer, uint32_t i, TraceSpan span)
     const double times[] = {post->start, span.end};
     for (int end = 0; end < 2; end++)
         fprintf(writer->stream,
-                ",\n{\"name\":\"sum %u\",\"cat\":\"sum\",\"ph\":\"%s\",\"id\":%llu,\"pid\":%u,\"tid\":%d,\"ts\":%.3f,"
+                ",\n{\"name\":\"sum %u\",\"cat\":\"sum\",\"ph\":\"%s\",\"id\":%llu,\"pid\":%d,\"tid\":%d,\"ts\":%.3f,"
                 "\"args\":{\"step\":%llu,\"waited\":%.3f}}",
-                stage, phases[end], (unsigned long long)writer->rank * writer->program->stages + stage, writer->rank,
-                LANE_COMMUNICATION, times[end], (unsigned long long)writer->step, waited);
+                stage, phases[end], (unsigned long long)writer->member * writer->program->stages + stage,
+                writer->member, LANE_COMMUNICATION, times[end], (unsigned long long)writer->step, waited);
     fprintf(
         writer->stream,
-        ",\n{\"name\":\"wait sum %u\",\"cat\":\"update\",\"ph\":\"X\",\"pid\":%u,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
+        ",\n{\"name\":\"wait sum %u\",\"cat\":\"update\",\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,"
         "\"args\":{\"step\":%llu,\"instruction\":%u,\"line\":%u,\"message\":\"sum %u\"}}",
-        stage, writer->rank, LANE_WAITS, span.start, span.end - span.start, (unsigned long long)writer->step,
+        stage, writer->member, LANE_WAITS, span.start, span.end - span.start, (unsigned long long)writer->step,
         writer->own->numbers ? writer->own->numbers[i] : i, instruction->line, stage);
 }
 
@@ -240,9 +244,10 @@ static void put_step(Writer *writer)
     }
 }
 
-bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t first_step, const TraceSpan *spans,
-                FILE *stream)
+bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, uint64_t first_step,
+                const TraceSpan *spans, FILE *stream)
 {
+    const uint32_t rank = (uint32_t)mesh_rank(mesh, member);
     Arena tables = {0};
     const RankProgram *own = &program->ranks[rank];
     const uint32_t slots = own->slots[SLOT_MESSAGE];
@@ -252,6 +257,8 @@ bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t f
         .spans = spans,
         .stream = stream,
         .rank = rank,
+        .mesh = mesh,
+        .member = member,
         .step = step,
         .first_step = first_step,
         .posted = arena_array(&tables, slots, sizeof *writer.posted),
@@ -269,30 +276,34 @@ bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t f
     return good;
 }
 
-void trace_begin(const Program *program, double unit, double message_bytes, uint32_t processors, FILE *stream)
+void trace_begin(const Program *program, int replicas, double unit, double message_bytes, uint32_t processors,
+                 FILE *stream)
 {
     fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"schedule\":", stream);
     json_put_text(program->schedule, strlen(program->schedule), stream);
     fputs(",\"source\":", stream);
     json_put_text(program->source, strlen(program->source), stream);
-    fprintf(stream, ",\"ranks\":%u,\"stages\":%u,\"microbatches\":[", program->rank_count, program->stages);
+    fprintf(stream, ",\"ranks\":%u,", program->rank_count);
+    if (replicas > 1)
+        fprintf(stream, "\"replicas\":%d,", replicas);
+    fprintf(stream, "\"stages\":%u,\"microbatches\":[", program->stages);
     for (uint32_t p = 0; p < program->pipe_count; p++)
         fprintf(stream, "%s%u", p ? "," : "", program->pipes[p].microbatches);
     fprintf(stream, "],\"unit\":%g,\"message_bytes\":%.0f,\"processors\":%u},\n\"traceEvents\":[", unit, message_bytes,
             processors);
 }
 
-void trace_rank(uint32_t rank, FILE *stream)
+void trace_member(Mesh mesh, int member, FILE *stream)
 {
     fprintf(stream,
-            "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"name\":\"rank %u\"}}"
-            ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%u,\"tid\":0,\"args\":{\"sort_index\":%u}}",
-            rank ? "," : "", rank, rank, rank, rank);
+            "%s\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"%s\"}}"
+            ",\n{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"sort_index\":%d}}",
+            member ? "," : "", member, mesh_name(mesh, member).text, member, member);
     for (int lane = 0; lane < TRACE_LANES; lane++)
         fprintf(stream,
-                ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%d,\"args\":{\"name\":\"%s\"}}"
-                ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%u,\"tid\":%d,\"args\":{\"sort_index\":%d}}",
-                rank, lane, trace_lane_names[lane], rank, lane, lane);
+                ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}}"
+                ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}}",
+                member, lane, trace_lane_names[lane], member, lane, lane);
 }
 
 void trace_end(FILE *stream) { fputs("\n]}\n", stream); }

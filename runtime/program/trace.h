@@ -4,10 +4,11 @@
 /* The one form of a trace, modelled (dpc --emit=trace) or measured (dprun --trace): a JSON object of Chrome trace
    events.
 
-   One process per rank (pid), with a thread for each lane: 0 compute, 1 communication, 2 waits. Each instruction is an
-   event of phase X and of category compute, message, wait or update (what follows the last pass, in the lane of
-   compute). An F&B is one event. The name of an event is its `pass` or `message` below; of a wait `wait 4RECV_F5`;
-   of what follows the last pass the disassembler's text. `ts` and `dur` are in microseconds. `args` has
+   One process per rank (pid; of several replicas, the member of the mesh), with a thread for each lane: 0 compute, 1
+   communication, 2 waits. Each instruction is an event of phase X and of category compute, message, wait or update
+   (what follows the last pass, in the lane of compute). An F&B is one event. The name of an event is its `pass` or
+   `message` below; of a wait `wait 4RECV_F5`; of what follows the last pass the disassembler's text. `ts` and `dur` are
+   in microseconds. `args` has
 
      step         from 1
      instruction  its number in prog.bin
@@ -23,14 +24,16 @@
    A REDUCE and its WAIT_REDUCE are a pair of asynchronous events (phases b and e, category sum, named `sum 3` after the
    stage) from the post to the end of the wait, with `waited` in `args`: the microseconds that both instructions took.
    What is left of the interval is hidden behind other work. The wait is an event of the lane of waits, too. Sums of
-   stages with one copy are left out.
+   stages with one copy are left out, with one replica.
 
    From the pass that makes a message to the pass that needs it there is an arrow (phases s and f) whose `id` both ends
    derive. A counter of each rank, `activations` (phase C, category memory), has in `held` of its `args` how many it
-   holds from then on: from F to the end of B or W. `otherData` has schedule, source, ranks, stages, microbatches (of
-   each pipe); `unit`, the seconds of one unit of the costs in a modelled or simulated trace, 0 if passes computed;
-   `message_bytes`, 0 if unknown; and `processors`, the number that all ranks shared, 0 if unknown or on a GPU. */
+   holds from then on: from F to the end of B or W. `otherData` has schedule, source, ranks, replicas (if there are
+   several), stages, microbatches (of each pipe); `unit`, the seconds of one unit of the costs in a modelled or
+   simulated trace, 0 if passes computed; `message_bytes`, 0 if unknown; and `processors`, the number that all ranks
+   shared, 0 if unknown or on a GPU. */
 
+#include "runtime/base/mesh.h"
 #include "runtime/program/program.h"
 
 typedef enum TraceLane { LANE_COMPUTE, LANE_COMMUNICATION, LANE_WAITS, TRACE_LANES } TraceLane;
@@ -44,13 +47,14 @@ typedef struct TraceSpan {
     double middle; /* of an F&B: the end of its F and the start of its B or I; 0: unknown */
 } TraceSpan;
 
-void trace_begin(const Program *program, double unit, double message_bytes, uint32_t processors, FILE *stream);
-/* Writes the names of a rank's process and threads: once, before its steps, rank after rank. */
-void trace_rank(uint32_t rank, FILE *stream);
-/* Writes a step of the rank: [instruction_count] spans. `first_step` is the first one of the whole trace. False: out
+void trace_begin(const Program *program, int replicas, double unit, double message_bytes, uint32_t processors,
+                 FILE *stream);
+/* Writes the names of a member's process and threads: once, before its steps, member after member. */
+void trace_member(Mesh mesh, int member, FILE *stream);
+/* Writes a step of a member: [instruction_count] spans. `first_step` is the first one of the whole trace. False: out
    of memory. */
-bool trace_step(const Program *program, uint32_t rank, uint64_t step, uint64_t first_step, const TraceSpan *spans,
-                FILE *stream);
+bool trace_step(const Program *program, Mesh mesh, int member, uint64_t step, uint64_t first_step,
+                const TraceSpan *spans, FILE *stream);
 void trace_end(FILE *stream);
 
 #endif

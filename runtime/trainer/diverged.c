@@ -13,7 +13,7 @@ static void say(Rank *rank, const char *format, ...)
     Error *error = &rank->session->divergence;
     const size_t used = strlen(error->text);
     va_list arguments;
-    if (rank->number != 0)
+    if (rank->member != 0)
         return;
     va_start(arguments, format);
     vsnprintf(error->text + used, sizeof error->text - used, format, arguments);
@@ -25,7 +25,7 @@ static const char advice[] = "; the training has diverged (a smaller learning_ra
 /* The first microbatch whose loss is not finite; if there is none, the number of microbatches. */
 static uint32_t bad_loss(const Rank *rank, const StepReport *report)
 {
-    const uint32_t microbatches = rank->session->loaded->program->microbatches;
+    const uint32_t microbatches = rank->session->microbatches;
     uint32_t m = 0;
     while (m < microbatches && isfinite(report->losses[m]))
         m++;
@@ -40,13 +40,16 @@ static uint32_t bad_stage(const Rank *rank)
     return stage;
 }
 
-static int bad_rank(const Rank *rank)
+static int bad_member(const Rank *rank)
 {
-    uint32_t r = 0;
-    while (isfinite(rank_record(rank, r)->norm) && r + 1 < rank->session->loaded->program->rank_count)
-        r++;
-    return (int)r;
+    int member = 0;
+    while (isfinite(rank_record(rank, member)->norm) && member + 1 < member_count(rank))
+        member++;
+    return member;
 }
+
+/* The name of a member. */
+static MemberName named(const Rank *rank, int member) { return mesh_name(rank->session->mesh, member); }
 
 void diverged_in_step(Rank *rank, const StepReport *report)
 {
@@ -54,17 +57,18 @@ void diverged_in_step(Rank *rank, const StepReport *report)
     const Program *program = session->loaded->program;
     const uint32_t m = bad_loss(rank, report);
     const bool bad_norm = !isfinite(report->gradient_norm);
-    rank->diverged = bad_norm || m < program->microbatches;
+    rank->diverged = bad_norm || m < session->microbatches;
     if (!rank->diverged)
         return;
     say(rank, "step %llu: ", (unsigned long long)rank->step);
-    if (m < program->microbatches)
-        say(rank, "the loss of microbatch %u, on rank %d, is not finite%s", m, session->ends[m].home.rank, advice);
+    if (m < session->microbatches)
+        say(rank, "the loss of microbatch %u, on %s, is not finite%s", m, named(rank, session->ends[m].member).text,
+            advice);
     else if (program->asynchronous)
-        say(rank, "a gradient on rank %d is not finite%s", bad_rank(rank), advice);
+        say(rank, "a gradient on %s is not finite%s", named(rank, bad_member(rank)).text, advice);
     else
-        say(rank, "the gradient of stage %u, on rank %d, is not finite%s", bad_stage(rank),
-            session->counting[bad_stage(rank)].rank, advice);
+        say(rank, "the gradient of stage %u, on %s, is not finite%s", bad_stage(rank),
+            named(rank, session->counting[bad_stage(rank)].rank).text, advice);
     if (bad_norm)
         say(rank, "; the weights are as before %s", program->asynchronous ? "that update" : "this step");
 }
@@ -84,8 +88,9 @@ Status diverged_in_weights(Rank *rank, Error *error)
     if (isfinite(sum))
         return STATUS_OK;
     const uint32_t stage = bad_stage(rank);
-    say(rank, "%safter step %llu: weights of stage %u, on rank %d, are not finite%s", rank->diverged ? "; " : "",
-        (unsigned long long)rank->step, stage, rank->session->counting[stage].rank, rank->diverged ? "" : advice);
+    say(rank, "%safter step %llu: weights of stage %u, on %s, are not finite%s", rank->diverged ? "; " : "",
+        (unsigned long long)rank->step, stage, named(rank, rank->session->counting[stage].rank).text,
+        rank->diverged ? "" : advice);
     rank->diverged = true;
     return STATUS_OK;
 }

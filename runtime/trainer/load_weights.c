@@ -154,7 +154,7 @@ static Status load_stages(Rank *rank, uint64_t *counts, FILE *file, Error *error
     uint64_t before = 0;
     for (uint32_t s = 0; s < session->loaded->program->stages; s++) {
         const Home *home = &session->counting[s];
-        const uint64_t mine = home->rank == rank->number ? rank->chunks[home->chunk].sizes->parameters : 0;
+        const uint64_t mine = home->rank == rank->member ? rank->chunks[home->chunk].sizes->parameters : 0;
         TRY(rank_gather(rank, &mine, sizeof mine, counts, error));
         for (uint32_t c = 0; c < rank->chunk_count; c++)
             if (rank->chunks[c].number == s)
@@ -170,10 +170,10 @@ static Status load_stages(Rank *rank, uint64_t *counts, FILE *file, Error *error
 Status load_weights(Rank *rank, Error *error)
 {
     const char *path = rank->session->options->load;
-    uint64_t *counts = calloc(rank->session->loaded->program->rank_count, sizeof *counts);
+    uint64_t *counts = calloc((size_t)member_count(rank), sizeof *counts);
     FILE *file = fopen(path, "rb");
     Status status = !counts
-                        ? error_set(error, STATUS_RUN_FAILED, "rank %d: no memory to load its weights", rank->number)
+                        ? error_set(error, STATUS_RUN_FAILED, "%s: no memory to load its weights", rank_name(rank).text)
                     : !file ? unreadable(path, error)
                             : load_stages(rank, counts, file, error);
     if (file)

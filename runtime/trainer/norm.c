@@ -123,7 +123,7 @@ Status renew_weights(void *host, uint32_t index, uint32_t microbatches, uint16_t
     const DeviceTable *run = rank->device->run;
     const size_t bytes = chunk->sizes->parameters * run->size[ELEMENTS];
     char *const newest = rank->weights[newest_slot], *const next = rank->weights[next_slot];
-    const double limit = rank->session->model.clip_norm, scale = 1.0 / microbatches;
+    const double limit = rank->session->model.clip_norm, scale = 1.0 / (microbatches * rank->session->loaded->replicas);
     double norm;
     TRY(complete_gradient(rank, chunk, error));
     TRY(show_gradient(rank, index, error));

@@ -7,13 +7,12 @@
 static bool make_tables(Rank *rank)
 {
     const Session *session = rank->session;
-    const Program *program = session->loaded->program;
-    const size_t ranks = program->rank_count;
+    const size_t ranks = (size_t)member_count(rank);
     rank->squares.all = rank_table(rank, ranks * session->most_chunks, sizeof *rank->squares.all);
     rank->squares.host = rank_table(rank, session->most_chunks, sizeof *rank->squares.host);
     rank->records.own = rank_table(rank, 1, session->record_bytes);
     rank->records.all = rank_table(rank, ranks, session->record_bytes);
-    rank->records.losses = rank_table(rank, program->microbatches, sizeof *rank->records.losses);
+    rank->records.losses = rank_table(rank, session->microbatches, sizeof *rank->records.losses);
     rank->records.busy = rank_table(rank, ranks, sizeof *rank->records.busy);
     if (session->piece_bytes) {
         rank->collection.piece = rank_table(rank, 1, session->piece_bytes);
@@ -26,7 +25,7 @@ static bool make_tables(Rank *rank)
 static int gpu_of(const Rank *rank)
 {
     const Transport *transport = rank->session->options->transport;
-    return !transport->gpu_each ? 0 : transport->processes ? launched_place_on_machine() : rank->number;
+    return !transport->gpu_each ? 0 : transport->processes ? launched_place_on_machine() : rank->member;
 }
 
 static Status open_device(Rank *rank, Error *error)
@@ -67,7 +66,7 @@ static Status open_executor(Rank *rank, Error *error)
     ChunkPlan plans[PROGRAM_CHUNKS_MAX];
     for (uint32_t c = 0; c < program->ranks[rank->number].chunk_count; c++)
         plans[c] = simulated ? simulator_chunk(program) : stages_plan(rank, c);
-    TRY(executor_connect(rank->world, program, rank->number, plans, rank->device, &rank->communicators, error));
+    TRY(executor_connect(rank->world, program, plans, rank->device, &rank->communicators, error));
     const ExecutorConfig config = {
         .loaded = session->loaded,
         .rank = rank->number,
@@ -92,7 +91,7 @@ static Status open_executor(Rank *rank, Error *error)
    kills one of them without a message. A collective of all ranks. */
 static Status check_memory(Rank *rank, Error *error)
 {
-    const uint32_t ranks = rank->session->loaded->program->rank_count;
+    const uint32_t ranks = (uint32_t)member_count(rank);
     MemoryNeed *needs = rank_table(rank, ranks + 1, sizeof *needs), *own = needs + ranks;
     uint64_t together = 0;
     if (!needs)
@@ -121,7 +120,7 @@ static Status open_memory(Rank *rank, Error *error)
         TRY(check_memory(rank, error));
     const Status status = rank->device->run->allocate(rank->device, rank->memory_bytes, &rank->memory, error);
     if (status != STATUS_OK) {
-        error_prefix(error, "rank %d, the %zu MiB of its plan: ", rank->number, rank->memory_bytes >> 20);
+        error_prefix(error, "%s, the %zu MiB of its plan: ", rank_name(rank).text, rank->memory_bytes >> 20);
         return status;
     }
     executor_use_memory(rank->executor, rank->memory);

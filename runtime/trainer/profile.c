@@ -69,10 +69,10 @@ Status profile_begin(Rank *rank, Error *error)
     Profile *profile = arena_array(&rank->tables, 1, sizeof *profile);
     if (profile) {
         profile->steps = arena_array(&rank->tables, steps < STEPS_KEPT ? steps : STEPS_KEPT, sizeof *profile->steps);
-        profile->all = arena_array(&rank->tables, rank->session->loaded->program->rank_count, sizeof *profile->all);
+        profile->all = arena_array(&rank->tables, (size_t)member_count(rank), sizeof *profile->all);
     }
     if (!profile || !profile->steps || !profile->all)
-        return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its profile", rank->number);
+        return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its profile", rank_name(rank).text);
     for (uint32_t c = 0; c < rank->chunk_count; c++)
         stage_time_parts(rank->chunks[c].stage, &profile->now);
     profile->begun = clock_nanoseconds();
@@ -238,7 +238,7 @@ static void add_all(const Rank *rank, Figures *together)
 {
     const Profile *profile = rank->profile;
     *together = (Figures){0};
-    for (uint32_t r = 0; r < rank->session->loaded->program->rank_count; r++) {
+    for (int r = 0; r < member_count(rank); r++) {
         const Figures *of = &profile->all[r];
         const Figure *from = &of->parts[0][0][0];
         Figure *to = &together->parts[0][0][0];
@@ -325,13 +325,13 @@ static void put_head(const Rank *rank, FILE *stream)
             model->hidden, model->heads, model->sequence, model->microbatch_size, model->vocabulary);
     fprintf(stream,
             "# Measured by dprun --profile with %s on %s, device %s, transport %s: the means over the fastest\n",
-            program->schedule, counted(program->rank_count, "rank").text, session->device,
+            program->schedule, counted((uint64_t)member_count(rank), "rank").text, session->device,
             session->options->transport->name);
     fprintf(stream, "# %u of %s, with the number of samples, the shortest and the longest mean of a step.\n",
             rank->profile->kept, counted(rank->profile->count, "step").text);
-    if (rank->times.processors && rank->times.processors < program->rank_count)
+    if (rank->times.processors && rank->times.processors < (uint32_t)member_count(rank))
         fprintf(stream, "# %u ranks shared %s: the times contain waits for one. Fewer ranks give truer times.\n",
-                program->rank_count, counted(rank->times.processors, "processor").text);
+                (unsigned)member_count(rank), counted(rank->times.processors, "processor").text);
     fprintf(stream, "%-16s = %-11s # seconds: times are in milliseconds\n", "unit", "1e-3");
     fprintf(stream, "%-16s = %-11u # of all stages together\n", "model_layers", model->layers);
 }

@@ -17,7 +17,7 @@ typedef struct BoundChunk {
     Stage *stage;
     const StageSizes *sizes;
     uint16_t pipe, number; /* number: the stage */
-    uint32_t first;        /* number of the pipe's first microbatch among those of the step */
+    uint32_t first;        /* number of the pipe's first microbatch among those of the step, of all replicas */
     uint32_t microbatches; /* number of microbatches that this chunk runs */
     /* first and last stage: [microbatches of the pipe] index among the chunk's microbatches, or PLACE_NONE */
     uint32_t *places;
@@ -57,14 +57,15 @@ typedef struct RankRecord {
 
 /* The last stage of a microbatch. */
 typedef struct End {
-    Home home;
+    int member;     /* of the mesh, that holds it */
+    uint8_t chunk;  /* on its rank */
     uint32_t place; /* index of the microbatch among the chunk's microbatches */
     uint32_t loss;  /* index of its loss in RankRecord.losses */
 } End;
 
 /* Sums of squares of the gradients or weights of stages (norm.c). */
 typedef struct Squares {
-    double *all;       /* [ranks][most_chunks]: gathered from all ranks */
+    double *all;       /* [members][most_chunks]: gathered from all members */
     double *own;       /* [chunks], in the device's memory */
     double *host;      /* [most_chunks] */
     double norm, clip; /* of the last NORM; asynchronous: norm is the largest of the step's U */
@@ -81,23 +82,24 @@ typedef struct Times {
 /* What the ranks exchange after a step. */
 typedef struct Records {
     RankRecord *own;
-    char *all;      /* [ranks], each Session.record_bytes */
-    double *losses; /* [microbatches] by number, of all ranks */
-    double *busy;   /* [ranks] seconds */
+    char *all;      /* [members], each Session.record_bytes */
+    double *losses; /* [Session.microbatches] by number */
+    double *busy;   /* [members] seconds */
 } Records;
 
 /* Buffers to collect data of all ranks into one file (save.c). */
 typedef struct Collection {
-    char *piece, *pieces; /* [piece_bytes], [ranks][piece_bytes]; NULL if nothing is to be collected */
+    char *piece, *pieces; /* [piece_bytes], [members][piece_bytes]; NULL if nothing is to be collected */
     uint32_t checksum;    /* of what collect has written */
 } Collection;
 
 typedef struct Profile Profile;
 
-/* A rank. One thread uses it. */
+/* A rank of one replica: a member of the mesh. One thread uses it. */
 typedef struct Rank {
     Session *session;
-    int number;
+    int member;          /* number in the world */
+    int number, replica; /* its coordinates: the rank in the program, and the replica */
     World *world;
     Progress *progress;
     Device *device;
@@ -130,17 +132,20 @@ struct Session {
     const RunOptions *options;
     SessionHooks hooks;
     ModelConfig model; /* checked */
-    World **members;   /* [ranks]; NULL: the rank is in another process */
+    Mesh mesh;
+    uint32_t microbatches; /* of a step, of all replicas */
+    World **members;       /* [members of the mesh]; NULL: it is in another process */
     Dataset *dataset;
     uint64_t held_out;                    /* number of windows that the held-out loss is averaged over */
     const char *device;                   /* the device's name */
-    Rank *ranks;                          /* [ranks]; only those of this process are used */
-    Progress *own_progress;               /* [ranks]; NULL with hooks.progress */
-    WatchedRank *watched;                 /* [ranks]; the ranks of this process, as threads */
+    Rank *ranks;                          /* [members]; only those of this process are used */
+    Progress *own_progress;               /* [members]; NULL with hooks.progress */
+    WatchedRank *watched;                 /* [members]; those of this process, as threads */
     uint32_t longest_stream, most_chunks; /* the largest over all ranks */
-    /* [stages]: the copy of each stage used for the norm and the saved weights: the first of its group */
+    /* [stages]: the copy of each stage used for the norm and the saved weights: the first of its group, in replica 0,
+       where a rank's number is that of its member */
     Home *counting;
-    End *ends; /* [microbatches] by number */
+    End *ends; /* [microbatches] by number, of all replicas */
     size_t record_bytes;
     size_t piece_bytes;
     int64_t saved_begin;       /* offset of the weights in the file of --load */
@@ -155,10 +160,15 @@ struct Session {
 /* The larger of two norms; NaN counts as the largest. */
 static inline double larger_norm(double one, double other) { return isnan(one) || one >= other ? one : other; }
 
-static inline const RankRecord *rank_record(const Rank *rank, uint32_t other)
+static inline const RankRecord *rank_record(const Rank *rank, int member)
 {
-    return (const RankRecord *)(const void *)(rank->records.all + other * rank->session->record_bytes);
+    return (const RankRecord *)(const void *)(rank->records.all + (size_t)member * rank->session->record_bytes);
 }
+
+static inline int member_count(const Rank *rank) { return mesh_size(rank->session->mesh); }
+
+/* The rank's name in messages. */
+static inline MemberName rank_name(const Rank *rank) { return mesh_name(rank->session->mesh, rank->member); }
 
 /* Every rank contributes `bytes` bytes and gets those of all ranks. */
 static inline Status rank_gather(Rank *rank, const void *mine, size_t bytes, void *all, Error *error)
@@ -175,7 +185,7 @@ static inline void *rank_table(Rank *rank, size_t count, size_t bytes)
 
 static inline Status rank_no_tables(const Rank *rank, Error *error)
 {
-    return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its tables, %zu MiB", rank->number,
+    return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its tables, %zu MiB", rank_name(rank).text,
                      rank->table_bytes >> 20);
 }
 
@@ -256,7 +266,7 @@ Status load_weights(Rank *rank, Error *error);
 /* --- save.c, trace.c: collectives of all ranks that write the data of all ranks to `stream` on rank 0. On other ranks
    `stream` is NULL. Errors of writing are found when the file is finished --- */
 
-/* Writes the `bytes` bytes at `mine` of rank `owner`; other ranks' `mine` is ignored. Rank 0 adds them to the
+/* Writes the `bytes` bytes at `mine` of member `owner`; other members' `mine` is ignored. Rank 0 adds them to the
    checksum. */
 Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stream, Error *error);
 /* Writes the weights of one copy of each stage. The head of the file describes their layout. */

@@ -15,7 +15,7 @@ Status collect(Rank *rank, int owner, const void *mine, size_t bytes, FILE *stre
     memcpy(&bytes, rank->collection.pieces + (size_t)owner * sizeof bytes, sizeof bytes);
     for (size_t done = 0; done < bytes; done += most) {
         const size_t piece = bytes - done < most ? bytes - done : most;
-        if (rank->number == owner)
+        if (rank->member == owner)
             memcpy(rank->collection.piece, (const char *)mine + done, piece);
         TRY(rank_gather(rank, rank->collection.piece, piece, rank->collection.pieces, error));
         if (!stream)
@@ -76,20 +76,20 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
     const Session *session = rank->session;
     const Program *program = session->loaded->program;
     uint64_t parameters = 0;
-    for (uint32_t r = 0; r < program->rank_count; r++)
+    for (int r = 0; r < member_count(rank); r++)
         parameters += rank_record(rank, r)->parameters;
     Status status = stream ? write_head(rank, parameters, stream, error) : STATUS_OK;
     for (uint32_t s = 0; status == STATUS_OK && s < program->stages; s++) {
         const Home *home = &session->counting[s];
         float *weights = NULL;
         size_t count = 0;
-        if (home->rank == rank->number) {
+        if (home->rank == rank->member) {
             const BoundChunk *chunk = &rank->chunks[home->chunk];
             count = chunk->sizes->parameters;
             weights = malloc(count * sizeof *weights);
             if (!weights)
-                return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for its weights to be saved",
-                                 rank->number);
+                return error_set(error, STATUS_RUN_FAILED, "%s: no memory for its weights to be saved",
+                                 rank_name(rank).text);
             status =
                 rank->device->run->store_floats(rank->device, MASTERS, count, chunk->weights.masters, weights, error);
         }
@@ -104,29 +104,29 @@ Status save_weights(Rank *rank, FILE *stream, Error *error)
 
 Status save_outputs(Rank *rank, FILE *stream, Error *error)
 {
-    const uint32_t microbatches = rank->session->loaded->program->microbatches;
+    const uint32_t microbatches = rank->session->microbatches;
     const End *ends = rank->session->ends;
     Status status = STATUS_OK;
     for (uint32_t m = 0, next; status == STATUS_OK && m < microbatches; m = next) {
-        const Home home = ends[m].home;
+        const End *first = &ends[m];
         next = m + 1; /* consecutive microbatches of one chunk are written together */
-        while (next < microbatches && ends[next].home.rank == home.rank && ends[next].home.chunk == home.chunk)
+        while (next < microbatches && ends[next].member == first->member && ends[next].chunk == first->chunk)
             next++;
         char *outputs = NULL;
         size_t bytes = 0;
-        if (home.rank == rank->number) {
-            const BoundChunk *chunk = &rank->chunks[home.chunk];
+        if (first->member == rank->member) {
+            const BoundChunk *chunk = &rank->chunks[first->chunk];
             const size_t each = chunk->sizes->outputs * sizeof(float);
             bytes = (next - m) * each;
             outputs = malloc(bytes);
             if (!outputs)
-                return error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for the outputs to be saved",
-                                 rank->number);
+                return error_set(error, STATUS_RUN_FAILED, "%s: no memory for the outputs to be saved",
+                                 rank_name(rank).text);
             status =
-                rank->device->run->download(rank->device, bytes, chunk->outputs + ends[m].place * each, outputs, error);
+                rank->device->run->download(rank->device, bytes, chunk->outputs + first->place * each, outputs, error);
         }
         if (status == STATUS_OK)
-            status = collect(rank, home.rank, outputs, bytes, stream, error);
+            status = collect(rank, first->member, outputs, bytes, stream, error);
         free(outputs);
     }
     return status;

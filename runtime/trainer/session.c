@@ -39,7 +39,7 @@ static uint32_t find_ends(Session *session)
             if (!opcode_is_forward(forward->opcode) || !is_last(program, &rank->chunks[forward->chunk]))
                 continue;
             const uint32_t number = program->pipes[rank->chunks[forward->chunk].pipe].first + forward->microbatch;
-            session->ends[number].home = (Home){(uint16_t)r, forward->chunk};
+            session->ends[number] = (End){.member = (int)r, .chunk = forward->chunk};
         }
     }
     for (uint32_t r = 0; r < program->rank_count; r++) {
@@ -49,12 +49,16 @@ static uint32_t find_ends(Session *session)
             const Pipe *pipe = &program->pipes[rank->chunks[c].pipe];
             End *ends = &session->ends[pipe->first];
             for (uint32_t m = 0, place = 0; is_last(program, &rank->chunks[c]) && m < pipe->microbatches; m++)
-                if (ends[m].home.rank == r && ends[m].home.chunk == c) {
+                if (ends[m].member == (int)r && ends[m].chunk == c) {
                     ends[m].place = place++;
                     ends[m].loss = losses++;
                 }
         }
         most = losses > most ? losses : most;
+    }
+    for (uint32_t m = program->microbatches; m < session->microbatches; m++) { /* replica after replica */
+        session->ends[m] = session->ends[m - program->microbatches];
+        session->ends[m].member += session->mesh.ranks;
     }
     return most;
 }
@@ -64,7 +68,7 @@ static bool survey(Session *session)
 {
     const Program *program = session->loaded->program;
     session->counting = arena_array(&session->tables, program->stages, sizeof *session->counting);
-    session->ends = arena_array(&session->tables, program->microbatches, sizeof *session->ends);
+    session->ends = arena_array(&session->tables, session->microbatches, sizeof *session->ends);
     if (!session->counting || !session->ends)
         return false;
     find_counting(session);
@@ -90,7 +94,7 @@ static void plan_outputs(Session *session)
         session->kept_steps = fit < 1 ? 1 : fit > KEPT_STEPS ? KEPT_STEPS : fit;
     }
     if (options->trace || options->save || options->outputs) {
-        const size_t piece = PIECES_BYTES / session->loaded->program->rank_count / sizeof(uint64_t) * sizeof(uint64_t);
+        const size_t piece = PIECES_BYTES / (size_t)mesh_size(session->mesh) / sizeof(uint64_t) * sizeof(uint64_t);
         session->piece_bytes = piece > 4096 ? piece : 4096;
     }
 }
@@ -107,13 +111,15 @@ static Status check_outputs(const RunOptions *options, Error *error)
 
 static Status open_world(Session *session, Error *error)
 {
-    const Program *program = session->loaded->program;
     const RunOptions *options = session->options;
-    if (options->rank_map && (uint32_t)options->rank_map_count != program->rank_count)
-        return error_set(error, STATUS_BAD_USAGE, "--rank-map names %s, the program has %u",
-                         counted((uint64_t)options->rank_map_count, "rank").text, program->rank_count);
+    const int members = mesh_size(session->mesh);
+    if (options->rank_map && options->rank_map_count != members)
+        return error_set(error, STATUS_BAD_USAGE, "--rank-map names %s, the %s %d",
+                         counted((uint64_t)options->rank_map_count, "rank").text,
+                         session->mesh.replicas > 1 ? "replicas together have" : "program has", members);
     WorldConfig config = {
-        .size = (int)program->rank_count,
+        .size = members,
+        .replicas = session->mesh.replicas,
         .map = options->rank_map,
         .deadline = options->transport->own_deadline ? options->deadline : 0,
     };
@@ -133,7 +139,7 @@ static Status open_all(Session *session, Error *error)
 {
     const RunOptions *options = session->options;
     const Program *program = session->loaded->program;
-    const size_t ranks = program->rank_count;
+    const size_t ranks = (size_t)mesh_size(session->mesh);
     session->members = arena_array(&session->tables, ranks, sizeof *session->members);
     session->ranks = arena_array(&session->tables, ranks, sizeof *session->ranks);
     session->own_progress = arena_array(&session->tables, ranks, sizeof *session->own_progress);
@@ -155,7 +161,9 @@ static Status open_all(Session *session, Error *error)
         Progress *progress = session->hooks.progress ? session->hooks.progress : &session->own_progress[r];
         session->ranks[r] = (Rank){
             .session = session,
-            .number = (int)r,
+            .member = (int)r,
+            .number = mesh_rank(session->mesh, (int)r),
+            .replica = mesh_replica(session->mesh, (int)r),
             .world = session->members[r],
             .progress = progress,
             .squares.clip = 1,
@@ -170,7 +178,7 @@ static Status open_all(Session *session, Error *error)
    the deadline. */
 static void tell_failure(const Session *session, const Error *error)
 {
-    for (uint32_t r = 0; session->members && r < session->loaded->program->rank_count; r++)
+    for (int r = 0; session->members && r < mesh_size(session->mesh); r++)
         if (session->members[r]) {
             world_abort(session->members[r], error->text);
             return;
@@ -194,6 +202,8 @@ Status session_open(const LoadedProgram *loaded, const RunOptions *options, cons
     if (!session)
         return error_set(error, STATUS_RUN_FAILED, "no memory");
     session->loaded = loaded;
+    session->mesh = loaded_mesh(loaded);
+    session->microbatches = loaded->replicas * loaded->program->microbatches;
     session->options = options;
     session->hooks = *hooks;
     session->model = options->model;
@@ -223,7 +233,7 @@ static Status run_threads(Session *session, ProgressWords words, Error *error)
                            .abort = abort_rank,
                            .words = words,
                            .deadline = session->options->deadline};
-    for (uint32_t r = 0; r < session->loaded->program->rank_count; r++)
+    for (int r = 0; r < mesh_size(session->mesh); r++)
         if (session->members[r])
             session->watched[threads.count++] = (WatchedRank){&session->ranks[r], session->ranks[r].progress};
     return watchdog_run(&threads, &session->stuck, error);
@@ -242,7 +252,7 @@ Status session_run(Session *session, Error *error)
     else if ((status = fatal_run(rank->progress, &words, rank_train, rank, error)) != STATUS_OK)
         abort_rank(rank, error->text); /* this thread must do it: MPI belongs to the thread that initialised it */
     /* only rank 0 returns an error: a failing other process would make mpirun kill rank 0 */
-    if (status != STATUS_OK || !rank->diverged || rank->number != 0)
+    if (status != STATUS_OK || !rank->diverged || rank->member != 0)
         return status;
     *error = session->divergence;
     return STATUS_RUN_FAILED;
@@ -252,7 +262,7 @@ bool session_close(Session *session)
 {
     if (session->stuck)
         return false;
-    for (uint32_t r = 0; session->members && session->ranks && r < session->loaded->program->rank_count; r++)
+    for (int r = 0; session->members && session->ranks && r < mesh_size(session->mesh); r++)
         if (session->members[r]) {
             rank_close(&session->ranks[r]);
             session->members[r]->run->close(session->members[r]);

@@ -114,10 +114,10 @@ static void describe(const Rank *rank, uint32_t index, BoundChunk *chunk)
     *chunk = (BoundChunk){
         .pipe = own->pipe,
         .number = own->stage,
-        .first = program->pipes[own->pipe].first,
+        .first = (uint32_t)rank->replica * program->microbatches + program->pipes[own->pipe].first,
         .is_first = own->stage == 0,
         .is_last = own->stage + 1u == program->stages,
-        .counts = counting->rank == rank->number && counting->chunk == index,
+        .counts = counting->rank == rank->member && counting->chunk == index,
         .copies = program->copies && program->copies[own->stage].count ? &program->copies[own->stage] : NULL,
     };
 }
@@ -135,11 +135,11 @@ static Status open_stage(Rank *rank, uint32_t index, double **losses, Error *err
         chunk->host_losses = *losses;
         *losses += chunk->microbatches;
     }
-    const uint32_t together = program->asynchronous ? 1 : program->microbatches; /* U computes the mean itself */
+    const uint32_t together = program->asynchronous ? 1 : session->microbatches; /* U computes the mean itself */
     const Status status =
         stage_open(&session->model, rank->device, chunk->number, program->stages, together, &chunk->stage, error);
     if (status != STATUS_OK) {
-        error_prefix(error, "rank %d, stage %u: ", rank->number, chunk->number);
+        error_prefix(error, "%s, stage %u: ", rank_name(rank).text, chunk->number);
         return status;
     }
     chunk->sizes = stage_sizes(chunk->stage);
@@ -196,10 +196,10 @@ void stages_close(Rank *rank)
 static void draw(const Session *session, uint64_t step, uint32_t number, bool held_out, void *inputs, void *targets)
 {
     if (held_out)
-        dataset_held_out(session->dataset,
-                         held_out_windows(session->held_out, session->model.microbatch_size,
-                                          step * session->loaded->program->microbatches + number),
-                         inputs, targets);
+        dataset_held_out(
+            session->dataset,
+            held_out_windows(session->held_out, session->model.microbatch_size, step * session->microbatches + number),
+            inputs, targets);
     else
         dataset_microbatch(session->dataset, step, number, inputs, targets);
 }

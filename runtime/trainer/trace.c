@@ -28,7 +28,7 @@ static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step
 {
     const Program *program = rank->session->loaded->program;
     const uint32_t number = (uint32_t)rank->number, count = program->ranks[number].instruction_count;
-    trace_rank(number, stream);
+    trace_member(rank->session->mesh, rank->member, stream);
     for (uint64_t step = first_step; step <= last_step; step++) {
         const int64_t *clock = step_clock(rank, step);
         const int64_t *middle = clock + executor_middles(rank->executor);
@@ -38,7 +38,7 @@ static bool write_rank(const Rank *rank, uint64_t first_step, uint64_t last_step
             if (program->ranks[number].instructions[i].second && *middle++)
                 spans[i].middle = microseconds(rank, middle[-1], origin);
         }
-        if (!trace_step(program, number, step, first_step, spans, stream))
+        if (!trace_step(program, rank->session->mesh, rank->member, step, first_step, spans, stream))
             return false;
     }
     return true;
@@ -53,7 +53,7 @@ static Status make_text(const Rank *rank, uint64_t first_step, int64_t origin, c
     good = memory && fclose(memory) == 0 && good;
     free(spans);
     return good ? STATUS_OK
-                : error_set(error, STATUS_RUN_FAILED, "rank %d: no memory for the text of its trace", rank->number);
+                : error_set(error, STATUS_RUN_FAILED, "%s: no memory for the text of its trace", rank_name(rank).text);
 }
 
 Status trace_steps(Rank *rank, FILE *stream, Error *error)
@@ -66,18 +66,20 @@ Status trace_steps(Rank *rank, FILE *stream, Error *error)
     const int64_t own = clock_common(rank->times.compared, *step_clock(rank, first_step));
     TRY(rank_gather(rank, &own, sizeof own, begun, error));
     int64_t origin = begun[0];
-    for (uint32_t r = 1; r < program->rank_count; r++)
+    for (int r = 1; r < member_count(rank); r++)
         origin = begun[r] < origin ? begun[r] : origin;
 
     char *text = NULL;
     size_t size = 0;
     Status status = make_text(rank, first_step, origin, &text, &size, error);
     if (stream && session->options->simulated)
-        trace_begin(program, costs_seconds(&session->options->costs), session->options->costs.bytes, 0, stream);
+        trace_begin(program, session->mesh.replicas, costs_seconds(&session->options->costs),
+                    session->options->costs.bytes, 0, stream);
     else if (stream)
-        trace_begin(program, 0, (double)executor_message_bytes(rank->executor), rank->times.processors, stream);
-    for (uint32_t r = 0; status == STATUS_OK && r < program->rank_count; r++)
-        status = collect(rank, (int)r, text, size, stream, error);
+        trace_begin(program, session->mesh.replicas, 0, (double)executor_message_bytes(rank->executor),
+                    rank->times.processors, stream);
+    for (int r = 0; status == STATUS_OK && r < member_count(rank); r++)
+        status = collect(rank, r, text, size, stream, error);
     free(text);
     if (stream)
         trace_end(stream);

@@ -15,7 +15,7 @@ static Status tell(Rank *rank, Error *error)
         (stop && atomic_load_explicit(stop, memory_order_relaxed)) || profile_is_long_enough(rank);
     Status status = rank_gather(rank, rank->records.own, rank->session->record_bytes, rank->records.all, error);
     if (status != STATUS_OK)
-        error_prefix(error, "rank %d, end of step %llu: ", rank->number, (unsigned long long)rank->step);
+        error_prefix(error, "%s, end of step %llu: ", rank_name(rank).text, (unsigned long long)rank->step);
     return status;
 }
 
@@ -55,7 +55,7 @@ static Status run_stream(Rank *rank, bool evaluating, Error *error)
 static double told_loss(const Rank *rank, uint32_t m)
 {
     const End *end = &rank->session->ends[m];
-    return rank_record(rank, end->home.rank)->losses[end->loss];
+    return rank_record(rank, end->member)->losses[end->loss];
 }
 
 /* Computes the mean loss over the held-out windows, in as many rounds of the forward-only stream as needed. All windows
@@ -63,7 +63,7 @@ static double told_loss(const Rank *rank, uint32_t m)
 static Status evaluate(Rank *rank, double *loss, Error *error)
 {
     const Session *session = rank->session;
-    const uint32_t microbatches = session->loaded->program->microbatches, size = session->model.microbatch_size;
+    const uint32_t microbatches = session->microbatches, size = session->model.microbatch_size;
     double sum = 0;
     for (uint64_t round = 0; held_out_windows(session->held_out, size, round * microbatches).count; round++) {
         TRY(stages_fill(rank, round, true, error));
@@ -78,7 +78,7 @@ static Status evaluate(Rank *rank, double *loss, Error *error)
 static bool anyone_stops(const Rank *rank)
 {
     bool stops = false;
-    for (uint32_t r = 0; r < rank->session->loaded->program->rank_count; r++)
+    for (int r = 0; r < member_count(rank); r++)
         stops |= rank_record(rank, r)->stop != 0;
     return stops;
 }
@@ -86,7 +86,8 @@ static bool anyone_stops(const Rank *rank)
 /* Makes the step's report from the records; rank->records.losses and rank->records.busy hold its arrays. */
 static StepReport make_report(Rank *rank, int64_t begun)
 {
-    const Program *program = rank->session->loaded->program;
+    const uint32_t microbatches = rank->session->microbatches;
+    const int members = member_count(rank);
     StepReport report = {
         .step = rank->step,
         .last = rank->step == rank->session->options->steps || anyone_stops(rank),
@@ -94,12 +95,12 @@ static StepReport make_report(Rank *rank, int64_t begun)
         .seconds = (double)(clock_nanoseconds() - begun) * 1e-9,
         .busy = rank->records.busy,
     };
-    for (uint32_t m = 0; m < program->microbatches; m++)
+    for (uint32_t m = 0; m < microbatches; m++)
         report.loss += rank->records.losses[m] = told_loss(rank, m);
-    report.loss /= program->microbatches;
+    report.loss /= microbatches;
     double cost = 0, busy = 0, layers = 0;
     int64_t first = INT64_MAX, last = INT64_MIN;
-    for (uint32_t r = 0; r < program->rank_count; r++) {
+    for (int r = 0; r < members; r++) {
         const RankRecord *record = rank_record(rank, r);
         const double span = (double)(record->ended - record->begun) * 1e-9;
         cost = span > cost ? span : cost;
@@ -107,7 +108,7 @@ static StepReport make_report(Rank *rank, int64_t begun)
         layers += record->tallies.layers;
         report.expert_load += record->tallies.loads;
         report.worst_expert_load = fmax(report.worst_expert_load, record->tallies.worst_load);
-        report.balance_loss += record->tallies.balance_loss / program->microbatches;
+        report.balance_loss += record->tallies.balance_loss / microbatches;
         first = record->begun < first ? record->begun : first;
         last = record->ended > last ? record->ended : last;
         rank->records.busy[r] = (double)record->busy * 1e-9;
@@ -117,8 +118,8 @@ static StepReport make_report(Rank *rank, int64_t begun)
     }
     report.expert_load /= fmax(layers, 1);
     report.makespan = (double)(last - first) * 1e-9;
-    const double all = cost * program->rank_count;
-    const bool crowded = rank->times.processors && rank->times.processors < program->rank_count;
+    const double all = cost * members;
+    const bool crowded = rank->times.processors && rank->times.processors < (uint32_t)members;
     report.bubble_rate = crowded ? NAN : all > 0 ? (all - busy) / all : 0;
     return report;
 }
@@ -147,7 +148,7 @@ static Status step(Rank *rank, bool *last, Error *error)
         TRY(evaluate(rank, &report.held_out_loss, error));
     report.held_out_tokens = session->held_out * session->model.sequence;
     diverged_on_held_out(rank, report.held_out_loss);
-    if (rank->number == 0 && observer->step)
+    if (rank->member == 0 && observer->step)
         observer->step(observer->context, &report);
     return STATUS_OK;
 }
@@ -160,6 +161,7 @@ static Status tell_ready(Rank *rank, Error *error)
     TRY(tell(rank, error));
     RunFacts facts = {
         .program = session->loaded->program,
+        .replicas = session->loaded->replicas,
         .model = &session->model,
         .device = session->options->simulated ? "sim" : session->device,
         .transport = session->options->transport->name,
@@ -171,11 +173,11 @@ static Status tell_ready(Rank *rank, Error *error)
         facts.data = dataset_name(session->dataset);
         facts.byte_entropy = dataset_byte_entropy(session->dataset);
     }
-    for (uint32_t r = 0; r < facts.program->rank_count; r++) {
+    for (int r = 0; r < member_count(rank); r++) {
         facts.parameters += rank_record(rank, r)->parameters;
         facts.planned_bytes += rank_record(rank, r)->planned_bytes;
     }
-    if (rank->number == 0 && observer->ready)
+    if (rank->member == 0 && observer->ready)
         observer->ready(observer->context, &facts);
     return STATUS_OK;
 }
@@ -197,7 +199,7 @@ static Status write_file(Rank *rank, const char *path, Status (*write)(Rank *, F
 {
     if (!path)
         return STATUS_OK;
-    if (rank->number != 0)
+    if (rank->member != 0)
         return write(rank, NULL, error);
     char *other = NULL;
     if (rank->diverged)

@@ -41,12 +41,14 @@ typedef struct RunOptions {
 /* Reported when every rank is ready. */
 typedef struct RunFacts {
     const Program *program;
+    uint32_t replicas; /* how many of them train together */
     const ModelConfig *model;
     const char *data;    /* name of the data; NULL: simulated */
     double byte_entropy; /* nats; 0: not applicable */
     const char *device, *transport;
-    uint64_t parameters;    /* of the whole model, one copy */
-    uint64_t planned_bytes; /* sum over all ranks: slots, weights, gradients, moments, data of a step, tables */
+    uint64_t parameters; /* of the whole model, one copy */
+    /* sum over all ranks of all replicas: slots, weights, gradients, moments, data of a step, tables */
+    uint64_t planned_bytes;
     uint64_t steps;
     uint32_t
         processors; /* processors that compute all ranks' passes; 0: unknown, or they are not computed by processors */
@@ -56,8 +58,8 @@ typedef struct RunFacts {
 typedef struct StepReport {
     uint64_t step; /* from 1 */
     bool last;
-    double loss;          /* mean over the step's microbatches */
-    const double *losses; /* [Program.microbatches], by number */
+    double loss;          /* mean over the step's microbatches, of all replicas */
+    const double *losses; /* [replicas * Program.microbatches], by number: replica after replica */
     /* before clipping; 0 in a forward-only run; asynchronous: the largest of the step's updates */
     double gradient_norm;
     /* of each layer, the tokens of its busiest expert divided by the mean: the mean and the largest of all layers. 0:
@@ -66,10 +68,11 @@ typedef struct StepReport {
     double balance_loss; /* what the sequence-wise balance losses of all layers add to a microbatch's loss */
     double seconds;
     double makespan; /* seconds from the first start of a pass to the last end */
-    /* (ranks * cost - busy) / (ranks * cost); cost is the longest start-to-end of a rank's passes. NAN if ranks share
+    /* (ranks * cost - busy) / (ranks * cost), over the ranks of all replicas; cost is the longest start-to-end of a
+       rank's passes. NAN if ranks share
        processors: they then wait for processors, not only because of the schedule */
     double bubble_rate;
-    const double *busy;     /* [ranks] seconds in passes */
+    const double *busy;     /* [replicas * ranks] seconds in passes */
     double product_seconds; /* in matrix products, summed over all ranks */
     double operations;      /* their floating-point operations */
     bool has_held_out;      /* true on the last step of a model that has held-out data */

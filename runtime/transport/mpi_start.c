@@ -6,6 +6,7 @@
 #include "runtime/transport/limit.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +42,7 @@ static bool is_crowded(void)
     return CPU_COUNT(&allowed) > 0 && processes > CPU_COUNT(&allowed);
 }
 
-static Status wrong_processes(int ranks, int processes, Error *error)
+static Status wrong_processes(Mesh mesh, int processes, Error *error)
 {
     MPI_Finalize();
     if (processes == 1 && launched_processes() > 1)
@@ -49,8 +50,16 @@ static Status wrong_processes(int ranks, int processes, Error *error)
             error, STATUS_BAD_USAGE,
             "%d processes were started by another MPI than the one that dprun was built with: each is alone",
             launched_processes());
-    return error_set(error, STATUS_BAD_USAGE, "this program has %s, but mpirun started %s: use mpirun -n %d",
-                     counted((uint64_t)ranks, "rank").text, counted((uint64_t)processes, "process").text, ranks);
+    char needed[160], other[48] = "";
+    if (mesh.replicas > 1)
+        snprintf(needed, sizeof needed, "%d replicas of this program's %s need %s", mesh.replicas,
+                 counted((uint64_t)mesh.ranks, "rank").text, counted((uint64_t)mesh_size(mesh), "process").text);
+    else
+        snprintf(needed, sizeof needed, "this program has %s", counted((uint64_t)mesh.ranks, "rank").text);
+    if (mesh.replicas == 1 && processes > mesh.ranks && processes % mesh.ranks == 0)
+        snprintf(other, sizeof other, ", or dprun --replicas %d", processes / mesh.ranks);
+    return error_set(error, STATUS_BAD_USAGE, "%s, but mpirun started %s: use mpirun -n %d%s", needed,
+                     counted((uint64_t)processes, "process").text, mesh_size(mesh), other);
 }
 
 static bool is_permutation(const int *map, int count)
@@ -73,7 +82,7 @@ static Status start_mpi(const WorldConfig *config, World **members, Error *error
     MPI_Comm_size(MPI_COMM_WORLD, &processes);
     MPI_Comm_rank(MPI_COMM_WORLD, &process);
     if (processes != config->size)
-        return wrong_processes(config->size, processes, error);
+        return wrong_processes(world_mesh(config), processes, error);
     if (config->map && !is_permutation(config->map, processes)) {
         MPI_Finalize();
         return error_set(error, STATUS_BAD_USAGE, "the rank map must name each of the ranks 0 to %d once",

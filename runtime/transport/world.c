@@ -17,14 +17,13 @@ void world_abort(World *world, const char *reason)
         world->ended();
 }
 
-MemberName world_member_name(const WorldConfig *config, int member)
+Mesh world_mesh(const WorldConfig *config)
 {
-    MemberName name;
-    if (config->name)
-        return config->name(config->name_context, member);
-    snprintf(name.text, sizeof name.text, "rank %d", member);
-    return name;
+    const int replicas = config->replicas ? config->replicas : 1;
+    return (Mesh){.ranks = config->size / replicas, .replicas = replicas};
 }
+
+MemberName world_member_name(const WorldConfig *config, int member) { return mesh_name(world_mesh(config), member); }
 
 Status world_no_answer(const World *world, int member, double seconds, Error *error)
 {

@@ -5,6 +5,7 @@
    process. Its members gather small values in the host's memory, and abort the run together. A communicator
    (communicator.h) transfers blocks and sums buffers among some of them. */
 
+#include "runtime/base/mesh.h"
 #include "runtime/base/status.h"
 
 #include <stddef.h>
@@ -13,20 +14,14 @@ typedef struct World World;
 typedef struct Communicator Communicator;
 typedef struct CommunicatorConfig CommunicatorConfig;
 
-typedef struct MemberName {
-    char text[48];
-} MemberName;
-
 typedef struct WorldConfig {
-    int size;
+    int size;     /* number of members */
+    int replicas; /* copies of the pipeline, for the members' names and coordinates; 0: one */
     /* [size]: process i is member map[i]; NULL: member i. Used only if members are processes. Outlives the world */
     const int *map;
     /* seconds after which a wait fails if no member in another process has moved; <= 0: never */
     double deadline;
     double quiet_deadline; /* the deadline while processes start and end, where no moves can be seen */
-    /* the name of a member in messages; NULL: "rank 3". `name_context` outlives the world */
-    MemberName (*name)(const void *name_context, int member);
-    const void *name_context;
 } WorldConfig;
 
 /* Makes a communicator (communicator.h). */
@@ -67,6 +62,8 @@ struct World {
    exits, with exit status 3. */
 void world_abort(World *world, const char *reason);
 
+/* The mesh of the members: size is ranks times replicas. */
+Mesh world_mesh(const WorldConfig *config);
 MemberName world_member_name(const WorldConfig *config, int member);
 
 /* --- for implementations of worlds and communicators --- */

@@ -19,7 +19,7 @@ static inline void run_pipeline(const char *bench, uint32_t ranks, uint32_t micr
     Program *program = pipeline_program(&arena, ranks, 1, microbatches);
     Status status = options_parse(count, arguments, &arena, &line, &error);
     if (status == STATUS_OK)
-        status = program_derive(program, reference, false, false, &arena, &loaded, &error);
+        status = program_derive(program, &(LoadOptions){.reference = reference}, &arena, &loaded, &error);
     if (status == STATUS_OK)
         status = session_open(&loaded, &line.run, hooks, &session, &error);
     if (status == STATUS_OK) {

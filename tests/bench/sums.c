@@ -52,7 +52,7 @@ static void run(const char *program, const char *trace, bool late)
     Status status = options_parse(18, arguments, &arena, &line, &error);
     line.run.held_out = 64;
     if (status == STATUS_OK)
-        status = program_load(program, false, false, false, &arena, &loaded, &error);
+        status = program_load(program, &(LoadOptions){0}, &arena, &loaded, &error);
     for (uint32_t r = 0; status == STATUS_OK && late && r < RANKS; r++)
         post_late(&loaded.program->ranks[r]);
     if (status == STATUS_OK)

@@ -439,7 +439,7 @@ static void test_recipes_of_schedules(void **state)
         LoadedProgram loaded;
         snprintf(name, sizeof name, "%s", strrchr(files.gl_pathv[i], '/') + 1);
         *strrchr(name, '.') = '\0';
-        OK(program_load(compile(name, ""), false, false, false, &arena, &loaded, error));
+        OK(program_load(compile(name, ""), &(LoadOptions){0}, &arena, &loaded, error));
         if (loaded.program->recipe) {
             assert_true(check_shapes(loaded.program->recipe) > 0);
             recipes++;

@@ -98,9 +98,9 @@ static inline Outcome run(const char *path, const char *device, const char *mode
     outcome.status = options_parse(count, arguments, &arena, &line, &outcome.error);
     line.run.trace = run_trace;
     line.run.held_out = 1024; /* tokens; the default of 65536 would take longer than the few steps of such a run */
+    const LoadOptions loading = options_loading(&line, line.reference);
     if (outcome.status == STATUS_OK)
-        outcome.status = program_load(path, line.reference, line.forward_only, line.run.transport->in_order, &arena,
-                                      &loaded, &outcome.error);
+        outcome.status = program_load(path, &loading, &arena, &loaded, &outcome.error);
     assert_int_equal(outcome.status, STATUS_OK);
     outcome.microbatches = loaded.program->microbatches;
     assert_true(outcome.microbatches <= MICROBATCHES_MAX);

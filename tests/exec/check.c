@@ -61,8 +61,8 @@ static void run(const LoadedProgram *loaded, const RunOptions *options, const Pa
 static void load(Arena *arena, bool reference, LoadedProgram *loaded)
 {
     Error error = {""};
-    if (program_derive(pipeline_program(arena, 2, 2, MICROBATCHES), reference, false, false, arena, loaded, &error) !=
-        STATUS_OK)
+    if (program_derive(pipeline_program(arena, 2, 2, MICROBATCHES), &(LoadOptions){.reference = reference}, arena,
+                       loaded, &error) != STATUS_OK)
         fail_msg("%s", error.text);
 }
 
@@ -81,7 +81,7 @@ static Status check_passes(const Passes *passes, bool json, char text[static 512
     assert_int_equal(options_parse(11, arguments, &arena, &line, error), STATUS_OK);
     load(&arena, false, &loaded);
     load(&arena, true, &reference);
-    check_open(&check, loaded.program, line.run.steps, &stop, &arena);
+    check_open(&check, &loaded, line.run.steps, &stop, &arena);
     run(&loaded, &line.run, passes, check_record(&check, (Observer){0}), &stop);
     run(&reference, &line.run, NULL, check_compare(&check), &stop);
     FILE *stream = tmpfile();

@@ -53,7 +53,7 @@ static Loss run(uint32_t ranks, uint32_t microbatches, uint32_t size, const char
     Program *program = pipeline_program(&run.arena, ranks, 1, microbatches);
     Status status = options_parse(19, arguments, &run.arena, &run.line, &error);
     if (status == STATUS_OK)
-        status = program_derive(program, false, false, false, &run.arena, &run.loaded, &error);
+        status = program_derive(program, &(LoadOptions){0}, &run.arena, &run.loaded, &error);
     if (status != STATUS_OK)
         fail_msg("%s", error.text);
     Loss loss = {0};

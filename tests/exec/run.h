@@ -27,9 +27,9 @@ static inline void run_load(Run *run, char **arguments)
         count++;
     Status status = options_parse(count, arguments, &run->arena, &run->line, &error);
     run->line.run.held_out = RUN_HELD_OUT;
+    const LoadOptions loading = options_loading(&run->line, run->line.reference);
     if (status == STATUS_OK)
-        status = program_load(run->line.program, run->line.reference, run->line.forward_only, false, &run->arena,
-                              &run->loaded, &error);
+        status = program_load(run->line.program, &loading, &run->arena, &run->loaded, &error);
     if (status != STATUS_OK)
         fail_msg("%s: %s", arguments[count - 1], error.text);
 }

@@ -2,187 +2,21 @@
    of the whole model on one rank, which runs one microbatch after the other. They are equal to the bit. (For an
    asynchronous program the reference uses the same versions of weights.) */
 
-#include "runtime/base/file.h"
-#include "tests/exec/run.h"
 #include "tests/exec/sanitized.h"
+#include "tests/exec/training.h"
 #include "tests/program/generator.h"
 
 #include <glob.h>
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { STEPS = 4, STAGES_MAX = 64, MICROBATCHES_MAX = 64 };
-
-/* All numbers of a training. */
-typedef struct Numbers {
-    double losses[STEPS][MICROBATCHES_MAX], norms[STEPS], held_out;
-    uint64_t gradients[STEPS][STAGES_MAX]; /* a hash of each stage's gradient; unused if asynchronous */
-} Numbers;
-
-typedef struct Result {
-    Numbers numbers;
-    uint32_t microbatches;
-    bool asynchronous, copies_differ;
-    char *weights; /* contents of the saved file */
-    size_t bytes;
-    Arena arena;
-    pthread_mutex_t lock;
-} Result;
-
-static char folder[] = "/tmp/schedules.XXXXXX";
-static char experts[sizeof folder + 20]; /* a file with the settings of a small model with experts */
-
-static int make_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder))
-        return 1;
-    snprintf(experts, sizeof experts, "%s/moe.model", folder);
-    FILE *file = fopen(experts, "w");
-    if (!file)
-        return 1;
-    fputs("model = moe\ndense_layers = 1\nexperts = 6\nexperts_per_token = 2\nexpert_groups = 3\n"
-          "groups_per_token = 2\nexpert_hidden = 8\nbias_rate = 0.01\nbalance_loss = 0.01\n",
-          file);
-    return fclose(file);
-}
-
-static int remove_folder(void **state)
-{
-    char command[100];
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
-}
-
-static void on_step(void *context, const StepReport *report)
-{
-    Result *result = context;
-    Numbers *numbers = &result->numbers;
-    memcpy(numbers->losses[report->step - 1], report->losses, result->microbatches * sizeof *report->losses);
-    numbers->norms[report->step - 1] = report->gradient_norm;
-    if (report->has_held_out)
-        numbers->held_out = report->held_out_loss;
-}
-
-/* An FNV-1a hash that is never 0. */
-static uint64_t hash(const void *bytes, size_t size)
-{
-    uint64_t value = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < size; i++)
-        value = (value ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u;
-    return value | 1;
-}
-
-/* Checks that copies of a stage have the same sum. */
-static void on_gradient(void *context, const GradientView *view)
-{
-    Result *result = context;
-    const uint64_t found = hash(view->values, view->count * sizeof *view->values);
-    pthread_mutex_lock(&result->lock);
-    uint64_t *known = &result->numbers.gradients[view->step - 1][view->stage];
-    result->copies_differ |= !result->asynchronous && *known && *known != found;
-    *known = result->asynchronous ? 0 : found;
-    pthread_mutex_unlock(&result->lock);
-}
-
-static void release(Result *result)
-{
-    arena_free(&result->arena);
-    pthread_mutex_destroy(&result->lock);
-}
-
-/* `recipe` NULL: the F&Bs have the program's own recipe. `layers` 0: one per stage. */
-static void train(const char *path, const char *model, uint32_t layers, bool reference, Recipe *recipe, Result *result)
-{
-    char weights[100], set_layers[32];
-    snprintf(weights, sizeof weights, "%s/weights", folder);
-    snprintf(set_layers, sizeof set_layers, "layers=%u", layers);
-    *result = (Result){.lock = PTHREAD_MUTEX_INITIALIZER};
-    char *arguments[] = {"dprun",
-                         "--model",
-                         (char *)model,
-                         "--set",
-                         "hidden=16",
-                         "--set",
-                         "sequence=8",
-                         "--set",
-                         set_layers,
-                         "--set",
-                         "heads=2",
-                         "--set",
-                         "microbatch_size=2",
-                         "--steps",
-                         "4",
-                         "--deadline",
-                         "60",
-                         "--save",
-                         weights,
-                         reference ? "--reference" : "--transport=local",
-                         (char *)path,
-                         NULL};
-    Run run;
-    Error error = {""};
-    run_load(&run, arguments);
-    Program *program = run.loaded.program;
-    program->recipe = recipe ? recipe : program->recipe;
-    result->microbatches = program->microbatches;
-    result->asynchronous = program->asynchronous;
-    assert_true(program->microbatches <= MICROBATCHES_MAX && program->stages <= STAGES_MAX);
-    run_to_end(&run, &(SessionHooks){.observer = {.context = result, .step = on_step, .gradient = on_gradient}});
-    assert_false(result->copies_differ);
-    if (file_read(weights, &result->arena, &result->weights, &result->bytes, &error) != STATUS_OK)
-        fail_msg("%s", error.text);
-}
-
-static void assert_equal_numbers(const char *what, const Result *pipelined, const Result *reference)
-{
-    const Numbers *p = &pipelined->numbers, *r = &reference->numbers;
-    for (int step = 0; step < STEPS; step++) {
-        for (uint32_t m = 0; m < reference->microbatches; m++) {
-            if (memcmp(&p->losses[step][m], &r->losses[step][m], sizeof(double)) != 0)
-                fail_msg("%s: step %d, microbatch %u: loss %a, not %a", what, step + 1, m, p->losses[step][m],
-                         r->losses[step][m]);
-            assert_true(isfinite(r->losses[step][m]) && r->losses[step][m] > 0);
-        }
-        if (memcmp(&p->norms[step], &r->norms[step], sizeof(double)) != 0)
-            fail_msg("%s: step %d: norm %a, not %a", what, step + 1, p->norms[step], r->norms[step]);
-        assert_true(r->norms[step] > 0);
-    }
-    assert_memory_equal(p->gradients, r->gradients, sizeof p->gradients);
-    assert_memory_equal(&p->held_out, &r->held_out, sizeof p->held_out);
-    assert_int_equal(pipelined->bytes, reference->bytes);
-    if (memcmp(pipelined->weights, reference->weights, reference->bytes) != 0)
-        fail_msg("%s: other weights are saved", what);
-}
-
 static void compare(const char *path, const char *arguments, const char *model)
 {
     Result pipelined, reference;
     char what[2000];
     snprintf(what, sizeof what, "%s, %s, against its reference", arguments, model);
-    train(path, model, 0, false, NULL, &pipelined);
-    train(path, model, 0, true, NULL, &reference);
+    train(&(Training){.path = path, .model = model}, &pipelined);
+    train(&(Training){.path = path, .model = model, .reference = true}, &reference);
     assert_equal_numbers(what, &pipelined, &reference);
     release(&pipelined);
     release(&reference);
-}
-
-/* Compiles with the given arguments of dpc. */
-static void compile_program(const char *arguments, char program[static 200])
-{
-    char command[4096];
-    const char *build = getenv("BUILD");
-    snprintf(program, 200, "%s/prog.bin", folder);
-    snprintf(command, sizeof command, "%s/dpc %s -o %s", build ? build : "build", arguments, program);
-    if (system(command) != 0)
-        fail_msg("%s", command);
 }
 
 static void check(const char *arguments)
@@ -252,10 +86,10 @@ static void equal_layers_and_microbatches_train_the_same_model(void **state)
     Result first, other;
     char program[200];
     compile_program(schedules[0], program);
-    train(program, "gpt", 4, false, NULL, &first);
+    train(&(Training){.path = program, .model = "gpt", .layers = 4}, &first);
     for (int s = 1; s < 4; s++) {
         compile_program(schedules[s], program);
-        train(program, "gpt", 4, false, NULL, &other);
+        train(&(Training){.path = program, .model = "gpt", .layers = 4}, &other);
         assert_memory_equal(first.numbers.losses[0], other.numbers.losses[0], sizeof first.numbers.losses[0]);
         for (int step = 0; step < STEPS; step++)
             assert_true(fabs(first.numbers.norms[step] / other.numbers.norms[step] - 1) < 1e-5);
@@ -285,10 +119,10 @@ static void recipes_change_no_bit(void **state)
             fail_msg("%s", command);
         for (int m = 0; m < 3; m++) {
             Result plain, ordered;
-            train(program, models[m], 0, false, NULL, &plain);
+            train(&(Training){.path = program, .model = models[m]}, &plain);
             for (int i = 0; i < 8; i++) {
                 Recipe recipe = random_recipe(&seed);
-                train(program, models[m], 0, false, &recipe, &ordered);
+                train(&(Training){.path = program, .model = models[m], .recipe = &recipe}, &ordered);
                 assert_equal_numbers("with a recipe, against none", &ordered, &plain);
                 release(&ordered);
             }

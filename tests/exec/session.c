@@ -97,8 +97,9 @@ static Outcome run(const Setting *setting)
     if (setting->device)
         line.run.device = setting->device;
     if (outcome.status == STATUS_OK)
-        outcome.status =
-            program_derive(program, setting->reference, setting->forward_only, false, &arena, &loaded, &outcome.error);
+        outcome.status = program_derive(
+            program, &(LoadOptions){.reference = setting->reference, .forward_only = setting->forward_only}, &arena,
+            &loaded, &outcome.error);
     const SessionHooks hooks = {
         .observer = {.context = &outcome, .step = on_step, .gradient = on_gradient},
         .passes = setting->passes,

@@ -1,8 +1,8 @@
 /* The same program gives the same numbers, bit for bit: in a second run, and with one process per rank under mpirun.
-   Tests every schedule, both models and several sizes; compares the losses of every microbatch, gradient norms, and the
-   weights after two steps.
+   Tests every schedule, both models, several sizes, and replicas; compares the losses of every microbatch, gradient
+   norms, and the weights after two steps.
 
-   MPI takes far longer to start than these runs take. So one mpirun for each number of ranks starts this program again,
+   MPI takes far longer to start than these runs take. So one mpirun for each mesh starts this program again,
    which runs all programs one after the other. */
 
 #include "tests/exec/run.h"
@@ -19,7 +19,7 @@
 enum { MOST_RANKS = SANITIZED ? 4 : 8, PATH = 200 };
 
 /* The largest number of microbatches per step, as a multiple of the ranks. */
-static int most_times(int ranks) { return SANITIZED || ranks == 8 ? 2 : 3; }
+static int most_times(Mesh mesh) { return SANITIZED || mesh.ranks == 8 || mesh.replicas > 1 ? 2 : 3; }
 
 static const char *const models[] = {"gpt", "mlp"};
 static glob_t schedules;
@@ -72,38 +72,40 @@ static void on_step(void *context, const StepReport *report)
 
 /* Trains for two steps. Writes what rank 0 reports to PROGRAM.MODEL.NAME.losses, and the weights to
    PROGRAM.MODEL.NAME.weights. */
-static void train(const char *path, const char *model, const char *name)
+static void train(const char *path, int replicas, const char *model, const char *name)
 {
-    char losses[2 * PATH], weights[2 * PATH];
+    char losses[2 * PATH], weights[2 * PATH], copies[32];
+    snprintf(copies, sizeof copies, "--replicas=%d", replicas);
     snprintf(losses, sizeof losses, "%s.%s.%s.losses", path, model, name);
     snprintf(weights, sizeof weights, "%s.%s.%s.weights", path, model, name);
     char *arguments[] = {
-        "dprun", "--model",           (char *)model, "--set", "hidden=16",  "--set", "heads=2", "--set", "sequence=8",
-        "--set", "microbatch_size=2", "--steps",     "2",     "--deadline", "60",    "--save",  weights, (char *)path,
-        NULL};
+        "dprun",      "--model", (char *)model,       "--set",   "hidden=16", "--set",      "heads=2", "--set",
+        "sequence=8", "--set",   "microbatch_size=2", "--steps", "2",         "--deadline", "60",      "--save",
+        weights,      copies,    (char *)path,        NULL};
     Run run;
     run_load(&run, arguments);
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    Job job = {run.loaded.program->microbatches, fopen(rank && strcmp(rank, "0") != 0 ? "/dev/null" : losses, "w")};
+    Job job = {run.loaded.replicas * run.loaded.program->microbatches,
+               fopen(rank && strcmp(rank, "0") != 0 ? "/dev/null" : losses, "w")};
     assert_non_null(job.losses);
     run_to_end(&run, &(SessionHooks){.observer = {.context = &job, .step = on_step}});
     assert_int_equal(fclose(job.losses), 0);
 }
 
-static void program_path(char path[PATH], const char *folder, size_t schedule, int ranks, int times)
+static void program_path(char path[PATH], const char *folder, size_t schedule, Mesh mesh, int times)
 {
     const char *name = strrchr(schedules.gl_pathv[schedule], '/') + 1;
-    snprintf(path, PATH, "%s/%s.%d.%d.bin", folder, name, ranks, times * ranks);
+    snprintf(path, PATH, "%s/%s.%d.%d.bin", folder, name, mesh.ranks, times * mesh.ranks);
 }
 
-static void train_all(const char *folder, int ranks, const char *name)
+static void train_all(const char *folder, Mesh mesh, const char *name)
 {
     char path[PATH];
     for (size_t i = 0; i < schedules.gl_pathc; i++)
-        for (int times = 2; times <= most_times(ranks); times++) {
-            program_path(path, folder, i, ranks, times);
+        for (int times = 2; times <= most_times(mesh); times++) {
+            program_path(path, folder, i, mesh, times);
             for (int m = 0; m < 2; m++)
-                train(path, models[m], name);
+                train(path, mesh.replicas, models[m], name);
         }
 }
 
@@ -154,25 +156,25 @@ static void compare(const char *path, const char *model, const char *one, const 
 
 static void same_numbers(void **state)
 {
-    const int ranks = *(const int *)*state;
+    const Mesh mesh = *(const Mesh *)*state;
     const bool mpi = mpirun_is_there();
     char folder[] = "/tmp/transports.XXXXXX", path[PATH];
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < schedules.gl_pathc; i++)
-        for (int times = 2; times <= most_times(ranks); times++) {
-            program_path(path, folder, i, ranks, times);
-            shell("%s/dpc --ranks %d --microbatches %d %s -o %s", build, ranks, times * ranks, schedules.gl_pathv[i],
-                  path);
+        for (int times = 2; times <= most_times(mesh); times++) {
+            program_path(path, folder, i, mesh, times);
+            shell("%s/dpc --ranks %d --microbatches %d %s -o %s", build, mesh.ranks, times * mesh.ranks,
+                  schedules.gl_pathv[i], path);
         }
-    train_all(folder, ranks, "local");
-    train_all(folder, ranks, "again");
+    train_all(folder, mesh, "local");
+    train_all(folder, mesh, "again");
     if (mpi)
-        shell("%s -n %d %s %s %d", mpirun_command(), ranks, program, folder, ranks);
+        shell("%s -n %d %s %s %d %d", mpirun_command(), mesh_size(mesh), program, folder, mesh.ranks, mesh.replicas);
     else
         print_message("no mpirun: only compared with itself\n");
     for (size_t i = 0; i < schedules.gl_pathc; i++)
-        for (int times = 2; times <= most_times(ranks); times++) {
-            program_path(path, folder, i, ranks, times);
+        for (int times = 2; times <= most_times(mesh); times++) {
+            program_path(path, folder, i, mesh, times);
             for (int m = 0; m < 2; m++) {
                 compare(path, models[m], "local", "again");
                 if (mpi)
@@ -190,21 +192,23 @@ int main(int count, char **arguments)
         fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
         return 1;
     }
-    if (count == 3) {
-        train_all(arguments[1], atoi(arguments[2]), "mpi");
+    if (count == 4) {
+        train_all(arguments[1], (Mesh){.ranks = atoi(arguments[2]), .replicas = atoi(arguments[3])}, "mpi");
         end_mpi();
         globfree(&schedules);
         return 0;
     }
     if (mpirun_is_there() && !link_plugin(program, link_path))
         return 1;
-    static int ranks[] = {2, 4, 8};
+    static Mesh meshes[] = {{2, 1}, {4, 1}, {2, 2}, {2, 3}, {8, 1}};
     const struct CMUnitTest tests[] = {
-        {.name = "2 ranks", .test_func = same_numbers, .initial_state = &ranks[0]},
-        {.name = "4 ranks", .test_func = same_numbers, .initial_state = &ranks[1]},
-        {.name = "8 ranks", .test_func = same_numbers, .initial_state = &ranks[2]},
+        {.name = "2 ranks", .test_func = same_numbers, .initial_state = &meshes[0]},
+        {.name = "4 ranks", .test_func = same_numbers, .initial_state = &meshes[1]},
+        {.name = "2 replicas of 2 ranks", .test_func = same_numbers, .initial_state = &meshes[2]},
+        {.name = "3 replicas of 2 ranks", .test_func = same_numbers, .initial_state = &meshes[3]},
+        {.name = "8 ranks", .test_func = same_numbers, .initial_state = &meshes[4]},
     };
-    const int failures = _cmocka_run_group_tests("transports", tests, MOST_RANKS == 8 ? 3 : 2, NULL, NULL);
+    const int failures = _cmocka_run_group_tests("transports", tests, MOST_RANKS == 8 ? 5 : 3, NULL, NULL);
     globfree(&schedules);
     return failures != 0;
 }

@@ -50,7 +50,7 @@ static void test_schedules(void **state)
         snprintf(command, sizeof command, "%s/dpc --ranks %d --microbatches %d schedules/%s.dps -o %s >/dev/null",
                  build, RANKS, MICROBATCHES, names[n], path);
         assert_int_equal(system(command), 0);
-        assert_int_equal(program_load(path, false, false, false, &arena, &toys[0].loaded, &(Error){""}), STATUS_OK);
+        assert_int_equal(program_load(path, &(LoadOptions){0}, &arena, &toys[0].loaded, &(Error){""}), STATUS_OK);
         assert_int_equal(transport_open(transports, &(WorldConfig){.size = RANKS}, members, &(Error){""}), STATUS_OK);
         for (int r = 0; r < RANKS; r++) {
             toys[r] = (Toy){.loaded = toys[0].loaded, .world = members[r]};

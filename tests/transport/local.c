@@ -46,29 +46,20 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-static MemberName replica_name(const void *context, int member)
-{
-    MemberName name;
-    snprintf(name.text, sizeof name.text, "rank %d of replica %d", member % *(const int *)context,
-             member / *(const int *)context);
-    return name;
-}
-
-static void open_world(int count, double deadline, const int *pipeline, World **members)
+static void open_world(int count, double deadline, int replicas, World **members)
 {
     Error error;
-    const WorldConfig config = {
-        .size = count, .deadline = deadline, .name = pipeline ? replica_name : NULL, .name_context = pipeline};
+    const WorldConfig config = {.size = count, .replicas = replicas, .deadline = deadline};
     assert_int_equal(transport_open(transport_named("local", false), &config, members, &error), STATUS_OK);
 }
 
-/* Runs `body` on `count` threads, one per rank, then closes the world. `meanwhile` and `pipeline` may be NULL. */
-static void run_named(Rank *ranks, int count, double deadline, const int *pipeline, bool (*body)(Rank *),
-                      void (*meanwhile)(Rank *))
+/* Runs `body` on `count` threads, one per rank, then closes the world. `meanwhile` may be NULL. */
+static void run_replicas(Rank *ranks, int count, double deadline, int replicas, bool (*body)(Rank *),
+                         void (*meanwhile)(Rank *))
 {
     World *members[count];
     pthread_t threads[count];
-    open_world(count, deadline, pipeline, members);
+    open_world(count, deadline, replicas, members);
     for (int rank = 0; rank < count; rank++) {
         ranks[rank].world = members[rank];
         ranks[rank].rank = rank;
@@ -92,7 +83,7 @@ static void run_named(Rank *ranks, int count, double deadline, const int *pipeli
 
 static void run_ranks(Rank *ranks, int count, double deadline, bool (*body)(Rank *), void (*meanwhile)(Rank *))
 {
-    run_named(ranks, count, deadline, NULL, body, meanwhile);
+    run_replicas(ranks, count, deadline, 1, body, meanwhile);
 }
 
 static const int counts[] = {2, 3, 8};
@@ -348,9 +339,8 @@ static bool replica_body(Rank *self)
 static void members_have_the_names_that_the_caller_gives(void **state)
 {
     (void)state;
-    const int pipeline = 2;
     Rank ranks[4] = {0};
-    run_named(ranks, 4, 0.05, &pipeline, replica_body, NULL);
+    run_replicas(ranks, 4, 0.05, 2, replica_body, NULL);
 }
 
 static bool abort_body(Rank *rank)
@@ -395,7 +385,7 @@ static void an_abort_reaches_every_rank(void **state)
 
 static void open_connected(int count, Rank *ranks, World **members)
 {
-    open_world(count, 1, NULL, members);
+    open_world(count, 1, 1, members);
     for (int rank = 0; rank < count; rank++) {
         ranks[rank] = (Rank){.world = members[rank], .rank = rank, .ranks = count};
         assert_true(connect_everybody(&ranks[rank]));

@@ -1,0 +1,102 @@
+/* Replicas of a pipeline train as the whole model on one rank does with the microbatches of all replicas: losses, norms
+   of gradients, held-out loss and saved weights of several steps are equal to the bit. Before the first update the
+   losses are also those of one pipeline with as many microbatches. */
+#include "tests/exec/sanitized.h"
+#include "tests/exec/training.h"
+
+#include <glob.h>
+
+enum { MOST_REPLICAS = 3 };
+
+/* A number of microbatches with which every schedule runs on 1, 2 and 4 ranks. */
+enum { MICROBATCHES = 4 };
+
+static bool compiles(const char *schedule, int ranks, int microbatches, char program[static 200])
+{
+    char command[1000];
+    const char *build = getenv("BUILD");
+    snprintf(program, 200, "%s/prog.bin", folder);
+    snprintf(command, sizeof command, "%s/dpc --ranks %d --microbatches %d %s -o %s 2>/dev/null",
+             build ? build : "build", ranks, microbatches, schedule, program);
+    return system(command) == 0;
+}
+
+static void compare_with_reference(const char *what, const char *program, const char *model, int replicas,
+                                   Result *together)
+{
+    Result reference;
+    train(&(Training){.path = program, .model = model, .replicas = replicas}, together);
+    train(&(Training){.path = program, .model = model, .replicas = replicas, .reference = true}, &reference);
+    assert_equal_numbers(what, together, &reference);
+    release(&reference);
+}
+
+/* Of one pipeline that runs as many microbatches in a step. */
+static void compare_first_losses(const char *what, const char *schedule, int ranks, const Result *together)
+{
+    char program[200];
+    Result alone;
+    assert_true(compiles(schedule, ranks, (int)together->microbatches, program));
+    train(&(Training){.path = program, .model = "gpt"}, &alone);
+    assert_int_equal(alone.microbatches, together->microbatches);
+    for (uint32_t m = 0; m < alone.microbatches; m++)
+        if (memcmp(&alone.numbers.losses[0][m], &together->numbers.losses[0][m], sizeof(double)) != 0)
+            fail_msg("%s: microbatch %u: the first loss is not that of one pipeline", what, m);
+    release(&alone);
+}
+
+static void check(const char *schedule, int ranks, int replicas)
+{
+    char what[300], program[200];
+    Result together;
+    snprintf(what, sizeof what, "%s, %d ranks, %d replicas", schedule, ranks, replicas);
+    if (!compiles(schedule, ranks, MICROBATCHES, program))
+        return; /* it needs more ranks */
+    compare_with_reference(what, program, "gpt", replicas, &together);
+    if (!together.asynchronous)
+        compare_first_losses(what, schedule, ranks, &together);
+    release(&together);
+}
+
+static void schedule_equals_reference(void **state)
+{
+    const char *schedule = *state;
+    for (int ranks = 1; ranks <= 4; ranks *= 2)
+        for (int replicas = 1 + SANITIZED; replicas <= MOST_REPLICAS - SANITIZED; replicas++)
+            check(schedule, ranks, replicas);
+}
+
+/* The tokens of each expert are counted over all replicas. */
+static void experts_equal_reference(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"schedules/zb-h1.dps", "schedules/dualpipe.dps"};
+    for (int s = 0; s < 2; s++)
+        for (int replicas = 2; replicas <= MOST_REPLICAS; replicas++) {
+            char program[200];
+            Result together;
+            assert_true(compiles(schedules[s], 2, MICROBATCHES, program));
+            compare_with_reference(schedules[s], program, experts, replicas, &together);
+            release(&together);
+        }
+}
+
+int main(void)
+{
+    glob_t found;
+    if (glob("schedules/*.dps", 0, NULL, &found) != 0) {
+        fprintf(stderr, "no schedules/*.dps here: run from the top folder\n");
+        return 1;
+    }
+    struct CMUnitTest *tests = calloc(found.gl_pathc + 1, sizeof *tests);
+    if (!tests)
+        return 1;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        tests[i] = (struct CMUnitTest){
+            .name = found.gl_pathv[i], .test_func = schedule_equals_reference, .initial_state = found.gl_pathv[i]};
+    tests[found.gl_pathc] = (struct CMUnitTest)cmocka_unit_test(experts_equal_reference);
+    const int failures = _cmocka_run_group_tests("replicas", tests, found.gl_pathc + 1, make_folder, remove_folder);
+    free(tests);
+    globfree(&found);
+    return failures != 0;
+}
