@@ -85,7 +85,7 @@ $(BUILD)/lib%.a:
 
 # The order of linking: a library may use those after it.
 COMPILER_LIBRARIES := compiler balance program base
-LIBDPS_LIBRARIES   := compiler balance executor program base
+LIBDPS_LIBRARIES   := compiler balance executor transport program base
 DPRUN_LIBRARIES    := command trainer simulator executor model device transport launcher program base
 libraries = $(foreach name,$(1),$(call library,$(name)))
 

@@ -84,9 +84,11 @@ static void drop_unfinished(dps *d)
     d->streamed = NULL;
     dps_prediction_free(d->prediction);
     dps_rank_free(d->rank);
+    dps_threads_free(d->threads);
     dps_program_free(d->program);
     d->prediction = NULL;
     d->rank = NULL;
+    d->threads = NULL;
     d->program = NULL;
     arena_free(&d->working);
 }

@@ -73,7 +73,7 @@ typedef enum dps_status {
     DPS_OK = 0,
     DPS_BAD_INPUT = 1, /* a schedule, a program or a file of costs is wrong */
     DPS_BAD_USAGE = 2, /* an argument of the call is wrong */
-    DPS_FAILED = 3,    /* the system failed: a file could not be written */
+    DPS_FAILED = 3,    /* the system or a function of yours failed */
     DPS_NO_MEMORY = 4,
 } dps_status;
 
@@ -295,8 +295,8 @@ int dps_instruction_text(const dps_program *program, uint32_t rank, uint32_t ind
 /* --- running a rank --- */
 
 /* One rank of a program that runs under your own model. You have the tensors, the stages and the transport; the library
-   has the order, the slots and the state. Each process or thread opens the ranks that it runs, as many as it likes,
-   of the same program or of several. A rank is used by one thread at a time. */
+   has the order and the slots. Each process or thread opens the ranks that it runs, as many as it likes, of the same
+   program or of several. A rank is used by one thread at a time. */
 typedef struct dps_rank dps_rank;
 
 typedef struct dps_rank_options {
@@ -319,6 +319,11 @@ void dps_rank_free(dps_rank *rank);
    ..., dualpipe.dps:30): out of memory". "" if there was none. Valid until the next call with this rank. */
 const char *dps_rank_error(const dps_rank *rank);
 
+/* Makes the forward half of a program, for evaluation or inference: a forward-only program with slots of its own, fewer
+   of each class than the program has. So a host that alternates both can use the same memory for their slots. Free it
+   with dps_program_free; it does not need the other program. */
+dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **forward);
+
 /* Pull: you drive the loop.
 
        const dps_instruction *action;
@@ -339,10 +344,68 @@ dps_status dps_done(dps_rank *rank, const dps_instruction *action, dps_status st
    800 bytes are used. */
 void dps_reason(dps_rank *rank, const char *text);
 
-/* Makes the forward half of a program, for evaluation or inference: a forward-only program with slots of its own, fewer
-   of each class than the program has. So a host that alternates both can use the same memory for their slots. Free it
-   with dps_program_free; it does not need the other program. */
-dps_status dps_forward_half(dps *d, const dps_program *program, dps_program **forward);
+/* Push: the library drives the loop and calls your functions. */
+
+/* Does what the instruction says, with the slots that it names. Returns 0, or anything else on a failure, which ends
+   the step. It may call dps_reason and dps_gather with its rank, and no other function of the rank. */
+typedef int (*dps_function)(void *user, const dps_instruction *instruction);
+
+/* A function that the program does not need may be NULL: a program without DPS_BACKWARD_INPUT needs no backward_input
+   if there is a backward. */
+typedef struct dps_functions {
+    size_t size;
+    void *user;                   /* passed to all of them */
+    dps_function forward;         /* DPS_FORWARD, DPS_FORWARD_ONLY */
+    dps_function backward_input;  /* DPS_BACKWARD_INPUT */
+    dps_function backward_weight; /* DPS_BACKWARD_WEIGHT */
+    dps_function backward;        /* DPS_BACKWARD. NULL: backward_input, then backward_weight are called with it */
+    dps_function overlap;         /* DPS_OVERLAP. NULL: forward, then the function of its backward are called */
+    /* Both directions, and both sides of a rank: the opcode tells. Not called if the rank has joined threads. */
+    dps_function send, receive, wait;
+    /* Called for every chunk, also of a stage with one copy (group -1): there the gradient of this rank is complete,
+       and replicas of the pipeline may sum theirs. They may be NULL if no stage on this rank has several copies. Not
+       called if the rank has joined threads. */
+    dps_function reduce, wait_reduce;
+    dps_function norm, update; /* NULL: nothing happens; a host may update after dps_step */
+    dps_function renew;        /* DPS_RENEW, of asynchronous programs */
+} dps_functions;
+
+/* Runs a step of the rank: every function is called by this thread, in the order of the instructions. DPS_FAILED: a
+   function or a transfer failed; dps_rank_error says at which instruction, and the rank can only be freed.
+   DPS_BAD_USAGE: a function that the program needs is NULL, or a step has begun. */
+dps_status dps_step(dps_rank *rank, const dps_functions *functions);
+
+/* --- ranks that are threads --- */
+
+/* The threads of one process that run the ranks of a program. The library carries the messages and sums between them:
+   dps_step does not call the functions for them, and dps_next does not return them. */
+typedef struct dps_threads dps_threads;
+
+/* `deadline`: seconds after which a rank that waits for another one fails; 0: it waits for ever. All ranks of the
+   program must join. What the threads share comes from malloc, not from the host's functions. */
+dps_status dps_threads_new(dps *d, const dps_program *program, double deadline, dps_threads **made);
+/* After all of its ranks are freed. */
+void dps_threads_free(dps_threads *threads);
+
+/* Your memory, which the library moves or sums; it must outlive all ranks that have joined the same threads. */
+typedef struct dps_buffers {
+    size_t size;
+    /* [message slots]: what slot i holds is in messages[i]. All blocks of all ranks must be of one size: instead of
+       copying, the library exchanges the pointers of sender and receiver. So look up messages[i] in each pass, and free
+       the blocks by a list of your own. */
+    void **messages;
+    void *const *gradients; /* [chunks]: weight gradients, summed over the copies of a stage; NULL: nothing is summed */
+    const size_t *elements; /* [chunks]: elements of a gradient, the same in all copies of a stage */
+    size_t element_bytes;   /* 4: float; 8: double */
+} dps_buffers;
+
+/* Joins the threads before the rank's first step; `buffers` is copied, but not its arrays `messages` and what they
+   point to. When a rank fails, all others fail at their next wait, with its error in their text. */
+dps_status dps_join(dps_rank *rank, dps_threads *threads, const dps_buffers *buffers);
+
+/* Collects `bytes` bytes of every rank in `all`, in the order of the ranks; all of them must call it, for instance in
+   their function for DPS_NORM. */
+dps_status dps_gather(dps_rank *rank, const void *mine, size_t bytes, void *all);
 
 /* --- how long it takes --- */
 

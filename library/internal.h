@@ -6,6 +6,8 @@
 #include "library/dps.h"
 
 #include "compiler/compile.h"
+#include "runtime/executor/executor.h"
+#include "runtime/executor/exchange.h"
 #include "runtime/executor/walk.h"
 
 #include <locale.h>
@@ -25,6 +27,7 @@ struct dps {
     dps_program *program;
     dps_prediction *prediction;
     dps_rank *rank;
+    dps_threads *threads;
     ByteWriter encoded;
     FILE *stream;
     char *streamed;
@@ -65,11 +68,42 @@ struct dps_rank {
     Walk walk;
     Progress progress;
     dps_instruction *actions; /* [own.instruction_count]: the instructions as the host sees them */
+    /* sets of opcodes, as bits: of all instructions but sums of one copy; of the halves of F&Bs */
+    uint32_t opcodes, opcodes_in_pairs;
     RankState state;
     dps_status failure; /* if RANK_FAILED */
     char reason[800];   /* what dps_reason said */
     Error error;
+    /* of a rank that has joined threads */
+    dps_threads *threads; /* NULL: it has not */
+    RankCommunicators communicators;
+    Exchange exchange;
 };
+
+struct dps_threads {
+    MemoryFunctions memory;
+    const Program *program;
+    _Atomic bool *joined; /* [ranks] */
+    World **members;      /* [ranks] */
+};
+
+/* --- ranks that run (rank.c) --- */
+
+void rank_begin(dps_rank *rank);
+/* Whether the library itself runs the instruction. */
+static inline bool rank_carries(const dps_rank *rank, uint8_t opcode) { return rank->threads && exchange_has(opcode); }
+/* Ends the rank at the instruction that runs. The reason is in rank->error. Returns `status`. */
+dps_status rank_fail(dps_rank *rank, dps_status status);
+/* Writes the host's reason to rank->error; the status is that of a failure. */
+Status rank_host_failed(dps_rank *rank);
+/* A call in the wrong order: nothing changes but the error text. Returns DPS_BAD_USAGE. */
+dps_status rank_refuse(dps_rank *rank, const char *text);
+
+/* --- ranks that are threads (threads.c). Without dps_join both do nothing --- */
+
+/* Ends the other ranks, with rank->error as the reason. */
+void threads_abort(dps_rank *rank);
+void threads_leave(dps_rank *rank);
 
 /* --- instructions (ask.c) --- */
 

@@ -1,4 +1,4 @@
-/* One rank that runs: the host asks what comes next. */
+/* One rank that runs: opening it, and dps_next. */
 
 #include "library/internal.h"
 
@@ -25,11 +25,14 @@ static void make_actions(dps_rank *rank, const Program *program)
         dps_instruction *const action = &rank->actions[i];
         *action = instruction_half(program, rank->walk.rank, &own->instructions[i], 0);
         action->index = (int32_t)(own->numbers ? own->numbers[i] : i);
+        if (action->group >= 0 || (action->opcode != DPS_REDUCE && action->opcode != DPS_WAIT_REDUCE))
+            rank->opcodes |= 1u << action->opcode;
         if (action->halves == 2) {
             dps_instruction *const second = arena_allocate(&rank->arena, sizeof *second);
             *second = instruction_half(program, rank->walk.rank, &own->instructions[i], 1);
             second->index = action->index;
             action->second = second;
+            rank->opcodes_in_pairs |= 1u << DPS_FORWARD | 1u << second->opcode;
         }
     }
 }
@@ -87,26 +90,51 @@ void dps_rank_free(dps_rank *rank)
     if (!rank)
         return;
     const MemoryFunctions memory = rank->memory;
+    threads_leave(rank);
     arena_free(&rank->arena);
     host_release(&memory, rank);
 }
 
-/* --- a step --- */
+/* --- a step, driven by the host (dps_next) or by the library (step.c) --- */
 
-static dps_status wrong_order(dps_rank *rank, const char *text)
+dps_status rank_refuse(dps_rank *rank, const char *text)
 {
     return (dps_status)error_set(&rank->error, STATUS_BAD_USAGE, "rank %u: %s", rank->walk.rank, text);
 }
 
 void dps_reason(dps_rank *rank, const char *text) { snprintf(rank->reason, sizeof rank->reason, "%s", text); }
 
-static dps_status fail(dps_rank *rank, dps_status status)
+dps_status rank_fail(dps_rank *rank, dps_status status)
 {
     rank->state = RANK_FAILED;
     rank->failure = status;
-    error_set(&rank->error, STATUS_RUN_FAILED, "%s", *rank->reason ? rank->reason : "the host could not run it");
     walk_failed(&rank->walk, rank->walk.place, STATUS_RUN_FAILED, &rank->error);
+    threads_abort(rank);
     return status;
+}
+
+Status rank_host_failed(dps_rank *rank)
+{
+    return error_set(&rank->error, STATUS_RUN_FAILED, "%s", *rank->reason ? rank->reason : "the host could not run it");
+}
+
+void rank_begin(dps_rank *rank)
+{
+    if (rank->state == RANK_BETWEEN_STEPS)
+        walk_begin(&rank->walk, rank->walk.program, &rank->own, rank->walk.step + 1);
+    rank->state = RANK_IN_STEP;
+}
+
+/* Runs what the library carries, up to the next instruction of the host. */
+static Status run_exchanges(dps_rank *rank)
+{
+    for (;;) {
+        const Instruction *next = walk_next(&rank->walk);
+        if (!rank_carries(rank, next->opcode))
+            return STATUS_OK;
+        TRY(exchange_run(&rank->exchange, next, &rank->error));
+        walk_done(&rank->walk);
+    }
 }
 
 dps_status dps_next(dps_rank *rank, const dps_instruction **action)
@@ -115,14 +143,16 @@ dps_status dps_next(dps_rank *rank, const dps_instruction **action)
     if (rank->state == RANK_FAILED)
         return rank->failure;
     if (rank->state == RANK_BUSY)
-        return wrong_order(rank, "dps_next: the action before this one is not done: call dps_done first");
-    if (rank->state == RANK_BETWEEN_STEPS)
-        walk_begin(&rank->walk, rank->walk.program, &rank->own, rank->walk.step + 1);
+        return rank_refuse(rank, "dps_next: the action before this one is not done: call dps_done first");
+    rank_begin(rank);
+    if (run_exchanges(rank) != STATUS_OK)
+        return rank_fail(rank, DPS_FAILED);
     *action = &rank->actions[rank->walk.place];
-    const bool ended = walk_next(&rank->walk)->opcode == OP_END;
-    if (ended)
+    rank->state = RANK_BUSY;
+    if ((*action)->opcode == DPS_END) {
         walk_done(&rank->walk);
-    rank->state = ended ? RANK_BETWEEN_STEPS : RANK_BUSY;
+        rank->state = RANK_BETWEEN_STEPS;
+    }
     return DPS_OK;
 }
 
@@ -131,9 +161,11 @@ dps_status dps_done(dps_rank *rank, const dps_instruction *action, dps_status st
     if (rank->state == RANK_FAILED)
         return rank->failure;
     if (rank->state != RANK_BUSY || action != &rank->actions[rank->walk.place])
-        return wrong_order(rank, "dps_done: this is not the action that dps_next returned last, or it is done already");
-    if (status != DPS_OK)
-        return fail(rank, status);
+        return rank_refuse(rank, "dps_done: this is not the action that dps_next returned last, or it is done already");
+    if (status != DPS_OK) {
+        rank_host_failed(rank);
+        return rank_fail(rank, status);
+    }
     walk_done(&rank->walk);
     rank->state = RANK_IN_STEP;
     return DPS_OK;

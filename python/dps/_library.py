@@ -83,6 +83,20 @@ class RankOptions(Sized):
     _fields_ = [("size", c_size_t), ("ranks", c_uint32), ("post_early", c_int32)]
 
 
+Function = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(Instruction))
+FUNCTION_MEMBERS = ("forward", "backward_input", "backward_weight", "backward", "overlap", "send", "receive", "wait",
+                    "reduce", "wait_reduce", "norm", "update", "renew")
+
+
+class Functions(Sized):
+    _fields_ = [("size", c_size_t), ("user", c_void_p)] + [(name, Function) for name in FUNCTION_MEMBERS]
+
+
+class Buffers(Sized):
+    _fields_ = [("size", c_size_t), ("messages", POINTER(c_void_p)), ("gradients", POINTER(c_void_p)),
+                ("elements", POINTER(c_size_t)), ("element_bytes", c_size_t)]
+
+
 PREDICTION_MEMBERS = ("makespan", "bound", "seconds", "cost", "work", "bubble_rate", "imbalance", "order_bubble",
                       "messages_time")
 RANK_PREDICTION_MEMBERS = ("start", "end", "busy", "idle", "bytes_sent", "peak_memory")
@@ -137,6 +151,11 @@ FUNCTIONS = {
     "dps_next": (c_int, [c_void_p, POINTER(POINTER(Instruction))]),
     "dps_done": (c_int, [c_void_p, POINTER(Instruction), c_int]),
     "dps_reason": (None, [c_void_p, c_char_p]),
+    "dps_step": (c_int, [c_void_p, POINTER(Functions)]),
+    "dps_threads_new": (c_int, [c_void_p, c_void_p, c_double, POINTER(c_void_p)]),
+    "dps_threads_free": (None, [c_void_p]),
+    "dps_join": (c_int, [c_void_p, c_void_p, POINTER(Buffers)]),
+    "dps_gather": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
     "dps_forward_half": (c_int, [c_void_p, c_void_p, POINTER(c_void_p)]),
     "dps_predict": (c_int, [c_void_p, c_void_p, POINTER(c_char_p), c_size_t, POINTER(c_void_p)]),
     "dps_prediction_free": (None, [c_void_p]),

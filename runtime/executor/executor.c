@@ -79,20 +79,34 @@ static bool hold_chunks(Executor *executor)
             .stage = own->chunks[c].stage,
             .first = before + program->pipes[own->chunks[c].pipe].first,
             .plan = config->chunks[c],
-            .sums = config->sums ? config->sums[c] : NULL,
         };
     return executor->chunks;
 }
 
+static bool make_sums(Executor *executor)
+{
+    const ExecutorConfig *config = &executor->config;
+    const uint32_t count = config->loaded->program->ranks[config->rank].chunk_count;
+    ExchangeSum *sums = table(executor, count, sizeof *sums);
+    for (uint32_t c = 0; sums && c < count; c++) {
+        const ChunkPlan *chunk = &config->chunks[c];
+        sums[c] = (ExchangeSum){.among = config->sums && chunk->weight_gradient ? config->sums[c] : NULL,
+                                .elements = chunk->weight_gradient,
+                                .size = chunk->element};
+    }
+    executor->exchange = (Exchange){.pipeline = config->pipeline, .sums = sums};
+    return sums;
+}
+
 static bool make_tables(Executor *executor)
 {
-    if (!hold_chunks(executor))
+    if (!hold_chunks(executor) || !make_sums(executor))
         return false;
     survey(executor);
     executor->blocks = table(executor, executor->slots[SLOT_MESSAGE], sizeof *executor->blocks);
-    executor->messages = table(executor, executor->slots[SLOT_MESSAGE], sizeof *executor->messages);
+    executor->exchange.messages = table(executor, executor->slots[SLOT_MESSAGE], sizeof *executor->exchange.messages);
     executor->clock = table(executor, executor->clocks, sizeof *executor->clock);
-    return executor->blocks && executor->messages && executor->clock && make_bound(executor);
+    return executor->blocks && executor->exchange.messages && executor->clock && make_bound(executor);
 }
 
 static Status open_tables(Executor *executor, Error *error)
@@ -151,7 +165,8 @@ void executor_use_memory(Executor *executor, void *memory)
     char *next = memory;
     for (uint32_t i = 0; i < executor->slots[SLOT_MESSAGE]; i++) {
         executor->blocks[i] = next;
-        executor->messages[i] = (Message){.block = &executor->blocks[i], .bytes = executor->bytes[SLOT_MESSAGE]};
+        executor->exchange.messages[i] =
+            (Message){.block = &executor->blocks[i], .bytes = executor->bytes[SLOT_MESSAGE]};
         next += aligned(executor->bytes[SLOT_MESSAGE]);
     }
     for (int class = SLOT_CONTEXT; class <= SLOT_GRADIENT; class ++) {

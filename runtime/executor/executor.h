@@ -100,7 +100,8 @@ typedef struct StageTable {
     Status (*bind)(void *host, StagePass pass, const PassPair *work, void *bound[2], Error *error);
     Status (*run_bound)(void *host, void *bound, Error *error);
 
-    /* The chunk's weight gradient, of the extents that its ChunkPlan says. */
+    /* The chunk's weight gradient, of the extents that its ChunkPlan says. Called by executor_bind; the memory does not
+       move afterwards. */
     void *(*weight_gradient)(void *host, uint32_t chunk);
 
     /* NORM: all gradients of this rank are complete. Every rank calls it at the same point of the step. */

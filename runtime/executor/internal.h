@@ -4,6 +4,7 @@
 /* The inside of an executor, for the files of this folder. */
 
 #include "runtime/device/device.h"
+#include "runtime/executor/exchange.h"
 #include "runtime/executor/executor.h"
 #include "runtime/executor/walk.h"
 
@@ -12,7 +13,6 @@ typedef struct HeldChunk {
     uint32_t stage;
     uint32_t first; /* number in the step of the pipe's first microbatch */
     ChunkPlan plan;
-    Communicator *sums; /* of the stage's copies; NULL: there is only this one */
 } HeldChunk;
 
 struct Executor {
@@ -22,8 +22,8 @@ struct Executor {
     uint32_t slots[SLOT_CLASSES]; /* how many, for both streams */
     size_t bytes[SLOT_CLASSES];   /* of one slot; of no meaning for versions of weights */
     void **blocks;                /* [message slots]; the communicator may exchange them */
-    Message *messages;            /* [message slots] */
-    char *memory[SLOT_CLASSES];   /* saved activations, deferred gradients: slot after slot */
+    Exchange exchange;
+    char *memory[SLOT_CLASSES]; /* saved activations, deferred gradients: slot after slot */
     uint32_t longest_stream;
     size_t clocks; /* 1 + longest_stream + the most F&Bs of a stream */
     Walk walk;

@@ -147,70 +147,50 @@ static Status bind_stream(const Executor *executor, const Program *program, void
     return STATUS_OK;
 }
 
+/* The buffers of the sums never move. */
+static void find_gradients(Executor *executor)
+{
+    const ExecutorConfig *config = &executor->config;
+    const uint32_t chunks = config->loaded->program->ranks[config->rank].chunk_count;
+    for (uint32_t c = 0; c < chunks; c++)
+        if (executor->exchange.sums[c].among)
+            executor->exchange.sums[c].buffer = config->stages->weight_gradient(config->host, c);
+}
+
 Status executor_bind(Executor *executor, Error *error)
 {
     const LoadedProgram *loaded = executor->config.loaded;
     TRY(executor_take_memory(executor, error));
+    find_gradients(executor);
     if (!executor->config.stages->bind)
         return STATUS_OK;
     TRY(bind_stream(executor, loaded->program, executor->bound[0], error));
     return executor->bound[1] ? bind_stream(executor, loaded->forward, executor->bound[1], error) : STATUS_OK;
 }
 
-/* --- messages --- */
+/* --- messages and sums of gradients --- */
 
-static Message *message_to_post(const Executor *executor, const Instruction *instruction, bool is_send)
-{
-    Message *message = &executor->messages[instruction->message];
-    message->peer = instruction->peer;
-    message->is_send = is_send;
-    return message;
-}
+#define EXECUTE_EXCHANGE(name) \
+    EXECUTE(name) { return exchange_run(&executor->exchange, instruction, error); }
 
-EXECUTE(SEND_FORWARD)
-{
-    const ExecutorConfig *config = &executor->config;
-    return config->pipeline->run->send(config->pipeline, message_to_post(executor, instruction, true), error);
-}
-
-EXECUTE(RECEIVE_FORWARD)
-{
-    const ExecutorConfig *config = &executor->config;
-    return config->pipeline->run->receive(config->pipeline, message_to_post(executor, instruction, false), error);
-}
-
-EXECUTE(SEND_BACKWARD) { return execute_SEND_FORWARD(executor, instruction, error); }
-
-EXECUTE(RECEIVE_BACKWARD) { return execute_RECEIVE_FORWARD(executor, instruction, error); }
+EXECUTE_EXCHANGE(SEND_FORWARD)
+EXECUTE_EXCHANGE(RECEIVE_FORWARD)
+EXECUTE_EXCHANGE(SEND_BACKWARD)
+EXECUTE_EXCHANGE(RECEIVE_BACKWARD)
+EXECUTE_EXCHANGE(REDUCE)
+EXECUTE_EXCHANGE(WAIT_REDUCE)
 
 EXECUTE(WAIT)
 {
     const ExecutorConfig *config = &executor->config;
-    Message *message = &executor->messages[instruction->message];
-    TRY(config->pipeline->run->wait(config->pipeline, message, error));
+    const Message *message = &executor->exchange.messages[instruction->message];
+    TRY(exchange_run(&executor->exchange, instruction, error));
     return message->is_send || !config->stages->received
                ? STATUS_OK
                : config->stages->received(config->host, message->peer, *message->block, error);
 }
 
-/* --- gradients and updates --- */
-
-EXECUTE(REDUCE)
-{
-    const ExecutorConfig *config = &executor->config;
-    const HeldChunk *chunk = &executor->chunks[instruction->chunk];
-    if (!chunk->plan.weight_gradient || !chunk->sums)
-        return STATUS_OK;
-    return chunk->sums->run->sum_post(chunk->sums, config->stages->weight_gradient(config->host, instruction->chunk),
-                                      chunk->plan.weight_gradient, chunk->plan.element, error);
-}
-
-EXECUTE(WAIT_REDUCE)
-{
-    const HeldChunk *chunk = &executor->chunks[instruction->chunk];
-    const bool posted = chunk->plan.weight_gradient && chunk->sums;
-    return posted ? chunk->sums->run->sum_wait(chunk->sums, error) : STATUS_OK;
-}
+/* --- updates --- */
 
 EXECUTE(NORM)
 {

@@ -6,7 +6,7 @@
 
 #include "tests/library/client.h"
 
-enum { WIDTH = 4, CHUNKS_MAX = 16, RANKS_MAX = 8 };
+enum { WIDTH = 4, CHUNKS_MAX = 16, RANKS_MAX = 8, STAGES_MAX = 64 };
 
 typedef struct Vector {
     double of[WIDTH];
@@ -18,6 +18,7 @@ typedef struct Host {
     uint32_t number, stages, microbatches;
     dps_rank *rank;
     Vector *slots[DPS_SLOT_CLASSES]; /* weights included: slot c has those of chunk c */
+    void **messages;                 /* [message slots]: pointers to slots, which threads exchange */
     Vector gradients[CHUNKS_MAX];
     double loss;
 } Host;
@@ -42,6 +43,9 @@ static inline void host_open(Host *host, dps *d, const dps_program *program, uin
     assert_string_equal(dps_rank_error(host->rank), "");
     for (int class = 0; class < DPS_SLOT_CLASSES; class ++)
         host->slots[class] = calloc(own.slots[class] + 1, sizeof(Vector));
+    host->messages = calloc(own.slots[DPS_SLOT_MESSAGE] + 1, sizeof *host->messages);
+    for (uint32_t i = 0; i < own.slots[DPS_SLOT_MESSAGE]; i++)
+        host->messages[i] = &host->slots[DPS_SLOT_MESSAGE][i];
     assert_true(own.chunks <= CHUNKS_MAX);
     for (uint32_t c = 0; c < own.chunks; c++) {
         dps_chunk_info chunk = {.size = sizeof chunk};
@@ -55,14 +59,12 @@ static inline void host_close(Host *host)
     dps_rank_free(host->rank);
     for (int class = 0; class < DPS_SLOT_CLASSES; class ++)
         free(host->slots[class]);
+    free(host->messages);
 }
 
 /* --- passes --- */
 
-static inline Vector *message(const Host *host, int32_t slot)
-{
-    return slot < 0 ? NULL : &host->slots[DPS_SLOT_MESSAGE][slot];
-}
+static inline Vector *message(const Host *host, int32_t slot) { return slot < 0 ? NULL : host->messages[slot]; }
 
 static inline double input(const Host *host, const dps_instruction *pass, int i)
 {
@@ -137,30 +139,26 @@ static inline int chain_renew(void *user, const dps_instruction *renew)
 /* Runs a step of the chain without a pipeline, and returns the loss. `weights`: [stages], updated. */
 static inline double chain_step(Vector *weights, uint32_t stages, uint32_t microbatches)
 {
-    Vector messages[64], slot, gradients[64] = {{{0}}};
-    Host host = {.microbatches = microbatches};
-    assert_true(stages < 64);
-    for (uint32_t m = 0; m < microbatches; m++) {
-        host.slots[DPS_SLOT_MESSAGE] = messages;
-        host.slots[DPS_SLOT_CONTEXT] = host.slots[DPS_SLOT_STASH] = &slot;
-        host.slots[DPS_SLOT_WEIGHTS] = weights;
-        for (uint32_t s = 0; s < stages; s++) {
-            const bool last = s + 1 == stages;
-            chain_forward(&host, &(dps_instruction){.number = (int32_t)m,
-                                                    .weights = (int32_t)s,
-                                                    .x = (int32_t)s - 1,
-                                                    .y = last ? -1 : (int32_t)s});
+    Vector outputs[STAGES_MAX], saved, gradients[STAGES_MAX] = {{{0}}};
+    void *messages[STAGES_MAX];
+    Host host = {.microbatches = microbatches, .messages = messages};
+    host.slots[DPS_SLOT_CONTEXT] = host.slots[DPS_SLOT_STASH] = &saved;
+    host.slots[DPS_SLOT_WEIGHTS] = weights;
+    assert_true(stages <= STAGES_MAX);
+    for (int32_t s = 0; s < (int32_t)stages; s++)
+        messages[s] = &outputs[s];
+    for (int32_t m = 0; m < (int32_t)microbatches; m++) {
+        for (int32_t s = 0; s < (int32_t)stages; s++) {
+            const int32_t y = s + 1 == (int32_t)stages ? -1 : s;
+            chain_forward(&host, &(dps_instruction){.number = m, .weights = s, .x = s - 1, .y = y});
         }
-        Vector dy = slot;
-        for (uint32_t s = stages; s-- > 0;) {
-            Vector dx;
+        Vector dy = saved, dx;
+        for (int32_t s = (int32_t)stages; s-- > 0; dy = dx)
             for (int i = 0; i < WIDTH; i++) {
-                gradients[s].of[i] +=
-                    dy.of[i] * input(&host, &(dps_instruction){.number = (int32_t)m, .x = (int32_t)s - 1}, i);
+                const dps_instruction pass = {.number = m, .x = s - 1};
+                gradients[s].of[i] += dy.of[i] * input(&host, &pass, i);
                 dx.of[(i + 1) % WIDTH] = weights[s].of[i] * dy.of[i];
             }
-            dy = dx;
-        }
     }
     for (uint32_t s = 0; s < stages; s++)
         for (int i = 0; i < WIDTH; i++)

@@ -165,7 +165,7 @@ static void train(dps *d, const dps_program *program, int post_early)
     dps_program_info info = {.size = sizeof info};
     assert_int_equal(dps_get_program_info(program, &info), DPS_OK);
     Run *run = run_open(d, program, post_early);
-    Vector weights[64];
+    Vector weights[STAGES_MAX];
     for (uint32_t s = 0; s < info.stages; s++)
         weights[s] = initial_weights(s);
     for (int i = 0; i < STEPS; i++) {
@@ -254,7 +254,7 @@ static void the_forward_half_evaluates(void **state)
     }
     dps_program_free(program);
     Run *run = run_open(d, forward, 0);
-    Vector weights[64];
+    Vector weights[STAGES_MAX];
     for (uint32_t s = 0; s < info.stages; s++)
         weights[s] = initial_weights(s);
     const double loss = chain_step(weights, info.stages, info.microbatches);

@@ -1,0 +1,35 @@
+#include "runtime/executor/exchange.h"
+
+static Status post(const Exchange *exchange, const Instruction *instruction, bool is_send, Error *error)
+{
+    Communicator *pipeline = exchange->pipeline;
+    Message *message = &exchange->messages[instruction->message];
+    message->peer = instruction->peer;
+    message->is_send = is_send;
+    return is_send ? pipeline->run->send(pipeline, message, error) : pipeline->run->receive(pipeline, message, error);
+}
+
+static Status reduce(const ExchangeSum *sum, Error *error)
+{
+    Communicator *among = sum->among;
+    return among ? among->run->sum_post(among, sum->buffer, sum->elements, sum->size, error) : STATUS_OK;
+}
+
+static Status wait_reduce(const ExchangeSum *sum, Error *error)
+{
+    return sum->among ? sum->among->run->sum_wait(sum->among, error) : STATUS_OK;
+}
+
+Status exchange_run(const Exchange *exchange, const Instruction *instruction, Error *error)
+{
+    Communicator *pipeline = exchange->pipeline;
+    switch (instruction->opcode) {
+    case OP_SEND_FORWARD:
+    case OP_SEND_BACKWARD: return post(exchange, instruction, true, error);
+    case OP_RECEIVE_FORWARD:
+    case OP_RECEIVE_BACKWARD: return post(exchange, instruction, false, error);
+    case OP_WAIT: return pipeline->run->wait(pipeline, &exchange->messages[instruction->message], error);
+    case OP_REDUCE: return reduce(&exchange->sums[instruction->chunk], error);
+    default: return wait_reduce(&exchange->sums[instruction->chunk], error);
+    }
+}
