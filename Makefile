@@ -45,6 +45,9 @@ CUDA_HOME ?= /usr/local/cuda
 CUDART    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(wildcard $(CUDA_HOME)/lib64/libcudart_static.a))
 NVCC      := $(wildcard $(CUDA_HOME)/bin/nvcc)
 
+# --- CaDiCaL, a SAT solver: dpc --prove needs it; without it dpc says so ---
+CADICAL := $(if $(wildcard /usr/include/ccadical.h /usr/local/include/ccadical.h),-lcadical -lstdc++)
+
 # --- sources: each folder becomes a library, without its main.c ---
 sources = $(filter-out %/main.c,$(wildcard $(1)/*.c))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
@@ -62,7 +65,8 @@ TRAINER   := $(call objects,$(call sources,runtime/trainer))
 LAUNCHER  := $(call objects,$(call sources,runtime/launcher))
 COMMAND   := $(call objects,$(call sources,runtime/command))
 GRAMMAR   := $(BUILD)/grammar/schedule.tab.o $(BUILD)/grammar/schedule.lex.o
-COMPILER  := $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*))
+COMPILER  := $(filter-out %/$(if $(CADICAL),solver_absent.o,solver_cadical.o), \
+             $(GRAMMAR) $(call objects,$(call sources,grammar) $(call sources,compiler) $(call sources,compiler/*)))
 
 LIBRARIES := base balance program device launcher transport model executor simulator trainer command compiler standin
 library    = $(BUILD)/lib$(1).a
@@ -98,7 +102,7 @@ all: $(BUILD)/dpc $(BUILD)/dprun $(BUILD)/libdps.so $(BUILD)/libdps.a $(if $(MPI
 	$(if $(CUDART),,@echo "no CUDA toolkit in $(CUDA_HOME): this dprun has no device for GPUs (set CUDA_HOME)")
 
 $(BUILD)/dpc: $(BUILD)/compiler/command/main.o $(call libraries,$(COMPILER_LIBRARIES))
-	$(CC) $(LINKING) -o $@ $^ $(DPC_LIBS)
+	$(CC) $(LINKING) -o $@ $^ $(CADICAL) $(DPC_LIBS)
 
 $(BUILD)/dprun: $(BUILD)/runtime/command/main.o $(call libraries,$(DPRUN_LIBRARIES))
 	$(CC) $(LINKING) -rdynamic -o $@ $^ $(DPRUN_LIBS)
@@ -204,7 +208,7 @@ TEST_LIBRARIES_executor  := executor transport launcher program base
 TEST_LIBRARIES_exec      := compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_cuda      := standin compiler balance $(DPRUN_LIBRARIES)
 TEST_LIBRARIES_gpu       := device base
-TEST_LINK_search         := -lcadical -lstdc++
+TEST_LINK_search         := $(CADICAL)
 TEST_LINK_library        := -L$(BUILD) -ldps -Wl,-rpath,'$$$$ORIGIN/../..'
 TEST_LINK_gpu            := -lstdc++
 tests_of = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/$(1)/*.c))

@@ -4,6 +4,7 @@
 #include "compiler/command/compare.h"
 #include "compiler/command/format.h"
 #include "compiler/command/options.h"
+#include "compiler/command/proof.h"
 #include "compiler/compile.h"
 #include "compiler/measured/calibrate.h"
 #include "compiler/measured/diff.h"
@@ -30,6 +31,7 @@ typedef struct Job {
     Compilation compilation;
     Timeline times;          /* under the costs of the command line */
     Gap gap;                 /* of their makespan */
+    Proof proof;             /* of --prove */
     bool predicted_by_trace; /* dpc diff: the prediction is a trace */
     ProgressBar progress;    /* of a search */
 } Job;
@@ -99,6 +101,7 @@ static Emission emission_of(const Job *job)
     return (Emission){.compilation = &job->compilation,
                       .times = &job->times,
                       .gap = job->gap,
+                      .proven = job->options.prove.seconds ? &job->proof.proven : NULL,
                       .memory = &job->options.memory,
                       .svg_width = (uint32_t)job->options.width};
 }
@@ -143,6 +146,42 @@ static Status write_outputs(const Job *job, Error *error)
     return STATUS_OK;
 }
 
+static void show_proof(void *context, const OptimumProgress *progress)
+{
+    Job *job = context;
+    char words[80];
+    snprintf(words, sizeof words, " s; the best takes %.6g, none less than %.6g", progress->makespan, progress->bound);
+    progress_bar_show(&job->progress, (uint64_t)progress->seconds, (uint64_t)job->options.prove.seconds, words);
+}
+
+/* ctrl-C ends the proof with the bound so far. */
+static Status prove(Job *job, Error *error)
+{
+    const OptimumControl control = {
+        .seconds = (double)job->options.prove.seconds, .stop = &interrupted, .progress = show_proof, .context = job};
+    interrupted = 0;
+    take_interrupts();
+    const Status status =
+        proof_find(&job->compilation, job->times.makespan, job->gap.bound, &control, &job->proof, error);
+    sigaction(SIGINT, &before_search, NULL);
+    progress_bar_clear(&job->progress);
+    return status;
+}
+
+static Status write_proof(const Job *job, Error *error)
+{
+    const Options *options = &job->options;
+    const bool described = !options->output && !options->emit_count && !options->dumps;
+    fprintf(described ? stdout : stderr, described ? "  %s\n" : "dpc: %s\n",
+            proof_text(&job->proof, &job->compilation));
+    if (!options->prove.file || !job->proof.found)
+        return STATUS_OK;
+    OutputFile file;
+    TRY(file_begin(options->prove.file, &file, error));
+    emit_csv(job->proof.found, false, file.stream);
+    return file_finish(&file, error);
+}
+
 /* Many compilations follow each other: one needs the memory that another has freed. Returning it to the system takes as
    much time as the proofs. */
 static void keep_freed_memory(void)
@@ -185,7 +224,10 @@ static Status run(Job *job, Error *error)
     note_unused(c);
     timeline_run(&c->schedule, &c->table, &c->resolved, c->arena, &job->times);
     job->gap = compilation_gap(c, job->times.makespan);
-    return write_outputs(job, error);
+    if (job->options.prove.seconds)
+        TRY(prove(job, error));
+    TRY(write_outputs(job, error));
+    return job->options.prove.seconds ? write_proof(job, error) : STATUS_OK;
 }
 
 /* The predicted order and times: those of a trace, or of the schedule and its costs. */

@@ -82,10 +82,12 @@ static Status not_one_schedule(char *const *inputs, int count, Error *error)
 /* No output may overwrite an input, and -o must not take a schedule, which a shell pattern may put there. */
 static Status check_outputs(const Options *options, Error *error)
 {
-    const char *outputs[OUTPUTS_MAX + 1];
+    const char *outputs[OUTPUTS_MAX + 2];
     size_t count = 0;
     if (options->output)
         outputs[count++] = options->output;
+    if (options->prove.file)
+        outputs[count++] = options->prove.file;
     for (int i = 0; i < options->emit_count; i++)
         outputs[count++] = options->emit[i].file;
     TRY(file_keep_apart(outputs, count, (const char *const *)options->inputs, (size_t)options->input_count, error));
@@ -261,6 +263,21 @@ TAKE(allow)
     return parse_allow(value, &((Parsed *)target)->options, error);
 }
 
+TAKE(prove)
+{
+    Options *options = &((Parsed *)target)->options;
+    const size_t digits = strspn(value, "0123456789");
+    const char *file = value[digits] == ':' ? value + digits + 1 : NULL;
+    (void)option, (void)arena;
+    if (!digits || digits > 9 || (value[digits] && !file) || (file && !*file) || !strtoll(value, NULL, 10))
+        return error_set(error, STATUS_BAD_USAGE,
+                         "--prove %s: write --prove SECONDS or, to keep a shorter order, --prove SECONDS:FILE.csv",
+                         value);
+    options->prove.seconds = strtoll(value, NULL, 10);
+    options->prove.file = file;
+    return STATUS_OK;
+}
+
 TAKE(sweep)
 {
     Options *options = &((Parsed *)target)->options;
@@ -327,7 +344,11 @@ static const Option rows[] = {
              "opcodes, the instruction set"},
     {"explain", NULL, take_explain, FOR(COMPILE),
      .help = "prints what every step became on every rank, and what it waits for; the same as --emit=explain"},
-    {"sweep", "NAME=A..B,...", take_sweep, FOR(COMPILE), .excludes = "o emit explain dump", .because = "only proves",
+    {"prove", "SECONDS[:FILE]", take_prove, FOR(COMPILE),
+     .help = "asks a SAT solver for at most so many seconds whether an order of this placement, these costs and this "
+             "memory is shorter; if one is found, writes it to FILE (.csv)"},
+    {"sweep", "NAME=A..B,...", take_sweep, FOR(COMPILE), .excludes = "o emit explain dump prove",
+     .because = "only proves",
      .help = "proves every combination that the file admits; NAME is ranks, microbatches or a parameter; "
              "A..B..STEP has a step, A..4*ranks ends at a multiple of the ranks. Over parameters alone it finds "
              "the best value"},

@@ -59,6 +59,10 @@ typedef struct Options {
         const char *file; /* "-": stdout */
     } emit[OUTPUTS_MAX];
     int emit_count;
+    struct {
+        int64_t seconds;  /* 0: do not ask the solver */
+        const char *file; /* for a shorter order; NULL: none */
+    } prove;
     int64_t width; /* of text in columns, of svg in pixels; 0: the default of emit.h */
     bool dump[DUMP_FORMS];
     bool dumps; /* whether any --dump is given */

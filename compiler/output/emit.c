@@ -12,6 +12,7 @@ Picture emission_picture(const Emission *emission)
                      .table = &c->table,
                      .times = emission->times,
                      .gap = emission->gap,
+                     .proven = emission->proven,
                      .program = c->program};
 }
 

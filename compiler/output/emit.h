@@ -30,6 +30,7 @@ typedef struct Emission {
     const Compilation *compilation; /* its arena gives working memory */
     const Timeline *times;
     Gap gap;              /* of their makespan */
+    const Proven *proven; /* NULL: no solver was asked */
     const Memory *memory; /* sizes of slots */
     uint32_t svg_width;   /* in pixels; 0: as wide as its numbers need */
     Terminal terminal;    /* of EMIT_TEXT */
@@ -48,7 +49,8 @@ void emit_csv(const Schedule *schedule, bool messages, FILE *stream);
    the costs have them (schedule/rank_load.h). critical_path: its passes (schedule/critical_path.h) in order, an F&B as
    one, with rank, start, end and source line. overlap, if components have times and F&Bs a recipe: makespan, compute
    and comm (the time that each is busy), hidden (the part of comm that compute hides). derived_costs, if costs that it
-   uses were not given (costs_put_derived_json). Times are in the unit of the costs. */
+   uses were not given (costs_put_derived_json). proven, after --prove: bound and gap by the solver, and shortest, the
+   makespan of the shortest order known. Times are in the unit of the costs. */
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream);
 
 /* Prints how an F&B runs with the given costs of its components: its time, the share of communication that it hides,

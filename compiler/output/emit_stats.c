@@ -73,6 +73,13 @@ static void put_derived(const Picture *picture, FILE *stream)
     costs_put_derived_json(picture->times->costs, used, stream);
 }
 
+static void put_proven(const Proven *proven, double makespan, FILE *stream)
+{
+    const Gap gap = gap_to(makespan, proven->bound);
+    fprintf(stream, ",\n \"proven\": {\"bound\": %.17g, \"gap\": %.17g, \"shortest\": %.17g}", gap.bound, gap.gap,
+            proven->shortest);
+}
+
 void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE *stream)
 {
     const Schedule *schedule = picture->schedule;
@@ -102,5 +109,7 @@ void emit_stats(const Picture *picture, const Memory *memory, Arena *arena, FILE
     if (schedule->recipe)
         put_overlap(schedule->recipe, picture->times->costs, arena, stream);
     put_derived(picture, stream);
+    if (picture->proven)
+        put_proven(picture->proven, picture->times->makespan, stream);
     fputs("}\n", stream);
 }

@@ -16,7 +16,8 @@ typedef struct Picture {
     const Schedule *schedule;
     const PassTable *table;
     const Timeline *times;
-    Gap gap; /* of its makespan; all 0: not known */
+    Gap gap;              /* of its makespan; all 0: not known */
+    const Proven *proven; /* NULL: no solver was asked */
     const Program *program;
 } Picture;
 

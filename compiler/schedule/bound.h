@@ -56,6 +56,12 @@ typedef struct Gap {
     double gap;   /* makespan / bound - 1; 0: the order is optimal */
 } Gap;
 
+/* The result of a solver that looked for shorter orders (`dpc --prove`). */
+typedef struct Proven {
+    double bound;    /* no order of the passes that it knows has a smaller makespan */
+    double shortest; /* makespan of the shortest order known */
+} Proven;
+
 /* Rounding errors are no gap. */
 Gap gap_to(double makespan, double bound);
 /* The text after a makespan: " (bound 63, gap 4.8 %)", " (optimal)"; "" if the bound is 0, which means unknown. */

@@ -1,0 +1,157 @@
+#include "compiler/search/optimum.h"
+
+#include "compiler/search/optimum_model.h"
+
+#include "runtime/base/clock.h"
+
+#include <math.h>
+
+enum { TICKS_MAX = 4000, DIGITS = 6 /* of times after the point */, CLAUSES_MAX = 30 * 1000000 };
+
+/* --- the tick --- */
+
+typedef struct Common {
+    double scale;
+    int64_t divisor; /* of all times in 1/scale; 0: none so far */
+    bool whole;      /* all of them are whole */
+} Common;
+
+static int64_t divisor_of(int64_t a, int64_t b) { return b ? divisor_of(b, a % b) : a; }
+
+static void take(Common *common, double time)
+{
+    const double scaled = time * common->scale, rounded = round(scaled);
+    common->whole = common->whole && fabs(scaled - rounded) <= 1e-9 * fmax(1, scaled);
+    common->divisor = common->whole ? divisor_of(common->divisor, (int64_t)rounded) : 1;
+}
+
+static void take_rank(Common *common, const OptimumTask *task, uint32_t rank)
+{
+    const Schedule *schedule = task->schedule;
+    const uint32_t count = schedule->chunk_counts[rank];
+    for (uint32_t i = 0; i < count * count; i++) {
+        const uint32_t forward = schedule->chunks[rank][i / count].stage;
+        const uint32_t backward = schedule->chunks[rank][i % count].stage;
+        take(common, costs_pass(task->costs, forward, COST_F));
+        take(common, costs_pass(task->costs, forward, COST_I));
+        take(common, costs_pass(task->costs, forward, COST_W));
+        take(common, costs_pass(task->costs, forward, COST_B));
+        take(common, costs_pair(task->costs, forward, backward, COST_B));
+        if (task->with_inputs)
+            take(common, costs_pair(task->costs, forward, backward, COST_I));
+    }
+    for (uint32_t other = 0; other < schedule->ranks; other++)
+        take(common, costs_message(task->costs, rank, other));
+    take(common, task->starts ? task->starts[rank] : 0);
+}
+
+/* The largest tick of which all times are whole multiples; 0: none, with so few digits. */
+static double exact_tick(const OptimumTask *task)
+{
+    double scale = 1;
+    for (int digits = 0; digits <= DIGITS; digits++, scale *= 10) {
+        Common common = {.scale = scale, .whole = true};
+        for (uint32_t r = 0; r < task->schedule->ranks && common.whole; r++)
+            take_rank(&common, task, r);
+        if (common.whole && common.divisor)
+            return (double)common.divisor / scale;
+    }
+    return 0;
+}
+
+static double tick_of(const OptimumTask *task, double known)
+{
+    const double exact = exact_tick(task);
+    return exact > 0 && known <= exact * TICKS_MAX ? exact : known / TICKS_MAX;
+}
+
+/* --- questions to the solver --- */
+
+typedef struct Asker {
+    const OptimumTask *task;
+    const OptimumControl *control;
+    double tick;
+    int64_t began, deadline, pause; /* on the clock; pause: end of the time for the current question */
+    int least, most;                /* no order takes fewer ticks; one takes so many */
+    OptimumModel *model;
+    Solver *solver;
+} Asker;
+
+static bool is_over(const Asker *asker)
+{
+    return clock_nanoseconds() >= asker->deadline || (asker->control->stop && *asker->control->stop);
+}
+
+static void tell(const Asker *asker)
+{
+    if (asker->control->progress)
+        asker->control->progress(asker->control->context,
+                                 &(OptimumProgress){asker->least * asker->tick, asker->most * asker->tick,
+                                                    (double)(clock_nanoseconds() - asker->began) * 1e-9});
+}
+
+static bool pauses(void *context)
+{
+    const Asker *asker = context;
+    tell(asker);
+    return clock_nanoseconds() >= asker->pause || is_over(asker);
+}
+
+/* About how many clauses there are: for each two jobs of a rank one for every tick. */
+static double size_of(const OptimumTask *task, int most)
+{
+    double size = 0;
+    for (uint32_t r = 0; r < task->schedule->ranks; r++) {
+        double jobs = 0;
+        for (uint32_t c = 0; c < task->schedule->chunk_counts[r]; c++)
+            jobs += 3.0 * task->schedule->pipes[task->schedule->chunks[r][c].pipe].microbatches;
+        size += jobs * jobs * most;
+    }
+    return size;
+}
+
+/* Asks first whether any shorter order exists, for half of the time. If the solver does not know, asks for ever shorter
+   ones, which are easier to exclude; each answer "no" raises the bound. */
+static void ask(Asker *asker, Optimum *optimum, Span span, Arena *arena)
+{
+    int unknown = asker->most; /* the fewest ticks about which the solver did not know */
+    while (asker->least < asker->most && !is_over(asker)) {
+        const int ticks = unknown == asker->most ? asker->most - 1 : (asker->least + unknown - 1) / 2;
+        const int within = optimum_model_within(asker->model, ticks);
+        const int64_t now = clock_nanoseconds();
+        asker->pause = now + (asker->deadline - now) / 2;
+        const Answer answer = solver_ask(asker->solver, within == ALWAYS ? 0 : within);
+        if (answer == ANSWER_YES) {
+            asker->most = unknown = ticks;
+            optimum_model_orders(asker->model, span, arena, optimum->orders);
+            optimum->found = true;
+        } else if (answer == ANSWER_NO) {
+            asker->least = ticks + 1;
+        } else {
+            unknown = ticks > asker->least ? ticks : asker->most;
+        }
+        unknown = unknown > asker->least ? unknown : asker->most;
+    }
+}
+
+Optimum optimum_find(const OptimumTask *task, double known, double bound, const OptimumControl *control, Span span,
+                     Arena *arena)
+{
+    Arena *const scratch = arena_scratch(arena);
+    Asker asker = {.task = task, .control = control, .tick = tick_of(task, known)};
+    Optimum optimum = {.bound = bound, .orders = arena_array(arena, task->schedule->ranks, sizeof(Order))};
+    asker.least = (int)ceil(bound / asker.tick - 1e-6);
+    asker.most = (int)ceil(known / asker.tick - 1e-6);
+    optimum.too_large = size_of(task, asker.most) > CLAUSES_MAX;
+    asker.solver = optimum.too_large || asker.least >= asker.most ? NULL : solver_new(pauses, &asker);
+    if (asker.solver) {
+        asker.began = clock_nanoseconds();
+        asker.deadline = asker.began + (int64_t)(control->seconds * 1e9);
+        asker.model = optimum_model_new(task, asker.tick, asker.least, asker.most - 1, asker.solver, scratch);
+        ask(&asker, &optimum, span, arena);
+        solver_free(asker.solver);
+    }
+    optimum.bound = fmin(known, fmax(bound, asker.least * asker.tick));
+    arena_free(scratch);
+    return optimum;
+}

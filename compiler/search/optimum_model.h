@@ -1,0 +1,42 @@
+#ifndef SEARCH_OPTIMUM_MODEL_H
+#define SEARCH_OPTIMUM_MODEL_H
+
+/* The question "is there an order that takes at most so many ticks?" as clauses for a SAT solver.
+
+   The start and the end of a job have a variable per tick each, true if it is at that tick or earlier (the order
+   encoding; Tamura et al., Compiling finite linear CSP into SAT, 2009). Two jobs of a rank run one after the other, or
+   are an F&B or F&I. A variable of each backward says that it is a B; its W then takes no time. Counters keep to the
+   memory limits at every F: memory grows nowhere else.
+
+   On each chunk F and backwards run the microbatches in ascending order, and so do those W that are not part of a B.
+   This excludes no time: microbatches are alike, so those of a chunk can be renumbered. (If the rank of a stage depends
+   on the microbatch, they are not alike, and may run in any order.) */
+
+#include "compiler/search/optimum_clauses.h"
+#include "compiler/search/optimum_jobs.h"
+
+typedef struct OptimumModel {
+    Jobs jobs;
+    Clauses clauses;
+    Ladder *start, *end; /* [jobs] */
+    Ladder time;         /* of the whole order */
+    int *whole, *paired; /* [jobs]: literals "this backward is a B", "this job is half of a pair" */
+    int *pair;           /* [pairs]: literal */
+    int **before;        /* [rank][a * jobs of the rank + b]: literal "a ends before b starts" */
+} OptimumModel;
+
+/* The job's index. */
+static inline uint32_t number_of(const OptimumModel *model, const Job *job)
+{
+    return (uint32_t)(job - model->jobs.jobs);
+}
+
+/* Gives the solver the clauses of the orders that take least..most ticks. A tick is `tick` units of the costs. */
+OptimumModel *optimum_model_new(const OptimumTask *task, double tick, int least, int most, Solver *solver,
+                                Arena *arena);
+/* The literal of "takes at most so many ticks", for least <= ticks <= most. */
+int optimum_model_within(const OptimumModel *model, int ticks);
+/* After ANSWER_YES: writes the solver's order as actions. The arena owns them. */
+void optimum_model_orders(const OptimumModel *model, Span span, Arena *arena, Order *orders);
+
+#endif
