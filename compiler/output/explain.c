@@ -338,7 +338,8 @@ static void print_rows(const Explainer *x, uint32_t rank)
 
 /* Messages between a chunk and another rank, or another chunk of the same rank. */
 typedef struct Traffic {
-    bool sends, keeps, gradients;
+    enum { RECEIVES, SENDS, KEEPS } way;
+    bool gradients;
     uint32_t chunk, other, count;
 } Traffic;
 
@@ -351,21 +352,20 @@ static Traffic *count_traffic(const Explainer *x, uint32_t rank, uint32_t *count
         const Action *action = &order->actions[i];
         const PlacedPipe *pipe = &x->schedule->pipes[action->pipe];
         Traffic made = {.chunk = action->chunk, .other = action->peer, .count = 1};
-        made.sends = action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B;
+        made.way = action->kind == ACTION_SEND_F || action->kind == ACTION_SEND_B ? SENDS : RECEIVES;
         made.gradients = action->kind == ACTION_SEND_B || action->kind == ACTION_RECV_B;
         if (!action_is_message(action)) {
             Dependence needed;
             if (!pass_dependence(x->schedule, &x->c->table, action, &needed) || needed.rank != rank)
                 continue;
-            made.keeps = true;
+            made.way = KEEPS;
             made.gradients = action->kind != ACTION_F;
             made.other =
                 stage_home(pipe, made.gradients ? action->stage + 1u : action->stage - 1u, action->microbatch).chunk;
         }
         uint32_t k = 0;
-        while (k < *count &&
-               (all[k].sends != made.sends || all[k].keeps != made.keeps || all[k].gradients != made.gradients ||
-                all[k].chunk != made.chunk || all[k].other != made.other))
+        while (k < *count && (all[k].way != made.way || all[k].gradients != made.gradients ||
+                              all[k].chunk != made.chunk || all[k].other != made.other))
             k++;
         if (k < *count) {
             all[k].count++;
@@ -379,27 +379,24 @@ static Traffic *count_traffic(const Explainer *x, uint32_t rank, uint32_t *count
 
 static void print_traffic(const Explainer *x, uint32_t rank)
 {
-    static const char *const words[] = {"receives", "sends", "keeps"};
+    static const char *const words[] = {"receives", "sends", "keeps"}, *const of[] = {"for", "of", "for"},
+                             *const from[] = {"from rank", "to rank", "from chunk"};
     uint32_t count;
     const Traffic *all = count_traffic(x, rank, &count);
-    for (uint32_t kind = 0; kind < 3; kind++) {
+    for (uint32_t way = RECEIVES; way <= KEEPS; way++) {
         uint32_t printed = 0;
         for (uint32_t k = 0; k < count; k++) {
             const Traffic *traffic = &all[k];
-            if (traffic->keeps ? kind != 2 : kind != traffic->sends)
+            if (traffic->way != way)
                 continue;
             if (printed++)
                 fputs(printed % 2 ? ",\n           " : ", ", x->stream);
             else
-                fprintf(x->stream, "  %-8s ", words[kind]);
+                fprintf(x->stream, "  %-8s ", words[way]);
             fprintf(x->stream, "%u %s", traffic->count, traffic->gradients ? "gradients" : "activations");
             if (x->schedule->chunk_counts[rank] > 1)
-                fprintf(x->stream, " %s chunk %u", traffic->sends ? "of" : "for", traffic->chunk);
-            fprintf(x->stream, " %s %u",
-                    traffic->keeps   ? "from chunk"
-                    : traffic->sends ? "to rank"
-                                     : "from rank",
-                    traffic->other);
+                fprintf(x->stream, " %s chunk %u", of[way], traffic->chunk);
+            fprintf(x->stream, " %s %u", from[way], traffic->other);
         }
         if (printed)
             putc('\n', x->stream);

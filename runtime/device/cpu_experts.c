@@ -71,11 +71,6 @@ typedef struct Group {
     size_t rows, first, weights; /* first: its first row; weights: offset of its matrix in elements */
 } Group;
 
-static size_t blocks_of(const KernelShape *shape)
-{
-    return shape->routing.experts * (shape->sources ? shape->sources : 1);
-}
-
 static Group group_of(const KernelShape *shape, const int32_t *begins, size_t block)
 {
     return (Group){.rows = (size_t)(begins[block + 1] - begins[block]),
@@ -84,31 +79,29 @@ static Group group_of(const KernelShape *shape, const int32_t *begins, size_t bl
 }
 
 /* Skips blocks without rows. Each block is a product of its own, so its bits do not depend on the other sources. */
-#define EACH_GROUP(shape, begins, group)                         \
-    for (size_t block_ = 0; block_ < blocks_of(shape); block_++) \
+#define EACH_GROUP(shape, begins, group)                            \
+    for (size_t block_ = 0; block_ < shape_blocks(shape); block_++) \
         for (Group group = group_of(shape, begins, block_); group.rows; group.rows = 0)
+
+/* y = x w, or y = x w^T, of the rows of each expert. */
+static Status product_of_rows(CpuDevice *cpu, const KernelShape *shape, const int32_t *begins, bool transpose,
+                              const float *x, const float *w, float *y, Error *error)
+{
+    const size_t from = transpose ? shape->outputs : shape->columns, to = transpose ? shape->columns : shape->outputs;
+    EACH_GROUP(shape, begins, group)
+    TRY(cpu_product(cpu, &(Product){.transpose_b = transpose, .m = group.rows, .n = to, .k = from, .alpha = 1},
+                    x + group.first * from, w + group.weights, y + group.first * to, error));
+    return STATUS_OK;
+}
 
 CPU(grouped_forward)
 {
-    const KernelShape *shape = &op->kernel->shape;
-    EACH_GROUP(shape, o->begins, group)
-    TRY(cpu_product((CpuDevice *)device,
-                    &(Product){.m = group.rows, .n = shape->outputs, .k = shape->columns, .alpha = 1},
-                    (const float *)o->x + group.first * shape->columns, (const float *)o->w + group.weights,
-                    (float *)o->y + group.first * shape->outputs, error));
-    return STATUS_OK;
+    return product_of_rows((CpuDevice *)device, &op->kernel->shape, o->begins, false, o->x, o->w, o->y, error);
 }
 
 CPU(grouped_backward_input)
 {
-    const KernelShape *shape = &op->kernel->shape;
-    EACH_GROUP(shape, o->begins, group)
-    TRY(cpu_product(
-        (CpuDevice *)device,
-        &(Product){.transpose_b = true, .m = group.rows, .n = shape->columns, .k = shape->outputs, .alpha = 1},
-        (const float *)o->dy + group.first * shape->outputs, (const float *)o->w + group.weights,
-        (float *)o->dx + group.first * shape->columns, error));
-    return STATUS_OK;
+    return product_of_rows((CpuDevice *)device, &op->kernel->shape, o->begins, true, o->dy, o->w, o->dx, error);
 }
 
 CPU(grouped_backward_weight)
@@ -124,14 +117,9 @@ CPU(grouped_backward_weight)
     return STATUS_OK;
 }
 
-static size_t rows_of(const KernelShape *shape, const int32_t *begins)
-{
-    return begins ? (size_t)begins[blocks_of(shape)] : shape->rows;
-}
-
 CPU(swiglu_forward)
 {
-    const size_t columns = op->kernel->shape.columns, rows = rows_of(&op->kernel->shape, o->begins);
+    const size_t columns = op->kernel->shape.columns, rows = shape_rows(&op->kernel->shape, o->begins);
     const float *restrict in = o->x;
     float *restrict out = o->y;
     for (size_t i = 0; i < rows; i++, in += 2 * columns, out += columns)
@@ -142,7 +130,7 @@ CPU(swiglu_forward)
 
 CPU(swiglu_backward)
 {
-    const size_t columns = op->kernel->shape.columns, rows = rows_of(&op->kernel->shape, o->begins);
+    const size_t columns = op->kernel->shape.columns, rows = shape_rows(&op->kernel->shape, o->begins);
     const float *restrict in = o->x, *restrict d = o->dy;
     float *restrict out = o->dx;
     for (size_t i = 0; i < rows; i++, in += 2 * columns, out += 2 * columns, d += columns)

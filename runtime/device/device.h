@@ -66,6 +66,16 @@ typedef struct KernelShape {
     size_t sources; /* grouped, swiglu with begins: how many times the rows are sorted by expert; 0 is 1; else 0 */
 } KernelShape;
 
+/* grouped, swiglu: the number of blocks of rows, and the number of rows that `begins` says (NULL: all). */
+static inline size_t shape_blocks(const KernelShape *shape)
+{
+    return shape->routing.experts * (shape->sources ? shape->sources : 1);
+}
+static inline size_t shape_rows(const KernelShape *shape, const int32_t *begins)
+{
+    return begins ? (size_t)begins[shape_blocks(shape)] : shape->rows;
+}
+
 struct Kernel {
     KernelShape shape;
     size_t context; /* attention, norm: elements saved from forward to backward; else 0 */

@@ -214,39 +214,28 @@ ORACLE(unpermute_backward)
     return STATUS_OK;
 }
 
-static size_t blocks_of(const KernelShape *shape)
+/* y = x w, or y = x w^T, of the rows of each expert. */
+static void product_of_rows(Device *device, const KernelShape *shape, const int32_t *begins, bool transpose,
+                            const double *x, const double *w, double *y)
 {
-    return shape->routing.experts * (shape->sources ? shape->sources : 1);
-}
-
-static size_t rows_of(const KernelShape *shape, const int32_t *begins)
-{
-    return begins ? (size_t)begins[blocks_of(shape)] : shape->rows;
+    const size_t outputs = shape->outputs, from = transpose ? outputs : shape->columns,
+                 to = transpose ? shape->columns : outputs;
+    memset(y, 0, (size_t)begins[shape_blocks(shape)] * to * sizeof *y);
+    for (size_t e = 0; e < shape_blocks(shape); e++)
+        oracle_product(device, (size_t)(begins[e + 1] - begins[e]), to, from, x + (size_t)begins[e] * from, from, 1,
+                       w + e % shape->routing.experts * from * to, transpose ? 1 : outputs, transpose ? outputs : 1,
+                       y + (size_t)begins[e] * to);
 }
 
 ORACLE(grouped_forward)
 {
-    const KernelShape *shape = &op->kernel->shape;
-    const size_t columns = shape->columns, outputs = shape->outputs;
-    memset(o->y, 0, (size_t)o->begins[blocks_of(shape)] * outputs * sizeof(double));
-    for (size_t e = 0; e < blocks_of(shape); e++)
-        oracle_product(device, (size_t)(o->begins[e + 1] - o->begins[e]), outputs, columns,
-                       (const double *)o->x + (size_t)o->begins[e] * columns, columns, 1,
-                       (const double *)o->w + e % shape->routing.experts * columns * outputs, outputs, 1,
-                       (double *)o->y + (size_t)o->begins[e] * outputs);
+    product_of_rows(device, &op->kernel->shape, o->begins, false, o->x, o->w, o->y);
     return STATUS_OK;
 }
 
 ORACLE(grouped_backward_input)
 {
-    const KernelShape *shape = &op->kernel->shape;
-    const size_t columns = shape->columns, outputs = shape->outputs;
-    memset(o->dx, 0, (size_t)o->begins[blocks_of(shape)] * columns * sizeof(double));
-    for (size_t e = 0; e < blocks_of(shape); e++)
-        oracle_product(device, (size_t)(o->begins[e + 1] - o->begins[e]), columns, outputs,
-                       (const double *)o->dy + (size_t)o->begins[e] * outputs, outputs, 1,
-                       (const double *)o->w + e % shape->routing.experts * columns * outputs, 1, outputs,
-                       (double *)o->dx + (size_t)o->begins[e] * columns);
+    product_of_rows(device, &op->kernel->shape, o->begins, true, o->dy, o->w, o->dx);
     return STATUS_OK;
 }
 
@@ -254,7 +243,7 @@ ORACLE(grouped_backward_weight)
 {
     const KernelShape *shape = &op->kernel->shape;
     const size_t columns = shape->columns, outputs = shape->outputs;
-    for (size_t e = 0; e < blocks_of(shape); e++)
+    for (size_t e = 0; e < shape_blocks(shape); e++)
         oracle_product(device, columns, outputs, (size_t)(o->begins[e + 1] - o->begins[e]),
                        (const double *)o->x + (size_t)o->begins[e] * columns, 1, columns,
                        (const double *)o->dy + (size_t)o->begins[e] * outputs, outputs, 1,
@@ -264,7 +253,7 @@ ORACLE(grouped_backward_weight)
 
 ORACLE(swiglu_forward)
 {
-    const size_t columns = op->kernel->shape.columns, rows = rows_of(&op->kernel->shape, o->begins);
+    const size_t columns = op->kernel->shape.columns, rows = shape_rows(&op->kernel->shape, o->begins);
     for (size_t i = 0; i < rows * columns; i++) {
         const double *row = (const double *)o->x + i / columns * 2 * columns;
         const double gate = row[i % columns], up = row[columns + i % columns];
@@ -275,7 +264,7 @@ ORACLE(swiglu_forward)
 
 ORACLE(swiglu_backward)
 {
-    const size_t columns = op->kernel->shape.columns, rows = rows_of(&op->kernel->shape, o->begins);
+    const size_t columns = op->kernel->shape.columns, rows = shape_rows(&op->kernel->shape, o->begins);
     for (size_t i = 0; i < rows * columns; i++) {
         const size_t at = i / columns * 2 * columns + i % columns;
         const double gate = ((const double *)o->x)[at], up = ((const double *)o->x)[at + columns];
