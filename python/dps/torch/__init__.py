@@ -7,8 +7,11 @@
     losses, _ = pipeline.step(inputs, target=targets)
 """
 
+from ._dualpipe import DualPipe, DualPipeV, set_p2p_tensor_dtype, set_p2p_tensor_shapes
 from ._failure import PipelineError
 from ._pipeline import Pipeline
+from ._stage import run_backward
 from ._store import WeightGradStore
 
-__all__ = ["Pipeline", "PipelineError", "WeightGradStore"]
+__all__ = ["DualPipe", "DualPipeV", "Pipeline", "PipelineError", "WeightGradStore", "run_backward",
+           "set_p2p_tensor_dtype", "set_p2p_tensor_shapes"]

@@ -12,7 +12,8 @@ def cut(value, count, dimension, what):
         return [None] * count
     if isinstance(value, (list, tuple)):
         if len(value) != count:
-            raise UsageError(f"{what} is a list of {len(value)} parts; this rank needs {count}, one for each microbatch")
+            raise UsageError(f"{what} is a list of {len(value)} parts; this rank needs {count}, one for each "
+                             "microbatch")
         return list(value)
     if value.dim() <= dimension or value.shape[dimension] < count:
         raise UsageError(f"{what} has shape {list(value.shape)}, which dimension {dimension} does not cut into {count} "
@@ -28,6 +29,8 @@ def inputs_of(values, numbers, dimension):
 
 def targets_of(target, numbers, dimension):
     values = target if isinstance(target, tuple) else (target,)
+    if not numbers or not values:
+        return {number: () for number in numbers}
     parts = [cut(value, len(numbers), dimension, "target") for value in values]
     return dict(zip(numbers, zip(*parts)))
 

@@ -43,25 +43,29 @@ def _decode(header):
 
 
 class MessageFailed(Exception):
-    """A message has not come or gone: the connection closed, or the deadline is over."""
+    """A message has not come or gone: the connection closed, or the deadline is over.
 
-    def __init__(self, peer, error):
+    other   the rank at the other end, in words"""
+
+    def __init__(self, other, error):
         super().__init__(str(error))
-        self.peer, self.error = peer, error
+        self.other = other
 
 
 class Exchange:
     """The messages of a rank. A message has a number in the program, from which come its tags.
 
     In the first step each activation brings its form (shapes, dtypes) in a message ahead. Both ends remember it, so
-    later steps send the tensors alone. A gradient has the form of its activation."""
+    later steps send the tensors alone. A gradient has the form of its activation.
 
-    def __init__(self, group, deadline):
-        self.group, self.timeout = group, timedelta(seconds=deadline)
+    names   what failures call the processes of the group"""
+
+    def __init__(self, group, deadline, names):
+        self.group, self.timeout, self.names = group, timedelta(seconds=deadline), names
         self.forms = {}  # of each message of activations: its form
 
     def _failed(self, peer, error):
-        raise MessageFailed(peer, error) from None
+        raise MessageFailed(self.names[peer], error) from None
 
     def _posted(self, post, tensors, peer, number):
         try:
@@ -82,8 +86,8 @@ class Exchange:
             header = self._posted(self.group.send, [_encode(form)], peer, self._header_number(number))
             self.wait((header, peer, None, None))
         elif known != form:
-            raise UsageError(f"the stage gave {say(form)}; in the first step it gave {say(known)} for this microbatch. "
-                             "Call forget_shapes() on all ranks where shapes change")
+            raise UsageError(f"the stage gives {say(form)} for this microbatch; in the first step it gave "
+                             f"{say(known)}. Where shapes change, call forget_shapes() on all ranks")
         return self.send(tensors, peer, number)
 
     @staticmethod

@@ -44,15 +44,15 @@ class Failures:
         self.words = self._tell(f"rank {self.rank} failed in {where}: {type(error).__name__}: {error}")
         self.close()
 
-    def message_failed(self, where, peer, deadline, error):
-        """A wait of this rank has failed. Returns the exception that says why."""
+    def message_failed(self, where, other, deadline, error):
+        """A message of this rank has failed. Returns the exception that says why."""
         late = "Timed out" in str(error)
-        waited = f"rank {self.rank} waited for {where}"
+        waited = f"rank {self.rank} was at {where}"
         words = self._told(_GRACE if not late else 0.0)
         if words is None and late:
             words = self._tell(self._who_hangs(waited, deadline))
         elif words is None:
-            words = self._tell(f"rank {peer} has ended: its connection closed while {waited}")
+            words = self._tell(f"{other} has ended: its connection closed while {waited}")
         self.words = words
         self.close()
         return PipelineError(words)
@@ -77,8 +77,9 @@ class Failures:
             stuck = [rank for rank in range(self.ranks) if self._count(f"late {rank}") == 0]
         except Exception:
             stuck = []
-        names = " and ".join(f"rank {rank}" for rank in stuck) or "no rank"
-        return f"{waited} for {deadline:g} s, longer than the deadline; {names} has been computing all that time"
+        names = " and ".join(f"rank {rank}" for rank in stuck)
+        reason = f"{names} did not wait, so it is stuck in a pass" if stuck else "all ranks waited"
+        return f"{waited} for {deadline:g} s, which is the deadline; {reason}"
 
 
 def close_group(group, rank, ranks):

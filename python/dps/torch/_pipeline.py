@@ -42,25 +42,27 @@ class Pipeline:
     overlapped     runs the two halves of an F&B, if the type of the modules has no overlapped_forward_backward; takes
                    and returns the same
     gradient_ready called with the number of a chunk and its module when the chunk's gradients are complete
+    sum_copies     False: gradients of the copies of a stage are left for the caller to sum
     tied           (parameter, group) pairs: their gradients are summed over the group at the end of the step
 
     The order of chunks, messages and sums is that of the program. Copies of a stage (DualPipe has two of each) must
     begin with equal parameters; their gradients are summed, so they stay equal."""
 
     def __init__(self, program, stages, loss_fn=None, group=None, rank_mapping=None, replicate_group=None, deadline=60,
-                 *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, tied=()):
+                 *, batch_dim=0, loss_scale=None, overlapped=None, gradient_ready=None, sum_copies=True, tied=()):
         _refuse(program)
         _group.start()
         self._processes = _group.global_ranks(group)
-        self.rank = _rank(program, self._processes, rank_mapping)
+        self.rank = _group.program_rank(program, self._processes, rank_mapping)
         self._process_of = _inverse(rank_mapping, program.ranks)
         self.program, self.batch_dim, self.deadline = program, batch_dim, deadline
-        self.gradient_ready, self.overlapped, self.tied = gradient_ready, overlapped, list(tied)
+        self.loss_fn, self.gradient_ready, self.overlapped, self.tied = loss_fn, gradient_ready, overlapped, list(tied)
+        self.sum_copies = sum_copies
         self.plan = Plan(program, self.rank)
         self.modules = _modules(program, self.plan, self.rank, stages)
         replicas = _group.global_ranks(replicate_group) if replicate_group is not None else [dist.get_rank()]
         self.loss_scale = 1 / (program.microbatches * len(replicas)) if loss_scale is None else loss_scale
-        self._stages = [self._stage(chunk, loss_fn) for chunk in range(len(self.modules))]
+        self._stages = [self._stage(chunk) for chunk in range(len(self.modules))]
         self._connect(replicas)
         self._slots = [None] * program.rank(self.rank).slots["message"]
         self._held = {}
@@ -69,12 +71,12 @@ class Pipeline:
         self._at = None
         self.spans = None
 
-    def _stage(self, chunk, loss_fn):
+    def _stage(self, chunk):
         stage, module = self.plan.chunks[chunk].stage, self.modules[chunk]
         name = f"stage {stage} of {self.program.schedule} on rank {self.rank}"
         is_split = any(c == chunk for c, _ in self.plan.split) and isinstance(module, torch.nn.Module)
         splitter = Splitter(module, name, run_backward) if is_split else None
-        return Stage(module, name, stage == self.program.stages - 1, loss_fn, splitter)
+        return Stage(module, name, stage == self.program.stages - 1, splitter)
 
     # --- connections ---
 
@@ -83,7 +85,8 @@ class Pipeline:
         self._groups = []
         messages = _group.connect(self._processes, dist.PrefixStore("messages", store), self.deadline)
         self._groups.append((messages, self._processes))
-        self._exchanges = {mode: Exchange(messages, self.deadline) for mode in (True, False)}
+        names = {process: f"rank {rank}" for rank, process in enumerate(self._process_of)}
+        self._exchanges = {mode: Exchange(messages, self.deadline, names) for mode in (True, False)}
         self._failures = Failures(dist.PrefixStore("failures", store), self.rank, self.program.ranks, self._close)
         self._sums = self._make_sums(replicas, store)
 
@@ -95,11 +98,13 @@ class Pipeline:
         made, sums = {}, [None] * len(self.modules)
         for chunk in order:
             group = self.plan.chunks[chunk].group
-            ranks = [self.rank] if group is None else sorted({rank for rank, _ in self.program.group(group)})
+            copies = self.program.group(group) if group is not None and self.sum_copies else [(self.rank, chunk)]
+            ranks = sorted({rank for rank, _ in copies})
             members = sorted(int(p) for rank in ranks for p in store.get(f"replicas {rank}").decode().split(","))
             key = (group if group is not None else f"chunk {chunk}", tuple(members))
             made[key] = self._sum_group(members, key[0])
-            sums[chunk] = GradientSum(parameters[chunk], made[key])
+            name = f"another rank that sums stage {self.plan.chunks[chunk].stage}"
+            sums[chunk] = GradientSum(parameters[chunk], made[key], name)
         return sums
 
     def _sum_group(self, members, name):
@@ -212,7 +217,8 @@ class Pipeline:
         return self.overlapped
 
     def _overlap(self, i, overlapped):
-        first, second, slots, held, step = *(self._stages[h.chunk] for h in (i, i.second)), self._slots, self._held, self._step
+        first, second = self._stages[i.chunk], self._stages[i.second.chunk]
+        slots, held, step = self._slots, self._held, self._step
         number, key, other = self.plan.number(i), (i.chunk, i.microbatch), (i.second.chunk, i.second.microbatch)
         is_input_half, split, dy = i.second.opcode == "BACKWARD_INPUT", key in self.plan.split, i.second.dy
 
@@ -282,12 +288,18 @@ class Pipeline:
         total, module, chunk = self._sums[i.chunk], self.modules[i.chunk], i.chunk
 
         def run():
-            total.wait(self._exchanges[True].timeout)
+            total.wait()
             if self.gradient_ready:
                 self.gradient_ready(chunk, module)
         return run
 
     # --- a step ---
+
+    def forget_shapes(self):
+        """Learns the shapes of messages anew in the next step. Call it on all ranks where the shapes change."""
+        self._runs.clear()
+        for exchange in self._exchanges.values():
+            exchange.forms.clear()
 
     def step(self, *inputs, target=None, return_outputs=False, **arguments):
         """Runs a step: forward and backward of all microbatches, gradients summed over copies and replicas. Under
@@ -316,12 +328,17 @@ class Pipeline:
     def _begin(self, mode, inputs, target, return_outputs, arguments):
         step, plan = self._step, self.plan
         if plan.given and not inputs:
-            raise UsageError(f"rank {self.rank} runs the first stage of microbatches {plan.given}: step() needs their inputs")
+            raise UsageError(f"rank {self.rank} runs the first stage of microbatches {plan.given}: step() needs their "
+                             "inputs")
         step.inputs = _batch.inputs_of(inputs, plan.given, self.batch_dim) if plan.given else {}
+        if mode and plan.ends and self.loss_fn is not None and target is None:
+            raise UsageError(f"rank {self.rank} runs the last stage of microbatches {plan.ends}: step() needs their "
+                             "target")
         step.targets = _batch.targets_of(target, plan.ends, self.batch_dim) if target is not None else {}
         step.arguments = _batch.arguments_of(arguments, self.program.microbatches, self.batch_dim)
         step.losses, step.outputs = {}, {} if return_outputs else None
         for stage in self._stages:
+            stage.loss_fn = self.loss_fn
             stage.loss_gradient = torch.tensor(self.loss_scale, dtype=torch.float64)
 
     def _run(self, functions):
@@ -330,14 +347,13 @@ class Pipeline:
                 function()
         except MessageFailed as error:
             where = self._where(action)
-            raise self._failures.message_failed(where, error.peer, self.deadline, error.error) from None
+            raise self._failures.message_failed(where, error.other, self.deadline, error) from None
         except BaseException as error:
             self._failures.stage_raised(self._where(action), error)
             raise
 
     def _where(self, action):
-        source = f"line {action.instruction.line} of {self.program.source}" if action.instruction.line else ""
-        return f"{' '.join(action.instruction.text.split())} ({source})" if source else action.instruction.text
+        return f"{action.name} (line {action.instruction.line} of {self.program.source})"
 
     def _finish(self):
         for parameter, group in self.tied:
@@ -357,19 +373,6 @@ def _refuse(program):
                          "synchronous schedule (1f1b is pipedream's order), or run this one through libdps")
 
 
-def _rank(program, processes, rank_mapping):
-    """The rank of the program that this process runs."""
-    if len(processes) != program.ranks:
-        raise UsageError(f"{program.schedule} is compiled for {program.ranks} ranks, and the group has {len(processes)}: "
-                         f"compile it with ranks={len(processes)}")
-    if rank_mapping is not None and sorted(rank_mapping) != list(range(program.ranks)):
-        raise UsageError(f"rank_mapping must have each of the ranks 0 to {program.ranks - 1} once, not {rank_mapping}")
-    if dist.get_rank() not in processes:
-        raise UsageError("this process is not in the group of the pipeline")
-    place = processes.index(dist.get_rank())
-    return place if rank_mapping is None else rank_mapping[place]
-
-
 def _inverse(rank_mapping, ranks):
     if rank_mapping is None:
         return list(range(ranks))
@@ -380,6 +383,6 @@ def _modules(program, plan, rank, stages):
     modules = [getattr(stage, "submod", stage) for stage in stages]  # of torch.distributed.pipelining.PipelineStage
     if len(modules) != len(plan.chunks):
         wanted = ", ".join(str(chunk.stage) for chunk in plan.chunks)
-        raise UsageError(f"rank {rank} of {program.schedule} holds {len(plan.chunks)} stages ({wanted}, in this order); "
-                         f"{len(modules)} were given")
+        raise UsageError(f"rank {rank} of {program.schedule} holds {len(plan.chunks)} stages ({wanted}, in this "
+                         f"order); {len(modules)} were given")
     return modules

@@ -5,6 +5,9 @@ from typing import NamedTuple
 _FORWARDS = {"FORWARD", "FORWARD_ONLY", "OVERLAP"}
 _BACKWARDS = {"BACKWARD", "BACKWARD_INPUT"}
 _FORWARD_HALF = _FORWARDS | {"SEND_FORWARD", "RECEIVE_FORWARD"}
+_LETTERS = {"FORWARD": "F", "FORWARD_ONLY": "F", "OVERLAP": "F", "BACKWARD": "B", "BACKWARD_INPUT": "I",
+            "BACKWARD_WEIGHT": "W", "SEND_FORWARD": "SEND_F", "RECEIVE_FORWARD": "RECV_F", "SEND_BACKWARD": "SEND_B",
+            "RECEIVE_BACKWARD": "RECV_B"}
 _MESSAGE_SLOTS = ("message", "x", "y", "dx", "dy")
 
 
@@ -13,6 +16,7 @@ class Action(NamedTuple):
 
     index: int
     instruction: object  # dps.Instruction
+    name: str  # of its pass or message, as in dpc's CSV: 3F5, p1:3F5, 3F5&7B2, 3SEND_F5
 
 
 def _halves(instruction):
@@ -39,6 +43,27 @@ def receive_early(actions):
     return moved
 
 
+def _pass_name(half, pipes):
+    pipe = f"p{half.pipe}:" if pipes > 1 else ""
+    return f"{pipe}{half.stage}{_LETTERS[half.opcode]}{half.microbatch}"
+
+
+def _actions(program, rank):
+    """A wait has the name of its message."""
+    posted = {}
+    for index, instruction in enumerate(program.instructions(rank)):
+        if instruction.opcode in _LETTERS:
+            name = "&".join(_pass_name(half, program.pipes) for half in _halves(instruction))
+        elif instruction.opcode == "WAIT":
+            name = f"wait {posted[instruction.message]}"
+        elif instruction.stage is not None:
+            name = f"{instruction.opcode.lower()} of stage {instruction.stage}"
+        else:
+            name = instruction.opcode
+        posted[instruction.message] = name
+        yield Action(index, instruction, name)
+
+
 class Plan:
     """The instructions of a rank, and what its stages are given and give.
 
@@ -52,7 +77,7 @@ class Plan:
         self.program, self.rank = program, rank
         self.chunks = program.rank(rank).chunks
         self.first_of = [program.pipe(pipe).start for pipe in range(program.pipes)]
-        self.training = [Action(*pair) for pair in enumerate(program.instructions(rank))]
+        self.training = list(_actions(program, rank))
         self.evaluation = list(self._forward_half())
         halves = [half for action in self.training for half in _halves(action.instruction)]
         self.split = {(half.chunk, half.microbatch) for half in halves if half.opcode == "BACKWARD_INPUT"}

@@ -1,14 +1,15 @@
 """The backward of an ordinary module in two halves: I, the gradients of its inputs, and W, those of its parameters.
 
-Parameters that enter through a layer of _LAYERS are put off: the input half computes the gradient of the layer's output
-on its way, and the weight half goes from there to the layer's parameters alone. Autograd runs each operation for those
-gradients that are asked for, so no half computes what the other one does. All other parameters have their gradients
-in the input half; the module's name is then in a warning.
+The gradients of parameters that enter through one layer of _LAYERS are put off: the input half computes the gradient of
+the layer's output on its way, and the weight half goes from there to the layer's parameters alone. Autograd computes
+only the gradients that are asked for, so no half computes what the other one does. The input half computes the
+gradients of all other parameters; a warning names them.
 
 To begin at the output of a layer, autograd needs a tensor at that place of the graph. A forward hook keeps it, without
 its data, and hands on another tensor of the same data."""
 
 import warnings
+from collections import Counter
 from functools import partial
 from typing import NamedTuple, Tuple
 
@@ -98,7 +99,9 @@ class Splitter:
         """Parameters of this graph whose gradients the input half computes; None: it must run the whole backward."""
         key = tuple(call.parameters for call in held.units)
         if key not in self.graphs:
-            self.graphs[key] = _outside(held.roots, held.units)
+            found, uses = _outside(held.roots, held.units), Counter(p for parameters in key for p in parameters)
+            # The weight half of a later use would run on through the graph, to the earlier ones.
+            self.graphs[key] = None if found is None else found | {p for p, count in uses.items() if count > 1}
         return self.graphs[key]
 
     def backward_input(self, held, gradients):
@@ -132,6 +135,7 @@ class Splitter:
         self.reported = True
         names = sorted(self.parameters.get(p, "?") for p in parameters)
         some = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-        reason = "it uses reentrant checkpoints" if has_checkpoint else f"of {some}, which enter through other operations"
-        warnings.warn(f"{self.name}: the input half (I) also computes weight gradients: {reason}. The weight half (W) "
-                      "has less to do, and the schedule's times differ from the predicted ones", stacklevel=2)
+        reason = ("it uses reentrant checkpoints" if has_checkpoint else
+                  f"those of {some}, which enter through other operations than layers, or more than once")
+        warnings.warn(f"{self.name}: the input half (I) also computes weight gradients: {reason}. I takes longer "
+                      "than predicted, and W less", stacklevel=2)

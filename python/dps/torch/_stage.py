@@ -12,8 +12,8 @@ _SMALL = 1 << 12  # elements: below, freeing an output's memory early takes long
 def run_backward(tensors, gradients, keep_graph=False, inputs=(), accumulate=True):
     """The engine of autograd without the checks of torch.autograd.backward, which takes longer than a small stage."""
     if tensors:
-        return Variable._execution_engine.run_backward(tuple(tensors), tuple(gradients), keep_graph, False, inputs, True,
-                                                       accumulate)
+        return Variable._execution_engine.run_backward(tuple(tensors), tuple(gradients), keep_graph, False, inputs,
+                                                       True, accumulate)
     return (None,) * len(inputs)
 
 
@@ -30,11 +30,11 @@ def _as_tuple(outputs):
 class Stage:
     """A module with what the plan asks of it.
 
-    loss_fn   of the last stage, called with outputs and targets; None: its one output is the loss
     splitter  runs a backward in two halves, or None where no backward of the stage is in two"""
 
-    def __init__(self, module, name, is_last, loss_fn, splitter):
-        self.module, self.name, self.is_last, self.loss_fn, self.splitter = module, name, is_last, loss_fn, splitter
+    def __init__(self, module, name, is_last, splitter):
+        self.module, self.name, self.is_last, self.splitter = module, name, is_last, splitter
+        self.loss_fn = None  # of the last stage, called with outputs and targets; None: its one output is the loss
         self.loss_gradient = None  # of the loss of a microbatch
 
     # --- forward ---
@@ -62,10 +62,10 @@ class Stage:
     def loss_of(self, outputs, targets):
         if self.loss_fn is not None:
             return self.loss_fn(*outputs, *targets) if targets is not None else None
-        if len(outputs) == 1 and outputs[0].numel() == 1:
+        if len(outputs) == 1 and outputs[0].dim() == 0:
             return outputs[0]
         if torch.is_grad_enabled():
-            raise UsageError(f"{self.name} is the last one and gives more than one number, and there is no loss_fn: give "
+            raise UsageError(f"{self.name} is the last one and does not give one number, and there is no loss_fn: give "
                              "Pipeline a loss_fn")
         return None
 

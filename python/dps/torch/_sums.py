@@ -2,6 +2,8 @@
 
 import torch
 
+from ._exchange import MessageFailed
+
 
 def owned_parameters(modules, order):
     """Of each chunk, the parameters whose gradients it sums: all that need one, without twins. A parameter that is in
@@ -20,10 +22,11 @@ def _parameters(module):
 class GradientSum:
     """The sum of a chunk's gradients over the processes of a group: posted, and waited for later.
 
-    group   a gloo group (dps.torch._group.connect); None: the chunk is alone, and its gradient is the sum"""
+    group    a gloo group (dps.torch._group.connect); None: the chunk is alone, and its gradient is the sum
+    others   what a failure calls the other processes of the group"""
 
-    def __init__(self, parameters, group):
-        self.parameters, self.group = parameters, group
+    def __init__(self, parameters, group, others):
+        self.parameters, self.group, self.others = parameters, group, others
         self.flying = []
 
     def post(self):
@@ -37,9 +40,12 @@ class GradientSum:
             flat = torch.cat([g.reshape(-1) for g in gradients])
             self.flying.append((self.group.allreduce([flat]), flat, gradients))
 
-    def wait(self, timeout):
+    def wait(self):
         for work, flat, gradients in self.flying:
-            work.wait(timeout)
+            try:
+                work.wait()
+            except RuntimeError as error:
+                raise MessageFailed(self.others, error) from None
             for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients])):
                 gradient.copy_(part.view_as(gradient))
         self.flying = []

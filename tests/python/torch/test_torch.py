@@ -1,4 +1,4 @@
-"""dps.torch. `make check-python-torch` runs one schedule of each kind, `make test-torch` all of them (TORCH_TESTS=all)."""
+"""dps.torch. `make check-python-torch` runs one schedule of each kind, `make test-torch` (TORCH_TESTS=all) all."""
 
 import itertools
 import os
@@ -10,6 +10,7 @@ import dps
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
+import halves  # noqa: E402
 from launch import launch  # noqa: E402
 
 EVERYTHING = os.environ.get("TORCH_TESTS") == "all"
@@ -53,6 +54,41 @@ class Equal(Ranks):
     @unittest.skipUnless(EVERYTHING, "make test-torch trains under every schedule")
     def test_every_schedule(self):
         self.run_ranks("equal.py", 4, *_every_case(), seconds=1500)
+
+
+class Halves(unittest.TestCase):
+    def test_nothing_is_computed_twice(self):
+        halves.computes_nothing_twice()
+
+    def test_memory_is_freed(self):
+        halves.frees()
+
+
+class DropIns(Ranks):
+    def test_program_for_dualpipe(self):
+        self.run_ranks("dropin.py", 2)
+
+
+class Failures(Ranks):
+    """A step that fails ends on all ranks within the deadline, and all say why."""
+
+    def test_all_ranks_say_why(self):
+        results = launch(str(HERE / "failing.py"), 3, seconds=120)
+        self.assertEqual([status for status, _ in results], [0, -9, 0], results)
+        for rank, (_, output) in enumerate(results):
+            self.assertNotRegex(output, "too late|no failure|Traceback")
+            there = rank == 1
+            shape = r"the stage gives \[1, 4\] float32 for this microbatch; in the first step it gave \[2, 4\] float32"
+            where = r"PipelineError: rank 1 failed in {} \(line \d+ of 1f1b.dps\): "
+            self.assertRegex(output, "shape: " + ("" if there else where.format("1SEND_F2")) + "UsageError: " + shape)
+            self.assertRegex(output, "raises: " + ("" if there else where.format("1F2")) + "ArithmeticError: this")
+            self.assertRegex(output, "raises: PipelineError: this pipeline has failed before: rank 1 failed in 1F2")
+            self.assertRegex(output, "stays: PipelineError: .* for 3 s, which is the deadline; rank 1 did not wait")
+            if not there:
+                self.assertRegex(output, "dies: PipelineError: rank 1 has ended: its connection closed while rank [02]")
+
+    def test_refused(self):
+        self.run_ranks("refused.py", 2)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,124 @@
+"""One rank: a program written for DeepSeek's DualPipe and DualPipeV, with layers that put off their weight gradients
+and an F&B of its own. Losses are equal to the bit to those without a pipeline, gradients to 1e-13."""
+
+import copy
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+from dps.torch import DualPipe, DualPipeV, WeightGradStore, run_backward, set_p2p_tensor_dtype, set_p2p_tensor_shapes
+
+WIDTH, CHUNKS, ROWS = 16, 8, 3
+calls = {"together": 0, "put off": 0}
+
+
+class PutOff(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x, weight):
+        context.save_for_backward(x, weight)
+        return x @ weight.t()
+
+    @staticmethod
+    def backward(context, dy):
+        x, weight = context.saved_tensors
+        weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+
+        def gradient_of_weight():
+            weight.grad += dy.t() @ x
+        if WeightGradStore.enabled:
+            calls["put off"] += 1
+            WeightGradStore.put(gradient_of_weight)
+        else:
+            gradient_of_weight()
+        return dy @ weight, None
+
+
+class Linear(nn.Linear):
+    def forward(self, x):
+        return PutOff.apply(x, self.weight)
+
+
+class Stage(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = Linear(WIDTH, 2 * WIDTH, bias=False), Linear(2 * WIDTH, WIDTH, bias=False)
+
+    def forward(self, x):
+        return self.down(torch.tanh(self.up(x)))
+
+    @classmethod
+    def overlapped_forward_backward(cls, module0, inputs0, criterion0, labels0, module1, loss1, outputs1, dys1):
+        calls["together"] += 1
+        outputs0 = [module0(*inputs0)]
+        loss0 = criterion0(*outputs0, *labels0) if criterion0 is not None else None
+        if loss1 is not None:
+            loss1.backward()
+            loss1.detach_()
+        else:
+            run_backward(outputs1, dys1)
+        return outputs0, loss0
+
+
+def criterion(y, label):
+    return F.mse_loss(y, label).clone()
+
+
+def difference(a, b):
+    return 1 - 2 * (a * b).sum().item() / (a * a + b * b).sum().item()
+
+
+def compare(kind, stages, placed, x, label, both_ways):
+    """placed: the stages of this rank; x, label: what this rank is given, and the losses of its label."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(3)
+    model = nn.Sequential(*[Stage().double() for _ in range(stages)])
+    full_x, full_label = torch.randn(2, CHUNKS * ROWS, WIDTH, dtype=torch.float64)
+    losses, outputs = [], model(full_x).detach()
+    for part, goal in zip(full_x.chunk(CHUNKS), full_label.chunk(CHUNKS)):
+        loss = criterion(model(part), goal)
+        loss.backward()
+        losses.append(loss.detach())
+    losses = torch.stack(losses)
+    mine = nn.ModuleList(copy.deepcopy(model[s]) for s in placed)
+    mine.zero_grad(set_to_none=True)
+    calls.update({"together": 0, "put off": 0})
+    set_p2p_tensor_shapes([(ROWS, WIDTH)])
+    set_p2p_tensor_dtype(torch.float64)
+    pipe = kind(mine)
+    given, goal = x(full_x), label(full_label)
+    loss, nothing = pipe.step(given, num_chunks=CHUNKS, criterion=criterion, labels=(goal,), return_outputs=False)
+    assert nothing is None and (loss is None) == (goal is None)
+    assert loss is None or torch.equal(loss, label(losses)), (loss, label(losses))
+    assert calls["together"] > 0 and calls["put off"] > 0, calls
+    if both_ways:
+        sum_copies(mine, rank, ranks)
+    for got, want in zip(mine.parameters(), (p for s in placed for p in model[s].parameters())):
+        assert difference(got.grad, want.grad) < 1e-13
+    with torch.no_grad():
+        loss, made = pipe.step(given, num_chunks=CHUNKS, criterion=criterion, labels=(goal,), return_outputs=True)
+    assert loss is None or torch.equal(loss, label(losses)) and torch.allclose(made, label(outputs), rtol=1e-13)
+
+
+def sum_copies(mine, rank, ranks):
+    """The caller's part: the other copy of a rank's first stage is the second stage of the opposite rank."""
+    for first, second in zip(mine[0].parameters(), mine[1].parameters()):
+        gathered = [torch.stack([torch.empty_like(p) for _ in range(ranks)]) for p in (first, second)]
+        for all_of, p in zip(gathered, (first, second)):
+            dist.all_gather(list(all_of.unbind()), p.grad)
+        first.grad += gathered[1][ranks - 1 - rank]
+        second.grad += gathered[0][ranks - 1 - rank]
+
+
+def main():
+    dist.init_process_group("gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    half = {0: 0, ranks - 1: 1}.get(rank)
+    compare(DualPipe, ranks, (rank, ranks - 1 - rank), lambda t: None if half is None else t.chunk(2)[half],
+            lambda t: None if half is None else t.chunk(2)[1 - half], True)
+    compare(DualPipeV, 2 * ranks, (rank, 2 * ranks - 1 - rank), lambda t: t if rank == 0 else None,
+            lambda t: t if rank == 0 else None, False)
+
+
+main()

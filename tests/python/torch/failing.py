@@ -1,0 +1,65 @@
+"""One of three ranks of steps that fail on rank 1 in several ways. Prints what step() raises."""
+
+import os
+import signal
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import dps
+import dps.torch
+
+DEADLINE = 3
+
+
+class Failing(nn.Module):
+    """Fails in its seventh forward: the second step's third."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.how, self.calls, self.layer = how, 0, nn.Linear(4, 4)
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls == 7:
+            if self.how == "raises":
+                raise ArithmeticError("this stage does not like its seventh microbatch")
+            if self.how == "dies":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.how == "stays":
+                time.sleep(3 * DEADLINE)
+            if self.how == "shape":
+                return self.layer(x)[:1]
+        return self.layer(x)
+
+
+def fail(how, steps):
+    rank = dist.get_rank()
+    program = dps.compile(dps.schedule("1f1b"), ranks=dist.get_world_size(), microbatches=4)
+    module = Failing(how) if rank == 1 else nn.Linear(4, 4)
+    pipeline = dps.torch.Pipeline(program, [module], nn.functional.mse_loss, deadline=DEADLINE)
+    x = torch.randn(8, 4)
+    pipeline.step(x, target=x)
+    started = time.monotonic()
+    for _ in range(steps):
+        try:
+            pipeline.step(x, target=x)
+            print(f"{how}: no failure")
+        except Exception as error:
+            print(f"{how}: {type(error).__name__}: {error}", flush=True)
+    if time.monotonic() - started > (4 if how == "stays" else 2) * DEADLINE:
+        print(f"{how}: too late", flush=True)
+
+
+def main():
+    dist.init_process_group("gloo")
+    for how, steps in (("shape", 1), ("raises", 2), ("stays", 1), ("dies", 1)):
+        dist.barrier()
+        fail(how, steps)
+    if dist.get_rank() == 0:
+        time.sleep(1)  # it holds the store
+
+
+main()

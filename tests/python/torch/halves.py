@@ -1,0 +1,97 @@
+"""I and W of ordinary modules together run the operations of B, each once; and the memory that they hold."""
+
+import gc
+import warnings
+import weakref
+from collections import Counter
+
+import torch
+from torch import nn
+
+from dps.torch._split import Splitter
+from dps.torch._stage import Stage, run_backward
+
+# What a backward computes. Views, copies of shapes and sums into gradients are not counted.
+COUNTED = {"aten::mm", "aten::bmm", "aten::addmm", "aten::gelu_backward", "aten::threshold_backward", "aten::sum",
+           "aten::convolution_backward", "aten::embedding_dense_backward"}
+
+
+class Mixed(nn.Module):
+    """Several kinds of layers, an activation in place, and a residual."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.norm, self.linear = nn.Embedding(5, 8), nn.LayerNorm(8), nn.Linear(8, 8)
+        self.conv, self.plain = nn.Conv1d(8, 8, 3, padding=1), nn.Linear(8, 8, bias=False)
+
+    def forward(self, x, tokens):
+        x = x + self.embedding(tokens)
+        x = torch.relu_(self.linear(self.norm(x))) + x
+        return self.plain(nn.functional.gelu(self.conv(x.transpose(1, 2)).transpose(1, 2)))
+
+
+class Direct(Mixed):
+    """Also uses a weight of a layer without that layer, a weight of no layer, and a layer twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(8))
+
+    def forward(self, x, tokens):
+        return self.linear(super().forward(x, tokens) @ self.plain.weight * self.scale)
+
+
+def counted(function):
+    with torch.autograd.profiler.profile() as profile:
+        result = function()
+    return result, Counter(event.name for event in profile.function_events if event.name in COUNTED)
+
+
+def halves(kind):
+    torch.manual_seed(1)
+    module, tokens = kind().double(), torch.randint(0, 5, (3, 4))
+    x, dy = torch.randn(2, 3, 4, 8, dtype=torch.float64)
+    whole = Stage(module, "whole", False, None)
+    split = Stage(module, "split", False, Splitter(module, "split", run_backward))
+    one, two = x.clone().requires_grad_(), x.clone().requires_grad_()
+    held, _ = whole.forward((one, tokens), {}, None, False)
+    (dx,), of_b = counted(lambda: whole.backward(held, (dy,)))
+    expected = {name: p.grad.clone() for name, p in module.named_parameters()}
+    module.zero_grad(set_to_none=True)
+    held, _ = split.forward((two, tokens), {}, None, True)
+    (dx_split,), of_i = counted(lambda: split.backward_input(held, (dy,)))
+    after_i = {name for name, p in module.named_parameters() if p.grad is not None}
+    _, of_w = counted(lambda: split.backward_weight(held))
+    assert torch.equal(dx, dx_split)
+    for name, parameter in module.named_parameters():
+        assert torch.allclose(parameter.grad, expected[name], rtol=1e-13), name
+    return of_b, of_i, of_w, after_i
+
+
+def computes_nothing_twice():
+    of_b, of_i, of_w, after_i = halves(Mixed)
+    assert not after_i, after_i
+    convolutions = {"aten::convolution_backward"}  # one call in B makes both gradients; I and W ask for one each
+    assert {n: c for n, c in (of_i + of_w).items() if n not in convolutions} == {
+        n: c for n, c in of_b.items() if n not in convolutions}, (of_b, of_i, of_w)
+    assert of_i["aten::mm"] == 1 and of_w["aten::mm"] == 1, (of_i, of_w)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        _, _, _, after_i = halves(Direct)
+    assert after_i == {"plain.weight", "scale", "linear.weight", "linear.bias"}, after_i
+    assert len(said) == 1 and "linear.bias, linear.weight, plain.weight, scale" in str(said[0].message), said
+
+
+def frees():
+    """A large output is free as soon as its message is sent, and everything when the weight half has run."""
+    module = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64))
+    stage = Stage(module, "stage", False, Splitter(module, "stage", run_backward))
+    x = torch.randn(64, 64, requires_grad=True)
+    held, (y,) = stage.forward((x,), {}, None, True)
+    storage = y.storage().data_ptr()
+    held_pointers = {t.storage().data_ptr() for t in gc.get_objects() if type(t) is torch.Tensor and t is not y}
+    assert storage not in held_pointers, "the graph's end still has the data of the output"
+    graph = weakref.ref(held.roots[0])
+    stage.backward_input(held, (torch.ones(64, 64),))
+    stage.backward_weight(held)
+    assert graph() is None, "the graph lives after the weight half"
