@@ -47,5 +47,6 @@ Address component_weights(const Component *component, const PassAddresses *at, s
 
 Address component_weight_gradients(const Component *component, const PassAddresses *at, size_t index)
 {
-    return component_master_at(component, at->parameter_gradients, component_offset(component, index));
+    const Address gradients = component->of_experts[index] ? at->expert_gradients : at->parameter_gradients;
+    return component_master_at(component, gradients, component_offset(component, index));
 }

@@ -33,7 +33,7 @@ typedef struct Component Component;
 
 /* The fields of PassBuffers as addresses: base n is the n-th field. */
 typedef struct PassAddresses {
-    Address parameters, parameter_gradients, x, y, dx, dy, context, stash, gradient, workspace;
+    Address parameters, parameter_gradients, expert_gradients, x, y, dx, dy, context, stash, gradient, workspace;
     Address inputs, targets, outputs, loss;
 } PassAddresses;
 

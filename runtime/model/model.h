@@ -73,6 +73,8 @@ Status model_config_check(ModelConfig *config, uint32_t stages, Error *error);
 
 typedef struct StageSizes {
     size_t parameters; /* also the size of the gradient and of each optimizer moment, in numbers of kind MASTERS */
+    size_t experts;    /* those of experts, the last ones of `parameters` */
+    size_t saved;      /* parameters in a saved file, where each layer has all its experts */
     size_t message;    /* activation or gradient between stages; the same for every stage */
     size_t context;    /* activations saved from F to I (dgrad) */
     size_t stash;      /* activations saved from F to W (wgrad) */
@@ -103,12 +105,14 @@ const StageSizes *stage_sizes(const Stage *stage);
 /* The buffers of a pass. A pass gets the fields that its instruction's slots name; runtime/program/opcodes.def says how
    long each slot is held. */
 typedef struct PassBuffers {
-    const void *parameters;    /* NULL for W */
-    void *parameter_gradients; /* of kind MASTERS; W adds to it */
-    const void *x;             /* INPUT; NULL at the first stage, which reads `inputs` */
-    void *y;                   /* OUTPUT; NULL at the last stage, which writes *loss */
-    void *dx;                  /* DINPUT; NULL at the first stage */
-    const void *dy;            /* DOUTPUT; NULL at the last stage */
+    const void *parameters; /* NULL for W */
+    /* of kind MASTERS, as large as all parameters; W adds to them. The second one is for the parameters of experts, the
+       first one for the others; normally they are the same memory */
+    void *parameter_gradients, *expert_gradients;
+    const void *x;  /* INPUT; NULL at the first stage, which reads `inputs` */
+    void *y;        /* OUTPUT; NULL at the last stage, which writes *loss */
+    void *dx;       /* DINPUT; NULL at the first stage */
+    const void *dy; /* DOUTPUT; NULL at the last stage */
     void *context, *stash, *gradient, *workspace;
     const void *inputs;  /* first stage: gpt int32 tokens [tokens]; mlp float rows. Needed by F, I and W */
     const void *targets; /* last stage: targets, in the form of `inputs`. Needed by F */
@@ -170,6 +174,19 @@ void stage_time_parts(Stage *stage, PartTimes *times);
    division into stages, so every schedule starts from equal weights. */
 Status stage_initialize(Stage *stage, const StageWeights *weights, Error *error);
 
+/* Consecutive numbers of a stage's parameters, in the order of a saved file. It does not depend on how the experts of
+   a layer are divided. */
+typedef struct StageSegment {
+    size_t offset, elements; /* in the stage's parameters */
+    /* 0, or a matrix for each expert: elements of one expert, and of those of all members together, of which each has
+       an equal part, in their order */
+    size_t expert, of_all;
+    size_t saved; /* elements in the file: of_all or `elements`, and zeros up to a multiple of 16 */
+} StageSegment;
+
+size_t stage_segments(const Stage *stage); /* how many */
+StageSegment stage_segment(const Stage *stage, size_t index);
+
 /* What the W of a step have counted in layers with experts. */
 typedef struct StageTallies {
     /* of each layer, the tokens of its busiest expert divided by the mean: their sum, and their largest */
@@ -184,6 +201,11 @@ Status stage_take_tallies(Stage *stage, const StageWeights *weights, StageTallie
 
 /* Computes the sum of squares of the gradient, in double and in a fixed order, into the device's memory. */
 Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *sum_of_squares, Error *error);
+/* Computes sums of squares of `values`, the gradient or the optimizer's weights, in double and in a fixed order, into
+   the device's memory: [0] of all parameters but those of experts, [1 + m] of the experts of member m of `members`, the
+   other members being 0 if a group divides them. The sums of a member and of a stage with all experts are the same
+   bits. */
+Status stage_sum_squares(Stage *stage, const void *values, uint32_t members, double *sums, Error *error);
 /* One AdamW step (Loshchilov & Hutter, 2019), with weight decay on matrices only. `step` counts from 1; the rate warms
    up linearly and is then constant. Gradients are first multiplied by `clip`, and are zero afterwards. */
 Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, double clip, Error *error);

@@ -11,6 +11,12 @@ typedef struct Range {
     size_t begin, end; /* equal: none */
 } Range;
 
+/* What remains of a component that communicates after its last post: the wait, and what uses the result. It comes right
+   before the next component of its half that needs it, so other components compute meanwhile. */
+typedef struct Rest {
+    size_t index, begin, end; /* component; its operations in the stage's list. Equal: none */
+} Rest;
+
 /* The list of a pair while it is being made. Each round handles one layer of each half: of the F from the first layer
    on, of the backward from the last one on. */
 typedef struct Overlap {
@@ -20,15 +26,20 @@ typedef struct Overlap {
     size_t forward;                   /* the component whose F comes next */
     size_t backward;                  /* the component whose B came last */
     Range waiting[RECIPE_COMPONENTS]; /* components whose W is still to come */
+    Rest rests[RECIPE_W];             /* of F and of B */
 } Overlap;
 
-/* Operations of the backward half use the bases after those of the forward half. */
-static void append_part(Overlap *o, size_t index, RecipePass pass)
+static const Stage *stage_of(const Overlap *o, RecipePass pass)
 {
-    const Stage *stage = pass == RECIPE_F ? o->pair->forward : o->pair->backward;
-    const Part *part = &stage->parts[index];
+    return pass == RECIPE_F ? o->pair->forward : o->pair->backward;
+}
+
+/* Operations of the backward half use the bases after those of the forward half. */
+static void append_operations(Overlap *o, size_t index, RecipePass pass, size_t begin, size_t end)
+{
+    const Stage *stage = stage_of(o, pass);
     PairList *made = o->made;
-    for (size_t i = part->ops[pass].begin; i < part->ops[pass].end; i++) {
+    for (size_t i = begin; i < end; i++) {
         Op op = stage->lists[pass].ops[i];
         op.after_count = 0;
         for (int k = 0; k < OPERATION_OPERANDS; k++)
@@ -36,7 +47,61 @@ static void append_part(Overlap *o, size_t index, RecipePass pass)
                 op.operands[k].base += PASS_BASES;
         op_append(&made->list, &op);
     }
-    made->parts[made->part_count++] = (PairPart){(uint32_t)index, pass, made->list.count};
+    const bool first = begin == stage->parts[index].ops[pass].begin;
+    made->parts[made->part_count++] = (PairPart){(uint32_t)index, pass, first, made->list.count};
+}
+
+static void append_rest(Overlap *o, RecipePass pass)
+{
+    Rest *rest = &o->rests[pass];
+    if (rest->begin < rest->end)
+        append_operations(o, rest->index, pass, rest->begin, rest->end);
+    *rest = (Rest){0};
+}
+
+/* The end of the operations up to the last post of an all-to-all; `end` if there is none. */
+static size_t end_of_posts(const OpList *list, size_t begin, size_t end)
+{
+    for (size_t i = end; i-- > begin;)
+        if (list->ops[i].kind == OPERATION_rows_post)
+            return i + 1;
+    return end;
+}
+
+static bool use_one_address(const Op *one, const Op *other)
+{
+    for (int i = 0; i < OPERATION_OPERANDS; i++)
+        for (int k = 0; k < OPERATION_OPERANDS && one->operands[i].base; k++)
+            if (one->operands[i].base == other->operands[k].base &&
+                one->operands[i].offset == other->operands[k].offset)
+                return true;
+    return false;
+}
+
+/* Whether operations begin .. end - 1 share memory with the rest. Memory that both only read counts, too. */
+static bool needs_rest(const OpList *list, const Rest *rest, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++)
+        for (size_t k = rest->begin; k < rest->end; k++)
+            if (use_one_address(&list->ops[i], &list->ops[k]))
+                return true;
+    return false;
+}
+
+static void append_part(Overlap *o, size_t index, RecipePass pass)
+{
+    const Stage *stage = stage_of(o, pass);
+    const size_t begin = stage->parts[index].ops[pass].begin, end = stage->parts[index].ops[pass].end;
+    if (pass == RECIPE_W) {
+        append_operations(o, index, pass, begin, end);
+        return;
+    }
+    const size_t posted = end_of_posts(&stage->lists[pass], begin, end);
+    if (posted < end || needs_rest(&stage->lists[pass], &o->rests[pass], begin, end))
+        append_rest(o, pass);
+    append_operations(o, index, pass, begin, posted);
+    if (posted < end)
+        o->rests[pass] = (Rest){index, posted, end};
 }
 
 /* Appends F of the components before `end`. */
@@ -112,11 +177,13 @@ static void append_all(Overlap *o, const Recipe *recipe)
             append_entry(o, order[i]);
     append_forward(o, o->pair->forward->part_count);
     append_backward(o, 0);
+    append_rest(o, RECIPE_F);
+    append_rest(o, RECIPE_B);
 }
 
 static Status make_list(const StagePair *pair, const Recipe *recipe, PairList **list, Error *error)
 {
-    const size_t parts = pair->forward->part_count + 2 * pair->backward->part_count;
+    const size_t parts = 2 * pair->forward->part_count + 3 * pair->backward->part_count; /* with rests */
     PairList *made = calloc(1, sizeof *made + parts * sizeof *made->parts);
     if (!made)
         return error_set(error, STATUS_RUN_FAILED, "out of memory");
@@ -164,7 +231,8 @@ static Status run_part(const StagePair *pair, const PairList *list, const PairPa
                        void *const *bases, Error *error)
 {
     const Stage *stage = part->pass == RECIPE_F ? pair->forward : pair->backward;
-    const Status status = stage_run_part(stage, part->index, part->pass, &list->list, begin, part->end, bases, error);
+    const Status status =
+        stage_run_part(stage, part->index, part->pass, part->first, &list->list, begin, part->end, bases, error);
     if (status != STATUS_OK)
         error_prefix(error, "in its %s: ", part->pass == RECIPE_F ? "F" : pair->weights ? "B" : "I");
     return status;

@@ -79,13 +79,30 @@ static void begin_block(StageSizes *sizes, Part *part, bool between, bool learns
     part->gradient = sizes->gradient;
 }
 
+/* Lays out the parameters, those of experts after all others. */
+static void lay_out_parameters(Stage *stage)
+{
+    StageSizes *sizes = &stage->sizes;
+    for (int of_experts = 0; of_experts < 2; of_experts++)
+        for (size_t i = 0; i < stage->part_count; i++) {
+            Part *part = &stage->parts[i];
+            const size_t parameters = component_offset(&part->component, part->component.parameter_count);
+            if (of_experts != (part->component.of_experts[0] > 0))
+                continue;
+            part->parameters = sizes->parameters;
+            sizes->parameters += parameters;
+            sizes->experts += of_experts ? parameters : 0;
+        }
+    for (size_t i = 0; i < stage_segments(stage); i++)
+        sizes->saved += stage_segment(stage, i).saved;
+}
+
 static void lay_out(Stage *stage, bool learns_before)
 {
     StageSizes *sizes = &stage->sizes;
     for (size_t i = 0; i < stage->part_count; i++) {
         Part *part = &stage->parts[i];
         const Component *component = &part->component;
-        const size_t parameters = component_offset(component, component->parameter_count);
         if (component->kind->continues) {
             const Part *first = &stage->parts[i - 1];
             part->x = first->x, part->dx = first->dx;
@@ -94,9 +111,7 @@ static void lay_out(Stage *stage, bool learns_before)
             begin_block(sizes, part, i > 0, learns_before);
         }
         part->learns_before = learns_before || component->kind->continues;
-        learns_before = learns_before || parameters > 0;
-        part->parameters = sizes->parameters;
-        sizes->parameters += parameters;
+        learns_before = learns_before || component->parameter_count > 0;
         sizes->context += component_round(component->context);
         sizes->stash += component_round(component->stash);
         sizes->gradient += component_round(component->gradient);
@@ -122,6 +137,7 @@ static PassAddresses addresses_of(const Stage *stage, size_t index)
     return (PassAddresses){
         .parameters = component_at(c, FIELD(parameters), part->parameters),
         .parameter_gradients = component_master_at(c, FIELD(parameter_gradients), part->parameters),
+        .expert_gradients = component_master_at(c, FIELD(expert_gradients), part->parameters),
         .x = first ? FIELD(x) : component_at(c, stash, part->x),
         .y = last ? FIELD(y) : component_at(c, stash, stage->parts[end].x),
         .dy = last ? FIELD(dy) : component_at(c, gradient, stage->parts[end].dx),
@@ -216,6 +232,7 @@ Status stage_open(const ModelConfig *config, Device *device, uint32_t number, ui
     Status status = add_components(stage, number, stages, microbatches, error);
     if (status == STATUS_OK) {
         data_sizes(stage, number == 0, number + 1 == stages);
+        lay_out_parameters(stage);
         lay_out(stage, number > 0);
         status = make_counts(stage, error);
     }
@@ -263,13 +280,13 @@ static PartTime *time_of(const Stage *stage, const Part *part, int pass)
     return &times[kind][pass];
 }
 
-void stage_note_time(const Stage *stage, size_t index, int pass, int64_t begun)
+void stage_note_time(const Stage *stage, size_t index, int pass, bool first, int64_t begun)
 {
     PartTime *time = time_of(stage, &stage->parts[index], pass);
     if (!time)
         return;
     time->nanoseconds += clock_nanoseconds() - begun;
-    time->count += !stage_joins(stage, index);
+    time->count += first && !stage_joins(stage, index);
 }
 
 bool stage_joins(const Stage *stage, size_t index)
@@ -279,13 +296,13 @@ bool stage_joins(const Stage *stage, size_t index)
            part->component.kind->part == before->component.kind->part;
 }
 
-Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, const OpList *list, size_t begin, size_t end,
-                      void *const *bases, Error *error)
+Status stage_run_part(const Stage *stage, size_t index, RecipePass pass, bool first, const OpList *list, size_t begin,
+                      size_t end, void *const *bases, Error *error)
 {
     const int64_t begun = stage->times ? clock_nanoseconds() : 0;
     TRY(op_run(stage->device, list, begin, end, bases, error));
     if (stage->times)
-        stage_note_time(stage, index, (int)pass, begun);
+        stage_note_time(stage, index, (int)pass, first, begun);
     return STATUS_OK;
 }
 
@@ -299,7 +316,7 @@ static Status run_pass(const Stage *stage, RecipePass pass, const PassBuffers *b
     for (size_t i = 0; i < stage->part_count; i++) {
         const size_t index = pass == RECIPE_F ? i : stage->part_count - 1 - i;
         const Part *part = &stage->parts[index];
-        TRY(stage_run_part(stage, index, pass, list, part->ops[pass].begin, part->ops[pass].end, bases, error));
+        TRY(stage_run_part(stage, index, pass, true, list, part->ops[pass].begin, part->ops[pass].end, bases, error));
     }
     return STATUS_OK;
 }

@@ -117,6 +117,80 @@ Status stage_gradient_norm(Stage *stage, const StageWeights *weights, double *su
                                               sum_of_squares, error);
 }
 
+/* Adds up the squares of the experts first .. first + count - 1 of a segment, expert by expert. `cell` is memory of the
+   device for a double. */
+static Status add_experts(Stage *stage, const StageSegment *segment, const char *values, size_t first, size_t count,
+                          double *cell, double *sum, Error *error)
+{
+    const DeviceTable *run = stage->device->run;
+    for (size_t e = first; e < first + count; e++) {
+        double one;
+        TRY(run->sum_of_squares(stage->device, segment->expert,
+                                values + (segment->offset + e * segment->expert) * run->size[MASTERS], cell, error));
+        TRY(run->download(stage->device, sizeof one, cell, &one, error));
+        *sum += one;
+    }
+    return STATUS_OK;
+}
+
+/* The squares of the experts of one member. `members` is 1 if this stage has only these. */
+static Status squares_of_member(Stage *stage, const void *values, uint32_t members, uint32_t member, double *cell,
+                                Error *error)
+{
+    double sum = 0;
+    for (size_t i = 0; i < stage_segments(stage); i++) {
+        const StageSegment segment = stage_segment(stage, i);
+        const size_t each = segment.expert ? segment.elements / segment.expert / members : 0;
+        TRY(add_experts(stage, &segment, values, member * each, each, cell, &sum, error));
+    }
+    return stage->device->run->upload(stage->device, sizeof sum, &sum, cell, error);
+}
+
+Status stage_sum_squares(Stage *stage, const void *values, uint32_t members, double *sums, Error *error)
+{
+    const DeviceTable *run = stage->device->run;
+    const ExpertGroup *group = stage->config.expert_group;
+    TRY(run->sum_of_squares(stage->device, stage->sizes.parameters - stage->sizes.experts, values, sums, error));
+    for (uint32_t m = 0; stage->sizes.experts && m < members; m++) {
+        const double none = 0;
+        if (!group)
+            TRY(squares_of_member(stage, values, members, m, &sums[1 + m], error));
+        else if (m == (uint32_t)group->self)
+            TRY(squares_of_member(stage, values, 1, 0, &sums[1 + m], error));
+        else
+            TRY(run->upload(stage->device, sizeof none, &none, &sums[1 + m], error));
+    }
+    return STATUS_OK;
+}
+
+/* --- segments --- */
+
+size_t stage_segments(const Stage *stage)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < stage->part_count; i++)
+        count += stage->parts[i].component.parameter_count;
+    return count;
+}
+
+StageSegment stage_segment(const Stage *stage, size_t index)
+{
+    const Part *part = stage->parts;
+    for (; index >= part->component.parameter_count; part++)
+        index -= part->component.parameter_count;
+    const Component *component = &part->component;
+    const size_t elements = component->parameters[index].elements, of_all = component->of_experts[index];
+    return (StageSegment){
+        .offset = part->parameters + component_offset(component, index),
+        .elements = of_all ? elements : component_round(elements),
+        .expert = of_all ? of_all / component->config.experts : 0,
+        .of_all = of_all,
+        .saved = component_round(of_all ? of_all : elements),
+    };
+}
+
+/* --- updates --- */
+
 Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, double clip, Error *error)
 {
     const ModelConfig *config = &stage->config;
@@ -149,7 +223,7 @@ Status stage_update(Stage *stage, const StageWeights *weights, uint64_t step, do
                                (char *)weights->moment2 + bytes, elements, error));
         }
         if (stage->times)
-            stage_note_time(stage, i, PART_U, begun);
+            stage_note_time(stage, i, PART_U, true, begun);
     }
     return STATUS_OK;
 }

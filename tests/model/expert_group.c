@@ -11,12 +11,12 @@
 
 enum { MEMBERS_MOST = 4, IN_FLIGHT = 2 };
 
-/* A stage in the middle of a model, with the buffers of one microbatch. */
+/* A stage in the middle of a model, with the buffers of two microbatches. */
 typedef struct Holder {
     Device *device;
     Stage *stage;
     StageWeights weights;
-    Slots slots;
+    Slots slots, second;
 } Holder;
 
 /* A model, and how its tokens are to choose. */
@@ -26,6 +26,7 @@ typedef struct Subject {
     double bias_of_first; /* added to the bias of expert 0: a large one gives it all tokens, a negative one none */
     double expert_rows;
     int members;
+    bool pair, merged; /* runs an F&B; merged by a recipe */
 } Subject;
 
 typedef struct Member {
@@ -74,11 +75,13 @@ static void open_holder(const Subject *subject, const ExpertGroup *group, Holder
     holder->weights = weights_of(holder->device, holder->stage);
     bias_first(holder, subject->bias_of_first);
     make_slots(holder->device, stage_sizes(holder->stage), false, false, holder->weights, &holder->slots);
+    make_slots(holder->device, stage_sizes(holder->stage), false, false, holder->weights, &holder->second);
 }
 
 static void close_holder(Holder *holder)
 {
     free_slots(holder->device, &holder->slots);
+    free_slots(holder->device, &holder->second);
     free_weights(holder->device, holder->weights);
     stage_close(holder->stage);
     device_close(holder->device);
@@ -90,6 +93,37 @@ static void draw(const Holder *holder, int member)
     const size_t message = stage_sizes(holder->stage)->message;
     randomize(holder->device, holder->slots.x, message, 100 + (uint64_t)member, 1);
     randomize(holder->device, holder->slots.dy, message, 200 + (uint64_t)member, 1);
+    randomize(holder->device, holder->second.x, message, 300 + (uint64_t)member, 1);
+}
+
+/* Two microbatches: the F of the second one together with the backward of the first one, merged by a recipe or in
+   turn. */
+static Status run_pair(Holder *holder, bool merged, Error *error)
+{
+    static const Recipe recipe = {
+        .entries = {{{RECIPE_ATTENTION, RECIPE_F},
+                     {RECIPE_MLP, RECIPE_B},
+                     {RECIPE_MLP, RECIPE_W},
+                     {RECIPE_MLP, RECIPE_F},
+                     {RECIPE_ATTENTION, RECIPE_B},
+                     {RECIPE_ATTENTION, RECIPE_W}},
+                    {{RECIPE_COMBINE, RECIPE_B},
+                     {RECIPE_DISPATCH, RECIPE_F},
+                     {RECIPE_DISPATCH, RECIPE_B},
+                     {RECIPE_COMBINE, RECIPE_F}}},
+        .counts = {6, 4},
+    };
+    const StagePair pair = {.forward = holder->stage,
+                            .backward = holder->stage,
+                            .forward_buffers = holder->second.buffers,
+                            .backward_buffers = holder->slots.buffers,
+                            .weights = true};
+    TRY(stage_forward(holder->stage, &holder->slots.buffers, error));
+    if (merged)
+        return stage_overlap(&pair, &recipe, error);
+    TRY(stage_forward(holder->stage, &holder->second.buffers, error));
+    TRY(stage_backward_input(holder->stage, &holder->slots.buffers, error));
+    return stage_backward_weight(holder->stage, &holder->slots.buffers, error);
 }
 
 static Status run_passes(Holder *holder, Error *error)
@@ -102,7 +136,8 @@ static Status run_passes(Holder *holder, Error *error)
 static void *run_member(void *argument)
 {
     Member *member = argument;
-    member->status = run_passes(&member->holder, &member->error);
+    member->status = member->subject->pair ? run_pair(&member->holder, member->subject->merged, &member->error)
+                                           : run_passes(&member->holder, &member->error);
     if (member->status != STATUS_OK)
         world_abort(member->world, member->error.text);
     return NULL;
@@ -233,6 +268,59 @@ static void one_stage_and_a_group_give_the_same_bits(void **state)
         }
 }
 
+/* An F&B whose all-to-alls are in flight while the other half computes. */
+static void overlapped_is_in_turn_to_the_bit(void **state)
+{
+    (void)state;
+    for (int count = 2; count <= MEMBERS_MOST; count *= 2) {
+        Member members[2][MEMBERS_MOST];
+        Subject subjects[2];
+        for (int merged = 0; merged < 2; merged++) {
+            subjects[merged] = (Subject){.device = "cpu",
+                                         .settings = SETTINGS("sequence=24", "dense_layers=3"),
+                                         .members = count,
+                                         .pair = true,
+                                         .merged = merged};
+            open_members(&subjects[merged], members[merged]);
+            run_members(&subjects[merged], members[merged]);
+        }
+        for (int m = 0; m < count; m++) {
+            const Holder *one = &members[0][m].holder, *other = &members[1][m].holder;
+            const StageSizes *sizes = stage_sizes(one->stage);
+            assert_int_equal(members[0][m].status, STATUS_OK);
+            assert_int_equal(members[1][m].status, STATUS_OK);
+            assert_memory_equal(one->slots.dx, other->slots.dx, sizes->message * sizeof(float));
+            assert_memory_equal(one->second.y, other->second.y, sizes->message * sizeof(float));
+            assert_memory_equal(one->weights.gradients, other->weights.gradients, sizes->parameters * sizeof(float));
+        }
+        for (int merged = 0; merged < 2; merged++)
+            close_members(&subjects[merged], members[merged]);
+    }
+}
+
+/* In the merged list operations that compute come between the post and the wait of every all-to-all of rows. */
+static void waits_come_late(void **state)
+{
+    (void)state;
+    Subject subject = {.device = "cpu", .settings = SETTINGS("sequence=8"), .members = 2, .pair = true, .merged = true};
+    Member members[MEMBERS_MOST];
+    open_members(&subject, members);
+    run_members(&subject, members);
+    const OpList *list = &members[0].holder.stage->pairs->list;
+    int posts = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        size_t computing = 0;
+        if (list->ops[i].kind != OPERATION_rows_post)
+            continue;
+        for (size_t k = i + 1; list->ops[k].exchange != list->ops[i].exchange; k++)
+            computing += !list->ops[k].exchange;
+        assert_in_range(computing, 4, list->count);
+        posts++;
+    }
+    assert_int_equal(posts, 8); /* two layers, each with dispatch and combine of both halves */
+    close_members(&subject, members);
+}
+
 /* One expert gets all tokens, of which half were planned for. */
 static void too_many_rows_are_refused(void **state)
 {
@@ -259,6 +347,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_stage_and_a_group_give_the_same_bits),
+        cmocka_unit_test(overlapped_is_in_turn_to_the_bit),
+        cmocka_unit_test(waits_come_late),
         cmocka_unit_test(too_many_rows_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,6 +109,7 @@ static inline void make_slots(Device *device, const StageSizes *sizes, bool firs
     slots->buffers = (PassBuffers){
         .parameters = weights.parameters,
         .parameter_gradients = weights.gradients,
+        .expert_gradients = weights.gradients,
         .x = slots->x,
         .y = slots->y,
         .dx = slots->dx,

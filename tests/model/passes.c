@@ -124,6 +124,17 @@ static void test_input_pass_leaves_weight_gradient_alone(void **state)
     close_pipeline(&pipeline);
 }
 
+static void compare_segments(const Stage *one, const StageWeights *its, size_t first, const Stage *other,
+                             const StageWeights *others, size_t second)
+{
+    const StageSegment a = stage_segment(one, first), b = stage_segment(other, second);
+    const float *weights = its->parameters, *same = others->parameters;
+    const float *gradients = its->gradients, *as_well = others->gradients;
+    assert_int_equal(a.elements, b.elements);
+    assert_memory_equal(weights + a.offset, same + b.offset, a.elements * sizeof(float));
+    assert_memory_equal(gradients + a.offset, as_well + b.offset, a.elements * sizeof(float));
+}
+
 /* The whole model as one stage gives the same bits as its two stages, from the same starting weights. */
 static void check_cut(const char *model)
 {
@@ -144,14 +155,13 @@ static void check_cut(const char *model)
     OK(stage_backward_weight(whole, &slots.buffers, error));
     assert_true(slots.loss == pipeline.slots[1][0].loss);
     assert_memory_equal(slots.outputs, pipeline.slots[1][0].outputs, stage_sizes(whole)->outputs * sizeof(float));
-    const size_t first = stage_sizes(pipeline.stages[0])->parameters,
-                 second = stage_sizes(pipeline.stages[1])->parameters;
-    assert_int_equal(stage_sizes(whole)->parameters, first + second);
-    const float *parameters = weights.parameters, *gradients = weights.gradients;
-    assert_memory_equal(parameters, pipeline.weights[0].parameters, first * sizeof(float));
-    assert_memory_equal(parameters + first, pipeline.weights[1].parameters, second * sizeof(float));
-    assert_memory_equal(gradients, pipeline.weights[0].gradients, first * sizeof(float));
-    assert_memory_equal(gradients + first, pipeline.weights[1].gradients, second * sizeof(float));
+    assert_int_equal(stage_sizes(whole)->saved,
+                     stage_sizes(pipeline.stages[0])->saved + stage_sizes(pipeline.stages[1])->saved);
+    size_t segments = 0;
+    for (uint32_t s = 0; s < STAGES; s++)
+        for (size_t i = 0; i < stage_segments(pipeline.stages[s]); i++)
+            compare_segments(whole, &weights, segments++, pipeline.stages[s], &pipeline.weights[s], i);
+    assert_int_equal(segments, stage_segments(whole));
     double squares[3];
     OK(stage_gradient_norm(whole, &weights, &squares[2], error));
     for (uint32_t s = 0; s < STAGES; s++)
